@@ -1,0 +1,1 @@
+//! Everything that touches this machine; every reader takes its root as an argument.

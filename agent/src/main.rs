@@ -1,0 +1,2 @@
+//! The `brink` binary: node daemon and command line.
+fn main() {}

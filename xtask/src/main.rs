@@ -1,0 +1,2 @@
+//! `cargo xtask`: the project's automation in Rust.
+fn main() {}
