@@ -43,11 +43,13 @@ pub enum Reason {
     Paused,
     /// Nothing done: observing only.
     Observing,
+    /// Nothing done: another agent enforces on this node.
+    Standby,
 }
 
 impl Reason {
     /// Every cause.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Hard,
         Self::Soft,
         Self::Limit,
@@ -66,6 +68,7 @@ impl Reason {
         Self::Exhausted,
         Self::Paused,
         Self::Observing,
+        Self::Standby,
     ];
 
     /// The word.
@@ -89,6 +92,7 @@ impl Reason {
             Self::Exhausted => "exhausted",
             Self::Paused => "paused",
             Self::Observing => "observing",
+            Self::Standby => "standby",
         }
     }
 }

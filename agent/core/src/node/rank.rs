@@ -91,6 +91,7 @@ struct ProcessKey {
 
 /// How usage stands to the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Excess {
     /// Nothing is known of the pod.
     Unknown,
