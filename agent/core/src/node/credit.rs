@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn expires_however_fast_it_goes() {
         let mut credit = one(1000 * MIB, 1000 * MIB);
-        for step in 1..50 {
-            credit.observe(ms(step * 100), |_| Some((1000 - step as u64) * MIB));
+        for (step, left) in (1..50).zip((0..1000).rev()) {
+            credit.observe(ms(step * 100), |_| Some(left * MIB));
         }
         assert!(credit.bytes(ms(4_999), false) > 0);
         assert_eq!(credit.bytes(ms(5_000), false), 0);
@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn the_oldest_gives_way() {
         let mut credit = Credit::default();
-        for n in 0..=Credit::SLOTS {
-            credit.add(Dying::new(n, MIB, MIB, ms(n as i64)));
+        for (workload, at) in (0..=Credit::SLOTS).zip(0..) {
+            credit.add(Dying::new(workload, MIB, MIB, ms(at)));
         }
         assert!(!credit.covers(0));
         assert!(credit.covers(1) && credit.covers(Credit::SLOTS));

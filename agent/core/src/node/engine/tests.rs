@@ -58,7 +58,7 @@ impl Node {
             available: 2048,
             headroom: Some(2048),
             swap: 0,
-            usage: [300, 200, 100].map(holding).to_vec(),
+            usage: [300, 200, 100].map(|mib| Some(holding(mib))).to_vec(),
         };
         node.workloads(["a", "b", "c"].map(named).to_vec());
         node
@@ -120,16 +120,16 @@ impl Node {
     }
 
     fn holds(&mut self, workload: usize, mib: u64) {
-        self.usage[workload] = holding(mib);
+        self.usage[workload] = Some(holding(mib));
     }
 }
 
-fn holding(mib: u64) -> Option<PodUsage> {
-    Some(PodUsage {
+fn holding(mib: u64) -> PodUsage {
+    PodUsage {
         memory: Some(mib * MIB as u64),
         processes: Some(1),
         ..PodUsage::default()
-    })
+    }
 }
 
 fn named(name: &str) -> Workload {
@@ -421,7 +421,7 @@ fn a_new_table_keeps_the_open_order_on_its_victim() {
     let mut node = Node::enforcing(hard());
     assert_eq!(kills(&node.at(0, 50)), [0]);
     node.workloads(["x", "c", "b", "a"].map(named).to_vec());
-    node.usage = [400, 100, 200, 300].map(holding).to_vec();
+    node.usage = [400, 100, 200, 300].map(|mib| Some(holding(mib))).to_vec();
     assert_eq!(node.engine.open_order().unwrap().workload, Some(3));
     assert_eq!(kills(&node.at(10, 50)), []);
     node.workloads(["x", "c", "b"].map(named).to_vec());
