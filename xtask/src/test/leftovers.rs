@@ -10,6 +10,8 @@ use anyhow::Context as _;
 /// Begins the name of every cgroup that a live test makes: `brink-test-<pid>-<what for>`.
 pub const PREFIX: &str = "brink-test-";
 
+const PROC: &str = "/proc";
+
 /// Every cgroup of a live test, in every mounted hierarchy.
 ///
 /// # Errors
@@ -27,6 +29,19 @@ pub fn find() -> anyhow::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Those that are not in `kept` and whose test is not running: what the last test left.
+///
+/// # Errors
+/// When the list of mounts cannot be read.
+pub fn of_the_dead(kept: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut found = find()?;
+    // Another run beside this one has tests of its own.
+    let is_running =
+        |group: &PathBuf| maker(group).is_some_and(|pid| is_alive(pid, Path::new(PROC)));
+    found.retain(|group| !kept.contains(group) && !is_running(group));
+    Ok(found)
+}
+
 /// Removes the cgroups of tests that are gone, says what it did, and returns what stays.
 ///
 /// # Errors
@@ -35,7 +50,7 @@ pub fn sweep() -> anyhow::Result<Vec<PathBuf>> {
     let owner = rustix::process::geteuid().as_raw();
     let mut kept = Vec::new();
     for group in find()? {
-        let outcome = prove_dead(&group, owner, Path::new("/proc")).and_then(|()| remove(&group));
+        let outcome = prove_dead(&group, owner, Path::new(PROC)).and_then(|()| remove(&group));
         match outcome {
             Ok(()) => println!(
                 "removed {}, which a test that is gone had left",
@@ -77,6 +92,16 @@ fn find_below(group: &Path, found: &mut Vec<PathBuf>) {
             find_below(&below, found);
         }
     }
+}
+
+/// The process that the name says has made the group.
+fn maker(group: &Path) -> Option<u32> {
+    let name = group.file_name()?.to_str()?;
+    name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok()
+}
+
+fn is_alive(pid: u32, proc: &Path) -> bool {
+    proc.join(pid.to_string()).exists()
 }
 
 /// Why `group` may still be in use, or may not be ours, as far as the files say.

@@ -1,5 +1,5 @@
 //! Suites that need nothing but themselves: one process a suite, as many threads as the machine has.
-use std::{process::Command, time::Duration};
+use std::process::Command;
 
 use super::{
     Args, PLAIN_DEADLINE,
@@ -54,8 +54,8 @@ fn judge(name: &str, ended: &Ended) -> Suite {
         .or_else(|| (outcome.failed > 0).then(|| "failed".to_owned()));
     if let Some(fault) = &fault {
         outcome.failed = outcome.failed.max(1);
-        println!("--- {name}: {fault}\n{}", ended.output);
+        println!("--- {name}: {fault}\n{}", ended.quoted());
     }
-    outcome.elapsed = ended.elapsed.max(Duration::ZERO);
+    outcome.elapsed = ended.elapsed;
     Suite::told(name, outcome)
 }

@@ -28,20 +28,28 @@ pub struct Ended {
     pub status: Option<ExitStatus>,
     /// Its stdout and stderr, line by line as they came.
     pub output: String,
-    /// The processes it left running, which have been killed: `pid (name)`.
+    /// What it left behind: processes, which have been killed, as `pid (name)`.
     pub left: Vec<String>,
     /// How long it ran.
     pub elapsed: Duration,
 }
 
 impl Ended {
+    /// What it printed, set in, so that no line of it can be taken for one of ours.
+    pub fn quoted(&self) -> String {
+        self.output
+            .lines()
+            .map(|line| ["    ", line, "\n"].concat())
+            .collect()
+    }
+
     /// Why the child as a whole has failed, if it has.
     pub fn fault(&self) -> Option<String> {
         match self.status {
             None => Some(format!("killed at its deadline after {:.1?}", self.elapsed)),
             Some(status) if !status.success() => Some(status.to_string()),
             Some(_) if self.left.is_empty() => None,
-            Some(_) => Some(format!("left processes behind: {}", self.left.join(", "))),
+            Some(_) => Some(format!("left behind: {}", self.left.join(", "))),
         }
     }
 }
