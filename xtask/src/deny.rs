@@ -1,7 +1,6 @@
 //! `cargo xtask deny`: what the dependencies may be, by the rules in `deny.toml`.
 use std::{
     net::{TcpStream, ToSocketAddrs as _},
-    path::Path,
     process::Command,
     time::Duration,
 };
@@ -30,38 +29,59 @@ pub struct Args {}
 /// # Errors
 /// When cargo-deny cannot be had or the crates cannot be fetched.
 pub fn run(_args: &Args) -> anyhow::Result<Verdict> {
-    let tool = CARGO_DENY.path()?;
+    let mut holds = check_rules()?.holds();
+    match unreachable() {
+        Some(reason) => println!("advisories skipped: {reason}"),
+        None => holds &= check_advisories()?.holds(),
+    }
+    Ok(Verdict::from_holds(holds))
+}
+
+/// Checks what needs no database: bans, licences and sources.
+///
+/// # Errors
+/// When cargo-deny cannot be had or the crates cannot be fetched.
+pub fn check_rules() -> anyhow::Result<Verdict> {
     // cargo-deny reads the licences in the crates themselves, those of other platforms too.
     if !succeeds(workspace::cargo().args(["fetch", "--locked", "--quiet"]))? {
         bail!("the crates of Cargo.lock cannot be fetched");
     }
-    let offline = [
+    deny(&[
         "--offline",
         "--locked",
         "check",
         "bans",
         "licenses",
         "sources",
-    ];
-    let mut holds = succeeds(deny(&tool).args(offline)).context("cargo deny")?;
-    match reachable(ADVISORIES) {
-        Ok(()) => {
-            let advisories = ["--locked", "check", "advisories"];
-            holds &= succeeds(deny(&tool).args(advisories)).context("cargo deny")?;
-        }
-        Err(reason) => println!("advisories skipped: {}: {reason}", ADVISORIES.0),
-    }
-    Ok(Verdict::from_holds(holds))
+    ])
 }
 
-fn deny(tool: &Path) -> Command {
-    let mut command = Command::new(tool);
-    command.current_dir(workspace::root());
-    command
+/// Checks the dependencies against the database of advisories, fetching it first.
+///
+/// # Errors
+/// When cargo-deny cannot be had.
+pub fn check_advisories() -> anyhow::Result<Verdict> {
+    deny(&["--locked", "check", "advisories"])
 }
 
-/// Whether a connection to one of the host's addresses comes about.
-fn reachable(host: (&str, u16)) -> std::io::Result<()> {
+/// Why the database of advisories cannot be reached; nothing if it can.
+pub fn unreachable() -> Option<String> {
+    let (host, _) = ADVISORIES;
+    connect(ADVISORIES)
+        .err()
+        .map(|error| format!("{host}: {error}"))
+}
+
+fn deny(arguments: &[&str]) -> anyhow::Result<Verdict> {
+    let mut command = Command::new(CARGO_DENY.path()?);
+    command.current_dir(workspace::root()).args(arguments);
+    Ok(Verdict::from_holds(
+        succeeds(&mut command).context("cargo deny")?,
+    ))
+}
+
+/// Connects to the first of the host's addresses that answers.
+fn connect(host: (&str, u16)) -> std::io::Result<()> {
     let mut failure = std::io::Error::other("has no address");
     for address in host.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, Duration::from_secs(3)) {

@@ -7,6 +7,7 @@ pub mod deny;
 pub mod generate;
 pub mod test;
 pub mod tidy;
+pub mod toolchain;
 pub mod tools;
 pub mod workspace;
 
