@@ -1,4 +1,4 @@
-//! One decision as it lies in the ledger: written before the act without allocation, completed afterwards.
+//! One decision as it lies in the ledger: a record written before the act, a completion after it, both without allocation.
 
 use brink_core::base::{Moment, Reason};
 use brink_core::node::decision::{Decision, PLACES, Ranked, Standing};
@@ -15,9 +15,9 @@ use super::Rung;
 /// Raised whenever an entry of an older agent would be misread.
 pub const VERSION: u16 = 1;
 
-/// A decision, the figures it rests on, and how far it has come.
+/// A decision and the figures it rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry<'a> {
+pub struct Record<'a> {
     /// [`VERSION`] of the agent that wrote it.
     pub version: u16,
     /// The order's number; unique on this node since the ledger was made.
@@ -44,19 +44,14 @@ pub struct Entry<'a> {
     pub credit: u64,
     /// How many workloads were ranked.
     pub candidates: u32,
-    /// Place of the victim in the ranking, counted from 0, if it is among those kept.
+    /// Who was chosen.
+    #[serde(borrow)]
     pub victim: Place<'a>,
     /// The first places.
     #[serde(borrow)]
     pub ranking: [Option<Place<'a>>; PLACES],
-    /// When each stage was reached.
+    /// The stages up to the decision.
     pub stages: Stages,
-    /// What the kill did.
-    pub kill: Option<Kill>,
-    /// Bytes that came back.
-    pub freed: u64,
-    /// Why the order is over; none while it is open.
-    pub end: Option<End>,
 }
 
 /// The threshold that was crossed, and the observation that crossed it.
@@ -172,14 +167,14 @@ pub struct Author {
     pub wall_of_zero: i64,
     /// Whose word is enough.
     pub policy: MemoryPolicy,
+    /// What carries the signals now.
+    pub rung: Rung,
 }
 
-/// What becomes of a decision; the guard fills it in as stages are reached.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    /// What carried the signal.
-    pub rung: Rung,
-    /// When each stage was reached.
+/// What became of a decision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Completion {
+    /// All stages that were reached.
     pub stages: Stages,
     /// What the kill did.
     pub kill: Option<Kill>,
@@ -189,12 +184,12 @@ pub struct Progress {
     pub end: Option<End>,
 }
 
-impl<'a> Entry<'a> {
-    /// The entry of `decision`, with names from the table it was taken on.
+impl<'a> Record<'a> {
+    /// The record of `decision`, with names from the table it was taken on.
     pub fn of(
         author: &Author,
         decision: &Decision,
-        progress: &Progress,
+        stages: Stages,
         table: &'a WorkloadTable,
     ) -> Self {
         let mut ranking = [None; PLACES];
@@ -211,7 +206,7 @@ impl<'a> Entry<'a> {
             order: decision.order,
             boot: author.boot,
             wall_of_zero: author.wall_of_zero,
-            rung: progress.rung,
+            rung: author.rung,
             reason: decision.reason,
             mode: decision.mode,
             policy: author.policy,
@@ -227,10 +222,7 @@ impl<'a> Entry<'a> {
             candidates: decision.candidates,
             victim: Place::of(&decision.victim, table),
             ranking,
-            stages: progress.stages,
-            kill: progress.kill,
-            freed: progress.freed,
-            end: progress.end,
+            stages,
         }
     }
 
@@ -258,7 +250,7 @@ impl<'a> Place<'a> {
 
 /// A slot has a fixed size; Kubernetes' names have 253 bytes at most, cgroup paths can be longer.
 fn cut(text: &str) -> &str {
-    const LONGEST: usize = 64;
+    const LONGEST: usize = 120;
     if text.len() <= LONGEST {
         return text;
     }
