@@ -1,1 +1,3 @@
 //! Everything that touches this machine; every reader takes its root as an argument.
+
+pub mod probe;
