@@ -12,14 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Rung;
 
-/// Raised whenever an entry of an older agent would be misread.
-pub const VERSION: u16 = 1;
-
 /// A decision and the figures it rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record<'a> {
-    /// [`VERSION`] of the agent that wrote it.
-    pub version: u16,
     /// The order's number; unique on this node since the ledger was made.
     pub order: u64,
     /// The boot it happened in: monotonic times of another boot mean nothing.
@@ -202,7 +197,6 @@ impl<'a> Record<'a> {
             at: of.at,
         };
         Self {
-            version: VERSION,
             order: decision.order,
             boot: author.boot,
             wall_of_zero: author.wall_of_zero,
