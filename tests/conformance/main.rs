@@ -8,6 +8,7 @@
 mod actions;
 mod decode;
 mod gate;
+mod limits;
 mod policy;
 mod rank;
 mod timeline;
@@ -53,8 +54,8 @@ const AREAS: &[(&str, &str)] = &[
     ("timeline", "timeline::every_case"),
     ("node-reclaim", "actions::node_reclaim"),
     ("status-message", "actions::status_message"),
-    ("local-storage", "actions::local_storage"),
-    ("local-storage-e2e", "actions::local_storage"),
+    ("local-storage", "limits::local_storage"),
+    ("local-storage-e2e", "limits::local_storage"),
     ("admission", "actions::admission"),
     ("memcg-notifier", "actions::memcg_notifier"),
     ("observations", "actions::observations_of_signals"),
