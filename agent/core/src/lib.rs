@@ -2,3 +2,6 @@
 #![no_std]
 
 extern crate alloc;
+
+pub mod base;
+pub mod node;

@@ -7,6 +7,7 @@
 //! | [`process`] | who runs here, who must never be killed, which other killers are active |
 //! | [`kill`] | SIGKILL to a whole group at once, and its memory back early |
 //! | [`realtime`] | `SCHED_FIFO` and why it was refused, locked memory, `oom_score_adj` |
+//! | [`probe`] | the programs in the kernel: loaded, armed, heard |
 //! | [`ledger`], [`ledger_map`] | the mapped file a decision is written to before it is carried out |
 //! | [`lock`], [`clock`], [`capabilities`] | one enforcer a node, the clocks of the record, what we may do |
 //! | [`hog`] | memory load made on purpose, always bounded, for the demonstration, benches and live tests |
@@ -27,6 +28,7 @@ pub mod loadavg;
 pub mod lock;
 pub mod meminfo;
 pub mod pid_limits;
+pub mod probe;
 pub mod process;
 pub mod psi;
 pub mod realtime;

@@ -1,0 +1,190 @@
+//! Credit for the dying: memory that has been killed for but has not come back yet.
+
+use crate::base::time::{Moment, Span};
+
+/// How long a death is waited for at most.
+pub const LIFETIME: Span = Span::from_millis(5_000);
+/// A death that has freed nothing for this long is no longer believed in.
+pub const PATIENCE: Span = Span::from_millis(200);
+
+/// One workload that lost processes and still holds their memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Dying {
+    /// Index of the workload in the current table.
+    pub workload: usize,
+    /// Bytes that the dead processes were charged with: the credit never exceeds them.
+    charged: u64,
+    /// Usage of the workload when they were killed, in bytes.
+    baseline: u64,
+    /// The least usage seen since, in bytes.
+    least: u64,
+    since: Moment,
+    progress: Moment,
+}
+
+impl Dying {
+    /// A death seen at `now`: `charged` of the workload's `usage` bytes belong to it.
+    pub fn new(workload: usize, charged: u64, usage: u64, now: Moment) -> Self {
+        Self {
+            workload,
+            charged: charged.min(usage),
+            baseline: usage,
+            least: usage,
+            since: now,
+            progress: now,
+        }
+    }
+
+    fn observe(&mut self, now: Moment, usage: Option<u64>) {
+        if let Some(usage) = usage
+            && usage < self.least
+        {
+            self.least = usage;
+            self.progress = now;
+        }
+    }
+
+    fn believed(&self, now: Moment) -> bool {
+        now < self.since + LIFETIME && now < self.progress + PATIENCE
+    }
+
+    /// Bytes still owed by this death.
+    fn owed(&self) -> u64 {
+        self.charged.saturating_sub(self.baseline - self.least)
+    }
+}
+
+/// Every death that is being waited for; a fixed number, the oldest gives way.
+#[derive(Clone, Debug, Default)]
+pub struct Credit {
+    dying: [Option<Dying>; Self::SLOTS],
+}
+
+impl Credit {
+    /// Deaths followed at a time.
+    pub const SLOTS: usize = 16;
+
+    /// Follows another death; the one seen first makes room when all slots are taken.
+    pub fn add(&mut self, death: Dying) {
+        let slot = self
+            .dying
+            .iter_mut()
+            .min_by_key(|slot| slot.map(|old| old.since));
+        if let Some(slot) = slot {
+            *slot = Some(death);
+        }
+    }
+
+    /// Takes in the current usage of each workload and forgets the deaths that are over.
+    pub fn observe(&mut self, now: Moment, usage: impl Fn(usize) -> Option<u64>) {
+        for slot in &mut self.dying {
+            if let Some(death) = slot {
+                death.observe(now, usage(death.workload));
+                if !death.believed(now) || death.owed() == 0 {
+                    *slot = None;
+                }
+            }
+        }
+    }
+
+    /// Bytes that are expected to come back; nothing counts under the kernel's reserve.
+    pub fn bytes(&self, now: Moment, under_reserve: bool) -> u64 {
+        if under_reserve {
+            return 0;
+        }
+        let believed = self.dying.iter().flatten().filter(|d| d.believed(now));
+        believed.map(Dying::owed).sum()
+    }
+
+    /// Whether a death in this workload is still being waited for.
+    pub fn covers(&self, workload: usize) -> bool {
+        self.dying.iter().flatten().any(|d| d.workload == workload)
+    }
+
+    /// Carries the deaths over to a new table; `place` gives a workload's new index.
+    pub fn remap(&mut self, place: impl Fn(usize) -> Option<usize>) {
+        for slot in &mut self.dying {
+            *slot = slot.and_then(|death| {
+                Some(Dying {
+                    workload: place(death.workload)?,
+                    ..death
+                })
+            });
+        }
+    }
+
+    /// When the next death stops counting, if any does.
+    pub fn next_wake(&self) -> Option<Moment> {
+        let ends = self.dying.iter().flatten();
+        ends.map(|d| (d.since + LIFETIME).min(d.progress + PATIENCE))
+            .min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn ms(value: i64) -> Moment {
+        Moment::from_nanos(value * 1_000_000)
+    }
+
+    fn one(charged: u64, usage: u64) -> Credit {
+        let mut credit = Credit::default();
+        credit.add(Dying::new(0, charged, usage, ms(0)));
+        credit
+    }
+
+    #[test]
+    fn never_exceeds_what_was_charged() {
+        assert_eq!(one(900 * MIB, 400 * MIB).bytes(ms(1), false), 400 * MIB);
+        assert_eq!(one(100 * MIB, 400 * MIB).bytes(ms(1), false), 100 * MIB);
+    }
+
+    #[test]
+    fn shrinks_as_memory_comes_back() {
+        let mut credit = one(100 * MIB, 400 * MIB);
+        credit.observe(ms(10), |_| Some(360 * MIB));
+        assert_eq!(credit.bytes(ms(10), false), 60 * MIB);
+        credit.observe(ms(20), |_| Some(300 * MIB));
+        assert_eq!(credit.bytes(ms(20), false), 0);
+        assert!(!credit.covers(0));
+    }
+
+    #[test]
+    fn unknown_usage_is_no_progress() {
+        let mut credit = one(100 * MIB, 100 * MIB);
+        credit.observe(ms(199), |_| None);
+        assert_eq!(credit.bytes(ms(199), false), 100 * MIB);
+        credit.observe(ms(200), |_| None);
+        assert_eq!(credit.bytes(ms(200), false), 0);
+    }
+
+    #[test]
+    fn expires_however_fast_it_goes() {
+        let mut credit = one(1000 * MIB, 1000 * MIB);
+        for (step, left) in (1..50).zip((0..1000).rev()) {
+            credit.observe(ms(step * 100), |_| Some(left * MIB));
+        }
+        assert!(credit.bytes(ms(4_999), false) > 0);
+        assert_eq!(credit.bytes(ms(5_000), false), 0);
+    }
+
+    #[test]
+    fn nothing_counts_under_the_reserve() {
+        assert_eq!(one(100 * MIB, 100 * MIB).bytes(ms(1), true), 0);
+    }
+
+    #[test]
+    fn the_oldest_gives_way() {
+        let mut credit = Credit::default();
+        for (workload, at) in (0..=Credit::SLOTS).zip(0..) {
+            credit.add(Dying::new(workload, MIB, MIB, ms(at)));
+        }
+        assert!(!credit.covers(0));
+        assert!(credit.covers(1) && credit.covers(Credit::SLOTS));
+    }
+}

@@ -1,0 +1,291 @@
+//! Deciding: which ready threshold is acted on, who goes, and whether the order is carried out.
+
+use super::super::action::{Action, Actions};
+use super::super::choose::choose;
+use super::super::decision::{Decision, PLACES, Places, Ranked, Standing};
+use super::super::gate::Verdict;
+use super::super::grace;
+use super::super::input::{Confirmation, Sample};
+use super::super::order::{OpenOrder, Phase};
+use super::super::rank::{Preferences, Ranking, rank};
+use super::super::reclaim;
+use super::super::safety::Mode;
+use super::super::signal::Signal;
+use super::super::threshold::ThresholdSet;
+use super::super::workload::{Origin, PodUsage};
+use super::follow::{remains_of, usage_at};
+use super::{Engine, MemoryPolicy, Reclaiming};
+use crate::base::{Moment, Quantity, Reason, Span};
+
+impl Engine {
+    pub(super) fn decide(
+        &mut self,
+        now: Moment,
+        sample: &Sample<'_>,
+        verdict: &Verdict,
+        held: &mut [Option<Reason>; ThresholdSet::CAPACITY],
+        actions: &mut Actions,
+    ) {
+        let credit = self
+            .credit
+            .bytes(now, sample.confirmation.is_under_reserve());
+        if !verdict.met.iter().any(|index| self.can_reclaim(index)) {
+            self.reclaim = Reclaiming::Not;
+        }
+        let mut ready = verdict.fresh;
+        for index in verdict.fresh.iter() {
+            held[index] = self.held_back(index, sample, credit);
+            if held[index].is_some() {
+                ready.remove(index);
+            }
+        }
+        if self.open.is_some() {
+            self.takeover(now, ready, actions);
+            for index in ready.iter() {
+                held[index] = Some(Reason::Waiting);
+            }
+            return;
+        }
+        let Some(chosen) = choose(&self.policy, ready) else {
+            return;
+        };
+        held[chosen] = self.order(now, chosen, sample, credit, actions).err();
+    }
+
+    /// Why a ready threshold is not acted on, before anybody is ranked.
+    fn held_back(&self, index: usize, sample: &Sample<'_>, credit: u64) -> Option<Reason> {
+        let threshold = self.policy.thresholds().get(index)?;
+        if !threshold.signal.is_memory() {
+            return None;
+        }
+        let Some(seen) = sample.observations[threshold.signal] else {
+            return Some(Reason::Unknown);
+        };
+        let quantity = threshold.quantity(seen.capacity);
+        if !self.is_confirmed(threshold.signal, quantity, &sample.confirmation) {
+            return Some(Reason::Unconfirmed);
+        }
+        let credited = seen.available.saturating_add(saturated(credit));
+        let enough = quantity <= Quantity::from_bytes(credited);
+        (credit > 0 && enough).then_some(Reason::Credited)
+    }
+
+    /// Whether nothing can be allocated any more beyond `quantity`: headroom and usable swap.
+    fn is_confirmed(&self, signal: Signal, quantity: Quantity, seen: &Confirmation) -> bool {
+        let headroom = match (signal, self.memory) {
+            (Signal::MemoryHeadroom, _) => seen.node,
+            (_, MemoryPolicy::Kubelet) => return true,
+            (Signal::AllocatableMemoryAvailable, MemoryPolicy::Confirmed) => seen.pods,
+            (_, MemoryPolicy::Confirmed) => seen.node,
+        };
+        headroom.is_some_and(|headroom| {
+            Quantity::from_bytes(headroom.saturating_add(saturated(seen.swap))) < quantity
+        })
+    }
+
+    /// A hard crossing takes over an open soft order.
+    fn takeover(&mut self, now: Moment, ready: ThresholdSet, actions: &mut Actions) {
+        let hard = ready
+            .iter()
+            .any(|index| self.policy.thresholds()[index].is_hard());
+        if hard {
+            self.harden(now, actions);
+        }
+    }
+
+    /// Ranks everybody and gives the order; the error says why nobody was ordered.
+    fn order(
+        &mut self,
+        now: Moment,
+        chosen: usize,
+        sample: &Sample<'_>,
+        credit: u64,
+        actions: &mut Actions,
+    ) -> Result<(), Reason> {
+        let threshold = self.policy.thresholds()[chosen];
+        let ranking = Ranking {
+            signal: threshold.signal,
+            layout: self.policy.layout(),
+            preferences: Preferences::Respect,
+        };
+        let seen = sample.observations[threshold.signal].ok_or(Reason::Unknown)?;
+        self.reclaim_first(chosen, sample, actions)?;
+        rank(ranking, &self.table, sample.usage, &mut self.order);
+        let (victim, ranking) = self.first_that_accepts(now, ranking, sample.usage);
+        let victim = victim.ok_or(Reason::Nobody)?;
+        let mode = self.permit(now, actions);
+        self.last_order += 1;
+        self.decision = Some(Decision {
+            order: self.last_order,
+            at: now,
+            reason: if threshold.is_hard() {
+                Reason::Hard
+            } else {
+                Reason::Soft
+            },
+            mode,
+            threshold: chosen,
+            crossed: threshold,
+            quantity: threshold.quantity(seen.capacity),
+            observation: seen,
+            observations: sample.observations,
+            confirmation: sample.confirmation,
+            credit,
+            generation: self.table.generation(),
+            victim,
+            candidates: u32::try_from(self.order.len()).unwrap_or(u32::MAX),
+            ranking,
+        });
+        self.open(now, chosen, victim.workload as usize, sample.usage, actions);
+        Ok(())
+    }
+
+    fn can_reclaim(&self, index: usize) -> bool {
+        let signal = self.policy.thresholds()[index].signal;
+        !reclaim::functions(self.policy.layout(), signal).is_empty()
+    }
+
+    /// What the node can give back by itself comes before any workload; the error says that it is
+    /// being waited for, or was enough.
+    fn reclaim_first(
+        &mut self,
+        chosen: usize,
+        sample: &Sample<'_>,
+        actions: &mut Actions,
+    ) -> Result<(), Reason> {
+        if !self.can_reclaim(chosen) {
+            return Ok(());
+        }
+        match core::mem::take(&mut self.reclaim) {
+            Reclaiming::Not => {
+                self.reclaim = Reclaiming::Asked;
+                actions.push(Action::Reclaim { threshold: chosen });
+                Err(Reason::Waiting)
+            }
+            Reclaiming::Asked => {
+                self.reclaim = Reclaiming::Asked;
+                Err(Reason::Waiting)
+            }
+            Reclaiming::Done
+                if reclaim::is_sufficient(&self.policy, Some(&sample.observations)) =>
+            {
+                Err(Reason::Reclaimed)
+            }
+            Reclaiming::Done => Ok(()),
+        }
+    }
+
+    /// Whether the next order is carried out; a refusal by the guards shows at once.
+    fn permit(&mut self, now: Moment, actions: &mut Actions) -> Mode {
+        let mut mode = self.safety.mode(now);
+        if mode == Mode::Enforcing
+            && let Err(reason) = self.safety.spend(now)
+        {
+            mode = Mode::Observing(reason);
+        }
+        self.tell_mode(mode, actions);
+        mode
+    }
+
+    fn first_that_accepts(
+        &self,
+        now: Moment,
+        ranking: Ranking,
+        usage: &[Option<PodUsage>],
+    ) -> (Option<Ranked>, Places) {
+        let mut places = Places::default();
+        let mut victim = None;
+        for (place, &index) in self.order.iter().enumerate() {
+            if victim.is_some() && place >= PLACES {
+                break;
+            }
+            let Some(row) = self.table.rows().get(index as usize) else {
+                continue;
+            };
+            let ranked = Ranked {
+                workload: index,
+                standing: Standing::of(ranking, row, usage_at(usage, index as usize)),
+                refusal: self.refusal(now, index as usize),
+            };
+            if ranked.refusal.is_none() && victim.is_none() {
+                victim = Some(ranked);
+            }
+            places.push(ranked);
+        }
+        (victim, places)
+    }
+
+    fn refusal(&self, now: Moment, index: usize) -> Option<Reason> {
+        let row = self.table.rows().get(index)?;
+        let is_static = self.table.workloads().get(index)?.origin == Origin::Static;
+        let rules = [
+            (is_static, Reason::Static),
+            (row.is_critical, Reason::Critical),
+            (row.is_protected, Reason::Protected),
+            (self.recent.holds(now, index), Reason::Waiting),
+        ];
+        rules
+            .into_iter()
+            .find_map(|(holds, reason)| holds.then_some(reason))
+    }
+
+    /// The grace of a soft order, as the kubelet and its pod worker grant it.
+    fn grace(&self, workload: usize) -> Span {
+        let pod = self
+            .table
+            .workloads()
+            .get(workload)
+            .and_then(|w| w.termination_grace);
+        let asked = grace::override_seconds(false, self.policy.settings.max_pod_grace, pod);
+        let pod = pod.or(Some(grace::DEFAULT_POD_GRACE));
+        Span::from_secs(grace::effective_seconds(0, None, Some(asked), pod))
+    }
+
+    fn open(
+        &mut self,
+        now: Moment,
+        threshold: usize,
+        workload: usize,
+        usage: &[Option<PodUsage>],
+        actions: &mut Actions,
+    ) {
+        let Some(decision) = &self.decision else {
+            return;
+        };
+        let (id, dry_run) = (decision.order, decision.mode != Mode::Enforcing);
+        let phase = if decision.reason == Reason::Soft {
+            Phase::Asked {
+                until: now + self.grace(workload),
+            }
+        } else {
+            Phase::Killed { at: now }
+        };
+        let victim = (workload, remains_of(usage, workload));
+        let mut order = OpenOrder::new(id, victim, threshold, phase, now);
+        order.dry_run = dry_run;
+        self.open = Some(order);
+        if dry_run {
+            actions.push(Action::WouldEvict {
+                order: id,
+                workload,
+            });
+            return;
+        }
+        self.recent.add(now, workload);
+        actions.push(match phase {
+            Phase::Asked { until } => Action::Ask {
+                order: id,
+                workload,
+                until,
+            },
+            Phase::Killed { .. } => Action::Kill {
+                order: id,
+                workload,
+            },
+        });
+    }
+}
+
+fn saturated(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,181 @@
+//! Following what was ordered and told: tables, outcomes, time, and the life of the open order.
+
+use alloc::sync::Arc;
+
+use super::super::action::{Action, Actions};
+use super::super::credit::Dying;
+use super::super::gate::{Verdict, evaluate};
+use super::super::input::{Delivery, Sample};
+use super::super::order::{End, OpenOrder, Remains};
+use super::super::safety::Mode;
+use super::super::threshold::ThresholdSet;
+use super::super::workload::{PodUsage, WorkloadTable};
+use super::Engine;
+use crate::base::{Moment, Reason};
+
+impl Engine {
+    pub(super) fn replace_table(&mut self, table: Arc<WorkloadTable>) {
+        let old = core::mem::replace(&mut self.table, table);
+        let new = &self.table;
+        let place = |index: usize| {
+            let before = old.workloads().get(index)?;
+            new.workloads().iter().position(|now| now.uid == before.uid)
+        };
+        self.credit.remap(place);
+        self.recent.remap(place);
+        if let Some(order) = &mut self.open {
+            order.workload = order.workload.and_then(place);
+        }
+        self.order.clear();
+        self.order.reserve(self.table.len());
+    }
+
+    pub(super) fn outcome(
+        &mut self,
+        now: Moment,
+        id: u64,
+        delivered: Delivery,
+        actions: &mut Actions,
+    ) {
+        let Some(order) = self.open.as_mut().filter(|order| order.id == id) else {
+            return;
+        };
+        match delivered {
+            Delivery::Done => {}
+            Delivery::Empty => order.mark_gone(now),
+            Delivery::Failed => self.close(End::Failed, actions),
+        }
+    }
+
+    /// What time alone changes: a grace that is over, a pause that ends.
+    pub(super) fn pass_time(&mut self, now: Moment, actions: &mut Actions) {
+        self.tell_mode(self.safety.mode(now), actions);
+        if self.open.as_ref().is_some_and(|order| order.is_due(now)) {
+            self.harden(now, actions);
+        }
+    }
+
+    /// Tells a change of mode. Enforcing ends a dry run, so that a crossing that still holds is
+    /// acted on; observing ends an order whose victim was only asked so far.
+    pub(super) fn tell_mode(&mut self, mode: Mode, actions: &mut Actions) {
+        if mode == self.told.mode {
+            return;
+        }
+        self.told.mode = mode;
+        actions.push(Action::Mode(mode));
+        let end = match (&self.open, mode) {
+            (Some(order), Mode::Enforcing) if order.dry_run => End::DryRun,
+            (Some(order), Mode::Observing(_)) if order.is_soft() && !order.dry_run => End::Stopped,
+            _ => return,
+        };
+        self.close(end, actions);
+    }
+
+    /// Turns the open soft order hard.
+    pub(super) fn harden(&mut self, now: Moment, actions: &mut Actions) {
+        if let Some(order) = &mut self.open
+            && order.is_soft()
+            && let Some(workload) = order.workload
+        {
+            order.harden(now);
+            if !order.dry_run {
+                actions.push(Action::Kill {
+                    order: order.id,
+                    workload,
+                });
+            }
+        }
+    }
+
+    pub(super) fn sample(&mut self, now: Moment, sample: &Sample<'_>, actions: &mut Actions) {
+        let memory = |index: usize| usage_at(sample.usage, index).and_then(|used| used.memory);
+        self.credit.observe(now, memory);
+        let verdict = evaluate(&self.policy, &mut self.gate, now, &sample.observations);
+        self.tell(&verdict, actions);
+        self.advance_order(now, sample, &verdict, actions);
+        let mut held = [None; ThresholdSet::CAPACITY];
+        self.decide(now, sample, &verdict, &mut held, actions);
+        self.tell_held(held, actions);
+    }
+}
+
+impl Engine {
+    fn tell(&mut self, verdict: &Verdict, actions: &mut Actions) {
+        for threshold in verdict.met.difference(self.told.met).iter() {
+            actions.push(Action::Crossed { threshold });
+        }
+        for threshold in self.told.met.difference(verdict.met).iter() {
+            actions.push(Action::Cleared { threshold });
+        }
+        self.told.met = verdict.met;
+        if verdict.conditions != self.told.conditions {
+            self.told.conditions = verdict.conditions;
+            actions.push(Action::Conditions(verdict.conditions));
+        }
+    }
+
+    fn tell_held(&mut self, held: [Option<Reason>; ThresholdSet::CAPACITY], actions: &mut Actions) {
+        for (threshold, (now, before)) in held.into_iter().zip(self.told.held).enumerate() {
+            if let Some(reason) = now.filter(|_| now != before) {
+                actions.push(Action::Held { threshold, reason });
+            }
+        }
+        self.told.held = held;
+    }
+}
+
+impl Engine {
+    pub(super) fn open_on(&mut self, workload: usize) -> Option<&mut OpenOrder> {
+        self.open
+            .as_mut()
+            .filter(|order| order.workload == Some(workload))
+    }
+
+    fn advance_order(
+        &mut self,
+        now: Moment,
+        sample: &Sample<'_>,
+        verdict: &Verdict,
+        actions: &mut Actions,
+    ) {
+        let Some(order) = &mut self.open else {
+            return;
+        };
+        let remains = order
+            .workload
+            .map_or_else(Remains::default, |w| remains_of(sample.usage, w));
+        order.observe(now, remains);
+        let crossed = verdict.met.contains(order.threshold);
+        let Some(end) = order.end(now, crossed, sample.confirmation.is_under_reserve()) else {
+            return;
+        };
+        let owed = order.owed();
+        if end == End::MemoryBack
+            && owed > 0
+            && let Some(workload) = order.workload
+        {
+            self.credit.add(Dying::new(workload, owed, owed, now));
+        }
+        self.close(end, actions);
+    }
+
+    fn close(&mut self, end: End, actions: &mut Actions) {
+        if let Some(order) = self.open.take() {
+            actions.push(Action::Ended {
+                order: order.id,
+                end,
+            });
+        }
+    }
+}
+
+pub(super) fn usage_at(usage: &[Option<PodUsage>], index: usize) -> Option<&PodUsage> {
+    usage.get(index).and_then(Option::as_ref)
+}
+
+pub(super) fn remains_of(usage: &[Option<PodUsage>], index: usize) -> Remains {
+    usage_at(usage, index).map_or_else(Remains::default, |used| Remains {
+        memory: used.memory,
+        processes: used.processes,
+    })
+}

@@ -1,0 +1,191 @@
+//! The live engine: the kubelet's rules evaluated at every sample, and the rules above them that
+//! keep at most one order open, wait for memory on its way back, and can be stopped.
+
+mod decide;
+mod follow;
+#[cfg(test)]
+mod tests;
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use super::action::Actions;
+use super::condition::{Condition, ConditionSet};
+use super::credit::{Credit, Dying};
+use super::decision::Decision;
+use super::gate::GateState;
+use super::input::Input;
+use super::order::{OpenOrder, Recent};
+use super::policy::Policy;
+use super::safety::{Limits, Mode, Safety};
+use super::threshold::ThresholdSet;
+use super::workload::WorkloadTable;
+use crate::base::{Moment, Reason};
+
+/// Whose word is enough for a kill.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+pub enum MemoryPolicy {
+    /// `memory.available` alone, as on the kubelet.
+    Kubelet,
+    /// `memory.available`, and headroom with usable swap below the same amount too.
+    #[default]
+    Confirmed,
+}
+
+/// What the live rules need beyond the kubelet's policy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct LiveSettings {
+    /// Whether orders are carried out.
+    pub enforce: bool,
+    /// Whose word is enough.
+    pub memory: MemoryPolicy,
+    /// Limits on the number of kills.
+    pub limits: Limits,
+}
+
+/// The live engine; everything it knows came through [`Engine::step`].
+#[derive(Debug)]
+pub struct Engine {
+    policy: Policy,
+    memory: MemoryPolicy,
+    gate: GateState,
+    table: Arc<WorkloadTable>,
+    safety: Safety,
+    open: Option<OpenOrder>,
+    credit: Credit,
+    recent: Recent,
+    last_order: u64,
+    reclaim: Reclaiming,
+    order: Vec<u32>,
+    decision: Option<Decision>,
+    told: ToldBefore,
+}
+
+/// How far reclaim on the node has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Reclaiming {
+    /// Nobody has asked for it.
+    #[default]
+    Not,
+    /// Under way.
+    Asked,
+    /// Done; the next sample shows whether it was enough.
+    Done,
+}
+
+/// What was told last, so that only changes are told.
+#[derive(Debug)]
+struct ToldBefore {
+    met: ThresholdSet,
+    conditions: ConditionSet,
+    mode: Mode,
+    held: [Option<Reason>; ThresholdSet::CAPACITY],
+}
+
+impl Engine {
+    /// An engine that has seen nothing yet.
+    pub fn new(policy: Policy, settings: LiveSettings, now: Moment) -> Self {
+        let safety = Safety::new(settings.enforce, settings.limits, now);
+        let told = ToldBefore {
+            met: ThresholdSet::EMPTY,
+            conditions: ConditionSet::EMPTY,
+            mode: safety.mode(now),
+            held: [None; ThresholdSet::CAPACITY],
+        };
+        Self {
+            policy,
+            memory: settings.memory,
+            gate: GateState::default(),
+            table: Arc::new(WorkloadTable::default()),
+            safety,
+            open: None,
+            credit: Credit::default(),
+            recent: Recent::default(),
+            last_order: 0,
+            reclaim: Reclaiming::Not,
+            order: Vec::new(),
+            decision: None,
+            told,
+        }
+    }
+
+    /// Takes one input in and answers in `actions`, which is cleared first.
+    ///
+    /// Allocates only for [`Input::Workloads`].
+    pub fn step(&mut self, now: Moment, input: Input<'_>, actions: &mut Actions) {
+        actions.clear();
+        match input {
+            Input::Workloads(table) => self.replace_table(table),
+            Input::Sample(sample) => self.sample(now, sample, actions),
+            Input::Gone { workload } => {
+                self.recent.forget(workload);
+                if let Some(order) = self.open_on(workload) {
+                    order.mark_gone(now);
+                }
+            }
+            Input::Dying { workload, charged } => {
+                let usage = charged;
+                self.credit.add(Dying::new(workload, charged, usage, now));
+            }
+            Input::Outcome { order, delivered } => self.outcome(now, order, delivered, actions),
+            Input::Reclaimed => self.reclaim = Reclaiming::Done,
+            Input::Control(request) => self.safety.control(now, request),
+            Input::Tick => {}
+        }
+        self.pass_time(now, actions);
+    }
+
+    /// When the engine wants to be stepped again with a fresh sample, if nothing happens before.
+    pub fn next_wake(&self, now: Moment) -> Option<Moment> {
+        let order = self.open.as_ref().map(OpenOrder::next_wake);
+        let graces = self.told.met.iter().filter_map(|index| {
+            let grace = self.policy.thresholds().get(index)?.grace;
+            Some(self.gate.first_observed(index)? + grace)
+        });
+        let period = self.policy.settings.pressure_transition;
+        let fading = Condition::ALL
+            .into_iter()
+            .filter_map(|condition| Some(self.gate.last_seen(condition)? + period));
+        let others = [order, self.credit.next_wake(), self.safety.next_wake(now)];
+        let all = graces.chain(fading).chain(others.into_iter().flatten());
+        all.filter(|&at| at > now).min()
+    }
+
+    /// The policy that indexes of thresholds refer to.
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The table that indexes of workloads refer to.
+    pub const fn table(&self) -> &Arc<WorkloadTable> {
+        &self.table
+    }
+
+    /// What the last order rests on.
+    pub const fn decision(&self) -> Option<&Decision> {
+        self.decision.as_ref()
+    }
+
+    /// The open order, if there is one.
+    pub const fn open_order(&self) -> Option<&OpenOrder> {
+        self.open.as_ref()
+    }
+
+    /// The state of the gate: since when thresholds are met, and conditions were last seen.
+    pub const fn gate(&self) -> &GateState {
+        &self.gate
+    }
+
+    /// Lets a threshold count as met since `since`: soft grace that began before a restart.
+    pub fn resume(&mut self, threshold: usize, since: Moment) {
+        self.gate.resume(threshold, since);
+    }
+
+    /// Numbers orders after `last`, so that numbers stay unique over restarts.
+    pub const fn continue_after(&mut self, last: u64) {
+        self.last_order = last;
+    }
+}

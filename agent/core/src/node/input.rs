@@ -1,0 +1,100 @@
+//! What the live engine is told: the closed set of inputs.
+
+use alloc::sync::Arc;
+
+use super::observe::Observations;
+use super::workload::{PodUsage, WorkloadTable};
+use crate::base::Span;
+
+/// One thing that happened; the only way anything reaches the engine.
+#[derive(Clone, Debug)]
+pub enum Input<'a> {
+    /// A new snapshot of the workloads.
+    Workloads(Arc<WorkloadTable>),
+    /// Fresh figures of the node and its workloads.
+    Sample(&'a Sample<'a>),
+    /// The last process of a workload is gone.
+    Gone {
+        /// Index in the current table.
+        workload: usize,
+    },
+    /// Somebody else killed in a workload: the kernel's OOM killer, or an operator.
+    Dying {
+        /// Index in the current table.
+        workload: usize,
+        /// Bytes that the dead process held.
+        charged: u64,
+    },
+    /// What became of a kill that was ordered.
+    Outcome {
+        /// The order's number.
+        order: u64,
+        /// How it went.
+        delivered: Delivery,
+    },
+    /// Reclaim on the node has run; the next sample shows what it brought.
+    Reclaimed,
+    /// Somebody changes whether orders are carried out.
+    Control(Control),
+    /// Nothing but time went by.
+    Tick,
+}
+
+/// Figures that belong together.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// Observations of all signals, Brink's own included.
+    pub observations: Observations,
+    /// What confirms that memory is short.
+    pub confirmation: Confirmation,
+    /// Usage parallel to the current table; a shorter slice leaves the rest unknown.
+    pub usage: &'a [Option<PodUsage>],
+}
+
+/// Whether memory could still be had, beside the kubelet's formula; in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Confirmation {
+    /// Headroom of the node, swap not counted.
+    pub node: Option<i64>,
+    /// Headroom of the cgroup all pods live in, swap not counted.
+    pub pods: Option<i64>,
+    /// Swap that could still be used.
+    pub swap: u64,
+    /// Headroom below this is the kernel's own; there is no time to wait for anything.
+    pub reserve: u64,
+}
+
+/// Whether the signals of a kill reached anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Delivery {
+    /// They did.
+    Done,
+    /// There was nobody left.
+    Empty,
+    /// They could not be sent.
+    Failed,
+}
+
+/// A change of whether orders are carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Control {
+    /// The stop button, for a time or until further notice.
+    Pause(Option<Span>),
+    /// Lifts a pause and a tripped guard.
+    Resume,
+    /// Another agent holds, or has let go of, the right to enforce on this node.
+    Standby(bool),
+    /// The configuration's mode.
+    Enforce(bool),
+}
+
+impl Confirmation {
+    /// Whether headroom is inside the kernel's reserve.
+    pub fn is_under_reserve(&self) -> bool {
+        self.node
+            .is_some_and(|headroom| headroom < i64::try_from(self.reserve).unwrap_or(i64::MAX))
+    }
+}

@@ -1,0 +1,332 @@
+//! The one open order: a workload being evicted, and the rules that say when it is over.
+
+use crate::base::time::{Moment, Span};
+
+/// Without a byte (or process) freed for this long after the kill, the next order may be given.
+pub const PATIENCE: Span = Span::from_millis(200);
+/// The same under the kernel's reserve, where waiting costs the machine: long enough for a kill to show.
+pub const PATIENCE_UNDER_RESERVE: Span = Span::from_millis(10);
+/// A dry run kills nobody, so the crossing goes on; it is told again this often (the kubelet's cleanup wait).
+pub const DRY_RUN_REPEAT: Span = Span::from_secs(30);
+/// After the last process is gone, what it was charged for leaves the counters within this time.
+const SETTLE: Span = Span::from_millis(20);
+
+/// What is left of a workload, as far as it is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Remains {
+    /// Working set in bytes.
+    pub memory: Option<u64>,
+    /// Processes.
+    pub processes: Option<u64>,
+}
+
+/// How far an order has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum Phase {
+    /// Asked to end (SIGTERM); SIGKILL follows at `until`.
+    Asked {
+        /// End of the grace period.
+        until: Moment,
+    },
+    /// Killed (SIGKILL).
+    Killed {
+        /// When the kill was ordered.
+        at: Moment,
+    },
+}
+
+/// Why an order is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum End {
+    /// The victim's memory came back.
+    MemoryBack,
+    /// Its processes are gone; what they left charged is not theirs to free (tmpfs, page cache).
+    Gone,
+    /// Nothing was freed within the patience.
+    Stalled,
+    /// Headroom is under the kernel's reserve: the machine cannot wait.
+    UnderReserve,
+    /// The kill could not be carried out.
+    Failed,
+    /// A dry run whose threshold is no longer crossed, or that is old enough to be told again.
+    DryRun,
+    /// Somebody pressed the stop button before the grace was over.
+    Stopped,
+}
+
+/// The eviction that is being carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenOrder {
+    /// Number of the order, increasing.
+    pub id: u64,
+    /// Index of the victim in the current table; none once it left the table.
+    pub workload: Option<usize>,
+    /// Index of the threshold in the policy.
+    pub threshold: usize,
+    /// How far it has come.
+    pub phase: Phase,
+    /// Nothing is really killed.
+    pub dry_run: bool,
+    /// When it was given.
+    pub opened: Moment,
+    /// Working set of the victim when it was chosen, in bytes.
+    pub charged: u64,
+    least: Remains,
+    progress: Moment,
+    gone: Option<Moment>,
+}
+
+impl OpenOrder {
+    /// A new order on `workload`, which holds `remains`.
+    pub fn new(
+        id: u64,
+        victim: (usize, Remains),
+        threshold: usize,
+        phase: Phase,
+        now: Moment,
+    ) -> Self {
+        let (workload, remains) = victim;
+        Self {
+            id,
+            workload: Some(workload),
+            threshold,
+            phase,
+            dry_run: false,
+            opened: now,
+            charged: remains.memory.unwrap_or(0),
+            least: remains,
+            progress: now,
+            gone: None,
+        }
+    }
+
+    /// Takes in what is left of the victim.
+    pub fn observe(&mut self, now: Moment, remains: Remains) {
+        let less =
+            less(remains.memory, self.least.memory) | less(remains.processes, self.least.processes);
+        if less {
+            self.progress = now;
+        }
+        self.least.memory = least(remains.memory, self.least.memory);
+        self.least.processes = least(remains.processes, self.least.processes);
+    }
+
+    /// The victim has no process left.
+    pub fn mark_gone(&mut self, now: Moment) {
+        self.gone.get_or_insert(now);
+        self.progress = self.progress.max(now);
+    }
+
+    /// The soft order turns hard.
+    pub fn harden(&mut self, now: Moment) {
+        self.phase = Phase::Killed { at: now };
+        self.progress = now;
+    }
+
+    /// Whether the victim is only asked so far.
+    pub fn is_soft(&self) -> bool {
+        matches!(self.phase, Phase::Asked { .. })
+    }
+
+    /// Whether the grace is over and SIGKILL is due.
+    pub fn is_due(&self, now: Moment) -> bool {
+        matches!(self.phase, Phase::Asked { until } if until <= now) && self.gone.is_none()
+    }
+
+    /// Bytes freed so far.
+    pub fn freed(&self) -> u64 {
+        self.charged
+            .saturating_sub(self.least.memory.unwrap_or(self.charged))
+    }
+
+    /// Bytes that the victim still holds, as far as known.
+    pub fn owed(&self) -> u64 {
+        self.charged - self.freed()
+    }
+
+    /// Whether the next order may be given, and why.
+    pub fn end(&self, now: Moment, crossed: bool, under_reserve: bool) -> Option<End> {
+        if self.dry_run {
+            let over = !crossed || now >= self.opened + DRY_RUN_REPEAT;
+            return over.then_some(End::DryRun);
+        }
+        let settled = self.gone.is_some_and(|gone| now >= gone + SETTLE);
+        if self.charged > 0 && self.owed() <= self.charged / 10 {
+            return Some(End::MemoryBack);
+        }
+        if settled {
+            return Some(End::Gone);
+        }
+        let Phase::Killed { at } = self.phase else {
+            return None;
+        };
+        if under_reserve && now >= at + PATIENCE_UNDER_RESERVE {
+            return Some(End::UnderReserve);
+        }
+        (now >= self.progress + PATIENCE).then_some(End::Stalled)
+    }
+
+    /// When this order changes by time alone.
+    pub fn next_wake(&self) -> Moment {
+        if self.dry_run {
+            return self.opened + DRY_RUN_REPEAT;
+        }
+        let patience = match self.phase {
+            Phase::Asked { until } => until,
+            Phase::Killed { .. } => self.progress + PATIENCE,
+        };
+        self.gone
+            .map_or(patience, |gone| patience.min(gone + SETTLE))
+    }
+}
+
+/// Whom orders went to lately, so that a victim that dies slowly is not ordered again.
+#[derive(Clone, Debug, Default)]
+pub struct Recent {
+    victims: [Option<(usize, Moment)>; Self::SLOTS],
+}
+
+impl Recent {
+    /// Victims remembered at a time.
+    const SLOTS: usize = 32;
+    /// How long a victim is left to die before it may be ordered again.
+    const FOR: Span = Span::from_secs(5);
+
+    /// Remembers an order; the oldest one makes room.
+    pub fn add(&mut self, now: Moment, workload: usize) {
+        let oldest = self
+            .victims
+            .iter_mut()
+            .min_by_key(|slot| slot.map(|(_, at)| at));
+        if let Some(slot) = oldest {
+            *slot = Some((workload, now));
+        }
+    }
+
+    /// Whether the workload is still being left to die.
+    pub fn holds(&self, now: Moment, workload: usize) -> bool {
+        let mut victims = self.victims.iter().flatten();
+        victims.any(|&(victim, at)| victim == workload && now.since(at) < Self::FOR)
+    }
+
+    /// It is dead: whatever runs there next may be ordered anew.
+    pub fn forget(&mut self, workload: usize) {
+        for slot in &mut self.victims {
+            *slot = slot.filter(|(victim, _)| *victim != workload);
+        }
+    }
+
+    /// Carries the victims over to a new table; `place` gives a workload's new index.
+    pub fn remap(&mut self, place: impl Fn(usize) -> Option<usize>) {
+        for slot in &mut self.victims {
+            *slot = slot.and_then(|(victim, at)| Some((place(victim)?, at)));
+        }
+    }
+}
+
+fn less(now: Option<u64>, before: Option<u64>) -> bool {
+    matches!((now, before), (Some(now), Some(before)) if now < before)
+}
+
+fn least(now: Option<u64>, before: Option<u64>) -> Option<u64> {
+    match (now, before) {
+        (Some(now), Some(before)) => Some(now.min(before)),
+        (now, before) => now.or(before),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn ms(value: i64) -> Moment {
+        Moment::from_nanos(value * 1_000_000)
+    }
+
+    fn holds(mib: u64, processes: u64) -> Remains {
+        Remains {
+            memory: Some(mib * MIB),
+            processes: Some(processes),
+        }
+    }
+
+    fn killed() -> OpenOrder {
+        OpenOrder::new(1, (0, holds(100, 4)), 0, Phase::Killed { at: ms(0) }, ms(0))
+    }
+
+    #[test]
+    fn over_when_the_memory_is_back() {
+        let mut order = killed();
+        order.observe(ms(5), holds(11, 1));
+        assert_eq!(order.end(ms(5), true, false), None);
+        order.observe(ms(6), holds(10, 1));
+        assert_eq!(order.end(ms(6), true, false), Some(End::MemoryBack));
+        assert_eq!(order.freed(), 90 * MIB);
+    }
+
+    #[test]
+    fn over_when_nothing_is_freed_for_200_ms() {
+        let mut order = killed();
+        assert_eq!(order.end(ms(199), true, false), None);
+        order.observe(ms(199), holds(99, 4));
+        assert_eq!(order.end(ms(398), true, false), None);
+        assert_eq!(order.end(ms(399), true, false), Some(End::Stalled));
+    }
+
+    #[test]
+    fn a_process_that_ends_is_progress() {
+        let mut order = killed();
+        order.observe(ms(150), holds(100, 3));
+        assert_eq!(order.end(ms(349), true, false), None);
+    }
+
+    #[test]
+    fn unknown_remains_are_no_progress() {
+        let mut order = killed();
+        order.observe(ms(150), Remains::default());
+        assert_eq!(order.end(ms(200), true, false), Some(End::Stalled));
+        assert_eq!(order.freed(), 0);
+    }
+
+    #[test]
+    fn the_reserve_shortens_the_wait_but_lets_the_kill_show() {
+        let order = killed();
+        assert_eq!(order.end(ms(9), true, true), None);
+        assert_eq!(order.end(ms(10), true, true), Some(End::UnderReserve));
+    }
+
+    #[test]
+    fn gone_without_freeing_ends_after_settling() {
+        let mut order = killed();
+        order.mark_gone(ms(50));
+        assert_eq!(order.end(ms(69), true, false), None);
+        assert_eq!(order.end(ms(70), true, false), Some(End::Gone));
+        assert_eq!(order.next_wake(), ms(70));
+    }
+
+    #[test]
+    fn a_soft_order_waits_for_its_grace_and_can_be_hardened() {
+        let mut order = killed();
+        order.phase = Phase::Asked { until: ms(30_000) };
+        assert_eq!(order.end(ms(5_000), true, true), None);
+        assert!(!order.is_due(ms(29_999)) && order.is_due(ms(30_000)));
+        order.harden(ms(6_000));
+        assert!(!order.is_soft() && !order.is_due(ms(30_000)));
+        assert_eq!(order.end(ms(6_199), true, false), None);
+        assert_eq!(order.end(ms(6_200), true, false), Some(End::Stalled));
+    }
+
+    #[test]
+    fn a_dry_run_lasts_as_long_as_the_crossing_and_is_told_again() {
+        let mut order = killed();
+        order.dry_run = true;
+        assert_eq!(order.end(ms(29_999), true, true), None);
+        assert_eq!(order.end(ms(1), false, false), Some(End::DryRun));
+        assert_eq!(order.end(ms(30_000), true, false), Some(End::DryRun));
+    }
+}
