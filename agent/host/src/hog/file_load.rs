@@ -1,0 +1,61 @@
+//! Loads that are page cache. The file has no name once it is open, so that it goes with the process however that ends.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use crate::error::HostError;
+use crate::hog::HogError;
+use crate::hog::pace::{Pacer, Stop};
+use crate::hog::spec::{HogSpec, Load};
+
+const STEP: usize = 256 << 10;
+
+/// Reads a file of nothing but holes (the kernel makes a page of zeroes for each), or writes one.
+pub(super) fn page_cache(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
+    let folder = spec.folder.as_deref().ok_or(HogError::Needs {
+        load: spec.load,
+        what: "a folder",
+    })?;
+    let path = folder.join(format!("hog-{}", std::process::id()));
+    let file = nameless(&path)?;
+    let failed = |source: io::Error| {
+        HogError::Host(HostError::Read {
+            path: path.clone(),
+            source,
+        })
+    };
+    if spec.load == Load::CacheRead {
+        file.set_len(spec.bytes).map_err(failed)?;
+    }
+    let mut contents = vec![0x5au8; STEP];
+    let mut at = 0;
+    while at < spec.bytes {
+        let amount = usize::try_from(spec.bytes - at).unwrap_or(STEP).min(STEP);
+        match spec.load {
+            Load::CacheRead => file.read_exact_at(&mut contents[..amount], at),
+            _ => file.write_all_at(&contents[..amount], at),
+        }
+        .map_err(failed)?;
+        at += amount as u64;
+        if let Some(stop) = pacer.took(amount as u64) {
+            return Ok(pacer.stopped(stop));
+        }
+    }
+    Ok(pacer.finish(spec))
+}
+
+fn nameless(path: &PathBuf) -> Result<File, HostError> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600);
+    let file = options.open(path).map_err(|source| HostError::Create {
+        path: path.clone(),
+        source,
+    })?;
+    fs::remove_file(path).map_err(|source| HostError::Remove {
+        path: path.clone(),
+        source,
+    })?;
+    Ok(file)
+}

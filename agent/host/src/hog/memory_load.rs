@@ -1,0 +1,77 @@
+//! Loads that are a process's own or shared memory.
+
+use rustix::fs::MemfdFlags;
+
+use crate::hog::HogError;
+use crate::hog::pace::{Pacer, Stop};
+use crate::hog::raw::{Pages, Region};
+use crate::hog::spec::{HogSpec, Load};
+
+/// What is taken between two looks at the clock: 64 pages of 4K, as the pace is defined in the method of the benches.
+const STEP: usize = 64 * 4096;
+/// A huge page comes whole.
+const HUGE_STEP: usize = 2 << 20;
+
+/// Anonymous memory, page by page.
+pub(super) fn anonymous(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
+    let failed = |errno| HogError::Call {
+        what: "mapping the memory to take",
+        errno,
+    };
+    let length = usize::try_from(spec.bytes).unwrap_or(usize::MAX).max(1);
+    let (pages, step) = match spec.load {
+        Load::AnonHuge => (Pages::Huge, HUGE_STEP),
+        _ => (Pages::Base, STEP),
+    };
+    let mut region = Region::new(length, pages).map_err(failed)?;
+    let page = rustix::param::page_size();
+    for from in (0..length).step_by(step) {
+        let amount = step.min(length - from);
+        if spec.load == Load::Locked {
+            region.lock(from, amount).map_err(|errno| HogError::Call {
+                what: "locking memory",
+                errno,
+            })?;
+        }
+        for byte in region.as_mut_slice()[from..from + amount]
+            .iter_mut()
+            .step_by(page)
+        {
+            // Not all the same, so that no compression makes it vanish.
+            *byte = u8::try_from((from / page) % 251).unwrap_or(0) + 1;
+        }
+        std::hint::black_box(region.as_mut_slice()[from]);
+        if let Some(stop) = pacer.took(amount as u64) {
+            return Ok(pacer.stopped(stop));
+        }
+    }
+    Ok(pacer.finish(spec))
+}
+
+/// Shared memory: a file that lives in memory alone.
+pub(super) fn shared(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
+    let failed = |errno| HogError::Call {
+        what: "taking shared memory",
+        errno,
+    };
+    let file = rustix::fs::memfd_create(c"brink-hog", MemfdFlags::CLOEXEC).map_err(failed)?;
+    let contents = vec![0xa5u8; STEP];
+    let mut taken = 0;
+    while taken < spec.bytes {
+        let amount = usize::try_from(spec.bytes - taken)
+            .unwrap_or(STEP)
+            .min(STEP);
+        let written = match rustix::io::pwrite(&file, &contents[..amount], taken) {
+            Ok(written) => written as u64,
+            Err(rustix::io::Errno::NOSPC | rustix::io::Errno::NOMEM) => {
+                return Ok(pacer.stopped(Stop::Refused));
+            }
+            Err(errno) => return Err(failed(errno)),
+        };
+        taken += written;
+        if let Some(stop) = pacer.took(written) {
+            return Ok(pacer.stopped(stop));
+        }
+    }
+    Ok(pacer.finish(spec))
+}

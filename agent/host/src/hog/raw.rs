@@ -1,0 +1,108 @@
+//! What a hog needs that has no safe form: its memory in pages of a chosen size, and bare forks.
+#![expect(
+    unsafe_code,
+    reason = "anonymous mappings, madvise, mlock and fork have no safe form"
+)]
+
+use std::io;
+use std::ptr::NonNull;
+
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// The size of pages a region is to have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pages {
+    /// 4K (or what the machine's base page is).
+    Base,
+    /// 2M (or what the machine's huge page is), where the kernel has them to give.
+    Huge,
+}
+
+/// Anonymous memory that is not there until it is touched.
+#[derive(Debug)]
+pub(super) struct Region {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+impl Region {
+    pub(super) fn new(length: usize, pages: Pages) -> Result<Self, Errno> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: needed because no safe wrapper exists. The kernel chooses the address, so no other memory is touched.
+        let mapped =
+            unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), length, access, flags) }?;
+        let region = Self {
+            start: NonNull::new(mapped.cast()).ok_or(Errno::FAULT)?,
+            length,
+        };
+        let advice = match pages {
+            Pages::Base => Advice::LinuxNoHugepage,
+            Pages::Huge => Advice::LinuxHugepage,
+        };
+        // SAFETY: needed because no safe wrapper exists. The range is exactly the mapping made above, and this advice
+        // changes no contents.
+        match unsafe { rustix::mm::madvise(mapped, length, advice) } {
+            // A kernel without huge pages has only base pages.
+            Err(Errno::INVAL) if pages == Pages::Base => Ok(region),
+            answer => answer.map(|()| region),
+        }
+    }
+
+    /// The memory. Writing to a page makes the kernel find one.
+    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
+        // SAFETY: needed to see the mapping as bytes. It is `length` bytes, zero until written, and lives as long as
+        // `self`, whose exclusive borrow makes this one exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+
+    /// Locks a part of it, which makes the kernel find its pages. The range must be inside.
+    pub(super) fn lock(&mut self, from: usize, length: usize) -> Result<(), Errno> {
+        let part = self
+            .as_mut_slice()
+            .get_mut(from..from + length)
+            .ok_or(Errno::INVAL)?;
+        // SAFETY: needed because no safe wrapper exists. The range is a part of our own mapping.
+        unsafe { rustix::mm::mlock(part.as_mut_ptr().cast(), length) }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: needed because no safe wrapper exists. The range is the mapping of this value, and nothing borrows from
+        // it any more.
+        let _ = unsafe { rustix::mm::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+/// Which of the two processes we are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Forked {
+    Parent { child: i32 },
+    Child,
+}
+
+/// Makes a copy of this process, which must have no other thread: in the copy, only this one would go on.
+pub(super) fn fork() -> Result<Forked, Errno> {
+    // SAFETY: needed because no safe wrapper exists. A hog has one thread (`fork_load` checks), so no lock can be held
+    // by a thread that the copy lacks.
+    match unsafe { libc::fork() } {
+        0 => Ok(Forked::Child),
+        child if child > 0 => Ok(Forked::Parent { child }),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::AGAIN)),
+    }
+}
+
+/// Ends this process at once, without running what was set up to run at its end (that is the parent's).
+pub(super) fn exit_now() -> ! {
+    // SAFETY: needed because `std::process::exit` runs the parent's exit handlers. The call does not return and touches
+    // no memory.
+    unsafe { libc::_exit(0) }
+}
+
+/// Lets the kernel clear away ended children by itself.
+pub(super) fn reap_automatically() {
+    // SAFETY: needed because no safe wrapper exists. SIG_IGN installs no handler, so no code of ours runs in a signal.
+    let _previous = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}

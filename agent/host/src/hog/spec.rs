@@ -1,0 +1,289 @@
+//! What a hog is to do, and its form as program arguments.
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The kind of memory that is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Load {
+    /// Anonymous memory in 4K pages.
+    Anon,
+    /// Anonymous memory in huge pages (`MADV_HUGEPAGE`).
+    AnonHuge,
+    /// Anonymous memory in 4K pages, locked.
+    Locked,
+    /// Shared memory (a memfd, which is tmpfs).
+    Shmem,
+    /// Clean page cache: a sparse file, read. Takes no disk space.
+    CacheRead,
+    /// Dirty page cache: a file, written. Takes disk space until it ends.
+    CacheWrite,
+    /// Reclaimable slab: names that are looked up and not there. Needs a folder that is not on tmpfs.
+    Dentries,
+    /// Kernel memory that is neither cache nor slab the kubelet's formula sees: full pipes.
+    Pipes,
+    /// Processes that fork until their group's task limit, and again when some die. Needs a group with `pids.max`.
+    ForkStorm,
+    /// One process after another, each of which ends at once.
+    ForkChurn,
+}
+
+impl Load {
+    /// All kinds.
+    pub const ALL: [Self; 10] = [
+        Self::Anon,
+        Self::AnonHuge,
+        Self::Locked,
+        Self::Shmem,
+        Self::CacheRead,
+        Self::CacheWrite,
+        Self::Dentries,
+        Self::Pipes,
+        Self::ForkStorm,
+        Self::ForkChurn,
+    ];
+
+    /// Its name as an argument.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Anon => "anon",
+            Self::AnonHuge => "anon-huge",
+            Self::Locked => "locked",
+            Self::Shmem => "shmem",
+            Self::CacheRead => "cache-read",
+            Self::CacheWrite => "cache-write",
+            Self::Dentries => "dentries",
+            Self::Pipes => "pipes",
+            Self::ForkStorm => "fork-storm",
+            Self::ForkChurn => "fork-churn",
+        }
+    }
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.name())
+    }
+}
+
+/// What a hog is to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HogSpec {
+    /// The kind of memory.
+    pub load: Load,
+    /// How much in all, bytes (of `ForkChurn`: processes; `ForkStorm` is bounded by its group).
+    pub bytes: u64,
+    /// How much a second; `None` is full speed.
+    pub rate: Option<u64>,
+    /// It ends so long after its start, whatever happens.
+    pub deadline: Duration,
+    /// Whether it keeps what it took until the deadline, or ends when it has taken all.
+    pub hold: bool,
+    /// Whether it waits for a byte (or the end) of standard input before it takes anything.
+    pub wait: bool,
+    /// It stops when the node's free and reclaimable memory falls under this, bytes.
+    pub floor: u64,
+    /// Files it writes `0` to first: `cgroup.procs` of the groups it joins.
+    pub join: Vec<PathBuf>,
+    /// The file it keeps its [`super::Progress`] in.
+    pub progress: Option<PathBuf>,
+    /// A folder of its own for the loads that need files.
+    pub folder: Option<PathBuf>,
+}
+
+/// Why arguments are no specification.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// An argument nobody knows.
+    #[error("unknown argument {0:?}")]
+    Unknown(OsString),
+    /// An argument without its value.
+    #[error("{0} needs a value")]
+    NoValue(&'static str),
+    /// A value that is none.
+    #[error("{name}: {value:?} is not {expected}")]
+    BadValue {
+        /// The argument.
+        name: &'static str,
+        /// What was given.
+        value: OsString,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// An argument that must be given.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+}
+
+const WHOLE: &str = "a whole number";
+
+impl HogSpec {
+    /// The floor when none is given: 1 GiB.
+    pub const FLOOR: u64 = 1 << 30;
+
+    /// The longest deadline: 10 minutes.
+    pub const LONGEST: Duration = Duration::from_mins(10);
+
+    /// The arguments of a process that does this, without the program's name.
+    pub fn to_args(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = Vec::new();
+        let mut add = |name: &str, value: &OsStr| arguments.extend([name.into(), value.to_owned()]);
+        let number = |value: u64| OsString::from(value.to_string());
+        add("--load", self.load.name().as_ref());
+        add("--bytes", &number(self.bytes));
+        add(
+            "--deadline-ms",
+            &number(u64::try_from(self.deadline.as_millis()).unwrap_or(u64::MAX)),
+        );
+        add("--floor", &number(self.floor));
+        if let Some(rate) = self.rate {
+            add("--rate", &number(rate));
+        }
+        for entrance in &self.join {
+            add("--join", entrance.as_ref());
+        }
+        if let Some(path) = &self.progress {
+            add("--progress", path.as_ref());
+        }
+        if let Some(path) = &self.folder {
+            add("--folder", path.as_ref());
+        }
+        arguments.extend(self.hold.then(|| "--hold".into()));
+        arguments.extend(self.wait.then(|| "--wait".into()));
+        arguments
+    }
+
+    /// The specification these arguments are.
+    ///
+    /// # Errors
+    /// [`SpecError`] with the argument.
+    pub fn from_args(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, SpecError> {
+        let mut arguments = arguments.into_iter();
+        let mut spec = Self {
+            hold: false,
+            ..Self::new(Load::Anon, 0, Duration::ZERO)
+        };
+        let (mut load, mut bytes, mut deadline) = (None, None, None);
+        while let Some(argument) = arguments.next() {
+            let mut value = |name| arguments.next().ok_or(SpecError::NoValue(name));
+            match argument.to_str() {
+                Some("--load") => load = Some(parse_load(value("--load")?)?),
+                Some("--bytes") => bytes = Some(parse_number("--bytes", value("--bytes")?)?),
+                Some("--deadline-ms") => deadline = Some(parse_deadline(value("--deadline-ms")?)?),
+                Some("--rate") => spec.rate = Some(parse_rate(value("--rate")?)?),
+                Some("--floor") => spec.floor = parse_number("--floor", value("--floor")?)?,
+                Some("--join") => spec.join.push(value("--join")?.into()),
+                Some("--progress") => spec.progress = Some(value("--progress")?.into()),
+                Some("--folder") => spec.folder = Some(value("--folder")?.into()),
+                Some("--hold") => spec.hold = true,
+                Some("--wait") => spec.wait = true,
+                _ => return Err(SpecError::Unknown(argument)),
+            }
+        }
+        spec.load = load.ok_or(SpecError::Missing("--load"))?;
+        spec.bytes = bytes.ok_or(SpecError::Missing("--bytes"))?;
+        spec.deadline = deadline.ok_or(SpecError::Missing("--deadline-ms"))?;
+        Ok(spec)
+    }
+}
+
+fn parse_load(value: OsString) -> Result<Load, SpecError> {
+    let known = Load::ALL
+        .into_iter()
+        .find(|load| value.to_str() == Some(load.name()));
+    known.ok_or(SpecError::BadValue {
+        name: "--load",
+        value,
+        expected: "a kind of load",
+    })
+}
+
+fn parse_number(name: &'static str, value: OsString) -> Result<u64, SpecError> {
+    let number = value.to_str().and_then(|text| text.parse().ok());
+    number.ok_or(SpecError::BadValue {
+        name,
+        value,
+        expected: WHOLE,
+    })
+}
+
+fn parse_rate(value: OsString) -> Result<u64, SpecError> {
+    match parse_number("--rate", value.clone())? {
+        0 => Err(SpecError::BadValue {
+            name: "--rate",
+            value,
+            expected: "above 0",
+        }),
+        rate => Ok(rate),
+    }
+}
+
+fn parse_deadline(value: OsString) -> Result<Duration, SpecError> {
+    let deadline = Duration::from_millis(parse_number("--deadline-ms", value.clone())?);
+    if deadline.is_zero() || deadline > HogSpec::LONGEST {
+        return Err(SpecError::BadValue {
+            name: "--deadline-ms",
+            value,
+            expected: "between 1 and 600000",
+        });
+    }
+    Ok(deadline)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bad_arguments_are_named() {
+        fn check(arguments: &str, expected: &str) {
+            let arguments = arguments.split_whitespace().map(OsString::from);
+            assert_eq!(
+                HogSpec::from_args(arguments).expect_err("bad").to_string(),
+                expected
+            );
+        }
+        check("", "--load is missing");
+        check("--load anon --bytes 1", "--deadline-ms is missing");
+        check("--load fat", "--load: \"fat\" is not a kind of load");
+        check("--bytes -1", "--bytes: \"-1\" is not a whole number");
+        check("--bytes", "--bytes needs a value");
+        check("--rate 0", "--rate: \"0\" is not above 0");
+        check(
+            "--deadline-ms 600001",
+            "--deadline-ms: \"600001\" is not between 1 and 600000",
+        );
+        check(
+            "--deadline-ms 0",
+            "--deadline-ms: \"0\" is not between 1 and 600000",
+        );
+        check("--forever", "unknown argument \"--forever\"");
+    }
+
+    proptest! {
+        #[test]
+        fn arguments_round_trip(
+            load in proptest::sample::select(Load::ALL.to_vec()),
+            bytes: u64,
+            rate in proptest::option::of(1..=u64::MAX),
+            milliseconds in 1..=600_000u64,
+            (hold, wait) in any::<(bool, bool)>(),
+            floor: u64,
+            join in proptest::collection::vec("/[a-z/]{1,9}", 0..3),
+            progress in proptest::option::of("/[a-z -]{1,9}"),
+            folder in proptest::option::of("/[a-z -]{1,9}"),
+        ) {
+            let spec = HogSpec {
+                load, bytes, rate, deadline: Duration::from_millis(milliseconds), hold, wait, floor,
+                join: join.into_iter().map(PathBuf::from).collect(),
+                progress: progress.map(PathBuf::from),
+                folder: folder.map(PathBuf::from),
+            };
+            prop_assert_eq!(HogSpec::from_args(spec.to_args()), Ok(spec));
+        }
+    }
+}
