@@ -1,7 +1,7 @@
 //! The sampler's state, and the lock that keeps a tick and a command apart.
 
-use brink_abi::command::{Knobs, Terms};
 use brink_abi::MAX_ZONES;
+use brink_abi::command::{Knobs, Terms};
 
 use crate::atomic::{exchange, swap};
 

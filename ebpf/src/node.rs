@@ -25,7 +25,12 @@ fn pass(body: Body, context: &u64) {
     // SAFETY: `Body` is what the helper calls for an array; the context lies on the caller's stack.
     unsafe {
         let nodes = (&raw const NODES).cast_mut().cast();
-        bpf_for_each_map_elem(nodes, body as *mut c_void, core::ptr::from_ref(context).cast_mut().cast(), 0);
+        bpf_for_each_map_elem(
+            nodes,
+            body as *mut c_void,
+            core::ptr::from_ref(context).cast_mut().cast(),
+            0,
+        );
     }
 }
 
@@ -65,7 +70,11 @@ pub fn arm(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
         let owned = (*engine).sums.free;
         let deferred = (free >> shift) - owned;
         (*engine).managed = (*engine).sums.managed;
-        (*engine).deferred = if deferred << shift > DEFERRED_MIN { deferred } else { 0 };
+        (*engine).deferred = if deferred << shift > DEFERRED_MIN {
+            deferred
+        } else {
+            0
+        };
         (*mailbox).reply.nodes = count;
         (*mailbox).reply.zones = (*engine).zone_count;
         (*mailbox).reply.free = owned << shift;
@@ -85,7 +94,10 @@ extern "C" fn find(_map: *mut c_void, index: *const u32, node: *mut Node, root: 
         if index as u64 >= (*engine).node_count || index >= brink_abi::MAX_NODES {
             return 1;
         }
-        let id = (&raw const (*mailbox).command.nodes).cast::<u32>().add(index).read();
+        let id = (&raw const (*mailbox).command.nodes)
+            .cast::<u32>()
+            .add(index)
+            .read();
         let Some(data) = node_data(*root, id) else {
             return 1;
         };
@@ -106,7 +118,12 @@ pub fn read_reserves(engine: *mut Engine) {
     pass(reserves, &count);
 }
 
-extern "C" fn reserves(_map: *mut c_void, index: *const u32, node: *mut Node, count: *const u64) -> i64 {
+extern "C" fn reserves(
+    _map: *mut c_void,
+    index: *const u32,
+    node: *mut Node,
+    count: *const u64,
+) -> i64 {
     // SAFETY: the helper's arguments.
     let (index, count, data) = unsafe { (*index, *count, (*node).data) };
     let (Some(engine), true) = (ENGINE.get_ptr_mut(0), u64::from(index) < count) else {
@@ -162,7 +179,12 @@ fn measure_all(engine: *mut Engine) {
     pass(add_node, &count);
 }
 
-extern "C" fn add_node(_map: *mut c_void, index: *const u32, node: *mut Node, count: *const u64) -> i64 {
+extern "C" fn add_node(
+    _map: *mut c_void,
+    index: *const u32,
+    node: *mut Node,
+    count: *const u64,
+) -> i64 {
     // SAFETY: the helper's arguments.
     let (index, count, data) = unsafe { (*index, *count, (*node).data) };
     let (Some(engine), true) = (ENGINE.get_ptr_mut(0), u64::from(index) < count) else {
@@ -173,7 +195,8 @@ extern "C" fn add_node(_map: *mut c_void, index: *const u32, node: *mut Node, co
         let sums = &raw mut (*engine).sums;
         let scratch = (&raw mut (*engine).scratch).cast::<u8>();
         let from = data.wrapping_add(u64::from(layout!(pgdat_vm_stat)));
-        let failed = bpf_probe_read_kernel(scratch.cast(), layout!(stat_bytes), from as *const c_void);
+        let failed =
+            bpf_probe_read_kernel(scratch.cast(), layout!(stat_bytes), from as *const c_void);
         if failed != 0 || !add_zones(node, sums, (*engine).deferred != 0) {
             (*sums).failed = 1;
             return 1;
@@ -249,7 +272,11 @@ pub fn measure(engine: *mut Engine, sample: *mut Sample) {
         let used = sums.anon + sums.file - sums.inactive_file;
         let sample = &mut *sample;
         sample.flags = if known { NODE_KNOWN } else { 0 } | if deferred > 0 { DEFERRED } else { 0 };
-        sample.available = if known { engine.capacity - (used << shift) } else { 0 };
+        sample.available = if known {
+            engine.capacity - (used << shift)
+        } else {
+            0
+        };
         sample.headroom = (sums.spare + deferred + clean + sums.reclaimable) << shift;
         sample.anon = sums.anon << shift;
         sample.file = sums.file << shift;

@@ -122,8 +122,12 @@ pub fn tick(engine: *mut Engine, at: u64) -> u64 {
         (*sample).tick = (*meter).ticks;
         (*sample).at_ns = at;
         (*sample).period_ns = period;
-        (*latest).record.head =
-            Head { kind, size: size_of::<SampleRecord>() as u32, at_ns: at, submit_ns: at };
+        (*latest).record.head = Head {
+            kind,
+            size: size_of::<SampleRecord>() as u32,
+            at_ns: at,
+            submit_ns: at,
+        };
         finish(&raw mut (*latest).finished, number);
         tell(latest, kind);
         period
@@ -175,7 +179,14 @@ fn tell(latest: *mut Published, kind: u32) {
         (*latest).record.head.submit_ns = now();
         SIGNALS.output::<SampleRecord>(&(*latest).record, FORCE_WAKEUP)
     };
-    count(SAMPLER_SIGNALS, if refused.is_ok() { Fate::Sent } else { Fate::Dropped });
+    count(
+        SAMPLER_SIGNALS,
+        if refused.is_ok() {
+            Fate::Sent
+        } else {
+            Fate::Dropped
+        },
+    );
 }
 
 /// Brings the next tick as near as the shortest period. With `hold`, the sampler stays at that period for a while;

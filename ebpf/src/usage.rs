@@ -16,8 +16,13 @@ pub fn sweep(engine: *mut Engine) -> u32 {
         return 0;
     };
     // SAFETY: `engine` and `table` are map values.
-    let (end, started, finished) =
-        unsafe { ((*engine).slot_end, &raw mut (*table).started, &raw mut (*table).finished) };
+    let (end, started, finished) = unsafe {
+        (
+            (*engine).slot_end,
+            &raw mut (*table).started,
+            &raw mut (*table).finished,
+        )
+    };
     if end == 0 {
         return 0;
     }

@@ -50,7 +50,12 @@ fn each_watch(body: Body, context: &u64) -> u64 {
 }
 
 /// Takes one watch of the mailbox.
-extern "C" fn take(_map: *mut c_void, index: *const u32, watch: *mut Watch, count: *const u64) -> i64 {
+extern "C" fn take(
+    _map: *mut c_void,
+    index: *const u32,
+    watch: *mut Watch,
+    count: *const u64,
+) -> i64 {
     let Some(mailbox) = MAILBOX.get_ptr_mut(0) else {
         return 1;
     };
@@ -60,7 +65,10 @@ extern "C" fn take(_map: *mut c_void, index: *const u32, watch: *mut Watch, coun
         if index >= MAX_WATCHES {
             return 1;
         }
-        let given = (&raw const (*mailbox).command.watches).cast::<Watch>().add(index).read();
+        let given = (&raw const (*mailbox).command.watches)
+            .cast::<Watch>()
+            .add(index)
+            .read();
         let used = (index as u64) < *count;
         if used && (given.source > SOURCE_SLOT_HEADROOM || given.slot as usize >= MAX_SLOTS) {
             return 1;
@@ -114,7 +122,12 @@ pub fn evaluate(engine: *mut Engine, sample: *mut Sample) -> u32 {
 }
 
 /// Compares one watch with its limit.
-extern "C" fn compare(_map: *mut c_void, index: *const u32, watch: *mut Watch, count: *const u64) -> i64 {
+extern "C" fn compare(
+    _map: *mut c_void,
+    index: *const u32,
+    watch: *mut Watch,
+    count: *const u64,
+) -> i64 {
     let (Some(engine), Some(latest)) = (ENGINE.get_ptr_mut(0), LATEST.get_ptr_mut(0)) else {
         return 1;
     };
@@ -126,7 +139,10 @@ extern "C" fn compare(_map: *mut c_void, index: *const u32, watch: *mut Watch, c
         }
         let sample = &raw mut (*latest).record.sample;
         let found = value(watch, sample);
-        (&raw mut (*sample).values).cast::<i64>().add(index).write(found.unwrap_or(0));
+        (&raw mut (*sample).values)
+            .cast::<i64>()
+            .add(index)
+            .write(found.unwrap_or(0));
         let bit = 1u64 << index;
         match found {
             Some(value) => {
