@@ -1,4 +1,6 @@
 //! The node daemon and command line of Brink.
 
+pub mod equip;
 pub mod guard;
 pub mod ledger;
+pub mod warmer;

@@ -119,6 +119,28 @@ pub struct Stages {
     pub ended: Option<Moment>,
 }
 
+impl Stages {
+    /// Each stage with its name, in the order in which they are usually reached.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, Option<Moment>)> {
+        [
+            ("above", self.above),
+            ("sampled", self.sampled),
+            ("submitted", self.submitted),
+            ("woke", self.woke),
+            ("decided", self.decided),
+            ("recorded", self.recorded),
+            ("asked", self.asked),
+            ("firstSignal", self.first_signal),
+            ("lastSignal", self.last_signal),
+            ("firstMemoryBack", self.first_back),
+            ("aboveAgain", self.above_again),
+            ("gone", self.gone),
+            ("ended", self.ended),
+        ]
+        .into_iter()
+    }
+}
+
 /// What a kill did, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kill {
