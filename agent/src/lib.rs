@@ -3,4 +3,5 @@
 pub mod equip;
 pub mod guard;
 pub mod ledger;
+pub mod record;
 pub mod warmer;
