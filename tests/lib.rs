@@ -1,6 +1,11 @@
 //! Helpers shared by the test targets of the whole.
+pub mod counting_allocator;
+mod hog;
+mod sandbox;
 mod skip;
 
+pub use hog::{Hog, wait_until};
+pub use sandbox::Sandbox;
 pub use skip::{Outcome, report_skip};
 
 use std::{env, io, path::PathBuf};

@@ -1,7 +1,6 @@
-//! Memory load made on purpose: a process that takes memory of one kind at one rate, for the demonstration, benches and
-//! live tests.
+//! Memory load made on purpose, always bounded, for the demonstration, benches and live tests.
 //!
-//! A hog is a process of its own (a re-execution of the current program with [`HogSpec::to_args`], or the `hog` program
+//! A hog takes memory of one kind at one rate. It is a process of its own (a re-execution of the current program with [`HogSpec::to_args`], or the `hog` program
 //! of the test crate), because it is there to be killed. It is bounded five times over: by the size it was given, by a
 //! deadline, by the group it joins before it takes anything, by a floor of free memory of the node below which it stops,
 //! and by its parent, with whom it ends. The kernel's killer takes it first (`oom_score_adj` 1000).

@@ -67,6 +67,9 @@ impl Killer {
         let whole = target.is_v2() && outcome.spared == 0 && first.complete;
         if whole && kill_whole_group(target.as_fd(), Means::GroupKill, &mut outcome) {
             outcome.settled = true;
+            if let Some(pool) = &self.release {
+                self.workspace.release_rest(pool, &mut outcome);
+            }
         } else {
             self.pursue(target, first, &mut outcome);
         }

@@ -13,7 +13,9 @@ use crate::kill::release::ReleasePool;
 use crate::kill::roster::{Look, Roster, each_process};
 use crate::kill::target::KillTarget;
 
-/// Processes held by pidfds at a time. Each further batch costs one more listing.
+/// Processes held by pidfds at a time. Each further batch costs one more listing. The first is small, so that the first
+/// signal does not wait for hundreds of pidfds: few workloads have more processes, and those that do fork.
+const FIRST_BATCH: usize = 32;
 const BATCH: usize = 256;
 
 /// The room a kill works in, made in advance.
@@ -21,6 +23,8 @@ const BATCH: usize = 256;
 pub(super) struct Workspace {
     roster: Roster,
     batch: Vec<Held>,
+    /// Where in the roster the batches have come to.
+    next: usize,
     /// Processes that were signalled in the current kill and need not be again.
     signalled: PidSet,
 }
@@ -59,6 +63,7 @@ impl Workspace {
         Self {
             roster: Roster::new(),
             batch: Vec::with_capacity(BATCH),
+            next: 0,
             signalled: PidSet::new(),
         }
     }
@@ -85,9 +90,9 @@ impl Workspace {
             any_new: !self.roster.as_slice().is_empty(),
             complete,
         };
-        let mut next = 0;
-        while next < self.roster.as_slice().len() {
-            next = self.hold(next, outcome);
+        self.next = 0;
+        while self.next < self.roster.as_slice().len() {
+            self.hold(outcome);
             self.confirm(target, outcome);
             self.signal(order, outcome);
             if order.first_batch_only {
@@ -95,6 +100,27 @@ impl Workspace {
             }
         }
         found
+    }
+
+    /// Hands the processes that `cgroup.kill` killed after the first batch to the release pool. They are not confirmed: a
+    /// pid that was given away meanwhile is a living process, and releasing the memory of a living process is refused.
+    pub(super) fn release_rest(&mut self, pool: &ReleasePool, outcome: &mut KillOutcome) {
+        let before = outcome.releasing;
+        for pid in &self.roster.as_slice()[self.next..] {
+            let pidfd =
+                Pid::from_raw(*pid).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+            match pidfd.map(|pidfd| pool.submit(pidfd)) {
+                Some(true) => outcome.releasing += 1,
+                Some(false) => {
+                    outcome.not_releasing += 1;
+                    break;
+                }
+                None => {}
+            }
+        }
+        if outcome.releasing > before {
+            pool.wake();
+        }
     }
 
     /// Whether a group of the v2 tree holds processes, and all of them are in the target's subtree.
@@ -144,11 +170,13 @@ impl Workspace {
         look
     }
 
-    /// Gets hold of the next batch; returns where the one after it begins.
-    fn hold(&mut self, from: usize, outcome: &mut KillOutcome) -> usize {
+    /// Gets hold of the next batch.
+    fn hold(&mut self, outcome: &mut KillOutcome) {
         self.batch.clear();
-        let rest = &self.roster.as_slice()[from..];
-        for pid in rest.iter().take(BATCH) {
+        let size = if self.next == 0 { FIRST_BATCH } else { BATCH };
+        let rest = &self.roster.as_slice()[self.next..];
+        self.next += rest.len().min(size);
+        for pid in rest.iter().take(size) {
             let pidfd = match Pid::from_raw(*pid)
                 .ok_or(Errno::SRCH)
                 .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
@@ -169,7 +197,6 @@ impl Workspace {
                 still_there: false,
             });
         }
-        from + rest.len().min(BATCH)
     }
 
     /// Lists again and marks who of the batch is still in the subtree.

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::cgroup::dir::{CgroupDir, CgroupId};
-use crate::cgroup::layout::{Controller, Layout, Version};
+use crate::cgroup::layout::{Controller, Hierarchy, Layout, Version};
 use crate::cgroup::membership::normal_path;
 use crate::error::HostError;
 
@@ -22,7 +22,14 @@ impl KillTarget {
     /// # Errors
     /// [`HostError::Unsupported`] for the root of the hierarchy, which is never killed; [`HostError`] with the path.
     pub fn open(layout: &Layout, group: &str) -> Result<Self, HostError> {
-        let hierarchy = layout.require(Controller::Memory)?;
+        Self::open_in(layout.require(Controller::Memory)?, group)
+    }
+
+    /// Opens a group of any hierarchy.
+    ///
+    /// # Errors
+    /// As [`KillTarget::open`].
+    pub fn open_in(hierarchy: &Hierarchy, group: &str) -> Result<Self, HostError> {
         let refused = |why: &str| HostError::Unsupported {
             what: "a kill",
             why: format!("{group}: {why}"),

@@ -1,5 +1,7 @@
-//! Processes a node cannot do without, which are protected by default: the first process, systemd's own units, logins,
-//! the container runtime and the kubelet, ourselves and the session that started us.
+//! Processes a node cannot do without, which are protected by default.
+//!
+//! They are the first process, systemd's units for logins, journal, devices and bus, sshd, the container runtime and the
+//! kubelet, ourselves and the session that started us.
 //!
 //! A name proves nothing: any process can call itself sshd. So a process counts as essential by the systemd unit it runs
 //! in, which only root can choose, or by its name if it also runs as root, outside every container and pod. Root outside

@@ -1,0 +1,68 @@
+//! A global allocator that counts what each thread allocates, to prove that a path allocates nothing.
+//!
+//! ```ignore
+//! #[global_allocator]
+//! static ALLOCATOR: CountingAllocator = CountingAllocator;
+//!
+//! let (answer, count) = counting_allocator::during(|| reader.read());
+//! assert_eq!(count, 0);
+//! ```
+#![expect(
+    unsafe_code,
+    reason = "an allocator is unsafe to implement; this one only counts and asks the system's"
+)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+thread_local! {
+    /// Not lazily made and never dropped, so that counting allocates nothing itself.
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// The system's allocator with a count a thread.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CountingAllocator;
+
+/// Allocations, reallocations and frees of this thread so far; always 0 unless [`CountingAllocator`] is the program's.
+pub fn count() -> u64 {
+    COUNT.get()
+}
+
+/// Runs something and tells how often it allocated, reallocated or freed on this thread.
+pub fn during<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    let before = count();
+    let answer = work();
+    (answer, count() - before)
+}
+
+fn add() {
+    COUNT.set(COUNT.get() + 1);
+}
+
+// SAFETY: needed to be a global allocator. Every call is passed on to the system's allocator as it is.
+unsafe impl GlobalAlloc for CountingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add();
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        add();
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        add();
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        add();
+        // SAFETY: the caller keeps the contract, which is the same.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}

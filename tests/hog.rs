@@ -1,0 +1,144 @@
+//! Starting a hog in a group, watching how far it has come, and making sure it ends.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use brink_host::cgroup::owned::OwnedCgroup;
+use brink_host::hog::{HogSpec, Progress};
+
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// A running hog. Dropping it kills it and removes its files.
+#[derive(Debug)]
+pub struct Hog {
+    child: Child,
+    /// Kept until the start.
+    start: Option<ChildStdin>,
+    folder: PathBuf,
+}
+
+impl Hog {
+    /// Starts a hog that enters a group before it takes anything. With `spec.wait` it takes nothing until
+    /// [`Hog::start`].
+    ///
+    /// `program` is a program that is a hog: `env!("CARGO_BIN_EXE_brink-hog")` in the tests of this crate.
+    ///
+    /// # Errors
+    /// When it cannot be started, or its files not be made.
+    pub fn spawn(program: &Path, group: Option<&OwnedCgroup>, spec: &HogSpec) -> io::Result<Self> {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            std::env::temp_dir().join(format!("brink-hog-{}-{number}", std::process::id()));
+        fs::create_dir(&folder)?;
+        let waits = spec.wait;
+        let spec = HogSpec {
+            join: group.map(OwnedCgroup::entrances).unwrap_or_default(),
+            progress: Some(folder.join("progress")),
+            folder: Some(folder.clone()),
+            ..spec.clone()
+        };
+        let mut command = Command::new(program);
+        command.args(spec.to_args()).stdout(Stdio::null());
+        command.stdin(if waits { Stdio::piped() } else { Stdio::null() });
+        match command.spawn() {
+            Ok(mut child) => Ok(Self {
+                start: child.stdin.take(),
+                child,
+                folder,
+            }),
+            Err(error) => {
+                fs::remove_dir_all(&folder)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Lets a waiting hog begin.
+    pub fn start(&mut self) {
+        // It waits for the end of its standard input.
+        self.start = None;
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).unwrap_or(0)
+    }
+
+    /// How far it has come.
+    ///
+    /// # Errors
+    /// When its file cannot be read.
+    pub fn progress(&self) -> io::Result<Progress> {
+        Progress::read(&self.folder.join("progress")).map_err(io::Error::other)
+    }
+
+    /// Waits until it has taken so much, or has ended.
+    ///
+    /// # Errors
+    /// When it ends before, or has not come so far after `patience`.
+    pub fn wait_touched(&mut self, bytes: u64, patience: Duration) -> io::Result<Progress> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let progress = self.progress()?;
+            if progress.touched >= bytes {
+                return Ok(progress);
+            }
+            if let Some(status) = self.child.try_wait()? {
+                return Err(io::Error::other(format!(
+                    "the hog ended ({status}) after {progress:?}"
+                )));
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::other(format!(
+                    "the hog is too slow: {progress:?}"
+                )));
+            }
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// When it has not ended after `patience`.
+    pub fn wait(&mut self, patience: Duration) -> io::Result<ExitStatus> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status);
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::other("the hog has not ended"));
+            }
+            sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        // It may have ended already, and whoever wants to know has asked.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Looks every millisecond until something is there; `None` after `patience`.
+pub fn wait_until<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let deadline = Instant::now() + patience;
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if Instant::now() > deadline {
+            return None;
+        }
+        sleep(Duration::from_millis(1));
+    }
+}

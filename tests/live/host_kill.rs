@@ -1,0 +1,322 @@
+//! Kills on the real kernel: everything in the group dies, forks included, and nobody else.
+#![cfg(test)]
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::thread;
+use std::time::Duration;
+
+use brink_host::cgroup::owned::OwnedCgroup;
+use brink_host::cgroup::{Controller, Layout, Version};
+use brink_host::hog::{HogSpec, Load};
+use brink_host::kill::pid_set::ProtectedPids;
+use brink_host::kill::{KillOutcome, KillTarget, Killer, Means, ReleaseConfig, ReleasePool};
+use brink_host::realtime::{self, FifoPriority};
+use brink_tests::{Hog, Sandbox, skip, wait_until};
+
+const MIB: u64 = 1 << 20;
+const PATIENCE: Duration = Duration::from_secs(20);
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+fn hog(group: &OwnedCgroup, load: Load, bytes: u64) -> Hog {
+    let spec = HogSpec::new(load, bytes, PATIENCE);
+    Hog::spawn(
+        Path::new(env!("CARGO_BIN_EXE_brink-hog")),
+        Some(group),
+        &spec,
+    )
+    .expect("a hog")
+}
+
+fn full_hog(group: &OwnedCgroup) -> Hog {
+    let mut hog = hog(group, Load::Anon, 8 * MIB);
+    hog.wait_touched(8 * MIB, PATIENCE).expect("progress");
+    hog
+}
+
+/// Kills as the guard does: under `SCHED_FIFO`, above the release pool, where that can be had.
+fn kill(killer: &mut Killer, target: &KillTarget) -> KillOutcome {
+    let as_guard = || {
+        // Without the right it only takes longer.
+        let _ = realtime::set_fifo(FifoPriority::GUARD);
+        killer.kill(target)
+    };
+    thread::scope(|scope| scope.spawn(as_guard).join().expect("no panic"))
+}
+
+fn killer(layout: &Layout) -> Killer {
+    let pool = ReleasePool::start(&ReleaseConfig::default(), layout).expect("threads");
+    Killer::new(layout, Some(pool)).expect("hierarchies")
+}
+
+/// The group as a target in the memory hierarchy, and, on a machine with a v2 tree beside it, in that too: the two ways
+/// of killing on one machine.
+fn targets(sandbox: &Sandbox) -> Vec<KillTarget> {
+    let memory = KillTarget::open(&sandbox.layout, sandbox.group.group()).expect("a target");
+    let unified = sandbox
+        .layout
+        .unified()
+        .filter(|_| memory.dir().version() == Version::V1);
+    let unified = unified
+        .map(|unified| KillTarget::open_in(unified, sandbox.group.group()).expect("a target"));
+    [memory].into_iter().chain(unified).collect()
+}
+
+/// Sweeps until the target is empty.
+fn emptied(killer: &mut Killer, target: &KillTarget) -> KillOutcome {
+    let mut last = killer.sweep(target);
+    let empty = wait_until(Duration::from_secs(5), || {
+        last = killer.sweep(target);
+        last.is_empty().then_some(last)
+    });
+    assert!(empty.is_some(), "not empty: {last:?}");
+    last
+}
+
+fn signal_of(hog: &mut Hog) -> Option<i32> {
+    hog.wait(PATIENCE).expect("it was signalled").signal()
+}
+
+fn microseconds(from: u64, to: Option<u64>) -> u64 {
+    to.unwrap_or(from).saturating_sub(from) / 1000
+}
+
+fn report(what: &str, outcome: &KillOutcome) {
+    let at = |time| microseconds(outcome.times.started, time);
+    println!(
+        "{what}: listed {} us, first signal {} us, first pass {} us, done {} us; {outcome:?}",
+        at(outcome.times.listed),
+        at(outcome.times.after_first_signal),
+        at(outcome.times.first_pass),
+        at(Some(outcome.times.finished)),
+    );
+}
+
+#[test]
+fn every_process_of_the_subtree_dies_and_the_neighbour_lives() {
+    for way in 0..2 {
+        let sandbox = match Sandbox::new(&[Controller::Memory, Controller::Freezer], 256 * MIB) {
+            Ok(sandbox) => sandbox,
+            Err(error) => skip!("{error}"),
+        };
+        let pod = sandbox.group.child("pod").expect("a child");
+        let (one, other) = (
+            pod.child("one").expect("a child"),
+            pod.child("other").expect("a child"),
+        );
+        let neighbour = sandbox.group.child("neighbour").expect("a child");
+        let mut victims = [full_hog(&one), full_hog(&one), full_hog(&other)];
+        let mut survivor = full_hog(&neighbour);
+        let inner = Sandbox {
+            layout: sandbox.layout.clone(),
+            group: pod,
+        };
+        let Some(target) = targets(&inner).into_iter().nth(way) else {
+            break;
+        };
+        let mut killer = killer(&sandbox.layout);
+        let outcome = kill(&mut killer, &target);
+        report("subtree of three", &outcome);
+        assert!(outcome.settled && outcome.failure.is_none(), "{outcome:?}");
+        assert_eq!(
+            (outcome.signalled, outcome.groups, outcome.spared),
+            (3, 3, 0),
+            "{outcome:?}"
+        );
+        let expected = if target.dir().version() == Version::V2 {
+            Means::GroupKill
+        } else {
+            Means::Signals
+        };
+        assert_eq!(outcome.means, expected);
+        assert_eq!(victims.each_mut().map(signal_of), [Some(SIGKILL); 3]);
+        emptied(&mut killer, &target);
+        assert!(
+            survivor.wait(Duration::ZERO).is_err(),
+            "the neighbour must live"
+        );
+    }
+}
+
+/// Kills a storm while it still grows (there is room for ten times as many), and again until it is gone.
+fn storm(controllers: &[Controller], way: usize) -> Option<KillOutcome> {
+    let sandbox = match Sandbox::new(controllers, 1024 * MIB) {
+        Ok(sandbox) => sandbox,
+        Err(error) => {
+            println!("{error}");
+            return None;
+        }
+    };
+    let target = targets(&sandbox).into_iter().nth(way)?;
+    sandbox
+        .group
+        .limit_tasks(&sandbox.layout, 1000)
+        .expect("writable");
+    let mut killer = killer(&sandbox.layout);
+    let mut storm = hog(&sandbox.group, Load::ForkStorm, 0);
+    let pids = sandbox.dir(Controller::Pids).expect("made for it");
+    let tasks = || pids.tasks().ok().filter(|tasks| *tasks >= 100);
+    assert!(wait_until(PATIENCE, tasks).is_some(), "no storm");
+    let outcome = kill(&mut killer, &target);
+    report("fork storm", &outcome);
+    // `cgroup.kill` reaches those that were not signalled one by one.
+    assert!(outcome.settled && outcome.live >= 100, "{outcome:?}");
+    let last = emptied(&mut killer, &target);
+    report("the last sweep", &last);
+    assert_eq!(signal_of(&mut storm), Some(SIGKILL));
+    Some(outcome)
+}
+
+#[test]
+fn a_fork_storm_dies_whole_with_a_freezer() {
+    let controllers = [Controller::Memory, Controller::Pids, Controller::Freezer];
+    let Some(outcome) = storm(&controllers, 0) else {
+        skip!("the controllers cannot be had")
+    };
+    assert_ne!(outcome.means, Means::UnifiedGroupKill);
+}
+
+#[test]
+fn a_fork_storm_dies_whole_without_a_freezer() {
+    let Some(outcome) = storm(&[Controller::Memory, Controller::Pids], 0) else {
+        skip!("the controllers cannot be had")
+    };
+    assert_ne!(outcome.means, Means::Freezer);
+}
+
+#[test]
+fn a_fork_storm_dies_whole_by_group_kill() {
+    let Some(outcome) = storm(&[Controller::Memory, Controller::Pids], 1) else {
+        skip!("no v2 tree beside a v1 memory hierarchy, or the controllers cannot be had")
+    };
+    assert_eq!((outcome.means, outcome.passes), (Means::GroupKill, 1));
+}
+
+#[test]
+fn the_protected_are_spared_whatever_group_they_are_in() {
+    for way in 0..2 {
+        let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
+            Ok(sandbox) => sandbox,
+            Err(error) => skip!("{error}"),
+        };
+        let Some(target) = targets(&sandbox).into_iter().nth(way) else {
+            break;
+        };
+        let (mut victim, mut spared) = (full_hog(&sandbox.group), full_hog(&sandbox.group));
+        let mut killer = killer(&sandbox.layout);
+        killer.protect(ProtectedPids::new([spared.pid()]));
+        let outcome = kill(&mut killer, &target);
+        assert_eq!(
+            (outcome.signalled, outcome.spared, outcome.means),
+            (1, 1, Means::Signals),
+            "{outcome:?}"
+        );
+        assert_eq!(signal_of(&mut victim), Some(SIGKILL));
+        assert!(emptied(&mut killer, &target).is_empty());
+        assert!(
+            spared.wait(Duration::ZERO).is_err(),
+            "the protected must live"
+        );
+    }
+}
+
+#[test]
+fn a_soft_kill_asks_and_a_hard_one_then_does_not() {
+    let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
+        Ok(sandbox) => sandbox,
+        Err(error) => skip!("{error}"),
+    };
+    let target = KillTarget::open(&sandbox.layout, sandbox.group.group()).expect("a target");
+    let mut killer = killer(&sandbox.layout);
+    let mut polite = full_hog(&sandbox.group);
+    let outcome = killer.terminate(&target);
+    assert_eq!(
+        (outcome.signalled, outcome.releasing, outcome.settled),
+        (1, 0, true),
+        "{outcome:?}"
+    );
+    assert_eq!(signal_of(&mut polite), Some(SIGTERM));
+    let mut deaf = deaf_process(&sandbox.group);
+    assert_eq!(killer.terminate(&target).signalled, 1);
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(deaf.try_wait().expect("ours"), None, "it does not listen");
+    assert_eq!(kill(&mut killer, &target).signalled, 1);
+    assert_eq!(deaf.wait().expect("ours").signal(), Some(SIGKILL));
+}
+
+/// A process in the group that ignores SIGTERM.
+fn deaf_process(group: &OwnedCgroup) -> Child {
+    let enter = group
+        .entrances()
+        .into_iter()
+        .map(|entrance| format!("echo 0 > {} && ", entrance.display()));
+    let script = format!("trap '' TERM; {} exec sleep 20", enter.collect::<String>());
+    let child = Command::new("sh")
+        .args(["-c", &script])
+        .spawn()
+        .expect("sh");
+    let name = format!("/proc/{}/comm", child.id());
+    let is_ready = || {
+        fs::read_to_string(&name)
+            .ok()
+            .filter(|name| name == "sleep\n")
+    };
+    assert!(
+        wait_until(PATIENCE, is_ready).is_some(),
+        "it does not come up"
+    );
+    child
+}
+
+#[test]
+fn a_frozen_group_dies_too() {
+    let sandbox = match Sandbox::new(&[Controller::Memory, Controller::Freezer], 256 * MIB) {
+        Ok(sandbox) => sandbox,
+        Err(error) => skip!("{error}"),
+    };
+    let freezer = sandbox.dir(Controller::Freezer).expect("made for it");
+    let (file, value) = match freezer.version() {
+        Version::V1 => ("freezer.state", "FROZEN"),
+        Version::V2 => ("cgroup.freeze", "1"),
+    };
+    let mut hog = full_hog(&sandbox.group);
+    fs::write(freezer.path().join(file), value).expect("writable");
+    let target = KillTarget::open(&sandbox.layout, sandbox.group.group()).expect("a target");
+    let mut killer = killer(&sandbox.layout);
+    let outcome = kill(&mut killer, &target);
+    assert_eq!(
+        (outcome.signalled, outcome.settled),
+        (1, true),
+        "{outcome:?}"
+    );
+    emptied(&mut killer, &target);
+    assert_eq!(signal_of(&mut hog), Some(SIGKILL));
+}
+
+#[test]
+fn the_root_and_what_is_outside_are_no_targets() {
+    let layout = Layout::detect(Path::new("/")).expect("a layout");
+    for group in ["/", "", "//.", "/../..", "/nonexistent"] {
+        assert!(KillTarget::open(&layout, group).is_err(), "{group:?}");
+    }
+}
+
+#[test]
+fn an_empty_group_is_settled_at_once() {
+    let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
+        Ok(sandbox) => sandbox,
+        Err(error) => skip!("{error}"),
+    };
+    for target in targets(&sandbox) {
+        let mut killer = Killer::new(&sandbox.layout, None).expect("hierarchies");
+        let outcome = kill(&mut killer, &target);
+        report("empty group", &outcome);
+        assert!(
+            outcome.is_empty() && outcome.signalled == 0 && outcome.failure.is_none(),
+            "{outcome:?}"
+        );
+    }
+}
