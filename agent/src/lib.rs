@@ -1,5 +1,6 @@
 //! The node daemon and command line of Brink.
 
+pub mod backend;
 pub mod equip;
 pub mod guard;
 pub mod ledger;
