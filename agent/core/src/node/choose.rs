@@ -89,7 +89,11 @@ mod tests {
         ) {
             let policy = policy(&list);
             let ready = ThresholdSet::from_bits(ready);
-            let of = |index: usize| ORDER.iter().position(|entry| *entry == list[index]).unwrap();
+            let of = |index: usize| {
+                let chosen = policy.thresholds()[index];
+                let entry = (chosen.signal, !chosen.is_hard());
+                ORDER.iter().position(|&expected| expected == entry).unwrap()
+            };
             let first: Vec<usize> = ready.iter().map(of).collect();
             prop_assert_eq!(choose(&policy, ready).map(of), first.into_iter().min());
         }

@@ -165,16 +165,12 @@ impl Scale {
     }
 }
 
-/// A 64-bit exponent of which upstream keeps the low 32 bits.
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "upstream cuts the exponent to 32 bits too"
-)]
+/// An exponent whose negation still has 32 bits; older kubelets cut longer ones silently.
 fn read_exponent(text: &[u8]) -> Result<i32, QuantityError> {
     core::str::from_utf8(text)
         .ok()
-        .and_then(|text| text.parse::<i64>().ok())
-        .map(|exponent| exponent as i32)
+        .and_then(|text| text.parse::<i32>().ok())
+        .filter(|&exponent| exponent != i32::MIN)
         .ok_or(QuantityError::Suffix)
 }
 
@@ -300,6 +296,8 @@ mod tests {
         check("1e-2000000000", 1, DecimalExponent);
         check("0e-2000000000", 0, DecimalExponent);
         check("0.0001Ki", 102_400_000, DecimalSi);
+        check("0.000000000001Ki", 2, DecimalSi);
+        check("0.00000012345", 124, DecimalSi);
         check(
             "1.00000000000000000000000000000000000000001Ki",
             (NANO << 10) + 1,
@@ -324,8 +322,6 @@ mod tests {
         );
         check("10E", 10_000_000_000_000_000_000 * NANO, DecimalSi);
         check("1e2000000000", i128::MAX, DecimalExponent);
-        // The exponent is cut to 32 bits: 2^32 + 1 is 1.
-        check("5e4294967297", 50 * NANO, DecimalExponent);
     }
 
     #[test]
@@ -352,9 +348,17 @@ mod tests {
         ] {
             assert!(text.parse::<Quantity>().is_err(), "{text:?}");
         }
-        assert_eq!(
-            "1e99999999999999999999".parse::<Quantity>(),
-            Err(QuantityError::Suffix)
-        );
+        for text in [
+            "1e4294967297",
+            "1e2147483648",
+            "1e-2147483648",
+            "1e99999999999999999999",
+        ] {
+            assert_eq!(
+                text.parse::<Quantity>(),
+                Err(QuantityError::Suffix),
+                "{text:?}"
+            );
+        }
     }
 }

@@ -23,11 +23,15 @@ impl fmt::Display for Quantity {
 
 fn print_binary(f: &mut fmt::Formatter<'_>, value: i128) -> fmt::Result {
     let (mut mantissa, mut power) = (value, 0);
-    while power < BINARY.len() - 1 && mantissa.unsigned_abs() >= 1024 && mantissa % 1024 == 0 {
+    while mantissa.unsigned_abs() >= 1024 && mantissa % 1024 == 0 {
         mantissa /= 1024;
         power += 1;
     }
-    write!(f, "{mantissa}{}", BINARY[power])
+    match BINARY.get(power) {
+        Some(suffix) => write!(f, "{mantissa}{suffix}"),
+        // Only a sum can be this large; nothing is lost in decimal.
+        None => print_decimal(f, value.saturating_mul(NANO), decimal_suffix),
+    }
 }
 
 const BINARY: [&str; 7] = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
@@ -37,7 +41,7 @@ type WriteSuffix = fn(&mut fmt::Formatter<'_>, i32) -> fmt::Result;
 /// The mantissa without trailing zeros, then brought to an exponent that is a multiple of three.
 fn print_decimal(f: &mut fmt::Formatter<'_>, nanos: i128, suffix: WriteSuffix) -> fmt::Result {
     let (mut mantissa, mut exponent) = (nanos, -9);
-    while mantissa % 10 == 0 && exponent < 18 {
+    while mantissa % 10 == 0 {
         mantissa /= 10;
         exponent += 1;
     }
@@ -49,6 +53,7 @@ fn print_decimal(f: &mut fmt::Formatter<'_>, nanos: i128, suffix: WriteSuffix) -
     suffix(f, exponent)
 }
 
+/// Amounts too large for a suffix keep their exponent.
 fn decimal_suffix(f: &mut fmt::Formatter<'_>, exponent: i32) -> fmt::Result {
     f.write_str(match exponent {
         -9 => "n",
@@ -60,7 +65,7 @@ fn decimal_suffix(f: &mut fmt::Formatter<'_>, exponent: i32) -> fmt::Result {
         12 => "T",
         15 => "P",
         18 => "E",
-        _ => "",
+        _ => return exponent_suffix(f, exponent),
     })
 }
 
@@ -134,6 +139,20 @@ mod tests {
         check("1e0", "1");
         check("15e-1", "1500e-3");
         check("1E3", "1e3");
+        check("0.001e0", "1e-3");
+        check(".001e12", "1e9");
+    }
+
+    #[test]
+    fn beyond_the_largest_suffix_the_exponent_stays() {
+        check("1000E", "1e21");
+        check("-5000E", "-5e21");
+        let large = Quantity::from_bytes(i64::MAX).plus(Quantity::from_bytes(1));
+        assert_eq!(large.to_string(), "8Ei");
+        let larger = (0..9).fold(large, |sum, _| sum.plus(sum)).plus(large);
+        assert_eq!(larger.to_string(), "4104Ei");
+        let largest = (0..7).fold(large, |sum, _| sum.plus(sum));
+        assert_eq!(largest.to_string(), "1180591620717411303424");
     }
 
     proptest! {

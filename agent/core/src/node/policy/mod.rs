@@ -1,6 +1,21 @@
 //! The checked policy: thresholds and what goes with them, ready to be evaluated without allocation.
 
+mod derive;
+mod doubt;
+mod draft;
+mod fault;
+mod parse;
+
 use alloc::vec::Vec;
+
+pub use derive::add_allocatable;
+pub use doubt::{Capacities, Doubt, DoubtKind};
+pub use draft::{
+    DEFAULT_ENFORCEMENT, DEFAULT_HARD, DEFAULT_HEADROOM_HARD, DEFAULT_PRESSURE_TRANSITION, Draft,
+    SignalMap, default_hard, hard_with_defaults, merged,
+};
+pub use fault::{Fault, FaultKind, Faults};
+pub use parse::{read_percentage, read_threshold};
 
 use super::observe::Layout;
 use super::threshold::{Threshold, ThresholdSet};
@@ -43,11 +58,13 @@ impl Default for Settings {
 }
 
 impl Policy {
-    /// A policy of the given thresholds on a node of the given layout, as they are.
+    /// A policy of the given thresholds on a node of the given layout, as they are, listed by name
+    /// of the signal and then by grace. (The kubelet's own list has no order.)
     ///
     /// Thresholds beyond [`ThresholdSet::CAPACITY`] are cut off; the grammar cannot produce as many.
     pub fn new(mut thresholds: Vec<Threshold>, layout: Layout, settings: Settings) -> Self {
         thresholds.truncate(ThresholdSet::CAPACITY);
+        thresholds.sort_by_key(|threshold| (threshold.signal.name(), threshold.grace));
         let indexes = |wanted: &dyn Fn(usize) -> bool| -> ThresholdSet {
             (0..thresholds.len())
                 .filter(|&index| wanted(index))

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 pub use table::{Row, WorkloadTable};
 pub use usage::{ContainerUsage, FsUsage, PodDetail, PodUsage, VolumeUsage};
 
-use crate::base::Quantity;
+use crate::base::{Quantity, Reason};
 
 /// A pod, or whatever else is protected and evicted as one; built field by field over `default()`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -247,6 +247,21 @@ impl VolumeSource {
 pub const CRITICAL_PRIORITY: i32 = 2_000_000_000;
 
 impl Workload {
+    /// Whether the kubelet refuses to evict it: static, mirror, or of critical priority.
+    pub fn is_critical(&self) -> bool {
+        self.refusal().is_some()
+    }
+
+    /// Why the kubelet refuses to evict it, if it does.
+    pub fn refusal(&self) -> Option<Reason> {
+        match (self.origin, self.priority) {
+            (Origin::Static, _) => Some(Reason::Static),
+            (Origin::Mirror, _) => Some(Reason::Mirror),
+            (Origin::Api, Some(CRITICAL_PRIORITY..)) => Some(Reason::Critical),
+            (Origin::Api, _) => None,
+        }
+    }
+
     /// Whether it can be ranked at all: mirror pods and pods whose life is over cannot.
     pub const fn is_candidate(&self) -> bool {
         !matches!(self.origin, Origin::Mirror)

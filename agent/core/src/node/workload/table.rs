@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::super::requests;
-use super::{CRITICAL_PRIORITY, Origin, Preference, QosClass, Workload};
+use super::{Preference, QosClass, Workload};
 use crate::base::Quantity;
 
 /// An unchanging snapshot of the node's workloads; ranking and orders speak of them by index.
@@ -98,16 +98,14 @@ impl WorkloadTable {
 
 impl Row {
     fn of(workload: &Workload) -> Self {
-        let priority = workload.priority;
         Self {
             memory_request: requests::memory_request(workload),
             storage_request: requests::storage_request(workload),
             storage_limit: requests::storage_limit(workload),
-            priority: priority.unwrap_or(0),
+            priority: workload.priority.unwrap_or(0),
             uid_order: 0,
             is_candidate: workload.is_candidate(),
-            is_critical: workload.origin != Origin::Api
-                || priority.is_some_and(|priority| priority >= CRITICAL_PRIORITY),
+            is_critical: workload.is_critical(),
             is_protected: workload.protection.is_some(),
             preference: workload.preference,
             qos: requests::qos_class(workload),
