@@ -164,3 +164,6 @@ impl GateState {
         fresh
     }
 }
+
+#[cfg(test)]
+mod tests;

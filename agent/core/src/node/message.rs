@@ -244,3 +244,6 @@ fn usage_of(stats: &ContainerUsage, resource: Resource) -> Option<Quantity> {
 fn bytes(amount: u64) -> Quantity {
     Quantity::from_bytes(amount.cast_signed())
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,8 @@ mod doubt;
 mod draft;
 mod fault;
 mod parse;
+#[cfg(test)]
+mod tests;
 
 use alloc::vec::Vec;
 
