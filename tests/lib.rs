@@ -1,1 +1,23 @@
 //! Helpers shared by the test targets of the whole.
+mod skip;
+
+pub use skip::{Outcome, report_skip};
+
+use std::{env, io, path::PathBuf};
+
+/// The name of a cgroup for this test: the runner finds it if the test dies, and can tell whose it was.
+pub fn cgroup_name(label: &str) -> String {
+    format!("brink-test-{}-{label}", std::process::id())
+}
+
+/// The agent's binary, as `cargo xtask test` has built it.
+///
+/// # Errors
+/// When the test was not started by `cargo xtask test`.
+pub fn agent_binary() -> io::Result<PathBuf> {
+    let missing =
+        || io::Error::other("BRINK_BIN is not set; start live tests by `cargo xtask test`");
+    env::var_os("BRINK_BIN")
+        .map(PathBuf::from)
+        .ok_or_else(missing)
+}

@@ -1,9 +1,33 @@
 //! The kernel programs of Brink, one hook family a file.
 #![no_std]
 #![no_main]
+#![feature(core_intrinsics)]
+#![expect(internal_features, reason = "the target has atomic operations that `core::sync` does not offer")]
+
+mod atomic;
+mod cgroup;
+mod command;
+mod emit;
+mod engine;
+mod kernel;
+mod maps;
+mod node;
+mod oom;
+mod process;
+mod reclaim;
+mod sampler;
+mod slots;
+mod table;
+mod usage;
+mod watches;
 
 #[cfg(target_arch = "bpf")]
 #[panic_handler]
 fn panic(_info: &core::panic::PanicInfo) -> ! {
     loop {}
 }
+
+/// Helpers that read kernel memory are open to GPL-compatible programs only.
+#[unsafe(link_section = "license")]
+#[unsafe(no_mangle)]
+static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

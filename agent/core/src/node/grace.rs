@@ -6,6 +6,9 @@ use crate::base::Span;
 /// the pod worker takes for "not set".)
 pub const IMMEDIATE: i64 = 1;
 
+/// The grace of a pod that names none: the API server's default, in seconds.
+pub const DEFAULT_POD_GRACE: i64 = 30;
+
 /// The grace an eviction asks for, in seconds: one for a hard threshold; for a soft one the
 /// configured maximum, or the pod's own if that is smaller. Any maximum is taken as it is.
 pub fn override_seconds(hard: bool, maximum: i64, pod: Option<i64>) -> i64 {

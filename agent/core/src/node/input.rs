@@ -32,6 +32,8 @@ pub enum Input<'a> {
         /// How it went.
         delivered: Delivery,
     },
+    /// Reclaim on the node has run; the next sample shows what it brought.
+    Reclaimed,
     /// Somebody changes whether orders are carried out.
     Control(Control),
     /// Nothing but time went by.

@@ -23,6 +23,7 @@ pub mod rank;
 pub mod reclaim;
 pub mod requests;
 pub mod safety;
+pub mod shadow;
 pub mod signal;
 pub mod threshold;
 pub mod workload;

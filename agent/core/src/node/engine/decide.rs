@@ -4,15 +4,17 @@ use super::super::action::{Action, Actions};
 use super::super::choose::choose;
 use super::super::decision::{Decision, PLACES, Places, Ranked, Standing};
 use super::super::gate::Verdict;
+use super::super::grace;
 use super::super::input::{Confirmation, Sample};
 use super::super::order::{OpenOrder, Phase};
 use super::super::rank::{Preferences, Ranking, rank};
+use super::super::reclaim;
 use super::super::safety::Mode;
 use super::super::signal::Signal;
 use super::super::threshold::ThresholdSet;
 use super::super::workload::{Origin, PodUsage};
 use super::follow::{remains_of, usage_at};
-use super::{Engine, MemoryPolicy};
+use super::{Engine, MemoryPolicy, Reclaiming};
 use crate::base::{Moment, Quantity, Reason, Span};
 
 impl Engine {
@@ -27,6 +29,9 @@ impl Engine {
         let credit = self
             .credit
             .bytes(now, sample.confirmation.is_under_reserve());
+        if !verdict.met.iter().any(|index| self.can_reclaim(index)) {
+            self.reclaim = Reclaiming::Not;
+        }
         let mut ready = verdict.fresh;
         for index in verdict.fresh.iter() {
             held[index] = self.held_back(index, sample, credit);
@@ -103,8 +108,9 @@ impl Engine {
             layout: self.policy.layout(),
             preferences: Preferences::Respect,
         };
-        rank(ranking, &self.table, sample.usage, &mut self.order);
         let seen = sample.observations[threshold.signal].ok_or(Reason::Unknown)?;
+        self.reclaim_first(chosen, sample, actions)?;
+        rank(ranking, &self.table, sample.usage, &mut self.order);
         let (victim, ranking) = self.first_that_accepts(now, ranking, sample.usage);
         let victim = victim.ok_or(Reason::Nobody)?;
         let mode = self.permit(now, actions);
@@ -132,6 +138,41 @@ impl Engine {
         });
         self.open(now, chosen, victim.workload as usize, sample.usage, actions);
         Ok(())
+    }
+
+    fn can_reclaim(&self, index: usize) -> bool {
+        let signal = self.policy.thresholds()[index].signal;
+        !reclaim::functions(self.policy.layout(), signal).is_empty()
+    }
+
+    /// What the node can give back by itself comes before any workload; the error says that it is
+    /// being waited for, or was enough.
+    fn reclaim_first(
+        &mut self,
+        chosen: usize,
+        sample: &Sample<'_>,
+        actions: &mut Actions,
+    ) -> Result<(), Reason> {
+        if !self.can_reclaim(chosen) {
+            return Ok(());
+        }
+        match core::mem::take(&mut self.reclaim) {
+            Reclaiming::Not => {
+                self.reclaim = Reclaiming::Asked;
+                actions.push(Action::Reclaim { threshold: chosen });
+                Err(Reason::Waiting)
+            }
+            Reclaiming::Asked => {
+                self.reclaim = Reclaiming::Asked;
+                Err(Reason::Waiting)
+            }
+            Reclaiming::Done
+                if reclaim::is_sufficient(&self.policy, Some(&sample.observations)) =>
+            {
+                Err(Reason::Reclaimed)
+            }
+            Reclaiming::Done => Ok(()),
+        }
     }
 
     /// Whether the next order is carried out; a refusal by the guards shows at once.
@@ -188,22 +229,16 @@ impl Engine {
             .find_map(|(holds, reason)| holds.then_some(reason))
     }
 
-    /// The grace of a soft order: the smaller of the configured maximum and the pod's own; zero
-    /// counts as not set, and nobody gets less than a second.
+    /// The grace of a soft order, as the kubelet and its pod worker grant it.
     fn grace(&self, workload: usize) -> Span {
-        let own = self
+        let pod = self
             .table
             .workloads()
             .get(workload)
             .and_then(|w| w.termination_grace);
-        let most = self.policy.settings.max_pod_grace;
-        let granted = own.map_or(most, |own| own.min(most));
-        let granted = if granted == 0 {
-            own.unwrap_or(30)
-        } else {
-            granted
-        };
-        Span::from_secs(granted.max(1))
+        let asked = grace::override_seconds(false, self.policy.settings.max_pod_grace, pod);
+        let pod = pod.or(Some(grace::DEFAULT_POD_GRACE));
+        Span::from_secs(grace::effective_seconds(0, None, Some(asked), pod))
     }
 
     fn open(

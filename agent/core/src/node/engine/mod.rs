@@ -58,9 +58,22 @@ pub struct Engine {
     credit: Credit,
     recent: Recent,
     last_order: u64,
+    reclaim: Reclaiming,
     order: Vec<u32>,
     decision: Option<Decision>,
     told: ToldBefore,
+}
+
+/// How far reclaim on the node has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Reclaiming {
+    /// Nobody has asked for it.
+    #[default]
+    Not,
+    /// Under way.
+    Asked,
+    /// Done; the next sample shows whether it was enough.
+    Done,
 }
 
 /// What was told last, so that only changes are told.
@@ -92,6 +105,7 @@ impl Engine {
             credit: Credit::default(),
             recent: Recent::default(),
             last_order: 0,
+            reclaim: Reclaiming::Not,
             order: Vec::new(),
             decision: None,
             told,
@@ -117,6 +131,7 @@ impl Engine {
                 self.credit.add(Dying::new(workload, charged, usage, now));
             }
             Input::Outcome { order, delivered } => self.outcome(now, order, delivered, actions),
+            Input::Reclaimed => self.reclaim = Reclaiming::Done,
             Input::Control(request) => self.safety.control(now, request),
             Input::Tick => {}
         }

@@ -467,3 +467,32 @@ fn a_soft_grace_resumes_after_a_restart() {
             .any(|action| matches!(action, Action::Ask { .. }))
     );
 }
+
+#[test]
+fn the_node_gives_back_what_it_can_before_anybody_dies() {
+    let mut node = Node::enforcing([threshold(Signal::NodefsAvailable, 100, 0)].to_vec());
+    let disk = |node: &mut Node, at: i64, mib: i64| {
+        node.now = ms(at);
+        let mut observations = Observations::default();
+        observations[Signal::NodefsAvailable] = Some(Observation {
+            available: mib * MIB,
+            capacity: CAPACITY,
+            at: Some(node.now),
+        });
+        let usage = node.usage.clone();
+        let confirmation = Confirmation::default();
+        node.step(Input::Sample(&Sample {
+            observations,
+            confirmation,
+            usage: &usage,
+        }))
+    };
+    let actions = disk(&mut node, 1, 50);
+    assert!(actions.contains(&Action::Reclaim { threshold: 0 }));
+    assert_eq!(kills(&disk(&mut node, 2, 50)), []);
+    node.step(Input::Reclaimed);
+    assert_eq!(kills(&disk(&mut node, 3, 150)), [], "it was enough");
+    disk(&mut node, 4, 50);
+    node.step(Input::Reclaimed);
+    assert_eq!(kills(&disk(&mut node, 5, 60)).len(), 1, "it was not");
+}

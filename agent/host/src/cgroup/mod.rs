@@ -1,0 +1,30 @@
+//! Control groups of both versions: where they are mounted, what a group uses and may use, and whose group it is.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`layout`] | v1, v2 or hybrid, and which mount holds which controller |
+//! | [`dir`] | one group, held open, with its id |
+//! | [`membership`] | which groups a process is in |
+//! | [`usage`], [`limit`], [`stat`], [`events`], [`pids`] | one file each, v1 and v2 behind one type |
+//! | [`walk`] | the groups below a group, with and without allocation |
+//! | [`pod`] | the pod and container a kubelet's group name stands for |
+//! | [`preference`], [`glob`] | what the owner of a group asked for, and patterns over group paths |
+//! | [`owned`] | groups made and removed by ourselves: tests, benches, the demonstration |
+
+pub mod dir;
+pub mod events;
+pub mod glob;
+pub mod layout;
+pub mod limit;
+pub mod membership;
+pub mod owned;
+pub mod pids;
+pub mod pod;
+pub mod preference;
+pub mod stat;
+pub mod usage;
+pub mod walk;
+
+pub use dir::{CgroupDir, CgroupId};
+pub use layout::{Controller, Hierarchy, Layout, Mode, Version};
+pub use limit::Limit;

@@ -1,0 +1,283 @@
+//! The pod and the container that a group's name stands for, for both cgroup drivers of the kubelet and both versions.
+//!
+//! | driver | a container of a burstable pod |
+//! |---|---|
+//! | cgroupfs | `/kubepods/burstable/pod<uid>/<id>` |
+//! | systemd | `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid with _>.slice/cri-containerd-<id>.scope` |
+//!
+//! Guaranteed pods have no class in their path. With `--cgroup-root` more names stand in front, and the systemd driver
+//! then repeats them in every slice (`kubelet-kubepods-burstable-pod….slice`). The outermost pod in a path counts:
+//! a kubelet may run inside a container.
+
+use std::fmt;
+
+/// The class in a pod's group path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum QosClass {
+    /// Directly under the pod root.
+    Guaranteed,
+    /// Under `burstable`.
+    Burstable,
+    /// Under `besteffort`.
+    BestEffort,
+}
+
+/// What a group directly below a pod's is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PodMember {
+    /// A container: an application's, or the sandbox (the name does not tell which).
+    Container(String),
+    /// The monitor process of a container, which must outlive it.
+    Monitor(String),
+    /// Something else.
+    Other(String),
+}
+
+/// A group path that belongs to a pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodGroup {
+    /// The pod's uid as the API writes it (a static pod's is the hash of its manifest).
+    pub uid: String,
+    /// Its class.
+    pub qos: QosClass,
+    /// The group below the pod's own, where the path goes that deep.
+    pub member: Option<PodMember>,
+    /// Whether the path goes deeper still: a group that a container made for itself.
+    pub nested: bool,
+}
+
+impl PodGroup {
+    /// The pod of a path as `/proc/<pid>/cgroup` writes it; `None` when it is under no pod root.
+    pub fn parse(group: &str) -> Option<Self> {
+        let names: Vec<&str> = group.split('/').filter(|name| !name.is_empty()).collect();
+        let (at, (uid, qos)) = (0..names.len()).find_map(|at| Some((at, pod_at(&names, at)?)))?;
+        let member = names.get(at + 1).map(|name| member(name));
+        Some(Self {
+            uid,
+            qos,
+            member,
+            nested: names.len() > at + 2,
+        })
+    }
+}
+
+impl fmt::Display for QosClass {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Guaranteed => "Guaranteed",
+            Self::Burstable => "Burstable",
+            Self::BestEffort => "BestEffort",
+        })
+    }
+}
+
+/// The pod whose own group is the name at this place, if it is one.
+fn pod_at(names: &[&str], at: usize) -> Option<(String, QosClass)> {
+    let name = names[at];
+    if let Some(slice) = name.strip_suffix(".slice") {
+        return slice_pod(slice);
+    }
+    let uid = name.strip_prefix("pod").filter(|uid| is_uid(uid))?;
+    let above = |steps: usize| at.checked_sub(steps).and_then(|at| names.get(at)).copied();
+    let qos = match (above(1), above(2)) {
+        (Some("kubepods"), _) => QosClass::Guaranteed,
+        (Some("burstable"), Some("kubepods")) => QosClass::Burstable,
+        (Some("besteffort"), Some("kubepods")) => QosClass::BestEffort,
+        _ => return None,
+    };
+    Some((uid.to_owned(), qos))
+}
+
+/// `kubepods-burstable-pod<uid>`, with whatever the cgroup root adds in front.
+fn slice_pod(slice: &str) -> Option<(String, QosClass)> {
+    let (parents, uid) = slice.rsplit_once("-pod")?;
+    let uid = uid.replace('_', "-");
+    if !is_uid(&uid) {
+        return None;
+    }
+    let (root, qos) = match parents.rsplit_once('-') {
+        Some((root, "burstable")) => (root, QosClass::Burstable),
+        Some((root, "besteffort")) => (root, QosClass::BestEffort),
+        _ => (parents, QosClass::Guaranteed),
+    };
+    let last = root.rsplit_once('-').map_or(root, |(_, last)| last);
+    (last == "kubepods").then_some((uid, qos))
+}
+
+/// A uid of the API server (`8-4-4-4-12` hexadecimal) or the hash of a static pod (32 hexadecimal).
+fn is_uid(text: &str) -> bool {
+    (1..=64).contains(&text.len())
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+}
+
+/// What the name below a pod's group is. Runtimes put their own name in front of the id, with a dash, and systemd
+/// adds `.scope`.
+fn member(name: &str) -> PodMember {
+    let bare = name.strip_suffix(".scope").unwrap_or(name);
+    let (runtime, id) = bare.rsplit_once('-').unwrap_or(("", bare));
+    if !is_container_id(id) {
+        return PodMember::Other(name.to_owned());
+    }
+    match runtime {
+        "" | "cri-containerd" | "crio" | "docker" | "libpod" => PodMember::Container(id.to_owned()),
+        "crio-conmon" | "libpod-conmon" => PodMember::Monitor(id.to_owned()),
+        _ => PodMember::Other(name.to_owned()),
+    }
+}
+
+/// Runtimes name containers with 32 random bytes in lower-case hexadecimal.
+fn is_container_id(text: &str) -> bool {
+    text.len() == 64
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const UID: &str = "7f4a1b2c-0d3e-4f56-8a9b-0c1d2e3f4a5b";
+    const UID_: &str = "7f4a1b2c_0d3e_4f56_8a9b_0c1d2e3f4a5b";
+    const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn both_drivers_and_all_runtimes_are_understood() {
+        fn check(path: &str, qos: QosClass, member: Option<PodMember>) {
+            let path = path
+                .replace("UID_", UID_)
+                .replace("UID", UID)
+                .replace("ID", ID);
+            let expected = PodGroup {
+                uid: UID.to_owned(),
+                qos,
+                member,
+                nested: false,
+            };
+            assert_eq!(PodGroup::parse(&path), Some(expected), "{path}");
+        }
+        let container = || Some(PodMember::Container(ID.to_owned()));
+        check("/kubepods/burstable/podUID", QosClass::Burstable, None);
+        check(
+            "/kubepods/burstable/podUID/ID",
+            QosClass::Burstable,
+            container(),
+        );
+        check(
+            "/kubepods/besteffort/podUID/crio-ID",
+            QosClass::BestEffort,
+            container(),
+        );
+        check("/kubepods/podUID/ID", QosClass::Guaranteed, container());
+        check(
+            "/kubepods.slice/kubepods-podUID_.slice",
+            QosClass::Guaranteed,
+            None,
+        );
+        check(
+            "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podUID_.slice/cri-containerd-ID.scope",
+            QosClass::Burstable,
+            container(),
+        );
+        check(
+            "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podUID_.slice/docker-ID.scope",
+            QosClass::BestEffort,
+            container(),
+        );
+        check(
+            "/kubepods.slice/kubepods-podUID_.slice/crio-conmon-ID.scope",
+            QosClass::Guaranteed,
+            Some(PodMember::Monitor(ID.to_owned())),
+        );
+        check(
+            "/kubelet/kubepods/burstable/podUID/ID",
+            QosClass::Burstable,
+            container(),
+        );
+        check(
+            "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/\
+             kubelet-kubepods-burstable-podUID_.slice/cri-containerd-ID.scope",
+            QosClass::Burstable,
+            container(),
+        );
+    }
+
+    #[test]
+    fn a_static_pod_is_named_by_its_hash() {
+        let group = PodGroup::parse("/kubepods/burstable/pod0123456789abcdef0123456789abcdef")
+            .expect("a pod");
+        assert_eq!(group.uid, "0123456789abcdef0123456789abcdef");
+    }
+
+    #[test]
+    fn the_outermost_pod_counts_and_deeper_groups_are_its_own() {
+        let path = format!(
+            "/kubepods/pod{UID}/{ID}/kubelet/kubepods/burstable/pod{}/{ID}",
+            UID.replace('7', "8")
+        );
+        let group = PodGroup::parse(&path).expect("a pod");
+        assert_eq!(
+            (group.uid.as_str(), group.qos, group.nested),
+            (UID, QosClass::Guaranteed, true)
+        );
+        assert_eq!(group.member, Some(PodMember::Container(ID.to_owned())));
+    }
+
+    #[test]
+    fn look_alikes_are_no_pods() {
+        fn check(path: &str) {
+            let path = path.replace("UID_", UID_).replace("UID", UID);
+            assert_eq!(PodGroup::parse(&path), None, "{path}");
+        }
+        check("/");
+        check("/kubepods");
+        check("/kubepods/burstable");
+        check("/kubepods.slice/kubepods-burstable.slice");
+        check("/podUID");
+        check("/other/podUID");
+        check("/burstable/podUID");
+        check("/user.slice/my-podUID_.slice");
+        check("/user.slice/notkubepods-podUID_.slice");
+        check("/kubepods/podcast");
+        check("/kubepods/pod");
+    }
+
+    #[test]
+    fn what_is_not_a_container_is_kept_as_it_is() {
+        let path = format!("/kubepods/pod{UID}/init.scope");
+        assert_eq!(
+            PodGroup::parse(&path).expect("a pod").member,
+            Some(PodMember::Other("init.scope".to_owned()))
+        );
+        let path = format!("/kubepods/pod{UID}/other-{ID}.scope");
+        assert!(matches!(
+            PodGroup::parse(&path).expect("a pod").member,
+            Some(PodMember::Other(_))
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_is_judged_without_panic(path in "(/?[a-z0-9_.-]{0,40}){0,6}") {
+            let _ = PodGroup::parse(&path);
+        }
+
+        #[test]
+        fn both_drivers_name_the_same_pod(
+            uid in "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+            class in proptest::sample::select(vec!["", "burstable", "besteffort"]),
+        ) {
+            let (folder, part) = match class {
+                "" => (String::new(), String::new()),
+                class => (format!("/{class}"), format!("-{class}")),
+            };
+            let plain = PodGroup::parse(&format!("/kubepods{folder}/pod{uid}"));
+            let slice = format!("/kubepods.slice/kubepods{part}.slice/kubepods{part}-pod{}.slice", uid.replace('-', "_"));
+            prop_assert_eq!(plain.as_ref().map(|group| group.uid.as_str()), Some(uid.as_str()));
+            prop_assert_eq!(plain, PodGroup::parse(&slice));
+        }
+    }
+}

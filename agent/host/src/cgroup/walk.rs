@@ -1,0 +1,278 @@
+//! The groups below a group: in one pass without allocation for a kill, and as a list of paths for the index.
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use rustix::fs::{FileType, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+
+use crate::cgroup::layout::Hierarchy;
+use crate::error::HostError;
+
+/// Groups nested deeper than this are not visited. The kubelet's are 5 deep, systemd's user services 6.
+pub const DEEPEST: usize = 32;
+
+/// Room for directory entries a level: an entry takes at most 280 bytes.
+const ENTRIES: usize = 1024;
+
+/// How a walk went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Walk {
+    /// Groups visited, the first included.
+    pub groups: u32,
+    /// Whether every group was visited; false when a bound was met, a call failed, or the visitor stopped.
+    pub complete: bool,
+    /// The first call that failed, if any. Groups that went away meanwhile are no failure.
+    pub first_error: Option<Errno>,
+}
+
+/// Visits a group and all groups below it, parents first, at most `most` of them. Allocates nothing.
+///
+/// The visitor gets the open directory of each group. Groups that appear or go during the walk may or may not be seen.
+pub fn visit(
+    dir: BorrowedFd<'_>,
+    most: u32,
+    visitor: &mut dyn FnMut(BorrowedFd<'_>) -> ControlFlow<()>,
+) -> Walk {
+    let mut walk = Walk {
+        groups: 0,
+        complete: true,
+        first_error: None,
+    };
+    // A directory of our own: reading entries moves the position of an open one.
+    match open(dir, c".") {
+        Ok(own) => {
+            let _stopped = descend(own.as_fd(), DEEPEST, most, &mut walk, visitor);
+        }
+        Err(errno) => {
+            walk.complete = false;
+            walk.first_error = Some(errno);
+        }
+    }
+    walk
+}
+
+fn descend(
+    dir: BorrowedFd<'_>,
+    levels: usize,
+    most: u32,
+    walk: &mut Walk,
+    visitor: &mut dyn FnMut(BorrowedFd<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    if walk.groups >= most || levels == 0 {
+        walk.complete = false;
+        return if levels == 0 {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        };
+    }
+    walk.groups += 1;
+    if visitor(dir).is_break() {
+        walk.complete = false;
+        return ControlFlow::Break(());
+    }
+    if has_no_children(dir) {
+        return ControlFlow::Continue(());
+    }
+    let mut entries = [MaybeUninit::uninit(); ENTRIES];
+    let mut listing = RawDir::new(dir, &mut entries);
+    while let Some(entry) = listing.next() {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(errno) => {
+                note(walk, errno);
+                break;
+            }
+        };
+        let name = entry.file_name();
+        let maybe_group = matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
+        if !maybe_group || name == c"." || name == c".." {
+            continue;
+        }
+        match open(dir, name) {
+            Ok(child) => descend(child.as_fd(), levels - 1, most, walk, visitor)?,
+            Err(Errno::NOENT | Errno::NOTDIR) => {}
+            Err(errno) => note(walk, errno),
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+fn note(walk: &mut Walk, errno: Errno) {
+    // A group removed while it was read is gone, which is what a walk wants to know.
+    if errno != Errno::NOENT && errno != Errno::NODEV {
+        walk.complete = false;
+        walk.first_error.get_or_insert(errno);
+    }
+}
+
+fn open(dir: BorrowedFd<'_>, name: &CStr) -> Result<std::os::fd::OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    rustix::fs::openat(dir, name, flags, Mode::empty())
+}
+
+/// kernfs counts a directory's subdirectories in its links: 2 is none. Other file systems may count differently, so
+/// only exactly 2 is believed.
+fn has_no_children(dir: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_nlink == 2)
+}
+
+/// The paths of a group and all groups below it, as `/proc/<pid>/cgroup` writes them, parents first, at most `most`.
+///
+/// # Errors
+/// [`HostError::TooMany`] beyond the bound; [`HostError`] with the path when the first group cannot be read.
+pub fn groups_below(
+    hierarchy: &Hierarchy,
+    group: &str,
+    most: usize,
+) -> Result<Vec<String>, HostError> {
+    let Some(folder) = hierarchy.folder(group) else {
+        return Ok(Vec::new());
+    };
+    let first = format!("/{}", group.trim_matches('/'));
+    let mut found = vec![first];
+    let mut next = 0;
+    while let Some(parent) = found.get(next).cloned() {
+        let relative = parent
+            .strip_prefix(found[0].trim_end_matches('/'))
+            .unwrap_or("")
+            .trim_start_matches('/');
+        let path = folder.join(relative);
+        match children(&path) {
+            Ok(names) => found.extend(
+                names
+                    .iter()
+                    .map(|name| format!("{}/{name}", parent.trim_end_matches('/'))),
+            ),
+            Err(source) if next > 0 && source.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(HostError::Read { path, source }),
+        }
+        if found.len() > most {
+            return Err(HostError::TooMany {
+                path: folder,
+                what: "groups",
+                limit: most,
+            });
+        }
+        next += 1;
+    }
+    Ok(found)
+}
+
+/// Names of the groups directly below, sorted. A name that is not UTF-8 is shown with replacement characters.
+fn children(path: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroup::layout::Version;
+    use rustix::fs::CWD;
+
+    fn tree(groups: &[&str]) -> (tempfile::TempDir, Hierarchy) {
+        let root = tempfile::tempdir().expect("temporary folder");
+        for group in groups {
+            fs::create_dir_all(root.path().join(group)).expect("fake group");
+            fs::write(root.path().join(group).join("cgroup.procs"), "").expect("fake file");
+        }
+        let hierarchy = Hierarchy {
+            version: Version::V2,
+            path: root.path().to_owned(),
+            mount_root: "/".to_owned(),
+        };
+        (root, hierarchy)
+    }
+
+    fn walk(root: &Path, most: u32) -> Walk {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(CWD, root, flags, Mode::empty()).expect("open");
+        let first = visit(dir.as_fd(), most, &mut |_| ControlFlow::Continue(()));
+        let second = visit(dir.as_fd(), most, &mut |_| ControlFlow::Continue(()));
+        assert_eq!(
+            first, second,
+            "a walk must not use up the caller's directory"
+        );
+        first
+    }
+
+    #[test]
+    fn every_group_is_visited_within_the_bounds() {
+        let (root, hierarchy) = tree(&["a/b/c", "a/d", "e"]);
+        assert_eq!(
+            walk(root.path(), 100),
+            Walk {
+                groups: 6,
+                complete: true,
+                first_error: None
+            }
+        );
+        assert_eq!(
+            walk(root.path(), 6),
+            Walk {
+                groups: 6,
+                complete: true,
+                first_error: None
+            }
+        );
+        assert_eq!(
+            walk(root.path(), 4),
+            Walk {
+                groups: 4,
+                complete: false,
+                first_error: None
+            }
+        );
+        let below = groups_below(&hierarchy, "/a", 100).expect("list");
+        assert_eq!(below, ["/a", "/a/b", "/a/d", "/a/b/c"]);
+        assert_eq!(groups_below(&hierarchy, "/", 100).expect("list").len(), 6);
+        assert!(matches!(
+            groups_below(&hierarchy, "/", 5),
+            Err(HostError::TooMany { limit: 5, .. })
+        ));
+        assert!(matches!(
+            groups_below(&hierarchy, "/none", 5),
+            Err(HostError::Read { .. })
+        ));
+    }
+
+    #[test]
+    fn depth_is_bounded_and_the_rest_is_still_visited() {
+        let deep = (0..DEEPEST + 5).map(|_| "x").collect::<Vec<_>>().join("/");
+        let (root, _hierarchy) = tree(&[&deep, "y"]);
+        let walk = walk(root.path(), 1000);
+        assert_eq!(
+            (walk.groups, walk.complete),
+            (u32::try_from(DEEPEST).expect("small") + 1, false)
+        );
+    }
+
+    #[test]
+    fn the_visitor_can_stop() {
+        let (root, _hierarchy) = tree(&["a", "b"]);
+        let dir = fs::File::open(root.path()).expect("open");
+        let walk = visit(dir.as_fd(), 100, &mut |_| ControlFlow::Break(()));
+        assert_eq!((walk.groups, walk.complete), (1, false));
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let (root, _hierarchy) = tree(&["a"]);
+        std::os::unix::fs::symlink("/", root.path().join("a/everything")).expect("link");
+        assert_eq!(walk(root.path(), 100).groups, 2);
+    }
+}

@@ -1,0 +1,179 @@
+//! The sequence of a kill, from the first list to nothing left to signal.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use crate::cgroup::dir::CgroupId;
+use crate::cgroup::layout::Layout;
+use crate::clock::monotonic_ns;
+use crate::error::HostError;
+use crate::kill::escalate::{Beside, Frozen, kill_group};
+use crate::kill::outcome::{KillOutcome, Means, Stage};
+use crate::kill::pass::{Found, Order, Workspace};
+use crate::kill::pid_set::ProtectedPids;
+use crate::kill::release::ReleasePool;
+use crate::kill::target::KillTarget;
+
+/// Passes before a kill gives the rest to [`Killer::sweep`]. A fork bomb on the other CPU needs three or four.
+const MOST_PASSES: u32 = 32;
+
+/// Kills groups. All its room is made when it is made; a kill allocates nothing.
+#[derive(Debug)]
+pub struct Killer {
+    workspace: Workspace,
+    beside: Beside,
+    protected: ProtectedPids,
+    release: Option<ReleasePool>,
+    /// Whose processes the workspace remembers as signalled.
+    last: Option<CgroupId>,
+}
+
+impl Killer {
+    /// Makes a killer for this layout. Without a release pool the victims free their memory alone.
+    ///
+    /// # Errors
+    /// [`HostError`] when a hierarchy cannot be opened.
+    pub fn new(layout: &Layout, release: Option<ReleasePool>) -> Result<Self, HostError> {
+        Ok(Self {
+            workspace: Workspace::new(),
+            beside: Beside::open(layout)?,
+            protected: ProtectedPids::new([]),
+            release,
+            last: None,
+        })
+    }
+
+    /// Replaces the set of processes never to be signalled. The old one is returned, so that a thread that must not
+    /// free memory can hand it on.
+    pub fn protect(&mut self, protected: ProtectedPids) -> ProtectedPids {
+        std::mem::replace(&mut self.protected, protected)
+    }
+
+    /// The pool that gives memory back.
+    pub fn release_pool(&self) -> Option<&ReleasePool> {
+        self.release.as_ref()
+    }
+
+    /// SIGKILL to every process of the target now. Returns when nothing is left to signal, not when all are dead.
+    pub fn kill(&mut self, target: &KillTarget) -> KillOutcome {
+        self.workspace.begin();
+        self.last = Some(target.id());
+        let mut outcome = KillOutcome::begin(monotonic_ns());
+        let first = self.pass(target, Signal::KILL, target.is_v2(), &mut outcome);
+        outcome.times.first_pass = Some(monotonic_ns());
+        // Not when somebody protected is in the subtree, or might be in a part of it that could not be seen.
+        let whole = target.is_v2() && outcome.spared == 0 && first.complete;
+        if whole && kill_whole_group(target.as_fd(), Means::GroupKill, &mut outcome) {
+            outcome.settled = true;
+        } else {
+            self.pursue(target, first, &mut outcome);
+        }
+        outcome.times.finished = monotonic_ns();
+        outcome
+    }
+
+    /// Looks again after a kill: signals what has appeared since, resumes what is stopped, and tells who is left.
+    ///
+    /// Cheap (one or two listings), for every time the caller looks whether the memory has come back.
+    pub fn sweep(&mut self, target: &KillTarget) -> KillOutcome {
+        if self.last != Some(target.id()) {
+            self.workspace.begin();
+            self.last = Some(target.id());
+        }
+        let mut outcome = KillOutcome::begin(monotonic_ns());
+        let found = self.pass(target, Signal::KILL, false, &mut outcome);
+        outcome.settle(found);
+        if outcome.live > 0
+            && let Err(errno) = self.beside.thaw(target)
+        {
+            outcome.note(Stage::Freeze, None, errno);
+        }
+        outcome.times.finished = monotonic_ns();
+        outcome
+    }
+
+    /// SIGTERM to every process of the target, once. The caller sends SIGKILL when the grace is over.
+    pub fn terminate(&mut self, target: &KillTarget) -> KillOutcome {
+        self.workspace.begin();
+        // Who got SIGTERM must still get SIGKILL.
+        self.last = None;
+        let mut outcome = KillOutcome::begin(monotonic_ns());
+        let found = self.pass(target, Signal::TERM, false, &mut outcome);
+        outcome.settled = found.complete && outcome.refused == 0 && outcome.unseen == 0;
+        outcome.times.finished = monotonic_ns();
+        outcome
+    }
+
+    fn pass(
+        &mut self,
+        target: &KillTarget,
+        signal: Signal,
+        first_batch_only: bool,
+        outcome: &mut KillOutcome,
+    ) -> Found {
+        let release = self.release.as_ref().filter(|_| signal == Signal::KILL);
+        let order = Order {
+            signal,
+            protected: &self.protected,
+            release,
+            first_batch_only,
+        };
+        self.workspace.pass(target, order, outcome)
+    }
+
+    /// Pass after pass until one finds nothing new; from the second that still does, with the group stopped.
+    fn pursue(&mut self, target: &KillTarget, first: Found, outcome: &mut KillOutcome) {
+        let mut frozen = None;
+        let mut found = first;
+        while found.any_new && outcome.passes < MOST_PASSES {
+            if outcome.passes == 2 && !target.is_v2() {
+                frozen = self.stop(target, outcome);
+            }
+            found = self.pass(target, Signal::KILL, false, outcome);
+        }
+        outcome.settle(found);
+        // Stopped processes die only when resumed.
+        drop(frozen);
+    }
+
+    /// Stops a v1 group that forks: in the freezer hierarchy, or for good through the same group of the v2 tree.
+    fn stop(&mut self, target: &KillTarget, outcome: &mut KillOutcome) -> Option<Frozen> {
+        match self.beside.freeze(target) {
+            Ok(Some(frozen)) => {
+                outcome.means = Means::Freezer;
+                return Some(frozen);
+            }
+            Ok(None) => {}
+            Err(errno) => outcome.note(Stage::Freeze, None, errno),
+        }
+        match self.beside.unified_group(target) {
+            Ok(Some(group))
+                if outcome.spared == 0 && self.workspace.holds_only(group.as_fd(), target) =>
+            {
+                kill_whole_group(group.as_fd(), Means::UnifiedGroupKill, outcome);
+            }
+            Ok(_) => {}
+            Err(errno) => outcome.note(Stage::GroupKill, None, errno),
+        }
+        None
+    }
+}
+
+/// Writes `cgroup.kill`. True when the kernel did it.
+fn kill_whole_group(group: BorrowedFd<'_>, means: Means, outcome: &mut KillOutcome) -> bool {
+    match kill_group(group) {
+        Ok(()) => {
+            outcome.times.group_killed = Some(monotonic_ns());
+            outcome.means = means;
+            true
+        }
+        // A kernel before 5.14, a group that is gone, a threaded group: signals reach what there is.
+        Err(Errno::NOENT | Errno::NODEV | Errno::OPNOTSUPP) => false,
+        Err(errno) => {
+            outcome.note(Stage::GroupKill, None, errno);
+            false
+        }
+    }
+}

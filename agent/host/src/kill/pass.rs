@@ -1,0 +1,254 @@
+//! One pass over a subtree: list, hold each process by a pidfd, list again, signal those that are still there.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::clock::monotonic_ns;
+use crate::hot_file::retry;
+use crate::kill::outcome::{KillOutcome, Stage};
+use crate::kill::pid_set::{PidSet, ProtectedPids};
+use crate::kill::release::ReleasePool;
+use crate::kill::roster::{Look, Roster, each_process};
+use crate::kill::target::KillTarget;
+
+/// Processes held by pidfds at a time. Each further batch costs one more listing.
+const BATCH: usize = 256;
+
+/// The room a kill works in, made in advance.
+#[derive(Debug)]
+pub(super) struct Workspace {
+    roster: Roster,
+    batch: Vec<Held>,
+    /// Processes that were signalled in the current kill and need not be again.
+    signalled: PidSet,
+}
+
+/// A process on its way to the signal.
+#[derive(Debug)]
+struct Held {
+    pid: i32,
+    /// `None` when we ran out of descriptors: then it is signalled by its number, right after it was listed again.
+    pidfd: Option<OwnedFd>,
+    still_there: bool,
+}
+
+/// What to do in a pass.
+#[derive(Clone, Copy)]
+pub(super) struct Order<'a> {
+    pub(super) signal: Signal,
+    pub(super) protected: &'a ProtectedPids,
+    pub(super) release: Option<&'a ReleasePool>,
+    /// Stop after the first batch, because `cgroup.kill` will reach the rest.
+    pub(super) first_batch_only: bool,
+}
+
+/// What a pass found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Found {
+    /// Whether the list had a process that was not signalled before. One that went away before its signal counts too:
+    /// it may have left a child.
+    pub(super) any_new: bool,
+    /// Whether the whole subtree was seen.
+    pub(super) complete: bool,
+}
+
+impl Workspace {
+    pub(super) fn new() -> Self {
+        Self {
+            roster: Roster::new(),
+            batch: Vec::with_capacity(BATCH),
+            signalled: PidSet::new(),
+        }
+    }
+
+    /// Forgets who was signalled.
+    pub(super) fn begin(&mut self) {
+        self.signalled.clear();
+    }
+
+    /// One pass over the subtree of a target.
+    pub(super) fn pass(
+        &mut self,
+        target: &KillTarget,
+        order: Order<'_>,
+        outcome: &mut KillOutcome,
+    ) -> Found {
+        let look = self.list(target, order.protected, outcome);
+        if outcome.passes == 0 {
+            outcome.times.listed = Some(monotonic_ns());
+        }
+        outcome.passes += 1;
+        let complete = look.complete && !self.roster.overflowed();
+        let found = Found {
+            any_new: !self.roster.as_slice().is_empty(),
+            complete,
+        };
+        let mut next = 0;
+        while next < self.roster.as_slice().len() {
+            next = self.hold(next, outcome);
+            self.confirm(target, outcome);
+            self.signal(order, outcome);
+            if order.first_batch_only {
+                break;
+            }
+        }
+        found
+    }
+
+    /// Whether a group of the v2 tree holds processes, and all of them are in the target's subtree.
+    pub(super) fn holds_only(&mut self, group: BorrowedFd<'_>, target: &KillTarget) -> bool {
+        self.roster.clear();
+        let mut listed = 0u32;
+        let there = each_process(group, &mut |pid| {
+            listed += 1;
+            if !self.signalled.contains(pid) {
+                self.roster.push(pid);
+            }
+        });
+        self.roster.sort();
+        let mut ours = 0;
+        let here = each_process(target.as_fd(), &mut |pid| {
+            ours += usize::from(self.roster.as_slice().binary_search(&pid).is_ok());
+        });
+        let seen = there.complete && here.complete && !self.roster.overflowed();
+        seen && listed > 0 && ours >= self.roster.as_slice().len()
+    }
+
+    /// Lists the processes that may be signalled and have not been.
+    fn list(
+        &mut self,
+        target: &KillTarget,
+        protected: &ProtectedPids,
+        outcome: &mut KillOutcome,
+    ) -> Look {
+        self.roster.clear();
+        let (mut live, mut spared, mut unseen) = (0, 0, 0);
+        let look = each_process(target.as_fd(), &mut |pid| {
+            if pid <= 0 {
+                unseen += 1;
+            } else if protected.contains(pid) {
+                spared += 1;
+            } else {
+                live += 1;
+                if !self.signalled.contains(pid) {
+                    self.roster.push(pid);
+                }
+            }
+        });
+        self.roster.sort();
+        (outcome.groups, outcome.live, outcome.unseen) = (look.groups, live, unseen);
+        outcome.spared = outcome.spared.max(spared);
+        note(look, outcome);
+        look
+    }
+
+    /// Gets hold of the next batch; returns where the one after it begins.
+    fn hold(&mut self, from: usize, outcome: &mut KillOutcome) -> usize {
+        self.batch.clear();
+        let rest = &self.roster.as_slice()[from..];
+        for pid in rest.iter().take(BATCH) {
+            let pidfd = match Pid::from_raw(*pid)
+                .ok_or(Errno::SRCH)
+                .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
+            {
+                Ok(pidfd) => Some(pidfd),
+                Err(Errno::SRCH) => {
+                    outcome.gone += 1;
+                    continue;
+                }
+                Err(errno) => {
+                    outcome.note(Stage::Hold, Some(*pid), errno);
+                    None
+                }
+            };
+            self.batch.push(Held {
+                pid: *pid,
+                pidfd,
+                still_there: false,
+            });
+        }
+        from + rest.len().min(BATCH)
+    }
+
+    /// Lists again and marks who of the batch is still in the subtree.
+    fn confirm(&mut self, target: &KillTarget, outcome: &mut KillOutcome) {
+        let batch = &mut self.batch;
+        let look = each_process(target.as_fd(), &mut |pid| {
+            if let Ok(index) = batch.binary_search_by_key(&pid, |held| held.pid) {
+                batch[index].still_there = true;
+            }
+        });
+        note(look, outcome);
+    }
+
+    /// Signals the batch and hands it to the release pool.
+    fn signal(&mut self, order: Order<'_>, outcome: &mut KillOutcome) {
+        for held in &mut self.batch {
+            if !held.still_there {
+                outcome.gone += 1;
+                held.pidfd = None;
+                continue;
+            }
+            if outcome.times.before_first_signal.is_none() {
+                outcome.times.before_first_signal = Some(monotonic_ns());
+            }
+            match send(held, order.signal) {
+                Ok(()) => {
+                    outcome.signalled += 1;
+                    self.signalled.insert(held.pid);
+                    if outcome.times.after_first_signal.is_none() {
+                        outcome.times.after_first_signal = Some(monotonic_ns());
+                    }
+                }
+                Err(Errno::SRCH) => {
+                    outcome.gone += 1;
+                    held.pidfd = None;
+                }
+                Err(errno) => {
+                    outcome.refused += 1;
+                    outcome.note(Stage::Signal, Some(held.pid), errno);
+                    // Asking again in the next pass would not help.
+                    self.signalled.insert(held.pid);
+                    held.pidfd = None;
+                }
+            }
+        }
+        if let Some(pool) = order.release {
+            self.hand_over(pool, outcome);
+        }
+        self.batch.clear();
+    }
+
+    fn hand_over(&mut self, pool: &ReleasePool, outcome: &mut KillOutcome) {
+        let before = outcome.releasing;
+        for pidfd in self.batch.iter_mut().filter_map(|held| held.pidfd.take()) {
+            if pool.submit(pidfd) {
+                outcome.releasing += 1;
+            } else {
+                outcome.not_releasing += 1;
+            }
+        }
+        if outcome.releasing > before {
+            pool.wake();
+        }
+    }
+}
+
+fn send(held: &Held, signal: Signal) -> Result<(), Errno> {
+    match (&held.pidfd, Pid::from_raw(held.pid)) {
+        (Some(pidfd), _) => retry(|| pidfd_send_signal(pidfd.as_fd(), signal)),
+        (None, Some(pid)) => rustix::process::kill_process(pid, signal),
+        (None, None) => Err(Errno::SRCH),
+    }
+}
+
+fn note(look: Look, outcome: &mut KillOutcome) {
+    if let Some(errno) = look.walk_error {
+        outcome.note(Stage::Walk, None, errno);
+    }
+    if let Some(errno) = look.list_error {
+        outcome.note(Stage::List, None, errno);
+    }
+}

@@ -1,0 +1,66 @@
+//! A workload's group made ready to be killed: held open in advance, its names in other hierarchies prepared.
+
+use std::ffi::CString;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use crate::cgroup::dir::{CgroupDir, CgroupId};
+use crate::cgroup::layout::{Controller, Layout, Version};
+use crate::cgroup::membership::normal_path;
+use crate::error::HostError;
+
+/// A group that can be killed. Made on the housekeeping path; one open file each.
+#[derive(Debug)]
+pub struct KillTarget {
+    dir: CgroupDir,
+    /// The group's path relative to a mount point, for the freezer hierarchy and the v2 tree.
+    relative: CString,
+}
+
+impl KillTarget {
+    /// Opens a group of the memory hierarchy.
+    ///
+    /// # Errors
+    /// [`HostError::Unsupported`] for the root of the hierarchy, which is never killed; [`HostError`] with the path.
+    pub fn open(layout: &Layout, group: &str) -> Result<Self, HostError> {
+        let hierarchy = layout.require(Controller::Memory)?;
+        let refused = |why: &str| HostError::Unsupported {
+            what: "a kill",
+            why: format!("{group}: {why}"),
+        };
+        let relative =
+            normal_path(group).ok_or_else(|| refused("the path climbs out of the hierarchy"))?;
+        if relative.as_os_str().is_empty() {
+            return Err(refused("it is the root of the hierarchy"));
+        }
+        let relative = CString::new(relative.into_os_string().into_encoded_bytes())
+            .map_err(|_nul| refused("the path has a zero byte in it"))?;
+        Ok(Self {
+            dir: CgroupDir::open(hierarchy, group)?,
+            relative,
+        })
+    }
+
+    /// The group.
+    pub fn dir(&self) -> &CgroupDir {
+        &self.dir
+    }
+
+    /// The group's id.
+    pub fn id(&self) -> CgroupId {
+        self.dir.id()
+    }
+
+    pub(super) fn is_v2(&self) -> bool {
+        self.dir.version() == Version::V2
+    }
+
+    pub(super) fn relative(&self) -> &CString {
+        &self.relative
+    }
+}
+
+impl AsFd for KillTarget {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}

@@ -1,0 +1,489 @@
+//! The ledger: fixed slots in a mapped file under /run, filled before an act and completed after it.
+//!
+//! A slot is written by ordinary stores, so recording a decision takes no system call, and what was recorded is in the
+//! file even if we are killed the next moment. Each slot has two sequence numbers in front of its two parts:
+//!
+//! ```text
+//! | sequence | completed | record (filled before the act) | completion (filled after it) |
+//! ```
+//!
+//! `sequence` is cleared before the record is written and set after it; `completed` is set to the same number after the
+//! completion is written. So a reader after a crash sees a whole record or none, and a whole completion or none, and a
+//! torn completion never damages the record. What the two parts hold is the caller's business; a change of it is a new
+//! `format`, and a file of another format, shape or boot is set aside, never reinterpreted.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::clock::BootId;
+use crate::error::HostError;
+use crate::ledger_map::MappedFile;
+
+const MAGIC: u64 = u64::from_be_bytes(*b"BRINKLGR");
+/// The version of the layout described above.
+const LAYOUT: u32 = 1;
+/// The header takes a page of its own.
+const HEADER: usize = 4096;
+const SLOT_HEADER: usize = 16;
+/// A decision a microsecond for nine years.
+const LAST_SEQUENCE: u64 = 1 << 48;
+/// More than this is a mistake: 64 MiB.
+const LARGEST: usize = 64 << 20;
+
+/// What the slots look like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LedgerShape {
+    /// How many slots; the oldest is used again when all are full.
+    pub slots: u32,
+    /// Bytes of the part filled before the act.
+    pub record: u32,
+    /// Bytes of the part filled after it.
+    pub completion: u32,
+    /// Version of what the parts hold.
+    pub format: u32,
+}
+
+/// How the file was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Opening {
+    /// There was none.
+    Created,
+    /// It was ours and of this boot, with so many records.
+    Resumed {
+        /// Slots that hold a whole record.
+        records: usize,
+    },
+    /// Something else was there, and was renamed.
+    Replaced {
+        /// Its name now. One is kept; an older one was replaced.
+        aside: PathBuf,
+        /// What was wrong with it.
+        why: String,
+    },
+}
+
+/// Names a slot and which use of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SlotId {
+    index: u32,
+    /// Counts up from 1 over the life of the file.
+    pub sequence: u64,
+}
+
+/// A record as it is in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// Where it is.
+    pub slot: SlotId,
+    /// The part filled before the act.
+    pub record: &'a [u8],
+    /// The part filled after it, if that came to its end.
+    pub completion: Option<&'a [u8]>,
+}
+
+/// The open ledger. Only one process may have it: take the enforcer's lock first.
+#[derive(Debug)]
+pub struct Ledger {
+    map: MappedFile,
+    shape: LedgerShape,
+    next: u64,
+}
+
+impl Ledger {
+    /// Opens or makes the file.
+    ///
+    /// # Errors
+    /// [`HostError`] with the path; [`HostError::Unsupported`] for a shape beyond 64 MiB or without slots.
+    pub fn open(
+        path: &Path,
+        shape: LedgerShape,
+        boot: BootId,
+    ) -> Result<(Self, Opening), HostError> {
+        let length = shape.length().ok_or_else(|| HostError::Unsupported {
+            what: "a ledger of this shape",
+            why: format!("{shape:?} has no slots or is larger than {LARGEST} bytes"),
+        })?;
+        let mut opening = Opening::Created;
+        if let Some(found) = inspect(path, shape, length, boot)? {
+            match found {
+                Ok(()) => opening = Opening::Resumed { records: 0 },
+                Err(why) => {
+                    opening = Opening::Replaced {
+                        aside: set_aside(path)?,
+                        why,
+                    }
+                }
+            }
+        }
+        let file = open_file(path)?;
+        let mut ledger = Self {
+            map: MappedFile::map(&file, path, length)?,
+            shape,
+            next: 1,
+        };
+        if let Opening::Resumed { records } = &mut opening {
+            *records = ledger.entries().count();
+            ledger.next = ledger
+                .entries()
+                .map(|entry| entry.slot.sequence)
+                .max()
+                .unwrap_or(0)
+                + 1;
+        } else {
+            ledger.write_header(boot);
+        }
+        Ok((ledger, opening))
+    }
+
+    /// Takes the next slot and lets the record be written into it. Allocates nothing, makes no system call.
+    pub fn record(&mut self, write: impl FnOnce(&mut [u8])) -> SlotId {
+        let index = u32::try_from((self.next - 1) % u64::from(self.shape.slots)).unwrap_or(0);
+        let slot = SlotId {
+            index,
+            sequence: self.next,
+        };
+        let at = self.shape.slot(index);
+        self.map.store(at, 0);
+        self.map.store(at + 8, 0);
+        write(self.map.bytes_mut(self.shape.record_at(index)));
+        self.map.store(at, slot.sequence);
+        self.next += 1;
+        slot
+    }
+
+    /// Lets the completion of a record be written; false when the slot has been used again since.
+    pub fn complete(&mut self, slot: SlotId, write: impl FnOnce(&mut [u8])) -> bool {
+        let at = self.shape.slot(slot.index);
+        if slot.index >= self.shape.slots || self.map.load(at) != slot.sequence {
+            return false;
+        }
+        self.map.store(at + 8, 0);
+        write(self.map.bytes_mut(self.shape.completion_at(slot.index)));
+        self.map.store(at + 8, slot.sequence);
+        true
+    }
+
+    /// The whole records, in no particular order.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        (0..self.shape.slots).filter_map(|index| {
+            let at = self.shape.slot(index);
+            let sequence = self.map.load(at);
+            let completed = self.map.load(at + 8) == sequence;
+            self.shape.may_hold(index, sequence).then(|| Entry {
+                slot: SlotId { index, sequence },
+                record: self.map.bytes(self.shape.record_at(index)),
+                completion: completed.then(|| self.map.bytes(self.shape.completion_at(index))),
+            })
+        })
+    }
+
+    /// Whether the kernel promised to keep it in memory.
+    pub fn is_locked(&self) -> bool {
+        self.map.is_locked()
+    }
+
+    /// The magic number comes last: a header without it was never finished.
+    fn write_header(&mut self, boot: BootId) {
+        let header = self.shape.header(boot);
+        self.map
+            .bytes_mut(8..8 + header.len())
+            .copy_from_slice(&header);
+        self.map.store(0, MAGIC);
+    }
+}
+
+impl LedgerShape {
+    fn slot_size(self) -> Option<usize> {
+        let parts = (self.record as usize).checked_next_multiple_of(8)?;
+        let parts = parts.checked_add((self.completion as usize).checked_next_multiple_of(8)?)?;
+        parts.checked_add(SLOT_HEADER)
+    }
+
+    fn length(self) -> Option<usize> {
+        let slots = (self.slots as usize).checked_mul(self.slot_size()?)?;
+        let length = slots.checked_add(HEADER)?;
+        (self.slots > 0 && length <= LARGEST).then_some(length)
+    }
+
+    fn slot(self, index: u32) -> usize {
+        HEADER + index as usize * self.slot_size().unwrap_or(0)
+    }
+
+    fn record_at(self, index: u32) -> Range<usize> {
+        let start = self.slot(index) + SLOT_HEADER;
+        start..start + self.record as usize
+    }
+
+    fn completion_at(self, index: u32) -> Range<usize> {
+        let start = self.record_at(index).start + (self.record as usize).next_multiple_of(8);
+        start..start + self.completion as usize
+    }
+
+    /// Whether a slot can have been given this number: a damaged one must not send the count astray.
+    fn may_hold(self, index: u32, sequence: u64) -> bool {
+        (1..LAST_SEQUENCE).contains(&sequence)
+            && (sequence - 1) % u64::from(self.slots) == u64::from(index)
+    }
+
+    /// What follows the magic number.
+    fn header(self, boot: BootId) -> Vec<u8> {
+        let numbers = [
+            LAYOUT,
+            self.format,
+            self.slots,
+            self.record,
+            self.completion,
+            0,
+        ];
+        let numbers = numbers.iter().flat_map(|number| number.to_ne_bytes());
+        numbers.chain(boot.0).collect()
+    }
+}
+
+/// Looks at what is there: nothing, a ledger to go on with, or something else and why.
+fn inspect(
+    path: &Path,
+    shape: LedgerShape,
+    length: usize,
+    boot: BootId,
+) -> Result<Option<Result<(), String>>, HostError> {
+    let failed = |source| HostError::Open {
+        path: path.to_path_buf(),
+        source,
+    };
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    if !found.is_file() || found.nlink() != 1 {
+        return Ok(Some(Err("it is not a plain file".to_owned())));
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Ok(Some(Err(format!("it belongs to user {}", found.uid()))));
+    }
+    if found.len() != length as u64 {
+        return Ok(Some(Err(format!(
+            "it has {} bytes and not {length}",
+            found.len()
+        ))));
+    }
+    let bytes = fs::read(path).map_err(failed)?;
+    let header = shape.header(boot);
+    let (magic, rest) = bytes.split_at_checked(8).unwrap_or((&[], &bytes));
+    let start = header.len() - boot.0.len();
+    Ok(Some(if magic != MAGIC.to_ne_bytes() {
+        Err("it does not begin as a ledger does".to_owned())
+    } else if rest.get(..start) != header.get(..start) {
+        Err("its layout or format is another".to_owned())
+    } else if rest.get(start..header.len()) != Some(&boot.0[..]) {
+        Err("it was written before the last boot".to_owned())
+    } else {
+        Ok(())
+    }))
+}
+
+fn set_aside(path: &Path) -> Result<PathBuf, HostError> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".aside");
+    let aside = path.with_file_name(name);
+    fs::rename(path, &aside).map_err(|source| HostError::Remove {
+        path: path.to_path_buf(),
+        source,
+    })?;
+    Ok(aside)
+}
+
+fn open_file(path: &Path) -> Result<File, HostError> {
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .custom_flags(libc::O_NOFOLLOW);
+    options.open(path).map_err(|source| HostError::Create {
+        path: path.to_path_buf(),
+        source,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SHAPE: LedgerShape = LedgerShape {
+        slots: 3,
+        record: 13,
+        completion: 5,
+        format: 7,
+    };
+    const BOOT: BootId = BootId([9; 16]);
+
+    fn folder() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("ledger");
+        (folder, path)
+    }
+
+    fn fill(ledger: &mut Ledger, byte: u8) -> SlotId {
+        ledger.record(|record| record.fill(byte))
+    }
+
+    #[test]
+    fn records_and_completions_survive_reopening() {
+        let (_folder, path) = folder();
+        let (mut ledger, opening) = Ledger::open(&path, SHAPE, BOOT).expect("new");
+        assert_eq!(opening, Opening::Created);
+        let slots = [
+            fill(&mut ledger, 1),
+            fill(&mut ledger, 2),
+            fill(&mut ledger, 3),
+            fill(&mut ledger, 4),
+        ];
+        assert_eq!(slots.map(|slot| slot.sequence), [1, 2, 3, 4]);
+        assert!(!ledger.complete(slots[0], |_| panic!("the slot was used again")));
+        assert!(ledger.complete(slots[3], |completion| completion.fill(40)));
+        drop(ledger);
+        let (mut ledger, opening) = Ledger::open(&path, SHAPE, BOOT).expect("again");
+        assert_eq!(opening, Opening::Resumed { records: 3 });
+        let mut found: Vec<_> = ledger
+            .entries()
+            .map(|entry| (entry.slot.sequence, entry.record[12], entry.completion))
+            .collect();
+        found.sort_unstable();
+        assert_eq!(
+            found,
+            [(2, 2, None), (3, 3, None), (4, 4, Some(&[40; 5][..]))]
+        );
+        assert_eq!(fill(&mut ledger, 5).sequence, 5);
+    }
+
+    #[test]
+    fn a_record_that_was_not_finished_is_none() {
+        let (_folder, path) = folder();
+        let (mut ledger, _) = Ledger::open(&path, SHAPE, BOOT).expect("new");
+        let slot = fill(&mut ledger, 1);
+        let torn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            ledger.complete(slot, |_| panic!("dies while completing"));
+        }));
+        assert!(torn.is_err());
+        assert_eq!(
+            ledger
+                .entries()
+                .map(|entry| (entry.record[0], entry.completion))
+                .collect::<Vec<_>>(),
+            [(1, None)]
+        );
+        let torn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            ledger.record(|_| panic!("dies while recording"));
+        }));
+        assert!(torn.is_err());
+        drop(ledger);
+        let (_, opening) = Ledger::open(&path, SHAPE, BOOT).expect("again");
+        assert_eq!(opening, Opening::Resumed { records: 1 });
+    }
+
+    #[test]
+    fn what_is_not_ours_is_set_aside_and_reported() {
+        fn check(damage: impl Fn(&Path), shape: LedgerShape, boot: BootId, expected: &str) {
+            let (_folder, path) = folder();
+            let (mut ledger, _) = Ledger::open(&path, SHAPE, BOOT).expect("new");
+            fill(&mut ledger, 1);
+            drop(ledger);
+            damage(&path);
+            let (ledger, opening) = Ledger::open(&path, shape, boot).expect("a fresh one");
+            let Opening::Replaced { aside, why } = opening else {
+                panic!("{expected}: {opening:?}")
+            };
+            assert!(why.contains(expected), "{why:?} should say {expected:?}");
+            assert!(aside.exists() || aside.is_symlink());
+            assert_eq!(ledger.entries().count(), 0);
+        }
+        let nothing = |_: &Path| {};
+        check(
+            nothing,
+            LedgerShape { format: 8, ..SHAPE },
+            BOOT,
+            "layout or format",
+        );
+        check(
+            nothing,
+            LedgerShape { slots: 4, ..SHAPE },
+            BOOT,
+            "bytes and not",
+        );
+        check(nothing, SHAPE, BootId([8; 16]), "before the last boot");
+        check(
+            |path| fs::write(path, b"x").expect("write"),
+            SHAPE,
+            BOOT,
+            "1 bytes and not",
+        );
+        let zeroes =
+            |path: &Path| fs::write(path, vec![0; SHAPE.length().expect("small")]).expect("write");
+        check(zeroes, SHAPE, BOOT, "does not begin as a ledger");
+        let link = |path: &Path| {
+            fs::remove_file(path).expect("remove");
+            std::os::unix::fs::symlink("/etc/passwd", path).expect("link");
+        };
+        check(link, SHAPE, BOOT, "not a plain file");
+    }
+
+    #[test]
+    fn a_shape_out_of_bounds_is_refused() {
+        let (_folder, path) = folder();
+        for shape in [
+            LedgerShape { slots: 0, ..SHAPE },
+            LedgerShape {
+                slots: u32::MAX,
+                record: u32::MAX,
+                ..SHAPE
+            },
+        ] {
+            assert!(
+                matches!(
+                    Ledger::open(&path, shape, BOOT),
+                    Err(HostError::Unsupported { .. })
+                ),
+                "{shape:?}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_newest_records_are_always_there(slots in 1..6u32, written in 0..20u8) {
+            let (_folder, path) = folder();
+            let shape = LedgerShape { slots, record: 1, completion: 0, format: 1 };
+            let (mut ledger, _) = Ledger::open(&path, shape, BOOT).expect("new");
+            for byte in 0..written {
+                fill(&mut ledger, byte);
+            }
+            let mut found: Vec<u8> = ledger.entries().map(|entry| entry.record[0]).collect();
+            found.sort_unstable();
+            let oldest = written.saturating_sub(u8::try_from(slots).expect("small"));
+            prop_assert_eq!(found, (oldest..written).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn any_damage_is_survived(at in 0..HEADER + 3 * 40, byte: u8) {
+            let (_folder, path) = folder();
+            let (mut ledger, _) = Ledger::open(&path, SHAPE, BOOT).expect("new");
+            fill(&mut ledger, 1);
+            drop(ledger);
+            let mut bytes = fs::read(&path).expect("read");
+            if let Some(damaged) = bytes.get_mut(at) {
+                *damaged = byte;
+            }
+            fs::write(&path, bytes).expect("write");
+            let (mut ledger, _) = Ledger::open(&path, SHAPE, BOOT).expect("open");
+            fill(&mut ledger, 2);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Loading: the embedded object, the settings as frozen globals, each program on its own.
+
+use aya::maps::Map;
+use aya::programs::{BtfTracePoint, Iter, Program as Loaded, ProgramError, SocketFilter, TracePoint};
+use aya::{Btf, Ebpf, EbpfLoader, Endianness};
+
+use super::coverage::{Absence, Coverage, Settings};
+use super::error::ProbeError;
+use super::facts::{Facts, Target};
+use super::pod::Pod;
+use super::programs::{Hook, PROGRAMS, Program};
+use super::thin;
+
+/// The object as it was built and checked in; see `cargo xtask ebpf --check`.
+static OBJECT: &[u8] =
+    aya::include_bytes_aligned!("../../../../ebpf/prebuilt/brink-programs.bpf.o");
+
+/// Creates the maps, then loads and attaches every program the coverage allows. What fails is noted there with the
+/// kernel's reason; only an object that cannot be loaded at all is an error.
+pub(super) fn load(
+    facts: &Facts,
+    settings: &Settings,
+    coverage: &mut Coverage,
+) -> Result<Ebpf, ProbeError> {
+    let mut object = create(settings)?;
+    let targets = facts.types.as_ref().map(|types| types.targets.as_slice()).unwrap_or_default();
+    let types = describe(targets)?;
+    for program in PROGRAMS {
+        if coverage.has(program.name)
+            && let Err(absence) = start(&mut object, program, &types)
+        {
+            coverage.lose(program.name, absence);
+        }
+    }
+    Ok(object)
+}
+
+/// Parses the object and creates its maps.
+fn create(settings: &Settings) -> Result<Ebpf, ProbeError> {
+    let (layout, formats) = (Pod(settings.layout), Pod(settings.formats));
+    EbpfLoader::new()
+        .btf(None)
+        .override_global("LAYOUT", &layout, true)
+        .override_global("FORMATS", &formats, true)
+        .map_max_entries("SIGNALS", settings.wishes.signal_ring)
+        .map_max_entries("EVIDENCE", settings.wishes.evidence_ring)
+        .map_max_entries("PROCESSES", settings.wishes.processes)
+        .map_max_entries("CGROUPS", settings.wishes.cgroups)
+        .load(OBJECT)
+        .map_err(|error| ProbeError::Object(chain(&error)))
+}
+
+fn describe(targets: &[Result<Target, String>]) -> Result<Btf, ProbeError> {
+    Btf::parse(&thin::description(targets), Endianness::default())
+        .map_err(|error| ProbeError::Object(chain(&error)))
+}
+
+fn start(object: &mut Ebpf, program: &Program, types: &Btf) -> Result<(), Absence> {
+    let loaded = object
+        .program_mut(program.name)
+        .ok_or_else(|| Absence::Refused("not in the object".into()))?;
+    let refused = |error: ProgramError| Absence::Refused(chain(&error));
+    let unattached = |error: ProgramError| Absence::NotAttached(chain(&error));
+    match program.hook {
+        Hook::TestRun => {
+            let filter: &mut SocketFilter = typed(loaded)?;
+            filter.load().map_err(refused)
+        }
+        Hook::Typed(tracepoint, _) => {
+            let hook: &mut BtfTracePoint = typed(loaded)?;
+            hook.load(tracepoint, types).map_err(refused)?;
+            hook.attach().map(drop).map_err(unattached)
+        }
+        Hook::Classic(category, name) => {
+            let hook: &mut TracePoint = typed(loaded)?;
+            hook.load().map_err(refused)?;
+            hook.attach(category, name).map(drop).map_err(unattached)
+        }
+        Hook::Tasks => {
+            let iterator: &mut Iter = typed(loaded)?;
+            iterator.load("task", types).map_err(refused)
+        }
+    }
+}
+
+fn typed<'a, T>(loaded: &'a mut Loaded) -> Result<&'a mut T, Absence>
+where
+    &'a mut T: TryFrom<&'a mut Loaded, Error = ProgramError>,
+{
+    loaded.try_into().map_err(|error: ProgramError| Absence::Refused(chain(&error)))
+}
+
+/// Takes a map out of the object as the type it has.
+pub(super) fn take<T>(object: &mut Ebpf, name: &'static str) -> Result<T, ProbeError>
+where
+    T: TryFrom<Map, Error = aya::maps::MapError>,
+{
+    let map = object.take_map(name).ok_or(ProbeError::NoMap(name))?;
+    T::try_from(map).map_err(|error| ProbeError::Map { name, error })
+}
+
+/// The error with its causes, in one line of bounded length: a verifier's log ends with what matters.
+fn chain(error: &dyn std::error::Error) -> String {
+    const LONGEST: usize = 600;
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let skip = text.chars().count().saturating_sub(LONGEST);
+    if skip == 0 { text } else { format!("… {}", text.chars().skip(skip).collect::<String>()) }
+}

@@ -1,0 +1,142 @@
+//! Counters of the programs, for whoever exports them: loss, cost, processes and reclaim per cgroup, map memory.
+
+use std::fs;
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
+use brink_abi::meter::{self, CgroupMeter, Loss, SamplerMeter};
+
+use super::error::ProbeError;
+use super::load::take;
+use super::pod::Pod;
+
+/// Which hooks a row of losses counts, and on which ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Row {
+    /// ticks of the sampler
+    SamplerSignals = meter::SAMPLER_SIGNALS,
+    /// victims and last retries
+    OomSignals = meter::OOM_SIGNALS,
+    /// ends of processes, and the limit on threads
+    ProcessSignals = meter::PROCESS_SIGNALS,
+    /// cgroups that became empty
+    CgroupSignals = meter::CGROUP_SIGNALS,
+    /// reclaims
+    ReclaimEvidence = meter::RECLAIM_EVIDENCE,
+    /// changes of cgroups
+    CgroupEvidence = meter::CGROUP_EVIDENCE,
+    /// starts of programs
+    ProcessEvidence = meter::PROCESS_EVIDENCE,
+}
+
+impl Row {
+    /// All rows.
+    pub const ALL: [Self; meter::ROWS] = [
+        Self::SamplerSignals,
+        Self::OomSignals,
+        Self::ProcessSignals,
+        Self::CgroupSignals,
+        Self::ReclaimEvidence,
+        Self::CgroupEvidence,
+        Self::ProcessEvidence,
+    ];
+
+    /// The label of its metric.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::SamplerSignals => "sampler",
+            Self::OomSignals => "oom",
+            Self::ProcessSignals => "process_exit",
+            Self::CgroupSignals => "cgroup_empty",
+            Self::ReclaimEvidence => "reclaim",
+            Self::CgroupEvidence => "cgroup",
+            Self::ProcessEvidence => "process_exec",
+        }
+    }
+}
+
+/// Reading ends of the counters.
+pub struct Meters {
+    loss: PerCpuArray<MapData, Pod<Loss>>,
+    sampler: Array<MapData, Pod<SamplerMeter>>,
+    cgroups: HashMap<MapData, u64, Pod<CgroupMeter>>,
+    map_bytes: Option<u64>,
+}
+
+impl Meters {
+    /// Called before any other map is taken out, so that all of them are added up.
+    pub(super) fn take(object: &mut Ebpf) -> Result<Self, ProbeError> {
+        Ok(Self {
+            map_bytes: object.maps().map(|(_, map)| memlock(map)).sum(),
+            loss: take(object, "LOSS")?,
+            sampler: take(object, "SAMPLER")?,
+            cgroups: take(object, "CGROUPS")?,
+        })
+    }
+
+    /// What became of the occasions of one row, over all CPUs. With no hook in flight
+    /// `seen = sent + dropped + filtered`; a hook on each CPU may be between the two.
+    ///
+    /// # Errors
+    /// [`ProbeError::Map`] when the map cannot be read.
+    pub fn loss(&self, row: Row) -> Result<Loss, ProbeError> {
+        let values = self.loss.get(&(row as u32), 0).map_err(map("LOSS"))?;
+        Ok(values.iter().fold(Loss::default(), |sum, Pod(cpu)| Loss {
+            seen: sum.seen + cpu.seen,
+            sent: sum.sent + cpu.sent,
+            dropped: sum.dropped + cpu.dropped,
+            filtered: sum.filtered + cpu.filtered,
+        }))
+    }
+
+    /// What the sampler did and cost.
+    ///
+    /// # Errors
+    /// [`ProbeError::Map`] when the map cannot be read.
+    pub fn sampler(&self) -> Result<SamplerMeter, ProbeError> {
+        self.sampler.get(&0, 0).map(|Pod(found)| found).map_err(map("SAMPLER"))
+    }
+
+    /// Processes and reclaim of one memory cgroup; `None` when it had neither.
+    ///
+    /// # Errors
+    /// [`ProbeError::Map`] when the map cannot be read.
+    pub fn cgroup(&self, id: u64) -> Result<Option<CgroupMeter>, ProbeError> {
+        match self.cgroups.get(&id, 0) {
+            Ok(Pod(found)) => Ok(Some(found)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(map("CGROUPS")(error)),
+        }
+    }
+
+    /// Every counted memory cgroup with its counts; one that goes meanwhile is left out.
+    pub fn cgroups(&self) -> impl Iterator<Item = (u64, CgroupMeter)> {
+        self.cgroups.iter().filter_map(|entry| entry.ok().map(|(id, Pod(found))| (id, found)))
+    }
+
+    /// Bytes of kernel memory all maps of the probe occupy, as the kernel accounted them at load; `None` when it does
+    /// not tell. The maps are preallocated, so the number stays.
+    pub fn map_bytes(&self) -> Option<u64> {
+        self.map_bytes
+    }
+}
+
+/// `memlock:` of a map's `fdinfo`.
+fn memlock(map: &Map) -> Option<u64> {
+    let (Map::Array(data)
+    | Map::HashMap(data)
+    | Map::PerCpuArray(data)
+    | Map::RingBuf(data)) = map
+    else {
+        return None;
+    };
+    let fd = data.fd().as_fd().as_raw_fd();
+    let text = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok())
+}
+
+fn map(name: &'static str) -> impl Fn(MapError) -> ProbeError {
+    move |error| ProbeError::Map { name, error }
+}

@@ -1,0 +1,30 @@
+//! The kernel programs from user space: what this host offers, what runs, the signals, the samples, the counters.
+//!
+//! [`facts`] gathers, [`coverage`] decides and sets, [`Probe::load`] loads. Every program is optional: the coverage says
+//! which run and why the others do not, and only their own rung is lowered. Layouts come from the running kernel's own
+//! type description ([`btf`], [`layout`]) and tracepoint formats ([`mod@format`]), never from the build machine.
+
+pub mod btf;
+pub mod coverage;
+pub mod decode;
+pub mod error;
+pub mod evidence;
+pub mod facts;
+pub mod format;
+mod handle;
+pub mod layout;
+mod load;
+pub mod meters;
+mod pod;
+pub mod programs;
+mod thin;
+
+pub use brink_abi as abi;
+pub use coverage::{Absence, Coverage, Settings, Wishes};
+pub use decode::{CgroupChange, Evidence, Signal};
+pub use error::{ProbeError, Refusal};
+pub use evidence::EvidenceReader;
+pub use facts::{Facts, Roots};
+pub use handle::{Probe, Victim};
+pub use meters::{Meters, Row};
+pub use programs::Family;

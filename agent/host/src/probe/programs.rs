@@ -1,0 +1,108 @@
+//! The kernel programs: where each attaches, what it needs to know, and what is lost without it.
+
+use super::layout::Need;
+
+/// What a program is part of; the loss of one is reported under its family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// node counters, usage, watches: without it signals come from files
+    Sampler,
+    /// stall times and the sampler's gear change
+    Reclaim,
+    /// victims of the kernel's OOM killer, and the last retry before it
+    Oom,
+    /// thread count, processes per cgroup, exits of victims
+    Process,
+    /// coming and going of cgroups
+    Cgroup,
+}
+
+/// How a program reaches the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// run once by user space
+    TestRun,
+    /// tracepoint with typed arguments: its name, and the names expected of the arguments the program uses
+    Typed(&'static str, &'static [&'static str]),
+    /// tracepoint record: category and name
+    Classic(&'static str, &'static str),
+    /// iterator over tasks
+    Tasks,
+}
+
+/// One kernel program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// its name in the object
+    pub name: &'static str,
+    /// what it is part of
+    pub family: Family,
+    /// where it attaches
+    pub hook: Hook,
+    /// what its code reads
+    pub needs: &'static [Need],
+}
+
+const fn typed(
+    name: &'static str,
+    family: Family,
+    tracepoint: &'static str,
+    arguments: &'static [&'static str],
+    needs: &'static [Need],
+) -> Program {
+    Program { name, family, hook: Hook::Typed(tracepoint, arguments), needs }
+}
+
+/// Every program of the object, in the order they are loaded: who disarms slots comes before who arms them.
+pub const PROGRAMS: &[Program] = &[
+    typed("cgroup_mkdir", Family::Cgroup, "cgroup_mkdir", &["cgrp", "path"], IN_HIERARCHY),
+    typed("cgroup_rmdir", Family::Cgroup, "cgroup_rmdir", &["cgrp", "path"], IN_HIERARCHY),
+    typed(
+        "cgroup_attach",
+        Family::Cgroup,
+        "cgroup_attach_task",
+        &["dst_cgrp", "path", "task"],
+        &[Need::TaskCgroup, Need::Cgroup, Need::Process],
+    ),
+    typed(
+        "cgroup_populated",
+        Family::Cgroup,
+        "cgroup_notify_populated",
+        &["cgrp", "path", "val"],
+        IN_HIERARCHY,
+    ),
+    Program {
+        name: "command",
+        family: Family::Sampler,
+        hook: Hook::TestRun,
+        needs: &[Need::TaskCgroup, Need::Cgroup, Need::Slot, Need::Node],
+    },
+    typed("fork", Family::Process, "task_newtask", &["task"], OF_TASK),
+    typed("free", Family::Process, "sched_process_free", &[], &[]),
+    typed("exit", Family::Process, "sched_process_exit", &["p"], OF_TASK),
+    typed("exec", Family::Process, "sched_process_exec", &["p"], OF_TASK),
+    typed("attach", Family::Process, "cgroup_attach_task", &["dst_cgrp", "path", "task"], OF_TASK),
+    Program { name: "sync_processes", family: Family::Process, hook: Hook::Tasks, needs: OF_TASK },
+    typed("direct_begin", Family::Reclaim, "mm_vmscan_direct_reclaim_begin", &[], STALLED),
+    typed("direct_end", Family::Reclaim, "mm_vmscan_direct_reclaim_end", &[], STALLED),
+    typed("memcg_begin", Family::Reclaim, "mm_vmscan_memcg_reclaim_begin", &[], STALLED),
+    typed("memcg_end", Family::Reclaim, "mm_vmscan_memcg_reclaim_end", &[], STALLED),
+    typed("kswapd_begin", Family::Reclaim, "mm_vmscan_kswapd_wake", &[], STALLED),
+    typed("kswapd_end", Family::Reclaim, "mm_vmscan_kswapd_sleep", &[], STALLED),
+    Program {
+        name: "mark_victim",
+        family: Family::Oom,
+        hook: Hook::Classic("oom", "mark_victim"),
+        needs: STALLED,
+    },
+    Program {
+        name: "reclaim_retry",
+        family: Family::Oom,
+        hook: Hook::Classic("oom", "reclaim_retry_zone"),
+        needs: STALLED,
+    },
+];
+
+const IN_HIERARCHY: &[Need] = &[Need::TaskCgroup, Need::Cgroup];
+const OF_TASK: &[Need] = &[Need::TaskCgroup, Need::Process];
+const STALLED: &[Need] = &[Need::TaskCgroup];

@@ -1,0 +1,79 @@
+//! The program user space runs to change or ask something; it runs in the caller's context and holds the engine.
+
+use aya_ebpf::macros::socket_filter;
+use aya_ebpf::programs::SkBuffContext;
+use brink_abi::command as abi;
+use brink_abi::command::{Command, Mailbox};
+
+use crate::atomic::add_signed;
+use crate::emit::now;
+use crate::engine::Engine;
+use crate::maps::{ENGINE, MAILBOX, PROCESS};
+use crate::{node, sampler, slots, usage, watches};
+
+/// Carries out the command in the mailbox once. Returns one of the results in [`brink_abi::command`].
+#[socket_filter]
+pub fn command(_context: SkBuffContext) -> i64 {
+    let (Some(engine), Some(mailbox)) = (ENGINE.get_ptr_mut(0), MAILBOX.get_ptr_mut(0)) else {
+        return i64::from(abi::INVALID);
+    };
+    if !Engine::try_lock(engine) {
+        return i64::from(abi::BUSY);
+    }
+    let result = obey(engine, mailbox);
+    Engine::unlock(engine);
+    i64::from(result)
+}
+
+/// One command, with the engine held.
+#[inline(always)]
+fn obey(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
+    // SAFETY: both are map values.
+    unsafe {
+        let given = &(*mailbox).command;
+        match given.op {
+            abi::START => sampler::start(engine),
+            abi::ARM_NODE => node::arm(engine, mailbox),
+            abi::ARM_SLOT => slots::arm(engine, mailbox),
+            abi::DISARM_SLOT => slots::disarm(given.slot),
+            abi::SET_TERMS => slots::set_terms(given.slot, given.terms),
+            abi::SET_WATCHES => watches::set(engine, mailbox),
+            abi::SET_KNOBS => {
+                (*engine).knobs = given.knobs;
+                abi::OK
+            }
+            abi::SWEEP => {
+                usage::sweep(engine);
+                abi::OK
+            }
+            abi::TICK => {
+                sampler::tick(engine, now());
+                abi::OK
+            }
+            abi::ADD_THREADS | abi::SET_THREAD_LIMIT | abi::SET_VICTIMS => set_process(given),
+            _ => abi::INVALID,
+        }
+    }
+}
+
+/// The commands that concern the process hooks.
+#[inline(always)]
+fn set_process(given: &Command) -> u32 {
+    let Some(meter) = PROCESS.get_ptr_mut(0) else {
+        return abi::INVALID;
+    };
+    // SAFETY: a map value.
+    unsafe {
+        match given.op {
+            abi::ADD_THREADS => {
+                add_signed(&raw mut (*meter).threads, given.delta);
+            }
+            abi::SET_THREAD_LIMIT => {
+                (*meter).over = 0;
+                (*meter).limit = given.limit;
+            }
+            _ => (*meter).victims = given.count,
+        }
+    }
+    abi::OK
+}

@@ -1,0 +1,83 @@
+//! Records into the rings, and the count of each one's fate: seen = sent + dropped + filtered.
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::maps::RingBuf;
+use brink_abi::Plain;
+use brink_abi::record::Head;
+
+use crate::atomic::add;
+use crate::maps::{EVIDENCE, LOSS, SIGNALS};
+
+/// Ring flag: wake the reader whether or not it has caught up.
+pub const FORCE_WAKEUP: u64 = 2;
+/// Ring flag: wake the reader only when it has caught up.
+pub const ADAPTIVE: u64 = 0;
+/// Ring flag: never wake the reader for this record.
+pub const NO_WAKEUP: u64 = 1;
+
+/// Monotonic time in nanoseconds.
+#[inline(always)]
+pub fn now() -> u64 {
+    // SAFETY: the helper takes no argument.
+    unsafe { bpf_ktime_get_ns() }
+}
+
+/// What became of an occasion to send a record.
+#[derive(Clone, Copy)]
+pub enum Fate {
+    Seen,
+    Sent,
+    Dropped,
+    Filtered,
+}
+
+/// Counts on `row` of the loss table.
+#[inline(always)]
+pub fn count(row: u32, fate: Fate) {
+    let Some(loss) = LOSS.get_ptr_mut(row) else {
+        return;
+    };
+    // SAFETY: a map value is valid for the whole run of the program.
+    let counter = unsafe {
+        match fate {
+            Fate::Seen => &raw mut (*loss).seen,
+            Fate::Sent => &raw mut (*loss).sent,
+            Fate::Dropped => &raw mut (*loss).dropped,
+            Fate::Filtered => &raw mut (*loss).filtered,
+        }
+    };
+    add(counter, 1);
+}
+
+/// Reserves a record, lets `fill` write all of it but the head, and submits it. The caller has counted it as seen.
+#[inline(always)]
+fn emit<T: Plain>(ring: &RingBuf, wake: u64, row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {
+    let Some(mut entry) = ring.reserve::<T>(0) else {
+        count(row, Fate::Dropped);
+        return;
+    };
+    let record = entry.as_mut_ptr();
+    fill(record);
+    let head = Head {
+        kind,
+        size: size_of::<T>() as u32,
+        at_ns: at,
+        submit_ns: now(),
+    };
+    // SAFETY: the reserved memory holds a `T`, and every record begins with a `Head`.
+    unsafe { record.cast::<Head>().write(head) };
+    entry.submit(wake);
+    count(row, Fate::Sent);
+}
+
+/// Sends a record on the small ring.
+#[inline(always)]
+pub fn signal<T: Plain>(row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {
+    emit(&SIGNALS, FORCE_WAKEUP, row, kind, at, fill);
+}
+
+/// Sends a record on the large ring.
+#[inline(always)]
+pub fn evidence<T: Plain>(wake: u64, row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {
+    emit(&EVIDENCE, wake, row, kind, at, fill);
+}

@@ -1,0 +1,109 @@
+//! The sampler's state, and the lock that keeps a tick and a command apart.
+
+use brink_abi::command::{Knobs, Terms};
+use brink_abi::sample::Watch;
+use brink_abi::{MAX_NODES, MAX_WATCHES, MAX_ZONES};
+
+use crate::atomic::{exchange, swap};
+
+/// Longest `pglist_data.vm_stat` the scratch holds, in counters.
+pub const MAX_STATS: usize = 64;
+
+/// A zone of a node; `address` 0 when it has no pages.
+#[repr(C)]
+pub struct Zone {
+    pub address: u64,
+    /// pages that ordinary allocations leave alone: minimum watermark, boost, largest low-memory reserve
+    pub reserve: i64,
+}
+
+/// One cgroup whose usage is followed.
+#[repr(C)]
+pub struct Slot {
+    /// address of the memory controller's state
+    pub css: u64,
+    /// its cgroup, serial number and id when armed; each read compares the first two
+    pub cgroup: u64,
+    pub serial: u64,
+    pub id: u64,
+    pub terms: Terms,
+    pub generation: u32,
+    /// `USAGE_*`; `EMPTY` and `GONE` are not read
+    pub state: u32,
+}
+
+/// Everything a tick needs.
+#[repr(C)]
+pub struct Engine {
+    pub lock: u64,
+    /// the timer was started
+    pub running: u64,
+    /// when the timer fires next
+    pub due_ns: u64,
+    pub boost_until_ns: u64,
+    pub pulled_ns: u64,
+    pub knobs: Knobs,
+    pub capacity: i64,
+    pub node_count: u64,
+    pub zone_count: u64,
+    /// pages free but not yet owned by a zone when armed, and the pages the zones managed then
+    pub deferred: i64,
+    pub managed: i64,
+    /// pages the zones own free, and those above their reserves, as last summed
+    pub free: i64,
+    pub spare: i64,
+    pub reserves_read_ns: u64,
+    pub told_ns: u64,
+    pub band_told_ns: u64,
+    /// slack of the latest band change; 0 for none yet
+    pub told_slack: u64,
+    pub below: u64,
+    pub unknown: u64,
+    pub watch_count: u64,
+    /// one past the highest slot ever armed
+    pub slot_end: u64,
+    /// next slot of the round
+    pub cursor: u64,
+    /// a task that failed the last retry before an OOM, and when
+    pub retry_tid: u64,
+    pub retry_ns: u64,
+    pub retry_told_ns: u64,
+    pub nodes: [u64; MAX_NODES],
+    pub zones: [Zone; MAX_NODES * MAX_ZONES],
+    pub watches: [Watch; MAX_WATCHES],
+    pub scratch: [u64; MAX_STATS],
+}
+
+impl Engine {
+    /// Takes the engine unless a tick or a command has it.
+    #[inline(always)]
+    pub fn try_lock(engine: *mut Self) -> bool {
+        // SAFETY: a map value.
+        exchange(unsafe { &raw mut (*engine).lock }, 0, 1)
+    }
+
+    /// Gives the engine back.
+    #[inline(always)]
+    pub fn unlock(engine: *mut Self) {
+        // SAFETY: a map value.
+        swap(unsafe { &raw mut (*engine).lock }, 0);
+    }
+}
+
+/// Marks a shared value as being written; a reader that sees its two numbers differ reads again.
+///
+/// # Safety
+/// `started` is a field of a map value that only the engine's holder writes.
+#[inline(always)]
+pub unsafe fn begin(started: *mut u64) -> u64 {
+    // SAFETY: the caller's promise. The swap keeps the writes that follow behind it.
+    let number = unsafe { started.read() } + 1;
+    swap(started, number);
+    number
+}
+
+/// Marks the value as whole again.
+#[inline(always)]
+pub fn finish(finished: *mut u64, number: u64) {
+    swap(finished, number);
+}

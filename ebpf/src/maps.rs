@@ -1,0 +1,87 @@
+//! The maps, and the kernel-only state behind them.
+
+use aya_ebpf::bindings::bpf_timer;
+use aya_ebpf::btf_maps::Array as BtfArray;
+use aya_ebpf::macros::{btf_map, map};
+use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf};
+use brink_abi::command::Mailbox;
+use brink_abi::meter::{CgroupMeter, Loss, Process, ProcessMeter, ROWS, SamplerMeter};
+use brink_abi::sample::{Published, UsageTable};
+use brink_abi::{MAX_SLOTS, Plain};
+
+use crate::engine::{Engine, Slot};
+use crate::reclaim::Begun;
+
+/// The kernel finds the timer by the BTF name of its type, so the map must be a BTF map.
+#[repr(C)]
+pub struct TimerSlot {
+    pub timer: bpf_timer,
+}
+
+#[btf_map]
+pub static TIMERS: BtfArray<TimerSlot, 1, 0> = BtfArray::new();
+
+/// Crossings and other signals: small, and every record wakes the reader.
+#[map]
+pub static SIGNALS: RingBuf = RingBuf::with_byte_size(64 << 10, 0);
+
+/// Evidence: large, so that a burst of it cannot displace a signal.
+#[map]
+pub static EVIDENCE: RingBuf = RingBuf::with_byte_size(512 << 10, 0);
+
+#[map]
+pub static ENGINE: Array<Engine> = Array::with_max_entries(1, 0);
+
+#[map]
+pub static MAILBOX: Array<Mailbox> = Array::with_max_entries(1, 0);
+
+#[map]
+pub static LATEST: Array<Published> = Array::with_max_entries(1, 0);
+
+#[map]
+pub static SLOTS: Array<Slot> = Array::with_max_entries(MAX_SLOTS as u32, 0);
+
+#[map]
+pub static USAGE: Array<UsageTable> = Array::with_max_entries(1, 0);
+
+/// Slot of an armed cgroup, by cgroup id: how its removal finds it.
+#[map]
+pub static SLOT_OF: HashMap<u64, u32> = HashMap::with_max_entries(2 * MAX_SLOTS as u32, 0);
+
+#[map]
+pub static LOSS: PerCpuArray<Loss> = PerCpuArray::with_max_entries(ROWS as u32, 0);
+
+#[map]
+pub static SAMPLER: Array<SamplerMeter> = Array::with_max_entries(1, 0);
+
+#[map]
+pub static PROCESS: Array<ProcessMeter> = Array::with_max_entries(1, 0);
+
+/// Every process, by thread-group id.
+#[map]
+pub static PROCESSES: HashMap<u32, Process> = HashMap::with_max_entries(8192, 0);
+
+/// Every memory cgroup that had a process or a reclaim, by cgroup id.
+#[map]
+pub static CGROUPS: HashMap<u64, CgroupMeter> = HashMap::with_max_entries(2048, 0);
+
+/// Watched processes (thread-group id) and cgroups (id with [`CGROUP_KEY`] set).
+#[map]
+pub static VICTIMS: HashMap<u64, u64> = HashMap::with_max_entries(256, 0);
+
+/// Reclaims under way, by thread id.
+#[map]
+pub static RECLAIMS: HashMap<u32, Begun> = HashMap::with_max_entries(1024, 0);
+
+/// Tells a cgroup's key in [`VICTIMS`] from a process's.
+pub const CGROUP_KEY: u64 = 1 << 63;
+
+/// The meters of one memory cgroup, made on first use; `None` when the map is full.
+#[inline(always)]
+pub fn cgroup_meter(id: u64) -> Option<*mut CgroupMeter> {
+    if let Some(found) = CGROUPS.get_ptr_mut(id) {
+        return Some(found);
+    }
+    let _ = CGROUPS.insert(id, CgroupMeter::ZERO, 1 /* BPF_NOEXIST */);
+    CGROUPS.get_ptr_mut(id)
+}

@@ -1,0 +1,173 @@
+//! Processes: how many threads the system has, how many processes each memory cgroup has, and the end of victims.
+//!
+//! `task_newtask` stands for fork because `sched_process_fork` misses the threads that io_uring and vhost make; threads
+//! are given back at `sched_process_free`, when their process id is, so that unreaped children still count.
+
+use aya_ebpf::cty::c_void;
+use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_task};
+use aya_ebpf::macros::btf_tracepoint;
+use aya_ebpf::programs::BtfTracePointContext;
+use brink_abi::layout::ABSENT;
+use brink_abi::meter::{PROCESS_EVIDENCE, PROCESS_SIGNALS, ProcessMeter};
+use brink_abi::record::{
+    EXEC, EXIT, ExecRecord, ExitRecord, THREADS, ThreadsRecord, UNKNOWN,
+};
+
+use crate::atomic::{add, add_signed};
+use crate::emit::{ADAPTIVE, Fate, count, evidence, now, signal};
+use crate::kernel::{layout, memory_cgroup, pointer, read};
+use crate::maps::{CGROUP_KEY, PROCESS, VICTIMS};
+use crate::table;
+
+/// A member of a task the tracepoint passed, loaded without a helper: the verifier knows the pointer's type.
+///
+/// # Safety
+/// `task` is a tracepoint's argument, and `offset` that of a member of type `T`.
+#[inline(always)]
+pub unsafe fn member<T: Copy>(task: *const c_void, offset: u32) -> T {
+    // SAFETY: the caller's promise.
+    unsafe { task.byte_add(offset as usize).cast::<T>().read_volatile() }
+}
+
+#[btf_tracepoint(function = "task_newtask")]
+pub fn fork(context: BtfTracePointContext) -> i32 {
+    let task: *const c_void = context.arg(0);
+    let Some(meter) = PROCESS.get_ptr_mut(0) else {
+        return 0;
+    };
+    // SAFETY: `meter` is a map value, `task` the tracepoint's first argument.
+    let (threads, pid, tgid): (i64, u32, u32) = unsafe {
+        (
+            add_signed(&raw mut (*meter).threads, 1),
+            member(task, layout!(task_pid)),
+            member(task, layout!(task_tgid)),
+        )
+    };
+    compare(meter, threads);
+    if pid == tgid {
+        // SAFETY: a map value.
+        add(unsafe { &raw mut (*meter).forks }, 1);
+        if let Some(cgroup) = memory_cgroup(task as u64) {
+            table::enter(meter, tgid, cgroup);
+        }
+    }
+    0
+}
+
+#[btf_tracepoint(function = "sched_process_free")]
+pub fn free(_context: BtfTracePointContext) -> i32 {
+    if let Some(meter) = PROCESS.get_ptr_mut(0) {
+        // SAFETY: a map value.
+        let threads = add_signed(unsafe { &raw mut (*meter).threads }, -1);
+        compare(meter, threads);
+    }
+    0
+}
+
+/// Tells once when the threads pass the limit, and once when they are back a sixteenth under it.
+#[inline(always)]
+fn compare(meter: *mut ProcessMeter, threads: i64) {
+    // SAFETY: a map value.
+    let (limit, over) = unsafe { ((*meter).limit, (*meter).over) };
+    if limit < 0 {
+        return;
+    }
+    let next = if over == 0 && threads > limit {
+        1
+    } else if over != 0 && threads < limit - (limit >> 4) {
+        0
+    } else {
+        return;
+    };
+    if !table::flip(meter, over, next) {
+        return;
+    }
+    count(PROCESS_SIGNALS, Fate::Seen);
+    signal(PROCESS_SIGNALS, THREADS, now(), |record: *mut ThreadsRecord| {
+        // SAFETY: the reserved memory of the record; the head is written after.
+        unsafe {
+            (*record).threads = threads;
+            (*record).limit = limit;
+            (*record).over = next;
+        }
+    });
+}
+
+#[btf_tracepoint(function = "sched_process_exit")]
+pub fn exit(context: BtfTracePointContext) -> i32 {
+    let task: *const c_void = context.arg(0);
+    let (Some(meter), true) = (PROCESS.get_ptr_mut(0), last_thread(&context, task)) else {
+        return 0;
+    };
+    // SAFETY: `task` is the tracepoint's first argument.
+    let tgid: u32 = unsafe { member(task, layout!(task_tgid)) };
+    let (cgroup, left) = table::leave(meter, tgid);
+    count(PROCESS_SIGNALS, Fate::Seen);
+    // SAFETY: a map value.
+    let watched = unsafe { (*meter).victims } != 0 && is_victim(tgid, cgroup);
+    if !watched {
+        count(PROCESS_SIGNALS, Fate::Filtered);
+        return 0;
+    }
+    signal(PROCESS_SIGNALS, EXIT, now(), |record: *mut ExitRecord| {
+        // SAFETY: the reserved memory of the record, the head is written after; `task` as above.
+        unsafe {
+            (*record).tgid = tgid;
+            (*record).exit_code = member(task, layout!(task_exit_code));
+            (*record).cgroup = cgroup;
+            (*record).left = left;
+            (*record).start_ns = member(task, layout!(task_start_time));
+            (*record).comm = bpf_get_current_comm().unwrap_or([0; 16]);
+        }
+    });
+    0
+}
+
+/// Whether the exiting task is the last of its process.
+#[inline(always)]
+fn last_thread(context: &BtfTracePointContext, task: *const c_void) -> bool {
+    if layout!(arg_group_dead) != ABSENT {
+        return context.arg::<u8>(1) != 0;
+    }
+    // Two threads that exit together may both see zero here; the process table lets only one of them leave.
+    pointer(task as u64, layout!(task_signal))
+        .and_then(|signal| read::<i32>(signal, layout!(signal_live)))
+        .is_some_and(|live| live == 0)
+}
+
+/// Whether the process, or the cgroup it was in, is watched.
+#[inline(always)]
+fn is_victim(tgid: u32, cgroup: u64) -> bool {
+    VICTIMS.get_ptr_mut(u64::from(tgid)).is_some()
+        || (cgroup != UNKNOWN && VICTIMS.get_ptr_mut(cgroup | CGROUP_KEY).is_some())
+}
+
+#[btf_tracepoint(function = "sched_process_exec")]
+pub fn exec(context: BtfTracePointContext) -> i32 {
+    let task: *const c_void = context.arg(0);
+    let Some(meter) = PROCESS.get_ptr_mut(0) else {
+        return 0;
+    };
+    count(PROCESS_EVIDENCE, Fate::Seen);
+    // SAFETY: `meter` is a map value, `task` the tracepoint's first argument.
+    let (tgid, victims): (u32, u64) = unsafe {
+        add(&raw mut (*meter).execs, 1);
+        (member(task, layout!(task_tgid)), (*meter).victims)
+    };
+    // SAFETY: the helper takes no argument.
+    let cgroup = if victims == 0 { None } else { memory_cgroup(unsafe { bpf_get_current_task() }) };
+    let Some(cgroup) = cgroup.filter(|id| is_victim(tgid, *id)) else {
+        count(PROCESS_EVIDENCE, Fate::Filtered);
+        return 0;
+    };
+    evidence(ADAPTIVE, PROCESS_EVIDENCE, EXEC, now(), |record: *mut ExecRecord| {
+        // SAFETY: the reserved memory of the record; the head is written after.
+        unsafe {
+            (*record).tgid = tgid;
+            (*record).reserved = 0;
+            (*record).cgroup = cgroup;
+            (*record).comm = bpf_get_current_comm().unwrap_or([0; 16]);
+        }
+    });
+    0
+}

@@ -1,0 +1,141 @@
+//! The facts of the machine without which a measurement means nothing.
+use std::{fmt, fs, path::Path};
+
+use serde::Serialize;
+
+/// What is known of the machine; what cannot be read is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// Release of the kernel.
+    pub kernel: Option<String>,
+    /// Processor architecture of this build.
+    pub architecture: &'static str,
+    /// Processors that we may run on.
+    pub cpus: Option<usize>,
+    /// The processor's name, where the kernel gives one.
+    pub cpu_model: Option<String>,
+    /// Memory in bytes.
+    pub memory: Option<u64>,
+    /// Swap in bytes.
+    pub swap: Option<u64>,
+    /// Mode of transparent huge pages: `always`, `madvise` or `never`.
+    pub huge_pages: Option<String>,
+    /// Frequency governor of the first processor; virtual machines have none.
+    pub governor: Option<String>,
+}
+
+impl Machine {
+    /// Reads `/proc` and `/sys` below `root`.
+    pub fn read(root: &Path) -> Self {
+        let read = |path: &str| fs::read_to_string(root.join(path)).ok();
+        let line = |path: &str| read(path).map(|text| text.trim().to_owned());
+        let meminfo = read("proc/meminfo").unwrap_or_default();
+        Self {
+            kernel: line("proc/sys/kernel/osrelease"),
+            architecture: std::env::consts::ARCH,
+            cpus: std::thread::available_parallelism().ok().map(Into::into),
+            cpu_model: read("proc/cpuinfo").and_then(|text| field(&text, "model name")),
+            memory: kilobytes(&meminfo, "MemTotal"),
+            swap: kilobytes(&meminfo, "SwapTotal"),
+            huge_pages: read("sys/kernel/mm/transparent_hugepage/enabled")
+                .and_then(|text| chosen(&text)),
+            governor: line("sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        }
+    }
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "unknown".to_owned());
+        let mebibytes = |value: Option<u64>| {
+            value.map_or_else(
+                || "unknown".to_owned(),
+                |bytes| format!("{} MiB", bytes >> 20),
+            )
+        };
+        let cpus = self
+            .cpus
+            .map_or_else(|| "unknown".to_owned(), |cpus| cpus.to_string());
+        write!(
+            f,
+            "Linux {} on {}, {cpus} processors ({}), memory {}, swap {}, huge pages {}, governor {}",
+            text(&self.kernel),
+            self.architecture,
+            text(&self.cpu_model),
+            mebibytes(self.memory),
+            mebibytes(self.swap),
+            text(&self.huge_pages),
+            text(&self.governor)
+        )
+    }
+}
+
+/// The value of the first `key : value` line.
+fn field(text: &str, key: &str) -> Option<String> {
+    let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
+    pairs
+        .find(|(name, _)| name.trim() == key)
+        .map(|(_, value)| value.trim().to_owned())
+}
+
+/// A field of `/proc/meminfo`, which counts in KiB, in bytes.
+fn kilobytes(meminfo: &str, key: &str) -> Option<u64> {
+    field(meminfo, key)?
+        .strip_suffix(" kB")?
+        .parse::<u64>()
+        .ok()?
+        .checked_mul(1024)
+}
+
+/// The chosen one of `always [madvise] never`.
+fn chosen(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    rest.split_once(']').map(|(chosen, _)| chosen.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine_of(files: &[(&str, &str)]) -> Machine {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Machine::read(root.path())
+    }
+
+    #[test]
+    fn facts_are_read_below_the_root() {
+        let machine = machine_of(&[
+            ("proc/sys/kernel/osrelease", "6.18.44\n"),
+            (
+                "proc/cpuinfo",
+                "processor\t: 0\nmodel name\t: A Processor\nprocessor\t: 1\n",
+            ),
+            (
+                "proc/meminfo",
+                "MemTotal:        1024 kB\nSwapTotal:             0 kB\n",
+            ),
+            (
+                "sys/kernel/mm/transparent_hugepage/enabled",
+                "always [madvise] never\n",
+            ),
+        ]);
+        assert_eq!(machine.kernel.as_deref(), Some("6.18.44"));
+        assert_eq!(machine.cpu_model.as_deref(), Some("A Processor"));
+        assert_eq!((machine.memory, machine.swap), (Some(1 << 20), Some(0)));
+        assert_eq!(machine.huge_pages.as_deref(), Some("madvise"));
+        assert_eq!(machine.governor, None);
+    }
+
+    #[test]
+    fn what_is_not_there_is_unknown() {
+        let machine = machine_of(&[("proc/meminfo", "MemTotal: many\n")]);
+        let facts = (machine.kernel.is_some(), machine.memory, machine.swap);
+        assert_eq!(facts, (false, None, None));
+        assert!(machine.to_string().contains("memory unknown"), "{machine}");
+    }
+}

@@ -1,0 +1,217 @@
+//! `cargo xtask ci`: every check of the project, each with its time; `.ci/run` adds only the packages.
+use std::time::{Duration, Instant};
+
+use anyhow::bail;
+
+use crate::{
+    Verdict, deny, generate,
+    test::{self, Report},
+    tidy, toolchain,
+    workspace::{self, succeeds},
+};
+
+/// Options of `cargo xtask ci`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Also what takes too long for every change: the tests that are marked slow
+    #[arg(long)]
+    full: bool,
+    /// Run only this step (may be given several times)
+    #[arg(long, value_name = "STEP")]
+    only: Vec<String>,
+}
+
+/// One check; `Err` is a check that could not be made, and counts as failed.
+struct Step {
+    name: &'static str,
+    run: fn() -> anyhow::Result<Finding>,
+}
+
+/// What a step has found.
+enum Finding {
+    Verdict(Verdict),
+    /// The check cannot be made on this machine, and why.
+    Skipped(String),
+}
+
+/// The checks in their order, the quick ones first; the tests follow as the last.
+const STEPS: &[Step] = &[
+    Step {
+        name: "fmt",
+        run: || cargo(&["fmt", "--all", "--check"]),
+    },
+    Step {
+        name: "tidy",
+        run: || tidy::run(&tidy::Args { quiet: true }).map(Finding::Verdict),
+    },
+    Step {
+        name: "gen",
+        run: || generate::run(&generate::Args { check: true }).map(Finding::Verdict),
+    },
+    Step {
+        name: "deny",
+        run: || deny::check_rules().map(Finding::Verdict),
+    },
+    Step {
+        name: "advisories",
+        run: advisories,
+    },
+    Step {
+        name: "clippy",
+        run: || cargo(&clippy(&["--features", "brink-tests/live"])),
+    },
+    Step {
+        name: "clippy-core",
+        run: || cargo(&clippy(&["--package", "brink-core"])),
+    },
+    Step {
+        name: "clippy-ebpf",
+        run: clippy_ebpf,
+    },
+];
+
+/// The step after all others, which has the last word.
+const TESTS: &str = "test";
+
+/// Runs every step, whatever the ones before it said; the tests' summaries come last.
+///
+/// # Errors
+/// When a step is asked for that does not exist.
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let names: Vec<&str> = STEPS.iter().map(|step| step.name).chain([TESTS]).collect();
+    let mut only = args.only.iter().map(String::as_str);
+    if let Some(unknown) = only.find(|only| !names.contains(only)) {
+        bail!("no step `{unknown}`; steps: {}", names.join(", "));
+    }
+    let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
+    let steps = STEPS.iter().filter(|step| wanted(step.name));
+    let mut done: Vec<Done> = steps.map(|step| timed(step.name, step.run)).collect();
+    let mut report = None;
+    if wanted(TESTS) {
+        let options = test::Args {
+            full: args.full,
+            ..test::Args::default()
+        };
+        done.push(timed(TESTS, || {
+            let report = report.insert(test::run_suites(&options)?);
+            report.print_table();
+            Ok(Finding::Verdict(report.verdict()))
+        }));
+    }
+    print!("{}", table(&done));
+    report.iter().for_each(Report::print_summaries);
+    Ok(Verdict::from_holds(done.iter().all(|step| !step.failed)))
+}
+
+/// What became of a step.
+struct Done {
+    name: &'static str,
+    failed: bool,
+    /// `ok`, `FAILED`, or why it was skipped or could not be made.
+    word: String,
+    elapsed: Duration,
+}
+
+fn timed(name: &'static str, step: impl FnOnce() -> anyhow::Result<Finding>) -> Done {
+    println!("\n=== {name}");
+    let began = Instant::now();
+    let (failed, word) = match step() {
+        Ok(Finding::Verdict(Verdict::Passed)) => (false, "ok".to_owned()),
+        Ok(Finding::Verdict(Verdict::Failed)) => (true, "FAILED".to_owned()),
+        Ok(Finding::Skipped(reason)) => (false, format!("skipped: {reason}")),
+        Err(error) => (true, format!("FAILED: {error:#}")),
+    };
+    Done {
+        name,
+        failed,
+        word,
+        elapsed: began.elapsed(),
+    }
+}
+
+fn table(done: &[Done]) -> String {
+    let width = done
+        .iter()
+        .map(|step| step.name.len())
+        .max()
+        .unwrap_or_default()
+        .max(4);
+    let line = |name: &str, elapsed: Duration, word: &str| {
+        let line = format!("{name:width$}  {:>5.0} s  {word}", elapsed.as_secs_f64());
+        line.trim_end().to_owned()
+    };
+    let mut lines = vec![format!("\n{:width$}     time", "step")];
+    lines.extend(
+        done.iter()
+            .map(|step| line(step.name, step.elapsed, &step.word)),
+    );
+    lines.push(line("all", done.iter().map(|step| step.elapsed).sum(), ""));
+    lines.join("\n") + "\n"
+}
+
+fn cargo(arguments: &[&str]) -> anyhow::Result<Finding> {
+    let holds = succeeds(workspace::cargo().args(arguments))?;
+    Ok(Finding::Verdict(Verdict::from_holds(holds)))
+}
+
+fn clippy<'a>(what: &[&'a str]) -> Vec<&'a str> {
+    [
+        &["clippy", "--locked", "--all-targets"],
+        what,
+        &["--", "-D", "warnings"],
+    ]
+    .concat()
+}
+
+/// The kernel programs for the target they are made for, which needs `core` compiled anew.
+fn clippy_ebpf() -> anyhow::Result<Finding> {
+    toolchain::ensure_rust_src()?;
+    let mut cargo = workspace::cargo();
+    cargo.args([
+        "clippy",
+        "--locked",
+        "--package",
+        "brink-ebpf",
+        "--target",
+        "bpfel-unknown-none",
+    ]);
+    cargo.args(["-Z", "build-std=core", "--", "-D", "warnings"]);
+    // `build-std` is asked of a stable compiler.
+    let holds = succeeds(cargo.env("RUSTC_BOOTSTRAP", "1"))?;
+    Ok(Finding::Verdict(Verdict::from_holds(holds)))
+}
+
+fn advisories() -> anyhow::Result<Finding> {
+    Ok(match deny::unreachable() {
+        Some(reason) => Finding::Skipped(reason),
+        None => Finding::Verdict(deny::check_advisories()?),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_names_what_failed_and_what_was_skipped() {
+        let steps = [
+            timed("fmt", || Ok(Finding::Verdict(Verdict::Passed))),
+            timed("clippy", || Ok(Finding::Verdict(Verdict::Failed))),
+            timed("advisories", || {
+                Ok(Finding::Skipped("no network".to_owned()))
+            }),
+            timed("test", || bail!("does not build")),
+        ];
+        let expected = "
+step           time
+fmt             0 s  ok
+clippy          0 s  FAILED
+advisories      0 s  skipped: no network
+test            0 s  FAILED: does not build
+all             0 s
+";
+        assert_eq!(table(&steps), expected);
+        let failed: Vec<bool> = steps.iter().map(|step| step.failed).collect();
+        assert_eq!(failed, [false, true, false, true]);
+    }
+}

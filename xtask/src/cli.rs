@@ -1,0 +1,49 @@
+//! The command line of `cargo xtask`: one variant a command, one module a variant.
+use clap::{Parser, Subcommand};
+
+use crate::{Verdict, bench, ci, deny, generate, test, tidy};
+
+/// The project's automation.
+#[derive(Debug, Parser)]
+#[command(
+    name = "xtask",
+    bin_name = "cargo xtask",
+    disable_help_subcommand = true
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check layering, `unsafe`, file heads, sizes and wording of the tree
+    Tidy(tidy::Args),
+    /// Run everything that can be tested here, live-kernel tests as root included
+    Test(test::Args),
+    /// Write the generated files, or check that they are fresh
+    Gen(generate::Args),
+    /// Check dependencies: bans, licences, sources, and advisories where the database is reachable
+    Deny(deny::Args),
+    /// Measure, and compare with the figures that must be reached
+    Bench(bench::Args),
+    /// Every check of the project, in the order and with the settings of CI
+    Ci(ci::Args),
+}
+
+impl Cli {
+    /// Runs the chosen command.
+    ///
+    /// # Errors
+    /// When the command could not do its work; a check that fails is `Ok(Verdict::Failed)`.
+    pub fn run(self) -> anyhow::Result<Verdict> {
+        match self.command {
+            Command::Tidy(args) => tidy::run(&args),
+            Command::Test(args) => test::run(&args),
+            Command::Gen(args) => generate::run(&args),
+            Command::Deny(args) => deny::run(&args),
+            Command::Bench(args) => bench::run(&args),
+            Command::Ci(args) => ci::run(&args),
+        }
+    }
+}

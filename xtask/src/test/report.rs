@@ -1,0 +1,158 @@
+//! The table at the end, the reasons of what was skipped, and the summary lines.
+use super::libtest::Outcome;
+use crate::Verdict;
+
+/// A suite and its outcome.
+#[derive(Debug)]
+pub(super) struct Suite {
+    name: String,
+    outcome: Outcome,
+}
+
+impl Suite {
+    /// A finished suite; its line is printed at once, so that a long run shows where it is.
+    pub(super) fn told(name: &str, outcome: Outcome) -> Self {
+        if !outcome.is_empty() {
+            let word = if outcome.failed == 0 { "ok" } else { "FAILED" };
+            println!(
+                "suite {name} ... {word} ({:.2} s)",
+                outcome.elapsed.as_secs_f64()
+            );
+        }
+        Self {
+            name: name.to_owned(),
+            outcome,
+        }
+    }
+}
+
+/// Every suite that was run.
+#[derive(Debug, Default)]
+pub struct Report {
+    suites: Vec<Suite>,
+}
+
+impl Report {
+    pub(super) fn add(&mut self, suite: Suite) {
+        self.suites.push(suite);
+    }
+
+    /// Whether every test that ran has held, and there was one to run.
+    pub fn verdict(&self) -> Verdict {
+        let held = self.suites.iter().all(|suite| suite.outcome.failed == 0);
+        Verdict::from_holds(held && self.shown().next().is_some())
+    }
+
+    /// Prints the table and, under it, what was skipped and why.
+    pub fn print_table(&self) {
+        print!("{}", self.table());
+    }
+
+    /// Prints each suite's own summary line.
+    pub fn print_summaries(&self) {
+        for suite in self.shown() {
+            println!("\n     suite {}\n{}", suite.name, suite.outcome);
+        }
+    }
+
+    /// Suites without a test are no news.
+    fn shown(&self) -> impl Iterator<Item = &Suite> {
+        self.suites.iter().filter(|suite| !suite.outcome.is_empty())
+    }
+
+    fn table(&self) -> String {
+        let mut rows = vec![["suite", "passed", "failed", "skipped", "time"].map(str::to_owned)];
+        let mut sum = Outcome::default();
+        for Suite { name, outcome } in self.shown() {
+            rows.push(row(name, outcome));
+            sum.passed += outcome.passed;
+            sum.failed += outcome.failed;
+            sum.skipped.extend_from_slice(&outcome.skipped);
+            sum.elapsed += outcome.elapsed;
+        }
+        rows.push(row("all", &sum));
+        let width = rows
+            .iter()
+            .map(|[name, ..]| name.len())
+            .max()
+            .unwrap_or_default();
+        let line = |[name, passed, failed, skipped, time]: &[String; 5]| {
+            format!("{name:width$}  {passed:>6}  {failed:>6}  {skipped:>7}  {time:>8}")
+        };
+        let mut lines: Vec<String> = rows.iter().map(line).collect();
+        for Suite { name, outcome } in self.shown() {
+            let skips = outcome.skipped.iter();
+            lines.extend(
+                skips.map(|skip| format!("skipped: {name}: {}: {}", skip.test, skip.reason)),
+            );
+        }
+        format!("\n{}\n", lines.join("\n"))
+    }
+}
+
+fn row(name: &str, of: &Outcome) -> [String; 5] {
+    let [passed, failed, skipped] =
+        [of.passed, of.failed, of.skipped.len()].map(|count| count.to_string());
+    [
+        name.to_owned(),
+        passed,
+        failed,
+        skipped,
+        format!("{:.1} s", of.elapsed.as_secs_f64()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::libtest::Skip;
+
+    fn suite(name: &str, passed: usize, failed: usize, skipped: &[(&str, &str)]) -> Suite {
+        let skip = |(test, reason): &(&str, &str)| Skip {
+            test: (*test).to_owned(),
+            reason: (*reason).to_owned(),
+        };
+        let skipped = skipped.iter().map(skip).collect();
+        Suite::told(
+            name,
+            Outcome {
+                passed,
+                failed,
+                skipped,
+                ..Outcome::default()
+            },
+        )
+    }
+
+    #[test]
+    fn the_table_counts_what_was_skipped_apart() {
+        let suites = vec![
+            suite("core", 3, 0, &[]),
+            suite("nothing", 0, 0, &[]),
+            suite("live", 1, 0, &[("a", "needs root")]),
+        ];
+        let report = Report { suites };
+        let expected = "
+suite  passed  failed  skipped      time
+core        3       0        0     0.0 s
+live        1       0        1     0.0 s
+all         4       0        1     0.0 s
+skipped: live: a: needs root
+";
+        assert_eq!(report.table(), expected);
+        assert_eq!(report.verdict(), Verdict::Passed);
+    }
+
+    fn check_verdict(suites: Vec<Suite>, expected: Verdict) {
+        let report = Report { suites };
+        assert_eq!(report.verdict(), expected, "{report:?}");
+    }
+
+    #[test]
+    fn a_run_holds_when_there_were_tests_and_none_failed() {
+        check_verdict(vec![suite("a", 1, 0, &[])], Verdict::Passed);
+        check_verdict(vec![suite("a", 1, 1, &[])], Verdict::Failed);
+        check_verdict(vec![suite("a", 0, 0, &[("b", "c")])], Verdict::Passed);
+        check_verdict(vec![suite("a", 0, 0, &[])], Verdict::Failed);
+    }
+}

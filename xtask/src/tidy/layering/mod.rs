@@ -1,0 +1,48 @@
+//! Which crate may know which.
+mod manifests;
+mod sources;
+
+use super::{Problem, Tree};
+
+/// Each package and the packages of this workspace it may name.
+const EDGES: [(&str, &[&str]); 8] = [
+    ("brink-abi", &[]),
+    ("brink-core", &[]),
+    ("brink-host", &["brink-abi", "brink-core"]),
+    ("brink-kube", &["brink-core"]),
+    ("brink-ebpf", &["brink-abi"]),
+    ("brink", &["brink-core", "brink-host", "brink-kube"]),
+    ("brink-tests", ALL),
+    ("xtask", ALL),
+];
+
+const ALL: &[&str] = &[
+    "brink",
+    "brink-abi",
+    "brink-core",
+    "brink-host",
+    "brink-kube",
+    "brink-tests",
+    "xtask",
+];
+
+pub(super) fn check(tree: &Tree) -> Vec<Problem> {
+    [manifests::check(tree), sources::check(tree)].concat()
+}
+
+fn allowed(package: &str) -> Option<&'static [&'static str]> {
+    EDGES
+        .iter()
+        .find(|(name, _)| *name == package)
+        .map(|(_, may)| *may)
+}
+
+fn is_ours(package: &str) -> bool {
+    EDGES.iter().any(|(own, _)| *own == package)
+}
+
+fn wrong_edge(path: &str, line: usize, from: &str, to: &str) -> Problem {
+    let message = format!("`{from}` names `{to}`");
+    let remedy = "allowed edges: ebpf → abi ← host → core ← kube; brink → core, host, kube";
+    Problem::fault(path, line, message, remedy)
+}

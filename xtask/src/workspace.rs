@@ -1,0 +1,124 @@
+//! Where the workspace is, what is in it, and where slow work is cached.
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context as _, bail};
+use serde::Deserialize;
+
+/// The workspace's directory.
+pub fn root() -> &'static Path {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().unwrap_or(xtask)
+}
+
+/// The directory for what is slow to make and does not belong to one checkout.
+///
+/// # Errors
+/// When neither `XDG_CACHE_HOME` nor `HOME` is set.
+pub fn cache() -> anyhow::Result<PathBuf> {
+    let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+    let base = match (set("XDG_CACHE_HOME"), set("HOME")) {
+        (Some(cache), _) => PathBuf::from(cache),
+        (None, Some(home)) => PathBuf::from(home).join(".cache"),
+        (None, None) => bail!("neither XDG_CACHE_HOME nor HOME is set: no place for the cache"),
+    };
+    Ok(base.join("brink"))
+}
+
+/// The cargo that started us, in the workspace's directory.
+pub fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// Runs a command to its end with our own stdout and stderr.
+///
+/// # Errors
+/// When it cannot be started; a failure of the command itself is `Ok(false)`.
+pub fn succeeds(command: &mut Command) -> anyhow::Result<bool> {
+    let status = command
+        .status()
+        .with_context(|| format!("starting {command:?}"))?;
+    Ok(status.success())
+}
+
+/// A command's stdout; its stderr goes to ours.
+///
+/// # Errors
+/// When it cannot be started, fails, or prints something that is not UTF-8.
+pub fn stdout_of(command: &mut Command) -> anyhow::Result<String> {
+    let output = command
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .with_context(|| format!("starting {command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}", output.status);
+    }
+    String::from_utf8(output.stdout).with_context(|| format!("output of {command:?}"))
+}
+
+/// What Cargo knows of the workspace's own packages.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Metadata {
+    /// The members, without their dependencies.
+    pub packages: Vec<Package>,
+}
+
+/// One member of the workspace.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Package {
+    /// Name in the manifest.
+    pub name: String,
+    /// Absolute path of its `Cargo.toml`.
+    pub manifest_path: PathBuf,
+    /// Every dependency of every kind.
+    pub dependencies: Vec<Dependency>,
+    /// Libraries, binaries and tests.
+    pub targets: Vec<Target>,
+}
+
+impl Package {
+    /// The folder of the manifest.
+    pub fn folder(&self) -> &Path {
+        self.manifest_path.parent().unwrap_or(root())
+    }
+}
+
+/// One dependency as the manifest has it.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Dependency {
+    /// The package's own name, whatever it is renamed to.
+    pub name: String,
+    /// `dev`, `build`, or nothing for a normal one.
+    pub kind: Option<String>,
+    /// Whether a feature switches it on.
+    pub optional: bool,
+    /// Whether its default features are on.
+    pub uses_default_features: bool,
+    /// The features asked for.
+    pub features: Vec<String>,
+}
+
+/// A library, binary or test of a package.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct Target {
+    /// Name of the target.
+    pub name: String,
+    /// Features without which it is not built.
+    #[serde(rename = "required-features", default)]
+    pub required_features: Vec<String>,
+}
+
+/// Asks Cargo for the workspace's packages.
+///
+/// # Errors
+/// When Cargo fails or its answer is not what this reader knows.
+pub fn metadata() -> anyhow::Result<Metadata> {
+    let arguments = ["metadata", "--no-deps", "--format-version=1", "--locked"];
+    let answer = stdout_of(cargo().args(arguments))?;
+    serde_json::from_str(&answer).context("answer of cargo metadata")
+}
