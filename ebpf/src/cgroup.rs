@@ -84,17 +84,23 @@ fn record(change: u32, cgroup: u64, path: *const u8, value: u32) -> i32 {
         return 0;
     };
     let level = read::<i32>(cgroup, layout!(cgroup_level)).unwrap_or(0);
-    evidence(ADAPTIVE, CGROUP_EVIDENCE, CGROUP, now(), |record: *mut CgroupRecord| {
-        // SAFETY: the reserved memory of the record, the head is written after; the helper checks the address and
-        // keeps to the length of the path.
-        unsafe {
-            (*record).change = change;
-            (*record).level = level as u32;
-            (*record).id = id;
-            (*record).value = value;
-            let read = bpf_probe_read_kernel_str_bytes(path, &mut (*record).path);
-            (*record).length = read.map_or(0, |text| text.len() as u32);
-        }
-    });
+    evidence(
+        ADAPTIVE,
+        CGROUP_EVIDENCE,
+        CGROUP,
+        now(),
+        |record: *mut CgroupRecord| {
+            // SAFETY: the reserved memory of the record, the head is written after; the helper checks the address and
+            // keeps to the length of the path.
+            unsafe {
+                (*record).change = change;
+                (*record).level = level as u32;
+                (*record).id = id;
+                (*record).value = value;
+                let read = bpf_probe_read_kernel_str_bytes(path, &mut (*record).path);
+                (*record).length = read.map_or(0, |text| text.len() as u32);
+            }
+        },
+    );
     0
 }

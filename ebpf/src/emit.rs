@@ -51,7 +51,14 @@ pub fn count(row: u32, fate: Fate) {
 
 /// Reserves a record, lets `fill` write all of it but the head, and submits it. The caller has counted it as seen.
 #[inline(always)]
-fn emit<T: Plain>(ring: &RingBuf, wake: u64, row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {
+fn emit<T: Plain>(
+    ring: &RingBuf,
+    wake: u64,
+    row: u32,
+    kind: u32,
+    at: u64,
+    fill: impl FnOnce(*mut T),
+) {
     let Some(mut entry) = ring.reserve::<T>(0) else {
         count(row, Fate::Dropped);
         return;

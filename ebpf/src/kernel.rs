@@ -15,7 +15,12 @@ pub static LAYOUT: Global<Layout> = Global::new(Layout::UNKNOWN);
 #[inline(always)]
 pub fn constant(offset: usize) -> u32 {
     // SAFETY: `layout!` passes offsets of `u32` fields only, and the global lives as long as the program.
-    unsafe { (&raw const LAYOUT).byte_add(offset).cast::<u32>().read_volatile() }
+    unsafe {
+        (&raw const LAYOUT)
+            .byte_add(offset)
+            .cast::<u32>()
+            .read_volatile()
+    }
 }
 
 /// One field of [`LAYOUT`].
@@ -49,7 +54,10 @@ pub fn cgroup_id(cgroup: u64) -> Option<u64> {
 /// The memory controller's state of the cgroup the task is in.
 #[inline(always)]
 pub fn memory_state(task: u64) -> Option<u64> {
-    pointer(pointer(task, layout!(task_cgroups))?, layout!(css_set_memory))
+    pointer(
+        pointer(task, layout!(task_cgroups))?,
+        layout!(css_set_memory),
+    )
 }
 
 /// Id of the cgroup whose memory controller charges the task.
@@ -63,7 +71,10 @@ pub fn memory_cgroup(task: u64) -> Option<u64> {
 pub fn root_memory(task: u64) -> Option<u64> {
     let cgroup = pointer(memory_state(task)?, layout!(css_cgroup))?;
     let root = pointer(cgroup, layout!(cgroup_root))?;
-    let state = pointer(root, layout!(root_cgroup).wrapping_add(layout!(cgroup_memory)))?;
+    let state = pointer(
+        root,
+        layout!(root_cgroup).wrapping_add(layout!(cgroup_memory)),
+    )?;
     Some(state.wrapping_sub(u64::from(layout!(memcg_css))))
 }
 

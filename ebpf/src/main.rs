@@ -2,7 +2,10 @@
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
-#![expect(internal_features, reason = "the target has atomic operations that `core::sync` does not offer")]
+#![expect(
+    internal_features,
+    reason = "the target has atomic operations that `core::sync` does not offer"
+)]
 
 mod atomic;
 mod cgroup;

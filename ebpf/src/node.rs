@@ -35,7 +35,10 @@ pub fn arm(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
         // SAFETY: `index` is below the length of both arrays.
         let (id, place) = unsafe {
             (
-                (&raw const (*mailbox).command.nodes).cast::<u32>().add(index).read(),
+                (&raw const (*mailbox).command.nodes)
+                    .cast::<u32>()
+                    .add(index)
+                    .read(),
                 (&raw mut (*engine).nodes).cast::<u64>().add(index),
             )
         };
@@ -74,7 +77,11 @@ pub fn arm(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
 #[inline(always)]
 fn entry(engine: *mut Engine, node: usize, zone: usize) -> *mut Zone {
     // SAFETY: the callers' loops keep both below the table's dimensions.
-    unsafe { (&raw mut (*engine).zones).cast::<Zone>().add(node * MAX_ZONES + zone) }
+    unsafe {
+        (&raw mut (*engine).zones)
+            .cast::<Zone>()
+            .add(node * MAX_ZONES + zone)
+    }
 }
 
 /// Reads which zones have pages and what each keeps back. Returns the pages all of them manage.
@@ -201,7 +208,12 @@ fn sum_managed(engine: *mut Engine) -> i64 {
 #[inline(never)]
 fn sum_counters(engine: *mut Engine, sample: *mut Sample) -> u32 {
     // SAFETY: both are map values.
-    let (count, scratch) = unsafe { ((*engine).node_count, (&raw mut (*engine).scratch).cast::<u8>()) };
+    let (count, scratch) = unsafe {
+        (
+            (*engine).node_count,
+            (&raw mut (*engine).scratch).cast::<u8>(),
+        )
+    };
     for node in 0..MAX_NODES {
         if node as u64 >= count {
             break;

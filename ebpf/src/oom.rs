@@ -26,7 +26,12 @@ pub static FORMATS: Global<Formats> = Global::new(Formats::UNKNOWN);
 #[inline(always)]
 fn constant(offset: usize) -> u32 {
     // SAFETY: `format_of!` passes offsets of `u32` fields only, and the global lives as long as the program.
-    unsafe { (&raw const FORMATS).byte_add(offset).cast::<u32>().read_volatile() }
+    unsafe {
+        (&raw const FORMATS)
+            .byte_add(offset)
+            .cast::<u32>()
+            .read_volatile()
+    }
 }
 
 /// One field of [`FORMATS`].
@@ -66,13 +71,16 @@ pub fn mark_victim(context: TracePointContext) -> u32 {
             (*record).trigger_tid = id as u32;
             (*record).uid = field(&context, format_of!(victim_uid), u32::MAX);
             (*record).extended = u32::from(format_of!(victim_total_vm) != ABSENT);
-            (*record).oom_score_adj = i32::from(field::<i16>(&context, format_of!(victim_oom_score_adj), 0));
+            (*record).oom_score_adj =
+                i32::from(field::<i16>(&context, format_of!(victim_oom_score_adj), 0));
             (*record).total_vm = field(&context, format_of!(victim_total_vm), UNKNOWN);
             (*record).anon_rss = field(&context, format_of!(victim_anon_rss), UNKNOWN);
             (*record).file_rss = field(&context, format_of!(victim_file_rss), UNKNOWN);
             (*record).shmem_rss = field(&context, format_of!(victim_shmem_rss), UNKNOWN);
             (*record).pgtables = field(&context, format_of!(victim_pgtables), UNKNOWN);
-            (*record).cgroup = PROCESSES.get_ptr_mut(pid).map_or(UNKNOWN, |found| (*found).cgroup);
+            (*record).cgroup = PROCESSES
+                .get_ptr_mut(pid)
+                .map_or(UNKNOWN, |found| (*found).cgroup);
             (*record).trigger_cgroup = memory_cgroup(bpf_get_current_task()).unwrap_or(UNKNOWN);
             (*record).retry_age_ns = retry_age(id as u32, at);
             (*record).comm = comm(&context);
@@ -101,7 +109,11 @@ fn retry_age(tid: u32, at: u64) -> u64 {
     ENGINE.get_ptr_mut(0).map_or(UNKNOWN, |engine| {
         // SAFETY: a map value.
         let (task, since) = unsafe { ((*engine).retry_tid, (*engine).retry_ns) };
-        if since != 0 && task == u64::from(tid) { at.wrapping_sub(since) } else { UNKNOWN }
+        if since != 0 && task == u64::from(tid) {
+            at.wrapping_sub(since)
+        } else {
+            UNKNOWN
+        }
     })
 }
 

@@ -9,9 +9,7 @@ use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use brink_abi::layout::ABSENT;
 use brink_abi::meter::{PROCESS_EVIDENCE, PROCESS_SIGNALS, ProcessMeter};
-use brink_abi::record::{
-    EXEC, EXIT, ExecRecord, ExitRecord, THREADS, ThreadsRecord, UNKNOWN,
-};
+use brink_abi::record::{EXEC, EXIT, ExecRecord, ExitRecord, THREADS, ThreadsRecord, UNKNOWN};
 
 use crate::atomic::{add, add_signed};
 use crate::emit::{ADAPTIVE, Fate, count, evidence, now, signal};
@@ -83,14 +81,19 @@ fn compare(meter: *mut ProcessMeter, threads: i64) {
         return;
     }
     count(PROCESS_SIGNALS, Fate::Seen);
-    signal(PROCESS_SIGNALS, THREADS, now(), |record: *mut ThreadsRecord| {
-        // SAFETY: the reserved memory of the record; the head is written after.
-        unsafe {
-            (*record).threads = threads;
-            (*record).limit = limit;
-            (*record).over = next;
-        }
-    });
+    signal(
+        PROCESS_SIGNALS,
+        THREADS,
+        now(),
+        |record: *mut ThreadsRecord| {
+            // SAFETY: the reserved memory of the record; the head is written after.
+            unsafe {
+                (*record).threads = threads;
+                (*record).limit = limit;
+                (*record).over = next;
+            }
+        },
+    );
 }
 
 #[btf_tracepoint(function = "sched_process_exit")]
@@ -155,19 +158,29 @@ pub fn exec(context: BtfTracePointContext) -> i32 {
         (member(task, layout!(task_tgid)), (*meter).victims)
     };
     // SAFETY: the helper takes no argument.
-    let cgroup = if victims == 0 { None } else { memory_cgroup(unsafe { bpf_get_current_task() }) };
+    let cgroup = if victims == 0 {
+        None
+    } else {
+        memory_cgroup(unsafe { bpf_get_current_task() })
+    };
     let Some(cgroup) = cgroup.filter(|id| is_victim(tgid, *id)) else {
         count(PROCESS_EVIDENCE, Fate::Filtered);
         return 0;
     };
-    evidence(ADAPTIVE, PROCESS_EVIDENCE, EXEC, now(), |record: *mut ExecRecord| {
-        // SAFETY: the reserved memory of the record; the head is written after.
-        unsafe {
-            (*record).tgid = tgid;
-            (*record).reserved = 0;
-            (*record).cgroup = cgroup;
-            (*record).comm = bpf_get_current_comm().unwrap_or([0; 16]);
-        }
-    });
+    evidence(
+        ADAPTIVE,
+        PROCESS_EVIDENCE,
+        EXEC,
+        now(),
+        |record: *mut ExecRecord| {
+            // SAFETY: the reserved memory of the record; the head is written after.
+            unsafe {
+                (*record).tgid = tgid;
+                (*record).reserved = 0;
+                (*record).cgroup = cgroup;
+                (*record).comm = bpf_get_current_comm().unwrap_or([0; 16]);
+            }
+        },
+    );
     0
 }

@@ -56,7 +56,11 @@ pub fn kswapd_end(_context: BtfTracePointContext) -> i32 {
 /// The tracepoint's `nr_reclaimed`, wherever the running kernel puts it.
 #[inline(always)]
 fn reclaimed(context: &BtfTracePointContext) -> u64 {
-    if layout!(arg_nr_reclaimed) == 0 { context.arg(0) } else { UNKNOWN }
+    if layout!(arg_nr_reclaimed) == 0 {
+        context.arg(0)
+    } else {
+        UNKNOWN
+    }
 }
 
 /// Notes when the current task entered reclaim. `whole` when the node is short, not only a cgroup.
@@ -64,7 +68,14 @@ fn reclaimed(context: &BtfTracePointContext) -> u64 {
 fn begin(gear: u32, whole: bool) -> i32 {
     let at = now();
     let tid = bpf_get_current_pid_tgid() as u32;
-    let _ = RECLAIMS.insert(tid, Begun { at_ns: at, gear: u64::from(gear) }, 0);
+    let _ = RECLAIMS.insert(
+        tid,
+        Begun {
+            at_ns: at,
+            gear: u64::from(gear),
+        },
+        0,
+    );
     pull(at, whole);
     0
 }
@@ -97,19 +108,25 @@ fn end(gear: u32, pages: u64) -> i32 {
         count(RECLAIM_EVIDENCE, Fate::Filtered);
         return 0;
     }
-    evidence(NO_WAKEUP, RECLAIM_EVIDENCE, RECLAIM, at, |record: *mut ReclaimRecord| {
-        // SAFETY: the reserved memory of the record; the head is written after.
-        unsafe {
-            (*record).gear = gear;
-            (*record).tid = tid;
-            (*record).tgid = (id >> 32) as u32;
-            (*record).reserved = 0;
-            (*record).stall_ns = stall;
-            (*record).reclaimed = pages;
-            (*record).cgroup = cgroup;
-            (*record).comm = bpf_get_current_comm().unwrap_or([0; 16]);
-        }
-    });
+    evidence(
+        NO_WAKEUP,
+        RECLAIM_EVIDENCE,
+        RECLAIM,
+        at,
+        |record: *mut ReclaimRecord| {
+            // SAFETY: the reserved memory of the record; the head is written after.
+            unsafe {
+                (*record).gear = gear;
+                (*record).tid = tid;
+                (*record).tgid = (id >> 32) as u32;
+                (*record).reserved = 0;
+                (*record).stall_ns = stall;
+                (*record).reclaimed = pages;
+                (*record).cgroup = cgroup;
+                (*record).comm = bpf_get_current_comm().unwrap_or([0; 16]);
+            }
+        },
+    );
     0
 }
 

@@ -125,8 +125,12 @@ pub fn tick(engine: *mut Engine, at: u64) -> u64 {
         (*sample).tick = (*meter).ticks;
         (*sample).at_ns = at;
         (*sample).period_ns = period;
-        (*latest).record.head =
-            Head { kind, size: size_of::<SampleRecord>() as u32, at_ns: at, submit_ns: now() };
+        (*latest).record.head = Head {
+            kind,
+            size: size_of::<SampleRecord>() as u32,
+            at_ns: at,
+            submit_ns: now(),
+        };
         finish(&raw mut (*latest).finished, number);
         tell(latest, kind);
         period
@@ -175,7 +179,14 @@ fn tell(latest: *mut Published, kind: u32) {
     }
     // SAFETY: `latest` is a map value, and the engine's lock keeps every other writer out.
     let refused = unsafe { SIGNALS.output::<SampleRecord>(&(*latest).record, FORCE_WAKEUP) };
-    count(SAMPLER_SIGNALS, if refused.is_ok() { Fate::Sent } else { Fate::Dropped });
+    count(
+        SAMPLER_SIGNALS,
+        if refused.is_ok() {
+            Fate::Sent
+        } else {
+            Fate::Dropped
+        },
+    );
 }
 
 /// Brings the next tick as near as the shortest period. With `hold`, the sampler stays at that period for a while;

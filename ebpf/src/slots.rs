@@ -58,9 +58,10 @@ pub fn arm(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
     let (Some(css), Some(id)) = (pointer(cgroup, layout!(cgroup_memory)), cgroup_id(cgroup)) else {
         return command::NO_MEMORY_CONTROLLER;
     };
-    let (Some(level), Some(serial)) =
-        (read::<i32>(cgroup, layout!(cgroup_level)), read::<u64>(css, layout!(css_serial)))
-    else {
+    let (Some(level), Some(serial)) = (
+        read::<i32>(cgroup, layout!(cgroup_level)),
+        read::<u64>(css, layout!(css_serial)),
+    ) else {
         return command::NO_MEMORY_CONTROLLER;
     };
     if level == 0 {
@@ -137,7 +138,15 @@ pub fn forget(id: u64) {
     unsafe {
         if (*slot).id == id {
             (*slot).state = USAGE_GONE;
-            write(table, index, Usage { bytes: 0, generation: (*slot).generation, state: USAGE_GONE });
+            write(
+                table,
+                index,
+                Usage {
+                    bytes: 0,
+                    generation: (*slot).generation,
+                    state: USAGE_GONE,
+                },
+            );
         }
     }
     let _ = SLOT_OF.remove(id);
@@ -158,9 +167,20 @@ fn valid(slot: *const Slot) -> bool {
     let state = (&raw const state).cast::<u8>();
     // SAFETY: the three offsets lie inside `css_bytes`, which `arm` compared with the length of `state`.
     unsafe {
-        let flags = state.add(layout!(css_flags) as usize).cast::<u32>().read_volatile();
-        state.add(layout!(css_cgroup) as usize).cast::<u64>().read_volatile() == cgroup
-            && state.add(layout!(css_serial) as usize).cast::<u64>().read_volatile() == serial
+        let flags = state
+            .add(layout!(css_flags) as usize)
+            .cast::<u32>()
+            .read_volatile();
+        state
+            .add(layout!(css_cgroup) as usize)
+            .cast::<u64>()
+            .read_volatile()
+            == cgroup
+            && state
+                .add(layout!(css_serial) as usize)
+                .cast::<u64>()
+                .read_volatile()
+                == serial
             && flags & (layout!(css_online) | layout!(css_dying)) == layout!(css_online)
     }
 }
@@ -183,7 +203,12 @@ pub fn charged(slot: *mut Slot) -> Option<i64> {
 fn write(table: *mut UsageTable, index: u32, usage: Usage) {
     if (index as usize) < MAX_SLOTS {
         // SAFETY: `table` is a map value, and `index` was just compared with the length of its entries.
-        unsafe { (&raw mut (*table).entries).cast::<Usage>().add(index as usize).write(usage) };
+        unsafe {
+            (&raw mut (*table).entries)
+                .cast::<Usage>()
+                .add(index as usize)
+                .write(usage)
+        };
     }
 }
 
@@ -196,8 +221,16 @@ pub fn refresh(table: *mut UsageTable, index: u32, slot: *mut Slot) {
         return;
     }
     let usage = match charged(slot) {
-        Some(bytes) => Usage { bytes: bytes as u64, generation, state: USAGE_KNOWN },
-        None => Usage { bytes: 0, generation, state: USAGE_UNKNOWN },
+        Some(bytes) => Usage {
+            bytes: bytes as u64,
+            generation,
+            state: USAGE_KNOWN,
+        },
+        None => Usage {
+            bytes: 0,
+            generation,
+            state: USAGE_UNKNOWN,
+        },
     };
     if usage.state == USAGE_UNKNOWN
         && let Some(meter) = SAMPLER.get_ptr_mut(0)

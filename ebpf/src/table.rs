@@ -117,8 +117,12 @@ pub unsafe extern "C" fn sync_processes(context: *const TaskIteration) -> i32 {
         return 0;
     }
     // SAFETY: the iterator's task, checked above.
-    let (pid, tgid): (u32, u32) =
-        unsafe { (member(task, layout!(task_pid)), member(task, layout!(task_tgid))) };
+    let (pid, tgid): (u32, u32) = unsafe {
+        (
+            member(task, layout!(task_pid)),
+            member(task, layout!(task_tgid)),
+        )
+    };
     if pid != tgid || !lives(task) {
         return 0;
     }
@@ -152,8 +156,12 @@ pub fn attach(context: BtfTracePointContext) -> i32 {
         return 0;
     };
     // SAFETY: the tracepoint's third argument.
-    let (pid, tgid): (u32, u32) =
-        unsafe { (member(task, layout!(task_pid)), member(task, layout!(task_tgid))) };
+    let (pid, tgid): (u32, u32) = unsafe {
+        (
+            member(task, layout!(task_pid)),
+            member(task, layout!(task_tgid)),
+        )
+    };
     if pid == tgid
         && let Some(cgroup) = memory_cgroup(task as u64)
     {

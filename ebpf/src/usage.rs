@@ -16,8 +16,13 @@ pub fn sweep(engine: *mut Engine) -> u32 {
         return 0;
     };
     // SAFETY: `engine` and `table` are map values.
-    let (end, started, finished) =
-        unsafe { ((*engine).slot_end, &raw mut (*table).started, &raw mut (*table).finished) };
+    let (end, started, finished) = unsafe {
+        (
+            (*engine).slot_end,
+            &raw mut (*table).started,
+            &raw mut (*table).finished,
+        )
+    };
     if end == 0 {
         return 0;
     }
@@ -70,7 +75,12 @@ pub fn round(engine: *mut Engine) -> u32 {
     // SAFETY: `engine` and `table` are map values.
     let (end, wanted, started, finished) = unsafe {
         let wanted = (*engine).knobs.slots_per_tick;
-        ((*engine).slot_end, wanted, &raw mut (*table).started, &raw mut (*table).finished)
+        (
+            (*engine).slot_end,
+            wanted,
+            &raw mut (*table).started,
+            &raw mut (*table).finished,
+        )
     };
     if end == 0 || wanted == 0 {
         return 0;
@@ -83,7 +93,11 @@ pub fn round(engine: *mut Engine) -> u32 {
         }
         // SAFETY: `engine` is a map value.
         unsafe {
-            let next = if (*engine).cursor < end { (*engine).cursor } else { 0 };
+            let next = if (*engine).cursor < end {
+                (*engine).cursor
+            } else {
+                0
+            };
             if let Some(slot) = SLOTS.get_ptr_mut(next as u32) {
                 refresh(table, next as u32, slot);
             }

@@ -22,11 +22,17 @@ pub fn set(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
     for index in 0..MAX_WATCHES {
         // SAFETY: `index` is below the length of both arrays.
         unsafe {
-            let given = (&raw const (*mailbox).command.watches).cast::<Watch>().add(index).read();
+            let given = (&raw const (*mailbox).command.watches)
+                .cast::<Watch>()
+                .add(index)
+                .read();
             if given.source > SOURCE_SLOT_HEADROOM || given.slot as usize >= MAX_SLOTS {
                 return command::INVALID;
             }
-            (&raw mut (*engine).watches).cast::<Watch>().add(index).write(given);
+            (&raw mut (*engine).watches)
+                .cast::<Watch>()
+                .add(index)
+                .write(given);
         }
     }
     // SAFETY: `engine` is a map value.
@@ -77,7 +83,10 @@ pub fn evaluate(engine: *mut Engine, sample: *mut Sample) -> u32 {
         // SAFETY: `index` is below the length of both arrays.
         let (watch, place) = unsafe {
             (
-                (&raw const (*engine).watches).cast::<Watch>().add(index).read(),
+                (&raw const (*engine).watches)
+                    .cast::<Watch>()
+                    .add(index)
+                    .read(),
                 (&raw mut (*sample).values).cast::<i64>().add(index),
             )
         };

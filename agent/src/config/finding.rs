@@ -115,7 +115,10 @@ impl Finding {
     /// What is said about it, without its place.
     pub fn statement(&self) -> String {
         let mut text = String::new();
-        for part in [Some(&self.path), self.written.as_ref()].into_iter().flatten() {
+        for part in [Some(&self.path), self.written.as_ref()]
+            .into_iter()
+            .flatten()
+        {
             if !part.is_empty() {
                 text.push_str(part);
                 text.push_str(": ");
@@ -163,7 +166,9 @@ impl Report {
     ///
     /// # Errors
     /// Everything that is wrong.
-    pub fn into_result(self) -> Result<Vec<Finding>, Faults> {
+    pub fn into_result(mut self) -> Result<Vec<Finding>, Faults> {
+        in_order(&mut self.faults);
+        in_order(&mut self.warnings);
         if self.faults.is_empty() {
             return Ok(self.warnings);
         }
@@ -173,6 +178,20 @@ impl Report {
             dropped: self.dropped,
         })
     }
+}
+
+/// Source by source as they were read, and from top to bottom in each.
+fn in_order(list: &mut [Finding]) {
+    let mut sources: Vec<String> = Vec::new();
+    for finding in &*list {
+        if !sources.contains(&finding.source) {
+            sources.push(finding.source.clone());
+        }
+    }
+    list.sort_by_key(|finding| {
+        let source = sources.iter().position(|source| *source == finding.source);
+        (source, finding.line, finding.column)
+    });
 }
 
 /// The same thing is said once: two layers can show the same value.

@@ -3,8 +3,14 @@
 //! One definition serves both sides, so a layout that moves on one side moves on the other; the numbers are pinned
 //! in `tests/layout.rs` because a checked-in object may be older than the agent that loads it.
 #![no_std]
-#![expect(unsafe_code, reason = "bytes become values here, and only here, for types that hold the promise of `Plain`")]
-#![expect(missing_docs, reason = "a field that says nothing more than its name carries no comment")]
+#![expect(
+    unsafe_code,
+    reason = "bytes become values here, and only here, for types that hold the promise of `Plain`"
+)]
+#![expect(
+    missing_docs,
+    reason = "a field that says nothing more than its name carries no comment"
+)]
 
 pub mod command;
 pub mod layout;

@@ -97,7 +97,11 @@ impl<'a> Btf<'a> {
             other if other.swap_bytes() == MAGIC => return Err(BtfError::ForeignByteOrder),
             _ => return Err(BtfError::NotBtf),
         }
-        let header = |at: usize| word(raw, at).ok_or(BtfError::NotBtf).map(|value| value as usize);
+        let header = |at: usize| {
+            word(raw, at)
+                .ok_or(BtfError::NotBtf)
+                .map(|value| value as usize)
+        };
         let length = header(4)?;
         if length < HEADER {
             return Err(BtfError::NotBtf);
@@ -109,10 +113,16 @@ impl<'a> Btf<'a> {
         let cut = BtfError::Truncated { at: length };
         let types = section(header(8)?, header(12)?).ok_or(cut.clone())?;
         let strings = section(header(16)?, header(20)?).ok_or(cut)?;
-        let mut found = Self { types, strings, index: vec![u32::MAX] };
+        let mut found = Self {
+            types,
+            strings,
+            index: vec![u32::MAX],
+        };
         let mut at = 0;
         while at < types.len() {
-            found.index.push(u32::try_from(at).map_err(|_| BtfError::Truncated { at })?);
+            found
+                .index
+                .push(u32::try_from(at).map_err(|_| BtfError::Truncated { at })?);
             at += found.length(at)?;
         }
         if at > types.len() {
@@ -139,11 +149,15 @@ impl<'a> Btf<'a> {
     /// The `position`th word of the record of `id`, counted from its name.
     fn field(&self, id: TypeId, position: usize) -> Option<u32> {
         let at = *self.index.get(id as usize)?;
-        word(self.types, (at as usize).checked_add(position.checked_mul(4)?)?)
+        word(
+            self.types,
+            (at as usize).checked_add(position.checked_mul(4)?)?,
+        )
     }
 
     fn is(&self, id: TypeId, kind: Kind) -> bool {
-        self.field(id, 1).is_some_and(|info| kind_number(info) == kind as u32)
+        self.field(id, 1)
+            .is_some_and(|info| kind_number(info) == kind as u32)
     }
 
     fn count(&self, id: TypeId) -> usize {
@@ -165,12 +179,18 @@ impl<'a> Btf<'a> {
     /// Every type of that kind and name. Names repeat, so callers must be ready for several.
     pub fn ids(&self, kind: Kind, name: &str) -> impl Iterator<Item = TypeId> {
         (1..self.len()).filter(move |id| {
-            self.is(*id, kind) && self.field(*id, 0).is_some_and(|offset| self.named(offset, name))
+            self.is(*id, kind)
+                && self
+                    .field(*id, 0)
+                    .is_some_and(|offset| self.named(offset, name))
         })
     }
 
     /// Number of types, `void` included.
-    #[expect(clippy::cast_possible_truncation, reason = "parse gave every type a u32 offset")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "parse gave every type a u32 offset"
+    )]
     pub fn len(&self) -> u32 {
         self.index.len() as u32
     }
@@ -204,20 +224,31 @@ impl<'a> Btf<'a> {
     /// Elements of an array.
     pub fn array_length(&self, id: TypeId) -> Option<u32> {
         let id = self.resolve(id)?;
-        if self.is(id, Kind::Array) { self.field(id, 5) } else { None }
+        if self.is(id, Kind::Array) {
+            self.field(id, 5)
+        } else {
+            None
+        }
     }
 
     /// The member a dotted path leads to, through named members and, unnamed in the path, anonymous ones.
     /// `None` when it is not there or is a bit-field.
     pub fn member(&self, structure: TypeId, path: &str) -> Option<Member> {
-        let mut found = Member { offset: 0, type_id: structure };
+        let mut found = Member {
+            offset: 0,
+            type_id: structure,
+        };
         let mut budget = MEMBERS;
         for name in path.split('.') {
-            let (bits, type_id) = self.search(self.resolve(found.type_id)?, name, DEPTH, &mut budget)?;
+            let (bits, type_id) =
+                self.search(self.resolve(found.type_id)?, name, DEPTH, &mut budget)?;
             if bits % 8 != 0 {
                 return None;
             }
-            found = Member { offset: found.offset.checked_add(bits / 8)?, type_id };
+            found = Member {
+                offset: found.offset.checked_add(bits / 8)?,
+                type_id,
+            };
         }
         Some(found)
     }
@@ -261,7 +292,9 @@ impl<'a> Btf<'a> {
         (1..self.len())
             .filter(|id| {
                 enumeration.is_empty()
-                    || self.field(*id, 0).is_some_and(|offset| self.named(offset, enumeration))
+                    || self
+                        .field(*id, 0)
+                        .is_some_and(|offset| self.named(offset, enumeration))
             })
             .find_map(|id| self.enumerator_of(id, name))
     }
@@ -275,7 +308,10 @@ impl<'a> Btf<'a> {
         };
         let at = (0..self.count(id))
             .map(|element| 3 + element * width)
-            .find(|at| self.field(id, *at).is_some_and(|label| self.named(label, name)))?;
+            .find(|at| {
+                self.field(id, *at)
+                    .is_some_and(|label| self.named(label, name))
+            })?;
         let low = self.field(id, at + 1)?;
         Some(match width {
             2 if info >> 31 == 1 => i64::from(low.cast_signed()),

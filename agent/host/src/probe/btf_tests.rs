@@ -14,7 +14,10 @@ struct Builder {
 
 impl Builder {
     fn new() -> Self {
-        Self { strings: vec![0], ..Self::default() }
+        Self {
+            strings: vec![0],
+            ..Self::default()
+        }
     }
 
     fn name(&mut self, name: &str) -> u32 {
@@ -27,7 +30,15 @@ impl Builder {
         at
     }
 
-    fn add(&mut self, name: &str, kind: u32, flag: bool, size: u32, tail: &[u32], each: usize) -> u32 {
+    fn add(
+        &mut self,
+        name: &str,
+        kind: u32,
+        flag: bool,
+        size: u32,
+        tail: &[u32],
+        each: usize,
+    ) -> u32 {
         let count = u32::try_from(tail.len() / each).unwrap();
         let info = u32::from(flag) << 31 | kind << 24 | if kind == 3 { 0 } else { count };
         let words = [self.name(name), info, size];
@@ -45,7 +56,13 @@ impl Builder {
     }
 
     /// Members as (name, type, offset in bits).
-    fn structure(&mut self, name: &str, size: u32, packed: bool, members: &[(&str, u32, u32)]) -> u32 {
+    fn structure(
+        &mut self,
+        name: &str,
+        size: u32,
+        packed: bool,
+        members: &[(&str, u32, u32)],
+    ) -> u32 {
         let mut tail = Vec::new();
         for (member, kind, bits) in members {
             tail.extend([self.name(member), *kind, *bits]);
@@ -73,7 +90,12 @@ fn sample() -> Vec<u8> {
     let typedef = b.add("long_t", 8, false, long, &[], 1);
     let array = b.add("", 3, false, 0, &[typedef, int, 5], 3);
     let anonymous = b.structure("", 8, false, &[("tgid", int, 0), ("live", int, 32)]);
-    let css = b.structure("css", 16, false, &[("cgroup", long, 0), ("serial_nr", long, 64)]);
+    let css = b.structure(
+        "css",
+        16,
+        false,
+        &[("cgroup", long, 0), ("serial_nr", long, 64)],
+    );
     b.structure(
         "task",
         88,
@@ -101,7 +123,11 @@ fn check(path: &str, expected: Option<u32>) {
     let raw = sample();
     let btf = Btf::parse(&raw).unwrap();
     let task = btf.ids(Kind::Struct, "task").next().unwrap();
-    assert_eq!(btf.member(task, path).map(|member| member.offset), expected, "{path}");
+    assert_eq!(
+        btf.member(task, path).map(|member| member.offset),
+        expected,
+        "{path}"
+    );
 }
 
 #[test]
@@ -147,14 +173,20 @@ fn damage_is_named() {
     let raw = sample();
     let parse = |bytes: &[u8]| Btf::parse(bytes).err();
     assert_eq!(parse(&[]), Some(BtfError::NotBtf));
-    assert_eq!(parse(b"not a type description at all"), Some(BtfError::NotBtf));
+    assert_eq!(
+        parse(b"not a type description at all"),
+        Some(BtfError::NotBtf)
+    );
     assert_eq!(parse(&raw[..60]), Some(BtfError::Truncated { at: 24 }));
     let mut foreign = raw.clone();
     foreign.swap(0, 1);
     assert_eq!(parse(&foreign), Some(BtfError::ForeignByteOrder));
     let mut unknown = raw;
     unknown[24 + 7] = 31;
-    assert_eq!(parse(&unknown), Some(BtfError::UnknownKind { kind: 31, at: 0 }));
+    assert_eq!(
+        parse(&unknown),
+        Some(BtfError::UnknownKind { kind: 31, at: 0 })
+    );
 }
 
 #[test]
@@ -190,7 +222,10 @@ fn interrogate(raw: &[u8]) {
         let _ = (btf.size(id), btf.array_length(id), btf.resolve(id));
         let _ = (btf.member(id, "tgid"), btf.member(id, "self.serial_nr"));
     }
-    let _ = (btf.enumerator("", "NR_FREE"), btf.argument("traced", "nr_reclaimed"));
+    let _ = (
+        btf.enumerator("", "NR_FREE"),
+        btf.argument("traced", "nr_reclaimed"),
+    );
     let _ = btf.ids(Kind::Struct, "task").count();
 }
 

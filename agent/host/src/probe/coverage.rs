@@ -59,22 +59,31 @@ pub struct Coverage {
 impl Coverage {
     /// Each program with its state.
     pub fn programs(&self) -> impl Iterator<Item = (&Program, &Result<(), Absence>)> {
-        self.programs.iter().map(|(program, state)| (program, state))
+        self.programs
+            .iter()
+            .map(|(program, state)| (program, state))
     }
 
     /// The program runs, or should.
     pub fn has(&self, name: &str) -> bool {
-        self.programs.iter().any(|(program, state)| program.name == name && state.is_ok())
+        self.programs
+            .iter()
+            .any(|(program, state)| program.name == name && state.is_ok())
     }
 
     /// Every program of the family runs, or should.
     pub fn whole(&self, family: Family) -> bool {
-        self.programs.iter().filter(|(program, _)| program.family == family).all(|(_, s)| s.is_ok())
+        self.programs
+            .iter()
+            .filter(|(program, _)| program.family == family)
+            .all(|(_, s)| s.is_ok())
     }
 
     /// What is absent, and why.
     pub fn absences(&self) -> impl Iterator<Item = (&Program, &Absence)> {
-        self.programs.iter().filter_map(|(program, state)| Some((program, state.as_ref().err()?)))
+        self.programs
+            .iter()
+            .filter_map(|(program, state)| Some((program, state.as_ref().err()?)))
     }
 
     pub(super) fn lose(&mut self, name: &str, absence: Absence) {
@@ -161,7 +170,9 @@ pub fn decide(facts: &Facts, wishes: &Wishes) -> Coverage {
         };
         (*program, state)
     };
-    Coverage { programs: PROGRAMS.iter().enumerate().map(one).collect() }
+    Coverage {
+        programs: PROGRAMS.iter().enumerate().map(one).collect(),
+    }
 }
 
 /// What stops every program alike. A lockdown mode that cannot be read stops none: the load will tell.
@@ -177,12 +188,18 @@ fn forbidden(facts: &Facts) -> Option<Absence> {
 }
 
 fn possible(facts: &Facts, position: usize, program: &Program) -> Result<(), Absence> {
-    let types = facts.types.as_ref().map_err(|error| Absence::NoTypes(error.to_string()))?;
+    let types = facts
+        .types
+        .as_ref()
+        .map_err(|error| Absence::NoTypes(error.to_string()))?;
     if let Some(Err(why)) = types.targets.get(position) {
         return Err(Absence::NoTracepoint(why.clone()));
     }
     let missing = &types.resolved.missing;
-    if let Some((_, what)) = missing.iter().find(|(need, _)| program.needs.contains(need)) {
+    if let Some((_, what)) = missing
+        .iter()
+        .find(|(need, _)| program.needs.contains(need))
+    {
         return Err(Absence::NoMember(what.clone()));
     }
     if matches!(program.hook, Hook::Classic(..))

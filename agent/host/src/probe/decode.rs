@@ -11,7 +11,10 @@ use thiserror::Error;
 
 /// One record of the small ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(clippy::large_enum_variant, reason = "decoded into place, never collected: boxing would allocate on the hard path")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "decoded into place, never collected: boxing would allocate on the hard path"
+)]
 pub enum Signal {
     /// a watch went below its limit, came back, or became unknown
     Crossing(SampleRecord),
@@ -88,7 +91,10 @@ pub fn signal(bytes: &[u8]) -> Result<Signal, DecodeError> {
         THREADS => plain::read(bytes).map(Signal::Threads),
         _ => None,
     };
-    found.ok_or(DecodeError { length: bytes.len(), kind: Some(kind) })
+    found.ok_or(DecodeError {
+        length: bytes.len(),
+        kind: Some(kind),
+    })
 }
 
 /// Reads a record of the large ring.
@@ -103,13 +109,19 @@ pub fn evidence(bytes: &[u8]) -> Result<Evidence<'_>, DecodeError> {
         EXEC => plain::read(bytes).map(Evidence::Exec),
         _ => None,
     };
-    found.ok_or(DecodeError { length: bytes.len(), kind: Some(kind) })
+    found.ok_or(DecodeError {
+        length: bytes.len(),
+        kind: Some(kind),
+    })
 }
 
 fn kind(bytes: &[u8]) -> Result<u32, DecodeError> {
     plain::read::<Head>(bytes)
         .map(|head| head.kind)
-        .ok_or(DecodeError { length: bytes.len(), kind: None })
+        .ok_or(DecodeError {
+            length: bytes.len(),
+            kind: None,
+        })
 }
 
 fn change(bytes: &[u8]) -> Option<CgroupChange<'_>> {
@@ -129,7 +141,10 @@ fn change(bytes: &[u8]) -> Option<CgroupChange<'_>> {
 
 /// The text of a name the kernel terminated with NUL.
 pub fn name(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end])
 }
 
@@ -144,39 +159,63 @@ mod tests {
     use super::*;
 
     fn head<T: Plain>(kind: u32) -> Head {
-        Head { kind, size: u32::try_from(size_of::<T>()).unwrap(), at_ns: 1, submit_ns: 2 }
+        Head {
+            kind,
+            size: u32::try_from(size_of::<T>()).unwrap(),
+            at_ns: 1,
+            submit_ns: 2,
+        }
     }
 
     #[test]
     fn each_signal_comes_back_as_it_went() {
-        let victim = VictimRecord { head: head::<VictimRecord>(VICTIM), pid: 42, ..Plain::ZERO };
+        let victim = VictimRecord {
+            head: head::<VictimRecord>(VICTIM),
+            pid: 42,
+            ..Plain::ZERO
+        };
         assert_eq!(signal(bytes_of(&victim)), Ok(Signal::Victim(victim)));
         let mut sample = SampleRecord::ZERO;
         sample.head = head::<SampleRecord>(BAND);
         sample.sample.available = -5;
         assert_eq!(signal(bytes_of(&sample)), Ok(Signal::Band(sample)));
-        let exit = ExitRecord { head: head::<ExitRecord>(EXIT), tgid: 7, ..Plain::ZERO };
+        let exit = ExitRecord {
+            head: head::<ExitRecord>(EXIT),
+            tgid: 7,
+            ..Plain::ZERO
+        };
         assert_eq!(signal(bytes_of(&exit)), Ok(Signal::Exit(exit)));
     }
 
     #[test]
     fn rings_do_not_mix() {
-        let reclaim = ReclaimRecord { head: head::<ReclaimRecord>(RECLAIM), ..Plain::ZERO };
+        let reclaim = ReclaimRecord {
+            head: head::<ReclaimRecord>(RECLAIM),
+            ..Plain::ZERO
+        };
         assert_eq!(
             signal(bytes_of(&reclaim)),
-            Err(DecodeError { length: size_of::<ReclaimRecord>(), kind: Some(RECLAIM) })
+            Err(DecodeError {
+                length: size_of::<ReclaimRecord>(),
+                kind: Some(RECLAIM)
+            })
         );
         assert_eq!(evidence(bytes_of(&reclaim)), Ok(Evidence::Reclaim(reclaim)));
     }
 
     #[test]
     fn a_path_ends_where_the_record_says_and_not_after() {
-        let mut record = CgroupRecord { head: head::<CgroupRecord>(CGROUP), ..Plain::ZERO };
+        let mut record = CgroupRecord {
+            head: head::<CgroupRecord>(CGROUP),
+            ..Plain::ZERO
+        };
         record.path[..4].copy_from_slice(b"/a/b");
         for (length, path, cut) in [(4, &b"/a/b"[..], false), (u32::MAX, &record.path[..], true)] {
             record.length = length;
             let bytes = bytes_of(&record).to_vec();
-            let Ok(Evidence::Cgroup(found)) = evidence(&bytes) else { panic!("{length}") };
+            let Ok(Evidence::Cgroup(found)) = evidence(&bytes) else {
+                panic!("{length}")
+            };
             assert_eq!((found.path, found.cut), (path, cut));
         }
     }

@@ -64,7 +64,10 @@ pub struct Roots {
 
 impl Default for Roots {
     fn default() -> Self {
-        Self { proc: "/proc".into(), sys: "/sys".into() }
+        Self {
+            proc: "/proc".into(),
+            sys: "/sys".into(),
+        }
     }
 }
 
@@ -81,7 +84,10 @@ pub enum Lockdown {
 
 /// The effective capabilities that matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "four independent rights, each reported alone")]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent rights, each reported alone"
+)]
 pub struct Capabilities {
     /// load programs and maps
     pub bpf: bool,
@@ -169,11 +175,17 @@ impl Facts {
 }
 
 fn content(path: &Path, what: impl ToString) -> FactError {
-    FactError::Content { path: path.to_owned(), what: what.to_string() }
+    FactError::Content {
+        path: path.to_owned(),
+        what: what.to_string(),
+    }
 }
 
 fn read(path: &Path) -> Fact<String> {
-    fs::read_to_string(path).map_err(|error| FactError::File { path: path.to_owned(), error })
+    fs::read_to_string(path).map_err(|error| FactError::File {
+        path: path.to_owned(),
+        error,
+    })
 }
 
 fn text(path: &Path) -> Fact<String> {
@@ -181,11 +193,20 @@ fn text(path: &Path) -> Fact<String> {
 }
 
 fn types(path: &Path) -> Fact<KernelTypes> {
-    let raw = fs::read(path).map_err(|error| FactError::File { path: path.to_owned(), error })?;
-    let btf = Btf::parse(&raw).map_err(|error| FactError::Btf { path: path.to_owned(), error })?;
+    let raw = fs::read(path).map_err(|error| FactError::File {
+        path: path.to_owned(),
+        error,
+    })?;
+    let btf = Btf::parse(&raw).map_err(|error| FactError::Btf {
+        path: path.to_owned(),
+        error,
+    })?;
     Ok(KernelTypes {
         resolved: layout::resolve(&btf),
-        targets: PROGRAMS.iter().map(|program| target(&btf, program)).collect(),
+        targets: PROGRAMS
+            .iter()
+            .map(|program| target(&btf, program))
+            .collect(),
     })
 }
 
@@ -208,7 +229,9 @@ fn target(btf: &Btf<'_>, program: &Program) -> Result<Target, String> {
         }
     };
     let type_id = btf.ids(kind, &name).next();
-    type_id.map(|type_id| Target { type_id }).ok_or(format!("this kernel has no {name}"))
+    type_id
+        .map(|type_id| Target { type_id })
+        .ok_or(format!("this kernel has no {name}"))
 }
 
 fn tracefs(roots: &Roots) -> Fact<PathBuf> {
@@ -219,7 +242,12 @@ fn tracefs(roots: &Roots) -> Fact<PathBuf> {
         .map(|line| line.split(' ').collect::<Vec<_>>())
         .find(|fields| fields.get(2) == Some(&"tracefs"))
         .and_then(|fields| fields.get(1).map(PathBuf::from))
-        .ok_or_else(|| content(&path, "tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)"))
+        .ok_or_else(|| {
+            content(
+                &path,
+                "tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)",
+            )
+        })
 }
 
 fn formats(mount: &Path) -> Fact<Formats> {
@@ -233,7 +261,10 @@ fn formats(mount: &Path) -> Fact<Formats> {
 
 fn lockdown(path: &Path) -> Fact<Lockdown> {
     let text = read(path)?;
-    let chosen = text.split('[').nth(1).and_then(|rest| rest.split(']').next());
+    let chosen = text
+        .split('[')
+        .nth(1)
+        .and_then(|rest| rest.split(']').next());
     match chosen {
         Some("none") => Ok(Lockdown::None),
         Some("integrity") => Ok(Lockdown::Integrity),
@@ -262,7 +293,10 @@ fn capabilities(path: &Path) -> Fact<Capabilities> {
 fn memory(path: &Path) -> Fact<MemoryController> {
     let table = read(path)?;
     let row = table.lines().find_map(|line| line.strip_prefix("memory\t"));
-    let mut numbers = row.into_iter().flat_map(str::split_whitespace).map(str::parse::<u32>);
+    let mut numbers = row
+        .into_iter()
+        .flat_map(str::split_whitespace)
+        .map(str::parse::<u32>);
     match (numbers.next(), numbers.next(), numbers.next()) {
         (_, _, Some(Ok(0))) => Ok(MemoryController::Disabled),
         (Some(Ok(0)), _, Some(Ok(_))) => Ok(MemoryController::V2),
@@ -288,7 +322,11 @@ fn nodes(path: &Path) -> Fact<Vec<u32>> {
             _ => return Err(content(path, format!("{part:?} is not a range of nodes"))),
         }
     }
-    if nodes.is_empty() { Err(content(path, "no node with memory")) } else { Ok(nodes) }
+    if nodes.is_empty() {
+        Err(content(path, "no node with memory"))
+    } else {
+        Ok(nodes)
+    }
 }
 
 #[cfg(test)]

@@ -58,7 +58,11 @@ impl Format {
                 fields.push(field);
             }
         }
-        if fields.is_empty() { Err(FormatError::Empty) } else { Ok(Self { fields }) }
+        if fields.is_empty() {
+            Err(FormatError::Empty)
+        } else {
+            Ok(Self { fields })
+        }
     }
 
     /// The field of that name.
@@ -82,7 +86,9 @@ fn field(description: &str) -> Option<Field> {
         }
     }
     // `char comm[16]` and `__data_loc char[] comm` both name `comm`.
-    let name = declaration.rsplit(|c: char| c.is_whitespace() || c == '*').next()?;
+    let name = declaration
+        .rsplit(|c: char| c.is_whitespace() || c == '*')
+        .next()?;
     let name = name.split('[').next()?;
     if name.is_empty() {
         return None;
@@ -113,7 +119,9 @@ mod tests {
 
     fn check(name: &str, expected: Option<(u32, u32, bool, bool)>) {
         let format = Format::parse(MARK_VICTIM).unwrap();
-        let found = format.field(name).map(|f| (f.offset, f.size, f.signed, f.data_loc));
+        let found = format
+            .field(name)
+            .map(|f| (f.offset, f.size, f.signed, f.data_loc));
         assert_eq!(found, expected, "{name}");
     }
 
@@ -139,7 +147,10 @@ mod tests {
     fn faults_name_their_line() {
         assert_eq!(Format::parse("name: x\n"), Err(FormatError::Empty));
         let cut = "name: x\n\tfield:int pid;\toffset:eight;\tsize:4;\tsigned:1;\n";
-        assert!(matches!(Format::parse(cut), Err(FormatError::Line { line: 2, .. })));
+        assert!(matches!(
+            Format::parse(cut),
+            Err(FormatError::Line { line: 2, .. })
+        ));
     }
 
     proptest! {

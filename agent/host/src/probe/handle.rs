@@ -168,7 +168,17 @@ impl Probe {
     ) -> Result<Reply, ProbeError> {
         let fd = cgroup.as_raw_fd();
         let op = command::ARM_SLOT;
-        self.command("arm slot", &Command { op, slot, generation, fd, terms, ..Command::ZERO })
+        self.command(
+            "arm slot",
+            &Command {
+                op,
+                slot,
+                generation,
+                fd,
+                terms,
+                ..Command::ZERO
+            },
+        )
     }
 
     /// Frees a slot. Freeing a free one is no error.
@@ -177,7 +187,15 @@ impl Probe {
     /// [`ProbeError::Refused`] for a slot out of range.
     pub fn disarm_slot(&mut self, slot: u32) -> Result<(), ProbeError> {
         let op = command::DISARM_SLOT;
-        self.command("disarm slot", &Command { op, slot, ..Command::ZERO }).map(drop)
+        self.command(
+            "disarm slot",
+            &Command {
+                op,
+                slot,
+                ..Command::ZERO
+            },
+        )
+        .map(drop)
     }
 
     /// Replaces what user space knows of a slot's cgroup.
@@ -186,7 +204,16 @@ impl Probe {
     /// [`ProbeError::Refused`] for a slot out of range.
     pub fn set_slot_terms(&mut self, slot: u32, terms: Terms) -> Result<(), ProbeError> {
         let op = command::SET_TERMS;
-        self.command("set terms", &Command { op, slot, terms, ..Command::ZERO }).map(drop)
+        self.command(
+            "set terms",
+            &Command {
+                op,
+                slot,
+                terms,
+                ..Command::ZERO
+            },
+        )
+        .map(drop)
     }
 
     /// Replaces all watches. The next tick tells every one that is below its limit, or unknown, as a crossing.
@@ -200,7 +227,10 @@ impl Probe {
             ..Command::ZERO
         };
         let Some(room) = given.watches.get_mut(..watches.len()) else {
-            return Err(ProbeError::Refused { what: "set watches", why: Refusal::TooMany });
+            return Err(ProbeError::Refused {
+                what: "set watches",
+                why: Refusal::TooMany,
+            });
         };
         debug_assert!(room.len() <= MAX_WATCHES);
         room.copy_from_slice(watches);
@@ -212,8 +242,15 @@ impl Probe {
     /// # Errors
     /// [`ProbeError::Program`] when the command program cannot run.
     pub fn set_knobs(&mut self, knobs: Knobs) -> Result<(), ProbeError> {
-        self.command("set knobs", &Command { op: command::SET_KNOBS, knobs, ..Command::ZERO })
-            .map(drop)
+        self.command(
+            "set knobs",
+            &Command {
+                op: command::SET_KNOBS,
+                knobs,
+                ..Command::ZERO
+            },
+        )
+        .map(drop)
     }
 
     /// Starts the timer; starting it again is no error.
@@ -221,7 +258,14 @@ impl Probe {
     /// # Errors
     /// [`ProbeError::Refused`] when the kernel refuses the timer.
     pub fn start(&mut self) -> Result<(), ProbeError> {
-        self.command("start", &Command { op: command::START, ..Command::ZERO }).map(drop)
+        self.command(
+            "start",
+            &Command {
+                op: command::START,
+                ..Command::ZERO
+            },
+        )
+        .map(drop)
     }
 
     /// Reads the usage of every armed slot now.
@@ -229,7 +273,14 @@ impl Probe {
     /// # Errors
     /// [`ProbeError::Program`] when the command program cannot run.
     pub fn sweep(&mut self) -> Result<(), ProbeError> {
-        self.command("sweep", &Command { op: command::SWEEP, ..Command::ZERO }).map(drop)
+        self.command(
+            "sweep",
+            &Command {
+                op: command::SWEEP,
+                ..Command::ZERO
+            },
+        )
+        .map(drop)
     }
 
     /// Takes one tick now, in the caller's context: the sample that follows is of this moment.
@@ -237,7 +288,14 @@ impl Probe {
     /// # Errors
     /// [`ProbeError::Program`] when the command program cannot run.
     pub fn tick(&mut self) -> Result<(), ProbeError> {
-        self.command("tick", &Command { op: command::TICK, ..Command::ZERO }).map(drop)
+        self.command(
+            "tick",
+            &Command {
+                op: command::TICK,
+                ..Command::ZERO
+            },
+        )
+        .map(drop)
     }
 
     /// Sets the number of threads above which a signal comes, `None` for no limit.
@@ -247,7 +305,15 @@ impl Probe {
     pub fn set_thread_limit(&mut self, limit: Option<u32>) -> Result<(), ProbeError> {
         let limit = limit.map_or(-1, i64::from);
         let op = command::SET_THREAD_LIMIT;
-        self.command("set thread limit", &Command { op, limit, ..Command::ZERO }).map(drop)
+        self.command(
+            "set thread limit",
+            &Command {
+                op,
+                limit,
+                ..Command::ZERO
+            },
+        )
+        .map(drop)
     }
 
     /// Brings the count of threads to what `total` says (the second number of `/proc/loadavg`'s fourth field). `total`
@@ -262,14 +328,24 @@ impl Probe {
         let mut delta = 0;
         for _ in 0..8 {
             let before = self.processes()?.threads;
-            let real = total().map_err(|error| ProbeError::Io { what: "thread count", error })?;
+            let real = total().map_err(|error| ProbeError::Io {
+                what: "thread count",
+                error,
+            })?;
             delta = i64::try_from(real).unwrap_or(i64::MAX) - before;
             if self.processes()?.threads == before {
                 break;
             }
         }
         let op = command::ADD_THREADS;
-        self.command("calibrate threads", &Command { op, delta, ..Command::ZERO })?;
+        self.command(
+            "calibrate threads",
+            &Command {
+                op,
+                delta,
+                ..Command::ZERO
+            },
+        )?;
         Ok(delta)
     }
 
@@ -279,7 +355,12 @@ impl Probe {
     /// [`ProbeError::Map`] when the map cannot be read.
     pub fn processes(&self) -> Result<ProcessMeter, ProbeError> {
         let found = self.process.get(&0, 0);
-        found.map(|Pod(meter)| meter).map_err(|error| ProbeError::Map { name: "PROCESS", error })
+        found
+            .map(|Pod(meter)| meter)
+            .map_err(|error| ProbeError::Map {
+                name: "PROCESS",
+                error,
+            })
     }
 
     /// Enters every living process into the table and moves those whose memory cgroup changed unseen: at start, and
@@ -291,7 +372,10 @@ impl Probe {
         const NAME: &str = "sync_processes";
         let program = |error| ProbeError::Program { name: NAME, error };
         let io = |error| ProbeError::Io { what: NAME, error };
-        let loaded = self.object.program_mut(NAME).ok_or(ProbeError::NotLoaded(NAME))?;
+        let loaded = self
+            .object
+            .program_mut(NAME)
+            .ok_or(ProbeError::NotLoaded(NAME))?;
         let iterator: &mut Iter = loaded.try_into().map_err(program)?;
         let link = iterator.attach().map_err(program)?;
         let link = iterator.take_link(link).map_err(program)?;
@@ -308,7 +392,10 @@ impl Probe {
     /// # Errors
     /// [`ProbeError::Map`] when 256 victims are watched already.
     pub fn watch_victim(&mut self, victim: Victim) -> Result<(), ProbeError> {
-        let map = |error| ProbeError::Map { name: "VICTIMS", error };
+        let map = |error| ProbeError::Map {
+            name: "VICTIMS",
+            error,
+        };
         if self.victims.get(&victim.key(), 0).is_err() {
             self.victims.insert(victim.key(), 1, 0).map_err(map)?;
             self.watched += 1;
@@ -330,7 +417,15 @@ impl Probe {
     /// Tells the hooks whether looking for victims is worth it.
     fn count_victims(&mut self) -> Result<(), ProbeError> {
         let (op, count) = (command::SET_VICTIMS, self.watched);
-        self.command("victims", &Command { op, count, ..Command::ZERO }).map(drop)
+        self.command(
+            "victims",
+            &Command {
+                op,
+                count,
+                ..Command::ZERO
+            },
+        )
+        .map(drop)
     }
 
     /// The latest sample; `None` when none was taken or ticks kept rewriting it.
@@ -350,18 +445,30 @@ impl Probe {
     /// Fills the mailbox and runs the command program, again while a tick holds the engine.
     fn command(&mut self, what: &'static str, given: &Command) -> Result<Reply, ProbeError> {
         const NAME: &str = "command";
-        let map = |error| ProbeError::Map { name: "MAILBOX", error };
+        let map = |error| ProbeError::Map {
+            name: "MAILBOX",
+            error,
+        };
         if !self.coverage.has(NAME) {
             return Err(ProbeError::NotLoaded(NAME));
         }
         let program = |error| ProbeError::Program { name: NAME, error };
-        let mail = Mailbox { command: *given, reply: Reply::ZERO };
+        let mail = Mailbox {
+            command: *given,
+            reply: Reply::ZERO,
+        };
         self.mailbox.set(0, Pod(mail), 0).map_err(map)?;
-        let loaded = self.object.program_mut(NAME).ok_or(ProbeError::NotLoaded(NAME))?;
+        let loaded = self
+            .object
+            .program_mut(NAME)
+            .ok_or(ProbeError::NotLoaded(NAME))?;
         let filter: &mut SocketFilter = loaded.try_into().map_err(program)?;
         let mut result = command::BUSY;
         for _ in 0..TRIES {
-            let options = TestRunOptions { data_in: Some(&PACKET), ..TestRunOptions::default() };
+            let options = TestRunOptions {
+                data_in: Some(&PACKET),
+                ..TestRunOptions::default()
+            };
             result = filter.test_run(options).map_err(program)?.return_value;
             if result != command::BUSY {
                 break;
@@ -369,7 +476,11 @@ impl Probe {
             std::hint::spin_loop();
         }
         match Refusal::from_result(result) {
-            None => self.mailbox.get(&0, 0).map(|Pod(mail)| mail.reply).map_err(map),
+            None => self
+                .mailbox
+                .get(&0, 0)
+                .map(|Pod(mail)| mail.reply)
+                .map_err(map),
             Some(why) => Err(ProbeError::Refused { what, why }),
         }
     }

@@ -37,13 +37,23 @@ type Place = fn(&mut Layout) -> &mut u32;
 struct Wanted(Need, &'static str, &'static str, Place);
 
 const WANTED: &[Wanted] = &[
-    Wanted(Need::TaskCgroup, "task_struct", "cgroups", |l| &mut l.task_cgroups),
+    Wanted(Need::TaskCgroup, "task_struct", "cgroups", |l| {
+        &mut l.task_cgroups
+    }),
     Wanted(Need::Process, "task_struct", "pid", |l| &mut l.task_pid),
     Wanted(Need::Process, "task_struct", "tgid", |l| &mut l.task_tgid),
-    Wanted(Need::Process, "task_struct", "signal", |l| &mut l.task_signal),
-    Wanted(Need::Process, "task_struct", "exit_code", |l| &mut l.task_exit_code),
-    Wanted(Need::Process, "task_struct", "start_boottime", |l| &mut l.task_start_time),
-    Wanted(Need::Process, "signal_struct", "live", |l| &mut l.signal_live),
+    Wanted(Need::Process, "task_struct", "signal", |l| {
+        &mut l.task_signal
+    }),
+    Wanted(Need::Process, "task_struct", "exit_code", |l| {
+        &mut l.task_exit_code
+    }),
+    Wanted(Need::Process, "task_struct", "start_boottime", |l| {
+        &mut l.task_start_time
+    }),
+    Wanted(Need::Process, "signal_struct", "live", |l| {
+        &mut l.signal_live
+    }),
     Wanted(Need::Slot, "task_struct", "files", |l| &mut l.task_files),
     Wanted(Need::Slot, "files_struct", "fdt", |l| &mut l.files_fdt),
     Wanted(Need::Slot, "fdtable", "fd", |l| &mut l.fdtable_fd),
@@ -55,21 +65,41 @@ const WANTED: &[Wanted] = &[
     Wanted(Need::TaskCgroup, "cgroup", "kn", |l| &mut l.cgroup_kn),
     Wanted(Need::Cgroup, "cgroup", "level", |l| &mut l.cgroup_level),
     Wanted(Need::Cgroup, "cgroup", "root", |l| &mut l.cgroup_root),
-    Wanted(Need::Cgroup, "cgroup_root", "hierarchy_id", |l| &mut l.root_hierarchy),
+    Wanted(Need::Cgroup, "cgroup_root", "hierarchy_id", |l| {
+        &mut l.root_hierarchy
+    }),
     Wanted(Need::Node, "cgroup_root", "cgrp", |l| &mut l.root_cgroup),
-    Wanted(Need::TaskCgroup, "cgroup_subsys_state", "cgroup", |l| &mut l.css_cgroup),
-    Wanted(Need::Slot, "cgroup_subsys_state", "serial_nr", |l| &mut l.css_serial),
-    Wanted(Need::Slot, "cgroup_subsys_state", "flags", |l| &mut l.css_flags),
+    Wanted(Need::TaskCgroup, "cgroup_subsys_state", "cgroup", |l| {
+        &mut l.css_cgroup
+    }),
+    Wanted(Need::Slot, "cgroup_subsys_state", "serial_nr", |l| {
+        &mut l.css_serial
+    }),
+    Wanted(Need::Slot, "cgroup_subsys_state", "flags", |l| {
+        &mut l.css_flags
+    }),
     Wanted(Need::Slot, "mem_cgroup", "css", |l| &mut l.memcg_css),
-    Wanted(Need::Slot, "mem_cgroup", "memory.usage", |l| &mut l.memcg_usage),
-    Wanted(Need::Node, "mem_cgroup", "nodeinfo", |l| &mut l.memcg_nodeinfo),
-    Wanted(Need::Node, "mem_cgroup_per_node", "lruvec.pgdat", |l| &mut l.per_node_pgdat),
+    Wanted(Need::Slot, "mem_cgroup", "memory.usage", |l| {
+        &mut l.memcg_usage
+    }),
+    Wanted(Need::Node, "mem_cgroup", "nodeinfo", |l| {
+        &mut l.memcg_nodeinfo
+    }),
+    Wanted(Need::Node, "mem_cgroup_per_node", "lruvec.pgdat", |l| {
+        &mut l.per_node_pgdat
+    }),
     Wanted(Need::Node, "pglist_data", "node_id", |l| &mut l.pgdat_id),
-    Wanted(Need::Node, "pglist_data", "node_zones", |l| &mut l.pgdat_zones),
-    Wanted(Need::Node, "pglist_data", "vm_stat", |l| &mut l.pgdat_vm_stat),
+    Wanted(Need::Node, "pglist_data", "node_zones", |l| {
+        &mut l.pgdat_zones
+    }),
+    Wanted(Need::Node, "pglist_data", "vm_stat", |l| {
+        &mut l.pgdat_vm_stat
+    }),
     Wanted(Need::Node, "zone", "_watermark", |l| &mut l.zone_min),
     Wanted(Need::Node, "zone", "watermark_boost", |l| &mut l.zone_boost),
-    Wanted(Need::Node, "zone", "lowmem_reserve", |l| &mut l.zone_reserve),
+    Wanted(Need::Node, "zone", "lowmem_reserve", |l| {
+        &mut l.zone_reserve
+    }),
     Wanted(Need::Node, "zone", "managed_pages", |l| &mut l.zone_managed),
     Wanted(Need::Node, "zone", "vm_stat", |l| &mut l.zone_free),
 ];
@@ -93,7 +123,13 @@ const LONG: u32 = 8;
 pub fn resolve(btf: &Btf<'_>) -> Resolved {
     let mut layout = Layout::UNKNOWN;
     layout.version = VERSION;
-    let mut resolver = Resolver { btf, found: Resolved { layout, missing: Vec::new() } };
+    let mut resolver = Resolver {
+        btf,
+        found: Resolved {
+            layout,
+            missing: Vec::new(),
+        },
+    };
     resolver.members();
     resolver.subsystem();
     resolver.states();
@@ -131,7 +167,9 @@ impl Resolver<'_> {
     }
 
     fn member(&self, structure: &str, path: &str) -> Option<Member> {
-        self.btf.ids(Kind::Struct, structure).find_map(|id| self.btf.member(id, path))
+        self.btf
+            .ids(Kind::Struct, structure)
+            .find_map(|id| self.btf.member(id, path))
     }
 
     /// `subsys[memory_cgrp_id]` of a set of cgroups and of a cgroup.
@@ -154,13 +192,19 @@ impl Resolver<'_> {
     /// The flags that say whether a controller is online, and how much of its state the checks read.
     fn states(&mut self) {
         let flag = |name| {
-            self.btf.enumerator("", name).and_then(|value| u32::try_from(value).ok())
+            self.btf
+                .enumerator("", name)
+                .and_then(|value| u32::try_from(value).ok())
         };
         let (online, dying) = (flag("CSS_ONLINE"), flag("CSS_DYING"));
         let layout = &mut self.found.layout;
         layout.css_dying = dying.unwrap_or(0);
-        let end = [layout.css_cgroup, layout.css_flags, layout.css_serial].into_iter().max();
-        layout.css_bytes = end.filter(|at| *at != ABSENT).map_or(ABSENT, |at| at + LONG);
+        let end = [layout.css_cgroup, layout.css_flags, layout.css_serial]
+            .into_iter()
+            .max();
+        layout.css_bytes = end
+            .filter(|at| *at != ABSENT)
+            .map_or(ABSENT, |at| at + LONG);
         match online {
             Some(mask) => layout.css_online = mask,
             None => self.miss(Need::Slot, "CSS_ONLINE"),
@@ -183,7 +227,10 @@ impl Resolver<'_> {
     }
 
     fn zones(&mut self) {
-        let size = self.btf.ids(Kind::Struct, "zone").find_map(|id| self.btf.size(id));
+        let size = self
+            .btf
+            .ids(Kind::Struct, "zone")
+            .find_map(|id| self.btf.size(id));
         let count = self
             .member("pglist_data", "node_zones")
             .and_then(|zones| self.btf.array_length(zones.type_id))
@@ -217,7 +264,9 @@ impl Resolver<'_> {
     /// attached data, which programs do not see.
     fn arguments(&mut self) {
         let at = |tracepoint: &str, name: &str| {
-            let position = self.btf.argument(&format!("__traceiter_{tracepoint}"), name)?;
+            let position = self
+                .btf
+                .argument(&format!("__traceiter_{tracepoint}"), name)?;
             u32::try_from(position.checked_sub(1)?).ok()
         };
         let direct = at("mm_vmscan_direct_reclaim_end", "nr_reclaimed");
@@ -231,14 +280,20 @@ impl Resolver<'_> {
 /// The structure of that name that has most of the wanted members; `None` when two have as many and disagree.
 fn candidate(btf: &Btf<'_>, name: &str, wanted: &[&Wanted]) -> Option<TypeId> {
     let offsets = |id| -> Vec<Option<u32>> {
-        wanted.iter().map(|w| btf.member(id, w.2).map(|member| member.offset)).collect()
+        wanted
+            .iter()
+            .map(|w| btf.member(id, w.2).map(|member| member.offset))
+            .collect()
     };
     let known = |offsets: &[Option<u32>]| offsets.iter().flatten().count();
     let mut best: Option<(TypeId, Vec<Option<u32>>)> = None;
     let mut torn = false;
     for id in btf.ids(Kind::Struct, name) {
         let found = offsets(id);
-        let (most, more) = (best.as_ref().map_or(0, |(_, held)| known(held)), known(&found));
+        let (most, more) = (
+            best.as_ref().map_or(0, |(_, held)| known(held)),
+            known(&found),
+        );
         if more > most {
             (best, torn) = (Some((id, found)), false);
         } else if more == most && best.as_ref().is_some_and(|(_, held)| *held != found) {
@@ -252,9 +307,13 @@ fn candidate(btf: &Btf<'_>, name: &str, wanted: &[&Wanted]) -> Option<TypeId> {
 pub fn formats(victim: Option<&Format>, retry: Option<&Format>) -> Formats {
     let at = |format: Option<&Format>, name: &str, size: u32| {
         let field = format.and_then(|format| format.field(name));
-        field.filter(|field| field.size == size).map_or(ABSENT, |field| field.offset)
+        field
+            .filter(|field| field.size == size)
+            .map_or(ABSENT, |field| field.offset)
     };
-    let comm = victim.and_then(|format| format.field("comm")).filter(|field| field.data_loc);
+    let comm = victim
+        .and_then(|format| format.field("comm"))
+        .filter(|field| field.data_loc);
     Formats {
         victim_pid: at(victim, "pid", 4),
         victim_comm: comm.map_or(ABSENT, |field| field.offset),

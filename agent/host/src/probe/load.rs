@@ -1,7 +1,9 @@
 //! Loading: the embedded object, the settings as frozen globals, each program on its own.
 
 use aya::maps::Map;
-use aya::programs::{BtfTracePoint, Iter, Program as Loaded, ProgramError, SocketFilter, TracePoint};
+use aya::programs::{
+    BtfTracePoint, Iter, Program as Loaded, ProgramError, SocketFilter, TracePoint,
+};
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 
 use super::coverage::{Absence, Coverage, Settings};
@@ -23,7 +25,11 @@ pub(super) fn load(
     coverage: &mut Coverage,
 ) -> Result<Ebpf, ProbeError> {
     let mut object = create(settings)?;
-    let targets = facts.types.as_ref().map(|types| types.targets.as_slice()).unwrap_or_default();
+    let targets = facts
+        .types
+        .as_ref()
+        .map(|types| types.targets.as_slice())
+        .unwrap_or_default();
     let types = describe(targets)?;
     for program in PROGRAMS {
         if coverage.has(program.name)
@@ -87,7 +93,9 @@ fn typed<'a, T>(loaded: &'a mut Loaded) -> Result<&'a mut T, Absence>
 where
     &'a mut T: TryFrom<&'a mut Loaded, Error = ProgramError>,
 {
-    loaded.try_into().map_err(|error: ProgramError| Absence::Refused(chain(&error)))
+    loaded
+        .try_into()
+        .map_err(|error: ProgramError| Absence::Refused(chain(&error)))
 }
 
 /// Takes a map out of the object as the type it has.
@@ -111,5 +119,9 @@ fn chain(error: &dyn std::error::Error) -> String {
     }
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let skip = text.chars().count().saturating_sub(LONGEST);
-    if skip == 0 { text } else { format!("… {}", text.chars().skip(skip).collect::<String>()) }
+    if skip == 0 {
+        text
+    } else {
+        format!("… {}", text.chars().skip(skip).collect::<String>())
+    }
 }

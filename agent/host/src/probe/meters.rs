@@ -96,7 +96,10 @@ impl Meters {
     /// # Errors
     /// [`ProbeError::Map`] when the map cannot be read.
     pub fn sampler(&self) -> Result<SamplerMeter, ProbeError> {
-        self.sampler.get(&0, 0).map(|Pod(found)| found).map_err(map("SAMPLER"))
+        self.sampler
+            .get(&0, 0)
+            .map(|Pod(found)| found)
+            .map_err(map("SAMPLER"))
     }
 
     /// Processes and reclaim of one memory cgroup; `None` when it had neither.
@@ -113,7 +116,9 @@ impl Meters {
 
     /// Every counted memory cgroup with its counts; one that goes meanwhile is left out.
     pub fn cgroups(&self) -> impl Iterator<Item = (u64, CgroupMeter)> {
-        self.cgroups.iter().filter_map(|entry| entry.ok().map(|(id, Pod(found))| (id, found)))
+        self.cgroups
+            .iter()
+            .filter_map(|entry| entry.ok().map(|(id, Pod(found))| (id, found)))
     }
 
     /// Bytes of kernel memory all maps of the probe occupy, as the kernel accounted them at load; `None` when it does
@@ -125,16 +130,14 @@ impl Meters {
 
 /// `memlock:` of a map's `fdinfo`.
 fn memlock(map: &Map) -> Option<u64> {
-    let (Map::Array(data)
-    | Map::HashMap(data)
-    | Map::PerCpuArray(data)
-    | Map::RingBuf(data)) = map
+    let (Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::RingBuf(data)) = map
     else {
         return None;
     };
     let fd = data.fd().as_fd().as_raw_fd();
     let text = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-    text.lines().find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok())
+    text.lines()
+        .find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok())
 }
 
 fn map(name: &'static str) -> impl Fn(MapError) -> ProbeError {

@@ -1,5 +1,8 @@
 //! aya moves only types that promise to be plain; the shared types made that promise already.
-#![expect(unsafe_code, reason = "aya's promise is an unsafe trait, and neither it nor the shared types are ours to change here")]
+#![expect(
+    unsafe_code,
+    reason = "aya's promise is an unsafe trait, and neither it nor the shared types are ours to change here"
+)]
 
 use brink_abi::Plain;
 

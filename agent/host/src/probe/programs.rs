@@ -50,13 +50,30 @@ const fn typed(
     arguments: &'static [&'static str],
     needs: &'static [Need],
 ) -> Program {
-    Program { name, family, hook: Hook::Typed(tracepoint, arguments), needs }
+    Program {
+        name,
+        family,
+        hook: Hook::Typed(tracepoint, arguments),
+        needs,
+    }
 }
 
 /// Every program of the object, in the order they are loaded: who disarms slots comes before who arms them.
 pub const PROGRAMS: &[Program] = &[
-    typed("cgroup_mkdir", Family::Cgroup, "cgroup_mkdir", &["cgrp", "path"], IN_HIERARCHY),
-    typed("cgroup_rmdir", Family::Cgroup, "cgroup_rmdir", &["cgrp", "path"], IN_HIERARCHY),
+    typed(
+        "cgroup_mkdir",
+        Family::Cgroup,
+        "cgroup_mkdir",
+        &["cgrp", "path"],
+        IN_HIERARCHY,
+    ),
+    typed(
+        "cgroup_rmdir",
+        Family::Cgroup,
+        "cgroup_rmdir",
+        &["cgrp", "path"],
+        IN_HIERARCHY,
+    ),
     typed(
         "cgroup_attach",
         Family::Cgroup,
@@ -79,16 +96,75 @@ pub const PROGRAMS: &[Program] = &[
     },
     typed("fork", Family::Process, "task_newtask", &["task"], OF_TASK),
     typed("free", Family::Process, "sched_process_free", &[], &[]),
-    typed("exit", Family::Process, "sched_process_exit", &["p"], OF_TASK),
-    typed("exec", Family::Process, "sched_process_exec", &["p"], OF_TASK),
-    typed("attach", Family::Process, "cgroup_attach_task", &["dst_cgrp", "path", "task"], OF_TASK),
-    Program { name: "sync_processes", family: Family::Process, hook: Hook::Tasks, needs: OF_TASK },
-    typed("direct_begin", Family::Reclaim, "mm_vmscan_direct_reclaim_begin", &[], STALLED),
-    typed("direct_end", Family::Reclaim, "mm_vmscan_direct_reclaim_end", &[], STALLED),
-    typed("memcg_begin", Family::Reclaim, "mm_vmscan_memcg_reclaim_begin", &[], STALLED),
-    typed("memcg_end", Family::Reclaim, "mm_vmscan_memcg_reclaim_end", &[], STALLED),
-    typed("kswapd_begin", Family::Reclaim, "mm_vmscan_kswapd_wake", &[], STALLED),
-    typed("kswapd_end", Family::Reclaim, "mm_vmscan_kswapd_sleep", &[], STALLED),
+    typed(
+        "exit",
+        Family::Process,
+        "sched_process_exit",
+        &["p"],
+        OF_TASK,
+    ),
+    typed(
+        "exec",
+        Family::Process,
+        "sched_process_exec",
+        &["p"],
+        OF_TASK,
+    ),
+    typed(
+        "attach",
+        Family::Process,
+        "cgroup_attach_task",
+        &["dst_cgrp", "path", "task"],
+        OF_TASK,
+    ),
+    Program {
+        name: "sync_processes",
+        family: Family::Process,
+        hook: Hook::Tasks,
+        needs: OF_TASK,
+    },
+    typed(
+        "direct_begin",
+        Family::Reclaim,
+        "mm_vmscan_direct_reclaim_begin",
+        &[],
+        STALLED,
+    ),
+    typed(
+        "direct_end",
+        Family::Reclaim,
+        "mm_vmscan_direct_reclaim_end",
+        &[],
+        STALLED,
+    ),
+    typed(
+        "memcg_begin",
+        Family::Reclaim,
+        "mm_vmscan_memcg_reclaim_begin",
+        &[],
+        STALLED,
+    ),
+    typed(
+        "memcg_end",
+        Family::Reclaim,
+        "mm_vmscan_memcg_reclaim_end",
+        &[],
+        STALLED,
+    ),
+    typed(
+        "kswapd_begin",
+        Family::Reclaim,
+        "mm_vmscan_kswapd_wake",
+        &[],
+        STALLED,
+    ),
+    typed(
+        "kswapd_end",
+        Family::Reclaim,
+        "mm_vmscan_kswapd_sleep",
+        &[],
+        STALLED,
+    ),
     Program {
         name: "mark_victim",
         family: Family::Oom,

@@ -58,7 +58,10 @@ fn record(name: u32, kind: Kind) -> [u8; 12] {
 }
 
 /// Kernels number some hundred thousand types; twelve bytes each stay far below four gigabytes.
-#[expect(clippy::cast_possible_truncation, reason = "bounded as the comment says")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "bounded as the comment says"
+)]
 fn length(bytes: &[u8]) -> u32 {
     bytes.len() as u32
 }
@@ -78,15 +81,25 @@ mod tests {
                 _ if program.name == "kswapd_end" => Err("absent".into()),
                 // `attach` and `cgroup_attach` share a tracepoint, so they share an id.
                 Hook::Typed("cgroup_attach_task", _) => Ok(Target { type_id: 999 }),
-                _ => Ok(Target { type_id: 7 + 13 * u32::try_from(index).unwrap() }),
+                _ => Ok(Target {
+                    type_id: 7 + 13 * u32::try_from(index).unwrap(),
+                }),
             })
             .collect();
         let raw = description(&targets);
         let btf = Btf::parse(&raw).unwrap();
         for (program, target) in PROGRAMS.iter().zip(&targets) {
-            let Hook::Typed(tracepoint, _) = program.hook else { continue };
-            let found = btf.ids(Kind::Typedef, &format!("btf_trace_{tracepoint}")).next();
-            assert_eq!(found, target.as_ref().ok().map(|t| t.type_id), "{tracepoint}");
+            let Hook::Typed(tracepoint, _) = program.hook else {
+                continue;
+            };
+            let found = btf
+                .ids(Kind::Typedef, &format!("btf_trace_{tracepoint}"))
+                .next();
+            assert_eq!(
+                found,
+                target.as_ref().ok().map(|t| t.type_id),
+                "{tracepoint}"
+            );
         }
         assert_eq!(btf.ids(Kind::Func, "bpf_iter_task").count(), 1);
     }

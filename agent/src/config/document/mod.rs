@@ -15,6 +15,11 @@ pub use parse::{Limits, SyntaxError, parse};
 pub use reader::{Fields, Keys, Reader};
 pub use walk::path_to;
 
+/// What a text stands for if it is written in YAML without quotes.
+pub fn plain(text: &str) -> Value {
+    scalar::resolve(text, false)
+}
+
 /// Where something was written: a source, and a position in it if it has any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Site {
@@ -110,6 +115,12 @@ impl Origins {
             }
             Err(_) => SourceId(u16::MAX),
         }
+    }
+
+    /// The source added last.
+    pub fn newest(&self) -> SourceId {
+        let last = self.0.len().saturating_sub(1);
+        SourceId(u16::try_from(last).unwrap_or(u16::MAX))
     }
 
     /// The source behind a number.
@@ -223,16 +234,14 @@ impl Node {
         }
     }
 
-    /// What was written, short enough for a line.
-    pub fn preview(&self) -> String {
+    /// A scalar as it was written, short enough for a line.
+    pub fn preview(&self) -> Option<String> {
         const MOST: usize = 60;
-        let Some(text) = self.scalar() else {
-            return self.kind().to_string();
-        };
+        let text = self.scalar()?;
         let mut shown: String = text.chars().take(MOST).collect();
         if shown.len() < text.len() {
             shown.push('…');
         }
-        format!("{shown:?}")
+        Some(format!("{shown:?}"))
     }
 }

@@ -78,7 +78,7 @@ pub fn parse(bytes: &[u8], source: SourceId, limits: Limits) -> Result<Vec<Node>
 
 fn not_utf8(bytes: &[u8], valid: usize) -> SyntaxError {
     let before = &bytes[..valid];
-    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let line = before.split(|&byte| byte == b'\n').count();
     let start = before
         .iter()
         .rposition(|&byte| byte == b'\n')
@@ -135,17 +135,17 @@ struct Builder {
     documents: Vec<Node>,
     open: Vec<Open>,
     /// Anchored nodes, with their count of nodes and their depth.
-    anchors: HashMap<usize, (Node, Size)>,
+    anchors: HashMap<usize, (Node, Extent)>,
     nodes: usize,
 }
 
 #[derive(Clone, Copy)]
-struct Size {
+struct Extent {
     nodes: usize,
     depth: usize,
 }
 
-impl Size {
+impl Extent {
     const ONE: Self = Self { nodes: 1, depth: 0 };
 }
 
@@ -220,12 +220,12 @@ impl Builder {
     }
 
     fn alias(&mut self, anchor: usize, site: Site) -> Result<(), SyntaxError> {
-        let Some((node, size)) = self.anchors.get(&anchor) else {
+        let Some((node, extent)) = self.anchors.get(&anchor) else {
             return Err(error_at(site, "an alias to a value that is not complete"));
         };
-        let (node, size) = (node.clone(), *size);
-        self.nodes = self.nodes.saturating_add(size.nodes);
-        self.check_depth(size.depth, site)?;
+        let (node, extent) = (node.clone(), *extent);
+        self.nodes = self.nodes.saturating_add(extent.nodes);
+        self.check_depth(extent.depth, site)?;
         let text = node.scalar().map(|text| Cow::Owned(text.to_string()));
         // The value stands where it was anchored; that is where it has to be mended.
         self.complete(node, text, 0, false)
@@ -240,14 +240,18 @@ impl Builder {
         merge: bool,
     ) -> Result<(), SyntaxError> {
         let site = node.site;
-        let size = if anchor == 0 { Size::ONE } else { size_of(&node) };
-        self.nodes = self.nodes.saturating_add(size.nodes);
+        let extent = if anchor == 0 {
+            Extent::ONE
+        } else {
+            extent_of(&node)
+        };
+        self.nodes = self.nodes.saturating_add(extent.nodes);
         if self.nodes > self.limits.nodes {
             let message = format!("more than {} values", self.limits.nodes);
             return Err(error_at(site, &message));
         }
         if anchor != 0 {
-            self.anchors.insert(anchor, (node.clone(), size));
+            self.anchors.insert(anchor, (node.clone(), extent));
         }
         let Some(open) = self.open.last_mut() else {
             if node.value != Value::Null {
@@ -266,7 +270,9 @@ impl Builder {
                 (Some(Key::Named(key, site)), _) => entries.push(Entry { key, site, node }),
                 (None, Some(_)) if merge => *key = Some(Key::Merge),
                 (None, Some(text)) => *key = Some(Key::Named(text.into_owned(), site)),
-                (None, None) => return Err(error_at(site, "a key must be a text, not a collection")),
+                (None, None) => {
+                    return Err(error_at(site, "a key must be a text, not a collection"));
+                }
             },
         }
         Ok(())
@@ -304,19 +310,19 @@ fn with_merged(mut entries: Vec<Entry>, merged: Vec<Node>) -> Vec<Entry> {
     entries
 }
 
-fn size_of(node: &Node) -> Size {
-    let mut size = Size::ONE;
+fn extent_of(node: &Node) -> Extent {
+    let mut extent = Extent::ONE;
     let mut add = |child: &Node| {
-        let of_child = size_of(child);
-        size.nodes = size.nodes.saturating_add(of_child.nodes);
-        size.depth = size.depth.max(of_child.depth + 1);
+        let of_child = extent_of(child);
+        extent.nodes = extent.nodes.saturating_add(of_child.nodes);
+        extent.depth = extent.depth.max(of_child.depth + 1);
     };
     match &node.value {
         Value::List(items) => items.iter().for_each(&mut add),
         Value::Map(entries) => entries.iter().for_each(|entry| add(&entry.node)),
         _ => {}
     }
-    size
+    extent
 }
 
 fn error_at(site: Site, message: &str) -> SyntaxError {

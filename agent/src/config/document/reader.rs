@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use brink_core::base::{Quantity, Span};
 
 use super::super::finding::{Finding, Report};
-use super::{Node, Origins, Value, path_to};
+use super::{Entry, Node, Origins, Value, path_to};
 
 /// Reads the nodes under one root; what does not fit is reported and read as left out.
 #[derive(Debug)]
@@ -31,6 +31,9 @@ pub enum Keys {
 pub struct Fields<'a>(Option<&'a Node>);
 
 impl<'a> Fields<'a> {
+    /// The fields of nothing.
+    pub const NONE: Self = Self(None);
+
     /// The value of a field; null counts as left out.
     pub fn get(self, key: &str) -> Option<&'a Node> {
         self.0?.get(key)
@@ -76,7 +79,19 @@ impl<'a> Reader<'a> {
     /// A finding about a node, not reported yet.
     pub fn finding(&self, node: &Node, problem: impl Into<String>) -> Finding {
         let path = path_to(self.root, node);
-        Finding::at(self.origins, node.site, path, problem).written(node.preview())
+        let finding = Finding::at(self.origins, node.site, path, problem);
+        match node.preview() {
+            Some(written) => finding.written(written),
+            None => finding,
+        }
+    }
+
+    /// A finding that stands at the key, not at its value.
+    fn of_key(&self, entry: &Entry, problem: &str) -> Finding {
+        let mut finding = self.finding(&entry.node, problem);
+        finding.line = entry.site.position.map(|position| position.line);
+        finding.column = entry.site.position.map(|position| position.column);
+        finding
     }
 
     /// Adds a finding that is no node's alone.
@@ -96,18 +111,15 @@ impl<'a> Reader<'a> {
                 if known.contains(&entry.key.as_str()) {
                     continue;
                 }
-                let accepted = format!("one of {}", known.join(", "));
-                let unknown = self
-                    .finding(&entry.node, "unknown key")
+                let mut unknown = self
+                    .of_key(entry, "unknown key")
                     .nearest(&entry.key, known.iter().copied());
-                let mut unknown = Finding {
-                    written: None,
-                    ..unknown
-                };
-                unknown.line = entry.site.position.map(|position| position.line);
-                unknown.column = entry.site.position.map(|position| position.column);
+                unknown.written = None;
+                if unknown.hint.is_none() {
+                    unknown = unknown.accepted(format!("one of {}", known.join(", ")));
+                }
                 if keys == Keys::Closed {
-                    self.report.fault(unknown.accepted(accepted));
+                    self.report.fault(unknown);
                 } else {
                     self.report.warn(unknown);
                 }
@@ -118,7 +130,7 @@ impl<'a> Reader<'a> {
 
     /// The entries of a map of free keys. Where a key is repeated all of them are there; the last
     /// one counts.
-    pub fn entries(&mut self, node: &'a Node, keys: Keys) -> &'a [super::Entry] {
+    pub fn entries(&mut self, node: &'a Node, keys: Keys) -> &'a [Entry] {
         match &node.value {
             Value::Null => return &[],
             Value::Map(_) => {}
@@ -133,9 +145,7 @@ impl<'a> Reader<'a> {
             if seen.insert(entry.key.as_str()) {
                 continue;
             }
-            let mut twice = self.finding(&entry.node, "the key is there twice");
-            twice.line = entry.site.position.map(|position| position.line);
-            twice.column = entry.site.position.map(|position| position.column);
+            let mut twice = self.of_key(entry, "the key is there twice");
             if keys == Keys::Closed {
                 self.report.fault(twice.accepted("each key once"));
             } else {
