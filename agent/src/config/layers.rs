@@ -77,7 +77,7 @@ pub fn read_one(path: &Path, limits: Limits, origins: &mut Origins, report: &mut
 ///
 /// # Errors
 /// When the folder cannot be listed.
-pub(super) fn drop_ins(folder: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
+pub fn drop_ins(folder: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

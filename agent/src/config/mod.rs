@@ -23,7 +23,7 @@ mod tests;
 pub mod thresholds;
 mod workloads;
 
-pub use layers::{read_documents, read_one};
+pub use layers::{drop_ins, read_documents, read_one};
 pub use load::{Checked, Sources, load};
 pub use margin::{LeadMargin, Raised};
 pub use overrides::{Form, Override, SETTINGS, Setting};

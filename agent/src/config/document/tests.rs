@@ -107,7 +107,7 @@ fn a_bomb_does_not_go_off() {
     for level in 1..20 {
         let before = level - 1;
         let aliases = vec![format!("*a{before}"); 9].join(", ");
-        bomb += &format!("a{level}: &a{level} [{aliases}]\n");
+        bomb.extend([format!("a{level}: &a{level} [{aliases}]\n")]);
     }
     let error = read(&bomb).unwrap_err();
     assert!(error.message.contains("more than 200000"), "{error:?}");
