@@ -6,7 +6,8 @@
 use super::workload::{Container, ContainerKind, QosClass, ResourceList, Resources, Workload};
 use crate::base::{Format, Quantity};
 
-type Pick = fn(&ResourceList) -> Option<Quantity>;
+/// Picks one resource out of a list.
+pub type Pick = fn(&ResourceList) -> Option<Quantity>;
 type Side = fn(&Resources) -> &ResourceList;
 
 const MEMORY: Pick = |list| list.memory;
@@ -42,6 +43,11 @@ pub fn storage_limit(workload: &Workload) -> Option<Quantity> {
         Some(limit),
         workload.overhead.ephemeral_storage,
     ))
+}
+
+/// What the containers request together of one resource; `None` if none of them names it.
+pub fn of_containers(containers: &[Container], pick: Pick) -> Option<Quantity> {
+    aggregate(containers, REQUESTS, pick)
 }
 
 /// A missing figure is zero bytes; overhead is added to what is not zero only.

@@ -229,6 +229,32 @@ fn a_resumed_grace_goes_on() {
     );
 }
 
+#[test]
+fn a_new_policy_restarts_only_what_it_changes() {
+    let (memory, pids) = (
+        threshold(MEMORY, 60, 100),
+        threshold(Signal::PidAvailable, 60, 10),
+    );
+    let old = policy(&[memory, pids]);
+    let new = policy(&[
+        threshold(MEMORY, 0, 50),
+        memory,
+        threshold(Signal::PidAvailable, 60, 20),
+    ]);
+    let mut state = GateState::default();
+    let low = |at| saw(at, &[(MEMORY, 1), (Signal::PidAvailable, 1)]);
+    evaluate(&old, &mut state, Moment::from_secs(0), &low(0));
+    let mut carried = state.carried(&old, &new);
+    let verdict = evaluate(&new, &mut carried, Moment::from_secs(60), &low(60));
+    let ready: Vec<_> = verdict
+        .ready
+        .iter()
+        .map(|i| new.thresholds()[i].grace)
+        .collect();
+    assert_eq!(ready, [Span::ZERO, Span::from_secs(60)]);
+    assert!(carried.last_seen(Condition::PidPressure).is_some());
+}
+
 fn any_threshold() -> impl Strategy<Value = Threshold> {
     let value = prop_oneof![
         (1i64..1200).prop_map(|v| Value::Quantity(Quantity::from_bytes(v))),

@@ -282,6 +282,32 @@ fn containerfs_follows_the_filesystem_it_lives_on() {
 }
 
 #[test]
+fn of_two_hard_thresholds_the_second_gives_and_the_second_is_replaced() {
+    let draft = Draft {
+        eviction_soft: map(&[
+            ("nodefs.available", "2Gi"),
+            ("containerfs.available", "6Gi"),
+        ]),
+        eviction_soft_grace_period: map(&[
+            ("nodefs.available", "0s"),
+            ("containerfs.available", "0s"),
+        ]),
+        ..hard(&[
+            ("nodefs.available", "1Gi"),
+            ("containerfs.available", "5Gi"),
+        ])
+    };
+    let derived = shown(&draft.check().unwrap().on_layout(Layout::Single));
+    let expected = [
+        "containerfs.available<5Gi",
+        "containerfs.available<2Gi",
+        "nodefs.available<1Gi",
+        "nodefs.available<2Gi",
+    ];
+    assert_eq!(derived, expected);
+}
+
+#[test]
 fn the_largest_policy_fits_the_set() {
     let every = |value: &str| -> Option<SignalMap> {
         Some(
