@@ -2,35 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use brink_core::node::workload::{Container, ResourceList, Resources, Workload};
-use brink_host::cgroup::glob::Glob;
+use brink_core::node::workload::{Container, Resources, Workload};
 use brink_host::cgroup::pod::PodGroup;
 
-/// A pod as its manifest says, and where the manifest says it is.
-#[derive(Clone, Debug)]
-pub struct ManifestPod {
-    /// The pod.
-    pub workload: Workload,
-    /// `brink.dev/cgroup`: a path or a pattern.
-    pub cgroup: Option<Glob>,
-}
+use crate::config::CgroupRule;
+use crate::pod::Manifest;
 
-/// Cgroups that are workloads without a manifest.
-#[derive(Clone, Debug)]
-pub struct Rule {
-    /// Which cgroups.
-    pub glob: Glob,
-    /// Name in reports; the path where it is not set.
-    pub name: Option<String>,
-    /// Namespace in reports.
-    pub namespace: String,
-    /// As a pod's priority.
-    pub priority: Option<i32>,
-    /// As a pod's termination grace, in seconds.
-    pub termination_grace: Option<i64>,
-    /// As the sum of a pod's requests.
-    pub requests: ResourceList,
-}
+/// The namespace of workloads that are cgroups without a manifest.
+const NAMESPACE: &str = "cgroup";
 
 /// A workload and the cgroups it consists of.
 #[derive(Clone, Debug)]
@@ -45,7 +24,7 @@ pub struct Bound {
 ///
 /// A manifest without any cgroup is bound to none: it is not running. A cgroup belongs to one
 /// workload at most, the first that claims it or a cgroup above it; manifests come before patterns.
-pub fn bind(pods: &[ManifestPod], rules: &[Rule], groups: &[String]) -> Vec<Bound> {
+pub fn bind(pods: &[Manifest], rules: &[CgroupRule], groups: &[String]) -> Vec<Bound> {
     let mut claimed = Claimed::default();
     let mut bound: Vec<Bound> = Vec::new();
     for pod in pods {
@@ -60,7 +39,7 @@ pub fn bind(pods: &[ManifestPod], rules: &[Rule], groups: &[String]) -> Vec<Boun
         for group in groups.iter().filter(|group| rule.glob.matches(group)) {
             if let [group] = &claimed.claim([group])[..] {
                 bound.push(Bound {
-                    workload: rule.workload(group),
+                    workload: workload_of(rule, group),
                     groups: vec![group.clone()],
                 });
             }
@@ -69,7 +48,7 @@ pub fn bind(pods: &[ManifestPod], rules: &[Rule], groups: &[String]) -> Vec<Boun
     bound
 }
 
-fn belongs(pod: &ManifestPod, group: &str) -> bool {
+fn belongs(pod: &Manifest, group: &str) -> bool {
     if let Some(glob) = &pod.cgroup {
         return glob.matches(group);
     }
@@ -118,44 +97,50 @@ impl Claimed {
     }
 }
 
-impl Rule {
-    fn workload(&self, group: &str) -> Workload {
-        Workload {
-            namespace: self.namespace.clone(),
-            name: self.name.clone().unwrap_or_else(|| group.to_owned()),
-            uid: group.to_owned(),
-            priority: self.priority,
-            termination_grace: self.termination_grace,
-            containers: vec![Container {
-                name: "cgroup".to_owned(),
-                resources: Resources {
-                    requests: self.requests,
-                    ..Resources::default()
-                },
-                ..Container::default()
-            }],
-            ..Workload::default()
-        }
+fn workload_of(rule: &CgroupRule, group: &str) -> Workload {
+    Workload {
+        namespace: rule
+            .namespace
+            .clone()
+            .unwrap_or_else(|| NAMESPACE.to_owned()),
+        name: rule.name.clone().unwrap_or_else(|| group.to_owned()),
+        uid: group.to_owned(),
+        priority: rule.priority,
+        termination_grace: rule.termination_grace,
+        containers: vec![Container {
+            name: "cgroup".to_owned(),
+            resources: Resources {
+                requests: rule.requests,
+                ..Resources::default()
+            },
+            ..Container::default()
+        }],
+        ..Workload::default()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use brink_core::node::workload::ResourceList;
+    use brink_host::cgroup::glob::Glob;
 
-    fn rule(pattern: &str) -> Rule {
-        Rule {
+    use super::*;
+    use crate::config::document::{Origins, Site};
+
+    fn rule(pattern: &str) -> CgroupRule {
+        CgroupRule {
             glob: Glob::new(pattern).unwrap(),
             name: None,
-            namespace: "cgroup".to_owned(),
+            namespace: None,
             priority: None,
             termination_grace: None,
             requests: ResourceList::default(),
         }
     }
 
-    fn pod(uid: &str, cgroup: Option<&str>) -> ManifestPod {
-        ManifestPod {
+    fn pod(uid: &str, cgroup: Option<&str>) -> Manifest {
+        Manifest {
+            site: Site::whole(Origins::DEFAULT),
             workload: Workload {
                 uid: uid.to_owned(),
                 name: uid.to_owned(),
@@ -165,8 +150,8 @@ mod tests {
         }
     }
 
-    fn check(pods: &[ManifestPod], rules: &[&str], groups: &[&str], expected: &[(&str, &[&str])]) {
-        let rules: Vec<Rule> = rules.iter().map(|pattern| rule(pattern)).collect();
+    fn check(pods: &[Manifest], rules: &[&str], groups: &[&str], expected: &[(&str, &[&str])]) {
+        let rules: Vec<CgroupRule> = rules.iter().map(|pattern| rule(pattern)).collect();
         let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
         let bound = bind(pods, &rules, &groups);
         let found: Vec<(&str, Vec<&str>)> = bound

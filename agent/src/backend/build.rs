@@ -10,10 +10,12 @@ use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{CgroupDir, Controller, Layout};
 use brink_host::process::ProcessInfo;
 
-use super::bind::{Bound, ManifestPod, Rule, bind};
-use super::protect::{Essentials, Facts, Selection, select};
+use super::bind::{Bound, bind};
+use super::protect::{Essentials, Facts, select};
+use crate::config::{CgroupRule, Selection};
 use crate::guard::board::Board;
 use crate::guard::roster::{Group, Member, Roster};
+use crate::pod::Manifest;
 
 /// Cgroups of one machine; more are a runaway, and counted as such.
 const MOST_GROUPS: usize = 65_536;
@@ -27,7 +29,7 @@ pub struct Builder {
     layout: Layout,
     /// Only cgroups below this one are workloads; the node, if it is a cgroup.
     scope: String,
-    rules: Vec<Rule>,
+    rules: Vec<CgroupRule>,
     selection: Selection,
     generation: u64,
     open: HashMap<String, Arc<Group>>,
@@ -49,7 +51,7 @@ impl Builder {
         root: &Path,
         layout: Layout,
         scope: &str,
-        rules: Vec<Rule>,
+        rules: Vec<CgroupRule>,
         selection: Selection,
     ) -> Self {
         Self {
@@ -68,7 +70,7 @@ impl Builder {
     ///
     /// # Errors
     /// [`HostError`] when the cgroups or processes cannot be listed at all.
-    pub fn build(&mut self, pods: &[ManifestPod]) -> Result<Built, HostError> {
+    pub fn build(&mut self, pods: &[Manifest]) -> Result<Built, HostError> {
         let hierarchy = self.layout.require(Controller::Memory)?;
         let groups = groups_below(hierarchy, &self.scope, MOST_GROUPS)?;
         let bound = bind(pods, &self.rules, &groups);
@@ -141,6 +143,19 @@ impl Builder {
         opened
     }
 
+    /// Whether any pattern may be about a command's name.
+    fn names_commands(&self) -> bool {
+        let Selection {
+            prefer,
+            avoid,
+            ignore,
+            ..
+        } = &self.selection;
+        [prefer, avoid, ignore]
+            .into_iter()
+            .any(|patterns| !patterns.is_empty())
+    }
+
     fn facts(&self, groups: &[Arc<Group>]) -> Facts {
         let mut facts = Facts::default();
         for group in groups {
@@ -148,7 +163,7 @@ impl Builder {
             if let Ok(wish) = dir.preference() {
                 facts.owners_wish = Some(facts.owners_wish.map_or(wish, |other| other.min(wish)));
             }
-            if self.selection.names_commands() {
+            if self.names_commands() {
                 let pids = dir.processes().unwrap_or_default();
                 let names = pids
                     .into_iter()

@@ -5,24 +5,11 @@ use std::path::Path;
 
 use brink_core::node::workload::{Preference, Protection, Workload};
 use brink_host::HostError;
-use brink_host::cgroup::glob::Glob;
 use brink_host::cgroup::{Controller, Layout, preference};
 use brink_host::kill::pid_set::ProtectedPids;
 use brink_host::process::essential::{Role, find};
-use regex_lite::Regex;
 
-/// What the configuration says of single workloads: expressions over a command's name or a cgroup's path.
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    /// Evicted before all others.
-    pub prefer: Vec<Regex>,
-    /// Evicted after all others.
-    pub avoid: Vec<Regex>,
-    /// Never evicted.
-    pub ignore: Vec<Regex>,
-    /// Cgroups that are never evicted.
-    pub protect: Vec<Glob>,
-}
+use crate::config::{Pattern, Selection};
 
 /// The processes a node cannot do without, and where they live.
 #[derive(Debug, Default)]
@@ -39,15 +26,6 @@ pub struct Facts {
     pub commands: Vec<String>,
     /// The strongest wish of its cgroups' owners.
     pub owners_wish: Option<preference::Preference>,
-}
-
-impl Selection {
-    /// Whether any pattern may be about a command's name.
-    pub fn names_commands(&self) -> bool {
-        [&self.prefer, &self.avoid, &self.ignore]
-            .into_iter()
-            .any(|patterns| !patterns.is_empty())
-    }
 }
 
 impl Essentials {
@@ -94,8 +72,12 @@ pub fn select(
 ) {
     let commands = || facts.commands.iter().map(String::as_str);
     let paths = || groups.iter().map(String::as_str);
-    let named = |patterns: &[Regex]| {
-        let found = |pattern: &Regex| commands().chain(paths()).any(|text| pattern.is_match(text));
+    let named = |patterns: &[Pattern]| {
+        let found = |pattern: &Pattern| {
+            commands()
+                .chain(paths())
+                .any(|text| pattern.is_found_in(text))
+        };
         patterns.iter().any(found)
     };
     let configured = named(&selection.ignore)
@@ -142,6 +124,8 @@ fn is_within(group: &str, ancestor: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use brink_host::cgroup::glob::Glob;
+
     use super::*;
 
     fn essentials(places: &[(&str, Role)]) -> Essentials {
@@ -199,9 +183,9 @@ mod tests {
             owners_wish: wish,
         };
         let selection = Selection {
-            prefer: vec![Regex::new("^chrome$").unwrap()],
-            avoid: vec![Regex::new("postgres").unwrap()],
-            ignore: vec![Regex::new("^/keep/").unwrap()],
+            prefer: vec![Pattern::new("^chrome$").unwrap()],
+            avoid: vec![Pattern::new("postgres").unwrap()],
+            ignore: vec![Pattern::new("^/keep/").unwrap()],
             protect: vec![Glob::new("/vault").unwrap()],
         };
         let none = Essentials::default();
