@@ -1,8 +1,7 @@
 //! The sampler's state, and the lock that keeps a tick and a command apart.
 
+use brink_abi::MAX_ZONES;
 use brink_abi::command::{Knobs, Terms};
-use brink_abi::sample::Watch;
-use brink_abi::{MAX_NODES, MAX_WATCHES, MAX_ZONES};
 
 use crate::atomic::{exchange, swap};
 
@@ -15,6 +14,49 @@ pub struct Zone {
     pub address: u64,
     /// pages that ordinary allocations leave alone: minimum watermark, boost, largest low-memory reserve
     pub reserve: i64,
+}
+
+/// A NUMA node with memory.
+#[repr(C)]
+pub struct Node {
+    /// address of its `pglist_data`
+    pub data: u64,
+    pub zones: [Zone; MAX_ZONES],
+}
+
+/// Sums over the nodes, in pages.
+#[repr(C)]
+pub struct Counters {
+    pub free: i64,
+    /// free above each zone's reserve
+    pub spare: i64,
+    /// summed only while memory is deferred
+    pub managed: i64,
+    pub anon: i64,
+    pub file: i64,
+    pub inactive_file: i64,
+    pub active_file: i64,
+    pub dirty: i64,
+    pub writeback: i64,
+    pub reclaimable: i64,
+    /// a counter could not be read
+    pub failed: u64,
+}
+
+impl Counters {
+    pub const NONE: Self = Self {
+        free: 0,
+        spare: 0,
+        managed: 0,
+        anon: 0,
+        file: 0,
+        inactive_file: 0,
+        active_file: 0,
+        dirty: 0,
+        writeback: 0,
+        reclaimable: 0,
+        failed: 0,
+    };
 }
 
 /// One cgroup whose usage is followed.
@@ -45,13 +87,13 @@ pub struct Engine {
     pub knobs: Knobs,
     pub capacity: i64,
     pub node_count: u64,
+    pub nodes_found: u64,
     pub zone_count: u64,
     /// pages free but not yet owned by a zone when armed, and the pages the zones managed then
     pub deferred: i64,
     pub managed: i64,
-    /// pages the zones own free, and those above their reserves, as last summed
-    pub free: i64,
-    pub spare: i64,
+    /// as last summed
+    pub sums: Counters,
     pub reserves_read_ns: u64,
     pub told_ns: u64,
     pub band_told_ns: u64,
@@ -59,18 +101,15 @@ pub struct Engine {
     pub told_slack: u64,
     pub below: u64,
     pub unknown: u64,
+    /// smallest distance of a known watch from its limit
+    pub slack: u64,
     pub watch_count: u64,
     /// one past the highest slot ever armed
     pub slot_end: u64,
-    /// next slot of the round
-    pub cursor: u64,
     /// a task that failed the last retry before an OOM, and when
     pub retry_tid: u64,
     pub retry_ns: u64,
     pub retry_told_ns: u64,
-    pub nodes: [u64; MAX_NODES],
-    pub zones: [Zone; MAX_NODES * MAX_ZONES],
-    pub watches: [Watch; MAX_WATCHES],
     pub scratch: [u64; MAX_STATS],
 }
 

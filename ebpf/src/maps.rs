@@ -6,10 +6,10 @@ use aya_ebpf::macros::{btf_map, map};
 use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf};
 use brink_abi::command::Mailbox;
 use brink_abi::meter::{CgroupMeter, Loss, Process, ProcessMeter, ROWS, SamplerMeter};
-use brink_abi::sample::{Published, UsageTable};
-use brink_abi::{MAX_SLOTS, Plain};
+use brink_abi::sample::{Published, UsageTable, Watch};
+use brink_abi::{MAX_NODES, MAX_SLOTS, MAX_WATCHES, Plain};
 
-use crate::engine::{Engine, Slot};
+use crate::engine::{Engine, Node, Slot};
 use crate::reclaim::Begun;
 
 /// The kernel finds the timer by the BTF name of its type, so the map must be a BTF map.
@@ -31,6 +31,13 @@ pub static EVIDENCE: RingBuf = RingBuf::with_byte_size(512 << 10, 0);
 
 #[map]
 pub static ENGINE: Array<Engine> = Array::with_max_entries(1, 0);
+
+/// The node's NUMA nodes; those armed come first.
+#[map]
+pub static NODES: Array<Node> = Array::with_max_entries(MAX_NODES as u32, 0);
+
+#[map]
+pub static WATCHES: Array<Watch> = Array::with_max_entries(MAX_WATCHES as u32, 0);
 
 #[map]
 pub static MAILBOX: Array<Mailbox> = Array::with_max_entries(1, 0);

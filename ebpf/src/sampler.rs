@@ -59,9 +59,10 @@ extern "C" fn on_timer(_map: *mut c_void, _key: *mut u32, slot: *mut TimerSlot) 
         } else {
             add(&raw mut (*meter).busy, 1);
         }
-        (*engine).due_ns = now() + period;
         bpf_timer_start(&raw mut (*slot).timer, period, 0);
-        note_cost(meter, now().wrapping_sub(at));
+        let done = now();
+        (*engine).due_ns = done + period;
+        note_cost(meter, done.wrapping_sub(at));
     }
     0
 }
@@ -115,12 +116,8 @@ pub fn tick(engine: *mut Engine, at: u64) -> u64 {
         if at < (*engine).boost_until_ns {
             (*sample).flags |= BOOSTED;
         }
-        if kind == CROSSING || kind == BAND {
-            if usage::sweep(engine) != 0 {
-                (*sample).flags |= USAGE_FRESH;
-            }
-        } else {
-            usage::round(engine);
+        if kind != QUIET && usage::sweep(engine) != 0 {
+            (*sample).flags |= USAGE_FRESH;
         }
         (*sample).tick = (*meter).ticks;
         (*sample).at_ns = at;
@@ -129,7 +126,7 @@ pub fn tick(engine: *mut Engine, at: u64) -> u64 {
             kind,
             size: size_of::<SampleRecord>() as u32,
             at_ns: at,
-            submit_ns: now(),
+            submit_ns: at,
         };
         finish(&raw mut (*latest).finished, number);
         tell(latest, kind);
@@ -178,7 +175,10 @@ fn tell(latest: *mut Published, kind: u32) {
         return;
     }
     // SAFETY: `latest` is a map value, and the engine's lock keeps every other writer out.
-    let refused = unsafe { SIGNALS.output::<SampleRecord>(&(*latest).record, FORCE_WAKEUP) };
+    let refused = unsafe {
+        (*latest).record.head.submit_ns = now();
+        SIGNALS.output::<SampleRecord>(&(*latest).record, FORCE_WAKEUP)
+    };
     count(
         SAMPLER_SIGNALS,
         if refused.is_ok() {

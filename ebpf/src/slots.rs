@@ -4,7 +4,9 @@
 //! took the controller offline, and every program and timer callback runs inside a read-side section. So a controller
 //! that is online, under the armed serial number, stays readable for the rest of the run; one that is not is unknown.
 
+use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_get_current_task;
+use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use brink_abi::command::{self, Mailbox, Terms};
 use brink_abi::sample::{
     USAGE_EMPTY, USAGE_GONE, USAGE_KNOWN, USAGE_PENDING, USAGE_UNKNOWN, Usage, UsageTable,
@@ -161,10 +163,13 @@ pub fn forget(id: u64) {
 fn valid(slot: *const Slot) -> bool {
     // SAFETY: `slot` is a map value.
     let (css, cgroup, serial) = unsafe { ((*slot).css, (*slot).cgroup, (*slot).serial) };
-    let Some(state) = read::<[u64; STATE_BYTES / 8]>(css, 0) else {
+    let mut state = [0u64; STATE_BYTES / 8];
+    let state = (&raw mut state).cast::<u8>();
+    // SAFETY: `state` is that long; the helper checks the address it reads from.
+    if unsafe { bpf_probe_read_kernel(state.cast(), STATE_BYTES as u32, css as *const c_void) } != 0
+    {
         return false;
-    };
-    let state = (&raw const state).cast::<u8>();
+    }
     // SAFETY: the three offsets lie inside `css_bytes`, which `arm` compared with the length of `state`.
     unsafe {
         let flags = state

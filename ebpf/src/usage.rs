@@ -1,4 +1,4 @@
-//! Passes over the slots: all of them when an event needs them, a few in every other tick.
+//! A pass over all slots, whenever a record is told: an event carries its numbers, and none is older than a second.
 
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::generated::bpf_for_each_map_elem;
@@ -61,49 +61,4 @@ extern "C" fn each(_map: *mut c_void, key: *const u32, slot: *mut Slot, end: *co
         refresh(table, index, slot);
     }
     0
-}
-
-/// Most slots one tick reads when it reads not all.
-const ROUND: u64 = 16;
-
-/// Reads the next few slots, so that the table ages evenly.
-#[inline(never)]
-pub fn round(engine: *mut Engine) -> u32 {
-    let Some(table) = USAGE.get_ptr_mut(0) else {
-        return 0;
-    };
-    // SAFETY: `engine` and `table` are map values.
-    let (end, wanted, started, finished) = unsafe {
-        let wanted = (*engine).knobs.slots_per_tick;
-        (
-            (*engine).slot_end,
-            wanted,
-            &raw mut (*table).started,
-            &raw mut (*table).finished,
-        )
-    };
-    if end == 0 || wanted == 0 {
-        return 0;
-    }
-    // SAFETY: as above, and the caller holds the engine.
-    let number = unsafe { begin(started) };
-    for step in 0..ROUND {
-        if step >= wanted {
-            break;
-        }
-        // SAFETY: `engine` is a map value.
-        unsafe {
-            let next = if (*engine).cursor < end {
-                (*engine).cursor
-            } else {
-                0
-            };
-            if let Some(slot) = SLOTS.get_ptr_mut(next as u32) {
-                refresh(table, next as u32, slot);
-            }
-            (*engine).cursor = next + 1;
-        }
-    }
-    finish(finished, number);
-    1
 }

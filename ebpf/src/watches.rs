@@ -1,5 +1,7 @@
 //! Comparing each watched value with its limit, and the pace that follows from the smallest distance.
 
+use aya_ebpf::cty::c_void;
+use aya_ebpf::helpers::generated::bpf_for_each_map_elem;
 use brink_abi::command::{self, Mailbox};
 use brink_abi::sample::{
     NODE_KNOWN, SOURCE_NODE_AVAILABLE, SOURCE_NODE_HEADROOM, SOURCE_SLOT_AVAILABLE,
@@ -8,7 +10,7 @@ use brink_abi::sample::{
 use brink_abi::{MAX_SLOTS, MAX_WATCHES};
 
 use crate::engine::Engine;
-use crate::maps::SLOTS;
+use crate::maps::{ENGINE, LATEST, MAILBOX, SLOTS, WATCHES};
 use crate::slots::charged;
 
 /// Takes the command's watches: [`command::SET_WATCHES`]. The next tick tells each one that is below its limit.
@@ -19,21 +21,9 @@ pub fn set(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
     if count > MAX_WATCHES as u64 {
         return command::INVALID;
     }
-    for index in 0..MAX_WATCHES {
-        // SAFETY: `index` is below the length of both arrays.
-        unsafe {
-            let given = (&raw const (*mailbox).command.watches)
-                .cast::<Watch>()
-                .add(index)
-                .read();
-            if given.source > SOURCE_SLOT_HEADROOM || given.slot as usize >= MAX_SLOTS {
-                return command::INVALID;
-            }
-            (&raw mut (*engine).watches)
-                .cast::<Watch>()
-                .add(index)
-                .write(given);
-        }
+    let valid = each_watch(take, &count);
+    if valid != u64::from(MAX_WATCHES as u32) {
+        return command::INVALID;
     }
     // SAFETY: `engine` is a map value.
     unsafe {
@@ -43,6 +33,49 @@ pub fn set(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
         (*engine).told_slack = 0;
     }
     command::OK
+}
+
+/// Body of a pass over the watches: non-zero ends it.
+type Body = extern "C" fn(*mut c_void, *const u32, *mut Watch, *const u64) -> i64;
+
+/// Calls `body` for the watches until one ends the pass; returns how many were called.
+#[inline(always)]
+fn each_watch(body: Body, context: &u64) -> u64 {
+    // SAFETY: `Body` is what the helper calls for an array; the context lies on the caller's stack.
+    unsafe {
+        let watches = (&raw const WATCHES).cast_mut().cast();
+        let context = core::ptr::from_ref(context).cast_mut().cast();
+        bpf_for_each_map_elem(watches, body as *mut c_void, context, 0) as u64
+    }
+}
+
+/// Takes one watch of the mailbox.
+extern "C" fn take(
+    _map: *mut c_void,
+    index: *const u32,
+    watch: *mut Watch,
+    count: *const u64,
+) -> i64 {
+    let Some(mailbox) = MAILBOX.get_ptr_mut(0) else {
+        return 1;
+    };
+    // SAFETY: the helper's arguments and a map value; the index is that of a map as long as the list.
+    unsafe {
+        let index = *index as usize;
+        if index >= MAX_WATCHES {
+            return 1;
+        }
+        let given = (&raw const (*mailbox).command.watches)
+            .cast::<Watch>()
+            .add(index)
+            .read();
+        let used = (index as u64) < *count;
+        if used && (given.source > SOURCE_SLOT_HEADROOM || given.slot as usize >= MAX_SLOTS) {
+            return 1;
+        }
+        watch.write(given);
+    }
+    0
 }
 
 /// The value a watch compares, `None` when its source cannot be read.
@@ -72,47 +105,59 @@ fn value(watch: Watch, sample: *const Sample) -> Option<i64> {
 /// Fills the watches' part of the sample.
 #[inline(never)]
 pub fn evaluate(engine: *mut Engine, sample: *mut Sample) -> u32 {
-    let (mut below, mut unknown) = (0u64, 0u64);
-    let mut slack = i64::MAX as u64;
     // SAFETY: both are map values.
-    let count = unsafe { (*engine).watch_count };
-    for index in 0..MAX_WATCHES {
-        if index as u64 >= count {
-            break;
+    unsafe {
+        let (below, unknown) = ((*engine).below, (*engine).unknown);
+        (*engine).below = 0;
+        (*engine).unknown = 0;
+        (*engine).slack = i64::MAX as u64;
+        let count = (*engine).watch_count;
+        each_watch(compare, &count);
+        (*sample).changed = (below ^ (*engine).below) | (unknown ^ (*engine).unknown);
+        (*sample).below = (*engine).below;
+        (*sample).unknown = (*engine).unknown;
+        (*sample).slack = (*engine).slack as i64;
+    }
+    1
+}
+
+/// Compares one watch with its limit.
+extern "C" fn compare(
+    _map: *mut c_void,
+    index: *const u32,
+    watch: *mut Watch,
+    count: *const u64,
+) -> i64 {
+    let (Some(engine), Some(latest)) = (ENGINE.get_ptr_mut(0), LATEST.get_ptr_mut(0)) else {
+        return 1;
+    };
+    // SAFETY: the helper's arguments and map values; the index is compared with the length of the values.
+    unsafe {
+        let (index, watch) = (*index as usize, watch.read());
+        if index as u64 >= *count || index >= MAX_WATCHES {
+            return 1;
         }
-        // SAFETY: `index` is below the length of both arrays.
-        let (watch, place) = unsafe {
-            (
-                (&raw const (*engine).watches)
-                    .cast::<Watch>()
-                    .add(index)
-                    .read(),
-                (&raw mut (*sample).values).cast::<i64>().add(index),
-            )
-        };
+        let sample = &raw mut (*latest).record.sample;
         let found = value(watch, sample);
-        // SAFETY: as above.
-        unsafe { place.write(found.unwrap_or(0)) };
+        (&raw mut (*sample).values)
+            .cast::<i64>()
+            .add(index)
+            .write(found.unwrap_or(0));
+        let bit = 1u64 << index;
         match found {
             Some(value) => {
                 if value < watch.limit {
-                    below |= 1 << index;
+                    (*engine).below |= bit;
                 }
-                slack = slack.min(value.wrapping_sub(watch.limit).unsigned_abs());
+                let slack = value.wrapping_sub(watch.limit).unsigned_abs();
+                if slack < (*engine).slack {
+                    (*engine).slack = slack;
+                }
             }
-            None => unknown |= 1 << index,
+            None => (*engine).unknown |= bit,
         }
     }
-    // SAFETY: both are map values.
-    unsafe {
-        (*sample).changed = (below ^ (*engine).below) | (unknown ^ (*engine).unknown);
-        (*engine).below = below;
-        (*engine).unknown = unknown;
-        (*sample).below = below;
-        (*sample).unknown = unknown;
-        (*sample).slack = slack as i64;
-    }
-    1
+    0
 }
 
 /// Time until the next tick: no growth the machine is capable of can use up the slack in less than eight of them.

@@ -5,6 +5,7 @@ pub mod ci;
 pub mod cli;
 pub mod deny;
 pub mod generate;
+pub mod process;
 pub mod test;
 pub mod tidy;
 pub mod toolchain;

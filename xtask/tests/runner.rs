@@ -7,9 +7,9 @@ use std::{
 };
 
 use brink_tests::skip;
-use xtask::test::{
-    libtest,
+use xtask::{
     process::{Ended, adopt_orphans, run},
+    test::libtest,
 };
 
 /// What is left over is taken to be the command's, so the commands here run one after the other.

@@ -12,14 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Rung;
 
-/// Raised whenever an entry of an older agent would be misread.
-pub const VERSION: u16 = 1;
-
 /// A decision and the figures it rests on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record<'a> {
-    /// [`VERSION`] of the agent that wrote it.
-    pub version: u16,
     /// The order's number; unique on this node since the ledger was made.
     pub order: u64,
     /// The boot it happened in: monotonic times of another boot mean nothing.
@@ -124,6 +119,28 @@ pub struct Stages {
     pub ended: Option<Moment>,
 }
 
+impl Stages {
+    /// Each stage with its name, in the order in which they are usually reached.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, Option<Moment>)> {
+        [
+            ("above", self.above),
+            ("sampled", self.sampled),
+            ("submitted", self.submitted),
+            ("woke", self.woke),
+            ("decided", self.decided),
+            ("recorded", self.recorded),
+            ("asked", self.asked),
+            ("firstSignal", self.first_signal),
+            ("lastSignal", self.last_signal),
+            ("firstMemoryBack", self.first_back),
+            ("aboveAgain", self.above_again),
+            ("gone", self.gone),
+            ("ended", self.ended),
+        ]
+        .into_iter()
+    }
+}
+
 /// What a kill did, in numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kill {
@@ -202,7 +219,6 @@ impl<'a> Record<'a> {
             at: of.at,
         };
         Self {
-            version: VERSION,
             order: decision.order,
             boot: author.boot,
             wall_of_zero: author.wall_of_zero,

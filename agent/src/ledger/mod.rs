@@ -2,9 +2,23 @@
 
 pub mod entry;
 
+use brink_host::ledger::LedgerShape;
 use serde::{Deserialize, Serialize};
 
 pub use entry::{Author, Completion, Record};
+
+/// Bytes of a record: the victim and sixteen places with their names at full length, and the figures.
+pub const RECORD_BYTES: usize = DECISIONS.record as usize;
+/// Bytes of a completion.
+pub const COMPLETION_BYTES: usize = DECISIONS.completion as usize;
+
+/// The ledger of decisions.
+pub const DECISIONS: LedgerShape = LedgerShape {
+    slots: 64,
+    record: 8192,
+    completion: 512,
+    format: 1,
+};
 
 /// What carries the signals to the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -67,8 +67,6 @@ shared! {
         pub band_gap_ns: u64,
         /// slacks under this many bytes count as this many for band changes
         pub band_floor: u64,
-        /// slots read in a tick that reads not all
-        pub slots_per_tick: u64,
         /// zone reserves are read again after this long
         pub reserves_ns: u64,
         /// a reclaim that stalls its task for less is only counted

@@ -12,9 +12,9 @@ use super::{
     leftovers,
     libtest::{self, Outcome, Skip},
     plain,
-    process::{self, Ended},
     report::Suite,
 };
+use crate::process::{self, Ended};
 
 /// The variable that tells a test where the agent's binary is.
 const AGENT: &str = "BRINK_BIN";

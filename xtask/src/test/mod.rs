@@ -4,13 +4,12 @@ pub mod leftovers;
 pub mod libtest;
 mod live;
 mod plain;
-pub mod process;
 mod report;
 
 use std::time::Duration;
 
 pub use self::report::Report;
-use crate::{Verdict, workspace};
+use crate::{Verdict, process, workspace};
 
 /// Longest time for one suite of plain tests, none of which waits for anything but itself.
 const PLAIN_DEADLINE: Duration = Duration::from_mins(10);

@@ -5,10 +5,12 @@ use super::{
     Args, PLAIN_DEADLINE,
     artifacts::Binary,
     libtest::{self, Outcome},
-    process::{self, Ended},
     report::Suite,
 };
-use crate::workspace;
+use crate::{
+    process::{self, Ended},
+    workspace,
+};
 
 /// Runs one test binary.
 pub(super) fn run_binary(binary: &Binary, args: &Args) -> anyhow::Result<Suite> {

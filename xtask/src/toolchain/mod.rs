@@ -4,11 +4,15 @@ mod debian;
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use anyhow::{Context as _, bail};
 
-use crate::workspace::stdout_of;
+use crate::{process, workspace::stdout_of};
+
+/// Longest time for rustup to fetch one component.
+const RUSTUP_DEADLINE: Duration = Duration::from_mins(1);
 
 /// Sees to it that the compiler in use has the source of its own standard library: rustup's component, or
 /// where its server cannot be reached, the same version from Debian's archive.
@@ -25,10 +29,13 @@ pub fn ensure_rust_src() -> anyhow::Result<()> {
         "fetching the source of the standard library into {}",
         folder.display()
     );
-    let rustup = Command::new("rustup")
-        .args(["component", "add", "rust-src"])
-        .output();
-    if rustup.is_ok_and(|answer| answer.status.success()) && is_present(&folder) {
+    // A server that never answers must not keep us from asking Debian.
+    let mut rustup = Command::new("rustup");
+    let ended = process::run(
+        rustup.args(["component", "add", "rust-src"]),
+        RUSTUP_DEADLINE,
+    );
+    if ended.is_ok_and(|ended| ended.fault().is_none()) && is_present(&folder) {
         return Ok(());
     }
     let version = version_of(&stdout_of(Command::new("rustc").arg("--version"))?)?;

@@ -1,5 +1,7 @@
 //! The node's three pressure conditions: names, reasons, messages, events and taints.
 
+use alloc::format;
+use alloc::string::String;
 use core::fmt;
 
 /// A pressure condition of the node.
@@ -92,6 +94,11 @@ impl Condition {
             event,
         }
     }
+}
+
+/// Message of the event that a condition's change gives rise to.
+pub fn transition_message(node: &str, event: &str) -> String {
+    format!("Node {node} status is now: {event}")
 }
 
 impl fmt::Display for Condition {

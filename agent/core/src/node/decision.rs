@@ -2,10 +2,10 @@
 
 use super::input::Confirmation;
 use super::observe::{Observation, Observations};
-use super::rank::{Excess, Ranking, compared_request, usage_of};
+use super::rank::{Excess, Place};
 use super::safety::Mode;
 use super::threshold::Threshold;
-use super::workload::{PodUsage, Preference, Row};
+use super::workload::Preference;
 use crate::base::{Moment, Quantity, Reason};
 
 /// Places of the ranking that a decision keeps.
@@ -74,21 +74,14 @@ pub struct Standing {
     pub request: i64,
 }
 
-impl Standing {
-    /// The standing of one row of the table.
-    pub fn of(ranking: Ranking, row: &Row, used: Option<&PodUsage>) -> Self {
-        let request = compared_request(ranking.signal, row);
-        let usage = used.map(|used| usage_of(ranking, used));
+impl From<Place> for Standing {
+    fn from(place: Place) -> Self {
         Self {
-            preference: row.preference,
-            excess: match usage {
-                None => Excess::Unknown,
-                Some(usage) if usage > request => Excess::Over,
-                Some(_) => Excess::Within,
-            },
-            priority: row.priority,
-            usage: usage.map(Quantity::value),
-            request: request.value(),
+            preference: place.preference,
+            excess: place.excess,
+            priority: place.priority,
+            usage: place.used.map(Quantity::value),
+            request: place.request.value(),
         }
     }
 }

@@ -46,6 +46,29 @@ impl GateState {
         self.last_seen[condition as usize]
     }
 
+    /// The state for another policy: what is known of its thresholds from equal ones of the old
+    /// policy, so that a new configuration restarts no grace that it leaves alone.
+    #[must_use]
+    pub fn carried(&self, old: &Policy, new: &Policy) -> Self {
+        let mut carried = Self {
+            first_observed: [None; _],
+            previous: ThresholdSet::EMPTY,
+            ..*self
+        };
+        for (index, threshold) in new.thresholds().iter().enumerate() {
+            let same = old
+                .thresholds()
+                .iter()
+                .position(|other| other.is_same_as(threshold));
+            let Some(before) = same else { continue };
+            carried.first_observed[index] = self.first_observed(before);
+            if self.previous.contains(before) {
+                carried.previous.insert(index);
+            }
+        }
+        carried
+    }
+
     /// Lets a threshold count as met since `since`, so that a soft grace survives a restart.
     pub fn resume(&mut self, index: usize, since: Moment) {
         if let Some(entry) = self.first_observed.get_mut(index) {
@@ -164,3 +187,6 @@ impl GateState {
         fresh
     }
 }
+
+#[cfg(test)]
+mod tests;

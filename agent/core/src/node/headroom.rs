@@ -1,9 +1,9 @@
 //! Brink's own memory signal: what could still be allocated, kernel memory and reclaim included.
 //!
 //! The kubelet's formula sees neither kernel memory, so it can be a gigabyte too optimistic, nor
-//! that page cache can be dropped, so it can be as much too pessimistic. Headroom counts pages: free ones
-//! above what the kernel keeps for itself, plus what reclaim could give back without writing.
-//! Free swap is counted apart, because reaching it takes time. Everything here is in bytes.
+//! that page cache can be dropped, so it can be as much too pessimistic. Headroom counts pages:
+//! free ones above what the kernel keeps for itself, plus what reclaim could give back without
+//! writing. Free swap is counted apart, because reaching it takes time. All amounts are in bytes.
 
 use super::observe::{Observation, UNLIMITED};
 use crate::base::Moment;

@@ -210,3 +210,6 @@ impl Kubelet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

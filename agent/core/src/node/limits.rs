@@ -145,3 +145,6 @@ fn container(layout: Layout, pod: &Workload, detail: &PodDetail) -> Option<(Limi
 fn bytes(used: FsUsage) -> Quantity {
     Quantity::from_bytes(used.bytes.unwrap_or(0).cast_signed())
 }
+
+#[cfg(test)]
+mod tests;

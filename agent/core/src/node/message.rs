@@ -23,6 +23,10 @@ pub const NODE_EVENT_REASON: &str = "EvictionThresholdMet";
 /// Reason of the Warning event on a pod that outlived its grace.
 pub const LATE_EVENT_REASON: &str = "ExceededGracePeriod";
 
+/// Message of that event.
+pub const LATE_EVENT_MESSAGE: &str =
+    "Container runtime did not kill the pod within specified grace period.";
+
 /// The condition an evicted pod gets, unless it went for its own local-storage limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptionTarget {
@@ -244,3 +248,6 @@ fn usage_of(stats: &ContainerUsage, resource: Resource) -> Option<Quantity> {
 fn bytes(amount: u64) -> Quantity {
     Quantity::from_bytes(amount.cast_signed())
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,8 @@
 use super::workload::{Container, ContainerKind, QosClass, ResourceList, Resources, Workload};
 use crate::base::{Format, Quantity};
 
-type Pick = fn(&ResourceList) -> Option<Quantity>;
+/// Picks one resource out of a list.
+pub type Pick = fn(&ResourceList) -> Option<Quantity>;
 type Side = fn(&Resources) -> &ResourceList;
 
 const MEMORY: Pick = |list| list.memory;
@@ -42,6 +43,11 @@ pub fn storage_limit(workload: &Workload) -> Option<Quantity> {
         Some(limit),
         workload.overhead.ephemeral_storage,
     ))
+}
+
+/// What the containers request together of one resource; `None` if none of them names it.
+pub fn of_containers(containers: &[Container], pick: Pick) -> Option<Quantity> {
+    aggregate(containers, REQUESTS, pick)
 }
 
 /// A missing figure is zero bytes; overhead is added to what is not zero only.
@@ -135,5 +141,210 @@ fn class_of(resources: &Resources) -> QosClass {
         (true, true) => QosClass::BestEffort,
         (false, false) => QosClass::Guaranteed,
         _ => QosClass::Burstable,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+    use alloc::vec;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn quantity(text: &str) -> Option<Quantity> {
+        (!text.is_empty()).then(|| text.parse().unwrap())
+    }
+
+    /// A list with the same amount of memory and storage; an empty text leaves both out.
+    fn list(text: &str) -> ResourceList {
+        let amount = quantity(text);
+        ResourceList {
+            memory: amount,
+            ephemeral_storage: amount,
+            ..ResourceList::default()
+        }
+    }
+
+    fn container((kind, request): (ContainerKind, &str)) -> Container {
+        let resources = Resources {
+            requests: list(request),
+            limits: list(request),
+        };
+        Container {
+            kind,
+            resources,
+            ..Container::default()
+        }
+    }
+
+    fn pod(containers: &[(ContainerKind, &str)], overhead: &str) -> Workload {
+        Workload {
+            containers: containers.iter().copied().map(container).collect(),
+            overhead: list(overhead),
+            ..Workload::default()
+        }
+    }
+
+    #[track_caller]
+    fn check(containers: &[(ContainerKind, &str)], overhead: &str, expected: &str) {
+        let pod = pod(containers, overhead);
+        assert_eq!(memory_request(&pod).to_string(), expected);
+        assert_eq!(storage_request(&pod).to_string(), expected);
+        let limit = storage_limit(&pod).map_or_else(|| "0".to_string(), |limit| limit.to_string());
+        assert_eq!(limit, expected);
+    }
+
+    #[test]
+    fn the_larger_of_start_and_end() {
+        use ContainerKind::{Init, Regular, Sidecar};
+        check(&[], "", "0");
+        check(&[(Regular, "1Gi"), (Regular, "512Mi")], "", "1536Mi");
+        check(&[(Regular, "1Gi"), (Init, "2Gi"), (Init, "3Gi")], "", "3Gi");
+        check(&[(Regular, "1Gi"), (Sidecar, "2Gi")], "", "3Gi");
+        // An init container runs beside the sidecars started before it, not those after it.
+        check(
+            &[(Regular, "1Gi"), (Sidecar, "2Gi"), (Init, "3Gi")],
+            "",
+            "5Gi",
+        );
+        check(
+            &[(Regular, "1Gi"), (Init, "3Gi"), (Sidecar, "1Gi")],
+            "",
+            "3Gi",
+        );
+        check(&[(Regular, ""), (Regular, "1Gi")], "", "1Gi");
+    }
+
+    #[test]
+    fn overhead_only_on_top_of_something() {
+        use ContainerKind::Regular;
+        check(&[(Regular, "1Gi")], "100Mi", "1124Mi");
+        check(&[(Regular, "")], "100Mi", "0");
+        check(&[(Regular, "0")], "100Mi", "0");
+    }
+
+    #[test]
+    fn pod_level_resources_replace_the_containers() {
+        let base = pod(&[(ContainerKind::Regular, "1Gi")], "1Mi");
+        let with = |pod_resources| Workload {
+            pod_resources: Some(pod_resources),
+            ..base.clone()
+        };
+        let requests = list("3Gi");
+        let set = with(Resources {
+            requests,
+            ..Resources::default()
+        });
+        assert_eq!(memory_request(&set).to_string(), "3073Mi");
+        // There is no such entry on pod level, and the containers' is not looked at.
+        assert_eq!(storage_request(&set).to_string(), "0");
+        assert_eq!(storage_limit(&set).unwrap().to_string(), "1025Mi");
+        let huge = ResourceList {
+            hugepages: true,
+            ..ResourceList::default()
+        };
+        let only_huge = with(Resources {
+            limits: huge,
+            ..Resources::default()
+        });
+        assert_eq!(memory_request(&only_huge).to_string(), "0");
+        let storage = ResourceList {
+            ephemeral_storage: quantity("5Gi"),
+            ..ResourceList::default()
+        };
+        let unsupported = with(Resources {
+            requests: storage,
+            ..Resources::default()
+        });
+        assert_eq!(memory_request(&unsupported).to_string(), "1025Mi");
+        assert_eq!(
+            memory_request(&with(Resources::default())).to_string(),
+            "1025Mi"
+        );
+    }
+
+    fn resources([cpu, memory, cpu_limit, memory_limit]: [&str; 4]) -> Resources {
+        let list = |cpu, memory| ResourceList {
+            cpu: quantity(cpu),
+            memory: quantity(memory),
+            ..ResourceList::default()
+        };
+        Resources {
+            requests: list(cpu, memory),
+            limits: list(cpu_limit, memory_limit),
+        }
+    }
+
+    #[track_caller]
+    fn check_class(containers: &[[&str; 4]], pod_level: Option<[&str; 4]>, expected: QosClass) {
+        let container = |texts: &[&str; 4]| Container {
+            resources: resources(*texts),
+            ..Container::default()
+        };
+        let workload = Workload {
+            containers: containers.iter().map(container).collect(),
+            pod_resources: pod_level.map(resources),
+            ..Workload::default()
+        };
+        assert_eq!(
+            qos_class(&workload),
+            expected,
+            "{containers:?} {pod_level:?}"
+        );
+        let reported = Workload {
+            reported_qos: Some(QosClass::Guaranteed),
+            ..workload
+        };
+        assert_eq!(qos_class(&reported), QosClass::Guaranteed);
+    }
+
+    #[test]
+    fn classes() {
+        use QosClass::{BestEffort, Burstable, Guaranteed};
+        let full = ["1", "1Gi", "1000m", "1024Mi"];
+        let nothing = ["", "", "", ""];
+        check_class(&[], None, BestEffort);
+        check_class(&[nothing, nothing], None, BestEffort);
+        check_class(&[["0", "0", "", ""]], None, BestEffort);
+        check_class(&[full, full], None, Guaranteed);
+        check_class(&[full, nothing], None, Burstable);
+        check_class(&[["1", "", "1", ""]], None, Burstable);
+        check_class(&[["", "1Gi", "", ""]], None, Burstable);
+        check_class(&[["", "", "", "1Gi"]], None, Burstable);
+        check_class(&[["1", "1Gi", "2", "1Gi"]], None, Burstable);
+        check_class(&[nothing], Some(full), Guaranteed);
+        check_class(&[full], Some(nothing), BestEffort);
+        check_class(&[nothing], Some(["1", "", "2", ""]), Burstable);
+    }
+
+    proptest! {
+        /// At no moment of its life does a pod have more than its figure, and once exactly that.
+        #[test]
+        fn the_figure_is_the_largest_of_all_moments(
+            pods in proptest::collection::vec((0u8..3, 0i64..100), 0..8),
+        ) {
+            let kind = |k| [ContainerKind::Regular, ContainerKind::Init, ContainerKind::Sidecar][usize::from(k)];
+            let containers: Vec<Container> = pods
+                .iter()
+                .map(|&(k, bytes)| container((kind(k), &alloc::format!("{bytes}"))))
+                .collect();
+            let total = |wanted: ContainerKind| -> i64 {
+                pods.iter().filter(|&&(k, _)| kind(k) == wanted).map(|&(_, bytes)| bytes).sum()
+            };
+            let mut moments = vec![total(ContainerKind::Regular) + total(ContainerKind::Sidecar)];
+            let mut sidecars = 0;
+            for &(k, bytes) in &pods {
+                match kind(k) {
+                    ContainerKind::Regular => {}
+                    ContainerKind::Sidecar => sidecars += bytes,
+                    ContainerKind::Init => moments.push(sidecars + bytes),
+                }
+            }
+            let workload = Workload { containers, ..Workload::default() };
+            prop_assert_eq!(Some(memory_request(&workload).value()), moments.into_iter().max());
+        }
     }
 }

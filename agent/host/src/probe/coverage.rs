@@ -138,7 +138,6 @@ pub fn knobs(growth: u64) -> Knobs {
         heartbeat_ns: 1_000_000_000,
         band_gap_ns: 10_000_000,
         band_floor: 8 << 20,
-        slots_per_tick: 4,
         reserves_ns: 250_000_000,
         stall_ns: 1_000_000,
     }

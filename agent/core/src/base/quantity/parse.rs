@@ -17,7 +17,7 @@ pub enum QuantityError {
     /// No digits where the exponent needs some.
     #[error("the number of the quantity has no digits")]
     Number,
-    /// A suffix that is none of n u m k M G T P E, Ki Mi Gi Ti Pi Ei, e<exponent>.
+    /// A suffix that is none of n u m k M G T P E, Ki Mi Gi Ti Pi Ei, `e<exponent>`.
     #[error("unknown suffix; one of n u m k M G T P E, Ki Mi Gi Ti Pi Ei, or e and an exponent")]
     Suffix,
 }

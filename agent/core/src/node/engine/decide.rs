@@ -2,18 +2,18 @@
 
 use super::super::action::{Action, Actions};
 use super::super::choose::choose;
-use super::super::decision::{Decision, PLACES, Places, Ranked, Standing};
+use super::super::decision::{Decision, PLACES, Places, Ranked};
 use super::super::gate::Verdict;
 use super::super::grace;
 use super::super::input::{Confirmation, Sample};
 use super::super::order::{OpenOrder, Phase};
-use super::super::rank::{Preferences, Ranking, rank};
+use super::super::rank::{self, Preferences, Ranking};
 use super::super::reclaim;
 use super::super::safety::Mode;
 use super::super::signal::Signal;
 use super::super::threshold::ThresholdSet;
 use super::super::workload::{Origin, PodUsage};
-use super::follow::{remains_of, usage_at};
+use super::follow::remains_of;
 use super::{Engine, MemoryPolicy, Reclaiming};
 use crate::base::{Moment, Quantity, Reason, Span};
 
@@ -110,7 +110,7 @@ impl Engine {
         };
         let seen = sample.observations[threshold.signal].ok_or(Reason::Unknown)?;
         self.reclaim_first(chosen, sample, actions)?;
-        rank(ranking, &self.table, sample.usage, &mut self.order);
+        rank::rank(ranking, &self.table, sample.usage, &mut self.order);
         let (victim, ranking) = self.first_that_accepts(now, ranking, sample.usage);
         let victim = victim.ok_or(Reason::Nobody)?;
         let mode = self.permit(now, actions);
@@ -199,12 +199,12 @@ impl Engine {
             if victim.is_some() && place >= PLACES {
                 break;
             }
-            let Some(row) = self.table.rows().get(index as usize) else {
+            let Some(standing) = rank::place(ranking, &self.table, usage, index) else {
                 continue;
             };
             let ranked = Ranked {
                 workload: index,
-                standing: Standing::of(ranking, row, usage_at(usage, index as usize)),
+                standing: standing.into(),
                 refusal: self.refusal(now, index as usize),
             };
             if ranked.refusal.is_none() && victim.is_none() {

@@ -35,7 +35,9 @@ pub struct Draft {
     pub enforce_node_allocatable: Option<Vec<String>>,
     /// `localStorageCapacityIsolation`.
     pub local_storage_capacity_isolation: Option<bool>,
-    /// The flag that keeps hard memory thresholds from being copied to allocatable memory.
+    /// The flag that keeps hard memory thresholds from being copied to allocatable memory; no key
+    /// of a file.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub allocatable_ignore_eviction: Option<bool>,
     /// `headroomHard`: Brink's own hard threshold; `0%` switches it off.
     pub headroom_hard: Option<String>,

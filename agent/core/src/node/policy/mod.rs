@@ -5,6 +5,8 @@ mod doubt;
 mod draft;
 mod fault;
 mod parse;
+#[cfg(test)]
+mod tests;
 
 use alloc::vec::Vec;
 
@@ -23,6 +25,11 @@ use crate::base::Span;
 
 /// What the kubelet decides by, after parsing.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(into = "wire::Written", from = "wire::Written")
+)]
 pub struct Policy {
     thresholds: Vec<Threshold>,
     /// For each threshold, those equal to it by the kubelet's rule.
@@ -107,5 +114,43 @@ impl Policy {
     /// The thresholds that have an entry of their own in the table of first observations.
     pub(super) const fn distinct(&self) -> ThresholdSet {
         self.distinct
+    }
+}
+
+#[cfg(feature = "serde")]
+mod wire {
+    //! A policy in a journal: its list, without what follows from it.
+
+    use alloc::vec::Vec;
+
+    use super::{Layout, Policy, Settings, Threshold};
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub(super) struct Written {
+        thresholds: Vec<Threshold>,
+        layout: Layout,
+        settings: Settings,
+    }
+
+    impl From<Policy> for Written {
+        fn from(policy: Policy) -> Self {
+            let Policy {
+                thresholds,
+                layout,
+                settings,
+                ..
+            } = policy;
+            Self {
+                thresholds,
+                layout,
+                settings,
+            }
+        }
+    }
+
+    impl From<Written> for Policy {
+        fn from(written: Written) -> Self {
+            Self::new(written.thresholds, written.layout, written.settings)
+        }
     }
 }

@@ -1,11 +1,13 @@
 //! Workloads: what is known of each pod, as its manifest and its owner say.
 
+mod defaults;
 mod table;
 mod usage;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
+pub use defaults::DEFAULT_TERMINATION_GRACE;
 pub use table::{Row, WorkloadTable};
 pub use usage::{ContainerUsage, FsUsage, PodDetail, PodUsage, VolumeUsage};
 

@@ -8,6 +8,11 @@ use crate::base::Quantity;
 
 /// An unchanging snapshot of the node's workloads; ranking and orders speak of them by index.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(into = "wire::Written", from = "wire::Written")
+)]
 pub struct WorkloadTable {
     workloads: Vec<Workload>,
     rows: Vec<Row>,
@@ -109,6 +114,36 @@ impl Row {
             is_protected: workload.protection.is_some(),
             preference: workload.preference,
             qos: requests::qos_class(workload),
+        }
+    }
+}
+
+#[cfg(feature = "serde")]
+mod wire {
+    //! A table in a journal: the workloads, without what follows from them.
+
+    use alloc::vec::Vec;
+
+    use super::{Workload, WorkloadTable};
+
+    #[derive(serde::Serialize, serde::Deserialize)]
+    pub(super) struct Written {
+        generation: u64,
+        workloads: Vec<Workload>,
+    }
+
+    impl From<WorkloadTable> for Written {
+        fn from(table: WorkloadTable) -> Self {
+            Self {
+                generation: table.generation,
+                workloads: table.workloads,
+            }
+        }
+    }
+
+    impl From<Written> for WorkloadTable {
+        fn from(written: Written) -> Self {
+            Self::new(written.workloads, written.generation)
         }
     }
 }

@@ -5,8 +5,14 @@
 //! larger count. A pod without statistics is assumed to use the most. The uid decides between
 //! equals, where the kubelet's order is random.
 
+mod explain;
+#[cfg(test)]
+mod tests;
+
 use alloc::vec::Vec;
 use core::cmp::Reverse;
+
+pub use explain::{Decider, Place, explain, place};
 
 use super::observe::Layout;
 use super::signal::{Resource, Signal};
@@ -142,7 +148,7 @@ impl Preferences {
 }
 
 /// The request that usage must exceed; there is none for inodes, so one inode is enough.
-pub(super) fn compared_request(signal: Signal, row: &Row) -> Quantity {
+fn compared_request(signal: Signal, row: &Row) -> Quantity {
     match signal.resource() {
         Resource::Memory => row.memory_request,
         Resource::EphemeralStorage => row.storage_request,
@@ -152,7 +158,7 @@ pub(super) fn compared_request(signal: Signal, row: &Row) -> Quantity {
 
 /// The request that is taken off usage. For inodes this is the request for bytes of storage: the
 /// kubelet subtracts one from the other, and so do we.
-pub(super) fn subtracted_request(signal: Signal, row: &Row) -> Quantity {
+fn subtracted_request(signal: Signal, row: &Row) -> Quantity {
     match signal.resource() {
         Resource::Memory => row.memory_request,
         Resource::EphemeralStorage | Resource::Inodes => row.storage_request,
@@ -161,7 +167,7 @@ pub(super) fn subtracted_request(signal: Signal, row: &Row) -> Quantity {
 }
 
 /// What a pod uses of the ranked resource; unknown parts count as nothing.
-pub(super) fn usage_of(ranking: Ranking, used: &PodUsage) -> Quantity {
+fn usage_of(ranking: Ranking, used: &PodUsage) -> Quantity {
     let amount = match ranking.signal.resource() {
         Resource::Memory => used.memory,
         Resource::Pids => used.processes,

@@ -1,0 +1,247 @@
+//! Carrying the engine's answers out: the record first, then the signal, then everything else.
+
+use brink_core::base::Moment;
+use brink_core::node::action::Action;
+use brink_core::node::input::{Delivery, Input};
+use brink_core::node::order::End;
+use brink_host::kill::{KillOutcome, Means as HostMeans};
+use brink_host::ledger::SlotId;
+
+use super::figures::NodeFigures;
+use super::follow::Current;
+use super::ports::Report;
+use super::step::Step;
+use super::{Guard, now};
+use crate::ledger::entry::{Completion, Kill, Means, Record, Stages};
+
+impl Guard {
+    /// Feeds one input and carries out what follows.
+    pub(super) fn feed(&mut self, at: Moment, input: &Input<'_>) {
+        self.engine.step(at, input.clone(), &mut self.actions);
+        self.carry_out(at, Stages::default());
+        self.tell(at, input, None);
+    }
+
+    /// Carries out the answers to the last step.
+    pub(super) fn carry_out(&mut self, at: Moment, stages: Stages) {
+        let mut failed = None;
+        for place in 0..self.actions.as_slice().len() {
+            let Some(&action) = self.actions.as_slice().get(place) else {
+                break;
+            };
+            match action {
+                Action::Kill { order, workload } => {
+                    self.open_record(order, workload, at, stages);
+                    failed = self.kill(order, workload).or(failed);
+                }
+                Action::Ask {
+                    order, workload, ..
+                } => {
+                    self.open_record(order, workload, at, stages);
+                    self.ask(workload);
+                }
+                Action::WouldEvict { order, workload } => {
+                    self.open_record(order, workload, at, stages);
+                }
+                Action::Ended { order, end } => self.close_record(order, end),
+                Action::Reclaim { .. } => self.reclaim_asked = true,
+                Action::Crossed { .. }
+                | Action::Cleared { .. }
+                | Action::Held { .. }
+                | Action::Conditions(_)
+                | Action::Mode(_) => {}
+            }
+        }
+        if let Some((order, delivered)) = failed {
+            // At most one level deep: an outcome ends an order, and gives none.
+            self.feed(now(), &Input::Outcome { order, delivered });
+        }
+    }
+
+    /// Writes the record of a new order; an order that only turns hard has one already.
+    fn open_record(&mut self, order: u64, workload: usize, at: Moment, stages: Stages) {
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.order == order)
+        {
+            return;
+        }
+        let Some(decision) = self.engine.decision() else {
+            return;
+        };
+        let stages = Stages {
+            decided: Some(at),
+            ..stages
+        };
+        let record = Record::of(&self.author, decision, stages, self.engine.table());
+        let slot = self
+            .ledger
+            .as_mut()
+            .map(|ledger| write_record(ledger, &record));
+        let page = self.ports.pages.pop();
+        let mut current = Current::new(order, workload, decision, self.engine.open_order());
+        current.slot = slot;
+        current.completion.stages = Stages {
+            recorded: Some(now()),
+            ..stages
+        };
+        match page {
+            Some(mut page) => {
+                page.write(&record, None);
+                current.page = Some(page);
+            }
+            None => drop(
+                self.ports
+                    .pages_lost
+                    .fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            ),
+        }
+        self.current = Some(current);
+    }
+
+    /// SIGKILL to every cgroup of the workload; an answer for the engine when nothing was delivered.
+    fn kill(&mut self, order: u64, workload: usize) -> Option<(u64, Delivery)> {
+        let mut total = Tally::default();
+        let members = self.roster.of(workload);
+        for (_, group) in members {
+            let outcome = self.killer.kill(&group.target);
+            total.add(&outcome);
+        }
+        let watched = self
+            .roster
+            .of(workload)
+            .map(|(_, group)| group.target.id().0);
+        if let Some(kernel) = self.kernel.as_mut() {
+            for id in watched {
+                let _too_many_watched = kernel.watch_victim(id);
+            }
+        }
+        if let Some(current) = self
+            .current
+            .as_mut()
+            .filter(|current| current.order == order)
+        {
+            current.killed(&total, now());
+            self.times.follow = current.next_look(now());
+        }
+        total.delivery().map(|delivered| (order, delivered))
+    }
+
+    /// SIGTERM to every cgroup of the workload.
+    fn ask(&mut self, workload: usize) {
+        let mut first = None;
+        for (_, group) in self.roster.of(workload) {
+            let outcome = self.killer.terminate(&group.target);
+            first = first.or(moment(outcome.times.after_first_signal));
+        }
+        if let Some(current) = &mut self.current {
+            current.completion.stages.asked = first;
+            self.times.follow = current.next_look(now());
+        }
+    }
+
+    fn close_record(&mut self, order: u64, end: End) {
+        let Some(mut current) = self.current.take_if(|current| current.order == order) else {
+            return;
+        };
+        current.completion.end = Some(end);
+        current.completion.stages.ended = Some(now());
+        if let Some(kernel) = &mut self.kernel {
+            for (_, group) in self.roster.of(current.workload) {
+                kernel.unwatch_victim(group.target.id().0);
+            }
+        }
+        if let (Some(ledger), Some(slot)) = (&mut self.ledger, current.slot) {
+            ledger.complete(slot, |bytes| write_completion(bytes, &current.completion));
+        }
+        if let Some(mut page) = current.page.take() {
+            page.complete(current.completion);
+            if let Err(Report::Completed(page)) = self.ports.reports.send(Report::Completed(page)) {
+                self.ports.recycle_page(page);
+            }
+        }
+        self.times.follow = None;
+    }
+
+    /// Tells the runtime of a step: what was fed in, and what came of it.
+    pub(super) fn tell(&mut self, at: Moment, input: &Input<'_>, figures: Option<&NodeFigures>) {
+        let Some(mut step) = self.ports.steps.pop() else {
+            self.ports
+                .steps_lost
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            return;
+        };
+        let Step {
+            generation,
+            figures: kept,
+            ..
+        } = &mut *step;
+        *generation = self.engine.table().generation();
+        *kept = figures.copied().unwrap_or_default();
+        if !step.fill(at, input, self.actions.as_slice()) {
+            self.ports
+                .steps_lost
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+        if let Err(Report::Step(step)) = self.ports.reports.send(Report::Step(step)) {
+            self.ports.recycle_step(step);
+        }
+    }
+}
+
+/// What the kills of one workload's cgroups did together.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) first_signal: Option<Moment>,
+    pub(super) kill: Kill,
+    groups: u32,
+    empty: u32,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: &KillOutcome) {
+        self.groups += 1;
+        self.empty += u32::from(outcome.is_empty() && outcome.signalled == 0);
+        self.first_signal = self
+            .first_signal
+            .or(moment(outcome.times.after_first_signal));
+        self.kill.means = match outcome.means {
+            HostMeans::Signals => Means::Signals,
+            HostMeans::GroupKill => Means::CgroupKill,
+            HostMeans::Freezer => Means::Freezer,
+            HostMeans::UnifiedGroupKill => Means::UnifiedCgroupKill,
+        };
+        self.kill.passes += outcome.passes;
+        self.kill.signalled += outcome.signalled;
+        self.kill.refused += outcome.refused;
+        self.kill.spared += outcome.spared;
+        self.kill.releasing += outcome.releasing;
+        let errno = outcome.failure.map(|failure| failure.errno.raw_os_error());
+        self.kill.errno = self.kill.errno.or(errno);
+    }
+
+    /// Nothing for the engine to know when somebody was signalled.
+    fn delivery(&self) -> Option<Delivery> {
+        match (self.kill.signalled, self.empty == self.groups) {
+            (1.., _) => None,
+            (0, true) => Some(Delivery::Empty),
+            (0, false) => Some(Delivery::Failed),
+        }
+    }
+}
+
+fn moment(nanos: Option<u64>) -> Option<Moment> {
+    i64::try_from(nanos?).ok().map(Moment::from_nanos)
+}
+
+fn write_record(ledger: &mut brink_host::ledger::Ledger, record: &Record<'_>) -> SlotId {
+    ledger.record(|bytes| {
+        // A record fits by construction: names are cut to a fixed length.
+        let _fits = postcard::to_slice(record, bytes);
+    })
+}
+
+fn write_completion(bytes: &mut [u8], completion: &Completion) {
+    let _fits = postcard::to_slice(completion, bytes);
+}

@@ -1,0 +1,66 @@
+//! The node's own numbers at one moment, whoever read them, and what the engine is told of them.
+
+use brink_core::base::Moment;
+use brink_core::node::input::Confirmation;
+use brink_core::node::observe::{Observation, Observations};
+use brink_core::node::signal::Signal;
+
+/// The node at one moment; what nobody could read is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeFigures {
+    /// When the numbers were true.
+    pub at: Moment,
+    /// `memory.available`.
+    pub memory: Option<Observation>,
+    /// What could still be allocated, swap not counted, in bytes.
+    pub headroom: Option<i64>,
+    /// `allocatableMemory.available`.
+    pub pods: Option<Observation>,
+    /// The same headroom for the cgroup all pods live in.
+    pub pods_headroom: Option<i64>,
+    /// `pid.available`.
+    pub pids: Option<Observation>,
+}
+
+/// What changes too slowly to be read every time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Slow {
+    /// Swap that could still be used, in bytes.
+    pub swap: u64,
+    /// Headroom below this is the kernel's own, in bytes.
+    pub reserve: u64,
+}
+
+impl NodeFigures {
+    /// The observations of all signals that are fed here.
+    pub fn observations(&self, slow: Slow) -> Observations {
+        let mut all = Observations::default();
+        all[Signal::MemoryAvailable] = self.memory;
+        all[Signal::AllocatableMemoryAvailable] = self.pods;
+        all[Signal::PidAvailable] = self.pids;
+        all[Signal::MemoryHeadroom] =
+            self.headroom
+                .zip(self.memory)
+                .map(|(headroom, memory)| Observation {
+                    available: headroom.saturating_add(saturated(slow.swap)),
+                    capacity: memory.capacity,
+                    at: Some(self.at),
+                });
+        all
+    }
+
+    /// What confirms that memory is short.
+    pub fn confirmation(&self, slow: Slow) -> Confirmation {
+        Confirmation {
+            node: self.headroom,
+            pods: self.pods_headroom,
+            swap: slow.swap,
+            reserve: slow.reserve,
+        }
+    }
+}
+
+/// Bytes as the engine counts them.
+pub fn saturated(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

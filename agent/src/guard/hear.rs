@@ -1,0 +1,126 @@
+//! What the kernel's programs say: kept in order while the ring is emptied, then applied one by one.
+
+use brink_core::base::Moment;
+use brink_core::node::input::Input;
+use brink_host::probe::Signal;
+use brink_host::probe::abi::record::{Head, UNKNOWN, VictimRecord};
+use brink_host::probe::abi::sample::SampleRecord;
+
+use super::Guard;
+use super::ports::Report;
+use crate::ledger::entry::Stages;
+
+/// Signals taken from the ring in one turn.
+pub(super) const BOUND: usize = 64;
+
+/// A signal, without what the guard does not look at.
+#[derive(Clone, Copy, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "kept in a buffer made once: boxing would allocate"
+)]
+pub(super) enum Item {
+    Sample(SampleRecord),
+    Victim(VictimRecord),
+    Retry,
+    /// A watched process or cgroup ended.
+    Ended,
+    Threads {
+        threads: i64,
+    },
+}
+
+impl Item {
+    const fn of(signal: &Signal) -> Self {
+        match signal {
+            Signal::Crossing(record) | Signal::Band(record) | Signal::Heartbeat(record) => {
+                Self::Sample(*record)
+            }
+            Signal::Victim(record) => Self::Victim(*record),
+            Signal::Retry(_) => Self::Retry,
+            Signal::Exit(_) | Signal::Empty(_) => Self::Ended,
+            Signal::Threads(record) => Self::Threads {
+                threads: record.threads,
+            },
+        }
+    }
+}
+
+impl Guard {
+    /// Empties the ring and applies what was in it.
+    pub(super) fn hear(&mut self, woke: Moment) {
+        let mut heard = std::mem::take(&mut self.heard);
+        loop {
+            heard.clear();
+            let Some(kernel) = &mut self.kernel else {
+                break;
+            };
+            // Never more than there is room for: the buffer was made for so many.
+            let taken = kernel
+                .probe()
+                .drain_signals(BOUND, |signal| heard.push(Item::of(signal)));
+            for item in &heard {
+                self.apply(item, woke);
+            }
+            if taken < BOUND {
+                break;
+            }
+        }
+        self.heard = heard;
+    }
+
+    fn apply(&mut self, item: &Item, woke: Moment) {
+        match item {
+            Item::Sample(record) => self.take_sample(record, woke),
+            Item::Victim(record) => {
+                self.kernel_killed(record, woke);
+                self.look(super::now());
+            }
+            // Reclaim gives up: whatever the last sample said, this is the moment to look.
+            Item::Retry => self.look(super::now()),
+            Item::Ended => self.follow(super::now()),
+            Item::Threads { threads } => {
+                self.threads = Some(*threads);
+                self.arm_threads();
+                self.look_because(
+                    super::now(),
+                    Stages {
+                        woke: Some(woke),
+                        ..Stages::default()
+                    },
+                );
+            }
+        }
+    }
+
+    fn take_sample(&mut self, record: &SampleRecord, woke: Moment) {
+        if self.distrusted {
+            return;
+        }
+        let stages = stages(&record.head, woke);
+        self.assess_kernel(&record.sample, stages);
+    }
+
+    /// The kernel's own killer was faster: what its victim holds is on its way back.
+    fn kernel_killed(&mut self, record: &VictimRecord, woke: Moment) {
+        let _told_or_counted = self.ports.reports.send(Report::OomKill(*record));
+        if record.cgroup == UNKNOWN {
+            return;
+        }
+        if let Some(workload) = self.roster.workload_of(record.cgroup) {
+            let pages = record.anon_rss.saturating_add(record.shmem_rss);
+            let charged = pages.saturating_mul(1024);
+            self.feed(woke, &Input::Dying { workload, charged });
+        }
+    }
+}
+
+fn stages(head: &Head, woke: Moment) -> Stages {
+    let at = |nanos: u64| i64::try_from(nanos).ok().map(Moment::from_nanos);
+    Stages {
+        sampled: at(head.at_ns),
+        submitted: at(head.submit_ns),
+        woke: Some(woke),
+        ..Stages::default()
+    }
+}

@@ -1,0 +1,196 @@
+//! Housekeeping: everything is read, armed and cross-checked again, and the standing is told when it changed.
+
+use brink_core::base::Moment;
+use brink_core::node::engine::Engine;
+use brink_core::node::input::Input;
+use brink_core::node::signal::Signal;
+
+use super::figures::saturated;
+use super::ports::Report;
+use super::roster::Roster;
+use super::rung::{Rung, Standing};
+use super::watches::Terrain;
+use super::{Guard, now};
+
+/// A sampler that was distrusted must agree this often in a row before it serves again.
+const AGREEMENTS: u32 = 2;
+/// The pace of refreshing what the sampler cannot read of the node's own cgroups.
+const TERMS: brink_core::base::Span = brink_core::base::Span::from_millis(100);
+
+impl Guard {
+    /// The pass that is always there, every ten seconds unless configured.
+    pub(super) fn housekeep(&mut self, at: Moment) {
+        self.times.housekeeping = at + self.times.housekeeping_every;
+        if let Err(error) = self.files.refresh() {
+            self.trouble = Some(error.to_string());
+        }
+        self.arm();
+        self.check_sampler();
+        self.calibrate_threads();
+        self.tell_standing();
+        self.look(now());
+        let groups = self.files.node_group().or(self.files.pods_group());
+        self.times.terms = groups
+            .filter(|_| self.sampler_serves())
+            .map(|_| now() + TERMS);
+    }
+
+    /// Points the sampler at the node as it is now.
+    fn arm(&mut self) {
+        let Ok(figures) = self.files.read(now()) else {
+            return;
+        };
+        let terrain = Terrain {
+            capacity: figures.memory.map_or(0, |seen| seen.capacity),
+            pods_capacity: figures.pods.map(|seen| seen.capacity),
+            node_is_group: self.files.node_group().is_some(),
+            swap: saturated(self.files.slow().swap),
+            memory: self.memory,
+        };
+        let Some(kernel) = &mut self.kernel else {
+            return;
+        };
+        if let Err(error) = kernel.arm(&self.files, self.engine.policy(), terrain) {
+            let why = format!("the sampler cannot be armed: {error}");
+            self.distrust(&why);
+        }
+    }
+
+    /// Compares the sampler with the files; trust is lost at once and comes back slowly.
+    fn check_sampler(&mut self) {
+        if self.kernel.is_none() {
+            return;
+        }
+        if self.recheck() || self.recheck() {
+            self.agreements = self.agreements.saturating_add(1);
+            if self.distrusted && self.agreements >= AGREEMENTS {
+                self.distrusted = false;
+                self.without_kernel.clear();
+            }
+        } else if !self.distrusted {
+            self.distrust("its numbers and the files' differ by more than the tolerance");
+        } else {
+            self.agreements = 0;
+        }
+    }
+
+    /// Falls to the next rung at once.
+    pub(super) fn distrust(&mut self, why: &str) {
+        self.distrusted = true;
+        self.agreements = 0;
+        self.without_kernel = vec![why.to_owned()];
+        self.tell_standing();
+    }
+
+    /// Tells the standing if it changed.
+    fn tell_standing(&mut self) {
+        let rung = Rung::of(self.sampler_serves(), self.is_realtime);
+        let mut reasons = self.without_kernel.clone();
+        reasons.extend(self.scheduling.1.clone());
+        reasons.extend(self.trouble.take());
+        let standing = Standing {
+            rung,
+            scheduling: self.scheduling.0.clone(),
+            reasons,
+        };
+        self.author.rung = rung;
+        if self.told.as_ref() != Some(&standing) {
+            self.told = Some(standing.clone());
+            let _told_or_counted = self.ports.reports.send(Report::Rung(Box::new(standing)));
+        }
+    }
+
+    fn calibrate_threads(&mut self) {
+        self.threads = self.files.threads();
+        let Some(kernel) = &mut self.kernel else {
+            return;
+        };
+        let files = &self.files;
+        let count = || {
+            let threads = files
+                .threads()
+                .and_then(|threads| u64::try_from(threads).ok());
+            threads.ok_or_else(|| std::io::Error::other("/proc/loadavg has no count of tasks"))
+        };
+        // Without the process programs the count of the files serves alone.
+        let _files_serve = kernel.probe().calibrate_threads(count);
+        self.arm_threads();
+    }
+
+    /// Asks for a signal at the next number of threads at which a threshold on process ids changes.
+    pub(super) fn arm_threads(&mut self) {
+        let (Some(most), Some(threads)) = (self.files.most_tasks(), self.threads) else {
+            return;
+        };
+        let thresholds = self.engine.policy().thresholds().iter();
+        let pids = thresholds.filter(|threshold| threshold.signal == Signal::PidAvailable);
+        let limits = pids.map(|threshold| most.saturating_sub(threshold.quantity(most).value()));
+        let next = limits
+            .clone()
+            .filter(|&limit| limit >= threads)
+            .min()
+            .or_else(|| limits.max());
+        let limit = next.and_then(|limit| u32::try_from(limit).ok());
+        if let Some(kernel) = &mut self.kernel {
+            let _files_serve = kernel.probe().set_thread_limit(limit);
+        }
+    }
+
+    /// Refreshes what the sampler cannot read of the node's own cgroups.
+    pub(super) fn refresh_terms(&mut self, at: Moment) {
+        self.times.terms = Some(at + TERMS);
+        if let Some(kernel) = &mut self.kernel
+            && kernel.refresh_terms(&self.files).is_err()
+        {
+            self.distrust("a cgroup of the node itself can no longer be read");
+        }
+    }
+
+    /// Takes a new roster; the old one goes back to be freed elsewhere.
+    pub(super) fn replace_roster(&mut self, roster: Box<Roster>) {
+        let old = std::mem::replace(&mut self.roster, roster);
+        let table = std::sync::Arc::clone(&self.roster.table);
+        self.usage.clear();
+        self.usage.reserve(table.len());
+        self.order.reserve(table.len());
+        self.feed(now(), &Input::Workloads(table));
+        self.forget_or_move_current(&old);
+        self.adopt_slots();
+        let _told_or_counted = self.ports.reports.send(Report::Retired(old));
+    }
+
+    /// The victim of the current order has another index now, or is gone from the table.
+    fn forget_or_move_current(&mut self, old: &Roster) {
+        if let Some(current) = &mut self.current {
+            let uid = old.table.workloads().get(current.workload).map(|w| &w.uid);
+            let new = self.roster.table.workloads();
+            let place = uid.and_then(|uid| new.iter().position(|w| &w.uid == uid));
+            current.workload = place.unwrap_or(usize::MAX);
+        }
+    }
+
+    /// Gives the roster's cgroups their slots of the sampler.
+    pub(super) fn adopt_slots(&mut self) {
+        self.armed_whole_roster = self.kernel.is_none();
+        if let Some(kernel) = &mut self.kernel {
+            kernel.adopt_roster(&mut self.roster);
+        }
+    }
+
+    /// Arms some more slots.
+    pub(super) fn arm_more(&mut self) {
+        if let Some(kernel) = self.kernel.as_mut().filter(|_| !self.armed_whole_roster) {
+            self.armed_whole_roster = kernel.arm_roster(&mut self.roster);
+        }
+    }
+
+    /// Takes a new policy: an engine that knows the workloads and nothing else.
+    pub(super) fn replace_engine(&mut self, engine: Box<Engine>) {
+        let mut engine = engine;
+        std::mem::swap(&mut self.engine, &mut *engine);
+        let table = std::sync::Arc::clone(&self.roster.table);
+        self.feed(now(), &Input::Workloads(table));
+        let _told_or_counted = self.ports.reports.send(Report::Replaced(engine));
+        self.housekeep(now());
+    }
+}

@@ -1,0 +1,264 @@
+//! The probe as the guard uses it: slots for cgroups, watches for thresholds, and a check against the files.
+
+use brink_core::base::Moment;
+use brink_core::node::observe::Observation;
+use brink_core::node::policy::Policy;
+use brink_host::probe::abi::MAX_SLOTS;
+use brink_host::probe::abi::command::Terms;
+use brink_host::probe::abi::sample::{NODE_KNOWN, Sample, USAGE_KNOWN, Usage};
+use brink_host::probe::{Meters, Probe, ProbeError, Victim};
+
+use super::figures::{NodeFigures, saturated};
+use super::files::NodeFiles;
+use super::roster::Roster;
+use super::watches::{FIRST_WORKLOAD_SLOT, NODE_SLOT, PODS_SLOT, Terrain, Watches, watches};
+
+/// Slots armed in one go; the rest follows in later turns, so that no turn is long.
+const ARMED_A_TURN: usize = 16;
+
+/// The sampler, armed for this node.
+pub struct Kernel {
+    probe: Probe,
+    meters: Option<Meters>,
+    watches: Watches,
+    capacity: i64,
+    pods_capacity: Option<i64>,
+    usages: Box<[Usage; MAX_SLOTS]>,
+    /// Id of the cgroup that each slot is armed for.
+    armed: Box<[Option<u64>; MAX_SLOTS]>,
+    generation: u32,
+}
+
+impl Kernel {
+    /// Takes a loaded probe over. It stands still until [`Kernel::arm`].
+    pub fn new(mut probe: Probe) -> Self {
+        Self {
+            meters: probe.take_meters(),
+            probe,
+            watches: Watches::default(),
+            capacity: 0,
+            pods_capacity: None,
+            usages: Box::new([Usage::default(); MAX_SLOTS]),
+            armed: Box::new([None; MAX_SLOTS]),
+            generation: 0,
+        }
+    }
+
+    /// The probe itself, for its signals.
+    pub const fn probe(&mut self) -> &mut Probe {
+        &mut self.probe
+    }
+
+    /// The probe, to look at.
+    pub const fn probe_ref(&self) -> &Probe {
+        &self.probe
+    }
+
+    /// Its counters.
+    pub const fn meters(&self) -> Option<&Meters> {
+        self.meters.as_ref()
+    }
+
+    /// Points the sampler at the node, its slots and its thresholds, and starts it; again at each
+    /// housekeeping pass, since limits and reserves move.
+    ///
+    /// # Errors
+    /// [`ProbeError`] when the sampler cannot serve this node; the next rung does then.
+    pub fn arm(
+        &mut self,
+        files: &NodeFiles,
+        policy: &Policy,
+        terrain: Terrain,
+    ) -> Result<(), ProbeError> {
+        if let Ok(Some(info)) = files.meminfo() {
+            self.probe.arm_node(info.total, info.free)?;
+        }
+        if let Some(group) = files.node_group() {
+            self.arm_group(NODE_SLOT, group)?;
+        }
+        if let Some(group) = files.pods_group() {
+            self.arm_group(PODS_SLOT, group)?;
+        }
+        self.capacity = terrain.capacity;
+        self.pods_capacity = terrain.pods_capacity;
+        let watches = watches(policy, terrain);
+        if watches != self.watches {
+            self.probe.set_watches(&watches.list)?;
+            self.watches = watches;
+        }
+        self.probe.start()
+    }
+
+    fn arm_group(&mut self, slot: u32, group: &super::files::GroupFiles) -> Result<(), ProbeError> {
+        let at = Moment::START;
+        let unread = Terms {
+            limit: group.limit().map_or(i64::MAX, saturated),
+            inactive_file: 0,
+            reclaimable: 0,
+        };
+        let terms = group.read(at).map_or(unread, |figures| figures.terms);
+        let id = group.dir().id().0;
+        let armed = self.armed.get(slot as usize).copied().flatten();
+        if armed == Some(id) {
+            return self.probe.set_slot_terms(slot, terms);
+        }
+        self.arm_slot(slot, id, std::os::fd::AsFd::as_fd(group.dir()), terms)
+    }
+
+    /// Brings what user space knows of the node's own cgroups up to date.
+    ///
+    /// # Errors
+    /// [`ProbeError`].
+    pub fn refresh_terms(&mut self, files: &NodeFiles) -> Result<(), ProbeError> {
+        let groups = [
+            (NODE_SLOT, files.node_group()),
+            (PODS_SLOT, files.pods_group()),
+        ];
+        for (slot, group) in groups {
+            if let Some(Ok(figures)) = group.map(|group| group.read(Moment::START)) {
+                self.probe.set_slot_terms(slot, figures.terms)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Arms slots for the cgroups of a roster, some at a time; true when all that fit are armed.
+    pub fn arm_roster(&mut self, roster: &mut Roster) -> bool {
+        let mut left = ARMED_A_TURN;
+        for index in 0..roster.members.len() {
+            if roster.slots[index].is_some() {
+                continue;
+            }
+            if left == 0 {
+                return false;
+            }
+            left -= 1;
+            let Some(slot) = self.free_slot() else {
+                return true;
+            };
+            let target = &roster.members[index].group.target;
+            let fd = std::os::fd::AsFd::as_fd(target);
+            if self
+                .arm_slot(slot, target.id().0, fd, Terms::default())
+                .is_ok()
+            {
+                roster.slots[index] = Some(slot);
+            }
+        }
+        true
+    }
+
+    /// Gives each member of a new roster the slot its cgroup has already, and frees the others.
+    pub fn adopt_roster(&mut self, roster: &mut Roster) {
+        for slot in FIRST_WORKLOAD_SLOT as usize..MAX_SLOTS {
+            let Some(id) = self.armed[slot] else {
+                continue;
+            };
+            let member = roster
+                .members
+                .iter()
+                .position(|member| member.group.target.id().0 == id);
+            let number = u32::try_from(slot).unwrap_or(u32::MAX);
+            if let Some(member) = member {
+                roster.slots[member] = Some(number);
+            } else {
+                let _gone_already = self.probe.disarm_slot(number);
+                self.armed[slot] = None;
+            }
+        }
+    }
+
+    fn free_slot(&self) -> Option<u32> {
+        let first = FIRST_WORKLOAD_SLOT as usize;
+        let free = self.armed.iter().skip(first).position(Option::is_none)?;
+        u32::try_from(first + free).ok()
+    }
+
+    fn arm_slot(
+        &mut self,
+        slot: u32,
+        id: u64,
+        fd: std::os::fd::BorrowedFd<'_>,
+        terms: Terms,
+    ) -> Result<(), ProbeError> {
+        self.generation = self.generation.wrapping_add(1);
+        self.probe.arm_slot(slot, self.generation, fd, terms)?;
+        if let Some(armed) = self.armed.get_mut(slot as usize) {
+            *armed = Some(id);
+        }
+        Ok(())
+    }
+
+    /// The latest sample.
+    pub fn sample(&self) -> Option<Sample> {
+        self.probe.sample()
+    }
+
+    /// Copies the usages that go with the latest sample; false when they could not be had.
+    pub fn load_usages(&mut self) -> bool {
+        self.probe.usages(&mut self.usages).is_some()
+    }
+
+    /// The usage of a slot's cgroup as of [`Kernel::load_usages`], in bytes; none when it is unknown.
+    pub fn usage(&self, slot: u32) -> Option<u64> {
+        let usage = self.usages.get(slot as usize)?;
+        (usage.state == USAGE_KNOWN).then_some(usage.bytes)
+    }
+
+    /// What a sample says of the node. Process ids are the caller's.
+    pub fn figures(&self, sample: &Sample) -> NodeFigures {
+        let at = Moment::from_nanos(i64::try_from(sample.at_ns).unwrap_or(i64::MAX));
+        let value = |index: Option<usize>| {
+            let index = index?;
+            let known = sample.unknown & (1 << index) == 0;
+            sample.values.get(index).copied().filter(|_| known)
+        };
+        let observed = |available: Option<i64>, capacity: i64| {
+            available.map(|available| Observation {
+                available,
+                capacity,
+                at: Some(at),
+            })
+        };
+        let pods = value(self.watches.pods);
+        let node_known = sample.flags & NODE_KNOWN != 0 || self.armed[NODE_SLOT as usize].is_some();
+        NodeFigures {
+            at,
+            memory: observed(
+                value(self.watches.available).filter(|_| node_known),
+                self.capacity,
+            ),
+            headroom: value(self.watches.headroom).filter(|_| node_known),
+            pods: self
+                .pods_capacity
+                .and_then(|capacity| observed(pods, capacity)),
+            pods_headroom: value(self.watches.pods_headroom),
+            pids: None,
+        }
+    }
+
+    /// Processes of a family of cgroups, by the kernel's own count; none when it does not count them.
+    pub fn processes(&self, family: &[u64]) -> Option<u64> {
+        let meters = self.meters.as_ref()?;
+        let mut sum = 0_i64;
+        for &id in family {
+            if let Some(meter) = meters.cgroup(id).ok()? {
+                sum = sum.saturating_add(meter.processes);
+            }
+        }
+        u64::try_from(sum).ok()
+    }
+
+    /// Asks for a signal when the cgroup's processes are gone.
+    ///
+    /// # Errors
+    /// [`ProbeError`] when too many are watched already.
+    pub fn watch_victim(&mut self, id: u64) -> Result<(), ProbeError> {
+        self.probe.watch_victim(Victim::Cgroup(id))
+    }
+
+    /// Asks no longer.
+    pub fn unwatch_victim(&mut self, id: u64) {
+        let _not_watched = self.probe.unwatch_victim(Victim::Cgroup(id));
+    }
+}

@@ -1,0 +1,190 @@
+//! The guard: one synchronous thread from kernel event to kill.
+//!
+//! It selects outside and applies inside: a turn waits for a signal of the kernel, a command or a deadline, turns what
+//! it heard into inputs of the engine, and carries the answers out. From the event to the kill it allocates nothing,
+//! takes no lock and waits for nobody. Whatever can wait goes through [`ports`] to the runtime.
+
+pub mod board;
+pub mod figures;
+pub mod files;
+pub mod kernel;
+pub mod page;
+pub mod ports;
+pub mod roster;
+pub mod rung;
+pub mod step;
+pub mod watches;
+
+mod act;
+mod assess;
+mod follow;
+mod hear;
+mod keep;
+mod turn;
+mod usage;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use brink_core::base::{Moment, Span};
+use brink_core::node::action::Actions;
+use brink_core::node::engine::{Engine, MemoryPolicy};
+use brink_core::node::workload::PodUsage;
+use brink_host::cgroup::Layout;
+use brink_host::kill::Killer;
+use brink_host::ledger::Ledger;
+use brink_host::probe::Probe;
+use brink_host::realtime::FifoPriority;
+use brink_host::{HostError, clock};
+
+use crate::ledger::Author;
+use files::{NodeFiles, NodePlan};
+use follow::Current;
+use hear::Item;
+use kernel::Kernel;
+use ports::Ports;
+use roster::Roster;
+use turn::Times;
+
+/// What a guard is made of.
+pub struct Plan {
+    /// The root of the file system to read from.
+    pub root: PathBuf,
+    /// Where the cgroups are.
+    pub layout: Layout,
+    /// What the node is.
+    pub node: NodePlan,
+    /// The engine, already resumed where something was to be resumed.
+    pub engine: Engine,
+    /// Whose word is enough for a kill.
+    pub memory: MemoryPolicy,
+    /// The programs in the kernel, or why there are none.
+    pub probe: Result<Probe, String>,
+    /// Kills.
+    pub killer: Killer,
+    /// Where decisions are recorded before they are carried out; none for an agent that may not.
+    pub ledger: Option<Ledger>,
+    /// What every record says of its author.
+    pub author: Author,
+    /// How the thread wants to be scheduled.
+    pub realtime: Realtime,
+    /// How often everything is read and armed again.
+    pub housekeeping: Span,
+    /// The workloads at the start.
+    pub roster: Box<Roster>,
+}
+
+/// How the guard thread wants to be scheduled.
+#[derive(Clone, Copy, Debug)]
+pub struct Realtime {
+    /// The priority; none to stay an ordinary thread at nice −20.
+    pub priority: Option<FifoPriority>,
+    /// Whether it may move itself to the root cpu group to get it.
+    pub may_move: bool,
+}
+
+/// The guard's state; owned by its thread.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "four independent facts, each with its own life"
+)]
+struct Guard {
+    root: PathBuf,
+    layout: Layout,
+    ports: Arc<Ports>,
+    engine: Engine,
+    actions: Actions,
+    memory: MemoryPolicy,
+    files: NodeFiles,
+    kernel: Option<Kernel>,
+    /// Why the sampler does not serve, for the standing.
+    without_kernel: Vec<String>,
+    /// Passes in a row in which a distrusted sampler agreed with the files again.
+    agreements: u32,
+    distrusted: bool,
+    is_realtime: bool,
+    scheduling: (String, Option<String>),
+    killer: Killer,
+    ledger: Option<Ledger>,
+    author: Author,
+    roster: Box<Roster>,
+    armed_whole_roster: bool,
+    usage: Vec<Option<PodUsage>>,
+    order: Vec<u32>,
+    threads: Option<i64>,
+    current: Option<Current>,
+    heard: Vec<Item>,
+    times: Times,
+    last_evaluated: Moment,
+    /// The engine asked the node to reclaim; nobody can yet, and it is told so.
+    reclaim_asked: bool,
+    /// The node could not be read when it was last tried.
+    unreadable: Option<brink_host::HotError>,
+    /// Something that failed in housekeeping, for the standing.
+    trouble: Option<String>,
+    /// The standing as it was told last.
+    told: Option<rung::Standing>,
+}
+
+/// Starts the guard thread.
+///
+/// # Errors
+/// [`HostError`] when the node's files cannot be opened or the thread cannot be started.
+pub fn start(plan: Plan, ports: Arc<Ports>) -> Result<JoinHandle<()>, HostError> {
+    let files = NodeFiles::open(&plan.root, &plan.layout, &plan.node)?;
+    let realtime = plan.realtime;
+    let guard = Guard::new(plan, files, ports);
+    let thread = std::thread::Builder::new().name("brink-guard".into());
+    let started = thread.spawn(move || guard.run(realtime));
+    started.map_err(|source| HostError::Call {
+        what: "starting the guard thread",
+        source,
+    })
+}
+
+/// The present moment of the clock all records use.
+pub fn now() -> Moment {
+    Moment::from_nanos(i64::try_from(clock::monotonic_ns()).unwrap_or(i64::MAX))
+}
+
+impl Guard {
+    fn new(plan: Plan, files: NodeFiles, ports: Arc<Ports>) -> Self {
+        let (kernel, without_kernel) = match plan.probe {
+            Ok(probe) => (Some(Kernel::new(probe)), Vec::new()),
+            Err(why) => (None, vec![why]),
+        };
+        let workloads = plan.roster.table.len();
+        Self {
+            root: plan.root,
+            layout: plan.layout,
+            ports,
+            engine: plan.engine,
+            actions: Actions::default(),
+            memory: plan.memory,
+            files,
+            kernel,
+            without_kernel,
+            agreements: 0,
+            distrusted: false,
+            is_realtime: false,
+            scheduling: (String::new(), None),
+            killer: plan.killer,
+            ledger: plan.ledger,
+            author: plan.author,
+            roster: plan.roster,
+            armed_whole_roster: false,
+            usage: Vec::with_capacity(workloads),
+            order: Vec::with_capacity(workloads),
+            threads: None,
+            current: None,
+            heard: Vec::with_capacity(hear::BOUND),
+            times: Times::new(plan.housekeeping),
+            last_evaluated: Moment::START,
+            reclaim_asked: false,
+            unreadable: None,
+            trouble: None,
+            told: None,
+        }
+    }
+}

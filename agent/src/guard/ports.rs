@@ -1,0 +1,184 @@
+//! The queues between the guard and everything that can wait: bounded, lock-free, counted when full.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use brink_core::node::engine::Engine;
+use brink_core::node::input::Control;
+use brink_host::probe::abi::record::VictimRecord;
+use crossbeam_queue::ArrayQueue;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::page::Page;
+use super::roster::Roster;
+use super::rung::Standing;
+use super::step::Step;
+
+/// What the guard is told.
+#[derive(Debug)]
+pub enum Command {
+    /// A new roster.
+    Roster(Box<Roster>),
+    /// Whether orders are carried out.
+    Control(Control),
+    /// A new policy: an engine that has seen nothing yet.
+    Policy(Box<Engine>),
+    /// Take a full sample now and report it.
+    Inquire,
+    /// End.
+    Stop,
+}
+
+/// What the guard tells.
+#[derive(Debug)]
+pub enum Report {
+    /// An input the engine took in, and its answers.
+    Step(Box<Step>),
+    /// A decision, before it was carried out.
+    Decided(Box<Page>),
+    /// A decision with everything that became of it.
+    Completed(Box<Page>),
+    /// The kernel's own killer chose somebody.
+    OomKill(VictimRecord),
+    /// A roster that was replaced: the guard frees no memory.
+    Retired(Box<Roster>),
+    /// An engine that was replaced.
+    Replaced(Box<Engine>),
+    /// The guard's rung changed, or is told for the first time.
+    Rung(Box<Standing>),
+    /// The guard has ended.
+    Stopped,
+}
+
+/// Queue, bell and count of what found no room.
+#[derive(Debug)]
+pub struct Port<T> {
+    queue: ArrayQueue<T>,
+    bell: OwnedFd,
+    lost: AtomicU64,
+}
+
+/// Every queue between the guard and the runtime.
+#[derive(Debug)]
+pub struct Ports {
+    /// To the guard.
+    pub commands: Port<Command>,
+    /// From the guard.
+    pub reports: Port<Report>,
+    /// Empty steps for the guard to fill.
+    pub steps: ArrayQueue<Box<Step>>,
+    /// Empty pages for the guard to fill.
+    pub pages: ArrayQueue<Box<Page>>,
+    /// Steps that could not be told for want of an empty one.
+    pub steps_lost: AtomicU64,
+    /// Pages likewise; the ledger still has them.
+    pub pages_lost: AtomicU64,
+}
+
+impl<T> Port<T> {
+    fn new(capacity: usize) -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Self {
+            queue: ArrayQueue::new(capacity),
+            bell: eventfd(0, flags)?,
+            lost: AtomicU64::new(0),
+        })
+    }
+
+    /// Puts one in and rings; gives it back when the queue is full, and counts it.
+    ///
+    /// # Errors
+    /// The value itself.
+    pub fn send(&self, value: T) -> Result<(), T> {
+        let sent = self.queue.push(value);
+        match sent {
+            // A bell that cannot be rung has been rung four billion times and not heard.
+            Ok(()) => drop(rustix::io::write(&self.bell, &1_u64.to_ne_bytes())),
+            Err(_) => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
+        }
+        sent
+    }
+
+    /// The next one, if there is one.
+    pub fn take(&self) -> Option<T> {
+        self.queue.pop()
+    }
+
+    /// Silences the bell; to be called before the queue is emptied.
+    pub fn hush(&self) {
+        let mut rings = [0; 8];
+        let _silent = rustix::io::read(&self.bell, &mut rings);
+    }
+
+    /// What found no room so far.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> AsFd for Port<T> {
+    /// Readable while the bell rings.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl Ports {
+    /// Commands that may wait.
+    const COMMANDS: usize = 64;
+    /// Reports that may wait: two seconds of an open order at a millisecond each.
+    const REPORTS: usize = 2048;
+    /// Decisions that may be on their way.
+    const PAGES: usize = 32;
+
+    /// Queues with `steps` empty steps, each with room for `workloads`.
+    ///
+    /// # Errors
+    /// When the kernel has no event descriptor for us.
+    pub fn new(steps: usize, workloads: usize) -> io::Result<Self> {
+        let ports = Self {
+            commands: Port::new(Self::COMMANDS)?,
+            reports: Port::new(Self::REPORTS)?,
+            steps: ArrayQueue::new(steps.max(4)),
+            pages: ArrayQueue::new(Self::PAGES),
+            steps_lost: AtomicU64::new(0),
+            pages_lost: AtomicU64::new(0),
+        };
+        while ports
+            .steps
+            .push(Box::new(Step::with_room(workloads)))
+            .is_ok()
+        {}
+        while ports.pages.push(Box::default()).is_ok() {}
+        Ok(ports)
+    }
+
+    /// Gives a step back to be filled again.
+    pub fn recycle_step(&self, step: Box<Step>) {
+        let _one_too_many = self.steps.push(step);
+    }
+
+    /// Gives a page back to be filled again.
+    pub fn recycle_page(&self, page: Box<Page>) {
+        let _one_too_many = self.pages.push(page);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_counts_and_gives_back() {
+        let port = Port::new(2).unwrap();
+        assert!(port.send(1).is_ok() && port.send(2).is_ok());
+        assert_eq!(port.send(3), Err(3));
+        assert_eq!(port.lost(), 1);
+        port.hush();
+        assert_eq!(
+            (port.take(), port.take(), port.take()),
+            (Some(1), Some(2), None)
+        );
+    }
+}

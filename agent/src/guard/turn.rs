@@ -1,0 +1,190 @@
+//! One turn of the guard: wait for a signal, a command or a deadline, then apply what came.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use brink_core::base::{Moment, Span};
+use brink_core::node::input::Input;
+use brink_host::realtime::{Scheduling, prefault_stack, raise_thread};
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use super::ports::{Command, Report};
+use super::{Guard, Realtime, now};
+
+/// While a threshold is met it is looked at again at least this often, whatever was pushed.
+const PRESSED: Span = Span::from_millis(10);
+/// The pace at which slots of a new roster are armed.
+const ARMING: Span = Span::from_millis(1);
+/// Without a sampler the node is read at most this often, and at least that.
+const FASTEST_POLL: Span = Span::from_millis(1);
+const SLOWEST_POLL: Span = Span::from_millis(50);
+/// Fastest growth assumed, in bytes a nanosecond, times the eight looks that must fit in before a crossing.
+const SLACK_PER_NANO: i64 = 27 * 8;
+
+/// When what is due next.
+#[derive(Debug)]
+pub(super) struct Times {
+    pub(super) housekeeping_every: Span,
+    pub(super) housekeeping: Moment,
+    /// The next look at a node that nobody pushes signals of.
+    pub(super) poll: Option<Moment>,
+    /// The next look at an open order.
+    pub(super) follow: Option<Moment>,
+    /// The next evaluation by time alone.
+    pub(super) evaluate: Option<Moment>,
+    /// The next refresh of what the sampler cannot read of the node's own cgroups.
+    pub(super) terms: Option<Moment>,
+}
+
+impl Times {
+    pub(super) fn new(housekeeping_every: Span) -> Self {
+        Self {
+            housekeeping_every,
+            housekeeping: Moment::START,
+            poll: None,
+            follow: None,
+            evaluate: None,
+            terms: None,
+        }
+    }
+
+    fn next(&self) -> Moment {
+        let others = [self.poll, self.follow, self.evaluate, self.terms];
+        others
+            .into_iter()
+            .flatten()
+            .fold(self.housekeeping, Moment::min)
+    }
+}
+
+/// The pace of a poll that leaves `slack` bytes to the nearest threshold.
+pub(super) fn pace(slack: Option<i64>) -> Span {
+    let Some(slack) = slack else {
+        return SLOWEST_POLL;
+    };
+    let nanos = slack.max(0) / SLACK_PER_NANO;
+    Span::from_nanos(nanos).clamp(FASTEST_POLL, SLOWEST_POLL)
+}
+
+impl Guard {
+    /// Runs until told to stop.
+    pub(super) fn run(mut self, realtime: Realtime) {
+        self.take_standing(realtime);
+        prefault_stack::<65_536>();
+        let Ok(waiter) = self.waiter() else {
+            // Without an event descriptor there is nothing to wait on; the runtime sees the end and says so.
+            let _full = self.ports.reports.send(Report::Stopped);
+            return;
+        };
+        let table = Arc::clone(&self.roster.table);
+        self.feed(now(), &Input::Workloads(table));
+        self.usage.reserve(self.roster.table.len());
+        self.order.reserve(self.roster.table.len());
+        self.adopt_slots();
+        self.housekeep(now());
+        loop {
+            self.wait(&waiter);
+            let woke = now();
+            self.hear(woke);
+            if self.take_commands() {
+                break;
+            }
+            self.keep_time(now());
+        }
+        let _full = self.ports.reports.send(Report::Stopped);
+    }
+
+    fn take_standing(&mut self, realtime: Realtime) {
+        let Some(priority) = realtime.priority else {
+            let nice = match rustix::process::setpriority_process(None, -20) {
+                Ok(()) => "nice -20".to_owned(),
+                Err(errno) => format!("nice 0 (nice -20 refused: {errno})"),
+            };
+            let why = "real time is switched off in the configuration".to_owned();
+            self.scheduling = (nice, Some(why));
+            return;
+        };
+        let standing = raise_thread(&self.root, &self.layout, priority, realtime.may_move);
+        self.is_realtime = matches!(standing.scheduling, Scheduling::Fifo(_));
+        let refused = standing.refused.filter(|_| !self.is_realtime);
+        let mut words: Vec<String> = refused.iter().map(ToString::to_string).collect();
+        words.extend(standing.troubles);
+        let refused = (!words.is_empty()).then(|| words.join("; "));
+        self.scheduling = (standing.scheduling.to_string(), refused);
+    }
+
+    fn waiter(&self) -> Result<OwnedFd, Errno> {
+        let waiter = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let readable = epoll::EventFlags::IN;
+        let data = epoll::EventData::new_u64;
+        epoll::add(&waiter, self.ports.commands.as_fd(), data(0), readable)?;
+        if let Some(kernel) = &self.kernel {
+            epoll::add(&waiter, kernel.probe_ref().signal_fd(), data(1), readable)?;
+        }
+        Ok(waiter)
+    }
+
+    fn wait(&self, waiter: &OwnedFd) {
+        let left = self.times.next().since(now()).as_nanos().max(0);
+        let timeout = Timespec {
+            tv_sec: left / 1_000_000_000,
+            tv_nsec: left % 1_000_000_000,
+        };
+        let mut events = [epoll::Event {
+            flags: epoll::EventFlags::empty(),
+            data: epoll::EventData::new_u64(0),
+        }; 4];
+        // An interrupted wait is an early one.
+        let _interrupted = epoll::wait(waiter, &mut events[..], Some(&timeout));
+    }
+
+    /// Applies what the runtime asks; true to stop.
+    fn take_commands(&mut self) -> bool {
+        self.ports.commands.hush();
+        while let Some(command) = self.ports.commands.take() {
+            match command {
+                Command::Roster(roster) => self.replace_roster(roster),
+                Command::Control(control) => {
+                    self.feed(now(), &Input::Control(control));
+                    self.look(now());
+                }
+                Command::Policy(engine) => self.replace_engine(engine),
+                Command::Inquire => self.look_closely(now()),
+                Command::Stop => return true,
+            }
+        }
+        false
+    }
+
+    /// Does what is due by time alone.
+    fn keep_time(&mut self, now: Moment) {
+        let due = |at: Option<Moment>| at.is_some_and(|at| at <= now);
+        if self.times.housekeeping <= now {
+            self.housekeep(now);
+            return;
+        }
+        if std::mem::take(&mut self.reclaim_asked) {
+            self.feed(now, &Input::Reclaimed);
+        }
+        self.arm_more();
+        if due(self.times.terms) {
+            self.refresh_terms(now);
+        }
+        if due(self.times.follow) {
+            self.follow(now);
+        } else if due(self.times.poll) || due(self.times.evaluate) {
+            self.look(now);
+        }
+    }
+
+    /// Sets the next look after an evaluation: by what the engine waits for, by pressure, by pace.
+    pub(super) fn plan_next(&mut self, now: Moment, pressed: bool, slack: Option<i64>) {
+        let pressed = pressed.then(|| now + PRESSED);
+        let arming = (!self.armed_whole_roster).then(|| now + ARMING);
+        let wishes = [self.engine.next_wake(now), pressed, arming];
+        self.times.evaluate = wishes.into_iter().flatten().min();
+        self.times.poll = (!self.sampler_serves()).then(|| now + pace(slack));
+    }
+}

@@ -1,0 +1,111 @@
+//! What each workload uses, at the instant of a decision: the sampler's numbers or the files', less warm inactive file memory.
+
+use brink_core::node::rank::{Preferences, Ranking, rank};
+use brink_core::node::signal::Signal;
+use brink_core::node::workload::PodUsage;
+use brink_host::HotError;
+use rustix::io::Errno;
+
+use super::Guard;
+use super::roster::Group;
+
+/// Candidates at the head of the ranking whose statistics are read anew before anybody is chosen.
+const VERIFIED: usize = 3;
+
+impl Guard {
+    /// Fills the usage of every workload. Allocates nothing while there is room for the table.
+    pub(super) fn gather_usage(&mut self, count_processes: bool) {
+        let loaded = self
+            .kernel
+            .as_mut()
+            .is_some_and(|k| !self.distrusted && k.load_usages());
+        self.usage.clear();
+        self.usage.resize(self.roster.table.len(), None);
+        for index in 0..self.roster.members.len() {
+            let member = &self.roster.members[index];
+            let slot = self.roster.slots[index].filter(|_| loaded);
+            let sampled = slot.and_then(|slot| self.kernel.as_ref()?.usage(slot));
+            let Some(bytes) = sampled.or_else(|| read_usage(&member.group)) else {
+                continue;
+            };
+            let inactive = self.inactive_file(index);
+            let processes = self.processes(index, count_processes);
+            if let Some(slot) = self.usage.get_mut(member.workload) {
+                let used = slot.get_or_insert_with(PodUsage::default);
+                let working_set = bytes.saturating_sub(inactive);
+                used.memory = Some(used.memory.unwrap_or(0).saturating_add(working_set));
+                used.processes = match (used.processes, processes) {
+                    (Some(sum), Some(more)) => Some(sum.saturating_add(more)),
+                    (known, more) => known.or(more),
+                };
+            }
+        }
+    }
+
+    /// Reads the statistics of the first candidates anew, since theirs decide.
+    pub(super) fn verify_first(&mut self, signal: Signal) {
+        let ranking = Ranking {
+            signal,
+            layout: self.engine.policy().layout(),
+            preferences: Preferences::Respect,
+        };
+        rank(ranking, &self.roster.table, &self.usage, &mut self.order);
+        for place in 0..VERIFIED.min(self.order.len()) {
+            let workload = self.order[place] as usize;
+            let mut sum = None;
+            for (index, group) in self.roster.of(workload) {
+                let (Some(usage), Ok(stat)) = (read_usage(group), group.stat.read()) else {
+                    continue;
+                };
+                if let (Some(figures), Some(bytes)) =
+                    (self.roster.board.get(index), stat.inactive_file)
+                {
+                    figures.set_inactive_file(bytes);
+                }
+                let working_set = stat.working_set(usage).unwrap_or(usage);
+                sum = Some(sum.unwrap_or(0_u64).saturating_add(working_set));
+            }
+            if let (Some(Some(used)), Some(memory)) = (self.usage.get_mut(workload), sum) {
+                used.memory = Some(memory);
+            }
+        }
+    }
+
+    /// The inactive file memory of a member: warm, or read now when nobody has looked yet.
+    fn inactive_file(&self, index: usize) -> u64 {
+        let figures = self.roster.board.get(index);
+        if let Some(warm) = figures.and_then(super::board::Figures::inactive_file) {
+            return warm;
+        }
+        let read = self.roster.members[index].group.stat.read();
+        let Some(bytes) = read.ok().and_then(|stat| stat.inactive_file) else {
+            // The group is going away; with nothing known of its cache all of it counts.
+            return 0;
+        };
+        if let Some(figures) = figures {
+            figures.set_inactive_file(bytes);
+        }
+        bytes
+    }
+
+    fn processes(&self, index: usize, count: bool) -> Option<u64> {
+        let group = &self.roster.members[index].group;
+        let live = || {
+            self.kernel
+                .as_ref()
+                .filter(|_| count)?
+                .processes(&group.family)
+        };
+        let warm = || self.roster.board.get(index)?.processes();
+        live().or_else(warm)
+    }
+}
+
+/// The usage of a group by its file: nothing once it was removed, none when it cannot be read.
+pub(super) fn read_usage(group: &Group) -> Option<u64> {
+    match group.usage.read() {
+        Ok(bytes) => Some(bytes),
+        Err(HotError::Io(Errno::NODEV | Errno::NOENT)) => Some(0),
+        Err(_) => None,
+    }
+}

@@ -1,0 +1,331 @@
+//! The versioned wire form of a decision: what `-o json` prints and the journal keeps. Fields are only ever added.
+
+use brink_core::base::Moment;
+use brink_core::node::rank::Excess;
+use brink_core::node::safety::Mode;
+use brink_core::node::signal::Signal;
+use brink_core::node::workload::Preference;
+use serde::{Deserialize, Serialize};
+
+use super::kubelet::KubeletView;
+use crate::ledger::entry::{Completion, Kill, Place, Record, Seen, Stages};
+
+/// The version of everything in this file.
+pub const API_VERSION: &str = "brink.dev/v1alpha1";
+
+/// One decision, whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionRecord {
+    /// [`API_VERSION`].
+    pub api_version: String,
+    /// Always `Decision`.
+    pub kind: String,
+    /// The order's number; unique on this node since the ledger was made.
+    pub order: u64,
+    /// The boot that monotonic times belong to.
+    pub boot_id: String,
+    /// When the victim was chosen.
+    pub decided: Time,
+    /// What carried the signal.
+    pub rung: String,
+    /// `enforcing`, or why it was only observed.
+    pub mode: String,
+    /// Whose word was enough: `kubelet` or `confirmed`.
+    pub memory_policy: String,
+    /// What was crossed.
+    pub threshold: CrossedThreshold,
+    /// Every signal that was known.
+    pub signals: Vec<SignalValue>,
+    /// What else was known of memory.
+    pub memory: MemoryFacts,
+    /// Who was chosen.
+    pub victim: RankedWorkload,
+    /// How many workloads were ranked.
+    pub candidates: u32,
+    /// The first places of the ranking, first to go in front.
+    pub ranking: Vec<RankedWorkload>,
+    /// Every stage that was reached, in order of time.
+    pub stages: Vec<StageTime>,
+    /// What the kill did; none where nothing was killed.
+    pub kill: Option<KillFacts>,
+    /// Bytes that came back.
+    pub freed_bytes: u64,
+    /// Why the order is over; none while it is open.
+    pub end: Option<String>,
+    /// What the kubelet would have done instead; none where the course is not known.
+    pub kubelet: Option<KubeletView>,
+}
+
+/// One moment on both clocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Time {
+    /// RFC 3339 in UTC, to the microsecond.
+    pub wall: String,
+    /// `CLOCK_MONOTONIC`, in nanoseconds.
+    pub monotonic_ns: i64,
+}
+
+/// The threshold that was crossed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CrossedThreshold {
+    /// Its signal.
+    pub signal: String,
+    /// Whether it acts at once.
+    pub hard: bool,
+    /// Its grace, in seconds.
+    pub grace_seconds: i64,
+    /// Its amount at the observed capacity: bytes, inodes or processes.
+    pub quantity: i64,
+    /// What was available.
+    pub available: i64,
+    /// Out of how much.
+    pub capacity: i64,
+}
+
+/// One signal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SignalValue {
+    /// Its name.
+    pub signal: String,
+    /// What was available.
+    pub available: i64,
+    /// Out of how much.
+    pub capacity: i64,
+}
+
+/// What else was known of memory, in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct MemoryFacts {
+    /// What could still be allocated on the node, swap not counted.
+    pub headroom_bytes: Option<i64>,
+    /// The same in the cgroup all pods live in.
+    pub pods_headroom_bytes: Option<i64>,
+    /// Swap that could still be used.
+    pub usable_swap_bytes: u64,
+    /// Headroom below this is the kernel's own.
+    pub reserve_bytes: u64,
+    /// Memory of the dying that was on its way back.
+    pub credit_bytes: u64,
+}
+
+/// One workload in the ranking.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RankedWorkload {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// `prefer`, `normal` or `avoid`.
+    pub preference: String,
+    /// `unknown`, `over` or `within` its request.
+    pub usage_to_request: String,
+    /// Its priority.
+    pub priority: i32,
+    /// What it used of the ranked resource; none if that is unknown.
+    pub usage: Option<i64>,
+    /// What it requested of it.
+    pub request: i64,
+    /// Why it could not be evicted, if so.
+    pub refusal: Option<String>,
+}
+
+/// When a stage was reached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StageTime {
+    /// The stage.
+    pub stage: String,
+    /// When.
+    #[serde(flatten)]
+    pub at: Time,
+    /// Distance from the sample that was below the threshold, in nanoseconds.
+    pub since_sample_ns: Option<i64>,
+}
+
+/// What a kill did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KillFacts {
+    /// How the subtree was reached.
+    pub means: String,
+    /// How often it was listed.
+    pub passes: u32,
+    /// Processes signalled.
+    pub signalled: u32,
+    /// Processes the kernel did not let us signal.
+    pub refused: u32,
+    /// Protected processes left alone.
+    pub spared: u32,
+    /// Processes whose memory was asked to be given back early.
+    pub releasing: u32,
+    /// The first error number.
+    pub errno: Option<i32>,
+}
+
+impl DecisionRecord {
+    /// The wire form of a ledger's record, with what became of it so far.
+    pub fn new(record: &Record<'_>, completion: Option<&Completion>) -> Self {
+        let stages = completion.map_or(record.stages, |completion| completion.stages);
+        let kill = completion.and_then(|completion| completion.kill);
+        let ranking = record.ranking.iter().flatten();
+        Self {
+            api_version: API_VERSION.to_owned(),
+            kind: "Decision".to_owned(),
+            order: record.order,
+            boot_id: boot_id(&record.boot),
+            decided: time(record, stages.decided.unwrap_or(Moment::START)),
+            rung: record.rung.word().to_owned(),
+            mode: mode_word(record.mode).to_owned(),
+            memory_policy: word_of(&record.policy),
+            threshold: CrossedThreshold {
+                signal: record.crossed.signal.name().to_owned(),
+                hard: record.crossed.grace == 0,
+                grace_seconds: record.crossed.grace / 1_000_000_000,
+                quantity: record.crossed.quantity,
+                available: record.crossed.seen.available,
+                capacity: record.crossed.seen.capacity,
+            },
+            signals: record.signals.iter().filter_map(signal_value).collect(),
+            memory: MemoryFacts {
+                headroom_bytes: record.confirmation.node,
+                pods_headroom_bytes: record.confirmation.pods,
+                usable_swap_bytes: record.confirmation.swap,
+                reserve_bytes: record.confirmation.reserve,
+                credit_bytes: record.credit,
+            },
+            victim: ranked(&record.victim),
+            candidates: record.candidates,
+            ranking: ranking.map(ranked).collect(),
+            stages: stage_times(record, &stages),
+            kill: kill.as_ref().map(kill_facts),
+            freed_bytes: completion.map_or(0, |completion| completion.freed),
+            end: completion.and_then(|completion| completion.end).map(|end| word_of(&end)),
+            kubelet: None,
+        }
+    }
+
+    /// When a stage was reached, in nanoseconds after the sample.
+    pub fn since_sample(&self, stage: &str) -> Option<i64> {
+        self.stages.iter().find(|time| time.stage == stage)?.since_sample_ns
+    }
+
+    /// `namespace/name` of the victim.
+    pub fn victim_name(&self) -> String {
+        self.victim.full_name()
+    }
+}
+
+impl RankedWorkload {
+    /// `namespace/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The word for a mode.
+pub const fn mode_word(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Enforcing => "enforcing",
+        Mode::Observing(reason) => reason.word(),
+    }
+}
+
+/// The word serde has for a unit variant.
+fn word_of(value: &impl Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+fn signal_value((signal, seen): (Signal, &Option<Seen>)) -> Option<SignalValue> {
+    let seen = seen.as_ref()?;
+    Some(SignalValue {
+        signal: signal.name().to_owned(),
+        available: seen.available,
+        capacity: seen.capacity,
+    })
+}
+
+fn ranked(place: &Place<'_>) -> RankedWorkload {
+    let standing = &place.standing;
+    RankedWorkload {
+        namespace: place.namespace.to_owned(),
+        name: place.name.to_owned(),
+        uid: place.uid.to_owned(),
+        preference: preference_word(standing.preference).to_owned(),
+        usage_to_request: excess_word(standing.excess).to_owned(),
+        priority: standing.priority,
+        usage: standing.usage,
+        request: standing.request,
+        refusal: place.refusal.map(|reason| reason.word().to_owned()),
+    }
+}
+
+/// The word for a preference.
+pub const fn preference_word(preference: Preference) -> &'static str {
+    match preference {
+        Preference::Prefer => "prefer",
+        Preference::Normal => "normal",
+        Preference::Avoid => "avoid",
+    }
+}
+
+/// The word for how usage stands to the request.
+pub const fn excess_word(excess: Excess) -> &'static str {
+    match excess {
+        Excess::Unknown => "unknown",
+        Excess::Over => "over",
+        Excess::Within => "within",
+    }
+}
+
+fn kill_facts(kill: &Kill) -> KillFacts {
+    KillFacts {
+        means: word_of(&kill.means),
+        passes: kill.passes,
+        signalled: kill.signalled,
+        refused: kill.refused,
+        spared: kill.spared,
+        releasing: kill.releasing,
+        errno: kill.errno,
+    }
+}
+
+fn stage_times(record: &Record<'_>, stages: &Stages) -> Vec<StageTime> {
+    let reached = stages.named().filter_map(|(stage, at)| Some((stage, at?)));
+    let mut times: Vec<StageTime> = reached
+        .map(|(stage, at)| StageTime {
+            stage: stage.to_owned(),
+            at: time(record, at),
+            since_sample_ns: stages.sampled.map(|sampled| at.since(sampled).as_nanos()),
+        })
+        .collect();
+    times.sort_by_key(|stage| stage.at.monotonic_ns);
+    times
+}
+
+fn time(record: &Record<'_>, at: Moment) -> Time {
+    Time { wall: wall_clock(record.wall(at)), monotonic_ns: at.as_nanos() }
+}
+
+/// RFC 3339 in UTC, to the microsecond; empty for a time no calendar has.
+pub fn wall_clock(nanos: i64) -> String {
+    let stamp = jiff::Timestamp::from_nanosecond(i128::from(nanos / 1000 * 1000));
+    stamp.map_or_else(|_| String::new(), |stamp| format!("{stamp:.6}"))
+}
+
+/// The boot id as the kernel prints it.
+fn boot_id(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+    parts.join("-")
+}

@@ -1,0 +1,184 @@
+//! The warmer: an ordinary thread that keeps the board fresh, faster as memory runs short, never more than a fifth of a CPU.
+
+use std::ops::ControlFlow;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use brink_host::HostError;
+use brink_host::cgroup::walk;
+use brink_host::hot_file::HotFile;
+
+use crate::guard::board::{Board, Figures};
+use crate::guard::roster::{Group, Member, Roster};
+use crate::guard::now;
+
+/// Bytes of slack that are worth a second of rest.
+const SLACK_PER_SECOND: i64 = 512 << 20;
+const SHORTEST: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(10);
+/// A pass may take this part of the time at most: one in five.
+const SHARE: u32 = 4;
+/// Groups below one workload that are counted.
+const MOST_GROUPS: u32 = 4096;
+
+/// What the warmer and its owner share.
+#[derive(Debug)]
+pub struct Warmth {
+    work: Mutex<Work>,
+    slack: AtomicI64,
+    count_processes: AtomicBool,
+    stop: AtomicBool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Work {
+    members: Vec<Member>,
+    board: Option<Arc<Board>>,
+}
+
+/// The thread; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Warmer {
+    warmth: Arc<Warmth>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Warmer {
+    /// Starts the thread with nothing to warm.
+    ///
+    /// # Errors
+    /// [`HostError::Call`] when it cannot be started.
+    pub fn start() -> Result<Self, HostError> {
+        let warmth = Arc::new(Warmth {
+            work: Mutex::default(),
+            slack: AtomicI64::new(i64::MAX),
+            count_processes: AtomicBool::new(false),
+            stop: AtomicBool::new(false),
+        });
+        let shared = Arc::clone(&warmth);
+        let thread = std::thread::Builder::new()
+            .name("brink-warmer".into())
+            .stack_size(256 << 10)
+            .spawn(move || run(&shared))
+            .map_err(|source| HostError::Call { what: "starting the warmer", source })?;
+        Ok(Self { warmth, thread: Some(thread) })
+    }
+
+    /// Warms the board of this roster from now on, after one pass at once.
+    pub fn follow(&self, roster: &Roster) {
+        let work = Work { members: roster.members.clone(), board: Some(Arc::clone(&roster.board)) };
+        *self.warmth.work.lock().unwrap_or_else(PoisonError::into_inner) = work;
+        self.wake();
+    }
+
+    /// Tells how many bytes are left to the nearest threshold.
+    pub fn set_slack(&self, slack: i64) {
+        let before = self.warmth.slack.swap(slack, Ordering::Relaxed);
+        if rest(slack) < rest(before) {
+            self.wake();
+        }
+    }
+
+    /// Whether processes are to be counted, which costs more than everything else.
+    pub fn count_processes(&self, count: bool) {
+        self.warmth.count_processes.store(count, Ordering::Relaxed);
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Warmer {
+    fn drop(&mut self) {
+        self.warmth.stop.store(true, Ordering::Release);
+        self.wake();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so itself.
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// How long to rest with so many bytes of slack.
+fn rest(slack: i64) -> Duration {
+    let millis = u64::try_from(slack.max(0) / (SLACK_PER_SECOND / 1000)).unwrap_or(u64::MAX);
+    Duration::from_millis(millis).clamp(SHORTEST, LONGEST)
+}
+
+fn run(warmth: &Warmth) {
+    while !warmth.stop.load(Ordering::Acquire) {
+        let work = warmth.work.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let began = Instant::now();
+        pass(&work, warmth.count_processes.load(Ordering::Relaxed));
+        let least = began.elapsed() * SHARE;
+        drop(work);
+        let rest = rest(warmth.slack.load(Ordering::Relaxed)).max(least);
+        std::thread::park_timeout(rest);
+    }
+}
+
+fn pass(work: &Work, count: bool) {
+    let Some(board) = &work.board else {
+        return;
+    };
+    for (index, member) in work.members.iter().enumerate() {
+        if let Some(figures) = board.get(index) {
+            warm(&member.group, figures, count);
+        }
+    }
+}
+
+/// One group; what cannot be read keeps its last value, and its age shows it.
+fn warm(group: &Group, figures: &Figures, count: bool) {
+    if let Ok(stat) = group.stat.read()
+        && let Some(bytes) = stat.inactive_file
+    {
+        figures.set_inactive_file(bytes);
+    }
+    if let Ok(bytes) = group.usage.read() {
+        figures.set_usage(now(), bytes);
+    }
+    if count {
+        figures.set_processes(count_processes(group));
+    }
+}
+
+/// Processes of a group and all below it; none when a list cannot be read.
+fn count_processes(group: &Group) -> Option<u64> {
+    let mut buffer = vec![0; 64 << 10];
+    let mut sum = Some(0);
+    let walk = walk::visit(group.target.as_fd(), MOST_GROUPS, &mut |dir| {
+        let lines = HotFile::open_at(dir, c"cgroup.procs").ok().and_then(|file| {
+            let text = file.read_all(&mut buffer).ok()?;
+            Some(text.iter().filter(|&&byte| byte == b'\n').count() as u64)
+        });
+        sum = sum.zip(lines).map(|(sum, more): (u64, u64)| sum + more);
+        ControlFlow::Continue(())
+    });
+    sum.filter(|_| walk.complete)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_slack_less_rest() {
+        for (slack, expected) in [
+            (i64::MAX, LONGEST),
+            (8 << 30, LONGEST),
+            (512 << 20, Duration::from_secs(1)),
+            (0, SHORTEST),
+            (i64::MIN, SHORTEST),
+        ] {
+            let rest = rest(slack);
+            assert!(rest.abs_diff(expected) < Duration::from_millis(20), "{slack}: {rest:?}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Every program loads and attaches on the running kernel, and nothing stays when the probe is dropped.
+
+use std::fs;
+
+use brink_host::probe::programs::PROGRAMS;
+use brink_host::probe::{Facts, Family, Probe, Roots, Wishes, coverage};
+use brink_tests::skip;
+
+mod probe_support;
+
+/// Ids of everything of BPF that the kernel holds: programs, maps, links.
+fn ids() -> Vec<(&'static str, u32)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc/self/fdinfo").unwrap().flatten() {
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        for (kind, key) in [("program", "prog_id:"), ("map", "map_id:"), ("link", "link_id:")] {
+            if let Some(id) = text.lines().find_map(|line| line.strip_prefix(key)) {
+                found.push((kind, id.trim().parse().unwrap()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_program_runs_here() {
+    let facts = Facts::gather(&Roots::default(), 4096);
+    if let Err(error) = &facts.types {
+        skip!("needs the kernel's type description: {error}");
+    }
+    let settings = coverage::settings(&facts, Wishes::default());
+    let probe = Probe::load(&facts, &settings).unwrap();
+    let absent: Vec<String> =
+        probe.coverage().absences().map(|(p, why)| format!("{}: {why}", p.name)).collect();
+    assert_eq!(absent, Vec::<String>::new());
+    assert_eq!(probe.coverage().programs().count(), PROGRAMS.len());
+}
+
+#[test]
+fn a_family_left_out_takes_no_other_with_it() {
+    let facts = Facts::gather(&Roots::default(), 4096);
+    if let Err(error) = &facts.types {
+        skip!("needs the kernel's type description: {error}");
+    }
+    let wishes = Wishes { without: vec![Family::Process, Family::Oom], ..Wishes::default() };
+    let settings = coverage::settings(&facts, wishes);
+    let probe = Probe::load(&facts, &settings).unwrap();
+    let runs = |family| probe.coverage().whole(family);
+    assert!(runs(Family::Sampler) && runs(Family::Reclaim) && runs(Family::Cgroup));
+    assert!(!runs(Family::Process) && !runs(Family::Oom));
+}
+
+#[test]
+fn nothing_stays_in_the_kernel() {
+    let before = ids();
+    let probe = match probe_support::sampling(Wishes::default()) {
+        Ok(probe) => probe,
+        Err(why) => skip!("{why}"),
+    };
+    let during: Vec<_> = ids().into_iter().filter(|id| !before.contains(id)).collect();
+    for kind in ["program", "map"] {
+        assert!(during.iter().filter(|(k, _)| *k == kind).count() > 10, "{during:?}");
+    }
+    drop(probe);
+    // Programs and maps go a grace period after their last descriptor.
+    probe_support::until("everything to be unloaded", || {
+        let programs: Vec<u32> = loaded("prog");
+        let maps: Vec<u32> = loaded("map");
+        let stays = during.iter().any(|(kind, id)| match *kind {
+            "program" => programs.contains(id),
+            "map" => maps.contains(id),
+            _ => false,
+        });
+        (!stays).then_some(())
+    });
+}
+
+/// Ids the whole kernel holds now, of programs or maps.
+fn loaded(kind: &str) -> Vec<u32> {
+    match kind {
+        "prog" => aya::programs::loaded_programs().flatten().map(|program| program.id()).collect(),
+        _ => aya::maps::loaded_maps().flatten().map(|map| map.id()).collect(),
+    }
+}

@@ -1,0 +1,239 @@
+//! Threads and processes against the kernel's own counts, and the end of victims.
+
+use std::process::Child;
+use std::time::Duration;
+
+use brink_host::probe::{Family, Probe, Row, Signal, Victim, Wishes};
+use brink_tests::skip;
+use probe_support::{Group, probe, signal, threads, until};
+
+mod probe_support;
+
+fn ready(label: &str) -> Result<(Probe, Group), String> {
+    let (probe, group) = (probe(Wishes::default())?, Group::new(label)?);
+    Ok((probe, group))
+}
+
+/// Children that end with the test.
+struct Sleepers(Vec<Child>);
+
+impl Sleepers {
+    fn new(group: &Group, count: usize) -> Self {
+        let all = group.processes() + count;
+        let sleepers = Self((0..count).map(|_| group.run("exec sleep 60")).collect());
+        until("the sleepers to be in their group", || {
+            (group.processes() == all).then_some(())
+        });
+        sleepers
+    }
+
+    fn end(&mut self) {
+        for child in &mut self.0 {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        self.0.clear();
+    }
+}
+
+impl Drop for Sleepers {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[test]
+fn threads_are_those_of_loadavg() {
+    let mut probe = match probe(Wishes::default()) {
+        Ok(probe) => probe,
+        Err(why) => skip!("{why}"),
+    };
+    probe.calibrate_threads(threads).unwrap();
+    // Others fork meanwhile: equal at some moment is what can be asked.
+    let equal = |probe: &Probe| {
+        until("equal counts", || {
+            let real = i64::try_from(threads().unwrap()).unwrap();
+            let counted = probe.processes().unwrap().threads;
+            (real == counted).then_some(counted)
+        })
+    };
+    let before = equal(&probe);
+    let (stop, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
+    let started: Vec<_> = (0..40)
+        .map(|_| {
+            let wait = std::sync::Arc::clone(&wait);
+            std::thread::spawn(move || drop(wait.lock().unwrap().recv()))
+        })
+        .collect();
+    assert!((before + 30..before + 60).contains(&equal(&probe)));
+    drop(stop);
+    for thread in started {
+        thread.join().unwrap();
+    }
+    assert!((before - 10..before + 10).contains(&equal(&probe)));
+}
+
+#[test]
+fn the_limit_on_threads_is_told_once_each_way() {
+    let mut probe = match probe(Wishes::default()) {
+        Ok(probe) => probe,
+        Err(why) => skip!("{why}"),
+    };
+    probe.calibrate_threads(threads).unwrap();
+    let limit = u32::try_from(threads().unwrap()).unwrap() + 40;
+    probe.set_thread_limit(Some(limit)).unwrap();
+    let (stop, wait) = std::sync::mpsc::channel::<()>();
+    let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
+    let started: Vec<_> = (0..80)
+        .map(|_| {
+            let wait = std::sync::Arc::clone(&wait);
+            std::thread::spawn(move || drop(wait.lock().unwrap().recv()))
+        })
+        .collect();
+    let told = |found: &Signal| match found {
+        Signal::Threads(record) => Some(*record),
+        _ => None,
+    };
+    let over = signal(&mut probe, "the limit to be told", told);
+    assert_eq!((over.over, over.limit), (1, i64::from(limit)));
+    assert_eq!(over.threads, i64::from(limit) + 1);
+    drop(stop);
+    for thread in started {
+        thread.join().unwrap();
+    }
+    let back = signal(&mut probe, "the way back", told);
+    assert_eq!(back.over, 0);
+    assert!(back.threads < i64::from(limit) * 15 / 16 + 1, "{back:?}");
+    std::thread::sleep(Duration::from_millis(50));
+    let mut more = 0;
+    probe.drain_signals(usize::MAX, |found| more += u32::from(told(found).is_some()));
+    assert_eq!(more, 0);
+}
+
+#[test]
+fn processes_of_a_cgroup_are_those_of_its_file() {
+    let group = match Group::new("count") {
+        Ok(group) => group,
+        Err(why) => skip!("{why}"),
+    };
+    // These start before the hooks are there: the iterator finds them.
+    let mut early = Sleepers::new(&group, 5);
+    let mut probe = match probe(Wishes::default()) {
+        Ok(probe) => probe,
+        Err(why) => skip!("{why}"),
+    };
+    let meters = probe.take_meters().unwrap();
+    let counted = |group: &Group| {
+        meters.cgroup(group.id()).unwrap().map_or(0, |meter| meter.processes)
+    };
+    assert_eq!(counted(&group), 0);
+    probe.sync_processes().unwrap();
+    assert_eq!(counted(&group), 5);
+    let mut late = Sleepers::new(&group, 7);
+    assert_eq!(counted(&group), 12);
+    // A second pass finds nobody new.
+    probe.sync_processes().unwrap();
+    assert_eq!((counted(&group), group.processes()), (12, 12));
+    early.end();
+    until("the early ones to be counted out", || (counted(&group) == 7).then_some(()));
+    // Into another group, by hand.
+    let other = group.child("other");
+    for child in &late.0 {
+        std::fs::write(other.path().join("cgroup.procs"), child.id().to_string()).unwrap();
+    }
+    assert_eq!((counted(&group), counted(&other)), (0, 7));
+    late.end();
+    until("all to be counted out", || (counted(&other) == 0).then_some(()));
+    let meter = probe.processes().unwrap();
+    assert_eq!(meter.untracked, 0);
+    assert!(meter.moves >= 7 && meter.synced >= 5, "{meter:?}");
+}
+
+#[test]
+fn threads_of_a_process_do_not_count_as_processes() {
+    let (mut probe, group) = match ready("threads") {
+        Ok(both) => both,
+        Err(why) => skip!("{why}"),
+    };
+    let meters = probe.take_meters().unwrap();
+    probe.sync_processes().unwrap();
+    let own = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let before = own();
+    let started: Vec<_> = (0..8)
+        .map(|_| std::thread::spawn(|| std::thread::sleep(Duration::from_millis(300))))
+        .collect();
+    assert_eq!(own(), before + 8);
+    std::fs::write(group.path().join("cgroup.procs"), std::process::id().to_string()).unwrap();
+    let counted = meters.cgroup(group.id()).unwrap().unwrap().processes;
+    let parent = group.path().parent().unwrap();
+    std::fs::write(parent.join("cgroup.procs"), std::process::id().to_string()).unwrap();
+    assert_eq!(counted, 1);
+    for thread in started {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn the_exit_of_a_victim_is_told() {
+    let (mut probe, group) = match ready("victim") {
+        Ok(both) => both,
+        Err(why) => skip!("{why}"),
+    };
+    let meters = probe.take_meters().unwrap();
+    let mut sleepers = Sleepers::new(&group, 3);
+    let pid = sleepers.0[1].id();
+    probe.watch_victim(Victim::Process(pid)).unwrap();
+    sleepers.0[0].kill().unwrap();
+    sleepers.0[1].kill().unwrap();
+    let record = signal(&mut probe, "the exit", |found| match found {
+        Signal::Exit(record) => Some(*record),
+        _ => None,
+    });
+    assert_eq!((record.tgid, record.exit_code, record.cgroup), (pid, 9, group.id()));
+    assert!(record.left <= 2, "{}", record.left);
+    assert_eq!(brink_host::probe::decode::name(&record.comm), "sleep");
+    probe.unwatch_victim(Victim::Process(pid)).unwrap();
+    sleepers.end();
+    let loss = meters.loss(Row::ProcessSignals).unwrap();
+    assert_eq!((loss.sent, loss.dropped), (1, 0));
+}
+
+#[test]
+fn the_end_of_a_victim_cgroup_is_told() {
+    let (mut probe, group) = match ready("empty") {
+        Ok(both) => both,
+        Err(why) => skip!("{why}"),
+    };
+    let mut sleepers = Sleepers::new(&group, 3);
+    probe.watch_victim(Victim::Cgroup(group.id())).unwrap();
+    sleepers.end();
+    let (mut exits, mut empty) = (0, None);
+    until("the cgroup to be told empty", || {
+        probe.drain_signals(usize::MAX, |found| match found {
+            Signal::Exit(record) if record.cgroup == group.id() => exits += 1,
+            Signal::Empty(record) => empty = Some(record.cgroup),
+            _ => {}
+        });
+        empty
+    });
+    assert_eq!((exits, empty), (3, Some(group.id())));
+}
+
+#[test]
+fn a_full_table_is_counted_and_said() {
+    let wishes = Wishes { processes: 1, without: vec![Family::Reclaim], ..Wishes::default() };
+    let group = match Group::new("full") {
+        Ok(group) => group,
+        Err(why) => skip!("{why}"),
+    };
+    let mut probe = match probe(wishes) {
+        Ok(probe) => probe,
+        Err(why) => skip!("{why}"),
+    };
+    let meters = probe.take_meters().unwrap();
+    let _sleepers = Sleepers::new(&group, 40);
+    let meter = probe.processes().unwrap();
+    let of_group = meters.cgroup(group.id()).unwrap();
+    assert!(meter.untracked > 0, "{meter:?} {of_group:?}");
+}
