@@ -14,12 +14,18 @@ use brink_host::realtime::FifoPriority;
 /// # Errors
 /// Why the sampler cannot serve.
 pub fn probe(root: &Path, wishes: Wishes) -> Result<Probe, String> {
-    let roots = Roots { proc: root.join("proc"), sys: root.join("sys") };
+    let roots = Roots {
+        proc: root.join("proc"),
+        sys: root.join("sys"),
+    };
     let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
     let facts = Facts::gather(&roots, page);
     let probe = Probe::load(&facts, &coverage::settings(&facts, wishes));
     let probe = probe.map_err(|error| error.to_string())?;
-    let sampler = probe.coverage().absences().find(|(program, _)| program.family == Family::Sampler);
+    let sampler = probe
+        .coverage()
+        .absences()
+        .find(|(program, _)| program.family == Family::Sampler);
     let missing = sampler.map(|(program, why)| format!("{}: {why}", program.name));
     missing.map_or(Ok(probe), Err)
 }
@@ -28,7 +34,12 @@ pub fn probe(root: &Path, wishes: Wishes) -> Result<Probe, String> {
 ///
 /// # Errors
 /// [`HostError`] when a hierarchy cannot be opened or a thread not be started.
-pub fn killer(root: &Path, layout: &Layout, realtime: bool, move_to_root: bool) -> Result<Killer, HostError> {
+pub fn killer(
+    root: &Path,
+    layout: &Layout,
+    realtime: bool,
+    move_to_root: bool,
+) -> Result<Killer, HostError> {
     let config = ReleaseConfig {
         priority: realtime.then_some(FifoPriority::RELEASE),
         may_move: move_to_root,

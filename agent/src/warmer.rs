@@ -12,8 +12,8 @@ use brink_host::cgroup::walk;
 use brink_host::hot_file::HotFile;
 
 use crate::guard::board::{Board, Figures};
-use crate::guard::roster::{Group, Member, Roster};
 use crate::guard::now;
+use crate::guard::roster::{Group, Member, Roster};
 
 /// Bytes of slack that are worth a second of rest.
 const SLACK_PER_SECOND: i64 = 512 << 20;
@@ -63,14 +63,27 @@ impl Warmer {
             .name("brink-warmer".into())
             .stack_size(256 << 10)
             .spawn(move || run(&shared))
-            .map_err(|source| HostError::Call { what: "starting the warmer", source })?;
-        Ok(Self { warmth, thread: Some(thread) })
+            .map_err(|source| HostError::Call {
+                what: "starting the warmer",
+                source,
+            })?;
+        Ok(Self {
+            warmth,
+            thread: Some(thread),
+        })
     }
 
     /// Warms the board of this roster from now on, after one pass at once.
     pub fn follow(&self, roster: &Roster) {
-        let work = Work { members: roster.members.clone(), board: Some(Arc::clone(&roster.board)) };
-        *self.warmth.work.lock().unwrap_or_else(PoisonError::into_inner) = work;
+        let work = Work {
+            members: roster.members.clone(),
+            board: Some(Arc::clone(&roster.board)),
+        };
+        *self
+            .warmth
+            .work
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = work;
         self.wake();
     }
 
@@ -113,7 +126,11 @@ fn rest(slack: i64) -> Duration {
 
 fn run(warmth: &Warmth) {
     while !warmth.stop.load(Ordering::Acquire) {
-        let work = warmth.work.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let work = warmth
+            .work
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let began = Instant::now();
         pass(&work, warmth.count_processes.load(Ordering::Relaxed));
         let least = began.elapsed() * SHARE;
@@ -154,10 +171,12 @@ fn count_processes(group: &Group) -> Option<u64> {
     let mut buffer = vec![0; 64 << 10];
     let mut sum = Some(0);
     let walk = walk::visit(group.target.as_fd(), MOST_GROUPS, &mut |dir| {
-        let lines = HotFile::open_at(dir, c"cgroup.procs").ok().and_then(|file| {
-            let text = file.read_all(&mut buffer).ok()?;
-            Some(text.iter().filter(|&&byte| byte == b'\n').count() as u64)
-        });
+        let lines = HotFile::open_at(dir, c"cgroup.procs")
+            .ok()
+            .and_then(|file| {
+                let text = file.read_all(&mut buffer).ok()?;
+                Some(text.split(|&byte| byte == b'\n').skip(1).count() as u64)
+            });
         sum = sum.zip(lines).map(|(sum, more): (u64, u64)| sum + more);
         ControlFlow::Continue(())
     });
@@ -178,7 +197,10 @@ mod tests {
             (i64::MIN, SHORTEST),
         ] {
             let rest = rest(slack);
-            assert!(rest.abs_diff(expected) < Duration::from_millis(20), "{slack}: {rest:?}");
+            assert!(
+                rest.abs_diff(expected) < Duration::from_millis(20),
+                "{slack}: {rest:?}"
+            );
         }
     }
 }

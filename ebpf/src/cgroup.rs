@@ -14,7 +14,7 @@ use crate::emit::{ADAPTIVE, Fate, count, evidence, now, signal};
 use crate::kernel::{cgroup_id, layout, pointer, read};
 use crate::maps::{CGROUP_KEY, CGROUPS, VICTIMS};
 use crate::process::member;
-use crate::slots;
+use crate::sampler::forget;
 
 #[btf_tracepoint(function = "cgroup_mkdir")]
 pub fn cgroup_mkdir(context: BtfTracePointContext) -> i32 {
@@ -27,7 +27,7 @@ pub fn cgroup_rmdir(context: BtfTracePointContext) -> i32 {
     if let Some(id) = cgroup_id(cgroup)
         && in_hierarchy(cgroup)
     {
-        slots::forget(id);
+        forget(id);
         let _ = CGROUPS.remove(id);
     }
     record(CGROUP_RMDIR, cgroup, context.arg(1), 0)

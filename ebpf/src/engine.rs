@@ -69,9 +69,9 @@ pub struct Slot {
     pub serial: u64,
     pub id: u64,
     pub terms: Terms,
-    pub generation: u32,
-    /// `USAGE_*`; `EMPTY` and `GONE` are not read
-    pub state: u32,
+    pub generation: u64,
+    /// `USAGE_*`; `EMPTY` and `GONE` are not read. Only the removal's hook writes it beside the engine's holder.
+    pub state: u64,
 }
 
 /// Everything a tick needs.
@@ -106,7 +106,7 @@ pub struct Engine {
     pub watch_count: u64,
     /// one past the highest slot ever armed
     pub slot_end: u64,
-    /// a task that failed the last retry before an OOM, and when
+    /// the latest task that was in the last retry before an OOM, when, and when one was told
     pub retry_tid: u64,
     pub retry_ns: u64,
     pub retry_told_ns: u64,

@@ -87,3 +87,20 @@ pub fn node_data(root_memcg: u64, id: u32) -> Option<u64> {
     let found: i32 = read(data, layout!(pgdat_id))?;
     (found as u32 == id).then_some(data)
 }
+
+/// The cgroup whose directory the task has open as `fd`.
+#[inline(always)]
+pub fn opened_cgroup(task: u64, fd: i32) -> Option<u64> {
+    let table = pointer(pointer(task, layout!(task_files))?, layout!(files_fdt))?;
+    let size: u32 = read(table, layout!(fdtable_max))?;
+    if fd < 0 || fd as u32 >= size {
+        return None;
+    }
+    let files = pointer(table, layout!(fdtable_fd))?;
+    let file = pointer(files.wrapping_add(u64::from(fd as u32) << 3), 0)?;
+    let inode = pointer(file, layout!(file_inode))?;
+    let node = pointer(inode, layout!(inode_private))?;
+    let cgroup = pointer(node, layout!(kernfs_priv))?;
+    // Only a cgroup's directory leads to a cgroup that leads back to it.
+    (pointer(cgroup, layout!(cgroup_kn))? == node).then_some(cgroup)
+}

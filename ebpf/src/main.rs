@@ -9,20 +9,15 @@
 
 mod atomic;
 mod cgroup;
-mod command;
 mod emit;
 mod engine;
 mod kernel;
 mod maps;
-mod node;
 mod oom;
+mod pass;
 mod process;
 mod reclaim;
 mod sampler;
-mod slots;
-mod table;
-mod usage;
-mod watches;
 
 #[cfg(target_arch = "bpf")]
 #[panic_handler]

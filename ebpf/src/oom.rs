@@ -82,7 +82,8 @@ pub fn mark_victim(context: TracePointContext) -> u32 {
                 .get_ptr_mut(pid)
                 .map_or(UNKNOWN, |found| (*found).cgroup);
             (*record).trigger_cgroup = memory_cgroup(bpf_get_current_task()).unwrap_or(UNKNOWN);
-            (*record).retry_age_ns = retry_age(id as u32, at);
+            ((*record).retry_age_ns, (*record).retry_own) = last_retry(id as u32, at);
+            (*record).reserved = 0;
             (*record).comm = comm(&context);
             (*record).trigger_comm = bpf_get_current_comm().unwrap_or([0; COMM]);
         }
@@ -103,17 +104,18 @@ fn comm(context: &TracePointContext) -> [u8; COMM] {
     name
 }
 
-/// Nanoseconds since this task failed the last retry, [`UNKNOWN`] if it was not this task.
+/// Nanoseconds since the latest last retry, [`UNKNOWN`] before the first, and whether it was this task's.
 #[inline(always)]
-fn retry_age(tid: u32, at: u64) -> u64 {
-    ENGINE.get_ptr_mut(0).map_or(UNKNOWN, |engine| {
+fn last_retry(tid: u32, at: u64) -> (u64, u32) {
+    ENGINE.get_ptr_mut(0).map_or((UNKNOWN, 0), |engine| {
         // SAFETY: a map value.
         let (task, since) = unsafe { ((*engine).retry_tid, (*engine).retry_ns) };
-        if since != 0 && task == u64::from(tid) {
-            at.wrapping_sub(since)
-        } else {
+        let age = if since == 0 {
             UNKNOWN
-        }
+        } else {
+            at.wrapping_sub(since)
+        };
+        (age, u32::from(since != 0 && task == u64::from(tid)))
     })
 }
 

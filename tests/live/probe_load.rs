@@ -13,7 +13,11 @@ fn ids() -> Vec<(&'static str, u32)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc/self/fdinfo").unwrap().flatten() {
         let text = fs::read_to_string(entry.path()).unwrap_or_default();
-        for (kind, key) in [("program", "prog_id:"), ("map", "map_id:"), ("link", "link_id:")] {
+        for (kind, key) in [
+            ("program", "prog_id:"),
+            ("map", "map_id:"),
+            ("link", "link_id:"),
+        ] {
             if let Some(id) = text.lines().find_map(|line| line.strip_prefix(key)) {
                 found.push((kind, id.trim().parse().unwrap()));
             }
@@ -30,8 +34,11 @@ fn every_program_runs_here() {
     }
     let settings = coverage::settings(&facts, Wishes::default());
     let probe = Probe::load(&facts, &settings).unwrap();
-    let absent: Vec<String> =
-        probe.coverage().absences().map(|(p, why)| format!("{}: {why}", p.name)).collect();
+    let absent: Vec<String> = probe
+        .coverage()
+        .absences()
+        .map(|(p, why)| format!("{}: {why}", p.name))
+        .collect();
     assert_eq!(absent, Vec::<String>::new());
     assert_eq!(probe.coverage().programs().count(), PROGRAMS.len());
 }
@@ -42,7 +49,10 @@ fn a_family_left_out_takes_no_other_with_it() {
     if let Err(error) = &facts.types {
         skip!("needs the kernel's type description: {error}");
     }
-    let wishes = Wishes { without: vec![Family::Process, Family::Oom], ..Wishes::default() };
+    let wishes = Wishes {
+        without: vec![Family::Process, Family::Oom],
+        ..Wishes::default()
+    };
     let settings = coverage::settings(&facts, wishes);
     let probe = Probe::load(&facts, &settings).unwrap();
     let runs = |family| probe.coverage().whole(family);
@@ -57,9 +67,15 @@ fn nothing_stays_in_the_kernel() {
         Ok(probe) => probe,
         Err(why) => skip!("{why}"),
     };
-    let during: Vec<_> = ids().into_iter().filter(|id| !before.contains(id)).collect();
+    let during: Vec<_> = ids()
+        .into_iter()
+        .filter(|id| !before.contains(id))
+        .collect();
     for kind in ["program", "map"] {
-        assert!(during.iter().filter(|(k, _)| *k == kind).count() > 10, "{during:?}");
+        assert!(
+            during.iter().filter(|(k, _)| *k == kind).count() > 10,
+            "{during:?}"
+        );
     }
     drop(probe);
     // Programs and maps go a grace period after their last descriptor.
@@ -78,7 +94,13 @@ fn nothing_stays_in_the_kernel() {
 /// Ids the whole kernel holds now, of programs or maps.
 fn loaded(kind: &str) -> Vec<u32> {
     match kind {
-        "prog" => aya::programs::loaded_programs().flatten().map(|program| program.id()).collect(),
-        _ => aya::maps::loaded_maps().flatten().map(|map| map.id()).collect(),
+        "prog" => aya::programs::loaded_programs()
+            .flatten()
+            .map(|program| program.id())
+            .collect(),
+        _ => aya::maps::loaded_maps()
+            .flatten()
+            .map(|map| map.id())
+            .collect(),
     }
 }

@@ -28,11 +28,18 @@ fn the_victim_of_a_cgroup_is_told() {
     });
     assert!(!glutton.wait().unwrap().success());
     assert_eq!((record.pid, record.trigger_tgid), (pid, pid));
-    assert_eq!((record.cgroup, record.trigger_cgroup), (group.id(), group.id()));
+    assert_eq!(
+        (record.cgroup, record.trigger_cgroup),
+        (group.id(), group.id())
+    );
     assert_eq!(record.retry_age_ns, UNKNOWN, "not an OOM of the node");
     if record.extended == 1 {
         assert_eq!(name(&record.comm), "tail");
-        assert!((20 << 10..33 << 10).contains(&record.anon_rss), "{} KiB", record.anon_rss);
+        assert!(
+            (20 << 10..33 << 10).contains(&record.anon_rss),
+            "{} KiB",
+            record.anon_rss
+        );
         assert_eq!(record.uid, 0);
     }
     let stalled = until("a reclaim of the cgroup", || {

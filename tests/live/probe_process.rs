@@ -125,7 +125,10 @@ fn processes_of_a_cgroup_are_those_of_its_file() {
     };
     let meters = probe.take_meters().unwrap();
     let counted = |group: &Group| {
-        meters.cgroup(group.id()).unwrap().map_or(0, |meter| meter.processes)
+        meters
+            .cgroup(group.id())
+            .unwrap()
+            .map_or(0, |meter| meter.processes)
     };
     assert_eq!(counted(&group), 0);
     probe.sync_processes().unwrap();
@@ -136,7 +139,9 @@ fn processes_of_a_cgroup_are_those_of_its_file() {
     probe.sync_processes().unwrap();
     assert_eq!((counted(&group), group.processes()), (12, 12));
     early.end();
-    until("the early ones to be counted out", || (counted(&group) == 7).then_some(()));
+    until("the early ones to be counted out", || {
+        (counted(&group) == 7).then_some(())
+    });
     // Into another group, by hand.
     let other = group.child("other");
     for child in &late.0 {
@@ -144,7 +149,9 @@ fn processes_of_a_cgroup_are_those_of_its_file() {
     }
     assert_eq!((counted(&group), counted(&other)), (0, 7));
     late.end();
-    until("all to be counted out", || (counted(&other) == 0).then_some(()));
+    until("all to be counted out", || {
+        (counted(&other) == 0).then_some(())
+    });
     let meter = probe.processes().unwrap();
     assert_eq!(meter.untracked, 0);
     assert!(meter.moves >= 7 && meter.synced >= 5, "{meter:?}");
@@ -164,7 +171,11 @@ fn threads_of_a_process_do_not_count_as_processes() {
         .map(|_| std::thread::spawn(|| std::thread::sleep(Duration::from_millis(300))))
         .collect();
     assert_eq!(own(), before + 8);
-    std::fs::write(group.path().join("cgroup.procs"), std::process::id().to_string()).unwrap();
+    std::fs::write(
+        group.path().join("cgroup.procs"),
+        std::process::id().to_string(),
+    )
+    .unwrap();
     let counted = meters.cgroup(group.id()).unwrap().unwrap().processes;
     let parent = group.path().parent().unwrap();
     std::fs::write(parent.join("cgroup.procs"), std::process::id().to_string()).unwrap();
@@ -190,7 +201,10 @@ fn the_exit_of_a_victim_is_told() {
         Signal::Exit(record) => Some(*record),
         _ => None,
     });
-    assert_eq!((record.tgid, record.exit_code, record.cgroup), (pid, 9, group.id()));
+    assert_eq!(
+        (record.tgid, record.exit_code, record.cgroup),
+        (pid, 9, group.id())
+    );
     assert!(record.left <= 2, "{}", record.left);
     assert_eq!(brink_host::probe::decode::name(&record.comm), "sleep");
     probe.unwatch_victim(Victim::Process(pid)).unwrap();
@@ -222,7 +236,11 @@ fn the_end_of_a_victim_cgroup_is_told() {
 
 #[test]
 fn a_full_table_is_counted_and_said() {
-    let wishes = Wishes { processes: 1, without: vec![Family::Reclaim], ..Wishes::default() };
+    let wishes = Wishes {
+        processes: 1,
+        without: vec![Family::Reclaim],
+        ..Wishes::default()
+    };
     let group = match Group::new("full") {
         Ok(group) => group,
         Err(why) => skip!("{why}"),

@@ -11,7 +11,10 @@ mod probe_support;
 
 #[test]
 fn what_evidence_is_lost_is_counted() {
-    let wishes = Wishes { evidence_ring: 4096, ..Wishes::default() };
+    let wishes = Wishes {
+        evidence_ring: 4096,
+        ..Wishes::default()
+    };
     let (mut probe, group) = match (sampling(wishes), Group::new("ring")) {
         (Ok(probe), Ok(group)) => (probe, group),
         (Err(why), _) | (_, Err(why)) => skip!("{why}"),
@@ -38,7 +41,10 @@ fn what_evidence_is_lost_is_counted() {
     });
     assert_eq!(read, loss.sent);
     let name = group.path().file_name().unwrap().to_str().unwrap();
-    assert!(paths.iter().any(|path| *path == format!("/{name}/0")), "{paths:?}");
+    assert!(
+        paths.iter().any(|path| *path == format!("/{name}/0")),
+        "{paths:?}"
+    );
     // Room again: what comes now arrives.
     fs::create_dir(group.path().join("after")).unwrap();
     fs::remove_dir(group.path().join("after")).unwrap();
@@ -48,14 +54,21 @@ fn what_evidence_is_lost_is_counted() {
 
 #[test]
 fn what_signals_are_lost_is_counted() {
-    let mut wishes = Wishes { signal_ring: 4096, ..Wishes::default() };
+    let mut wishes = Wishes {
+        signal_ring: 4096,
+        ..Wishes::default()
+    };
     wishes.knobs.max_period_ns = 1_000_000;
     let mut probe = match sampling(wishes) {
         Ok(probe) => probe,
         Err(why) => skip!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
-    let below = [Watch { source: SOURCE_NODE_AVAILABLE, slot: 0, limit: i64::MAX }];
+    let below = [Watch {
+        source: SOURCE_NODE_AVAILABLE,
+        slot: 0,
+        limit: i64::MAX,
+    }];
     until("the ring to be full", || {
         // Each setting of the watches tells again what is below.
         probe.set_watches(&below).unwrap();
@@ -68,7 +81,9 @@ fn what_signals_are_lost_is_counted() {
     assert!((7..=9).contains(&taken), "{taken}");
     assert!(crossings > 5);
     probe.set_watches(&below).unwrap();
-    until("a crossing after the loss", || (probe.drain_signals(9, |_| {}) > 0).then_some(()));
+    until("a crossing after the loss", || {
+        (probe.drain_signals(9, |_| {}) > 0).then_some(())
+    });
     let loss = until("a quiet moment", || {
         let loss = meters.loss(Row::SamplerSignals).unwrap();
         (loss.seen == loss.sent + loss.dropped + loss.filtered).then_some(loss)

@@ -46,8 +46,12 @@ fn numbers_are_those_of_the_files() {
         fits.then_some(())
     });
     let sample = probe.sample().unwrap();
-    let clean = (sample.active_file + sample.inactive_file - sample.dirty - sample.writeback).max(0);
-    assert_eq!(sample.headroom, sample.spare + sample.deferred + clean + sample.reclaimable);
+    let clean =
+        (sample.active_file + sample.inactive_file - sample.dirty - sample.writeback).max(0);
+    assert_eq!(
+        sample.headroom,
+        sample.spare + sample.deferred + clean + sample.reclaimable
+    );
     assert!(sample.spare + sample.deferred <= sample.free);
 }
 
@@ -82,9 +86,16 @@ fn a_crossing_of_the_node_is_told_with_its_numbers() {
     };
     group.set_limit(256 * MIB);
     let limit = next_sample(&probe).available - signed(100 * MIB);
-    let watch = |source, limit| Watch { source, slot: 0, limit };
+    let watch = |source, limit| Watch {
+        source,
+        slot: 0,
+        limit,
+    };
     probe
-        .set_watches(&[watch(SOURCE_NODE_AVAILABLE, limit), watch(SOURCE_NODE_HEADROOM, 0)])
+        .set_watches(&[
+            watch(SOURCE_NODE_AVAILABLE, limit),
+            watch(SOURCE_NODE_HEADROOM, 0),
+        ])
         .unwrap();
     let shared = group.charge(200 * MIB);
     let record = signal(&mut probe, "the crossing", |found| match found {
@@ -117,9 +128,15 @@ fn a_crossing_of_a_cgroup_is_told_with_fresh_usage() {
         inactive_file: 0,
         reclaimable: signed(10 * MIB),
     };
-    let reply = probe.arm_slot(3, 77, std::os::fd::AsFd::as_fd(&group.open()), terms).unwrap();
+    let reply = probe
+        .arm_slot(3, 77, std::os::fd::AsFd::as_fd(&group.open()), terms)
+        .unwrap();
     assert_eq!((reply.cgroup, reply.level), (group.id(), 1));
-    let watch = |source, limit| Watch { source, slot: 3, limit: signed(limit) };
+    let watch = |source, limit| Watch {
+        source,
+        slot: 3,
+        limit: signed(limit),
+    };
     probe
         .set_watches(&[
             watch(SOURCE_SLOT_AVAILABLE, 150 * MIB),
@@ -133,7 +150,10 @@ fn a_crossing_of_a_cgroup_is_told_with_fresh_usage() {
     });
     assert_ne!(record.sample.flags & USAGE_FRESH, 0);
     assert_eq!(record.sample.below, 1);
-    assert_eq!(record.sample.values[1] - record.sample.values[0], signed(10 * MIB));
+    assert_eq!(
+        record.sample.values[1] - record.sample.values[0],
+        signed(10 * MIB)
+    );
 }
 
 #[test]
@@ -144,7 +164,13 @@ fn bands_are_told_as_the_slack_shrinks() {
     };
     group.set_limit(256 * MIB);
     let limit = next_sample(&probe).available - signed(400 * MIB);
-    probe.set_watches(&[Watch { source: SOURCE_NODE_AVAILABLE, slot: 0, limit }]).unwrap();
+    probe
+        .set_watches(&[Watch {
+            source: SOURCE_NODE_AVAILABLE,
+            slot: 0,
+            limit,
+        }])
+        .unwrap();
     next_sample(&probe);
     let _shared = group.charge(250 * MIB);
     let slack = signal(&mut probe, "a band change", |found| match found {
@@ -173,5 +199,8 @@ fn every_tick_is_accounted_for_and_cheap() {
         (loss.seen == loss.sent + loss.dropped + loss.filtered).then_some(loss)
     });
     assert!(loss.sent >= 1 && loss.dropped == 0, "{loss:?}");
-    println!("{mean} ns a tick, {} ns late on average", meter.late_ns / meter.ticks);
+    println!(
+        "{mean} ns a tick, {} ns late on average",
+        meter.late_ns / meter.ticks
+    );
 }

@@ -43,14 +43,23 @@ fn usage_is_that_of_the_file() {
     };
     group.set_limit(128 * MIB);
     let inner = group.child("inner");
-    probe.arm_slot(0, 1, group.open().as_fd(), Terms::default()).unwrap();
-    probe.arm_slot(511, 2, inner.open().as_fd(), Terms::default()).unwrap();
+    probe
+        .arm_slot(0, 1, group.open().as_fd(), Terms::default())
+        .unwrap();
+    probe
+        .arm_slot(511, 2, inner.open().as_fd(), Terms::default())
+        .unwrap();
     let shared = inner.charge(64 * MIB);
     let table = swept(&mut probe);
     for (slot, generation, group) in [(0, 1, &group), (511, 2, &inner)] {
         let found = table[slot];
         assert_eq!((found.state, found.generation), (USAGE_KNOWN, generation));
-        assert!(close(found.bytes, group.usage()), "{} {}", found.bytes, group.usage());
+        assert!(
+            close(found.bytes, group.usage()),
+            "{} {}",
+            found.bytes,
+            group.usage()
+        );
         assert!(found.bytes >= 63 * MIB);
     }
     assert_eq!(table[1].state, USAGE_EMPTY);
@@ -64,21 +73,31 @@ fn only_a_living_cgroup_can_be_armed() {
         (Ok(probe), Ok(group)) => (probe, group),
         (Err(why), _) | (_, Err(why)) => skip!("{why}"),
     };
-    let mut arm = |slot, file: &fs::File| match probe.arm_slot(slot, 1, file.as_fd(), Terms::default()) {
-        Ok(_) => None,
-        Err(ProbeError::Refused { why, .. }) => Some(why),
-        Err(other) => panic!("{other}"),
-    };
+    let mut arm =
+        |slot, file: &fs::File| match probe.arm_slot(slot, 1, file.as_fd(), Terms::default()) {
+            Ok(_) => None,
+            Err(ProbeError::Refused { why, .. }) => Some(why),
+            Err(other) => panic!("{other}"),
+        };
     let root = fs::File::open(group.path().parent().unwrap()).unwrap();
     assert_eq!(arm(0, &root), Some(Refusal::RootCgroup));
-    assert_eq!(arm(0, &fs::File::open("/tmp").unwrap()), Some(Refusal::NotACgroup));
-    assert_eq!(arm(0, &fs::File::open("/dev/null").unwrap()), Some(Refusal::NotACgroup));
+    assert_eq!(
+        arm(0, &fs::File::open("/tmp").unwrap()),
+        Some(Refusal::NotACgroup)
+    );
+    assert_eq!(
+        arm(0, &fs::File::open("/dev/null").unwrap()),
+        Some(Refusal::NotACgroup)
+    );
     assert_eq!(arm(512, &group.open()), Some(Refusal::Invalid));
     assert_eq!(arm(0, &group.open()), None);
     let held = group.open();
     group.remove();
     let why = arm(1, &held);
-    assert!(matches!(why, Some(Refusal::NoMemoryController | Refusal::NotACgroup)), "{why:?}");
+    assert!(
+        matches!(why, Some(Refusal::NoMemoryController | Refusal::NotACgroup)),
+        "{why:?}"
+    );
 }
 
 #[test]
@@ -88,19 +107,35 @@ fn removal_disarms_in_the_kernel() {
         (Err(why), _) | (_, Err(why)) => skip!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
-    let terms = Terms { limit: 1 << 30, ..Terms::default() };
+    let terms = Terms {
+        limit: 1 << 30,
+        ..Terms::default()
+    };
     probe.arm_slot(9, 5, group.open().as_fd(), terms).unwrap();
-    probe.set_watches(&[Watch { source: SOURCE_SLOT_AVAILABLE, slot: 9, limit: 1 }]).unwrap();
+    probe
+        .set_watches(&[Watch {
+            source: SOURCE_SLOT_AVAILABLE,
+            slot: 9,
+            limit: 1,
+        }])
+        .unwrap();
     assert_eq!(swept(&mut probe)[9].state, USAGE_KNOWN);
     group.remove();
     // No sweep here: the hook itself took the number back.
     let found = usages(&probe)[9];
-    assert_eq!((found.state, found.bytes, found.generation), (USAGE_GONE, 0, 5));
+    assert_eq!(
+        (found.state, found.bytes, found.generation),
+        (USAGE_GONE, 0, 5)
+    );
     assert_eq!(meters.sampler().unwrap().gone_slots, 1);
-    let sample = signal(&mut probe, "the watch to become unknown", |found| match found {
-        Signal::Crossing(record) => Some(record.sample),
-        _ => None,
-    });
+    let sample = signal(
+        &mut probe,
+        "the watch to become unknown",
+        |found| match found {
+            Signal::Crossing(record) => Some(record.sample),
+            _ => None,
+        },
+    );
     assert_eq!((sample.unknown, sample.below, sample.values[0]), (1, 0, 0));
 }
 
@@ -123,7 +158,11 @@ impl Worker {
             .spawn()
             .unwrap();
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, input, output: BufReader::new(output) }
+        Self {
+            child,
+            input,
+            output: BufReader::new(output),
+        }
     }
 
     /// Charges that many bytes to the cgroup and leaves it; they stay charged until the next call.
@@ -132,7 +171,10 @@ impl Worker {
         let mut line = String::new();
         while !line.contains("charged") {
             line.clear();
-            assert!(self.output.read_line(&mut line).unwrap() > 0, "the worker ended");
+            assert!(
+                self.output.read_line(&mut line).unwrap() > 0,
+                "the worker ended"
+            );
         }
     }
 }
@@ -190,7 +232,10 @@ fn a_thousand_cgroups_a_second_never_give_a_wrong_number() {
 
 #[test]
 fn nor_do_they_without_the_hook_that_disarms() {
-    let wishes = Wishes { without: vec![Family::Cgroup], ..Wishes::default() };
+    let wishes = Wishes {
+        without: vec![Family::Cgroup],
+        ..Wishes::default()
+    };
     let (probe, group) = match (sampling(wishes), Group::new("checks")) {
         (Ok(probe), Ok(group)) => (probe, group),
         (Err(why), _) | (_, Err(why)) => skip!("{why}"),
@@ -216,7 +261,11 @@ fn churn(mut probe: Probe, group: &Group, guard: Guard) {
             continue;
         }
         // One in sixteen holds memory, so that a stale address would find a wrong number and not only zero.
-        let bytes = if number % 16 == 0 { u64::from(number % 7 + 2) * MIB } else { 0 };
+        let bytes = if number % 16 == 0 {
+            u64::from(number % 7 + 2) * MIB
+        } else {
+            0
+        };
         if bytes > 0 {
             worker.charge(&path, bytes);
         }
@@ -227,18 +276,38 @@ fn churn(mut probe: Probe, group: &Group, guard: Guard) {
             gone += u32::from(told_gone(&mut probe, slot, guard));
         }
         let handle = fs::File::open(&path).unwrap();
-        probe.arm_slot(slot, number, handle.as_fd(), Terms::default()).unwrap();
-        let (least, most) = if bytes == 0 { (0, MIB) } else { (bytes - MIB, bytes + 2 * MIB) };
-        expected.insert(number, Expected { least, most, removed: false });
+        probe
+            .arm_slot(slot, number, handle.as_fd(), Terms::default())
+            .unwrap();
+        let (least, most) = if bytes == 0 {
+            (0, MIB)
+        } else {
+            (bytes - MIB, bytes + 2 * MIB)
+        };
+        expected.insert(
+            number,
+            Expected {
+                least,
+                most,
+                removed: false,
+            },
+        );
         alive.insert(slot, (number, path));
         if number % 32 == 0 || guard == Guard::CheckAlone {
             probe.sweep().unwrap();
         }
-        for usage in usages(&probe).iter().filter(|usage| usage.state == USAGE_KNOWN) {
+        for usage in usages(&probe)
+            .iter()
+            .filter(|usage| usage.state == USAGE_KNOWN)
+        {
             let bounds = &expected[&usage.generation];
             assert!(!bounds.removed, "a number of a removed cgroup: {usage:?}");
             // What the worker held in an earlier group was freed when it charged this one.
-            let least = if usage.generation == number { bounds.least } else { 0 };
+            let least = if usage.generation == number {
+                bounds.least
+            } else {
+                0
+            };
             assert!((least..=bounds.most).contains(&usage.bytes), "{usage:?}");
             known += 1;
         }
@@ -249,9 +318,16 @@ fn churn(mut probe: Probe, group: &Group, guard: Guard) {
     }
     println!("{rate:.0} cgroups a second; {known} numbers checked, {gone} removals seen");
     assert!(known > 1_000 && gone == CGROUPS / 4 - 60, "{known} {gone}");
-    let disarmed = if guard == Guard::Hook { u64::from(CGROUPS / 4) } else { 0 };
+    let disarmed = if guard == Guard::Hook {
+        u64::from(CGROUPS / 4)
+    } else {
+        0
+    };
     assert_eq!(meters.sampler().unwrap().gone_slots, disarmed);
-    assert_eq!(fs::read_to_string("/proc/sys/kernel/tainted").unwrap(), tainted);
+    assert_eq!(
+        fs::read_to_string("/proc/sys/kernel/tainted").unwrap(),
+        tainted
+    );
 }
 
 /// Whether the slot of a cgroup just removed shows no number: at once by the hook, at the next read by the check.

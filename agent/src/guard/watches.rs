@@ -186,7 +186,7 @@ mod tests {
             ..terrain(MemoryPolicy::Kubelet)
         };
         let watches = watches(&policy, terrain);
-        assert_eq!(limits(&watches, SOURCE_NODE_AVAILABLE), []);
+        assert!(limits(&watches, SOURCE_NODE_AVAILABLE).is_empty());
         assert_eq!(limits(&watches, SOURCE_SLOT_AVAILABLE), [100]);
     }
 

@@ -35,8 +35,10 @@ pub struct PhaseView {
 impl KubeletView {
     /// The view of `fates`, with names from the table they speak of.
     pub fn new(fates: &[Fate; PHASES], table: &WorkloadTable, victim: &str) -> Self {
-        let phases: Vec<PhaseView> =
-            (0..).zip(fates).map(|(second, fate)| PhaseView::new(second, fate, table)).collect();
+        let phases: Vec<PhaseView> = (0..)
+            .zip(fates)
+            .map(|(second, fate)| PhaseView::new(second, fate, table))
+            .collect();
         let count = |wanted: &dyn Fn(&PhaseView) -> bool| {
             u32::try_from(phases.iter().filter(|phase| wanted(phase)).count()).unwrap_or(u32::MAX)
         };
@@ -54,7 +56,11 @@ impl KubeletView {
         let (first, last) = after.fold((f64::MAX, f64::MIN), |(first, last), seconds| {
             (first.min(seconds), last.max(seconds))
         });
-        let evicting = self.phases.iter().filter(|phase| phase.outcome == "evicts").count();
+        let evicting = self
+            .phases
+            .iter()
+            .filter(|phase| phase.outcome == "evicts")
+            .count();
         let mut parts = Vec::new();
         if evicting > 0 {
             parts.push(format!(
@@ -64,7 +70,10 @@ impl KubeletView {
             ));
         }
         if self.kernel_oom_first > 0 {
-            let oom = self.phases.iter().find(|phase| phase.outcome == "kernelOom");
+            let oom = self
+                .phases
+                .iter()
+                .find(|phase| phase.outcome == "kernelOom");
             let after = oom.and_then(|phase| phase.after_seconds).unwrap_or(0.0);
             parts.push(format!(
                 "in {} of {} the kernel's OOM killer comes first, after {after:.1} s",
@@ -81,16 +90,26 @@ impl KubeletView {
 
 impl PhaseView {
     fn new(next_look_seconds: u32, fate: &Fate, table: &WorkloadTable) -> Self {
-        #[expect(clippy::cast_precision_loss, reason = "seconds for people; two minutes at most")]
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "seconds for people; two minutes at most"
+        )]
         let seconds = |span: &brink_core::base::Span| span.as_nanos() as f64 / 1e9;
         let name = |index: u32| {
             let workload = table.workloads().get(index as usize)?;
             Some(format!("{}/{}", workload.namespace, workload.name))
         };
         let (outcome, after_seconds, victim, grace_seconds) = match fate {
-            Fate::Evicts { after, workload, grace_seconds } => {
-                ("evicts", Some(seconds(after)), name(*workload), Some(*grace_seconds))
-            }
+            Fate::Evicts {
+                after,
+                workload,
+                grace_seconds,
+            } => (
+                "evicts",
+                Some(seconds(after)),
+                name(*workload),
+                Some(*grace_seconds),
+            ),
             Fate::KernelOom { after } => ("kernelOom", Some(seconds(after)), None, None),
             Fate::Nothing => ("nothing", None, None, None),
         };

@@ -28,8 +28,16 @@ impl fmt::Display for Page<'_> {
 }
 
 fn headline(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Result {
-    let verb = if record.mode == "enforcing" { "evicted" } else { "would have evicted" };
-    let kind = if record.threshold.hard { "hard" } else { "soft" };
+    let verb = if record.mode == "enforcing" {
+        "evicted"
+    } else {
+        "would have evicted"
+    };
+    let kind = if record.threshold.hard {
+        "hard"
+    } else {
+        "soft"
+    };
     writeln!(
         out,
         "Order {}: {verb} {} at {}",
@@ -49,7 +57,11 @@ fn headline(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Resul
     if record.mode != "enforcing" {
         writeln!(out, "  nothing was killed: {}", record.mode)?;
     }
-    writeln!(out, "  signal by {}, memory policy {}", record.rung, record.memory_policy)
+    writeln!(
+        out,
+        "  signal by {}, memory policy {}",
+        record.rung, record.memory_policy
+    )
 }
 
 fn figures(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Result {
@@ -74,14 +86,23 @@ fn figures(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Result
         unsigned(memory.usable_swap_bytes)
     )?;
     if memory.credit_bytes > 0 {
-        writeln!(out, "  {:<28} {:>10}", "credit for the dying", unsigned(memory.credit_bytes))?;
+        writeln!(
+            out,
+            "  {:<28} {:>10}",
+            "credit for the dying",
+            unsigned(memory.credit_bytes)
+        )?;
     }
     Ok(())
 }
 
 fn ranking(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Result {
     let shown = record.ranking.len().min(PLACES);
-    writeln!(out, "\nRanking ({shown} of {} candidates)", record.candidates)?;
+    writeln!(
+        out,
+        "\nRanking ({shown} of {} candidates)",
+        record.candidates
+    )?;
     let rows: Vec<[String; 7]> = record.ranking[..shown]
         .iter()
         .zip(1..)
@@ -106,7 +127,9 @@ fn row(place: &RankedWorkload, number: usize, record: &DecisionRecord) -> [Strin
     [
         format!("{number}."),
         place.full_name(),
-        place.usage.map_or_else(|| "unknown".to_owned(), |usage| amount(signal, usage)),
+        place
+            .usage
+            .map_or_else(|| "unknown".to_owned(), |usage| amount(signal, usage)),
         amount(signal, place.request),
         format!("{preference}{}", place.usage_to_request),
         place.priority.to_string(),
@@ -118,7 +141,10 @@ fn row(place: &RankedWorkload, number: usize, record: &DecisionRecord) -> [Strin
 fn table(out: &mut impl Write, head: &[String; 7], rows: &[[String; 7]]) -> fmt::Result {
     let width = |column: usize| {
         let cells = rows.iter().chain(std::iter::once(head));
-        cells.map(|row| row[column].chars().count()).max().unwrap_or(0)
+        cells
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
     };
     for row in std::iter::once(head).chain(rows) {
         let mut line = String::from(" ");
@@ -135,7 +161,10 @@ fn table(out: &mut impl Write, head: &[String; 7], rows: &[[String; 7]]) -> fmt:
 }
 
 fn timeline(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Result {
-    writeln!(out, "\nTimeline (ms after the sample that was below the threshold)")?;
+    writeln!(
+        out,
+        "\nTimeline (ms after the sample that was below the threshold)"
+    )?;
     for stage in &record.stages {
         let Some(nanos) = stage.since_sample_ns else {
             continue;
@@ -145,8 +174,16 @@ fn timeline(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Resul
         writeln!(out, "  {millis:>10.3}  {}", stage_words(&stage.stage))?;
     }
     if let Some(kill) = &record.kill {
-        let processes = if kill.signalled == 1 { "process" } else { "processes" };
-        write!(out, "  {} {processes} killed by {}", kill.signalled, kill.means)?;
+        let processes = if kill.signalled == 1 {
+            "process"
+        } else {
+            "processes"
+        };
+        write!(
+            out,
+            "  {} {processes} killed by {}",
+            kill.signalled, kill.means
+        )?;
         writeln!(out, ", {} given back", unsigned(record.freed_bytes))?;
     }
     match &record.end {
@@ -191,7 +228,11 @@ pub fn end_words(end: &str) -> &str {
 /// An amount of a signal: bytes with binary suffixes, anything else as a plain number.
 pub fn amount(signal: &str, value: i64) -> String {
     let counts = signal.starts_with("pid.") || signal.ends_with(".inodesFree");
-    if counts { value.to_string() } else { bytes(value) }
+    if counts {
+        value.to_string()
+    } else {
+        bytes(value)
+    }
 }
 
 /// Bytes for people: three significant digits, binary suffix.

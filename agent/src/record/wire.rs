@@ -5,6 +5,7 @@ use brink_core::node::rank::Excess;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
 use brink_core::node::workload::Preference;
+use brink_host::clock::BootId;
 use serde::{Deserialize, Serialize};
 
 use super::kubelet::KubeletView;
@@ -180,7 +181,7 @@ impl DecisionRecord {
             api_version: API_VERSION.to_owned(),
             kind: "Decision".to_owned(),
             order: record.order,
-            boot_id: boot_id(&record.boot),
+            boot_id: BootId(record.boot).to_string(),
             decided: time(record, stages.decided.unwrap_or(Moment::START)),
             rung: record.rung.word().to_owned(),
             mode: mode_word(record.mode).to_owned(),
@@ -207,14 +208,19 @@ impl DecisionRecord {
             stages: stage_times(record, &stages),
             kill: kill.as_ref().map(kill_facts),
             freed_bytes: completion.map_or(0, |completion| completion.freed),
-            end: completion.and_then(|completion| completion.end).map(|end| word_of(&end)),
+            end: completion
+                .and_then(|completion| completion.end)
+                .map(|end| word_of(&end)),
             kubelet: None,
         }
     }
 
     /// When a stage was reached, in nanoseconds after the sample.
     pub fn since_sample(&self, stage: &str) -> Option<i64> {
-        self.stages.iter().find(|time| time.stage == stage)?.since_sample_ns
+        self.stages
+            .iter()
+            .find(|time| time.stage == stage)?
+            .since_sample_ns
     }
 
     /// `namespace/name` of the victim.
@@ -314,18 +320,14 @@ fn stage_times(record: &Record<'_>, stages: &Stages) -> Vec<StageTime> {
 }
 
 fn time(record: &Record<'_>, at: Moment) -> Time {
-    Time { wall: wall_clock(record.wall(at)), monotonic_ns: at.as_nanos() }
+    Time {
+        wall: wall_clock(record.wall(at)),
+        monotonic_ns: at.as_nanos(),
+    }
 }
 
 /// RFC 3339 in UTC, to the microsecond; empty for a time no calendar has.
 pub fn wall_clock(nanos: i64) -> String {
     let stamp = jiff::Timestamp::from_nanosecond(i128::from(nanos / 1000 * 1000));
     stamp.map_or_else(|_| String::new(), |stamp| format!("{stamp:.6}"))
-}
-
-/// The boot id as the kernel prints it.
-fn boot_id(bytes: &[u8; 16]) -> String {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let parts = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
-    parts.join("-")
 }

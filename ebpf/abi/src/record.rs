@@ -81,9 +81,12 @@ shared! {
         pub cgroup: u64,
         /// memory cgroup of the trigger
         pub trigger_cgroup: u64,
-        /// nanoseconds since the trigger itself last failed the last retry before an OOM of the node;
-        /// [`UNKNOWN`] if another task did or none: then the OOM is a cgroup's
+        /// nanoseconds since any task was in the last retry before an OOM of the node, [`UNKNOWN`] before the first.
+        /// An OOM of a cgroup has no such retry: a long age means that a cgroup's limit was hit.
         pub retry_age_ns: u64,
+        /// 1 when that retry was the trigger's own
+        pub retry_own: u32,
+        pub reserved: u32,
         pub comm: [u8; COMM],
         pub trigger_comm: [u8; COMM],
     }

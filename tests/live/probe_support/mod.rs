@@ -9,32 +9,35 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use brink_host::probe::abi::sample::Sample;
-use brink_host::probe::{Facts, Probe, Roots, Signal, Wishes, coverage};
+use brink_host::probe::{Absence, Facts, Probe, Roots, Signal, Wishes, coverage};
 
 /// Longest wait for anything that should take milliseconds.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
 /// Bytes in a mebibyte.
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// A loaded probe, or why there is none here.
+/// A loaded probe, or what this host lacks for it. A program that the kernel refuses is a failure.
 pub(crate) fn probe(wishes: Wishes) -> Result<Probe, String> {
     let facts = Facts::gather(&Roots::default(), 4096);
     let without = wishes.without.clone();
     let settings = coverage::settings(&facts, wishes);
     let probe = Probe::load(&facts, &settings).map_err(|error| error.to_string())?;
-    let absent: Vec<String> = probe
-        .coverage()
-        .absences()
-        .filter(|(program, _)| !without.contains(&program.family))
-        .map(|(program, why)| format!("{}: {why}", program.name))
-        .collect();
-    if absent.is_empty() { Ok(probe) } else { Err(absent.join("; ")) }
+    for (program, why) in probe.coverage().absences() {
+        match why {
+            Absence::Refused(_) | Absence::NotAttached(_) => panic!("{}: {why}", program.name),
+            _ if without.contains(&program.family) => {}
+            _ => return Err(format!("{}: {why}", program.name)),
+        }
+    }
+    Ok(probe)
 }
 
 /// A loaded probe whose sampler runs with the node armed.
 pub(crate) fn sampling(wishes: Wishes) -> Result<Probe, String> {
     let mut probe = probe(wishes)?;
-    probe.arm_node(meminfo("MemTotal"), meminfo("MemFree")).map_err(|e| e.to_string())?;
+    probe
+        .arm_node(meminfo("MemTotal"), meminfo("MemFree"))
+        .map_err(|e| e.to_string())?;
     probe.start().map_err(|e| e.to_string())?;
     Ok(probe)
 }
@@ -42,7 +45,9 @@ pub(crate) fn sampling(wishes: Wishes) -> Result<Probe, String> {
 /// A sample taken by the running timer after now.
 pub(crate) fn next_sample(probe: &Probe) -> Sample {
     let before = probe.sample().map_or(0, |sample| sample.tick);
-    until("a tick", || probe.sample().filter(|sample| sample.tick > before))
+    until("a tick", || {
+        probe.sample().filter(|sample| sample.tick > before)
+    })
 }
 
 /// Waits for something, at most [`DEADLINE`].
@@ -58,10 +63,16 @@ pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 }
 
 /// Waits for the first signal that `wanted` takes.
-pub(crate) fn signal<T>(probe: &mut Probe, what: &str, mut wanted: impl FnMut(&Signal) -> Option<T>) -> T {
+pub(crate) fn signal<T>(
+    probe: &mut Probe,
+    what: &str,
+    mut wanted: impl FnMut(&Signal) -> Option<T>,
+) -> T {
     until(what, || {
         let mut found = None;
-        probe.drain_signals(usize::MAX, |signal| found = found.take().or_else(|| wanted(signal)));
+        probe.drain_signals(usize::MAX, |signal| {
+            found = found.take().or_else(|| wanted(signal))
+        });
         found
     })
 }
@@ -69,15 +80,28 @@ pub(crate) fn signal<T>(probe: &mut Probe, what: &str, mut wanted: impl FnMut(&S
 /// A line of `/proc/meminfo`, in bytes.
 pub(crate) fn meminfo(key: &str) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap();
-    let line = text.lines().find(|line| line.starts_with(&format!("{key}:"))).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(&format!("{key}:")))
+        .unwrap();
+    line.split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse::<u64>()
+        .unwrap()
+        * 1024
 }
 
 /// Total of threads the kernel counts: the second number of `/proc/loadavg`'s fourth field.
 pub(crate) fn threads() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/loadavg")?;
-    let total = text.split_whitespace().nth(3).and_then(|field| field.split('/').nth(1));
-    total.and_then(|total| total.parse().ok()).ok_or_else(|| io::Error::other(text))
+    let total = text
+        .split_whitespace()
+        .nth(3)
+        .and_then(|field| field.split('/').nth(1));
+    total
+        .and_then(|total| total.parse().ok())
+        .ok_or_else(|| io::Error::other(text))
 }
 
 /// A cgroup of the memory controller, removed with all that runs in it when dropped.
@@ -111,11 +135,16 @@ impl Group {
     }
 
     pub(crate) fn set_limit(&self, bytes: u64) {
-        fs::write(self.file("memory.limit_in_bytes", "memory.max"), bytes.to_string()).unwrap();
+        fs::write(
+            self.file("memory.limit_in_bytes", "memory.max"),
+            bytes.to_string(),
+        )
+        .unwrap();
     }
 
     pub(crate) fn usage(&self) -> u64 {
-        let text = fs::read_to_string(self.file("memory.usage_in_bytes", "memory.current")).unwrap();
+        let text =
+            fs::read_to_string(self.file("memory.usage_in_bytes", "memory.current")).unwrap();
         text.trim().parse().unwrap()
     }
 
@@ -129,12 +158,18 @@ impl Group {
     }
 
     pub(crate) fn processes(&self) -> usize {
-        fs::read_to_string(self.path.join("cgroup.procs")).unwrap().lines().count()
+        fs::read_to_string(self.path.join("cgroup.procs"))
+            .unwrap()
+            .lines()
+            .count()
     }
 
     /// Runs a shell script whose process is in this group before its first command.
     pub(crate) fn run(&self, script: &str) -> Child {
-        let enter = format!("echo $$ > '{}/cgroup.procs' && {script}", self.path.display());
+        let enter = format!(
+            "echo $$ > '{}/cgroup.procs' && {script}",
+            self.path.display()
+        );
         Command::new("sh")
             .args(["-c", &enter])
             .stdin(Stdio::null())
@@ -148,7 +183,10 @@ impl Group {
     pub(crate) fn charge(&self, bytes: u64) -> Shared {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let path = PathBuf::from(format!("/dev/shm/brink-test-{}-{number}", std::process::id()));
+        let path = PathBuf::from(format!(
+            "/dev/shm/brink-test-{}-{number}",
+            std::process::id()
+        ));
         let shared = Shared { path };
         let script = format!(
             "exec dd if=/dev/zero of={} bs=1M count={}",
@@ -162,7 +200,10 @@ impl Group {
     fn kill_all(&self) {
         let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
         for pid in text.lines() {
-            let _ended = Command::new("kill").args(["-9", pid]).stderr(Stdio::null()).status();
+            let _ended = Command::new("kill")
+                .args(["-9", pid])
+                .stderr(Stdio::null())
+                .status();
         }
     }
 
@@ -199,11 +240,16 @@ impl Drop for Shared {
 fn memory_root() -> Result<(PathBuf, bool), String> {
     let mounts = fs::read_to_string("/proc/self/mounts").map_err(|error| error.to_string())?;
     let find = |kind: &str, option: &str| {
-        mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find_map(|fields| {
-            let fits = fields.get(2) == Some(&kind)
-                && fields.get(3).is_some_and(|o| option.is_empty() || o.split(',').any(|o| o == option));
-            fits.then(|| PathBuf::from(fields[1]))
-        })
+        mounts
+            .lines()
+            .map(|line| line.split(' ').collect::<Vec<_>>())
+            .find_map(|fields| {
+                let fits = fields.get(2) == Some(&kind)
+                    && fields
+                        .get(3)
+                        .is_some_and(|o| option.is_empty() || o.split(',').any(|o| o == option));
+                fits.then(|| PathBuf::from(fields[1]))
+            })
     };
     if let Some(root) = find("cgroup", "memory") {
         return Ok((root, false));
@@ -214,6 +260,9 @@ fn memory_root() -> Result<(PathBuf, bool), String> {
     if on.split_whitespace().any(|name| name == "memory") {
         Ok((root, true))
     } else {
-        Err(format!("{}: the memory controller is not passed on", control.display()))
+        Err(format!(
+            "{}: the memory controller is not passed on",
+            control.display()
+        ))
     }
 }

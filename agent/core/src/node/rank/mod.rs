@@ -148,7 +148,7 @@ impl Preferences {
 }
 
 /// The request that usage must exceed; there is none for inodes, so one inode is enough.
-fn compared_request(signal: Signal, row: &Row) -> Quantity {
+pub(super) fn compared_request(signal: Signal, row: &Row) -> Quantity {
     match signal.resource() {
         Resource::Memory => row.memory_request,
         Resource::EphemeralStorage => row.storage_request,
@@ -167,7 +167,7 @@ fn subtracted_request(signal: Signal, row: &Row) -> Quantity {
 }
 
 /// What a pod uses of the ranked resource; unknown parts count as nothing.
-fn usage_of(ranking: Ranking, used: &PodUsage) -> Quantity {
+pub(super) fn usage_of(ranking: Ranking, used: &PodUsage) -> Quantity {
     let amount = match ranking.signal.resource() {
         Resource::Memory => used.memory,
         Resource::Pids => used.processes,

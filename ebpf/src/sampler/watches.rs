@@ -1,7 +1,6 @@
 //! Comparing each watched value with its limit, and the pace that follows from the smallest distance.
 
 use aya_ebpf::cty::c_void;
-use aya_ebpf::helpers::generated::bpf_for_each_map_elem;
 use brink_abi::command::{self, Mailbox};
 use brink_abi::sample::{
     NODE_KNOWN, SOURCE_NODE_AVAILABLE, SOURCE_NODE_HEADROOM, SOURCE_SLOT_AVAILABLE,
@@ -9,44 +8,28 @@ use brink_abi::sample::{
 };
 use brink_abi::{MAX_SLOTS, MAX_WATCHES};
 
+use super::usage::charged;
 use crate::engine::Engine;
 use crate::maps::{ENGINE, LATEST, MAILBOX, SLOTS, WATCHES};
-use crate::slots::charged;
+use crate::pass::pass;
 
 /// Takes the command's watches: [`command::SET_WATCHES`]. The next tick tells each one that is below its limit.
 #[inline(never)]
 pub fn set(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
-    // SAFETY: `mailbox` is a map value.
-    let count = unsafe { (*mailbox).command.count };
-    if count > MAX_WATCHES as u64 {
-        return command::INVALID;
-    }
-    let valid = each_watch(take, &count);
-    if valid != u64::from(MAX_WATCHES as u32) {
-        return command::INVALID;
-    }
-    // SAFETY: `engine` is a map value.
+    // SAFETY: both are map values, held by the caller.
     unsafe {
+        let count = (*mailbox).command.count;
+        // None, rather than half old and half new, if one of them is refused.
+        (*engine).watch_count = 0;
+        if count > MAX_WATCHES as u64 || pass(&WATCHES, take, count) != MAX_WATCHES as u64 {
+            return command::INVALID;
+        }
         (*engine).watch_count = count;
         (*engine).below = 0;
         (*engine).unknown = 0;
         (*engine).told_slack = 0;
     }
     command::OK
-}
-
-/// Body of a pass over the watches: non-zero ends it.
-type Body = extern "C" fn(*mut c_void, *const u32, *mut Watch, *const u64) -> i64;
-
-/// Calls `body` for the watches until one ends the pass; returns how many were called.
-#[inline(always)]
-fn each_watch(body: Body, context: &u64) -> u64 {
-    // SAFETY: `Body` is what the helper calls for an array; the context lies on the caller's stack.
-    unsafe {
-        let watches = (&raw const WATCHES).cast_mut().cast();
-        let context = core::ptr::from_ref(context).cast_mut().cast();
-        bpf_for_each_map_elem(watches, body as *mut c_void, context, 0) as u64
-    }
 }
 
 /// Takes one watch of the mailbox.
@@ -112,7 +95,7 @@ pub fn evaluate(engine: *mut Engine, sample: *mut Sample) -> u32 {
         (*engine).unknown = 0;
         (*engine).slack = i64::MAX as u64;
         let count = (*engine).watch_count;
-        each_watch(compare, &count);
+        pass(&WATCHES, compare, count);
         (*sample).changed = (below ^ (*engine).below) | (unknown ^ (*engine).unknown);
         (*sample).below = (*engine).below;
         (*sample).unknown = (*engine).unknown;

@@ -5,11 +5,11 @@ use aya_ebpf::programs::SkBuffContext;
 use brink_abi::command as abi;
 use brink_abi::command::{Command, Mailbox};
 
+use super::{node, slots, tick, timer, usage, watches};
 use crate::atomic::add_signed;
 use crate::emit::now;
 use crate::engine::Engine;
 use crate::maps::{ENGINE, MAILBOX, PROCESS};
-use crate::{node, sampler, slots, usage, watches};
 
 /// Carries out the command in the mailbox once. Returns one of the results in [`brink_abi::command`].
 #[socket_filter]
@@ -32,7 +32,7 @@ fn obey(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
     unsafe {
         let given = &(*mailbox).command;
         match given.op {
-            abi::START => sampler::start(engine),
+            abi::START => timer::start(engine),
             abi::ARM_NODE => node::arm(engine, mailbox),
             abi::ARM_SLOT => slots::arm(engine, mailbox),
             abi::DISARM_SLOT => slots::disarm(given.slot),
@@ -47,7 +47,7 @@ fn obey(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
                 abi::OK
             }
             abi::TICK => {
-                sampler::tick(engine, now());
+                tick(engine, now());
                 abi::OK
             }
             abi::ADD_THREADS | abi::SET_THREAD_LIMIT | abi::SET_VICTIMS => set_process(given),

@@ -3,16 +3,11 @@
 //! A process enters once and leaves once, whoever comes first: the insertion refuses a second entry and the deletion
 //! succeeds once, so hooks and the iterator that fills the table at start cannot count anyone twice.
 
-use aya_ebpf::cty::c_void;
-use aya_ebpf::macros::btf_tracepoint;
-use aya_ebpf::programs::BtfTracePointContext;
 use brink_abi::meter::{Process, ProcessMeter};
 use brink_abi::record::UNKNOWN;
 
 use crate::atomic::{add, add_signed, exchange, swap};
-use crate::kernel::{layout, memory_cgroup, pointer, read};
-use crate::maps::{CGROUPS, PROCESS, PROCESSES, cgroup_meter};
-use crate::process::member;
+use crate::maps::{CGROUPS, PROCESSES, cgroup_meter};
 
 /// `BPF_NOEXIST`
 const ONLY_NEW: u64 = 1;
@@ -92,80 +87,4 @@ pub fn settle(meter: *mut ProcessMeter, tgid: u32, cgroup: u64) -> bool {
 pub fn flip(meter: *mut ProcessMeter, from: u64, to: u64) -> bool {
     // SAFETY: a map value.
     exchange(unsafe { &raw mut (*meter).over }, from, to)
-}
-
-/// Arguments of the task iterator.
-#[repr(C)]
-pub struct TaskIteration {
-    meta: *const c_void,
-    task: *const c_void,
-}
-
-/// Enters or moves every process that lives now; user space runs it at start and at each housekeeping pass.
-///
-/// # Safety
-/// Called by the kernel with the iterator's arguments.
-#[unsafe(no_mangle)]
-#[unsafe(link_section = "iter/task")]
-pub unsafe extern "C" fn sync_processes(context: *const TaskIteration) -> i32 {
-    // SAFETY: the kernel's arguments; the task is null once, at the end.
-    let task = unsafe { (*context).task };
-    let Some(meter) = PROCESS.get_ptr_mut(0) else {
-        return 0;
-    };
-    if task.is_null() {
-        return 0;
-    }
-    // SAFETY: the iterator's task, checked above.
-    let (pid, tgid): (u32, u32) = unsafe {
-        (
-            member(task, layout!(task_pid)),
-            member(task, layout!(task_tgid)),
-        )
-    };
-    if pid != tgid || !lives(task) {
-        return 0;
-    }
-    let Some(cgroup) = memory_cgroup(task as u64) else {
-        return 0;
-    };
-    if settle(meter, tgid, cgroup) {
-        // SAFETY: a map value.
-        add(unsafe { &raw mut (*meter).synced }, 1);
-    }
-    // The process may have exited after it was seen alive and before it was entered; its hook found nothing then.
-    if !lives(task) {
-        leave(meter, tgid);
-    }
-    0
-}
-
-/// Whether a thread of the task's process has not exited yet.
-#[inline(always)]
-fn lives(task: *const c_void) -> bool {
-    pointer(task as u64, layout!(task_signal))
-        .and_then(|signal| read::<i32>(signal, layout!(signal_live)))
-        .is_some_and(|live| live > 0)
-}
-
-/// A process came from another cgroup. Every hierarchy reports here; only the memory controller's answer matters.
-#[btf_tracepoint(function = "cgroup_attach_task")]
-pub fn attach(context: BtfTracePointContext) -> i32 {
-    let task: *const c_void = context.arg(2);
-    let Some(meter) = PROCESS.get_ptr_mut(0) else {
-        return 0;
-    };
-    // SAFETY: the tracepoint's third argument.
-    let (pid, tgid): (u32, u32) = unsafe {
-        (
-            member(task, layout!(task_pid)),
-            member(task, layout!(task_tgid)),
-        )
-    };
-    if pid == tgid
-        && let Some(cgroup) = memory_cgroup(task as u64)
-    {
-        settle(meter, tgid, cgroup);
-    }
-    0
 }

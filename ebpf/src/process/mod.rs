@@ -3,6 +3,9 @@
 //! `task_newtask` stands for fork because `sched_process_fork` misses the threads that io_uring and vhost make; threads
 //! are given back at `sched_process_free`, when their process id is, so that unreaped children still count.
 
+mod follow;
+mod table;
+
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_task};
 use aya_ebpf::macros::btf_tracepoint;
@@ -15,7 +18,6 @@ use crate::atomic::{add, add_signed};
 use crate::emit::{ADAPTIVE, Fate, count, evidence, now, signal};
 use crate::kernel::{layout, memory_cgroup, pointer, read};
 use crate::maps::{CGROUP_KEY, PROCESS, VICTIMS};
-use crate::table;
 
 /// A member of a task the tracepoint passed, loaded without a helper: the verifier knows the pointer's type.
 ///
@@ -132,10 +134,17 @@ fn last_thread(context: &BtfTracePointContext, task: *const c_void) -> bool {
     if layout!(arg_group_dead) != ABSENT {
         return context.arg::<u8>(1) != 0;
     }
-    // Two threads that exit together may both see zero here; the process table lets only one of them leave.
+    // Two threads that exit together may both be last by this reading: the table counts one of them, a victim may be
+    // told twice.
+    !lives(task)
+}
+
+/// Whether a thread of the task's process has not exited yet.
+#[inline(always)]
+fn lives(task: *const c_void) -> bool {
     pointer(task as u64, layout!(task_signal))
         .and_then(|signal| read::<i32>(signal, layout!(signal_live)))
-        .is_some_and(|live| live == 0)
+        .is_some_and(|live| live > 0)
 }
 
 /// Whether the process, or the cgroup it was in, is watched.

@@ -1,0 +1,5 @@
+//! The standalone backend: manifests and cgroup patterns become a roster, and every change of either becomes a new one.
+
+pub mod bind;
+pub mod build;
+pub mod protect;

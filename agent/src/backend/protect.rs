@@ -1,0 +1,241 @@
+//! Who is never killed, who goes sooner and who later: the built-in list, the owners' attributes, and the configuration.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use brink_core::node::workload::{Preference, Protection, Workload};
+use brink_host::HostError;
+use brink_host::cgroup::glob::Glob;
+use brink_host::cgroup::{Controller, Layout, preference};
+use brink_host::kill::pid_set::ProtectedPids;
+use brink_host::process::essential::{Role, find};
+use regex_lite::Regex;
+
+/// What the configuration says of single workloads: expressions over a command's name or a cgroup's path.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// Evicted before all others.
+    pub prefer: Vec<Regex>,
+    /// Evicted after all others.
+    pub avoid: Vec<Regex>,
+    /// Never evicted.
+    pub ignore: Vec<Regex>,
+    /// Cgroups that are never evicted.
+    pub protect: Vec<Glob>,
+}
+
+/// The processes a node cannot do without, and where they live.
+#[derive(Debug, Default)]
+pub struct Essentials {
+    /// Each with its cgroup of the memory hierarchy.
+    places: Vec<(String, Role)>,
+    pids: BTreeSet<i32>,
+}
+
+/// What is known of a workload beside its cgroups' paths.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Names of its processes' commands.
+    pub commands: Vec<String>,
+    /// The strongest wish of its cgroups' owners.
+    pub owners_wish: Option<preference::Preference>,
+}
+
+impl Selection {
+    /// Whether any pattern may be about a command's name.
+    pub fn names_commands(&self) -> bool {
+        [&self.prefer, &self.avoid, &self.ignore]
+            .into_iter()
+            .any(|patterns| !patterns.is_empty())
+    }
+}
+
+impl Essentials {
+    /// Finds them.
+    ///
+    /// # Errors
+    /// [`HostError`] when the processes cannot be read.
+    pub fn find(root: &Path, layout: &Layout) -> Result<Self, HostError> {
+        let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+        let mut essentials = Self::default();
+        for process in find(root, own)? {
+            essentials.pids.insert(process.pid);
+            if let Some(group) = process.groups.of(layout, Controller::Memory) {
+                essentials.places.push((group.to_owned(), process.role));
+            }
+        }
+        Ok(essentials)
+    }
+
+    /// For the killer.
+    pub fn pids(&self) -> ProtectedPids {
+        ProtectedPids::new(self.pids.iter().copied())
+    }
+
+    /// Why a workload of these cgroups must not be killed: an essential process lives in one of them.
+    pub fn protection(&self, groups: &[String]) -> Option<Protection> {
+        let inside = |place: &String| groups.iter().any(|group| is_within(place, group));
+        let roles = self
+            .places
+            .iter()
+            .filter(|(place, _)| inside(place))
+            .map(|(_, role)| *role);
+        roles.min().map(protection_of)
+    }
+}
+
+/// Fills preference and protection of a workload in; the strongest protection and the latest wish win.
+pub fn select(
+    workload: &mut Workload,
+    groups: &[String],
+    facts: &Facts,
+    essentials: &Essentials,
+    selection: &Selection,
+) {
+    let commands = || facts.commands.iter().map(String::as_str);
+    let paths = || groups.iter().map(String::as_str);
+    let named = |patterns: &[Regex]| {
+        let found = |pattern: &Regex| commands().chain(paths()).any(|text| pattern.is_match(text));
+        patterns.iter().any(found)
+    };
+    let configured = named(&selection.ignore)
+        || selection
+            .protect
+            .iter()
+            .any(|glob| paths().any(|path| glob.matches(path)));
+    let omitted = facts.owners_wish == Some(preference::Preference::Omit);
+    workload.protection = workload
+        .protection
+        .or_else(|| essentials.protection(groups))
+        .or(configured.then_some(Protection::Configured))
+        .or(omitted.then_some(Protection::OomdOmit));
+    let avoided = facts.owners_wish == Some(preference::Preference::Avoid);
+    workload.preference = if named(&selection.avoid) || avoided {
+        Preference::Avoid
+    } else if named(&selection.prefer) {
+        Preference::Prefer
+    } else {
+        workload.preference
+    };
+}
+
+fn protection_of(role: Role) -> Protection {
+    match role {
+        Role::FirstProcess => Protection::Init,
+        Role::Ourselves => Protection::Brink,
+        Role::ContainerRuntime | Role::Kubelet => Protection::Runtime,
+        Role::StartedUs
+        | Role::Login
+        | Role::Journal
+        | Role::DeviceManager
+        | Role::Bus
+        | Role::RemoteLogin => Protection::System,
+    }
+}
+
+/// Whether a cgroup is another or below it.
+fn is_within(group: &str, ancestor: &str) -> bool {
+    let ancestor = ancestor.trim_end_matches('/');
+    let rest = group.strip_prefix(ancestor);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn essentials(places: &[(&str, Role)]) -> Essentials {
+        let places = places
+            .iter()
+            .map(|(place, role)| ((*place).to_owned(), *role))
+            .collect();
+        Essentials {
+            places,
+            pids: BTreeSet::new(),
+        }
+    }
+
+    fn selected(
+        group: &str,
+        facts: &Facts,
+        essentials: &Essentials,
+        selection: &Selection,
+    ) -> Workload {
+        let mut workload = Workload::default();
+        select(
+            &mut workload,
+            &[group.to_owned()],
+            facts,
+            essentials,
+            selection,
+        );
+        workload
+    }
+
+    #[test]
+    fn whoever_holds_an_essential_process_is_protected() {
+        let essentials = essentials(&[
+            ("/system.slice/ssh.service", Role::RemoteLogin),
+            ("/user.slice/user-0.slice/session-1.scope", Role::StartedUs),
+            ("/init.scope", Role::FirstProcess),
+        ]);
+        for (group, expected) in [
+            ("/system.slice/ssh.service", Some(Protection::System)),
+            ("/user.slice", Some(Protection::System)),
+            ("/", Some(Protection::Init)),
+            ("/system.slice/ssh.service/deeper", None),
+            ("/system.slice/ssh", None),
+            ("/system.slice/web.service", None),
+        ] {
+            let workload = selected(group, &Facts::default(), &essentials, &Selection::default());
+            assert_eq!(workload.protection, expected, "{group}");
+        }
+    }
+
+    #[test]
+    fn owners_and_configuration_are_heard() {
+        let facts = |wish, command: &str| Facts {
+            commands: vec![command.to_owned()],
+            owners_wish: wish,
+        };
+        let selection = Selection {
+            prefer: vec![Regex::new("^chrome$").unwrap()],
+            avoid: vec![Regex::new("postgres").unwrap()],
+            ignore: vec![Regex::new("^/keep/").unwrap()],
+            protect: vec![Glob::new("/vault").unwrap()],
+        };
+        let none = Essentials::default();
+        let check = |group: &str, facts: Facts, preference, protection| {
+            let workload = selected(group, &facts, &none, &selection);
+            assert_eq!(
+                (workload.preference, workload.protection),
+                (preference, protection),
+                "{group}"
+            );
+        };
+        check("/a", facts(None, "chrome"), Preference::Prefer, None);
+        check("/a", facts(None, "chromedriver"), Preference::Normal, None);
+        check("/postgres", facts(None, "chrome"), Preference::Avoid, None);
+        check(
+            "/keep/x",
+            facts(None, "x"),
+            Preference::Normal,
+            Some(Protection::Configured),
+        );
+        check(
+            "/vault",
+            facts(None, "x"),
+            Preference::Normal,
+            Some(Protection::Configured),
+        );
+        let omit = Some(preference::Preference::Omit);
+        check(
+            "/b",
+            facts(omit, "x"),
+            Preference::Normal,
+            Some(Protection::OomdOmit),
+        );
+        let avoid = Some(preference::Preference::Avoid);
+        check("/b", facts(avoid, "chrome"), Preference::Avoid, None);
+    }
+}

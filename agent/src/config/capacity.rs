@@ -1,0 +1,49 @@
+//! How much this machine has of each signal, as far as it can be told in advance.
+
+use std::path::Path;
+
+use brink_core::node::policy::Capacities;
+use brink_core::node::signal::Signal;
+use brink_host::cgroup::{CgroupDir, Controller, Layout, Limit};
+use brink_host::meminfo::MeminfoReader;
+use brink_host::pid_limits::PidLimits;
+
+use super::settings::NodeScope;
+
+/// The capacities of the node under a root. What cannot be read is unknown.
+pub(super) fn of_node(root: &Path, node: &NodeScope, pods: Option<&str>) -> Capacities {
+    let memory = match node {
+        NodeScope::Machine => total_memory(root),
+        NodeScope::Cgroup(group) => group_limit(root, group),
+    };
+    let pods = pods.and_then(|group| group_limit(root, group));
+    let processes = match node {
+        NodeScope::Machine => PidLimits::read(root).effective(),
+        NodeScope::Cgroup(_) => None,
+    };
+    let signed = |amount: Option<u64>| amount.and_then(|amount| i64::try_from(amount).ok());
+    Capacities::from_fn(|signal| match signal {
+        Signal::MemoryAvailable | Signal::MemoryHeadroom => signed(memory),
+        Signal::AllocatableMemoryAvailable => signed(pods),
+        Signal::PidAvailable => signed(processes),
+        _ => None,
+    })
+}
+
+fn total_memory(root: &Path) -> Option<u64> {
+    let reader = MeminfoReader::open(root).ok()?;
+    Some(reader.read().ok()?.total)
+}
+
+fn group_limit(root: &Path, group: &str) -> Option<u64> {
+    let layout = Layout::detect(root).ok()?;
+    let hierarchy = layout.hierarchy(Controller::Memory)?;
+    let limit = CgroupDir::open(hierarchy, group)
+        .ok()?
+        .memory_limit()
+        .ok()?;
+    match limit {
+        Limit::At(bytes) => Some(bytes),
+        Limit::Unlimited => None,
+    }
+}

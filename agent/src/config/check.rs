@@ -1,0 +1,67 @@
+//! Checking one file: Brink's own or the kubelet's, whichever it says it is.
+
+use std::path::Path;
+
+use brink_core::node::policy::Capacities;
+use brink_core::node::threshold::Threshold;
+
+use super::document::{Limits, Node, Origins, Reader};
+use super::finding::{Faults, Finding, Report};
+use super::layers::read_one;
+use super::load::{Sources, load};
+use super::settings::NodeScope;
+use super::{capacity, eviction, kubelet};
+
+/// What a file comes to.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Its thresholds, by name of the signal and then by grace; Brink's own included.
+    pub thresholds: Vec<Threshold>,
+    /// What is doubtful about it.
+    pub warnings: Vec<Finding>,
+}
+
+/// Checks what `sources` add up to. A base file of the kubelet's is checked as the kubelet reads it,
+/// with its drop-ins; anything else is an agent's configuration.
+///
+/// # Errors
+/// Everything that is wrong.
+pub fn check(sources: &Sources) -> Result<Outcome, Faults> {
+    match &sources.config {
+        Some(path) if is_kubelets(path) => check_kubelets(path, sources),
+        _ => load(sources).map(|checked| Outcome {
+            thresholds: checked.config.policy.thresholds().to_vec(),
+            warnings: checked.warnings,
+        }),
+    }
+}
+
+/// Whether a file says that it is the kubelet's. One that cannot be read says nothing.
+fn is_kubelets(path: &Path) -> bool {
+    if path.as_os_str() == "-" {
+        return false;
+    }
+    let (mut origins, mut report) = (Origins::default(), Report::default());
+    let document = read_one(path, Limits::WRITTEN, &mut origins, &mut report);
+    let says = |key, wanted: &str| document.get(key).and_then(Node::scalar) == Some(wanted);
+    says("kind", kubelet::KIND)
+        || (document.get("kind").is_none() && says("apiVersion", kubelet::API_VERSION))
+}
+
+fn check_kubelets(path: &Path, sources: &Sources) -> Result<Outcome, Faults> {
+    let (mut origins, mut report) = (Origins::default(), Report::default());
+    let folder = sources.config_dir.as_deref();
+    let tree = kubelet::load(Some(path), folder, &mut origins, &mut report);
+    let mut scratch = Report::default();
+    let draft = kubelet::read_keys(&mut Reader::new(&tree, &origins, &mut scratch));
+    let policy = eviction::check(&draft, &tree, &origins, &mut report);
+    let capacities: Capacities = sources
+        .capacities
+        .unwrap_or_else(|| capacity::of_node(Path::new("/"), &NodeScope::Machine, None));
+    eviction::add_doubts(&draft, &tree, &origins, (&capacities, &mut report));
+    let warnings = report.into_result()?;
+    Ok(Outcome {
+        thresholds: policy.map_or_else(Vec::new, |policy| policy.thresholds().to_vec()),
+        warnings,
+    })
+}

@@ -1,0 +1,124 @@
+//! A tree as YAML for readers, each value with a remark if wanted, or as JSON for programs.
+
+use serde_json::{Map, Number};
+
+use super::{Node, Value, scalar};
+
+/// What is remarked at a value, if anything.
+pub type Annotate<'a> = &'a dyn Fn(&Node) -> Option<String>;
+
+/// The tree as YAML. Remarks stand in comments, one column for all.
+pub fn to_yaml(node: &Node, annotate: Annotate<'_>) -> String {
+    let mut writer = Writer {
+        lines: Vec::new(),
+        annotate,
+    };
+    writer.node(node, 0, String::new());
+    writer.finish()
+}
+
+/// The tree as JSON. A number that JSON cannot carry becomes a text.
+pub fn to_json(node: &Node) -> serde_json::Value {
+    match &node.value {
+        Value::Null => serde_json::Value::Null,
+        Value::Bool(value, _) => serde_json::Value::Bool(*value),
+        Value::Number(text) => match serde_json::from_str::<Number>(text) {
+            Ok(number) => serde_json::Value::Number(number),
+            Err(_) => serde_json::Value::String(text.clone()),
+        },
+        Value::Text(text) => serde_json::Value::String(text.clone()),
+        Value::List(items) => items.iter().map(to_json).collect(),
+        Value::Map(entries) => {
+            let pairs = entries
+                .iter()
+                .map(|entry| (entry.key.clone(), to_json(&entry.node)));
+            serde_json::Value::Object(pairs.collect::<Map<_, _>>())
+        }
+    }
+}
+
+struct Writer<'a> {
+    lines: Vec<(String, Option<String>)>,
+    annotate: Annotate<'a>,
+}
+
+impl Writer<'_> {
+    /// Writes a node after `head`: nothing, `key:` or `-`, indented already.
+    fn node(&mut self, node: &Node, indent: usize, head: String) {
+        match &node.value {
+            Value::Map(entries) if !entries.is_empty() => {
+                self.head(head, node);
+                for entry in entries {
+                    let key = format!("{:indent$}{}:", "", quoted(&entry.key));
+                    self.node(&entry.node, indent + 2, key);
+                }
+            }
+            Value::List(items) if !items.is_empty() => {
+                self.head(head, node);
+                for item in items {
+                    let dash = format!("{:indent$}-", "");
+                    self.node(item, indent + 2, dash);
+                }
+            }
+            _ => {
+                let value = scalar_text(node);
+                let line = if head.is_empty() {
+                    value
+                } else {
+                    format!("{head} {value}")
+                };
+                self.lines.push((line, (self.annotate)(node)));
+            }
+        }
+    }
+
+    fn head(&mut self, head: String, node: &Node) {
+        if !head.is_empty() {
+            self.lines.push((head, (self.annotate)(node)));
+        }
+    }
+
+    fn finish(self) -> String {
+        let remarked = self.lines.iter().filter(|(_, remark)| remark.is_some());
+        let column = remarked.map(|(line, _)| line.chars().count()).max();
+        let column = column.unwrap_or(0).min(56);
+        let mut text = String::new();
+        for (line, remark) in &self.lines {
+            text.push_str(line);
+            if let Some(remark) = remark {
+                let gap = column.saturating_sub(line.chars().count()) + 2;
+                text.extend(std::iter::repeat_n(' ', gap));
+                text.push_str("# ");
+                text.push_str(remark);
+            }
+            text.push('\n');
+        }
+        text
+    }
+}
+
+fn scalar_text(node: &Node) -> String {
+    match &node.value {
+        Value::Null => "null".to_string(),
+        Value::Bool(value, _) => value.to_string(),
+        Value::Number(text) => text.clone(),
+        Value::Text(text) => quoted(text),
+        Value::List(_) => "[]".to_string(),
+        Value::Map(_) => "{}".to_string(),
+    }
+}
+
+/// A text as it may stand in YAML: bare where it cannot be taken for anything else.
+fn quoted(text: &str) -> String {
+    let bare = |byte: u8| byte.is_ascii_alphanumeric() || b"._/%<=+@$^\\()".contains(&byte);
+    let is_bare = text.bytes().all(|byte| bare(byte) || byte == b'-')
+        && text.bytes().next().is_some_and(|first| {
+            first.is_ascii_alphanumeric() || matches!(first, b'/' | b'.' | b'_' | b'^')
+        })
+        && matches!(scalar::resolve(text, false), Value::Text(_));
+    if is_bare {
+        text.to_string()
+    } else {
+        serde_json::Value::String(text.to_string()).to_string()
+    }
+}

@@ -1,0 +1,241 @@
+//! The kubelet's eviction keys and Brink's own thresholds, from tree to draft and from draft to policy.
+
+use brink_core::node::policy::{Capacities, Draft, FaultKind, Policy, SignalMap};
+use brink_core::node::signal::Signal;
+
+use super::document::{Fields, Keys, Node, Origins, Reader, Site, Value, path_to};
+use super::finding::{Finding, Report};
+
+/// Keys of `KubeletConfiguration` that eviction looks at.
+pub const KUBELET_KEYS: [&str; 9] = [
+    "evictionHard",
+    "evictionSoft",
+    "evictionSoftGracePeriod",
+    "evictionMinimumReclaim",
+    "evictionPressureTransitionPeriod",
+    "evictionMaxPodGracePeriod",
+    "mergeDefaultEvictionSettings",
+    "enforceNodeAllocatable",
+    "localStorageCapacityIsolation",
+];
+
+/// Those of them that map signals to values.
+pub const MAPS: [&str; 4] = [
+    "evictionHard",
+    "evictionSoft",
+    "evictionSoftGracePeriod",
+    "evictionMinimumReclaim",
+];
+
+/// Keys of Brink's own memory signal.
+pub const HEADROOM_KEYS: [&str; 3] = ["headroomHard", "headroomSoft", "headroomSoftGracePeriod"];
+
+/// What `enforceNodeAllocatable` may list.
+const ENFORCEMENTS: [&str; 6] = [
+    "none",
+    "pods",
+    "system-reserved",
+    "system-reserved-compressible",
+    "kube-reserved",
+    "kube-reserved-compressible",
+];
+
+/// Whose rules a document is read by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Brink's own: unknown and repeated keys are faults.
+    Brink,
+    /// The kubelet's: it takes the last of repeated keys, and so do we.
+    Kubelet,
+}
+
+impl Dialect {
+    /// How strictly keys are taken.
+    pub const fn keys(self) -> Keys {
+        match self {
+            Self::Brink => Keys::Closed,
+            Self::Kubelet => Keys::Warned,
+        }
+    }
+}
+
+/// The kubelet's keys as written; Brink's own are left out.
+pub fn read_kubelet_keys<'a>(
+    reader: &mut Reader<'a>,
+    fields: Fields<'a>,
+    dialect: Dialect,
+) -> Draft {
+    let mut map = |key| Some(read_map(reader, fields.get(key)?, dialect));
+    let mut draft = Draft {
+        eviction_hard: map("evictionHard"),
+        eviction_soft: map("evictionSoft"),
+        eviction_soft_grace_period: map("evictionSoftGracePeriod"),
+        eviction_minimum_reclaim: map("evictionMinimumReclaim"),
+        ..Draft::default()
+    };
+    if let Some(node) = fields.get("evictionPressureTransitionPeriod") {
+        let period = reader.scalar(node, "a duration such as 5m");
+        draft.eviction_pressure_transition_period = period.map(str::to_string);
+    }
+    if let Some(node) = fields.get("evictionMaxPodGracePeriod") {
+        let (least, most) = (i64::from(i32::MIN), i64::from(i32::MAX));
+        draft.eviction_max_pod_grace_period = reader.integer(node, least, most);
+    }
+    let mut boolean = |key| reader.boolean(fields.get(key)?);
+    draft.merge_default_eviction_settings = boolean("mergeDefaultEvictionSettings");
+    draft.local_storage_capacity_isolation = boolean("localStorageCapacityIsolation");
+    if let Some(node) = fields.get("enforceNodeAllocatable") {
+        draft.enforce_node_allocatable = Some(read_enforcements(reader, node));
+    }
+    draft
+}
+
+/// Brink's own thresholds, put into the draft.
+pub fn read_headroom_keys<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, draft: &mut Draft) {
+    const THRESHOLD: &str = "a quantity such as 50Mi, or a percentage; 0% for none";
+    let mut text = |key, wanted| {
+        let node = fields.get(key)?;
+        reader.scalar(node, wanted).map(str::to_string)
+    };
+    draft.headroom_hard = text("headroomHard", THRESHOLD);
+    draft.headroom_soft = text("headroomSoft", THRESHOLD);
+    draft.headroom_soft_grace_period =
+        text("headroomSoftGracePeriod", "a duration such as 90s or 1m30s");
+}
+
+fn read_map<'a>(reader: &mut Reader<'a>, node: &'a Node, dialect: Dialect) -> SignalMap {
+    let mut map = SignalMap::new();
+    for entry in reader.entries(node, dialect.keys()) {
+        if dialect == Dialect::Kubelet && matches!(entry.node.value, Value::Number(_)) {
+            let problem = "a number where the kubelet wants a text: it refuses this until quoted";
+            reader.warn(&entry.node, problem);
+        }
+        let wanted = "a text such as 100Mi, 10% or 90s";
+        let text = match entry.node.value {
+            // Null in a map of texts is the empty text, which no grammar here takes.
+            Value::Null => Some(""),
+            _ => reader.scalar(&entry.node, wanted),
+        };
+        if let Some(text) = text {
+            map.insert(entry.key.clone(), text.to_string());
+        }
+    }
+    map
+}
+
+fn read_enforcements<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Vec<String> {
+    let words: Vec<(&str, &str)> = ENFORCEMENTS.map(|word| (word, word)).to_vec();
+    let items = reader.list(node);
+    let mut enforcements = Vec::new();
+    for item in items {
+        // The kubelet takes an empty text for nothing at all.
+        if item.value == Value::Text(String::new()) {
+            continue;
+        }
+        if let Some(word) = reader.word(item, &words) {
+            enforcements.push(word.to_string());
+        }
+    }
+    if enforcements.len() > 1 && enforcements.iter().any(|word| word == "none") {
+        reader.fault(
+            node,
+            "none stands beside others",
+            "none alone, or without none",
+        );
+    }
+    enforcements
+}
+
+/// The policy of a draft whose tree is `root`, or what is wrong with it. The draft is literal:
+/// defaults are filled in already.
+pub fn check(draft: &Draft, root: &Node, origins: &Origins, report: &mut Report) -> Option<Policy> {
+    match draft.check() {
+        Ok(policy) => Some(policy),
+        Err(faults) => {
+            for fault in faults.iter() {
+                let mut place = Place::find(root, &fault.path);
+                let names = Signal::KUBELET.map(Signal::name);
+                if fault.kind == FaultKind::UnknownSignal {
+                    place.site = place.key;
+                }
+                let mut found = place.finding(origins, fault.kind.to_string());
+                if fault.kind == FaultKind::UnknownSignal {
+                    found = found.nearest(&fault.written, names);
+                } else if !fault.written.is_empty() {
+                    found = found.written(format!("{:?}", fault.written));
+                }
+                report.fault(found.accepted(fault.kind.accepted()));
+            }
+            None
+        }
+    }
+}
+
+/// Reports what the kubelet would accept and nobody can mean.
+pub fn add_doubts(
+    draft: &Draft,
+    root: &Node,
+    origins: &Origins,
+    (capacities, report): (&Capacities, &mut Report),
+) {
+    for doubt in draft.doubts(capacities) {
+        let place = Place::find(root, &doubt.path);
+        let found = place.finding(origins, doubt.kind.to_string());
+        report.warn(found.written(format!("{:?}", doubt.written)));
+    }
+}
+
+/// Where a key of the core's stands in a tree.
+struct Place {
+    path: String,
+    site: Site,
+    /// Where the key stands, not its value.
+    key: Site,
+}
+
+impl Place {
+    /// The core names keys `map["signal"]`; a missing grace is looked for at its threshold.
+    fn find(root: &Node, core_path: &str) -> Self {
+        let (key, signal) = core_path.split_once('[').unwrap_or((core_path, ""));
+        let node = root.get(key);
+        let named = |map: &'_ Node| {
+            let mut entries = map.entries().iter();
+            entries
+                .rfind(|entry| format!("[{:?}]", entry.key) == core_path[key.len()..])
+                .map(|entry| (entry.key.clone(), entry.site, entry.node.site))
+        };
+        if let Some((signal, at_key, site)) = node.and_then(named) {
+            return Self {
+                path: format!("{key}.{signal}"),
+                site,
+                key: at_key,
+            };
+        }
+        let threshold = match key {
+            "headroomSoftGracePeriod" => root.get("headroomSoft").map(|node| node.site),
+            _ => root
+                .get("evictionSoft")
+                .and_then(named)
+                .map(|(_, site, _)| site),
+        };
+        let signal = signal.trim_start_matches('"').trim_end_matches("\"]");
+        let path = match (node, signal) {
+            (Some(node), "") => path_to(root, node),
+            (_, "") => key.to_string(),
+            (_, signal) => format!("{key}.{signal}"),
+        };
+        let site = match node {
+            Some(node) if signal.is_empty() => node.site,
+            _ => threshold.unwrap_or(root.site),
+        };
+        Self {
+            path,
+            site,
+            key: site,
+        }
+    }
+
+    fn finding(self, origins: &Origins, problem: String) -> Finding {
+        Finding::at(origins, self.site, self.path, problem)
+    }
+}

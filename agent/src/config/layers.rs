@@ -1,0 +1,193 @@
+//! Layer over layer: how a file, its drop-ins, the environment and flags become one tree.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+use super::document::{Entry, Limits, Node, Origin, Origins, Site, SourceId, Value, parse};
+use super::finding::{Finding, Report};
+
+/// The documents of a file; `-` is standard input. What cannot be read is a fault.
+pub fn read_documents(
+    path: &Path,
+    limits: Limits,
+    origins: &mut Origins,
+    report: &mut Report,
+) -> Vec<Node> {
+    let name = path.display().to_string();
+    let source = origins.add(Origin::File(name.clone()));
+    let bytes = match read_bytes(path, limits.bytes) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let problem = format!("cannot be read: {error}");
+            report.fault(Finding::of_source(name, None, problem));
+            return Vec::new();
+        }
+    };
+    match parse(&bytes, source, limits) {
+        Ok(documents) => documents,
+        Err(error) => {
+            let source = origins.get(source).to_string();
+            let problem = format!("not YAML or JSON: {}", error.message);
+            report.fault(Finding::of_source(source, error.position, problem));
+            Vec::new()
+        }
+    }
+}
+
+/// One byte more than allowed is enough to see that it is too much.
+fn read_bytes(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    if path.as_os_str() == "-" {
+        io::stdin().lock().take(most).read_to_end(&mut bytes)?;
+    } else {
+        fs::File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    }
+    Ok(bytes)
+}
+
+/// The one document of a file, which must be a map. An empty file is an empty map.
+pub fn read_one(path: &Path, limits: Limits, origins: &mut Origins, report: &mut Report) -> Node {
+    let before = report.faults.len();
+    let mut documents = read_documents(path, limits, origins, report);
+    let empty = empty(origins.newest());
+    if report.faults.len() > before {
+        return empty;
+    }
+    if let Some(second) = documents.get(1) {
+        let problem = "a second document; only one is expected here";
+        report.fault(Finding::at(origins, second.site, String::new(), problem));
+    }
+    let document = if documents.is_empty() {
+        empty.clone()
+    } else {
+        documents.swap_remove(0)
+    };
+    if matches!(document.value, Value::Map(_)) {
+        return document;
+    }
+    let problem = format!("the document is {}", document.kind());
+    let fault = Finding::at(origins, document.site, String::new(), problem);
+    report.fault(fault.accepted("a map of keys"));
+    empty
+}
+
+/// The files of a folder with one of the endings, in the order of their names.
+///
+/// # Errors
+/// When the folder cannot be listed.
+pub fn drop_ins(folder: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let fits = path
+            .extension()
+            .is_some_and(|ending| endings.iter().any(|known| ending == *known));
+        if fits && !path.is_dir() {
+            paths.push(path);
+        }
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// Lays `over` on `base` as a JSON merge patch: maps merge key by key, null takes a key out,
+/// everything else replaces.
+pub(super) fn merge_patch(base: &mut Node, over: &Node) {
+    let Value::Map(changes) = &over.value else {
+        *base = over.clone();
+        return;
+    };
+    if !matches!(base.value, Value::Map(_)) {
+        *base = Node {
+            value: Value::Map(Vec::new()),
+            site: over.site,
+        };
+    }
+    let Value::Map(entries) = &mut base.value else {
+        return;
+    };
+    for change in changes {
+        let at = entries.iter().rposition(|entry| entry.key == change.key);
+        match (at, &change.node.value) {
+            (Some(at), Value::Null) => drop(entries.remove(at)),
+            (None, Value::Null) => {}
+            (Some(at), _) => merge_patch(&mut entries[at].node, &change.node),
+            (None, _) => {
+                let mut node = Node {
+                    value: Value::Null,
+                    site: change.node.site,
+                };
+                merge_patch(&mut node, &change.node);
+                entries.push(Entry {
+                    node,
+                    ..change.clone()
+                });
+            }
+        }
+    }
+}
+
+/// Puts `node` at the end of a way of keys, in place of what is there.
+pub(super) fn put(base: &mut Node, way: &[&str], node: Node) {
+    let Some((key, rest)) = way.split_first() else {
+        *base = node;
+        return;
+    };
+    if !matches!(base.value, Value::Map(_)) {
+        base.value = Value::Map(Vec::new());
+    }
+    let Value::Map(entries) = &mut base.value else {
+        return;
+    };
+    let at = entries.iter().rposition(|entry| entry.key == *key);
+    let at = at.unwrap_or_else(|| {
+        entries.push(Entry {
+            key: (*key).to_string(),
+            site: node.site,
+            node: Node {
+                value: Value::Null,
+                site: node.site,
+            },
+        });
+        entries.len() - 1
+    });
+    put(&mut entries[at].node, rest, node);
+}
+
+/// Fills in what `tree` lacks from `defaults`, deeply. Keys in `whole` are taken as a whole: a map
+/// that is there is left as it is.
+pub(super) fn fill(tree: &mut Node, defaults: &Node, whole: &[&str]) {
+    let Value::Map(entries) = &mut tree.value else {
+        return;
+    };
+    for default in defaults.entries() {
+        match entries.iter_mut().rfind(|entry| entry.key == default.key) {
+            None => entries.push(default.clone()),
+            Some(entry) if entry.node.value == Value::Null => entry.node = default.node.clone(),
+            Some(_) if whole.contains(&default.key.as_str()) => {}
+            Some(entry) => fill(&mut entry.node, &default.node, &[]),
+        }
+    }
+}
+
+/// The tree with the keys of `order` first, in that order, so that it reads the same whoever wrote it.
+#[must_use]
+pub(super) fn in_order(mut tree: Node, order: &[&str]) -> Node {
+    if let Value::Map(entries) = &mut tree.value {
+        entries.sort_by_key(|entry| {
+            let place = order.iter().position(|key| *key == entry.key);
+            place.unwrap_or(order.len())
+        });
+    }
+    tree
+}
+
+/// A tree of nothing.
+pub(super) const fn empty(source: SourceId) -> Node {
+    Node {
+        value: Value::Map(Vec::new()),
+        site: Site::whole(source),
+    }
+}

@@ -1,0 +1,305 @@
+//! Loading: all layers into one checked configuration, or everything that is wrong with any of them.
+
+use std::path::PathBuf;
+
+use brink_core::node::engine::MemoryPolicy;
+use brink_core::node::policy::{Capacities, default_hard};
+
+use super::document::{Limits, Node, Origins, Reader, Site, Value, parse};
+use super::eviction::{self, KUBELET_KEYS, MAPS};
+use super::finding::{Faults, Finding, Report};
+use super::kubelet;
+use super::layers::{drop_ins, empty, fill, in_order, merge_patch, put, read_one};
+use super::margin::Raised;
+use super::overrides::Override;
+use super::schema::{self, API_VERSION, KEYS, KIND, Written};
+use super::settings::AgentConfig;
+use super::{capacity, lead};
+
+/// What a configuration is loaded from, lowest layer first.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    /// The configuration file.
+    pub config: Option<PathBuf>,
+    /// The folder of its drop-ins, `*.yaml` and `*.conf` in the order of their names.
+    pub config_dir: Option<PathBuf>,
+    /// Variables of the environment and flags; later ones win.
+    pub overrides: Vec<Override>,
+    /// Capacities that thresholds are compared with; asked from the machine where not given.
+    pub capacities: Option<Capacities>,
+}
+
+/// A configuration that can be acted on.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// Every setting.
+    pub config: AgentConfig,
+    /// What is doubtful about it.
+    pub warnings: Vec<Finding>,
+    /// The same as a tree in which every value knows where it came from.
+    pub tree: Node,
+    /// The places that the tree speaks of.
+    pub origins: Origins,
+}
+
+/// Loads all layers. A caller that reloads keeps what it has when this fails.
+///
+/// # Errors
+/// Everything that is wrong, in all layers at once.
+pub fn load(sources: &Sources) -> Result<Checked, Faults> {
+    let mut loader = Loader::default();
+    let layers = loader.read_layers(sources);
+    let defaults = loader.defaults(&layers);
+    let tree = layers.effective(&defaults.tree);
+    let written = loader.read_tree(&tree);
+    let Loader {
+        origins,
+        mut report,
+    } = loader;
+    let policy = eviction::check(&written.draft, &tree, &origins, &mut report);
+    let capacities = sources.capacities.unwrap_or_else(|| {
+        capacity::of_node(
+            &written.paths.root,
+            &written.node,
+            written.pods_cgroup.as_deref(),
+        )
+    });
+    eviction::add_doubts(&written.draft, &tree, &origins, (&capacities, &mut report));
+    if let Some(kubelets) = &defaults.kubelets {
+        lead::add_doubts(kubelets, &tree, &origins, &mut report);
+    }
+    let faults_only = report.clone();
+    let warnings = report.into_result()?;
+    let Some(policy) = policy else {
+        return Err(Faults {
+            list: faults_only.faults,
+            warnings,
+            dropped: faults_only.dropped,
+        });
+    };
+    let in_force = |raised: &Raised| {
+        let node = tree.get(raised.key).and_then(|map| map.get(&raised.signal));
+        node.is_some_and(|node| node.site == raised.site)
+    };
+    let raised = defaults.raised.into_iter().filter(in_force).collect();
+    Ok(Checked {
+        config: agent_config(written, policy, raised),
+        warnings,
+        tree,
+        origins,
+    })
+}
+
+fn agent_config(
+    written: Written,
+    policy: brink_core::node::policy::Policy,
+    raised: Vec<Raised>,
+) -> AgentConfig {
+    AgentConfig {
+        mode: written.mode,
+        memory_policy: written.memory_policy.unwrap_or(MemoryPolicy::Confirmed),
+        policy,
+        draft: written.draft,
+        kubelet: written.kubelet,
+        lead_margin: written.lead_margin,
+        raised,
+        node: written.node,
+        pods_cgroup: written.pods_cgroup,
+        workloads: written.workloads,
+        selection: written.selection,
+        limits: written.limits,
+        housekeeping_interval: written.housekeeping_interval,
+        realtime: written.realtime,
+        hooks: written.hooks,
+        paths: written.paths,
+        log: written.log,
+    }
+}
+
+#[derive(Default)]
+struct Loader {
+    origins: Origins,
+    report: Report,
+}
+
+/// What was written, layer by layer.
+struct Layers {
+    base: Node,
+    drop_ins: Vec<Node>,
+    overrides: Vec<(&'static [&'static str], Node)>,
+}
+
+/// What holds where nothing is written.
+struct Defaults {
+    tree: Node,
+    /// The kubelet's own effective keys, where they are inherited.
+    kubelets: Option<Node>,
+    raised: Vec<Raised>,
+}
+
+impl Loader {
+    fn read_layers(&mut self, sources: &Sources) -> Layers {
+        let base = match &sources.config {
+            Some(path) => {
+                let base = read_one(path, Limits::WRITTEN, &mut self.origins, &mut self.report);
+                self.check_header(&base, false);
+                self.read_tree(&base);
+                base
+            }
+            None => empty(Origins::DEFAULT),
+        };
+        let mut layers = Layers {
+            base,
+            drop_ins: Vec::new(),
+            overrides: Vec::new(),
+        };
+        if let Some(folder) = &sources.config_dir {
+            let paths = drop_ins(folder, &["yaml", "conf"]).unwrap_or_else(|error| {
+                let name = folder.display().to_string();
+                let problem = format!("cannot be listed: {error}");
+                self.report.fault(Finding::of_source(name, None, problem));
+                Vec::new()
+            });
+            for path in paths {
+                let tree = read_one(&path, Limits::WRITTEN, &mut self.origins, &mut self.report);
+                self.check_header(&tree, true);
+                self.read_tree(&tree);
+                layers.drop_ins.push(tree);
+            }
+        }
+        for given in &sources.overrides {
+            if let Some(node) = given.node(&mut self.origins, &mut self.report) {
+                layers.overrides.push((given.setting.way, node));
+            }
+        }
+        layers
+    }
+
+    fn read_tree(&mut self, tree: &Node) -> Written {
+        schema::read(&mut Reader::new(tree, &self.origins, &mut self.report))
+    }
+
+    /// A file says what it is; a drop-in may leave that out.
+    fn check_header(&mut self, tree: &Node, drop_in: bool) {
+        let mut reader = Reader::new(tree, &self.origins, &mut self.report);
+        for (key, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+            match tree.get(key) {
+                None if drop_in => {}
+                None => reader.warn(tree, format!("{key} is missing; taken for {wanted}")),
+                Some(node) if node.scalar() == Some(wanted) => {}
+                Some(node) if node.scalar() == Some(kubelet::KIND) => {
+                    let problem = "this is the kubelet's file; inherit it by kubeletConfig";
+                    reader.fault(node, problem, wanted);
+                }
+                Some(node) => reader.fault(node, format!("unknown {key}"), wanted),
+            }
+        }
+    }
+
+    /// Brink's defaults, with the kubelet's thresholds in place of the built-in ones where a layer
+    /// says to inherit them.
+    fn defaults(&mut self, layers: &Layers) -> Defaults {
+        let mut tree = built_in(&mut self.report);
+        let mut scratch = Report::default();
+        let written = layers.effective(&tree);
+        let written = schema::read(&mut Reader::new(&written, &self.origins, &mut scratch));
+        let files = &written.kubelet;
+        if files.file.is_none() && files.folder.is_none() {
+            return Defaults {
+                tree,
+                kubelets: None,
+                raised: Vec::new(),
+            };
+        }
+        let (file, folder) = (files.file.as_deref(), files.folder.as_deref());
+        let kubelets = kubelet::load(file, folder, &mut self.origins, &mut self.report);
+        let mut inherited = kubelets.clone();
+        let raised = written.lead_margin.apply(&mut inherited);
+        for key in KUBELET_KEYS {
+            if let Some(node) = inherited.get(key) {
+                put(&mut tree, &[key], node.clone());
+            }
+        }
+        put(
+            &mut tree,
+            &["memoryPolicy"],
+            Node::text("kubelet", Site::DEFAULT),
+        );
+        Defaults {
+            tree,
+            kubelets: Some(kubelets),
+            raised,
+        }
+    }
+}
+
+/// The built-in defaults as a tree whose values nobody wrote.
+fn built_in(report: &mut Report) -> Node {
+    let text = include_bytes!("defaults.yaml");
+    let mut tree = match parse(text, Origins::DEFAULT, Limits::WRITTEN) {
+        Ok(mut documents) if !documents.is_empty() => documents.swap_remove(0),
+        Ok(_) => empty(Origins::DEFAULT),
+        Err(error) => {
+            let problem = format!("the built-in defaults are broken: {}", error.message);
+            report.fault(Finding::of_source("default".into(), None, problem));
+            empty(Origins::DEFAULT)
+        }
+    };
+    unplace(&mut tree);
+    for (key, text) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+        put(&mut tree, &[key], Node::text(text, Site::DEFAULT));
+    }
+    let hard = Node::texts(default_hard(), Site::DEFAULT);
+    put(&mut tree, &["evictionHard"], hard);
+    tree
+}
+
+fn unplace(node: &mut Node) {
+    node.site = Site::DEFAULT;
+    match &mut node.value {
+        Value::Map(entries) => {
+            for entry in entries {
+                entry.site = Site::DEFAULT;
+                unplace(&mut entry.node);
+            }
+        }
+        Value::List(items) => items.iter_mut().for_each(unplace),
+        _ => {}
+    }
+}
+
+impl Layers {
+    /// All layers over the defaults, by the kubelet's rules: a map of the base file replaces the
+    /// default one unless merging is asked for, drop-ins merge key by key, flags replace.
+    fn effective(&self, defaults: &Node) -> Node {
+        let mut tree = empty(self.base.site.source);
+        merge_patch(&mut tree, &self.base);
+        tree.site = self.base.site;
+        let merge = tree
+            .get("mergeDefaultEvictionSettings")
+            .is_some_and(|node| matches!(node.value, Value::Bool(true, _)));
+        let whole: &[&str] = if merge { &[] } else { &MAPS };
+        fill(&mut tree, defaults, whole);
+        for over in &self.drop_ins {
+            merge_patch(&mut tree, over);
+        }
+        fill(&mut tree, defaults, &MAPS);
+        restore_period(&mut tree, defaults);
+        for (way, node) in &self.overrides {
+            put(&mut tree, way, node.clone());
+        }
+        in_order(tree, &KEYS)
+    }
+}
+
+/// A transition period of zero stands for the default in files; only a flag can say zero.
+fn restore_period(tree: &mut Node, defaults: &Node) {
+    const KEY: &str = "evictionPressureTransitionPeriod";
+    let is_zero = tree.get(KEY).and_then(Node::scalar).is_some_and(|text| {
+        text.parse::<brink_core::base::Span>()
+            .is_ok_and(brink_core::base::Span::is_zero)
+    });
+    if is_zero && let Some(default) = defaults.get(KEY) {
+        put(tree, &[KEY], default.clone());
+    }
+}

@@ -1,0 +1,35 @@
+//! Configuration: what was written, layer over layer, and what is decided by it.
+//!
+//! Files become trees whose values know their place ([`document`]); layers are merged by the kubelet's
+//! rules ([`load`]); the merged tree is read once more against the schema and becomes [`AgentConfig`]. Every
+//! layer is checked on its own too, so that all faults are told at once, each with its file and line.
+
+mod capacity;
+pub mod check;
+pub mod document;
+pub mod eviction;
+pub mod finding;
+pub mod kubelet;
+mod layers;
+mod lead;
+mod load;
+mod margin;
+mod overrides;
+pub(crate) mod schema;
+mod settings;
+mod show;
+#[cfg(test)]
+mod tests;
+pub mod thresholds;
+mod workloads;
+
+pub use layers::{drop_ins, read_documents, read_one};
+pub use load::{Checked, Sources, load};
+pub use margin::{LeadMargin, Raised};
+pub use overrides::{Form, Override, SETTINGS, Setting};
+pub use schema::{API_VERSION, KIND};
+pub use settings::{
+    AgentConfig, CgroupRule, Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings, NodeScope,
+    Paths, Pattern, Realtime, RunMode, Selection, Workloads,
+};
+pub use show::{Shown, ShownRaised};

@@ -1,0 +1,500 @@
+//! Whole configurations: layers, origins, faults all at once, inheritance from the kubelet.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use brink_core::node::engine::MemoryPolicy;
+use brink_core::node::policy::Capacities;
+use brink_core::node::signal::Signal;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::document::Origin;
+use super::thresholds::ThresholdLine;
+use super::*;
+
+/// A folder with the given files, and sources that say nothing about the machine.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self(folder)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn sources(&self) -> Sources {
+        let existing = |name: &str| Some(self.path(name)).filter(|path| path.exists());
+        Sources {
+            config: existing("config.yaml"),
+            config_dir: existing("conf.d"),
+            overrides: Vec::new(),
+            capacities: Some(Capacities::from_fn(|_| None)),
+        }
+    }
+
+    /// A message without the folder's name.
+    fn plain(&self, text: &str) -> String {
+        text.replace(&format!("{}/", self.0.path().display()), "")
+    }
+
+    #[track_caller]
+    fn load(&self) -> Checked {
+        load(&self.sources()).unwrap_or_else(|faults| panic!("{faults}"))
+    }
+
+    fn faults(&self) -> Vec<String> {
+        let faults = load(&self.sources()).unwrap_err();
+        faults
+            .list
+            .iter()
+            .map(|fault| self.plain(&fault.to_string()))
+            .collect()
+    }
+}
+
+fn given(flag: &'static str, texts: &[&str], origin: Origin) -> Override {
+    let setting = SETTINGS.iter().find(|setting| setting.flag == flag);
+    Override {
+        setting: setting.unwrap(),
+        texts: texts.iter().map(ToString::to_string).collect(),
+        origin,
+    }
+}
+
+const HEAD: &str = "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\n";
+const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+fn hard(checked: &Checked) -> serde_json::Value {
+    checked.to_json()["evictionHard"].clone()
+}
+
+#[test]
+fn nothing_written_is_the_default_everywhere() {
+    let checked = Folder::new(&[]).load();
+    assert_eq!(checked.warnings, []);
+    let config = &checked.config;
+    assert_eq!(config.mode, RunMode::Observe);
+    assert_eq!(config.memory_policy, MemoryPolicy::Confirmed);
+    assert_eq!(config.limits, brink_core::node::safety::Limits::default());
+    assert_eq!(config.lead_margin, LeadMargin::default());
+    assert_eq!(config.paths.socket, Path::new("/run/brink/brink.sock"));
+    assert_eq!(config.realtime.priority, Some(49));
+    let signals: Vec<_> = config
+        .policy
+        .thresholds()
+        .iter()
+        .map(|t| t.signal.name())
+        .collect();
+    assert_eq!(
+        signals,
+        [
+            "allocatableMemory.available",
+            "imagefs.available",
+            "imagefs.inodesFree",
+            "memory.available",
+            "memory.headroom",
+            "nodefs.available",
+            "nodefs.inodesFree",
+        ]
+    );
+    // What is shown can be written into a file and gives the same again, without a warning.
+    let shown = checked.to_yaml(true);
+    let again = Folder::new(&[("config.yaml", &shown)]).load();
+    assert_eq!(again.to_json(), checked.to_json());
+    assert_eq!(again.warnings, []);
+    assert!(
+        shown.contains("evictionHard:\n  imagefs.available: 15%"),
+        "{shown}"
+    );
+}
+
+#[test]
+fn every_fault_is_told_at_once_with_its_place() {
+    let folder = Folder::new(&[
+        (
+            "config.yaml",
+            "apiVersion: brink.dev/v1\nkind: AgentConfiguration\nmode: enforced\nevictionhard: {}\n\
+             evictionHard:\n  mem.available: 1Gi\n  memory.available: 150%\n  pid.available: -5\n\
+             evictionSoft:\n  nodefs.available: 10%\nheadroomSoft: 5x\nlimits: {burst: 0, refil: 1s}\n\
+             workloads:\n  cgroups:\n  - {glob: 'a**b'}\n  - {name: x}\nprefer: ['(']\n\
+             node: {cgroup: /sys/fs/cgroup/a}\nhooks: {beforeKill: [logger]}\nrealtime: fast\n",
+        ),
+        ("conf.d/10.yaml", "log: {level: loud}\nmode: 7\n"),
+        ("conf.d/20.conf", "a: [\n"),
+        ("conf.d/30.txt", "not: looked at\n"),
+    ]);
+    let said = folder.faults();
+    let expected = [
+        "config.yaml:1:13: apiVersion: \"brink.dev/v1\": unknown apiVersion; accepted: brink.dev/v1alpha1",
+        "config.yaml:4:1: evictionhard: unknown key; did you mean evictionHard?",
+        "config.yaml:3:7: mode: \"enforced\": unknown word; did you mean enforce?; accepted: one of observe, enforce",
+        "config.yaml:18:16: node.cgroup: \"/sys/fs/cgroup/a\": no path below the cgroup root",
+        "config.yaml:15:12: workloads.cgroups[0].glob: \"a**b\": in \"a**b\" ** stands beside",
+        "config.yaml:16:5: workloads.cgroups[1]: glob is missing",
+        "config.yaml:17:10: prefer[0]: \"(\": ",
+        "config.yaml:12:20: limits.refil: unknown key; did you mean refill?",
+        "config.yaml:12:17: limits.burst: \"0\": not in range; accepted: a whole number from 1 to 10000",
+        "config.yaml:20:11: realtime: \"fast\": this is a text; accepted: a map",
+        "config.yaml:19:21: hooks.beforeKill: the program is no absolute path",
+        "conf.d/10.yaml:2:7: mode: \"7\": this is a number",
+        "conf.d/10.yaml:1:14: log.level: \"loud\": unknown word",
+        "conf.d/20.conf:1:4: not YAML or JSON",
+        "config.yaml:6:3: evictionHard.mem.available: unknown eviction signal; did you mean memory.available?",
+        "config.yaml:7:21: evictionHard.memory.available: \"150%\": a percentage must not be above 100%",
+        "config.yaml:8:18: evictionHard.pid.available: \"-5\": a threshold must be positive",
+        "config.yaml:10:3: evictionSoftGracePeriod.nodefs.available: a soft threshold needs a grace period",
+        "config.yaml:11:15: headroomSoft: \"5x\": a quantity is",
+    ];
+    for part in expected {
+        let times = said.iter().filter(|fault| fault.starts_with(part)).count();
+        assert_eq!(times, 1, "{part}\n{said:#?}");
+    }
+    assert_eq!(said.len(), expected.len(), "{said:#?}");
+}
+
+#[test]
+fn layers_override_by_the_kubelets_rules_and_remember_where() {
+    let folder = Folder::new(&[
+        (
+            "config.yaml",
+            "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: enforce\n\
+             evictionHard: {memory.available: 1Gi, pid.available: 1k}\nlimits: {burst: 3}\n",
+        ),
+        (
+            "conf.d/20.conf",
+            "evictionHard: {memory.available: 3Gi}\nprefer: [b]\n",
+        ),
+        (
+            "conf.d/10.yaml",
+            "evictionHard: {memory.available: 2Gi, nodefs.available: 5%}\nprefer: [a]\nmode: null\n",
+        ),
+    ]);
+    let checked = folder.load();
+    assert_eq!(
+        hard(&checked),
+        json!({"memory.available": "3Gi", "nodefs.available": "5%", "pid.available": "1k"})
+    );
+    assert_eq!(checked.config.limits.burst, 3);
+    assert_eq!(checked.config.limits.most, 30);
+    assert_eq!(checked.config.selection.prefer[0].as_str(), "b");
+    assert_eq!(
+        checked.config.mode,
+        RunMode::Observe,
+        "null takes a key back to its default"
+    );
+    let shown = checked.to_json_with_origins();
+    let origin = |path: &str| folder.plain(shown.origins[path].as_str().unwrap());
+    assert_eq!(
+        origin("evictionHard.memory.available"),
+        "conf.d/20.conf:1:34"
+    );
+    assert_eq!(
+        origin("evictionHard.nodefs.available"),
+        "conf.d/10.yaml:1:57"
+    );
+    assert_eq!(origin("evictionHard.pid.available"), "config.yaml:4:54");
+    assert_eq!(origin("limits.window"), "default");
+
+    let mut sources = folder.sources();
+    let flag = |name: &str| Origin::Flag(name.to_string());
+    sources.overrides = vec![
+        given("mode", &["observe"], Origin::Environment("BRINK_MODE")),
+        given(
+            "eviction-hard",
+            &["memory.available<5%,, pid.available < 7"],
+            flag("--eviction-hard"),
+        ),
+        given("eviction-pressure-transition-period", &["0s"], flag("--e")),
+        given("prefer", &["x{1,2}", "y"], flag("--prefer")),
+        given("realtime-priority", &["0"], flag("--realtime-priority")),
+        given("node-cgroup", &["user.slice/"], flag("--node-cgroup")),
+    ];
+    let checked = load(&sources).unwrap();
+    assert_eq!(
+        hard(&checked),
+        json!({"memory.available": "5%", "pid.available": "7"})
+    );
+    assert_eq!(
+        checked
+            .config
+            .policy
+            .settings
+            .pressure_transition
+            .as_nanos(),
+        0
+    );
+    assert_eq!(checked.config.selection.prefer.len(), 2);
+    assert_eq!(checked.config.realtime.priority, None);
+    assert_eq!(checked.config.node, NodeScope::Cgroup("/user.slice".into()));
+    let shown = checked.to_json_with_origins();
+    assert_eq!(shown.origins["mode"], "$BRINK_MODE");
+    assert_eq!(
+        shown.origins["evictionHard.pid.available"],
+        "--eviction-hard"
+    );
+
+    sources.overrides = vec![
+        given(
+            "eviction-hard",
+            &["memory.available"],
+            flag("--eviction-hard"),
+        ),
+        given("mode", &["off"], Origin::Environment("BRINK_MODE")),
+    ];
+    let said = load(&sources).unwrap_err().to_string();
+    assert!(
+        said.contains("--eviction-hard: evictionHard: \"memory.available\": malformed pair"),
+        "{said}"
+    );
+    assert!(
+        said.contains("$BRINK_MODE: mode: \"off\": unknown word"),
+        "{said}"
+    );
+}
+
+#[test]
+fn defaults_merge_as_on_the_kubelet() {
+    let full = json!({
+        "memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+        "imagefs.available": "15%", "imagefs.inodesFree": "5%",
+    });
+    let with = |signal: &str, value: &str| {
+        let mut map = full.clone();
+        map[signal] = json!(value);
+        map
+    };
+    for head in [HEAD, KUBELET] {
+        let check = |base: &str, drop_in: &str, expected: &serde_json::Value| {
+            let mut files = vec![("config.yaml", format!("{head}{base}"))];
+            if !drop_in.is_empty() {
+                files.push(("conf.d/1.conf", format!("{head}{drop_in}")));
+            }
+            let files: Vec<_> = files
+                .iter()
+                .map(|(name, text)| (*name, text.as_str()))
+                .collect();
+            let folder = Folder::new(&files);
+            let found: Vec<_> = check::check(&folder.sources()).unwrap().thresholds;
+            let kubelets = serde_json::to_value(ThresholdLine::kubelets(&found)).unwrap();
+            let names = kubelets.as_array().unwrap().iter();
+            let hard: Vec<_> = names
+                .filter(|line| line["signal"] != "allocatableMemory.available")
+                .collect();
+            assert_eq!(
+                hard.len(),
+                expected.as_object().unwrap().len(),
+                "{head}{base}{drop_in}"
+            );
+            for line in hard {
+                let signal = line["signal"].as_str().unwrap();
+                let text = expected[signal].as_str().unwrap();
+                let value = brink_core::node::policy::read_threshold(text)
+                    .unwrap()
+                    .unwrap();
+                let threshold = found.iter().find(|t| t.signal.name() == signal).unwrap();
+                assert_eq!(threshold.value, value, "{signal} of {head}{base}{drop_in}");
+            }
+        };
+        check("", "", &full);
+        check("evictionHard: null\n", "", &full);
+        check("evictionHard: {}\n", "", &json!({}));
+        let one = "evictionHard: {memory.available: 500Mi}\n";
+        check(one, "", &json!({"memory.available": "500Mi"}));
+        check(
+            &format!("{one}mergeDefaultEvictionSettings: true\n"),
+            "",
+            &with("memory.available", "500Mi"),
+        );
+        check("", one, &with("memory.available", "500Mi"));
+        check(
+            "evictionHard: {pid.available: 1k}\n",
+            one,
+            &json!({"memory.available": "500Mi", "pid.available": "1k"}),
+        );
+    }
+}
+
+#[test]
+fn the_kubelets_thresholds_are_inherited_and_raised() {
+    let kubelet = format!(
+        "{KUBELET}port: 10250\nevictionSoft: {{memory.available: 10.5%, nodefs.available: 20%}}\n\
+         evictionSoftGracePeriod: {{memory.available: 90s, nodefs.available: 1m}}\n\
+         evictionPressureTransitionPeriod: 0s\nevictionMaxPodGracePeriod: 60\n"
+    );
+    let folder = Folder::new(&[
+        ("kubelet.yaml", &kubelet),
+        (
+            "kubelet.d/sub/5.conf",
+            &format!("{KUBELET}evictionHard: {{pid.available: 5%}}\n"),
+        ),
+        ("kubelet.d/6.yaml", "not: looked at"),
+    ]);
+    let text = format!(
+        "{HEAD}kubeletConfig: {}\nkubeletConfigDir: {}\n",
+        folder.path("kubelet.yaml").display(),
+        folder.path("kubelet.d").display()
+    );
+    fs::write(folder.path("config.yaml"), &text).unwrap();
+    let checked = folder.load();
+    assert_eq!(
+        hard(&checked),
+        json!({
+            "memory.available": "164Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+            "imagefs.available": "15%", "imagefs.inodesFree": "5%", "pid.available": "5%",
+        })
+    );
+    let shown = checked.to_json();
+    assert_eq!(shown["evictionSoft"]["memory.available"], "11.5%");
+    assert_eq!(shown["evictionMaxPodGracePeriod"], 60);
+    assert_eq!(shown["evictionPressureTransitionPeriod"], "5m");
+    assert_eq!(checked.config.memory_policy, MemoryPolicy::Kubelet);
+    let raised: Vec<_> = checked
+        .config
+        .raised
+        .iter()
+        .map(|r| (r.kubelet.as_str(), r.ours.as_str()))
+        .collect();
+    assert_eq!(raised, [("100Mi", "164Mi"), ("10.5%", "11.5%")]);
+    let yaml = folder.plain(&checked.to_yaml(false));
+    assert!(
+        yaml.contains("memory.available: 164Mi  # the kubelet's 100Mi, raised"),
+        "{yaml}"
+    );
+    let allocatable = checked.config.policy.thresholds()[0];
+    assert_eq!(allocatable.signal, Signal::AllocatableMemoryAvailable);
+    assert_eq!(allocatable.quantity(0).to_string(), "164Mi");
+
+    let own = format!(
+        "{text}leadMargin: 100Mi\nevictionSoft: {{}}\nevictionSoftGracePeriod: {{}}\nmemoryPolicy: confirmed\n"
+    );
+    fs::write(folder.path("config.yaml"), &own).unwrap();
+    let checked = folder.load();
+    assert_eq!(hard(&checked)["memory.available"], "200Mi");
+    assert_eq!(checked.config.raised.len(), 1);
+    assert_eq!(checked.config.memory_policy, MemoryPolicy::Confirmed);
+
+    fs::write(
+        folder.path("config.yaml"),
+        format!("{text}evictionHard: {{memory.available: 50Mi}}\n"),
+    )
+    .unwrap();
+    let warnings: Vec<_> = folder
+        .load()
+        .warnings
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(
+        warnings
+            .iter()
+            .any(|w| w.contains("not above the kubelet's 100Mi")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn the_kubelets_own_file_is_read_as_the_kubelet_reads_it() {
+    let text = format!(
+        "{KUBELET}evictionHrad: {{}}\nport: 1\nport: 2\nevictionHard:\n  memory.available: 1\n  \
+         memory.available: 2Gi\n  pid.available: 100\n"
+    );
+    let folder = Folder::new(&[("config.yaml", &text)]);
+    let outcome = check::check(&folder.sources()).unwrap();
+    let said: Vec<_> = outcome
+        .warnings
+        .iter()
+        .map(|w| folder.plain(&w.to_string()))
+        .collect();
+    assert!(
+        said.iter().any(|w| w
+            .contains("evictionHrad: the kubelet knows no such key; did you mean evictionHard?")),
+        "{said:#?}"
+    );
+    assert!(
+        said.iter()
+            .any(|w| w.starts_with("config.yaml:5:1: port: \"1\"")
+                || w.starts_with("config.yaml:5:1: port: \"2\"")),
+        "{said:#?}"
+    );
+    assert!(
+        said.iter()
+            .any(|w| w.contains("pid.available: \"100\": a number where the kubelet wants a text")),
+        "{said:#?}"
+    );
+    assert_eq!(outcome.thresholds.len(), 3);
+
+    let folder = Folder::new(&[
+        ("config.yaml", KUBELET),
+        ("conf.d/1.conf", "evictionHard: {memory.available: 5x}\n"),
+    ]);
+    let said = check::check(&folder.sources()).unwrap_err().to_string();
+    let said = folder.plain(&said);
+    assert!(
+        said.contains("conf.d/1.conf:1:1: apiVersion is missing"),
+        "{said}"
+    );
+    assert!(
+        said.contains("conf.d/1.conf:1:34: evictionHard.memory.available: \"5x\""),
+        "{said}"
+    );
+}
+
+#[test]
+fn doubts_are_warnings() {
+    let folder = Folder::new(&[(
+        "config.yaml",
+        "mode: observe\nevictionHard: {memory.available: 2Gi, pid.available: 50k, nodefs.available: 60%}\n\
+         evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m, imagefs.available: 1m}\n\
+         evictionMinimumReclaim: {nodefs.available: 50%}\nrealtime: {priority: 80}\n",
+    )]);
+    let mut sources = folder.sources();
+    sources.capacities = Some(Capacities::from_fn(|signal| {
+        (signal == Signal::PidAvailable).then_some(32768)
+    }));
+    let checked = load(&sources).unwrap();
+    let said: Vec<_> = checked
+        .warnings
+        .iter()
+        .map(|w| folder.plain(&w.to_string()))
+        .collect();
+    for part in [
+        "config.yaml:1:1: apiVersion is missing; taken for brink.dev/v1alpha1",
+        "config.yaml:1:1: kind is missing; taken for AgentConfiguration",
+        "config.yaml:6:22: realtime.priority: \"80\": above the kernel's interrupt threads",
+        "config.yaml:2:34: evictionHard.memory.available: \"2Gi\": the hard threshold is not below",
+        "config.yaml:2:54: evictionHard.pid.available: \"50k\": the threshold is above the capacity",
+        "config.yaml:5:44: evictionMinimumReclaim.nodefs.available: \"50%\": threshold and minimum reclaim",
+        "config.yaml:4:68: evictionSoftGracePeriod.imagefs.available: \"1m\": there is no soft threshold",
+    ] {
+        assert!(
+            said.iter().any(|w| w.starts_with(part)),
+            "{part}\n{said:#?}"
+        );
+    }
+    assert_eq!(said.len(), 7, "{said:#?}");
+}
+
+proptest! {
+    #[test]
+    fn any_file_is_loaded_or_refused(text in "\\PC{0,80}", value in "[-+.0-9a-zA-Z%{}\\[\\],: ]{0,20}", key in 0..schema::KEYS.len()) {
+        for text in [text.clone(), format!("{}: {value}\n", schema::KEYS[key])] {
+            let folder = Folder::new(&[("config.yaml", &text)]);
+            match load(&folder.sources()) {
+                Ok(checked) => {
+                    let again = Folder::new(&[("config.yaml", &checked.to_yaml(true))]).load();
+                    prop_assert_eq!(again.to_json(), checked.to_json(), "{}", text);
+                }
+                Err(faults) => prop_assert!(!faults.list.is_empty()),
+            }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! What is watched over, and who goes sooner, later or never: manifests, groups and patterns.
+
+use std::path::PathBuf;
+
+use brink_core::node::workload::ResourceList;
+use brink_host::cgroup::glob::Glob;
+
+use super::document::{Fields, Keys, Node, Reader};
+use super::settings::{CgroupRule, Pattern, Selection, Workloads};
+
+const GLOB: &str = "a path below the cgroup root such as /system.slice/*.service or /user.slice/**";
+
+/// Reads `workloads`.
+pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Workloads {
+    let Some(node) = fields.get("workloads") else {
+        return Workloads::default();
+    };
+    let fields = reader.fields(node, &["manifests", "cgroups"], Keys::Closed);
+    let manifests = fields.get("manifests").and_then(|node| reader.name(node));
+    let rules = fields
+        .get("cgroups")
+        .map_or(&[][..], |node| reader.list(node));
+    Workloads {
+        manifests: manifests.map(PathBuf::from),
+        cgroups: rules
+            .iter()
+            .filter_map(|node| read_rule(reader, node))
+            .collect(),
+    }
+}
+
+fn read_rule<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<CgroupRule> {
+    const KEYS: [&str; 6] = [
+        "glob",
+        "name",
+        "namespace",
+        "priority",
+        "terminationGracePeriodSeconds",
+        "requests",
+    ];
+    let fields = reader.fields(node, &KEYS, Keys::Closed);
+    let Some(written) = fields.get("glob") else {
+        reader.fault(node, "glob is missing", GLOB);
+        return None;
+    };
+    let glob = read_glob(reader, written);
+    let name = fields.get("name").and_then(|node| reader.name(node));
+    if let (Some(glob), Some(name)) = (&glob, fields.get("name"))
+        && glob.as_str().contains(['*', '?', '['])
+    {
+        let problem = "one name for every group that the glob matches";
+        reader.fault(name, problem, "no name where the glob has *, ? or []");
+    }
+    let namespace = fields.get("namespace").and_then(|node| reader.name(node));
+    let mut integer = |key, least, most| reader.integer(fields.get(key)?, least, most);
+    let priority = integer("priority", i64::from(i32::MIN), i64::from(i32::MAX));
+    let grace = integer("terminationGracePeriodSeconds", 0, i64::from(i32::MAX));
+    let requests = fields.get("requests");
+    Some(CgroupRule {
+        glob: glob?,
+        name: name.map(str::to_string),
+        namespace: namespace.map(str::to_string),
+        priority: priority.and_then(|priority| i32::try_from(priority).ok()),
+        termination_grace: grace,
+        requests: requests.map_or_else(ResourceList::default, |node| read_requests(reader, node)),
+    })
+}
+
+fn read_requests<'a>(reader: &mut Reader<'a>, node: &'a Node) -> ResourceList {
+    let fields = reader.fields(node, &["cpu", "memory", "ephemeral-storage"], Keys::Closed);
+    let mut quantity = |key| {
+        let node = fields.get(key)?;
+        let quantity = reader.quantity(node)?;
+        if quantity.signum() < 0 {
+            reader.fault(node, "negative", "a quantity of 0 or more");
+            return None;
+        }
+        Some(quantity)
+    };
+    ResourceList {
+        cpu: quantity("cpu"),
+        memory: quantity("memory"),
+        ephemeral_storage: quantity("ephemeral-storage"),
+        hugepages: false,
+    }
+}
+
+/// Reads `prefer`, `avoid`, `ignore` and `protect`.
+pub(super) fn read_selection<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Selection {
+    let mut patterns = |key| match fields.get(key) {
+        Some(node) => read_patterns(reader, node),
+        None => Vec::new(),
+    };
+    let (prefer, avoid, ignore) = (patterns("prefer"), patterns("avoid"), patterns("ignore"));
+    let protect = fields
+        .get("protect")
+        .map_or(&[][..], |node| reader.list(node));
+    Selection {
+        prefer,
+        avoid,
+        ignore,
+        protect: protect
+            .iter()
+            .filter_map(|node| read_glob(reader, node))
+            .collect(),
+    }
+}
+
+fn read_patterns<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Vec<Pattern> {
+    let mut patterns = Vec::new();
+    for item in reader.list(node) {
+        let Some(text) = reader.name(item) else {
+            continue;
+        };
+        match Pattern::new(text) {
+            Ok(pattern) => patterns.push(pattern),
+            Err(error) => {
+                let accepted = "a regular expression over command names and cgroup paths, such \
+                                as ^(java|node)$ or ^/user\\.slice/";
+                reader.fault(item, error.to_string(), accepted);
+            }
+        }
+    }
+    patterns
+}
+
+fn read_glob<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<Glob> {
+    let text = reader.text(node)?;
+    match Glob::new(text) {
+        Ok(glob) => Some(glob),
+        Err(error) => {
+            reader.fault(node, error.to_string(), GLOB);
+            None
+        }
+    }
+}
+
+/// The path of one control group below the root of its hierarchy.
+pub(super) fn read_group<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<String> {
+    const ACCEPTED: &str = "a path below the cgroup root such as /kubepods or /user.slice";
+    let text = reader.name(node)?;
+    let is_under = |part: &str| part != "." && part != "..";
+    if !text.split('/').all(is_under) || text.starts_with("/sys/fs/cgroup") {
+        reader.fault(node, "no path below the cgroup root", ACCEPTED);
+        return None;
+    }
+    Some(format!("/{}", text.trim_matches('/')))
+}

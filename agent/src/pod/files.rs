@@ -1,0 +1,107 @@
+//! Manifest files: single pods, lists, several documents, and whole folders of them.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+
+use super::{Manifest, Reading, read_pod};
+use crate::config::document::{Keys, Limits, Node, Origins, Reader};
+use crate::config::finding::{Faults, Finding, Report};
+use crate::config::{drop_ins, read_documents};
+
+/// What a file describes.
+#[derive(Clone, Debug, Default)]
+pub struct Manifests {
+    /// Its pods, in the order of the file.
+    pub pods: Vec<Manifest>,
+    /// What is doubtful about it.
+    pub warnings: Vec<Finding>,
+}
+
+/// What a folder describes.
+#[derive(Clone, Debug, Default)]
+pub struct Folder {
+    /// The pods of all files that are in order, file by file.
+    pub pods: Vec<Manifest>,
+    /// What is doubtful about them.
+    pub warnings: Vec<Finding>,
+    /// What is wrong with the other files, one by one. None of their pods is known.
+    pub faults: Vec<Faults>,
+}
+
+/// Reads a file of pods, lists of pods, and other objects, which are left alone.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read_file(path: &Path) -> Result<Manifests, Faults> {
+    let (mut origins, mut report) = (Origins::default(), Report::default());
+    let documents = read_documents(path, Limits::WRITTEN, &mut origins, &mut report);
+    let mut pods = Vec::new();
+    for document in &documents {
+        let mut reader = Reader::new(document, &origins, &mut report);
+        read_object(&mut reader, document, &mut pods);
+    }
+    report
+        .into_result()
+        .map(|warnings| Manifests { pods, warnings })
+}
+
+fn read_object<'a>(reader: &mut Reader<'a>, node: &'a Node, pods: &mut Vec<Manifest>) {
+    let fields = reader.fields(node, &[], Keys::Open);
+    if fields.node().is_none() {
+        return;
+    }
+    match fields.get("kind").and_then(Node::scalar) {
+        Some("List" | "PodList") => {
+            for item in fields
+                .get("items")
+                .map_or(&[][..], |node| reader.list(node))
+            {
+                read_object(reader, item, pods);
+            }
+        }
+        Some("Pod") | None => pods.extend(read_pod(reader, node, Reading::AsAdmitted)),
+        Some(kind) => reader.warn(node, format!("{kind} is no pod; left alone")),
+    }
+}
+
+/// Reads every `*.yaml`, `*.yml` and `*.json` of a folder. Of two pods with the same namespace and name
+/// the first counts, and so it is with the same uid.
+///
+/// # Errors
+/// When the folder cannot be listed.
+pub fn read_folder(path: &Path) -> io::Result<Folder> {
+    let mut folder = Folder::default();
+    let mut names: HashMap<String, String> = HashMap::new();
+    for path in drop_ins(path, &["yaml", "yml", "json"])? {
+        let file = path.display().to_string();
+        match read_file(&path) {
+            Ok(Manifests { pods, warnings }) => {
+                folder.warnings.extend(warnings);
+                for pod in pods {
+                    folder.add(pod, &file, &mut names);
+                }
+            }
+            Err(faults) => folder.faults.push(faults),
+        }
+    }
+    Ok(folder)
+}
+
+impl Folder {
+    fn add(&mut self, pod: Manifest, file: &str, names: &mut HashMap<String, String>) {
+        let workload = &pod.workload;
+        let name = format!("{}/{}", workload.namespace, workload.name);
+        for key in [format!("uid {}", workload.uid), name.clone()] {
+            if let Some(first) = names.get(&key) {
+                let problem = format!("{key} is in {first} already; this one is left alone");
+                let finding = Finding::of_source(file.to_string(), pod.site.position, problem);
+                self.warnings.push(finding);
+                return;
+            }
+        }
+        names.insert(format!("uid {}", workload.uid), file.to_string());
+        names.insert(name, file.to_string());
+        self.pods.push(pod);
+    }
+}

@@ -1,0 +1,40 @@
+//! Pods as manifests describe them: v1.Pod objects in YAML or JSON, as far as eviction looks at them.
+
+mod admit;
+mod files;
+mod read;
+mod resources;
+#[cfg(test)]
+mod tests;
+
+use brink_core::node::workload::Workload;
+use brink_host::cgroup::glob::Glob;
+
+use crate::config::document::Site;
+
+pub use files::{Folder, Manifests, read_file, read_folder};
+pub use read::read_pod;
+
+/// The annotation that binds a pod to its control group: a path below the cgroup root, or a glob.
+pub const CGROUP_ANNOTATION: &str = "brink.dev/cgroup";
+
+/// A pod, and which control group it is.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// The pod.
+    pub workload: Workload,
+    /// The control group named by [`CGROUP_ANNOTATION`]; without it the kubelet's naming holds.
+    pub cgroup: Option<Glob>,
+    /// Where it begins.
+    pub site: Site,
+}
+
+/// How a manifest is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// Literally: what is not there is not set. This is what the kubelet's code sees of a scenario.
+    AsWritten,
+    /// As the API server would hand it out: requests default to limits, the grace to 30 seconds, the
+    /// namespace to `default`, and the two system priority classes have their values.
+    AsAdmitted,
+}

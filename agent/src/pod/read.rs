@@ -1,0 +1,210 @@
+//! From a v1.Pod object to a workload. Fields that eviction does not look at are left alone.
+
+use brink_core::node::workload::{
+    Container, ContainerKind, Origin, QosClass, Resources, Stage, Toleration, TolerationOperator,
+    Volume, VolumeSource, Workload,
+};
+use brink_host::cgroup::glob::Glob;
+
+use super::resources::{read_list, read_resources};
+use super::{CGROUP_ANNOTATION, Manifest, Reading, admit};
+use crate::config::document::{Fields, Keys, Node, Reader};
+
+/// Annotation of the kubelet: where a pod comes from.
+const SOURCE: &str = "kubernetes.io/config.source";
+
+/// Annotation of the kubelet: the API server's image of a static pod.
+const MIRROR: &str = "kubernetes.io/config.mirror";
+
+/// Reads one pod; without a name it is none.
+pub fn read_pod<'a>(reader: &mut Reader<'a>, node: &'a Node, reading: Reading) -> Option<Manifest> {
+    let pod = reader.fields(node, &[], Keys::Open);
+    pod.node()?;
+    for (key, wanted) in [("apiVersion", "v1"), ("kind", "Pod")] {
+        if let Some(node) = pod.get(key)
+            && reader.text(node).is_some_and(|text| text != wanted)
+        {
+            reader.fault(node, "not a pod", wanted);
+        }
+    }
+    let metadata = section(reader, pod, "metadata");
+    let spec = section(reader, pod, "spec");
+    let status = section(reader, pod, "status");
+    let annotations = section(reader, metadata, "annotations");
+    let Some(name) = metadata.get("name").and_then(|node| reader.name(node)) else {
+        if metadata.get("name").is_none() {
+            let at = metadata.node().unwrap_or(node);
+            reader.fault(at, "the pod has no name", "metadata.name");
+        }
+        return None;
+    };
+    let mut workload = Workload {
+        name: name.to_string(),
+        ..Workload::default()
+    };
+    read_metadata(reader, metadata, annotations, &mut workload);
+    read_spec(reader, spec, &mut workload);
+    read_status(reader, (metadata, status), &mut workload);
+    if reading == Reading::AsAdmitted {
+        let class = spec.get("priorityClassName");
+        admit::apply(reader, class, &mut workload);
+    }
+    Some(Manifest {
+        workload,
+        cgroup: annotations
+            .get(CGROUP_ANNOTATION)
+            .and_then(|node| read_binding(reader, node)),
+        site: node.site,
+    })
+}
+
+fn section<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, key: &str) -> Fields<'a> {
+    match fields.get(key) {
+        Some(node) => reader.fields(node, &[], Keys::Open),
+        None => Fields::NONE,
+    }
+}
+
+fn text<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, key: &str) -> String {
+    let text = fields.get(key).and_then(|node| reader.text(node));
+    text.unwrap_or_default().to_string()
+}
+
+fn read_metadata<'a>(
+    reader: &mut Reader<'a>,
+    metadata: Fields<'a>,
+    annotations: Fields<'a>,
+    workload: &mut Workload,
+) {
+    workload.namespace = text(reader, metadata, "namespace");
+    if workload.namespace.is_empty() {
+        workload.namespace = "default".to_string();
+    }
+    workload.uid = text(reader, metadata, "uid");
+    let generation = metadata.get("generation");
+    workload.generation = generation
+        .and_then(|node| reader.integer(node, i64::MIN, i64::MAX))
+        .unwrap_or(0);
+    let mut annotation = |key| reader.text(annotations.get(key)?);
+    workload.origin = match (annotation(MIRROR), annotation(SOURCE)) {
+        (Some(_), _) => Origin::Mirror,
+        (None, Some(source)) if source != "api" => Origin::Static,
+        (None, _) => Origin::Api,
+    };
+}
+
+fn read_spec<'a>(reader: &mut Reader<'a>, spec: Fields<'a>, workload: &mut Workload) {
+    let mut integer = |key, least, most| reader.integer(spec.get(key)?, least, most);
+    workload.priority = integer("priority", i64::from(i32::MIN), i64::from(i32::MAX))
+        .and_then(|priority| i32::try_from(priority).ok());
+    workload.termination_grace = integer("terminationGracePeriodSeconds", i64::MIN, i64::MAX);
+    for (key, init) in [("containers", false), ("initContainers", true)] {
+        for node in spec.get(key).map_or(&[][..], |node| reader.list(node)) {
+            workload.containers.push(read_container(reader, node, init));
+        }
+    }
+    workload.pod_resources = spec
+        .get("resources")
+        .map(|node| read_resources(reader, node));
+    if let Some(node) = spec.get("overhead") {
+        workload.overhead = read_list(reader, node);
+    }
+    for node in spec
+        .get("volumes")
+        .map_or(&[][..], |node| reader.list(node))
+    {
+        workload.volumes.push(read_volume(reader, node));
+    }
+    for node in spec
+        .get("tolerations")
+        .map_or(&[][..], |node| reader.list(node))
+    {
+        workload.tolerations.push(read_toleration(reader, node));
+    }
+}
+
+fn read_container<'a>(reader: &mut Reader<'a>, node: &'a Node, init: bool) -> Container {
+    let fields = reader.fields(node, &[], Keys::Open);
+    let policy = text(reader, fields, "restartPolicy");
+    let resources = fields.get("resources");
+    Container {
+        name: text(reader, fields, "name"),
+        kind: match (init, policy.as_str()) {
+            (false, _) => ContainerKind::Regular,
+            (true, "Always") => ContainerKind::Sidecar,
+            (true, _) => ContainerKind::Init,
+        },
+        resources: resources.map_or_else(Resources::default, |node| read_resources(reader, node)),
+    }
+}
+
+fn read_volume<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Volume {
+    let fields = reader.fields(node, &[], Keys::Open);
+    let name = text(reader, fields, "name");
+    let source = if let Some(node) = fields.get("emptyDir") {
+        let dir = reader.fields(node, &[], Keys::Open);
+        let size_limit = dir.get("sizeLimit");
+        VolumeSource::EmptyDir {
+            on_disk: text(reader, dir, "medium").is_empty(),
+            size_limit: size_limit.and_then(|node| reader.quantity(node)),
+        }
+    } else if fields.get("hostPath").is_some() {
+        VolumeSource::HostPath
+    } else if fields.get("configMap").is_some() {
+        VolumeSource::ConfigMap
+    } else if fields.get("gitRepo").is_some() {
+        VolumeSource::GitRepo
+    } else {
+        VolumeSource::Other
+    };
+    Volume { name, source }
+}
+
+fn read_toleration<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Toleration {
+    let fields = reader.fields(node, &[], Keys::Open);
+    Toleration {
+        key: text(reader, fields, "key"),
+        operator: match text(reader, fields, "operator").as_str() {
+            "" | "Equal" => TolerationOperator::Equal,
+            "Exists" => TolerationOperator::Exists,
+            _ => TolerationOperator::Other,
+        },
+        value: text(reader, fields, "value"),
+        effect: text(reader, fields, "effect"),
+    }
+}
+
+/// A pod that is being deleted is still a candidate, whatever its phase.
+fn read_status<'a>(
+    reader: &mut Reader<'a>,
+    (metadata, status): (Fields<'a>, Fields<'a>),
+    workload: &mut Workload,
+) {
+    let phase = text(reader, status, "phase");
+    let is_deleted = metadata.get("deletionTimestamp").is_some();
+    workload.stage = match phase.as_str() {
+        _ if is_deleted => Stage::Terminating,
+        "Succeeded" | "Failed" => Stage::Terminal,
+        _ => Stage::Active,
+    };
+    let classes = [
+        ("Guaranteed", QosClass::Guaranteed),
+        ("Burstable", QosClass::Burstable),
+        ("BestEffort", QosClass::BestEffort),
+    ];
+    if let Some(node) = status.get("qosClass") {
+        workload.reported_qos = reader.word(node, &classes);
+    }
+}
+
+fn read_binding<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<Glob> {
+    let text = reader.name(node)?;
+    match Glob::new(text) {
+        Ok(glob) => Some(glob),
+        Err(error) => {
+            let accepted = "a path below the cgroup root such as /user.slice/a.service, or a glob";
+            reader.fault(node, error.to_string(), accepted);
+            None
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! Manifests read literally and as admitted.
+
+use std::fs;
+
+use brink_core::base::Quantity;
+use brink_core::node::requests::{memory_request, qos_class, storage_request};
+use brink_core::node::workload::{
+    ContainerKind, Origin, QosClass, Stage, TolerationOperator, VolumeSource, Workload,
+};
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::document::{Limits, Origin as Source, Origins, Reader, parse};
+use crate::config::finding::Report;
+
+fn read(text: &str, reading: Reading) -> (Option<Manifest>, Report) {
+    let mut origins = Origins::default();
+    let source = origins.add(Source::File("pod.yaml".into()));
+    let documents = parse(text.as_bytes(), source, Limits::WRITTEN).unwrap();
+    let mut report = Report::default();
+    let mut reader = Reader::new(&documents[0], &origins, &mut report);
+    let pod = read_pod(&mut reader, &documents[0], reading);
+    (pod, report)
+}
+
+#[track_caller]
+fn pod(text: &str, reading: Reading) -> Workload {
+    let (pod, report) = read(text, reading);
+    assert_eq!(report.faults, [], "{text}");
+    pod.unwrap().workload
+}
+
+#[track_caller]
+fn check_memory(spec: &str, written: &str, admitted: &str) {
+    let text = format!("metadata: {{name: a}}\nspec:\n{spec}");
+    for (reading, expected) in [
+        (Reading::AsWritten, written),
+        (Reading::AsAdmitted, admitted),
+    ] {
+        let expected: Quantity = expected.parse().unwrap();
+        let request = memory_request(&pod(&text, reading));
+        assert_eq!(request, expected, "{reading:?} {spec}");
+    }
+}
+
+const FULL: &str = "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+  namespace: shop
+  uid: 1-2-3
+  generation: 7
+  labels: {anything: goes}
+  annotations: {brink.dev/cgroup: '/shop.slice/web*', other: x}
+spec:
+  priority: -5
+  terminationGracePeriodSeconds: 15
+  containers:
+  - {name: a, image: x, resources: {requests: {memory: 1Gi, cpu: 0.5, nvidia.com/gpu: 1}, limits: {ephemeral-storage: ' 2Gi '}}}
+  - {name: n}
+  initContainers:
+  - {name: i, resources: {requests: {memory: 1073741825}}}
+  - {name: s, restartPolicy: Always, resources: {requests: {memory: null, hugepages-2Mi: 4Mi}}}
+  overhead: {memory: 1Mi}
+  volumes:
+  - {name: d, emptyDir: {sizeLimit: 1Gi}}
+  - {name: m, emptyDir: {medium: Memory}}
+  - {name: h, hostPath: {path: /x}}
+  - {name: c, configMap: {name: x}}
+  - {name: p, projected: {}}
+  tolerations:
+  - {key: k, operator: Exists, effect: NoSchedule}
+  - {key: k, value: v}
+status: {phase: Running, qosClass: Burstable}
+";
+
+#[test]
+fn everything_that_eviction_looks_at_is_read() {
+    let (manifest, report) = read(FULL, Reading::AsWritten);
+    assert_eq!(report, Report::default());
+    let manifest = manifest.unwrap();
+    let glob = manifest.cgroup.unwrap();
+    assert!(glob.matches("/shop.slice/web-1") && !glob.matches("/shop.slice"));
+    let pod = manifest.workload;
+    assert_eq!(
+        (pod.namespace.as_str(), pod.name.as_str(), pod.uid.as_str()),
+        ("shop", "web", "1-2-3")
+    );
+    assert_eq!(
+        (pod.generation, pod.priority, pod.termination_grace),
+        (7, Some(-5), Some(15))
+    );
+    let kinds: Vec<_> = pod
+        .containers
+        .iter()
+        .map(|c| (c.name.as_str(), c.kind))
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            ("a", ContainerKind::Regular),
+            ("n", ContainerKind::Regular),
+            ("i", ContainerKind::Init),
+            ("s", ContainerKind::Sidecar)
+        ]
+    );
+    assert_eq!(
+        pod.containers[0].resources.limits.ephemeral_storage,
+        Some("2Gi".parse().unwrap())
+    );
+    assert_eq!(
+        pod.containers[3].resources.requests.memory,
+        Some(Quantity::ZERO)
+    );
+    assert!(pod.containers[3].resources.requests.hugepages);
+    assert_eq!(memory_request(&pod).to_string(), "1074790401");
+    assert_eq!(qos_class(&pod), QosClass::Burstable);
+    let sources: Vec<_> = pod.volumes.iter().map(|v| v.source).collect();
+    assert_eq!(
+        sources,
+        [
+            VolumeSource::EmptyDir {
+                on_disk: true,
+                size_limit: Some("1Gi".parse().unwrap())
+            },
+            VolumeSource::EmptyDir {
+                on_disk: false,
+                size_limit: None
+            },
+            VolumeSource::HostPath,
+            VolumeSource::ConfigMap,
+            VolumeSource::Other,
+        ]
+    );
+    assert_eq!(pod.tolerations[0].operator, TolerationOperator::Exists);
+    assert_eq!(pod.tolerations[1].value, "v");
+    assert_eq!(pod.stage, Stage::Active);
+}
+
+#[test]
+fn what_is_left_out_is_filled_in_only_where_a_server_would_have() {
+    let text = "metadata: {name: a}\nspec: {priorityClassName: system-node-critical, containers: [{name: c, resources: {limits: {memory: 1Gi, cpu: 1, ephemeral-storage: 5Gi}}}]}\n";
+    let written = pod(text, Reading::AsWritten);
+    assert_eq!(
+        (written.namespace.as_str(), written.uid.as_str()),
+        ("default", "")
+    );
+    assert_eq!((written.priority, written.termination_grace), (None, None));
+    assert!(storage_request(&written).is_zero());
+    let admitted = pod(text, Reading::AsAdmitted);
+    assert_eq!(admitted.uid, "default/a");
+    assert_eq!(
+        (admitted.priority, admitted.termination_grace),
+        (Some(2_000_001_000), Some(30))
+    );
+    assert!(admitted.is_critical() && !written.is_critical());
+    assert_eq!(storage_request(&admitted).to_string(), "5Gi");
+    assert_eq!(qos_class(&admitted), QosClass::Guaranteed);
+    let (_, report) = read(
+        "metadata: {name: a}\nspec: {priorityClassName: gold}",
+        Reading::AsAdmitted,
+    );
+    assert!(
+        report.warnings[0]
+            .to_string()
+            .contains("only a cluster knows")
+    );
+}
+
+#[test]
+fn requests_follow_limits_as_admitted() {
+    check_memory(
+        "  containers: [{name: c, resources: {limits: {memory: 1Gi}}}]",
+        "0",
+        "1Gi",
+    );
+    check_memory(
+        "  containers: [{name: c, resources: {limits: {memory: 1Gi}, requests: {memory: 0}}}]",
+        "0",
+        "0",
+    );
+    check_memory(
+        "  initContainers: [{name: i, resources: {limits: {memory: 3Gi}}}]\n  containers: [{name: c, resources: {requests: {memory: 1Gi}}}]",
+        "1Gi",
+        "3Gi",
+    );
+    check_memory(
+        "  resources: {limits: {memory: 2Gi}}\n  containers: [{name: c}]",
+        "0",
+        "2Gi",
+    );
+    check_memory(
+        "  resources: {limits: {memory: 2Gi}}\n  containers: [{name: c, resources: {requests: {memory: 1Gi}}}]",
+        "0",
+        "1Gi",
+    );
+    check_memory(
+        "  resources: {requests: {memory: 2Gi}}\n  containers: [{name: c, resources: {requests: {memory: 1Gi}}}]",
+        "2Gi",
+        "2Gi",
+    );
+    check_memory(
+        "  resources: null\n  containers: [{name: c, resources: {requests: {memory: 1Gi}}}]",
+        "1Gi",
+        "1Gi",
+    );
+}
+
+#[test]
+fn annotations_and_phases_are_read_as_kubernetes_reads_them() {
+    for (annotations, origin) in [
+        ("{}", Origin::Api),
+        ("{kubernetes.io/config.source: api}", Origin::Api),
+        ("{kubernetes.io/config.source: file}", Origin::Static),
+        ("{kubernetes.io/config.source: ''}", Origin::Static),
+        (
+            "{kubernetes.io/config.source: file, kubernetes.io/config.mirror: abc}",
+            Origin::Mirror,
+        ),
+    ] {
+        let text = format!("metadata: {{name: a, annotations: {annotations}}}");
+        assert_eq!(
+            pod(&text, Reading::AsWritten).origin,
+            origin,
+            "{annotations}"
+        );
+    }
+    for (deleted, phase, stage) in [
+        ("null", "Pending", Stage::Active),
+        ("null", "Failed", Stage::Terminal),
+        ("null", "Succeeded", Stage::Terminal),
+        ("'2026-01-01T00:00:00Z'", "Failed", Stage::Terminating),
+        ("2026-01-01T00:00:00Z", "Running", Stage::Terminating),
+    ] {
+        let text = format!(
+            "metadata: {{name: a, deletionTimestamp: {deleted}}}\nstatus: {{phase: {phase}}}"
+        );
+        assert_eq!(pod(&text, Reading::AsWritten).stage, stage, "{text}");
+    }
+}
+
+#[test]
+fn wrong_types_are_faults_with_their_places() {
+    let text = "kind: Deployment\nmetadata: {name: 5}\nspec: 7\n";
+    let said: Vec<_> = read(text, Reading::AsWritten)
+        .1
+        .faults
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(
+        said,
+        [
+            "pod.yaml:1:7: kind: \"Deployment\": not a pod; accepted: Pod",
+            "pod.yaml:3:7: spec: \"7\": this is a number; accepted: a map",
+            "pod.yaml:2:18: metadata.name: \"5\": this is a number; accepted: a text; quote it if it looks like something else",
+        ]
+    );
+    let text = "metadata: {name: n}\nspec:\n  priority: '5'\n  containers: [{resources: {requests: {memory: 1x, gpu: []}}}, 3]\n  volumes: {}\n";
+    let said: Vec<_> = read(text, Reading::AsWritten)
+        .1
+        .faults
+        .iter()
+        .map(|f| (f.line, f.path.clone()))
+        .collect();
+    assert_eq!(
+        said,
+        [
+            (Some(3), "spec.priority".to_string()),
+            (
+                Some(4),
+                "spec.containers[0].resources.requests.memory".to_string()
+            ),
+            (
+                Some(4),
+                "spec.containers[0].resources.requests.gpu".to_string()
+            ),
+            (Some(4), "spec.containers[1]".to_string()),
+            (Some(5), "spec.volumes".to_string()),
+        ]
+    );
+}
+
+#[test]
+fn folders_keep_what_is_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [
+        (
+            "1.yaml",
+            "kind: Pod\nmetadata: {name: a}\n---\nkind: Service\n---\nkind: Pod\nmetadata: {name: b}\n",
+        ),
+        (
+            "2.json",
+            "{\"kind\": \"List\", \"items\": [{\"kind\": \"Pod\", \"metadata\": {\"name\": \"c\"}}]}",
+        ),
+        ("3.yml", "kind: Pod\nmetadata: {}\n"),
+        ("4.yaml", "kind: Pod\nmetadata: {name: a}\n"),
+        ("5.txt", "not looked at"),
+    ] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let read = read_folder(folder.path()).unwrap();
+    let names: Vec<_> = read
+        .pods
+        .iter()
+        .map(|pod| pod.workload.name.as_str())
+        .collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!(read.faults.len(), 1);
+    assert!(
+        read.faults[0]
+            .to_string()
+            .contains("3.yml:2:11: metadata: the pod has no name")
+    );
+    let said: Vec<_> = read.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        said[0].contains("Service is no pod")
+            && said[1].contains("4.yaml:1:1: uid default/a is in"),
+        "{said:?}"
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_document_is_read_or_refused(text in "[a-z]{0,3}: ?[-0-9a-zA-Z{}\\[\\],: '\"]{0,40}") {
+        let mut origins = Origins::default();
+        let source = origins.add(Source::File("f".into()));
+        let text = format!("metadata: {{name: a}}\nspec:\n  {text}\n  containers: [{{{text}}}]\n");
+        for document in parse(text.as_bytes(), source, Limits::WRITTEN).unwrap_or_default() {
+            let mut report = Report::default();
+            let mut reader = Reader::new(&document, &origins, &mut report);
+            let _ = read_pod(&mut reader, &document, Reading::AsAdmitted);
+        }
+    }
+}

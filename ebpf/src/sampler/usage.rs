@@ -1,0 +1,147 @@
+//! Reading the usage of armed cgroups, and the check without which an address is not read.
+//!
+//! A slot keeps the address of a cgroup's memory controller. The kernel frees that memory only a grace period after it
+//! took the controller offline, and every program and timer callback runs inside a read-side section. So a controller
+//! that is online, under the armed serial number, stays readable for the rest of the run; one that is not is unknown.
+
+use aya_ebpf::cty::c_void;
+use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
+use brink_abi::MAX_SLOTS;
+use brink_abi::sample::{USAGE_EMPTY, USAGE_GONE, USAGE_KNOWN, USAGE_UNKNOWN, Usage, UsageTable};
+
+use crate::atomic::{add, swap};
+use crate::emit::now;
+use crate::engine::{Engine, Slot, begin, finish};
+use crate::kernel::{layout, read};
+use crate::maps::{SAMPLER, SLOTS, USAGE};
+use crate::pass::pass;
+
+/// Bytes of a controller's state that hold what is compared.
+pub const STATE_BYTES: usize = 128;
+
+/// Whether the controller behind the slot is online and still the one that was armed.
+#[inline(always)]
+pub fn valid(slot: *const Slot) -> bool {
+    let mut state = [0u64; STATE_BYTES / 8];
+    let state = (&raw mut state).cast::<u8>();
+    // SAFETY: `slot` is a map value. The helper checks the address it reads from and fills what it is given. The three
+    // offsets lie inside `css_bytes`, which arming compared with the length of `state`.
+    unsafe {
+        let from = (*slot).css as *const c_void;
+        if bpf_probe_read_kernel(state.cast(), STATE_BYTES as u32, from) != 0 {
+            return false;
+        }
+        let flags = state
+            .add(layout!(css_flags) as usize)
+            .cast::<u32>()
+            .read_volatile();
+        let cgroup = state
+            .add(layout!(css_cgroup) as usize)
+            .cast::<u64>()
+            .read_volatile();
+        let serial = state
+            .add(layout!(css_serial) as usize)
+            .cast::<u64>()
+            .read_volatile();
+        let online = flags & (layout!(css_online) | layout!(css_dying)) == layout!(css_online);
+        online && cgroup == (*slot).cgroup && serial == (*slot).serial
+    }
+}
+
+/// Bytes charged to the slot's cgroup; `None` when the check failed or nothing is armed.
+#[inline(always)]
+pub fn charged(slot: *const Slot) -> Option<i64> {
+    let armed = !matches!(state(slot), USAGE_EMPTY | USAGE_GONE);
+    if !armed || !valid(slot) {
+        return None;
+    }
+    // SAFETY: a map value.
+    let css = unsafe { (*slot).css };
+    let memcg = css.wrapping_sub(u64::from(layout!(memcg_css)));
+    let pages: i64 = read(memcg, layout!(memcg_usage))?;
+    Some(pages.max(0) << layout!(page_shift))
+}
+
+/// Writes one entry of the usage table; what follows sees every write of other CPUs before it.
+#[inline(always)]
+pub fn write(table: *mut UsageTable, index: u32, bytes: u64, generation: u64, state: u32) {
+    if (index as usize) < MAX_SLOTS {
+        // SAFETY: a map value, and the index was just compared with the length of its entries. Generation and state are
+        // the entry's last eight bytes, in this order.
+        unsafe {
+            let entry = (&raw mut (*table).entries)
+                .cast::<Usage>()
+                .add(index as usize);
+            (*entry).bytes = bytes;
+            let mark = (&raw mut (*entry).generation).cast::<u64>();
+            swap(mark, generation & 0xffff_ffff | u64::from(state) << 32);
+        }
+    }
+}
+
+/// Reads every slot, so that the record about to be told carries its numbers, and none is older than a second. Returns
+/// 1 when there was one to read.
+#[inline(never)]
+pub fn sweep(engine: *mut Engine) -> u32 {
+    let (Some(table), Some(meter)) = (USAGE.get_ptr_mut(0), SAMPLER.get_ptr_mut(0)) else {
+        return 0;
+    };
+    // SAFETY: all are map values, held by the caller.
+    unsafe {
+        let end = (*engine).slot_end;
+        if end == 0 {
+            return 0;
+        }
+        let at = now();
+        let number = begin(&raw mut (*table).started);
+        pass(&SLOTS, refresh, end);
+        (*table).swept_ns = at;
+        (*table).sweeps += 1;
+        finish(&raw mut (*table).finished, number);
+        (*meter).sweeps += 1;
+        (*meter).sweep_ns += now().wrapping_sub(at);
+    }
+    1
+}
+
+/// Reads one slot into the usage table.
+extern "C" fn refresh(
+    _map: *mut c_void,
+    index: *const u32,
+    slot: *mut Slot,
+    end: *const u64,
+) -> i64 {
+    // SAFETY: the helper's arguments.
+    let (index, end, generation) = unsafe { (*index, *end, (*slot).generation) };
+    let (Some(table), true) = (USAGE.get_ptr_mut(0), u64::from(index) < end) else {
+        return 1;
+    };
+    let armed = !matches!(state(slot), USAGE_EMPTY | USAGE_GONE);
+    if armed {
+        match charged(slot) {
+            Some(bytes) => write(table, index, bytes as u64, generation, USAGE_KNOWN),
+            None => unknown(table, index, generation),
+        }
+    }
+    // Asked after the entry was written: a removal meanwhile must not leave a number standing.
+    if state(slot) == USAGE_GONE {
+        write(table, index, 0, generation, USAGE_GONE);
+    }
+    0
+}
+
+/// The slot's state as the removal's hook left it.
+#[inline(always)]
+fn state(slot: *const Slot) -> u32 {
+    // SAFETY: a map value.
+    unsafe { (&raw const (*slot).state).read_volatile() as u32 }
+}
+
+#[inline(always)]
+fn unknown(table: *mut UsageTable, index: u32, generation: u64) {
+    write(table, index, 0, generation, USAGE_UNKNOWN);
+    if let Some(meter) = SAMPLER.get_ptr_mut(0) {
+        // SAFETY: a map value.
+        add(unsafe { &raw mut (*meter).unknown_slots }, 1);
+    }
+}
