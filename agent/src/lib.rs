@@ -2,9 +2,11 @@
 
 pub mod backend;
 pub mod config;
+pub mod control;
 pub mod equip;
 pub mod guard;
 pub mod ledger;
 pub mod pod;
 pub mod record;
+pub mod runtime;
 pub mod warmer;

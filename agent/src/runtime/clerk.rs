@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 
 use brink_core::base::{Moment, Reason};
 use brink_core::node::action::Action;
-use brink_core::node::shadow::{Course as Outlook, MemoryRates, fates};
 use brink_core::node::gate::GateState;
+use brink_core::node::shadow::{Course as Outlook, MemoryRates, fates};
 use brink_core::node::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
 use tracing::{error, info, warn};
@@ -57,15 +57,26 @@ impl BoardCell {
     pub fn set(&self, roster: &Roster) {
         let view = BoardView {
             board: Arc::clone(&roster.board),
-            workloads: roster.members.iter().map(|member| member.workload).collect(),
+            workloads: roster
+                .members
+                .iter()
+                .map(|member| member.workload)
+                .collect(),
         };
-        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(view);
+        *self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(view);
     }
 
     /// Growth of each of `count` workloads, in bytes a second.
     fn growth(&self, count: usize) -> Vec<i64> {
         let mut growth = vec![0_i64; count];
-        let view = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone();
+        let view = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone();
         let Some(view) = view else {
             return growth;
         };
@@ -107,7 +118,10 @@ impl Clerk {
             Report::Completed(page) => self.take_page(page, Occasion::After),
             Report::OomKill(record) => {
                 let comm = brink_host::probe::decode::name(&record.comm).into_owned();
-                warn!(pid = record.pid, comm, "the kernel's OOM killer chose a process");
+                warn!(
+                    pid = record.pid,
+                    comm, "the kernel's OOM killer chose a process"
+                );
                 self.shared.lock().add_oom_kill(record);
             }
             Report::Rung(standing) => self.take_standing(*standing),
@@ -118,9 +132,18 @@ impl Clerk {
     fn take_standing(&self, standing: Standing) {
         let reasons = standing.reasons.join("; ");
         if standing.reasons.is_empty() {
-            info!(rung = standing.rung.word(), scheduling = standing.scheduling, "the guard stands on the top rung");
+            info!(
+                rung = standing.rung.word(),
+                scheduling = standing.scheduling,
+                "the guard stands on the top rung"
+            );
         } else {
-            warn!(rung = standing.rung.word(), scheduling = standing.scheduling, reasons, "the guard stands on a lower rung");
+            warn!(
+                rung = standing.rung.word(),
+                scheduling = standing.scheduling,
+                reasons,
+                "the guard stands on a lower rung"
+            );
         }
         self.shared.lock().standing = Some(standing);
     }
@@ -159,7 +182,11 @@ impl Clerk {
                 state.held[threshold] = Some(reason);
                 if !matches!(reason, Reason::Waiting | Reason::Stale) {
                     let signal = signal_name(state, threshold);
-                    info!(signal, reason = reason.word(), "a threshold is due and not acted on");
+                    info!(
+                        signal,
+                        reason = reason.word(),
+                        "a threshold is due and not acted on"
+                    );
                 }
             }
             Action::Conditions(conditions) => {
@@ -168,9 +195,14 @@ impl Clerk {
             }
             Action::Mode(mode) => {
                 state.mode = mode;
-                warn!(mode = mode_word(mode), "whether orders are carried out changed");
+                warn!(
+                    mode = mode_word(mode),
+                    "whether orders are carried out changed"
+                );
             }
-            Action::Kill { order, .. } | Action::Ask { order, .. } | Action::WouldEvict { order, .. } => {
+            Action::Kill { order, .. }
+            | Action::Ask { order, .. }
+            | Action::WouldEvict { order, .. } => {
                 state.open_order = Some(order);
                 self.foresee(state, step, order);
             }
@@ -230,7 +262,10 @@ impl Clerk {
     fn count_lost(&self) {
         let ports = &self.ports;
         let counters = [&ports.steps_lost, &ports.pages_lost];
-        let lost: u64 = counters.iter().map(|counter| counter.load(Ordering::Relaxed)).sum();
+        let lost: u64 = counters
+            .iter()
+            .map(|counter| counter.load(Ordering::Relaxed))
+            .sum();
         let lost = lost + ports.reports.lost() + ports.commands.lost();
         let mut state = self.shared.lock();
         if lost > state.lost {
@@ -275,7 +310,10 @@ fn slack(state: &State) -> i64 {
     let memory = thresholds.filter(|threshold| threshold.signal.is_memory());
     let slack = memory.filter_map(|threshold| {
         let seen = reading.observations[threshold.signal]?;
-        Some(seen.available.saturating_sub(threshold.quantity(seen.capacity).value()))
+        Some(
+            seen.available
+                .saturating_sub(threshold.quantity(seen.capacity).value()),
+        )
     });
     slack.min().unwrap_or(i64::MAX)
 }
@@ -283,7 +321,10 @@ fn slack(state: &State) -> i64 {
 /// How fast memory runs short: from the oldest reading of the last second.
 fn rates(state: &State, now: Moment) -> MemoryRates {
     let second = brink_core::base::Span::from_secs(1);
-    let recent = state.readings.iter().find(|course| now.since(course.at) <= second);
+    let recent = state
+        .readings
+        .iter()
+        .find(|course| now.since(course.at) <= second);
     let before = recent.filter(|course| course.at < now);
     let older = || state.readings.iter().rev().find(|course| course.at < now);
     let (Some(before), Some(last)) = (before.or_else(older), state.readings.back()) else {
@@ -305,7 +346,11 @@ fn rates(state: &State, now: Moment) -> MemoryRates {
 }
 
 fn signal_name(state: &State, threshold: usize) -> &'static str {
-    state.policy.thresholds().get(threshold).map_or("", |threshold| threshold.signal.name())
+    state
+        .policy
+        .thresholds()
+        .get(threshold)
+        .map_or("", |threshold| threshold.signal.name())
 }
 
 fn tell_threshold(state: &State, step: &Step, threshold: usize, what: &str) {
@@ -314,10 +359,18 @@ fn tell_threshold(state: &State, step: &Step, threshold: usize, what: &str) {
     };
     let name = threshold.signal.name();
     let seen = step.observations[threshold.signal];
-    let available = seen.map(|seen| amount(name, seen.available)).unwrap_or_default();
+    let available = seen
+        .map(|seen| amount(name, seen.available))
+        .unwrap_or_default();
     let quantity = seen.map(|seen| amount(name, threshold.quantity(seen.capacity).value()));
     let hard = threshold.is_hard();
-    info!(signal = name, hard, available, quantity = quantity.unwrap_or_default(), "{what}");
+    info!(
+        signal = name,
+        hard,
+        available,
+        quantity = quantity.unwrap_or_default(),
+        "{what}"
+    );
 }
 
 fn log_decision(record: &DecisionRecord) {
@@ -327,7 +380,13 @@ fn log_decision(record: &DecisionRecord) {
     #[expect(clippy::cast_precision_loss, reason = "milliseconds for people")]
     let millis = |stage: &str| record.since_sample(stage).map(|nanos| nanos as f64 / 1e6);
     let Some(end) = &record.end else {
-        info!(order, victim, signal, mode = record.mode, "eviction ordered");
+        info!(
+            order,
+            victim,
+            signal,
+            mode = record.mode,
+            "eviction ordered"
+        );
         return;
     };
     info!(

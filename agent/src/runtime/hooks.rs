@@ -51,7 +51,11 @@ impl Hooks {
                 .spawn(move || reap(&receiver, timeout))?;
             Some(sender)
         };
-        Ok(Self { before, after, started })
+        Ok(Self {
+            before,
+            after,
+            started,
+        })
     }
 
     /// Calls the program of an occasion with the facts in its environment.
@@ -78,7 +82,10 @@ impl Hooks {
                         std::sync::mpsc::TrySendError::Full(child)
                         | std::sync::mpsc::TrySendError::Disconnected(child) => child,
                     };
-                    warn!(hook = name, "more than {MOST} hooks run; this one was ended");
+                    warn!(
+                        hook = name,
+                        "more than {MOST} hooks run; this one was ended"
+                    );
                     let _ended_already = child.kill();
                     let _reaped = child.wait();
                 }
@@ -111,7 +118,11 @@ fn environment(occasion: Occasion, record: &DecisionRecord) -> Vec<(&'static str
 fn reap(started: &Receiver<Child>, timeout: Duration) {
     let mut running: Vec<(Child, Instant)> = Vec::new();
     loop {
-        let wait = if running.is_empty() { Duration::from_secs(3600) } else { LOOK };
+        let wait = if running.is_empty() {
+            Duration::from_hours(1)
+        } else {
+            LOOK
+        };
         match started.recv_timeout(wait) {
             Ok(child) => running.push((child, Instant::now() + timeout)),
             Err(RecvTimeoutError::Timeout) => {}
@@ -120,7 +131,10 @@ fn reap(started: &Receiver<Child>, timeout: Duration) {
         running.retain_mut(|(child, end)| match child.try_wait() {
             Ok(None) if Instant::now() < *end => true,
             Ok(None) => {
-                warn!(pid = child.id(), "a hook ran longer than {timeout:?} and was ended");
+                warn!(
+                    pid = child.id(),
+                    "a hook ran longer than {timeout:?} and was ended"
+                );
                 let _ended_already = child.kill();
                 let _reaped = child.wait();
                 false

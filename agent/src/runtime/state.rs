@@ -157,12 +157,17 @@ impl State {
 
     /// The table of a generation, if it is remembered.
     pub fn table_of(&self, generation: u64) -> Option<&Arc<WorkloadTable>> {
-        self.tables.iter().find(|table| table.generation() == generation)
+        self.tables
+            .iter()
+            .find(|table| table.generation() == generation)
     }
 
     /// Takes a decision, in place of what was known of the same order.
     pub fn add_decision(&mut self, mut record: DecisionRecord) {
-        let same = self.decisions.iter_mut().find(|known| known.order == record.order);
+        let same = self
+            .decisions
+            .iter_mut()
+            .find(|known| known.order == record.order);
         if let Some(known) = same {
             record.kubelet = record.kubelet.or_else(|| known.kubelet.take());
             *known = record;
@@ -173,7 +178,10 @@ impl State {
 
     /// The decision with that number.
     pub fn decision(&self, order: u64) -> Option<&DecisionRecord> {
-        self.decisions.iter().rev().find(|record| record.order == order)
+        self.decisions
+            .iter()
+            .rev()
+            .find(|record| record.order == order)
     }
 
     /// Takes a kill of the kernel's.
