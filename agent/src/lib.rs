@@ -1,6 +1,7 @@
 //! The node daemon and command line of Brink.
 
 pub mod backend;
+pub mod cli;
 pub mod config;
 pub mod control;
 pub mod equip;
@@ -9,4 +10,5 @@ pub mod ledger;
 pub mod pod;
 pub mod record;
 pub mod runtime;
+pub mod scenario;
 pub mod warmer;

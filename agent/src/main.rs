@@ -1,2 +1,7 @@
-//! The `brink` binary: node daemon and command line.
-fn main() {}
+//! The `brink` binary: everything is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    brink::cli::main()
+}

@@ -54,11 +54,16 @@ fn check_kubelets(path: &Path, sources: &Sources) -> Result<Outcome, Faults> {
     let tree = kubelet::load(Some(path), folder, &mut origins, &mut report);
     let mut scratch = Report::default();
     let draft = kubelet::read_keys(&mut Reader::new(&tree, &origins, &mut scratch));
-    let policy = eviction::check(&draft, &tree, &origins, &mut report);
+    let source = eviction::Source {
+        tree: &tree,
+        prefix: "",
+        origins: &origins,
+    };
+    let policy = eviction::check(&draft, source, &mut report);
     let capacities: Capacities = sources
         .capacities
         .unwrap_or_else(|| capacity::of_node(Path::new("/"), &NodeScope::Machine, None));
-    eviction::add_doubts(&draft, &tree, &origins, (&capacities, &mut report));
+    eviction::add_doubts(&draft, source, &capacities, &mut report);
     let warnings = report.into_result()?;
     Ok(Outcome {
         thresholds: policy.map_or_else(Vec::new, |policy| policy.thresholds().to_vec()),

@@ -4,7 +4,7 @@ use brink_core::node::policy::{Capacities, Draft, FaultKind, Policy, SignalMap};
 use brink_core::node::signal::Signal;
 
 use super::document::{Fields, Keys, Node, Origins, Reader, Site, Value, path_to};
-use super::finding::{Finding, Report};
+use super::finding::{Finding, Report, nearest};
 
 /// Keys of `KubeletConfiguration` that eviction looks at.
 pub const KUBELET_KEYS: [&str; 9] = [
@@ -47,6 +47,19 @@ pub enum Dialect {
     Brink,
     /// The kubelet's: it takes the last of repeated keys, and so do we.
     Kubelet,
+    /// A scenario's: the kubelet's, without a word about texts that were not quoted.
+    Scenario,
+}
+
+/// A tree that a draft was read from.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The map that holds the keys.
+    pub tree: &'a Node,
+    /// The way to it from the root of its document, with a dot at the end, or nothing.
+    pub prefix: &'a str,
+    /// The places of its values.
+    pub origins: &'a Origins,
 }
 
 impl Dialect {
@@ -54,7 +67,7 @@ impl Dialect {
     pub const fn keys(self) -> Keys {
         match self {
             Self::Brink => Keys::Closed,
-            Self::Kubelet => Keys::Warned,
+            Self::Kubelet | Self::Scenario => Keys::Warned,
         }
     }
 }
@@ -88,6 +101,20 @@ pub fn read_kubelet_keys<'a>(
         draft.enforce_node_allocatable = Some(read_enforcements(reader, node));
     }
     draft
+}
+
+/// Warns of unknown keys that look like misspelled ones. All others are somebody else's business.
+pub fn warn_of_near_misses(reader: &mut Reader<'_>, map: &Node, known: &[&str]) {
+    for entry in map.entries() {
+        let key = entry.key.as_str();
+        let near = nearest(key, known.iter().copied()).is_some();
+        let looks_like = near || key.to_ascii_lowercase().starts_with("eviction");
+        if looks_like && !known.contains(&key) {
+            let warning = reader.finding(&entry.node, "unknown key");
+            let warning = warning.nearest(key, known.iter().copied());
+            reader.report().warn(warning);
+        }
+    }
 }
 
 /// Brink's own thresholds, put into the draft.
@@ -146,19 +173,18 @@ fn read_enforcements<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Vec<String>
     enforcements
 }
 
-/// The policy of a draft whose tree is `root`, or what is wrong with it. The draft is literal:
-/// defaults are filled in already.
-pub fn check(draft: &Draft, root: &Node, origins: &Origins, report: &mut Report) -> Option<Policy> {
+/// The policy of a draft, or what is wrong with it. The draft is literal: defaults are filled in already.
+pub fn check(draft: &Draft, source: Source<'_>, report: &mut Report) -> Option<Policy> {
     match draft.check() {
         Ok(policy) => Some(policy),
         Err(faults) => {
             for fault in faults.iter() {
-                let mut place = Place::find(root, &fault.path);
+                let mut place = Place::find(source.tree, &fault.path);
                 let names = Signal::KUBELET.map(Signal::name);
                 if fault.kind == FaultKind::UnknownSignal {
                     place.site = place.key;
                 }
-                let mut found = place.finding(origins, fault.kind.to_string());
+                let mut found = place.finding(source, fault.kind.to_string());
                 if fault.kind == FaultKind::UnknownSignal {
                     found = found.nearest(&fault.written, names);
                 } else if !fault.written.is_empty() {
@@ -172,15 +198,10 @@ pub fn check(draft: &Draft, root: &Node, origins: &Origins, report: &mut Report)
 }
 
 /// Reports what the kubelet would accept and nobody can mean.
-pub fn add_doubts(
-    draft: &Draft,
-    root: &Node,
-    origins: &Origins,
-    (capacities, report): (&Capacities, &mut Report),
-) {
+pub fn add_doubts(draft: &Draft, source: Source<'_>, capacities: &Capacities, report: &mut Report) {
     for doubt in draft.doubts(capacities) {
-        let place = Place::find(root, &doubt.path);
-        let found = place.finding(origins, doubt.kind.to_string());
+        let place = Place::find(source.tree, &doubt.path);
+        let found = place.finding(source, doubt.kind.to_string());
         report.warn(found.written(format!("{:?}", doubt.written)));
     }
 }
@@ -195,9 +216,9 @@ struct Place {
 
 impl Place {
     /// The core names keys `map["signal"]`; a missing grace is looked for at its threshold.
-    fn find(root: &Node, core_path: &str) -> Self {
+    fn find(tree: &Node, core_path: &str) -> Self {
         let (key, signal) = core_path.split_once('[').unwrap_or((core_path, ""));
-        let node = root.get(key);
+        let node = tree.get(key);
         let named = |map: &'_ Node| {
             let mut entries = map.entries().iter();
             entries
@@ -212,21 +233,21 @@ impl Place {
             };
         }
         let threshold = match key {
-            "headroomSoftGracePeriod" => root.get("headroomSoft").map(|node| node.site),
-            _ => root
+            "headroomSoftGracePeriod" => tree.get("headroomSoft").map(|node| node.site),
+            _ => tree
                 .get("evictionSoft")
                 .and_then(named)
                 .map(|(_, site, _)| site),
         };
         let signal = signal.trim_start_matches('"').trim_end_matches("\"]");
         let path = match (node, signal) {
-            (Some(node), "") => path_to(root, node),
+            (Some(node), "") => path_to(tree, node),
             (_, "") => key.to_string(),
             (_, signal) => format!("{key}.{signal}"),
         };
         let site = match node {
             Some(node) if signal.is_empty() => node.site,
-            _ => threshold.unwrap_or(root.site),
+            _ => threshold.unwrap_or(tree.site),
         };
         Self {
             path,
@@ -235,7 +256,8 @@ impl Place {
         }
     }
 
-    fn finding(self, origins: &Origins, problem: String) -> Finding {
-        Finding::at(origins, self.site, self.path, problem)
+    fn finding(self, source: Source<'_>, problem: String) -> Finding {
+        let path = format!("{}{}", source.prefix, self.path);
+        Finding::at(source.origins, self.site, path, problem)
     }
 }

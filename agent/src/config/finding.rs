@@ -215,6 +215,13 @@ impl Faults {
             dropped: 0,
         }
     }
+
+    /// Those of another source behind these.
+    pub fn append(&mut self, mut others: Self) {
+        self.list.append(&mut others.list);
+        self.warnings.append(&mut others.warnings);
+        self.dropped += others.dropped;
+    }
 }
 
 impl fmt::Display for Faults {

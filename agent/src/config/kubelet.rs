@@ -15,7 +15,7 @@ use brink_core::node::policy::{
 
 use super::document::{Fields, Limits, Node, Origins, Reader, Site, Value};
 use super::eviction::{self, Dialect, KUBELET_KEYS};
-use super::finding::{Finding, Report, nearest};
+use super::finding::{Finding, Report};
 use super::layers::{empty, fill, merge_patch, put, read_one};
 
 /// `apiVersion` of the kubelet's configuration.
@@ -156,15 +156,8 @@ fn check_document(document: &Node, drop_in: bool, origins: &Origins, report: &mu
 /// misspelled one.
 pub fn read_keys(reader: &mut Reader<'_>) -> Draft {
     let root = reader.root();
-    for entry in reader.entries(root, Dialect::Kubelet.keys()) {
-        let near = nearest(&entry.key, KUBELET_KEYS);
-        let is_eviction = entry.key.to_ascii_lowercase().starts_with("eviction") || near.is_some();
-        if is_eviction && !KUBELET_KEYS.contains(&entry.key.as_str()) {
-            let warning = reader.finding(&entry.node, "the kubelet knows no such key");
-            let warning = warning.nearest(&entry.key, KUBELET_KEYS);
-            reader.report().warn(warning);
-        }
-    }
+    reader.entries(root, Dialect::Kubelet.keys());
+    eviction::warn_of_near_misses(reader, root, &KUBELET_KEYS);
     let fields: Fields<'_> = reader.fields(root, &[], super::document::Keys::Open);
     eviction::read_kubelet_keys(reader, fields, Dialect::Kubelet)
 }

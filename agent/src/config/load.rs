@@ -56,7 +56,12 @@ pub fn load(sources: &Sources) -> Result<Checked, Faults> {
         origins,
         mut report,
     } = loader;
-    let policy = eviction::check(&written.draft, &tree, &origins, &mut report);
+    let source = eviction::Source {
+        tree: &tree,
+        prefix: "",
+        origins: &origins,
+    };
+    let policy = eviction::check(&written.draft, source, &mut report);
     let capacities = sources.capacities.unwrap_or_else(|| {
         capacity::of_node(
             &written.paths.root,
@@ -64,7 +69,7 @@ pub fn load(sources: &Sources) -> Result<Checked, Faults> {
             written.pods_cgroup.as_deref(),
         )
     });
-    eviction::add_doubts(&written.draft, &tree, &origins, (&capacities, &mut report));
+    eviction::add_doubts(&written.draft, source, &capacities, &mut report);
     if let Some(kubelets) = &defaults.kubelets {
         lead::add_doubts(kubelets, &tree, &origins, &mut report);
     }

@@ -415,8 +415,8 @@ fn the_kubelets_own_file_is_read_as_the_kubelet_reads_it() {
         .map(|w| folder.plain(&w.to_string()))
         .collect();
     assert!(
-        said.iter().any(|w| w
-            .contains("evictionHrad: the kubelet knows no such key; did you mean evictionHard?")),
+        said.iter()
+            .any(|w| w.contains("evictionHrad: unknown key; did you mean evictionHard?")),
         "{said:#?}"
     );
     assert!(

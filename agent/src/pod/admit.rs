@@ -2,7 +2,7 @@
 
 use brink_core::base::Quantity;
 use brink_core::node::requests;
-use brink_core::node::workload::{ResourceList, Resources, VolumeSource, Workload};
+use brink_core::node::workload::{ResourceList, Resources, Workload};
 
 use crate::config::document::{Node, Reader};
 
@@ -28,11 +28,6 @@ pub(super) fn apply<'a>(reader: &mut Reader<'a>, class: Option<&'a Node>, worklo
     if let Some(mut resources) = workload.pod_resources {
         pod_requests(workload, &mut resources);
         workload.pod_resources = Some(resources);
-    }
-    for volume in &mut workload.volumes {
-        if let VolumeSource::EmptyDir { size_limit, .. } = &mut volume.source {
-            *size_limit = size_limit.filter(|limit| limit.signum() > 0);
-        }
     }
     if workload.priority.is_none()
         && let Some(node) = class

@@ -8,7 +8,7 @@ use brink_host::cgroup::glob::Glob;
 
 use super::resources::{read_list, read_resources};
 use super::{CGROUP_ANNOTATION, Manifest, Reading, admit};
-use crate::config::document::{Fields, Keys, Node, Reader};
+use crate::config::document::{Fields, Keys, Node, Reader, Value};
 
 /// Annotation of the kubelet: where a pod comes from.
 const SOURCE: &str = "kubernetes.io/config.source";
@@ -43,7 +43,7 @@ pub fn read_pod<'a>(reader: &mut Reader<'a>, node: &'a Node, reading: Reading) -
         ..Workload::default()
     };
     read_metadata(reader, metadata, annotations, &mut workload);
-    read_spec(reader, spec, &mut workload);
+    read_spec(reader, spec, reading, &mut workload);
     read_status(reader, (metadata, status), &mut workload);
     if reading == Reading::AsAdmitted {
         let class = spec.get("priorityClassName");
@@ -93,7 +93,12 @@ fn read_metadata<'a>(
     };
 }
 
-fn read_spec<'a>(reader: &mut Reader<'a>, spec: Fields<'a>, workload: &mut Workload) {
+fn read_spec<'a>(
+    reader: &mut Reader<'a>,
+    spec: Fields<'a>,
+    reading: Reading,
+    workload: &mut Workload,
+) {
     let mut integer = |key, least, most| reader.integer(spec.get(key)?, least, most);
     workload.priority = integer("priority", i64::from(i32::MIN), i64::from(i32::MAX))
         .and_then(|priority| i32::try_from(priority).ok());
@@ -113,7 +118,7 @@ fn read_spec<'a>(reader: &mut Reader<'a>, spec: Fields<'a>, workload: &mut Workl
         .get("volumes")
         .map_or(&[][..], |node| reader.list(node))
     {
-        workload.volumes.push(read_volume(reader, node));
+        workload.volumes.push(read_volume(reader, node, reading));
     }
     for node in spec
         .get("tolerations")
@@ -138,7 +143,8 @@ fn read_container<'a>(reader: &mut Reader<'a>, node: &'a Node, init: bool) -> Co
     }
 }
 
-fn read_volume<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Volume {
+/// A volume without any source is admitted as an empty directory.
+fn read_volume<'a>(reader: &mut Reader<'a>, node: &'a Node, reading: Reading) -> Volume {
     let fields = reader.fields(node, &[], Keys::Open);
     let name = text(reader, fields, "name");
     let source = if let Some(node) = fields.get("emptyDir") {
@@ -154,10 +160,20 @@ fn read_volume<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Volume {
         VolumeSource::ConfigMap
     } else if fields.get("gitRepo").is_some() {
         VolumeSource::GitRepo
+    } else if reading == Reading::AsAdmitted && has_no_source(node) {
+        VolumeSource::EmptyDir {
+            on_disk: true,
+            size_limit: None,
+        }
     } else {
         VolumeSource::Other
     };
     Volume { name, source }
+}
+
+fn has_no_source(volume: &Node) -> bool {
+    let mut others = volume.entries().iter().filter(|entry| entry.key != "name");
+    others.all(|entry| entry.node.value == Value::Null)
 }
 
 fn read_toleration<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Toleration {

@@ -1,0 +1,138 @@
+//! The command line: every command in one enum, and one way to run and to end.
+
+mod config;
+mod demo;
+mod doctor;
+mod exit;
+mod explain;
+mod generate;
+mod options;
+mod output;
+mod pause;
+mod rank;
+mod replay;
+mod run;
+mod simulate;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::builder::Styles;
+use clap::builder::styling::{AnsiColor, Effects};
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+pub use exit::{CliError, Exit};
+pub use generate::{Generated, completions, man_pages};
+pub use options::{ConfigArgs, FormatArgs, SocketArgs};
+pub use output::{Data, Format, Paint, Talk, is_coloured, painted};
+
+/// Acts before a Linux node runs out of memory, disk or process ids.
+#[derive(Clone, Debug, Parser)]
+#[command(
+    name = "brink",
+    version,
+    arg_required_else_help = true,
+    styles = STYLES,
+    max_term_width = 100,
+    after_help = "\
+Exit codes:
+  0  success
+  1  failure
+  2  wrong command line or file
+  3  a threshold is crossed, or a check has failed
+  4  no agent answers
+  5  a permission or capability is missing
+  6  another agent enforces on this node
+
+Data is on stdout, talk on stderr. Colours are for terminals only; NO_COLOR switches them off."
+)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const STYLES: Styles = Styles::styled()
+    .header(AnsiColor::Green.on_default().effects(Effects::BOLD))
+    .usage(AnsiColor::Green.on_default().effects(Effects::BOLD))
+    .literal(AnsiColor::Cyan.on_default().effects(Effects::BOLD))
+    .placeholder(AnsiColor::Cyan.on_default());
+
+/// Every command.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Command {
+    /// Run the agent: watch the node, decide, and act if told to
+    Run(Box<run::Args>),
+    /// Watch a leak being caught, in control groups of its own
+    Demo(demo::Args),
+    /// Show signals, thresholds, rung and mode of the running agent
+    Status(status::Args),
+    /// Show who would go now, and why
+    Rank(rank::Args),
+    /// Explain why this one goes and that one does not, now or in a past decision
+    Explain(explain::Args),
+    /// Decide step by step from scenario files, as the kubelet would
+    Simulate(simulate::Args),
+    /// Run a journal again and compare
+    Replay(replay::Args),
+    /// End enforcement at once, for a time or until further notice
+    Pause(pause::PauseArgs),
+    /// Enforce again
+    Resume(pause::ResumeArgs),
+    /// Check or show the configuration
+    Config(Box<config::Args>),
+    /// Look at the machine: what works here, what does not, and what to do about it
+    Doctor(Box<doctor::Args>),
+    /// Print the completions of a shell
+    Completion(generate::CompletionArgs),
+    /// Print or write the manual pages
+    Man(generate::ManArgs),
+}
+
+/// The command line as clap sees it, for completions, manual pages and documentation.
+pub fn command() -> clap::Command {
+    Cli::command()
+}
+
+/// Runs what the process was started with.
+pub fn main() -> ExitCode {
+    match Cli::try_parse() {
+        Ok(cli) => finish(dispatch(&cli.command)),
+        Err(error) => {
+            // Help that nobody reads to its end is help all the same.
+            let _ = error.print();
+            let exit = if error.use_stderr() {
+                Exit::Usage
+            } else {
+                Exit::Success
+            };
+            exit.into()
+        }
+    }
+}
+
+fn dispatch(command: &Command) -> Result<Exit, CliError> {
+    match command {
+        Command::Run(args) => run::run(args),
+        Command::Demo(args) => demo::run(args),
+        Command::Status(args) => status::run(args),
+        Command::Rank(args) => rank::run(args),
+        Command::Explain(args) => explain::run(args),
+        Command::Simulate(args) => simulate::run_command(args),
+        Command::Replay(args) => replay::run(args),
+        Command::Pause(args) => pause::run_pause(args),
+        Command::Resume(args) => pause::run_resume(args),
+        Command::Config(args) => config::run_command(args),
+        Command::Doctor(args) => doctor::run(args),
+        Command::Completion(args) => generate::run_completion(*args),
+        Command::Man(args) => generate::run_man(args),
+    }
+}
+
+fn finish(result: Result<Exit, CliError>) -> ExitCode {
+    let exit = result.unwrap_or_else(|error| {
+        Talk::new().error(&error);
+        error.exit()
+    });
+    exit.into()
+}

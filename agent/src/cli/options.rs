@@ -1,0 +1,168 @@
+//! Options that several commands share.
+
+use std::path::{Path, PathBuf};
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
+
+use super::output::Format;
+use crate::config::document::Origin;
+use crate::config::{Form, Override, SETTINGS, Sources};
+
+/// The configuration that is used where none is named, if it is there.
+pub(super) const CONFIG: &str = "/etc/brink/config.yaml";
+
+/// The folder of its drop-ins.
+pub(super) const CONFIG_DIR: &str = "/etc/brink/conf.d";
+
+const HEADING: &str = "Configuration (a flag wins over its variable, and both over files)";
+
+/// `-o`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
+pub struct FormatArgs {
+    /// Form of the output
+    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    pub output: Format,
+}
+
+/// `--socket`.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct SocketArgs {
+    /// Socket of the agent
+    #[arg(
+        long,
+        env = "BRINK_SOCKET",
+        default_value = "/run/brink/brink.sock",
+        value_name = "PATH",
+        hide_env_values = true
+    )]
+    pub socket: PathBuf,
+}
+
+/// Where the configuration comes from: files, and every setting that a flag or variable can give.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigArgs {
+    /// `--config`, and whether it was on the command line.
+    pub config: Option<(PathBuf, bool)>,
+    /// `--config-dir`, and whether it was on the command line.
+    pub config_dir: Option<(PathBuf, bool)>,
+    /// Settings given by flags and variables.
+    pub overrides: Vec<Override>,
+}
+
+impl ConfigArgs {
+    /// The sources of the agent: what is named, or what lies in its usual place.
+    pub fn sources(&self) -> Sources {
+        let usual = |path: &str| Some(PathBuf::from(path)).filter(|path| path.exists());
+        let named = |option: &Option<(PathBuf, bool)>| {
+            let (path, _) = option.as_ref()?;
+            Some(path.clone())
+        };
+        Sources {
+            config: named(&self.config).or_else(|| usual(CONFIG)),
+            config_dir: named(&self.config_dir).or_else(|| usual(CONFIG_DIR)),
+            overrides: self.overrides.clone(),
+            capacities: None,
+        }
+    }
+
+    /// One file, with what else stands on the command line; neither the usual places nor the
+    /// environment count.
+    pub fn sources_of(&self, file: &Path) -> Sources {
+        let is_flag = |given: &&Override| matches!(given.origin, Origin::Flag(_));
+        let folder = self.config_dir.as_ref().filter(|(_, named)| *named);
+        Sources {
+            config: Some(file.to_path_buf()),
+            config_dir: folder.map(|(path, _)| path.clone()),
+            overrides: self.overrides.iter().filter(is_flag).cloned().collect(),
+            capacities: None,
+        }
+    }
+}
+
+impl clap::Args for ConfigArgs {
+    fn augment_args(command: Command) -> Command {
+        let path = |id: &'static str, variable, name, help| {
+            Arg::new(id)
+                .long(id)
+                .env(variable)
+                .hide_env_values(true)
+                .value_name(name)
+                .value_parser(clap::value_parser!(PathBuf))
+                .help(help)
+                .help_heading(HEADING)
+        };
+        let command = command
+            .arg(path(
+                "config",
+                "BRINK_CONFIG",
+                "FILE",
+                "The configuration; /etc/brink/config.yaml if that exists",
+            ))
+            .arg(path(
+                "config-dir",
+                "BRINK_CONFIG_DIR",
+                "DIR",
+                "Drop-ins laid over it, *.yaml and *.conf by name; /etc/brink/conf.d if that exists",
+            ));
+        SETTINGS.iter().fold(command, |command, setting| {
+            let action = match setting.form {
+                Form::Text | Form::Scalar => ArgAction::Set,
+                Form::Pairs(_) | Form::Words | Form::Repeated => ArgAction::Append,
+            };
+            let arg = Arg::new(setting.flag)
+                .long(setting.flag)
+                .env(setting.variable)
+                .hide_env_values(true)
+                .action(action)
+                .allow_hyphen_values(true)
+                .value_name(setting.value_name)
+                .help(setting.help)
+                .help_heading(HEADING);
+            command.arg(arg)
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for ConfigArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut args = Self::default();
+        args.update_from_arg_matches(matches)?;
+        Ok(args)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        let path = |id: &str| {
+            let path = matches.get_one::<PathBuf>(id)?;
+            let named = matches.value_source(id) == Some(ValueSource::CommandLine);
+            (!path.as_os_str().is_empty()).then(|| (path.clone(), named))
+        };
+        self.config = path("config");
+        self.config_dir = path("config-dir");
+        let given = SETTINGS.iter().filter_map(|setting| {
+            let texts = matches.get_many::<String>(setting.flag)?;
+            let texts: Vec<String> = texts.cloned().collect();
+            let is_variable = matches.value_source(setting.flag) == Some(ValueSource::EnvVariable);
+            // A variable that is set to nothing is as good as not set.
+            if is_variable && texts.iter().all(String::is_empty) {
+                return None;
+            }
+            let origin = if is_variable {
+                Origin::Environment(setting.variable)
+            } else {
+                Origin::Flag(format!("--{}", setting.flag))
+            };
+            Some(Override {
+                setting,
+                texts,
+                origin,
+            })
+        });
+        self.overrides = given.collect();
+        Ok(())
+    }
+}

@@ -1,0 +1,94 @@
+//! `brink simulate`: what would be decided, step by step, from scenario files.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::exit::{CliError, Exit};
+use super::output::{Data, Talk};
+use crate::config::finding::{Faults, Finding};
+use crate::scenario::{Scenario, read, run, run_live};
+
+/// Options of `brink simulate`.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[command(after_help = "\
+Examples:
+  brink simulate scenario.yaml
+  brink simulate a.yaml b.json | jq -c '{file, at, evict}'
+  brink simulate --live scenario.yaml
+
+One line of JSON a step on stdout; with several files each has its \"file\". The exit code is 0 whether or
+not anything is evicted, and 2 if a file is wrong: then everything that is wrong is on stderr, and
+nothing is run.")]
+pub struct Args {
+    /// Scenario files, YAML or JSON; - is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// Add Brink's own rules: headroom, confirmation, credit for the dying, one order at a time, and the
+    /// guards on the number of kills
+    #[arg(long)]
+    pub live: bool,
+    /// Form of the output; there is one only
+    #[arg(short, long, value_name = "FORMAT", default_value = "json")]
+    pub output: JsonOnly,
+}
+
+/// The one form of this output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum JsonOnly {
+    /// Lines of JSON.
+    Json,
+}
+
+/// A line with the file it belongs to, where there are several.
+#[derive(Serialize)]
+struct OfFile<'a, T> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a str>,
+    #[serde(flatten)]
+    line: &'a T,
+}
+
+/// Runs the scenarios, or says what is wrong with any of them.
+///
+/// # Errors
+/// Everything that is wrong with the files, or output that cannot be written.
+pub(super) fn run_command(args: &Args) -> Result<Exit, CliError> {
+    let scenarios = read_all(args)?;
+    let mut data = Data::new();
+    for (path, scenario) in args.files.iter().zip(&scenarios) {
+        let name = path.display().to_string();
+        let file = (args.files.len() > 1).then_some(name.as_str());
+        if args.live {
+            run_live(scenario, |line| data.json_line(&OfFile { file, line }))?;
+        } else {
+            run(scenario, |line| data.json_line(&OfFile { file, line }))?;
+        }
+    }
+    data.flush()?;
+    Ok(Exit::Success)
+}
+
+fn read_all(args: &Args) -> Result<Vec<Scenario>, CliError> {
+    let mut scenarios = Vec::new();
+    let mut warnings: Vec<Finding> = Vec::new();
+    let mut wrong: Option<Faults> = None;
+    for path in &args.files {
+        match read(path) {
+            Ok((scenario, doubts)) => {
+                scenarios.push(scenario);
+                warnings.extend(doubts);
+            }
+            Err(faults) => match &mut wrong {
+                Some(wrong) => wrong.append(faults),
+                None => wrong = Some(faults),
+            },
+        }
+    }
+    if let Some(mut wrong) = wrong {
+        wrong.warnings.splice(0..0, warnings);
+        return Err(CliError::Faults(wrong));
+    }
+    Talk::new().warnings(&warnings);
+    Ok(scenarios)
+}

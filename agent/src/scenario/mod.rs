@@ -1,0 +1,60 @@
+//! Scenarios: what a node sees step by step, and what the kubelet's loop, or Brink's, decides.
+
+mod line;
+mod live;
+mod read;
+mod run;
+mod usage;
+
+use brink_core::base::Moment;
+use brink_core::node::engine::LiveSettings;
+use brink_core::node::input::Confirmation;
+use brink_core::node::observe::{Layout, Observations};
+use brink_core::node::policy::Policy;
+use brink_core::node::workload::{PodDetail, PodUsage, Workload};
+
+pub use line::{EvictLine, Evicted, StepLine};
+pub use live::{ActionLine, LiveLine, OrderLine, run_live};
+pub use read::{KIND, read};
+pub use run::run;
+
+/// A scenario that can be run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its thresholds, Brink's own included.
+    pub policy: Policy,
+    /// How the node's filesystems are laid out.
+    pub layout: Layout,
+    /// Its pods, in the order they were written.
+    pub pods: Vec<Workload>,
+    /// Its steps; their times increase.
+    pub steps: Vec<Step>,
+    /// What only the live rules look at.
+    pub live: LiveSettings,
+}
+
+/// One evaluation.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// When, as it was written.
+    pub at: String,
+    /// When.
+    pub now: Moment,
+    /// Pods that ended before it, by index.
+    pub gone: Vec<usize>,
+    /// The signals.
+    pub seen: Observations,
+    /// The signals after reclaim on the node, should it come to that.
+    pub after_reclaim: Observations,
+    /// What each pod uses; `None` for one without statistics.
+    pub usage: Vec<Option<PodUsage>>,
+    /// What its containers and volumes use.
+    pub details: Vec<PodDetail>,
+    /// Whether memory could still be had; only the live rules look at it.
+    pub confirmation: Confirmation,
+}
+
+/// `namespace/name` of a pod.
+pub fn name_of(pod: &Workload) -> String {
+    format!("{}/{}", pod.namespace, pod.name)
+}
