@@ -9,6 +9,7 @@ pub mod guard;
 pub mod ledger;
 pub mod pod;
 pub mod record;
+pub mod replay;
 pub mod runtime;
 pub mod scenario;
 pub mod warmer;

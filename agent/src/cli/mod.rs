@@ -1,11 +1,13 @@
 //! The command line: every command in one enum, and one way to run and to end.
 
+mod asking;
 mod config;
 mod demo;
 mod doctor;
 mod exit;
 mod explain;
 mod generate;
+mod logging;
 mod options;
 mod output;
 mod pause;

@@ -1,7 +1,11 @@
 //! `brink run`: the agent.
 
 use super::exit::{CliError, Exit};
+use super::logging;
 use super::options::ConfigArgs;
+use super::output::Talk;
+use crate::config::{Checked, RunMode, load};
+use crate::runtime::agent;
 
 /// Options of `brink run`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -26,6 +30,18 @@ pub struct Args {
 ///
 /// # Errors
 /// What keeps it from running.
-pub(super) fn run(_args: &Args) -> Result<Exit, CliError> {
-    Err(CliError::not_built("run"))
+pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
+    let sources = args.config.sources();
+    let Checked {
+        mut config,
+        warnings,
+        ..
+    } = load(&sources)?;
+    Talk::new().warnings(&warnings);
+    if args.dry_run {
+        config.mode = RunMode::Observe;
+    }
+    logging::init(config.log);
+    agent::run(&config, &sources)?;
+    Ok(Exit::Success)
 }
