@@ -376,7 +376,7 @@ impl<'a> Ranked<'a> {
                     .push("It would go first if a memory threshold were crossed now.".to_owned());
             }
             Some(first) => {
-                reasons.push(format!("It would not go first: {}", self.why(first, index)))
+                reasons.push(format!("It would not go first: {}", self.why(first, index)));
             }
             None => reasons.push("Nobody can be evicted at all.".to_owned()),
         }
