@@ -77,6 +77,11 @@ pub(crate) fn signal<T>(
     })
 }
 
+/// Bytes as the kernel programs count them.
+pub(crate) fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap()
+}
+
 /// A line of `/proc/meminfo`, in bytes.
 pub(crate) fn meminfo(key: &str) -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap();

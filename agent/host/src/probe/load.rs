@@ -108,7 +108,7 @@ where
 }
 
 /// The error with its causes, in one line of bounded length: a verifier's log ends with what matters.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     const LONGEST: usize = 600;
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -18,6 +18,7 @@ pub mod meters;
 mod pod;
 pub mod programs;
 mod thin;
+pub mod truth;
 
 pub use brink_abi as abi;
 pub use coverage::{Absence, Coverage, Settings, Wishes};
