@@ -1,5 +1,7 @@
-//! The truth sampler of the benchmarks: when did memory really cross? Its own program, maps and timer, and a plain
-//! reading of each counter, so that it shares no mistake with the sampler it judges.
+//! The truth sampler of the benchmarks: when did memory really cross?
+//!
+//! Its own program, maps and timer, and a plain reading of each counter, so that it shares no mistake with the sampler
+//! it judges.
 #![no_std]
 #![no_main]
 #![feature(core_intrinsics)]
@@ -32,7 +34,7 @@ use brink_abi::truth::{Crossing, TRUTH_RESET, TRUTH_START, TruthOrder, TruthResu
 use brink_abi::{MAX_NODES, MAX_WATCHES, MAX_ZONES, Plain, command};
 
 use crate::kernel::{layout, node_data, opened_cgroup, pointer, read, root_memory};
-use crate::pass::pass;
+use crate::pass::{ends, pass};
 
 /// The timer, found by the BTF name of its type.
 #[repr(C)]
@@ -260,7 +262,7 @@ extern "C" fn add_node(
             (*sums).headroom += spare;
         }
     }
-    0
+    ends(index, count)
 }
 
 /// The node's working set by the kubelet's formula, and what reclaim could give back.
@@ -311,7 +313,7 @@ fn value(order: *const TruthOrder, index: usize) -> Option<i64> {
                 Some((*order).capacity - ((*sums).used << shift))
             }
             SOURCE_NODE_HEADROOM if (*sums).failed == 0 => {
-                let grown = ((*sums).managed - (*sums).baseline) << shift;
+                let grown = ((*sums).managed - (*sums).baseline).max(0) << shift;
                 Some(((*sums).headroom << shift) + ((*order).deferred - grown).max(0))
             }
             SOURCE_SLOT_AVAILABLE | SOURCE_SLOT_HEADROOM => {
@@ -368,8 +370,8 @@ extern "C" fn judge(
         } else if (*seen).crossed_ns != 0 && (*seen).back_ns == 0 {
             (*seen).back_ns = (*sums).at_ns;
         }
+        ends(index as u32, *count)
     }
-    0
 }
 
 #[cfg(target_arch = "bpf")]

@@ -70,7 +70,13 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "ebpf",
-        run: || ebpf::run(&ebpf::Args { check: true }).map(Finding::Verdict),
+        run: || {
+            ebpf::run(&ebpf::Args {
+                check: true,
+                ..ebpf::Args::default()
+            })
+            .map(Finding::Verdict)
+        },
     },
 ];
 

@@ -25,8 +25,28 @@ const TARGET: &str = "bpfel-unknown-none";
 
 /// Builds every object and returns its name and bytes, as the linker left them.
 pub(super) fn objects() -> anyhow::Result<Vec<(&'static str, Vec<u8>)>> {
-    let linker = LINKER.path().context("the linker of kernel programs")?;
     let folder = target_folder()?;
+    build(&folder, &[])?;
+    OBJECTS
+        .into_iter()
+        .map(|name| Ok((name, read(&folder, name)?)))
+        .collect()
+}
+
+/// Builds the programs with their text for developers.
+pub(super) fn with_log() -> anyhow::Result<Vec<u8>> {
+    let folder = target_folder()?.join("log");
+    build(&folder, &["--features", "debug-log"])?;
+    read(&folder, OBJECTS[0])
+}
+
+fn read(folder: &Path, name: &str) -> anyhow::Result<Vec<u8>> {
+    let path = folder.join(TARGET).join("release").join(name);
+    fs::read(&path).with_context(|| format!("reading {}", path.display()))
+}
+
+fn build(folder: &Path, more: &[&str]) -> anyhow::Result<()> {
+    let linker = LINKER.path().context("the linker of kernel programs")?;
     let mut cargo = workspace::cargo();
     cargo.args([
         "build",
@@ -38,7 +58,8 @@ pub(super) fn objects() -> anyhow::Result<Vec<(&'static str, Vec<u8>)>> {
     ]);
     cargo
         .args(["--target", TARGET, "-Z", "build-std=core", "--target-dir"])
-        .arg(&folder);
+        .arg(folder);
+    cargo.args(more);
     // The workspace's release profile is the agent's: stripped, and optimised while it is linked.
     for setting in [
         "strip=false",
@@ -63,12 +84,7 @@ pub(super) fn objects() -> anyhow::Result<Vec<(&'static str, Vec<u8>)>> {
     if !succeeds(&mut cargo)? {
         bail!("the kernel programs do not build");
     }
-    let read = |name: &'static str| {
-        let path = folder.join(TARGET).join("release").join(name);
-        let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-        Ok((name, bytes))
-    };
-    OBJECTS.into_iter().map(read).collect()
+    Ok(())
 }
 
 /// Beside the host's own artifacts, so that neither build throws the other's away.

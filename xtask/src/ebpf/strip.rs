@@ -11,7 +11,7 @@ const GONE: [&str; 4] = [".debug_", ".rel.debug_", ".llvm_addrsig", ".rel.BTF"];
 /// The object without its debug sections.
 pub(super) fn debug_sections(object: &[u8]) -> anyhow::Result<Vec<u8>> {
     let mut builder = Builder::read64(object).context("reading the object")?;
-    for section in builder.sections.iter_mut() {
+    for section in &mut builder.sections {
         let name = section.name.to_string();
         section.delete = GONE.iter().any(|gone| name.starts_with(gone));
     }

@@ -11,10 +11,6 @@ use thiserror::Error;
 
 /// One record of the small ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "decoded into place, never collected: boxing would allocate on the hard path"
-)]
 pub enum Signal {
     /// a watch went below its limit, came back, or became unknown
     Crossing(SampleRecord),

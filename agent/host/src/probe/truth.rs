@@ -51,7 +51,9 @@ impl Truth {
             .override_global("LAYOUT", &layout, true)
             .load(OBJECT)
             .map_err(|error| ProbeError::Object(chain(&error)))?;
-        program(&mut object)?.load().map_err(|error| ProbeError::Object(chain(&error)))?;
+        program(&mut object)?
+            .load()
+            .map_err(|error| ProbeError::Object(chain(&error)))?;
         Ok(Self {
             order: take(&mut object, "ORDER")?,
             result: take(&mut object, "RESULT")?,
@@ -73,18 +75,22 @@ impl Truth {
             deferred: i64::try_from(order.deferred).unwrap_or(i64::MAX),
             ..TruthOrder::ZERO
         };
-        let refused = ProbeError::Refused { what: NAME, why: Refusal::TooMany };
+        let refused = ProbeError::Refused {
+            what: NAME,
+            why: Refusal::TooMany,
+        };
         let (count, node_count) = (order.watches.len(), self.nodes.len());
-        let (Some(watches), Some(nodes)) =
-            (given.watches.get_mut(..count), given.nodes.get_mut(..node_count))
-        else {
+        let (Some(watches), Some(nodes)) = (
+            given.watches.get_mut(..count),
+            given.nodes.get_mut(..node_count),
+        ) else {
             return Err(refused);
         };
         watches.copy_from_slice(order.watches);
         nodes.copy_from_slice(&self.nodes);
         given.count = u32::try_from(count).unwrap_or(u32::MAX);
         given.node_count = u32::try_from(node_count).unwrap_or(u32::MAX);
-        self.obey(given)
+        self.obey(&given)
     }
 
     /// Forgets every crossing and keeps judging. What a tick was about to write may stay: look a tick later.
@@ -93,7 +99,10 @@ impl Truth {
     /// [`ProbeError`] when the map or the program cannot be used.
     pub fn reset(&mut self) -> Result<(), ProbeError> {
         let Pod(order) = self.order.get(&0, 0).map_err(map("ORDER"))?;
-        self.obey(TruthOrder { op: TRUTH_RESET, ..order })
+        self.obey(&TruthOrder {
+            op: TRUTH_RESET,
+            ..order
+        })
     }
 
     /// Ticks, cost and gaps.
@@ -101,7 +110,10 @@ impl Truth {
     /// # Errors
     /// [`ProbeError::Map`] when the map cannot be read.
     pub fn result(&self) -> Result<TruthResult, ProbeError> {
-        self.result.get(&0, 0).map(|Pod(found)| found).map_err(map("RESULT"))
+        self.result
+            .get(&0, 0)
+            .map(|Pod(found)| found)
+            .map_err(map("RESULT"))
     }
 
     /// What was seen of one watch.
@@ -109,13 +121,22 @@ impl Truth {
     /// # Errors
     /// [`ProbeError::Map`] when there is no such watch.
     pub fn crossing(&self, watch: u32) -> Result<Crossing, ProbeError> {
-        self.crossings.get(&watch, 0).map(|Pod(found)| found).map_err(map("CROSSINGS"))
+        self.crossings
+            .get(&watch, 0)
+            .map(|Pod(found)| found)
+            .map_err(map("CROSSINGS"))
     }
 
-    fn obey(&mut self, order: TruthOrder) -> Result<(), ProbeError> {
-        self.order.set(0, Pod(order), 0).map_err(map("ORDER"))?;
-        let options = TestRunOptions { data_in: Some(&[0; 32]), ..TestRunOptions::default() };
-        let result = program(&mut self.object)?.test_run(options).map_err(failed)?.return_value;
+    fn obey(&mut self, order: &TruthOrder) -> Result<(), ProbeError> {
+        self.order.set(0, Pod(*order), 0).map_err(map("ORDER"))?;
+        let options = TestRunOptions {
+            data_in: Some(&[0; 32]),
+            ..TestRunOptions::default()
+        };
+        let result = program(&mut self.object)?
+            .test_run(options)
+            .map_err(failed)?
+            .return_value;
         match Refusal::from_result(result) {
             None => Ok(()),
             Some(why) => Err(ProbeError::Refused { what: NAME, why }),
@@ -124,7 +145,9 @@ impl Truth {
 }
 
 fn program(object: &mut Ebpf) -> Result<&mut SocketFilter, ProbeError> {
-    let loaded = object.program_mut(NAME).ok_or(ProbeError::NotLoaded(NAME))?;
+    let loaded = object
+        .program_mut(NAME)
+        .ok_or(ProbeError::NotLoaded(NAME))?;
     loaded.try_into().map_err(failed)
 }
 
