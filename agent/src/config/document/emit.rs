@@ -43,7 +43,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes a node after `head`: nothing, `key:` or `-`, indented already.
+    /// Writes a node after `head`: nothing, or a key or dash that is indented already.
     fn node(&mut self, node: &Node, indent: usize, head: String) {
         match &node.value {
             Value::Map(entries) if !entries.is_empty() => {
@@ -56,8 +56,7 @@ impl Writer<'_> {
             Value::List(items) if !items.is_empty() => {
                 self.head(head, node);
                 for item in items {
-                    let dash = format!("{:indent$}-", "");
-                    self.node(item, indent + 2, dash);
+                    self.item(item, indent);
                 }
             }
             _ => {
@@ -69,6 +68,20 @@ impl Writer<'_> {
                 };
                 self.lines.push((line, (self.annotate)(node)));
             }
+        }
+    }
+
+    /// Writes an item of a list; a map begins on the line of its dash.
+    fn item(&mut self, item: &Node, indent: usize) {
+        let [first, rest @ ..] = item.entries() else {
+            return self.node(item, indent + 2, format!("{:indent$}-", ""));
+        };
+        let deeper = indent + 2;
+        let key = format!("{:indent$}- {}:", "", quoted(&first.key));
+        self.node(&first.node, deeper + 2, key);
+        for entry in rest {
+            let key = format!("{:deeper$}{}:", "", quoted(&entry.key));
+            self.node(&entry.node, deeper + 2, key);
         }
     }
 
