@@ -2,6 +2,8 @@
 
 use super::exit::{CliError, Exit};
 use super::options::ConfigArgs;
+use super::output::Talk;
+use crate::config::{Override, Sources, load};
 
 /// Options of `brink run`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -22,10 +24,24 @@ pub struct Args {
     pub dry_run: bool,
 }
 
+impl Args {
+    /// What the agent's configuration is loaded from; at a reload the same again.
+    pub(super) fn sources(&self) -> Sources {
+        let mut sources = self.config.sources();
+        if self.dry_run {
+            let observe = Override::of_flag("mode", "observe", "--dry-run");
+            sources.overrides.extend(observe);
+        }
+        sources
+    }
+}
+
 /// Runs the agent until it is told to stop.
 ///
 /// # Errors
 /// What keeps it from running.
-pub(super) fn run(_args: &Args) -> Result<Exit, CliError> {
+pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
+    let checked = load(&args.sources())?;
+    Talk::new().warnings(&checked.warnings);
     Err(CliError::not_built("run"))
 }
