@@ -169,7 +169,7 @@ fn run_show(args: &ShowArgs) -> Result<Exit, CliError> {
     match (args.output, args.origin) {
         (ShowFormat::Yaml, origin) => data.print(&checked.to_yaml(origin))?,
         (ShowFormat::Json, true) => data.json(&checked.to_json_with_origins())?,
-        (ShowFormat::Json, false) => data.json(&checked.to_json())?,
+        (ShowFormat::Json, false) => data.json(&checked.tree)?,
     }
     data.flush()?;
     Ok(Exit::Success)
