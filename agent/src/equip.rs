@@ -18,8 +18,7 @@ pub fn probe(root: &Path, wishes: Wishes) -> Result<Probe, String> {
         proc: root.join("proc"),
         sys: root.join("sys"),
     };
-    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    let facts = Facts::gather(&roots, page);
+    let facts = Facts::gather(&roots);
     let probe = Probe::load(&facts, &coverage::settings(&facts, wishes));
     let probe = probe.map_err(|error| error.to_string())?;
     let sampler = probe

@@ -20,8 +20,15 @@ const HEADING: &str = "Configuration (a flag wins over its variable, and both ov
 /// `-o`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 pub struct FormatArgs {
-    /// Form of the output
-    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    /// Form of the output: text or json
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
     pub output: Format,
 }
 
@@ -114,6 +121,7 @@ impl clap::Args for ConfigArgs {
                 .long(setting.flag)
                 .env(setting.variable)
                 .hide_env_values(true)
+                .hide_short_help(true)
                 .action(action)
                 .allow_hyphen_values(true)
                 .value_name(setting.value_name)

@@ -48,7 +48,17 @@ pub struct Checked {
 /// Everything that is wrong, in all layers at once.
 pub fn load(sources: &Sources) -> Result<Checked, Faults> {
     let mut loader = Loader::default();
-    let layers = loader.read_layers(sources);
+    let base = loader.read_base(sources);
+    load_onto(loader, base, sources)
+}
+
+/// Loads all layers onto a base file that has been read.
+pub(super) fn load_onto(
+    mut loader: Loader,
+    base: Option<Node>,
+    sources: &Sources,
+) -> Result<Checked, Faults> {
+    let layers = loader.read_layers(base, sources);
     let defaults = loader.defaults(&layers);
     let tree = layers.effective(&defaults.tree);
     let written = loader.read_tree(&tree);
@@ -121,10 +131,11 @@ fn agent_config(
     }
 }
 
+/// What has been read so far.
 #[derive(Default)]
-struct Loader {
-    origins: Origins,
-    report: Report,
+pub(super) struct Loader {
+    pub(super) origins: Origins,
+    pub(super) report: Report,
 }
 
 /// What was written, layer by layer.
@@ -143,18 +154,20 @@ struct Defaults {
 }
 
 impl Loader {
-    fn read_layers(&mut self, sources: &Sources) -> Layers {
-        let base = match &sources.config {
-            Some(path) => {
-                let base = read_one(path, Limits::WRITTEN, &mut self.origins, &mut self.report);
-                self.check_header(&base, false);
-                self.read_tree(&base);
-                base
-            }
-            None => empty(Origins::DEFAULT),
-        };
+    /// The base file, if there is one.
+    pub(super) fn read_base(&mut self, sources: &Sources) -> Option<Node> {
+        let path = sources.config.as_ref()?;
+        let (origins, report) = (&mut self.origins, &mut self.report);
+        Some(read_one(path, Limits::WRITTEN, origins, report))
+    }
+
+    fn read_layers(&mut self, base: Option<Node>, sources: &Sources) -> Layers {
+        if let Some(base) = &base {
+            self.check_header(base, false);
+            self.read_tree(base);
+        }
         let mut layers = Layers {
-            base,
+            base: base.unwrap_or_else(|| empty(Origins::DEFAULT)),
             drop_ins: Vec::new(),
             overrides: Vec::new(),
         };

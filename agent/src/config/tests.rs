@@ -9,7 +9,7 @@ use brink_core::node::signal::Signal;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::document::Origin;
+use super::document::{Origin, to_json};
 use super::thresholds::ThresholdLine;
 use super::*;
 
@@ -74,7 +74,7 @@ const HEAD: &str = "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\n";
 const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
 fn hard(checked: &Checked) -> serde_json::Value {
-    checked.to_json()["evictionHard"].clone()
+    to_json(&checked.tree)["evictionHard"].clone()
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn nothing_written_is_the_default_everywhere() {
     // What is shown can be written into a file and gives the same again, without a warning.
     let shown = checked.to_yaml(true);
     let again = Folder::new(&[("config.yaml", &shown)]).load();
-    assert_eq!(again.to_json(), checked.to_json());
+    assert_eq!(to_json(&again.tree), to_json(&checked.tree));
     assert_eq!(again.warnings, []);
     assert!(
         shown.contains("evictionHard:\n  imagefs.available: 15%"),
@@ -352,7 +352,7 @@ fn the_kubelets_thresholds_are_inherited_and_raised() {
             "imagefs.available": "15%", "imagefs.inodesFree": "5%", "pid.available": "5%",
         })
     );
-    let shown = checked.to_json();
+    let shown = to_json(&checked.tree);
     assert_eq!(shown["evictionSoft"]["memory.available"], "11.5%");
     assert_eq!(shown["evictionMaxPodGracePeriod"], 60);
     assert_eq!(shown["evictionPressureTransitionPeriod"], "5m");
@@ -421,8 +421,7 @@ fn the_kubelets_own_file_is_read_as_the_kubelet_reads_it() {
     );
     assert!(
         said.iter()
-            .any(|w| w.starts_with("config.yaml:5:1: port: \"1\"")
-                || w.starts_with("config.yaml:5:1: port: \"2\"")),
+            .any(|w| w.starts_with("config.yaml:5:1: port: the key is there twice")),
         "{said:#?}"
     );
     assert!(
@@ -491,7 +490,7 @@ proptest! {
             match load(&folder.sources()) {
                 Ok(checked) => {
                     let again = Folder::new(&[("config.yaml", &checked.to_yaml(true))]).load();
-                    prop_assert_eq!(again.to_json(), checked.to_json(), "{}", text);
+                    prop_assert_eq!(to_json(&again.tree), to_json(&checked.tree), "{}", text);
                 }
                 Err(faults) => prop_assert!(!faults.list.is_empty()),
             }

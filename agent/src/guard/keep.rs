@@ -1,8 +1,7 @@
 //! Housekeeping: everything is read, armed and cross-checked again, and the standing is told when it changed.
 
 use brink_core::base::Moment;
-use brink_core::node::engine::Engine;
-use brink_core::node::input::Input;
+use brink_core::node::input::{Input, Reconfiguration};
 use brink_core::node::signal::Signal;
 
 use super::figures::saturated;
@@ -87,6 +86,8 @@ impl Guard {
         let rung = Rung::of(self.sampler_serves(), self.is_realtime);
         let mut reasons = self.without_kernel.clone();
         reasons.extend(self.scheduling.1.clone());
+        let unreadable = self.unreadable.take();
+        reasons.extend(unreadable.map(|error| format!("the node could not be read: {error}")));
         reasons.extend(self.trouble.take());
         let standing = Standing {
             rung,
@@ -184,13 +185,12 @@ impl Guard {
         }
     }
 
-    /// Takes a new policy: an engine that knows the workloads and nothing else.
-    pub(super) fn replace_engine(&mut self, engine: Box<Engine>) {
-        let mut engine = engine;
-        std::mem::swap(&mut self.engine, &mut *engine);
-        let table = std::sync::Arc::clone(&self.roster.table);
-        self.feed(now(), &Input::Workloads(table));
-        let _told_or_counted = self.ports.reports.send(Report::Replaced(engine));
+    /// Takes another configuration over.
+    pub(super) fn reconfigure(&mut self, new: Box<Reconfiguration>) {
+        self.memory = new.live.memory;
+        self.author.policy = new.live.memory;
+        self.feed(now(), &Input::Reconfigure(&new));
+        let _told_or_counted = self.ports.reports.send(Report::Reconfigured(new));
         self.housekeep(now());
     }
 }

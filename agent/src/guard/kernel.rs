@@ -1,5 +1,6 @@
 //! The probe as the guard uses it: slots for cgroups, watches for thresholds, and a check against the files.
 
+use std::io;
 use std::sync::Arc;
 
 use brink_core::base::Moment;
@@ -68,7 +69,11 @@ impl Kernel {
         terrain: Terrain,
     ) -> Result<(), ProbeError> {
         if let Ok(Some(info)) = files.meminfo() {
-            self.probe.arm_node(info.total, info.free)?;
+            let free = || match files.meminfo() {
+                Ok(Some(info)) => Ok(info.free),
+                _ => Err(io::Error::other("MemFree cannot be read")),
+            };
+            self.probe.arm_node(info.total, free)?;
         }
         if let Some(group) = files.node_group() {
             self.arm_group(NODE_SLOT, group)?;

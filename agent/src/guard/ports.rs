@@ -4,8 +4,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use brink_core::node::engine::Engine;
-use brink_core::node::input::Control;
+use brink_core::node::input::{Control, Reconfiguration};
+use brink_host::ledger::Ledger;
 use brink_host::probe::abi::record::VictimRecord;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
@@ -22,8 +22,10 @@ pub enum Command {
     Roster(Box<Roster>),
     /// Whether orders are carried out.
     Control(Control),
-    /// A new policy: an engine that has seen nothing yet.
-    Policy(Box<Engine>),
+    /// Another configuration.
+    Reconfigure(Box<Reconfiguration>),
+    /// The ledger of an agent that becomes the enforcer.
+    Ledger(Box<Ledger>),
     /// Take a full sample now and report it.
     Inquire,
     /// End.
@@ -35,7 +37,7 @@ pub enum Command {
 pub enum Report {
     /// An input the engine took in, and its answers.
     Step(Box<Step>),
-    /// A decision, before it was carried out.
+    /// A decision that has just been carried out, or told.
     Decided(Box<Page>),
     /// A decision with everything that became of it.
     Completed(Box<Page>),
@@ -43,8 +45,8 @@ pub enum Report {
     OomKill(VictimRecord),
     /// A roster that was replaced: the guard frees no memory.
     Retired(Box<Roster>),
-    /// An engine that was replaced.
-    Replaced(Box<Engine>),
+    /// A configuration that was taken over: the guard frees no memory.
+    Reconfigured(Box<Reconfiguration>),
     /// The guard's rung changed, or is told for the first time.
     Rung(Box<Standing>),
     /// The guard has ended.

@@ -150,7 +150,8 @@ impl Guard {
                     self.feed(now(), &Input::Control(control));
                     self.look(now());
                 }
-                Command::Policy(engine) => self.replace_engine(engine),
+                Command::Reconfigure(new) => self.reconfigure(new),
+                Command::Ledger(ledger) => self.ledger = Some(*ledger),
                 Command::Inquire => self.look_closely(now()),
                 Command::Stop => return true,
             }

@@ -43,6 +43,7 @@ pub struct LiveLine<'a> {
 
 /// The open order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct OrderLine<'a> {
     /// Its number.
     pub id: u64,
@@ -72,6 +73,8 @@ pub struct ActionLine<'a> {
     pub reason: Option<&'static str>,
     /// When a grace ends.
     pub until: Option<String>,
+    /// The conditions that are reported from now on.
+    pub conditions: Option<Vec<&'static str>>,
 }
 
 /// Ticks in one step at most; a scenario of years with graces of nanoseconds ends all the same.
@@ -304,6 +307,7 @@ impl LiveRun {
             threshold: None,
             reason: None,
             until: None,
+            conditions: None,
         };
         match action {
             Action::Kill { order, workload } => {
@@ -346,7 +350,11 @@ impl LiveRun {
                 reason,
             } => ("held", threshold(index), Some(reason.word())),
             Action::Mode(mode) => ("mode", None, Some(word_of_mode(mode))),
-            _ => ("conditions", None, None),
+            Action::Conditions(conditions) => {
+                line.conditions = Some(conditions.iter().map(Condition::name).collect());
+                ("conditions", None, None)
+            }
+            _ => ("", None, None),
         };
         line
     }

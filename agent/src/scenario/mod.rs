@@ -4,6 +4,8 @@ mod line;
 mod live;
 mod read;
 mod run;
+#[cfg(test)]
+mod tests;
 mod usage;
 
 use brink_core::base::Moment;

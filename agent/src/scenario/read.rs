@@ -234,7 +234,7 @@ fn read_signals<'a>(
             .find(|signal| signal.name() == entry.key);
         let Some(signal) = signal else {
             let names = Signal::ALL.map(Signal::name);
-            let fault = reader.finding(&entry.node, "unknown signal");
+            let fault = reader.key_finding(entry, "unknown signal");
             let fault = fault.nearest(&entry.key, names).accepted(names.join(", "));
             reader.report().fault(fault);
             continue;

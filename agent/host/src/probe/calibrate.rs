@@ -1,9 +1,7 @@
 //! The cross-check: the kernel's numbers against those of its files, at each housekeeping pass.
 //!
 //! Both move while they are read, so the files are read before and after the sample: its number must lie between the
-//! two readings, give or take the tolerance. One miss is read again at once; a second one ends the trust.
-
-use brink_abi::sample::{NODE_KNOWN, Sample};
+//! two readings, give or take the tolerance. One miss is read again at once; a second one ends the guard's trust.
 
 /// Largest difference allowed on any machine, in bytes.
 const MOST: u64 = 16 << 20;
@@ -15,15 +13,13 @@ pub fn tolerance(capacity: u64, smallest_threshold: Option<u64>) -> u64 {
     (capacity / 100).min(tenth).min(MOST)
 }
 
-/// Numbers of the kernel's files, in bytes; `None` for one that was not read.
+/// Numbers of the node, in bytes; `None` for one that was not read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FileNumbers {
-    /// `memory.available` by the files
+pub struct Numbers {
+    /// `memory.available`
     pub available: Option<i64>,
-    /// `memory.headroom` by the files
+    /// `memory.headroom`
     pub headroom: Option<i64>,
-    /// `MemFree`
-    pub free: Option<i64>,
 }
 
 /// One number that lies too far from the files'.
@@ -48,82 +44,24 @@ pub enum Verdict {
     Unknown,
 }
 
-/// Compares the node's numbers of a sample with the files read before and after it.
-pub fn compare(
-    before: &FileNumbers,
-    sample: &Sample,
-    after: &FileNumbers,
-    tolerance: u64,
-) -> Verdict {
-    if sample.flags & NODE_KNOWN == 0 {
-        return Verdict::Unknown;
-    }
+/// Compares the kernel's numbers with the files read before and after them.
+pub fn compare(before: &Numbers, kernel: &Numbers, after: &Numbers, tolerance: u64) -> Verdict {
     let pairs = [
-        (
-            "memory.available",
-            before.available,
-            sample.available,
-            after.available,
-        ),
-        (
-            "memory.headroom",
-            before.headroom,
-            sample.headroom,
-            after.headroom,
-        ),
-        ("MemFree", before.free, sample.free, after.free),
+        ("memory.available", before.available, kernel.available, after.available),
+        ("memory.headroom", before.headroom, kernel.headroom, after.headroom),
     ];
     let mut verdict = Verdict::Unknown;
     for (name, before, kernel, after) in pairs {
-        let (Some(before), Some(after)) = (before, after) else {
+        let (Some(before), Some(kernel), Some(after)) = (before, kernel, after) else {
             continue;
         };
         verdict = Verdict::Agrees;
         let files = kernel.clamp(before.min(after), before.max(after));
         if kernel.abs_diff(files) > tolerance {
-            return Verdict::Differs(Difference {
-                name,
-                kernel,
-                files,
-            });
+            return Verdict::Differs(Difference { name, kernel, files });
         }
     }
     verdict
-}
-
-/// What follows from the latest comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trust {
-    /// go on
-    Trusted,
-    /// compare once more, at once
-    Again,
-    /// stand on the next rung, and say so
-    Lost(Difference),
-}
-
-/// Remembers whether the comparison before this one agreed.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CrossCheck {
-    doubted: bool,
-}
-
-impl CrossCheck {
-    /// Takes a verdict. What cannot be compared neither doubts nor clears a doubt.
-    pub fn judge(&mut self, verdict: Verdict) -> Trust {
-        match verdict {
-            Verdict::Agrees => {
-                self.doubted = false;
-                Trust::Trusted
-            }
-            Verdict::Unknown => Trust::Trusted,
-            Verdict::Differs(difference) if self.doubted => Trust::Lost(difference),
-            Verdict::Differs(_) => {
-                self.doubted = true;
-                Trust::Again
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -144,23 +82,15 @@ mod tests {
         assert_eq!(tolerance(mib(100_000), Some(0)), 0);
     }
 
-    fn sample(available: i64) -> Sample {
-        Sample {
-            flags: NODE_KNOWN,
-            available,
-            ..Sample::default()
-        }
-    }
-
-    fn files(available: i64) -> FileNumbers {
-        FileNumbers {
+    fn numbers(available: i64) -> Numbers {
+        Numbers {
             available: Some(available),
-            ..FileNumbers::default()
+            ..Numbers::default()
         }
     }
 
     fn check(before: i64, kernel: i64, after: i64, agrees: bool) {
-        let found = compare(&files(before), &sample(kernel), &files(after), 10 << 20);
+        let found = compare(&numbers(before), &numbers(kernel), &numbers(after), 10 << 20);
         assert_eq!(
             found == Verdict::Agrees,
             agrees,
@@ -179,33 +109,16 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_compared() {
-        let unread = FileNumbers::default();
-        assert_eq!(compare(&unread, &sample(0), &unread, 0), Verdict::Unknown);
-        let unknown = Sample::default();
-        assert_eq!(compare(&files(1), &unknown, &files(1), 0), Verdict::Unknown);
-    }
-
-    #[test]
-    fn two_misses_in_a_row_end_the_trust() {
-        let difference = Difference {
-            name: "MemFree",
-            kernel: 1,
-            files: 2,
-        };
-        let (agrees, differs) = (Verdict::Agrees, Verdict::Differs(difference));
-        let mut check = CrossCheck::default();
-        assert_eq!(check.judge(differs), Trust::Again);
-        assert_eq!(check.judge(agrees), Trust::Trusted);
-        assert_eq!(check.judge(differs), Trust::Again);
-        assert_eq!(check.judge(Verdict::Unknown), Trust::Trusted);
-        assert_eq!(check.judge(differs), Trust::Lost(difference));
+        let unread = Numbers::default();
+        assert_eq!(compare(&unread, &numbers(0), &unread, 0), Verdict::Unknown);
+        assert_eq!(compare(&numbers(1), &unread, &numbers(1), 0), Verdict::Unknown);
     }
 
     proptest! {
         #[test]
         fn agreement_is_nearness_to_the_span(a in -1_000i64..1_000, k in -1_000i64..1_000, b in -1_000i64..1_000, t in 0u64..100) {
             let outside = (a.min(b) - k).max(k - a.max(b)).max(0);
-            let found = compare(&files(a), &sample(k), &files(b), t);
+            let found = compare(&numbers(a), &numbers(k), &numbers(b), t);
             prop_assert_eq!(found == Verdict::Agrees, outside.unsigned_abs() <= t);
         }
     }
