@@ -42,24 +42,32 @@ fn add() {
 
 // SAFETY: needed to be a global allocator. Every call is passed on to the system's allocator as it is.
 unsafe impl GlobalAlloc for CountingAllocator {
+    /// # Safety
+    /// As [`GlobalAlloc`] asks.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add();
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.alloc(layout) }
     }
 
+    /// # Safety
+    /// As [`GlobalAlloc`] asks.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         add();
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.dealloc(pointer, layout) }
     }
 
+    /// # Safety
+    /// As [`GlobalAlloc`] asks.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add();
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.alloc_zeroed(layout) }
     }
 
+    /// # Safety
+    /// As [`GlobalAlloc`] asks.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         add();
         // SAFETY: the caller keeps the contract, which is the same.

@@ -37,6 +37,7 @@ impl Hog {
         fs::create_dir(&folder)?;
         let waits = spec.wait;
         let spec = HogSpec {
+            parent: Some(std::process::id()),
             join: group.map(OwnedCgroup::entrances).unwrap_or_default(),
             progress: Some(folder.join("progress")),
             folder: Some(folder.clone()),

@@ -3,10 +3,14 @@
 pub mod backend;
 pub mod cli;
 pub mod config;
+pub mod control;
+pub mod demo;
 pub mod equip;
 pub mod guard;
 pub mod ledger;
 pub mod pod;
 pub mod record;
+pub mod replay;
+pub mod runtime;
 pub mod scenario;
 pub mod warmer;

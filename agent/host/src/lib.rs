@@ -9,7 +9,7 @@
 //! | [`realtime`] | `SCHED_FIFO` and why it was refused, locked memory, `oom_score_adj` |
 //! | [`probe`] | the programs in the kernel: loaded, armed, heard |
 //! | [`ledger`], [`ledger_map`] | the mapped file a decision is written to before it is carried out |
-//! | [`lock`], [`clock`], [`capabilities`] | one enforcer a node, the clocks of the record, what we may do |
+//! | [`lock`], [`clock`], [`capabilities`], [`open_files`] | one enforcer a node, the clocks of the record, what we may do |
 //! | [`hog`] | memory load made on purpose, always bounded, for the demonstration, benches and live tests |
 //!
 //! Two kinds of readers: those named `…Reader` are opened in advance and read with one `pread` into a stack buffer, so
@@ -27,6 +27,7 @@ pub mod ledger_map;
 pub mod loadavg;
 pub mod lock;
 pub mod meminfo;
+pub mod open_files;
 pub mod pid_limits;
 pub mod probe;
 pub mod process;

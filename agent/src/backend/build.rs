@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brink_core::node::workload::{Stage, WorkloadTable};
+use brink_core::node::workload::{Stage, Workload, WorkloadTable};
 use brink_host::HostError;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{CgroupDir, Controller, Layout};
@@ -33,7 +33,16 @@ pub struct Builder {
     selection: Selection,
     generation: u64,
     open: HashMap<String, Arc<Group>>,
-    last: Option<(Vec<Member>, Arc<Board>)>,
+    last: Option<Last>,
+    changed: bool,
+}
+
+/// The last roster, to compare the next one with.
+#[derive(Debug)]
+struct Last {
+    members: Vec<Member>,
+    board: Arc<Board>,
+    workloads: Vec<Workload>,
 }
 
 /// A roster, and what went wrong on the way.
@@ -63,7 +72,13 @@ impl Builder {
             generation: 0,
             open: HashMap::new(),
             last: None,
+            changed: false,
         }
+    }
+
+    /// Whether the last roster says anything that the one before did not.
+    pub const fn changed(&self) -> bool {
+        self.changed
     }
 
     /// Looks at the machine and makes a roster of what is there now.
@@ -102,12 +117,20 @@ impl Builder {
         }
         self.open = open;
         self.generation += 1;
-        let table = WorkloadTable::new(workloads, self.generation);
+        let table = WorkloadTable::new(workloads.clone(), self.generation);
         let roster = Roster::new(table, members, essentials.pids());
-        if let Some((members, board)) = &self.last {
-            roster.inherit(members, board);
+        if let Some(last) = &self.last {
+            roster.inherit(&last.members, &last.board);
         }
-        self.last = Some((roster.members.clone(), Arc::clone(&roster.board)));
+        self.changed = self.last.as_ref().is_none_or(|last| {
+            last.workloads != workloads || ids(&last.members) != ids(&roster.members)
+        });
+        let (members, board) = (roster.members.clone(), Arc::clone(&roster.board));
+        self.last = Some(Last {
+            members,
+            board,
+            workloads,
+        });
         Ok(Built {
             roster: Box::new(roster),
             troubles,
@@ -174,6 +197,14 @@ impl Builder {
         }
         facts
     }
+}
+
+/// What each member is bound to.
+fn ids(members: &[Member]) -> Vec<(usize, u64)> {
+    members
+        .iter()
+        .map(|member| (member.workload, member.group.target.id().0))
+        .collect()
 }
 
 /// How many of `all` are the cgroup at `path` or below it.

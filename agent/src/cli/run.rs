@@ -1,9 +1,11 @@
 //! `brink run`: the agent.
 
 use super::exit::{CliError, Exit};
+use super::logging;
 use super::options::ConfigArgs;
 use super::output::Talk;
-use crate::config::{Override, Sources, load};
+use crate::config::{Checked, Override, Sources, load};
+use crate::runtime::agent;
 
 /// Options of `brink run`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -41,7 +43,12 @@ impl Args {
 /// # Errors
 /// What keeps it from running.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
-    let checked = load(&args.sources())?;
-    Talk::new().warnings(&checked.warnings);
-    Err(CliError::not_built("run"))
+    let sources = args.sources();
+    let Checked {
+        config, warnings, ..
+    } = load(&sources)?;
+    Talk::new().warnings(&warnings);
+    logging::init(config.log);
+    agent::run(&config, &sources)?;
+    Ok(Exit::Success)
 }

@@ -1,5 +1,7 @@
 //! The probe as the guard uses it: slots for cgroups, watches for thresholds, and a check against the files.
 
+use std::sync::Arc;
+
 use brink_core::base::Moment;
 use brink_core::node::observe::Observation;
 use brink_core::node::policy::Policy;
@@ -19,7 +21,7 @@ const ARMED_A_TURN: usize = 16;
 /// The sampler, armed for this node.
 pub struct Kernel {
     probe: Probe,
-    meters: Option<Meters>,
+    meters: Option<Arc<Meters>>,
     watches: Watches,
     capacity: i64,
     pods_capacity: Option<i64>,
@@ -31,9 +33,9 @@ pub struct Kernel {
 
 impl Kernel {
     /// Takes a loaded probe over. It stands still until [`Kernel::arm`].
-    pub fn new(mut probe: Probe) -> Self {
+    pub fn new(probe: Probe, meters: Option<Arc<Meters>>) -> Self {
         Self {
-            meters: probe.take_meters(),
+            meters,
             probe,
             watches: Watches::default(),
             capacity: 0,
@@ -52,11 +54,6 @@ impl Kernel {
     /// The probe, to look at.
     pub const fn probe_ref(&self) -> &Probe {
         &self.probe
-    }
-
-    /// Its counters.
-    pub const fn meters(&self) -> Option<&Meters> {
-        self.meters.as_ref()
     }
 
     /// Points the sampler at the node, its slots and its thresholds, and starts it; again at each

@@ -34,7 +34,7 @@ use brink_core::node::workload::PodUsage;
 use brink_host::cgroup::Layout;
 use brink_host::kill::Killer;
 use brink_host::ledger::Ledger;
-use brink_host::probe::Probe;
+use brink_host::probe::{Meters, Probe};
 use brink_host::realtime::FifoPriority;
 use brink_host::{HostError, clock};
 
@@ -61,6 +61,8 @@ pub struct Plan {
     pub memory: MemoryPolicy,
     /// The programs in the kernel, or why there are none.
     pub probe: Result<Probe, String>,
+    /// Their counters, shared with whoever exports them.
+    pub meters: Option<Arc<Meters>>,
     /// Kills.
     pub killer: Killer,
     /// Where decisions are recorded before they are carried out; none for an agent that may not.
@@ -151,7 +153,7 @@ pub fn now() -> Moment {
 impl Guard {
     fn new(plan: Plan, files: NodeFiles, ports: Arc<Ports>) -> Self {
         let (kernel, without_kernel) = match plan.probe {
-            Ok(probe) => (Some(Kernel::new(probe)), Vec::new()),
+            Ok(probe) => (Some(Kernel::new(probe, plan.meters)), Vec::new()),
             Err(why) => (None, vec![why]),
         };
         let workloads = plan.roster.table.len();

@@ -5,11 +5,13 @@ use brink_core::node::action::{Action, Actions};
 use brink_core::node::input::{Confirmation, Control, Delivery, Input};
 use brink_core::node::observe::Observations;
 use brink_core::node::workload::PodUsage;
+use serde::{Deserialize, Serialize};
 
 use super::figures::NodeFigures;
 
 /// Which input it was; a sample's figures and a table's generation are in the step itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Kind {
     /// Nothing but time.
     #[default]

@@ -83,6 +83,8 @@ pub enum Delivery {
 pub enum Control {
     /// The stop button, for a time or until further notice.
     Pause(Option<Span>),
+    /// Lifts a pause.
+    Unpause,
     /// Lifts a pause and a tripped guard.
     Resume,
     /// Another agent holds, or has let go of, the right to enforce on this node.

@@ -100,6 +100,7 @@ impl Safety {
                     until: length.map(|length| now + length),
                 });
             }
+            Control::Unpause => self.paused = None,
             Control::Resume => {
                 self.paused = None;
                 if self.tripped.take().is_some() {

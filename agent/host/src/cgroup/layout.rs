@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::cgroup::membership::normal_path;
+use crate::cgroup::mounts::{Kind, Mount, choose, parse_mounts};
 use crate::error::HostError;
 use crate::hot_file::read_bytes;
 use crate::scan;
@@ -209,68 +210,6 @@ impl Layout {
     }
 }
 
-/// What a cgroup mount holds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Kind {
-    Unified,
-    Legacy(Vec<String>),
-}
-
-impl Kind {
-    fn has(&self, controller: Controller) -> bool {
-        matches!(self, Self::Legacy(names) if names.iter().any(|name| name == controller.name()))
-    }
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Mount {
-    kind: Kind,
-    root: String,
-    point: PathBuf,
-}
-
-/// The mount to read a hierarchy through: one that shows it from its root, else the first.
-fn choose(mounts: &[Mount], wanted: impl Fn(&Mount) -> bool) -> Option<&Mount> {
-    let fitting = || mounts.iter().filter(|mount| wanted(mount));
-    fitting()
-        .find(|mount| mount.root == "/")
-        .or_else(|| fitting().next())
-}
-
-/// The cgroup mounts among the lines of a mountinfo file. Lines of other file systems, and broken ones, are not ours.
-fn parse_mounts(text: &[u8]) -> Vec<Mount> {
-    scan::lines(text).filter_map(parse_mount).collect()
-}
-
-/// `36 25 0:32 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory` (`proc(5)`).
-fn parse_mount(line: &[u8]) -> Option<Mount> {
-    use std::os::unix::ffi::OsStringExt;
-
-    let mut words = scan::words(line).skip(3);
-    let (root, point) = (words.next()?, words.next()?);
-    let mut words = words.skip_while(|word| *word != b"-").skip(1);
-    let (file_system, _source, options) = (words.next()?, words.next()?, words.next()?);
-    let kind = match file_system {
-        b"cgroup2" => Kind::Unified,
-        b"cgroup" => {
-            let options = options.split(|byte| *byte == b',');
-            Kind::Legacy(
-                options
-                    .map(|option| String::from_utf8_lossy(option).into_owned())
-                    .collect(),
-            )
-        }
-        _ => return None,
-    };
-    let point = std::ffi::OsString::from_vec(scan::unescape_octal(point));
-    let root = String::from_utf8(scan::unescape_octal(root)).ok()?;
-    Some(Mount {
-        kind,
-        root,
-        point: point.into(),
-    })
-}
-
 /// What `cgroup.controllers` of the v2 tree's root lists.
 fn offered_by(unified: &Hierarchy) -> Result<Vec<Controller>, HostError> {
     let text = read_bytes(&unified.path.join("cgroup.controllers"))?;
@@ -296,7 +235,6 @@ fn disabled_controllers(root: &Path) -> Vec<Controller> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const HEADER: &str = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n";
 
@@ -463,19 +401,5 @@ mod tests {
                 .shadowed(),
             Vec::<PathBuf>::new()
         );
-    }
-
-    proptest! {
-        #[test]
-        fn garbage_never_panics(text in proptest::collection::vec(any::<u8>(), 0..400)) {
-            parse_mounts(&text);
-        }
-
-        #[test]
-        fn a_damaged_line_never_panics(at in 0..V1.len(), byte: u8) {
-            let mut text = V1.as_bytes().to_vec();
-            text[at] = byte;
-            parse_mounts(&text);
-        }
     }
 }

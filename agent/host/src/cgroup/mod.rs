@@ -17,6 +17,7 @@ pub mod glob;
 pub mod layout;
 pub mod limit;
 pub mod membership;
+mod mounts;
 pub mod owned;
 pub mod pids;
 pub mod pod;

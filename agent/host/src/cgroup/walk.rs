@@ -80,6 +80,16 @@ fn descend(
     if has_no_children(dir) {
         return ControlFlow::Continue(());
     }
+    descend_children(dir, levels - 1, most, walk, visitor)
+}
+
+fn descend_children(
+    dir: BorrowedFd<'_>,
+    levels: usize,
+    most: u32,
+    walk: &mut Walk,
+    visitor: &mut dyn FnMut(BorrowedFd<'_>) -> ControlFlow<()>,
+) -> ControlFlow<()> {
     let mut entries = [MaybeUninit::uninit(); ENTRIES];
     let mut listing = RawDir::new(dir, &mut entries);
     while let Some(entry) = listing.next() {
@@ -96,7 +106,7 @@ fn descend(
             continue;
         }
         match open(dir, name) {
-            Ok(child) => descend(child.as_fd(), levels - 1, most, walk, visitor)?,
+            Ok(child) => descend(child.as_fd(), levels, most, walk, visitor)?,
             Err(Errno::NOENT | Errno::NOTDIR) => {}
             Err(errno) => note(walk, errno),
         }

@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
-use rustix::process::{Resource, Rlimit};
 
 use crate::error::HostError;
 use crate::hog::HogError;
 use crate::hog::pace::{Pacer, Stop};
 use crate::hog::spec::HogSpec;
+use crate::open_files::raise_limit;
 
 /// `struct dentry` on 64-bit kernels; short names are inside it.
 const DENTRY: u64 = 192;
@@ -72,52 +72,49 @@ fn look_up(dir: &OwnedFd, spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, Hog
 
 /// Fills pipe after pipe and reads none.
 pub(super) fn pipes(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
-    let needed = spec
-        .bytes
-        .div_ceil(PIPE as u64)
-        .saturating_mul(2)
-        .saturating_add(64);
-    let limit = rustix::process::getrlimit(Resource::Nofile);
-    let most = limit.maximum.map_or(needed, |maximum| maximum.min(needed));
-    let _ = rustix::process::setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: Some(most),
-            maximum: limit.maximum,
-        },
-    );
+    raise_limit()?;
     let contents = vec![0x3cu8; PIPE];
     let mut kept = Vec::new();
     let mut taken = 0;
     while taken < spec.bytes {
-        let (reader, writer) =
-            match rustix::pipe::pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC) {
-                Ok(ends) => ends,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM) => {
-                    return Ok(pacer.stopped(Stop::Refused));
-                }
-                Err(errno) => {
-                    return Err(HogError::Call {
-                        what: "making a pipe",
-                        errno,
-                    });
-                }
-            };
-        let written = match rustix::io::write(&writer, &contents) {
-            Ok(written) => written as u64,
-            Err(Errno::NOMEM | Errno::AGAIN) => return Ok(pacer.stopped(Stop::Refused)),
-            Err(errno) => {
-                return Err(HogError::Call {
-                    what: "filling a pipe",
-                    errno,
-                });
-            }
+        let Some(pipe) = FullPipe::new(&contents)? else {
+            return Ok(pacer.stopped(Stop::Refused));
         };
-        kept.push((reader, writer));
+        let written = pipe.written;
+        kept.push(pipe);
         taken += written;
         if let Some(stop) = pacer.took(written) {
             return Ok(pacer.stopped(stop));
         }
     }
     Ok(pacer.finish(spec))
+}
+
+/// A pipe with as much in it as it takes.
+struct FullPipe {
+    /// Kept open, and with them what is in between.
+    _ends: (OwnedFd, OwnedFd),
+    written: u64,
+}
+
+impl FullPipe {
+    /// `None` when the kernel has no more to give.
+    fn new(contents: &[u8]) -> Result<Option<Self>, HogError> {
+        let made = rustix::pipe::pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC);
+        let filled = made.and_then(|ends| {
+            let written = rustix::io::write(&ends.1, contents)? as u64;
+            Ok(Self {
+                _ends: ends,
+                written,
+            })
+        });
+        match filled {
+            Ok(pipe) => Ok(Some(pipe)),
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(HogError::Call {
+                what: "filling a pipe",
+                errno,
+            }),
+        }
+    }
 }

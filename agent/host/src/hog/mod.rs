@@ -160,6 +160,7 @@ impl HogSpec {
             rate: None,
             hold: true,
             wait: false,
+            parent: None,
             floor: HogSpec::FLOOR,
             join: Vec::new(),
             progress: None,

@@ -51,7 +51,9 @@ impl Pacer {
             deadline: started + spec.deadline.min(HogSpec::LONGEST),
             rate: spec.rate,
             floor: spec.floor,
-            parent: parent(),
+            parent: spec
+                .parent
+                .map_or_else(parent, |parent| i32::try_from(parent).ok()),
             meminfo: MeminfoReader::open(Path::new("/"))?,
             next_look: started,
             progress: Progress {

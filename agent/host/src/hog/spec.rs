@@ -83,6 +83,8 @@ pub struct HogSpec {
     pub hold: bool,
     /// Whether it waits for a byte (or the end) of standard input before it takes anything.
     pub wait: bool,
+    /// The process it ends with: its parent, when that starts it with its own id.
+    pub parent: Option<u32>,
     /// It stops when the node's free and reclaimable memory falls under this, bytes.
     pub floor: u64,
     /// Files it writes `0` to first: `cgroup.procs` of the groups it joins.
@@ -142,6 +144,9 @@ impl HogSpec {
         if let Some(rate) = self.rate {
             add("--rate", &number(rate));
         }
+        if let Some(parent) = self.parent {
+            add("--parent", &number(parent.into()));
+        }
         for entrance in &self.join {
             add("--join", entrance.as_ref());
         }
@@ -174,6 +179,7 @@ impl HogSpec {
                 Some("--bytes") => bytes = Some(parse_number("--bytes", value("--bytes")?)?),
                 Some("--deadline-ms") => deadline = Some(parse_deadline(value("--deadline-ms")?)?),
                 Some("--rate") => spec.rate = Some(parse_rate(value("--rate")?)?),
+                Some("--parent") => spec.parent = Some(parse_parent(value("--parent")?)?),
                 Some("--floor") => spec.floor = parse_number("--floor", value("--floor")?)?,
                 Some("--join") => spec.join.push(value("--join")?.into()),
                 Some("--progress") => spec.progress = Some(value("--progress")?.into()),
@@ -207,6 +213,15 @@ fn parse_number(name: &'static str, value: OsString) -> Result<u64, SpecError> {
         name,
         value,
         expected: WHOLE,
+    })
+}
+
+fn parse_parent(value: OsString) -> Result<u32, SpecError> {
+    let number = value.to_str().and_then(|text| text.parse().ok());
+    number.ok_or(SpecError::BadValue {
+        name: "--parent",
+        value,
+        expected: "a process",
     })
 }
 
@@ -272,13 +287,13 @@ mod tests {
             rate in proptest::option::of(1..=u64::MAX),
             milliseconds in 1..=600_000u64,
             (hold, wait) in any::<(bool, bool)>(),
-            floor: u64,
+            (floor, parent) in any::<(u64, Option<u32>)>(),
             join in proptest::collection::vec("/[a-z/]{1,9}", 0..3),
             progress in proptest::option::of("/[a-z -]{1,9}"),
             folder in proptest::option::of("/[a-z -]{1,9}"),
         ) {
             let spec = HogSpec {
-                load, bytes, rate, deadline: Duration::from_millis(milliseconds), hold, wait, floor,
+                load, bytes, rate, deadline: Duration::from_millis(milliseconds), hold, wait, floor, parent,
                 join: join.into_iter().map(PathBuf::from).collect(),
                 progress: progress.map(PathBuf::from),
                 folder: folder.map(PathBuf::from),

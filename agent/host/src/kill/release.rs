@@ -78,6 +78,11 @@ pub struct ReleasePool {
 struct Shared {
     queue: ArrayQueue<OwnedFd>,
     stop: AtomicBool,
+    counters: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
     released: AtomicU64,
     already_gone: AtomicU64,
     given_up: AtomicU64,
@@ -96,13 +101,7 @@ impl ReleasePool {
         let shared = Arc::new(Shared {
             queue: ArrayQueue::new(config.capacity.max(1)),
             stop: AtomicBool::new(false),
-            released: AtomicU64::new(0),
-            already_gone: AtomicU64::new(0),
-            given_up: AtomicU64::new(0),
-            unsupported: AtomicU64::new(0),
-            failed: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            last_done_ns: AtomicU64::new(0),
+            counters: Counters::default(),
         });
         let mut pool = Self {
             shared,
@@ -111,23 +110,15 @@ impl ReleasePool {
         };
         let (sender, receiver) = mpsc::channel();
         for number in 0..config.threads.max(1) {
-            let (shared, config, layout) =
-                (Arc::clone(&pool.shared), config.clone(), layout.clone());
-            let sender = sender.clone();
-            let body = move || {
-                let raise = |priority| {
-                    realtime::raise_thread(&config.root, &layout, priority, config.may_move)
-                };
-                // The pool may have been dropped already; then nobody wants to know.
-                let _ = sender.send(config.priority.map(raise));
-                drop((sender, config, layout));
-                realtime::prefault_stack::<16_384>();
-                shared.serve();
-            };
             let started = thread::Builder::new()
                 .name(format!("brink-free-{number}"))
                 .stack_size(128 << 10)
-                .spawn(body);
+                .spawn(Self::body(
+                    Arc::clone(&pool.shared),
+                    config.clone(),
+                    layout.clone(),
+                    sender.clone(),
+                ));
             pool.threads.push(started.map_err(|source| HostError::Call {
                 what: "starting a release thread",
                 source,
@@ -138,13 +129,31 @@ impl ReleasePool {
         Ok(pool)
     }
 
+    /// What each thread does: gets its priority, tells how that went, serves.
+    fn body(
+        shared: Arc<Shared>,
+        config: ReleaseConfig,
+        layout: Layout,
+        tell: mpsc::Sender<Option<Standing>>,
+    ) -> impl FnOnce() + Send {
+        move || {
+            let raise =
+                |priority| realtime::raise_thread(&config.root, &layout, priority, config.may_move);
+            // The pool may have been dropped already; then nobody wants to know.
+            let _ = tell.send(config.priority.map(raise));
+            drop((tell, config, layout));
+            realtime::prefault_stack::<16_384>();
+            shared.serve();
+        }
+    }
+
     /// Hands over a process that has SIGKILL pending. Allocates nothing and does not wait.
     ///
     /// Returns false when the queue is full; the process then frees its memory alone.
     pub fn submit(&self, process: OwnedFd) -> bool {
         let accepted = self.shared.queue.push(process).is_ok();
         if !accepted {
-            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.shared.counters.dropped.fetch_add(1, Ordering::Relaxed);
         }
         accepted
     }
@@ -164,15 +173,15 @@ impl ReleasePool {
     /// What has been done so far.
     pub fn counts(&self) -> ReleaseCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let shared = &self.shared;
+        let counters = &self.shared.counters;
         ReleaseCounts {
-            released: read(&shared.released),
-            already_gone: read(&shared.already_gone),
-            given_up: read(&shared.given_up),
-            unsupported: read(&shared.unsupported),
-            failed: read(&shared.failed),
-            dropped: read(&shared.dropped),
-            last_done_ns: shared.last_done_ns.load(Ordering::Acquire),
+            released: read(&counters.released),
+            already_gone: read(&counters.already_gone),
+            given_up: read(&counters.given_up),
+            unsupported: read(&counters.unsupported),
+            failed: read(&counters.failed),
+            dropped: read(&counters.dropped),
+            last_done_ns: counters.last_done_ns.load(Ordering::Acquire),
         }
     }
 }
@@ -190,17 +199,20 @@ impl Drop for ReleasePool {
 
 impl Shared {
     fn serve(&self) {
+        let counters = &self.counters;
         loop {
             while let Some(process) = self.queue.pop() {
                 let counter = match release(&process) {
-                    Release::Released => &self.released,
-                    Release::AlreadyGone => &self.already_gone,
-                    Release::NotNow(_) => &self.given_up,
-                    Release::Unsupported(_) => &self.unsupported,
-                    Release::Failed(_) => &self.failed,
+                    Release::Released => &counters.released,
+                    Release::AlreadyGone => &counters.already_gone,
+                    Release::NotNow(_) => &counters.given_up,
+                    Release::Unsupported(_) => &counters.unsupported,
+                    Release::Failed(_) => &counters.failed,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
-                self.last_done_ns.store(monotonic_ns(), Ordering::Release);
+                counters
+                    .last_done_ns
+                    .store(monotonic_ns(), Ordering::Release);
             }
             if self.stop.load(Ordering::Acquire) {
                 return;

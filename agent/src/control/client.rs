@@ -1,0 +1,98 @@
+//! The command line's end of the socket.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::protocol::{Answer, LONGEST_LINE, Question, Refusal};
+
+/// How long an agent may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// Nobody listens.
+    #[error("no agent listens on {path}: {source}")]
+    NoAgent {
+        /// The socket.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The socket is not for us.
+    #[error("not allowed to talk to the agent on {path}: {source}")]
+    NotAllowed {
+        /// The socket.
+        path: PathBuf,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The talk broke off.
+    #[error("the agent on {path} did not answer: {source}")]
+    Broken {
+        /// The socket.
+        path: PathBuf,
+        /// What happened.
+        source: io::Error,
+    },
+    /// The answer was none of ours.
+    #[error("the agent on {path} speaks another language; is it of another version? ({source})")]
+    Foreign {
+        /// The socket.
+        path: PathBuf,
+        /// What could not be understood.
+        source: serde_json::Error,
+    },
+    /// The agent said no.
+    #[error("{}", .0.message)]
+    Refused(Refusal),
+}
+
+/// Asks the agent behind a socket.
+///
+/// # Errors
+/// [`AskError`]; a refusal is one too.
+pub fn ask(socket: &Path, question: &Question) -> Result<Answer, AskError> {
+    let path = || socket.to_path_buf();
+    let stream = UnixStream::connect(socket).map_err(|source| match source.kind() {
+        io::ErrorKind::PermissionDenied => AskError::NotAllowed {
+            path: path(),
+            source,
+        },
+        _ => AskError::NoAgent {
+            path: path(),
+            source,
+        },
+    })?;
+    let text = exchange(stream, question).map_err(|source| AskError::Broken {
+        path: path(),
+        source,
+    })?;
+    let answer = serde_json::from_str(&text).map_err(|source| AskError::Foreign {
+        path: path(),
+        source,
+    })?;
+    match answer {
+        Answer::Refused(refusal) => Err(AskError::Refused(refusal)),
+        answer => Ok(answer),
+    }
+}
+
+fn exchange(mut stream: UnixStream, question: &Question) -> io::Result<String> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut line = serde_json::to_string(question)?;
+    line.push('\n');
+    stream.write_all(line.as_bytes())?;
+    let mut text = String::new();
+    BufReader::new(stream.take(LONGEST_LINE)).read_line(&mut text)?;
+    if text.is_empty() {
+        return Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the connection was closed",
+        ));
+    }
+    Ok(text)
+}

@@ -1,0 +1,6 @@
+//! The socket between agent and command line: one line of JSON asks, one line of JSON answers.
+
+pub mod client;
+pub mod protocol;
+pub mod server;
+pub mod views;

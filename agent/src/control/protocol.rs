@@ -1,0 +1,241 @@
+//! What can be asked over the socket, and the versioned forms of the answers. Fields are only ever added.
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::DecisionRecord;
+use crate::record::wire::{RankedWorkload, SignalValue, Time};
+
+/// The longest line either side accepts, in bytes.
+pub const LONGEST_LINE: u64 = 16 << 20;
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "camelCase")]
+pub enum Question {
+    /// How the agent and the node are.
+    Status,
+    /// Who would go now.
+    Rank {
+        /// For which signal; `memory.available` without.
+        #[serde(default)]
+        signal: Option<String>,
+    },
+    /// Why a workload stands where it does: `namespace/name`, a name, or a cgroup path.
+    ExplainWorkload {
+        /// The workload.
+        workload: String,
+    },
+    /// One decision, or the latest.
+    Decision {
+        /// Its number.
+        #[serde(default)]
+        order: Option<u64>,
+    },
+    /// The latest decisions, newest last.
+    Decisions,
+    /// Stop enforcing.
+    Pause {
+        /// For so long, in seconds; until further notice without.
+        #[serde(default)]
+        seconds: Option<u64>,
+    },
+    /// Enforce again, if the configuration says so.
+    Resume,
+}
+
+/// An answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "answer", content = "body", rename_all = "camelCase")]
+pub enum Answer {
+    /// To [`Question::Status`].
+    Status(Box<Status>),
+    /// To [`Question::Rank`].
+    Ranking(Box<Ranking>),
+    /// To [`Question::ExplainWorkload`].
+    Explanation(Box<Explanation>),
+    /// To [`Question::Decision`].
+    Decision(Box<DecisionRecord>),
+    /// To [`Question::Decisions`].
+    Decisions(Vec<DecisionRecord>),
+    /// To [`Question::Pause`] and [`Question::Resume`].
+    Done {
+        /// How orders stand now: `enforcing`, or why they are only observed.
+        mode: String,
+    },
+    /// To a question that has no answer.
+    Refused(Refusal),
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Refusal {
+    /// What is wrong.
+    pub message: String,
+    /// What to do next.
+    pub next: String,
+}
+
+/// How the agent and the node are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// `brink.dev/v1alpha1`.
+    pub api_version: String,
+    /// Always `Status`.
+    pub kind: String,
+    /// Version of the agent.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Since when it runs.
+    pub started: Time,
+    /// The time of this answer.
+    pub now: Time,
+    /// `enforcing`, or why orders are only observed.
+    pub mode: String,
+    /// `kubelet` or `confirmed`.
+    pub memory_policy: String,
+    /// What carries the signals.
+    pub rung: Option<String>,
+    /// How the guard thread is scheduled.
+    pub scheduling: Option<String>,
+    /// Why it stands no higher.
+    pub rung_reasons: Vec<String>,
+    /// Every signal that is known.
+    pub signals: Vec<SignalValue>,
+    /// Headroom without swap, in bytes.
+    pub headroom_bytes: Option<i64>,
+    /// Swap that could still be used, in bytes.
+    pub usable_swap_bytes: u64,
+    /// Age of these figures, in milliseconds.
+    pub figures_age_ms: Option<i64>,
+    /// Every threshold.
+    pub thresholds: Vec<ThresholdState>,
+    /// Conditions reported.
+    pub conditions: Vec<String>,
+    /// Workloads watched over.
+    pub workloads: u32,
+    /// Those of them that are never evicted.
+    pub protected: u32,
+    /// The order that is open.
+    pub open_order: Option<u64>,
+    /// Decisions of this boot that are remembered.
+    pub decisions: u32,
+    /// The latest decision.
+    pub last_order: Option<u64>,
+    /// Kills by the kernel's own killer since the start.
+    pub oom_kills: u32,
+    /// The kernel's programs.
+    pub programs: Vec<ProgramView>,
+    /// What became of the occasions to send a record: seen = sent + dropped + filtered.
+    pub rings: Vec<RingView>,
+    /// Reports of the guard that were lost because its queues were full.
+    pub reports_lost: u64,
+    /// Cost of the sampler; none where it does not run.
+    pub sampler: Option<SamplerView>,
+}
+
+/// One threshold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThresholdState {
+    /// Its signal.
+    pub signal: String,
+    /// As written: `100Mi`, `10%`.
+    pub value: String,
+    /// Whether it acts at once.
+    pub hard: bool,
+    /// Its grace, in seconds.
+    pub grace_seconds: i64,
+    /// Its amount at the observed capacity.
+    pub quantity: Option<i64>,
+    /// Whether it is met, minimum reclaim included.
+    pub met: bool,
+    /// For how long, in milliseconds.
+    pub met_for_ms: Option<i64>,
+    /// Why it is due and not acted on.
+    pub held: Option<String>,
+}
+
+/// One program in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProgramView {
+    /// Its name.
+    pub name: String,
+    /// Its family.
+    pub family: String,
+    /// Whether it runs.
+    pub running: bool,
+    /// Why not.
+    pub why: Option<String>,
+}
+
+/// Losses of one family of hooks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RingView {
+    /// Which hooks.
+    pub row: String,
+    /// Occasions to send a record.
+    pub seen: u64,
+    /// Sent.
+    pub sent: u64,
+    /// The ring was full.
+    pub dropped: u64,
+    /// Not worth a record.
+    pub filtered: u64,
+}
+
+/// Cost of the sampler.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SamplerView {
+    /// Ticks since its start.
+    pub ticks: u64,
+    /// Mean time of a tick, in nanoseconds.
+    pub mean_ns: u64,
+    /// The longest, in nanoseconds.
+    pub max_ns: u64,
+}
+
+/// Who would go now.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ranking {
+    /// `brink.dev/v1alpha1`.
+    pub api_version: String,
+    /// Always `Ranking`.
+    pub kind: String,
+    /// The signal it is for.
+    pub signal: String,
+    /// When.
+    pub now: Time,
+    /// First to go in front, refusers included.
+    pub workloads: Vec<RankedWorkload>,
+    /// For each but the last, why it goes before the next one.
+    pub why: Vec<String>,
+}
+
+/// Why a workload stands where it does.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Explanation {
+    /// `brink.dev/v1alpha1`.
+    pub api_version: String,
+    /// Always `Explanation`.
+    pub kind: String,
+    /// The workload.
+    pub workload: RankedWorkload,
+    /// The signal the place is for.
+    pub signal: String,
+    /// Its place, counted from one; none if it is no candidate.
+    pub place: Option<u32>,
+    /// Of so many.
+    pub candidates: u32,
+    /// Sentences, most important first.
+    pub reasons: Vec<String>,
+    /// Its cgroups.
+    pub cgroups: Vec<String>,
+}

@@ -1,0 +1,145 @@
+//! The agent's end of the socket: mode 0600, and only root and the agent's own user are answered.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tracing::{debug, warn};
+
+use super::protocol::{Answer, Question, Refusal};
+use super::views::Views;
+
+/// Conversations at a time; one more waits.
+const CONVERSATIONS: usize = 32;
+/// The longest question, in bytes.
+const LONGEST_QUESTION: usize = 64 << 10;
+/// A client that says nothing for so long is let go.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The listening socket; its file goes with it.
+#[derive(Debug)]
+pub struct Server {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Server {
+    /// Listens at a path. A socket that nobody listens on any more is replaced.
+    ///
+    /// # Errors
+    /// When another agent listens there, or the file cannot be made.
+    pub fn bind(path: &Path) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder)?;
+        }
+        if std::os::unix::net::UnixStream::connect(path).is_ok() {
+            let problem = format!("another agent listens on {}", path.display());
+            return Err(io::Error::new(io::ErrorKind::AddrInUse, problem));
+        }
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result?,
+        }
+        // Nobody can connect between bind and chmod: the umask of the process allows nothing to others.
+        let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
+        let bound = UnixListener::bind(path);
+        rustix::process::umask(umask);
+        let listener = bound?;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        Ok(Self {
+            listener,
+            path: path.to_path_buf(),
+        })
+    }
+
+    /// Answers until the future is dropped.
+    pub async fn serve(&self, views: Arc<Views>) {
+        let room = Arc::new(Semaphore::new(CONVERSATIONS));
+        loop {
+            let Ok(place) = Arc::clone(&room).acquire_owned().await else {
+                return;
+            };
+            match self.listener.accept().await {
+                Ok((stream, _)) => {
+                    let views = Arc::clone(&views);
+                    tokio::spawn(async move {
+                        let talk = tokio::time::timeout(PATIENCE, converse(stream, &views)).await;
+                        if let Ok(Err(error)) = talk {
+                            debug!(%error, "a conversation broke off");
+                        }
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    warn!(%error, "the socket cannot accept");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _gone_already = std::fs::remove_file(&self.path);
+    }
+}
+
+async fn converse(mut stream: UnixStream, views: &Views) -> io::Result<()> {
+    let peer = stream.peer_cred()?;
+    let own = rustix::process::geteuid().as_raw();
+    let answer = if peer.uid() != 0 && peer.uid() != own {
+        refused(
+            "only root and the agent's own user are answered",
+            "ask as root",
+        )
+    } else {
+        match question(&mut stream).await? {
+            Some(Ok(question)) => views.answer(question).await,
+            Some(Err(error)) => refused(
+                &format!("not a question: {error}"),
+                "use `brink` of the same version as the agent",
+            ),
+            None => return Ok(()),
+        }
+    };
+    let mut line = serde_json::to_vec(&answer)?;
+    line.push(b'\n');
+    stream.write_all(&line).await?;
+    stream.shutdown().await
+}
+
+/// One line; none when the client hangs up before it said anything.
+async fn question(
+    stream: &mut UnixStream,
+) -> io::Result<Option<Result<Question, serde_json::Error>>> {
+    let mut text = BytesMut::with_capacity(1024);
+    loop {
+        if let Some(end) = text.iter().position(|&byte| byte == b'\n') {
+            return Ok(Some(serde_json::from_slice(&text[..end])));
+        }
+        if text.len() > LONGEST_QUESTION {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the question is too long",
+            ));
+        }
+        if stream.read_buf(&mut text).await? == 0 {
+            return Ok((!text.is_empty()).then(|| serde_json::from_slice(&text)));
+        }
+    }
+}
+
+/// An answer that is none.
+pub fn refused(message: &str, next: &str) -> Answer {
+    Answer::Refused(Refusal {
+        message: message.to_owned(),
+        next: next.to_owned(),
+    })
+}

@@ -1,0 +1,109 @@
+//! The agent from start to end: prepared, served, and stopped by a signal.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use brink_core::node::engine::{Engine, MemoryPolicy};
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{error, info, warn};
+
+use super::prepare::{self, Running};
+use crate::config::{AgentConfig, Checked, Sources, load};
+use crate::control::server::Server;
+use crate::control::views::Views;
+use crate::guard;
+use crate::guard::ports::Command;
+
+/// How often the guard is asked for a sign of life.
+const PULSE: Duration = Duration::from_secs(1);
+
+/// Runs an agent until SIGTERM, SIGINT, or the guard's end.
+///
+/// # Errors
+/// What could not be had at the start; the guard's unexpected end.
+pub fn run(config: &AgentConfig, sources: &Sources) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let running = Arc::new(prepare::start(config)?);
+    let served = runtime.block_on(serve(config, sources, &running));
+    drop(runtime);
+    if let Ok(running) = Arc::try_unwrap(running) {
+        running.stop();
+    } else {
+        warn!("something still holds the agent; the kernel takes its programs back");
+    }
+    served
+}
+
+async fn serve(
+    config: &AgentConfig,
+    sources: &Sources,
+    running: &Arc<Running>,
+) -> anyhow::Result<()> {
+    let socket = &config.paths.socket;
+    let server =
+        Server::bind(socket).with_context(|| format!("cannot listen on {}", socket.display()))?;
+    let views = Arc::new(Views::new(
+        Arc::clone(running),
+        policy_word(config.memory_policy),
+    ));
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut pulse = tokio::time::interval(PULSE);
+    info!(socket = %socket.display(), mode = ?config.mode, "brink is running");
+    let serving = server.serve(views);
+    tokio::pin!(serving);
+    loop {
+        tokio::select! {
+            () = &mut serving => anyhow::bail!("the socket can no longer be served"),
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => reload(sources, running),
+            _ = pulse.tick() => {
+                if running.shared.lock().guard_ended {
+                    anyhow::bail!("the guard has ended; nothing is protected any more");
+                }
+            }
+        }
+    }
+    info!("brink is stopping");
+    Ok(())
+}
+
+/// Takes a new configuration over; a bad one changes nothing.
+fn reload(sources: &Sources, running: &Running) {
+    match load(sources) {
+        Ok(Checked {
+            config, warnings, ..
+        }) => {
+            for warning in warnings {
+                warn!(%warning, "configuration");
+            }
+            let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
+            running.shared.lock().replace_policy(config.policy.clone());
+            if running
+                .ports
+                .commands
+                .send(Command::Policy(Box::new(engine)))
+                .is_err()
+            {
+                error!("the guard's queue is full; the old configuration stays, send SIGHUP again");
+                return;
+            }
+            running.bell.ring();
+            info!("the configuration was read again");
+        }
+        Err(faults) => error!(%faults, "the new configuration is not in order; the old one stays"),
+    }
+}
+
+/// The word for a memory policy.
+pub const fn policy_word(policy: MemoryPolicy) -> &'static str {
+    match policy {
+        MemoryPolicy::Kubelet => "kubelet",
+        MemoryPolicy::Confirmed => "confirmed",
+    }
+}

@@ -1,0 +1,188 @@
+//! The journal: every input of the engine and its answers as JSON lines, so that an incident can be replayed.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use brink_core::base::Moment;
+use brink_core::node::action::Action;
+use brink_core::node::engine::LiveSettings;
+use brink_core::node::input::Confirmation;
+use brink_core::node::observe::Observations;
+use brink_core::node::policy::Policy;
+use brink_core::node::workload::{PodUsage, Workload, WorkloadTable};
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use crate::guard::step::{Kind, Step};
+use crate::record::DecisionRecord;
+
+/// A journal is put aside when it is larger than this; one is kept.
+const LARGEST: u64 = 64 << 20;
+
+/// One line.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "line", rename_all = "camelCase")]
+pub enum Line {
+    /// The first of a journal, and of each new policy: what the engine was made of.
+    Start {
+        /// Monotonic time of the engine's making.
+        at: Moment,
+        /// Its policy.
+        policy: Box<Policy>,
+        /// Its live settings.
+        live: LiveSettings,
+    },
+    /// A table of workloads, before the first step that speaks of it.
+    Table {
+        /// Its generation.
+        generation: u64,
+        /// The workloads.
+        workloads: Vec<Workload>,
+    },
+    /// An input and its answers.
+    Step(Box<StepLine>),
+    /// A decision.
+    Decision(Box<DecisionRecord>),
+    /// Steps that are missing here: a replay cannot be exact beyond this line.
+    Lost {
+        /// How many at least.
+        steps: u64,
+    },
+}
+
+/// An input and its answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepLine {
+    /// When.
+    pub at: Moment,
+    /// What.
+    pub kind: Kind,
+    /// The table that indexes refer to.
+    pub generation: u64,
+    /// A sample's observations.
+    pub observations: Observations,
+    /// A sample's confirmation.
+    pub confirmation: Confirmation,
+    /// A sample's usage.
+    pub usage: Vec<Option<PodUsage>>,
+    /// What the engine answered.
+    pub actions: Vec<Action>,
+}
+
+/// A journal that is being written.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    out: Option<BufWriter<File>>,
+    written: u64,
+    start: Line,
+    table: u64,
+}
+
+impl Journal {
+    /// Begins a journal; what is at the path is put aside.
+    ///
+    /// # Errors
+    /// When the file cannot be made.
+    pub fn create(path: &Path, at: Moment, policy: Policy, live: LiveSettings) -> io::Result<Self> {
+        let start = Line::Start {
+            at,
+            policy: Box::new(policy),
+            live,
+        };
+        let mut journal = Self {
+            path: path.to_path_buf(),
+            out: None,
+            written: 0,
+            start,
+            table: 0,
+        };
+        journal.begin()?;
+        Ok(journal)
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        self.out = None;
+        let mut aside = self.path.clone().into_os_string();
+        aside.push(".1");
+        match fs::rename(&self.path, aside) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result?,
+        }
+        self.out = Some(BufWriter::new(File::create(&self.path)?));
+        self.written = 0;
+        self.table = 0;
+        let start = self.start.clone();
+        self.write(&start);
+        Ok(())
+    }
+
+    /// Writes a step, and first the table it speaks of if that is new.
+    pub fn step(&mut self, step: &Step, table: Option<&Arc<WorkloadTable>>) {
+        if let Some(table) = table.filter(|table| table.generation() != self.table) {
+            self.table = table.generation();
+            let workloads = table.workloads().to_vec();
+            self.write(&Line::Table {
+                generation: table.generation(),
+                workloads,
+            });
+        }
+        self.write(&Line::Step(Box::new(StepLine {
+            at: step.at,
+            kind: step.kind,
+            generation: step.generation,
+            observations: step.observations,
+            confirmation: step.confirmation,
+            usage: step.usage.clone(),
+            actions: step.actions.clone(),
+        })));
+    }
+
+    /// Writes a decision.
+    pub fn decision(&mut self, record: &DecisionRecord) {
+        self.write(&Line::Decision(Box::new(record.clone())));
+    }
+
+    /// Says that steps are missing.
+    pub fn lost(&mut self, steps: u64) {
+        self.write(&Line::Lost { steps });
+    }
+
+    /// Begins again with another policy.
+    pub fn restart(&mut self, at: Moment, policy: Policy, live: LiveSettings) {
+        self.start = Line::Start {
+            at,
+            policy: Box::new(policy),
+            live,
+        };
+        self.table = 0;
+        let start = self.start.clone();
+        self.write(&start);
+    }
+
+    fn write(&mut self, line: &Line) {
+        let Some(out) = &mut self.out else {
+            return;
+        };
+        let result = serde_json::to_string(line)
+            .map_err(io::Error::from)
+            .and_then(|text| {
+                self.written += text.len() as u64 + 1;
+                writeln!(out, "{text}").and_then(|()| out.flush())
+            });
+        let result = result.and_then(|()| {
+            if self.written > LARGEST {
+                self.begin()
+            } else {
+                Ok(())
+            }
+        });
+        if let Err(error) = result {
+            warn!(%error, path = %self.path.display(), "the journal cannot be written and ends here");
+            self.out = None;
+        }
+    }
+}

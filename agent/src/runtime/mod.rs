@@ -1,0 +1,14 @@
+//! The runtime: everything around the guard that can wait.
+//!
+//! Three ordinary threads beside tokio's: the [`clerk`] takes the guard's reports and keeps the shared [`state`], the
+//! [`watch`]er notices changes of workloads and of the stop button, the warmer keeps figures fresh. Tokio serves the
+//! socket and the process's signals.
+
+pub mod agent;
+pub mod clerk;
+pub mod hooks;
+pub mod journal;
+pub mod prepare;
+pub mod state;
+pub mod stop_button;
+pub mod watch;

@@ -1,0 +1,203 @@
+//! What the runtime knows: the latest figures, what is met and held, the decisions of this boot, and how the agent stands.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use brink_core::base::{Moment, Reason};
+use brink_core::node::condition::ConditionSet;
+use brink_core::node::input::Confirmation;
+use brink_core::node::observe::Observations;
+use brink_core::node::policy::Policy;
+use brink_core::node::safety::Mode;
+use brink_core::node::shadow::{Fate, PHASES};
+use brink_core::node::threshold::ThresholdSet;
+use brink_core::node::workload::{PodUsage, WorkloadTable};
+use brink_host::probe::abi::record::VictimRecord;
+
+use crate::guard::figures::NodeFigures;
+use crate::guard::rung::Standing;
+use crate::record::DecisionRecord;
+
+/// Decisions that are remembered beside the ledger.
+const DECISIONS: usize = 256;
+/// Kills by the kernel that are remembered.
+const OOM_KILLS: usize = 256;
+/// Tables that indexes may still speak of.
+const TABLES: usize = 4;
+/// Readings that a rate is worked out from.
+const READINGS: usize = 64;
+
+/// The shared state; locked for moments only, and never by the guard.
+#[derive(Debug)]
+pub struct Shared(Mutex<State>);
+
+/// Everything the runtime knows.
+#[derive(Debug)]
+pub struct State {
+    /// The policy in force.
+    pub policy: Policy,
+    /// The guard's standing, once it was told.
+    pub standing: Option<Standing>,
+    /// The latest full reading.
+    pub reading: Option<Reading>,
+    /// Counts the readings that had the usage of workloads.
+    pub closely: u64,
+    /// Earlier readings, oldest first.
+    pub readings: VecDeque<Course>,
+    /// Thresholds that are met.
+    pub met: ThresholdSet,
+    /// Since when each has been met.
+    pub met_since: [Option<Moment>; ThresholdSet::CAPACITY],
+    /// Why ready thresholds are not acted on.
+    pub held: [Option<Reason>; ThresholdSet::CAPACITY],
+    /// Conditions reported.
+    pub conditions: ConditionSet,
+    /// Whether orders are carried out.
+    pub mode: Mode,
+    /// The order that is open.
+    pub open_order: Option<u64>,
+    /// The latest tables, newest last.
+    pub tables: VecDeque<Arc<WorkloadTable>>,
+    /// What the kubelet would have done at the latest decision, with the table it speaks of.
+    pub foreseen: Option<(u64, [Fate; PHASES], Arc<WorkloadTable>)>,
+    /// Decisions, newest last.
+    pub decisions: VecDeque<DecisionRecord>,
+    /// Kills by the kernel's own killer, newest last.
+    pub oom_kills: VecDeque<VictimRecord>,
+    /// Steps and pages of the guard that found no empty one.
+    pub lost: u64,
+    /// The guard has ended.
+    pub guard_ended: bool,
+}
+
+/// One reading of the node.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// When.
+    pub at: Moment,
+    /// Generation of the table.
+    pub generation: u64,
+    /// The node's own numbers.
+    pub figures: NodeFigures,
+    /// All observations.
+    pub observations: Observations,
+    /// What confirms a shortage.
+    pub confirmation: Confirmation,
+    /// Usage of the workloads, as of the last reading that had it.
+    pub usage: Vec<Option<PodUsage>>,
+}
+
+/// The part of a reading that rates are worked out from.
+#[derive(Clone, Copy, Debug)]
+pub struct Course {
+    /// When.
+    pub at: Moment,
+    /// `memory.available`, in bytes.
+    pub available: Option<i64>,
+    /// `allocatableMemory.available`, in bytes.
+    pub allocatable: Option<i64>,
+    /// Headroom with usable swap, in bytes.
+    pub headroom: Option<i64>,
+}
+
+impl Shared {
+    /// Shares a state.
+    pub const fn new(state: State) -> Self {
+        Self(Mutex::new(state))
+    }
+
+    /// The state, for a moment. A thread that died with it locked left it whole: every change of it
+    /// is one assignment.
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Nothing known yet.
+    pub fn new(policy: Policy, mode: Mode) -> Self {
+        Self {
+            policy,
+            standing: None,
+            reading: None,
+            closely: 0,
+            readings: VecDeque::with_capacity(READINGS),
+            met: ThresholdSet::EMPTY,
+            met_since: [None; ThresholdSet::CAPACITY],
+            held: [None; ThresholdSet::CAPACITY],
+            conditions: ConditionSet::EMPTY,
+            mode,
+            open_order: None,
+            tables: VecDeque::with_capacity(TABLES),
+            foreseen: None,
+            decisions: VecDeque::new(),
+            oom_kills: VecDeque::new(),
+            lost: 0,
+            guard_ended: false,
+        }
+    }
+
+    /// Forgets what indexes of another policy said.
+    pub fn replace_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+        self.met = ThresholdSet::EMPTY;
+        self.met_since = [None; ThresholdSet::CAPACITY];
+        self.held = [None; ThresholdSet::CAPACITY];
+    }
+
+    /// Takes a new table.
+    pub fn add_table(&mut self, table: Arc<WorkloadTable>) {
+        keep(&mut self.tables, table, TABLES);
+    }
+
+    /// The newest table.
+    pub fn table(&self) -> Option<&Arc<WorkloadTable>> {
+        self.tables.back()
+    }
+
+    /// The table of a generation, if it is remembered.
+    pub fn table_of(&self, generation: u64) -> Option<&Arc<WorkloadTable>> {
+        self.tables
+            .iter()
+            .find(|table| table.generation() == generation)
+    }
+
+    /// Takes a decision, in place of what was known of the same order.
+    pub fn add_decision(&mut self, mut record: DecisionRecord) {
+        let same = self
+            .decisions
+            .iter_mut()
+            .find(|known| known.order == record.order);
+        if let Some(known) = same {
+            record.kubelet = record.kubelet.or_else(|| known.kubelet.take());
+            *known = record;
+        } else {
+            keep(&mut self.decisions, record, DECISIONS);
+        }
+    }
+
+    /// The decision with that number.
+    pub fn decision(&self, order: u64) -> Option<&DecisionRecord> {
+        self.decisions
+            .iter()
+            .rev()
+            .find(|record| record.order == order)
+    }
+
+    /// Takes a kill of the kernel's.
+    pub fn add_oom_kill(&mut self, record: VictimRecord) {
+        keep(&mut self.oom_kills, record, OOM_KILLS);
+    }
+
+    /// Takes a reading's course.
+    pub fn add_course(&mut self, course: Course) {
+        keep(&mut self.readings, course, READINGS);
+    }
+}
+
+fn keep<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
+    if queue.len() == most {
+        queue.pop_front();
+    }
+    queue.push_back(item);
+}

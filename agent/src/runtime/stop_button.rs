@@ -1,0 +1,140 @@
+//! The stop button as a file: while it is there nothing is killed. `brink pause` makes it, and so can anybody with the right.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use brink_core::base::Span;
+use brink_core::node::input::Control;
+use jiff::Timestamp;
+
+/// Name of the file in the agent's folder under /run.
+pub const FILE: &str = "pause";
+
+/// The file; what it says is when the pause ends, in RFC 3339, or nothing for "until further notice".
+#[derive(Clone, Debug)]
+pub struct StopButton {
+    path: PathBuf,
+}
+
+/// How the button stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pressed {
+    /// There is no such file.
+    No,
+    /// Until it is lifted. A file that cannot be read or understood counts so too: it is there.
+    Forever,
+    /// For so long.
+    For(Duration),
+}
+
+impl StopButton {
+    /// The button in a folder.
+    pub fn new(folder: &Path) -> Self {
+        Self {
+            path: folder.join(FILE),
+        }
+    }
+
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How it stands now.
+    pub fn read(&self) -> Pressed {
+        match fs::read_to_string(&self.path) {
+            Ok(text) => pressed(text.trim(), Timestamp::now()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Pressed::No,
+            Err(_) => Pressed::Forever,
+        }
+    }
+
+    /// Presses it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn press(&self, length: Option<Duration>) -> io::Result<()> {
+        let until = length.map(|length| Timestamp::now().saturating_add(length));
+        let text = match until {
+            Some(Ok(until)) => format!("{until}\n"),
+            Some(Err(_)) | None => String::new(),
+        };
+        fs::write(&self.path, text)
+    }
+
+    /// Lifts it; a button that is not pressed is no error.
+    ///
+    /// # Errors
+    /// When the file cannot be removed.
+    pub fn lift(&self) -> io::Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            result => result,
+        }
+    }
+}
+
+impl Pressed {
+    /// What the engine is told.
+    pub fn control(self) -> Control {
+        match self {
+            Self::No => Control::Unpause,
+            Self::Forever => Control::Pause(None),
+            Self::For(length) => {
+                let nanos = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
+                Control::Pause(Some(Span::from_nanos(nanos)))
+            }
+        }
+    }
+}
+
+fn pressed(text: &str, now: Timestamp) -> Pressed {
+    if text.is_empty() {
+        return Pressed::Forever;
+    }
+    let Ok(until) = text.parse::<Timestamp>() else {
+        return Pressed::Forever;
+    };
+    let left = until.duration_since(now);
+    match Duration::try_from(left) {
+        Ok(left) if !left.is_zero() => Pressed::For(left),
+        _ => Pressed::No,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_file_says() {
+        let now: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        for (text, expected) in [
+            ("", Pressed::Forever),
+            (
+                "2026-01-01T00:00:10Z",
+                Pressed::For(Duration::from_secs(10)),
+            ),
+            ("2025-12-31T23:59:59Z", Pressed::No),
+            ("tomorrow", Pressed::Forever),
+        ] {
+            assert_eq!(pressed(text, now), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn pressed_and_lifted() {
+        let folder = tempfile::tempdir().unwrap();
+        let button = StopButton::new(folder.path());
+        assert_eq!(button.read(), Pressed::No);
+        button.press(None).unwrap();
+        assert_eq!(button.read(), Pressed::Forever);
+        button.press(Some(Duration::from_mins(1))).unwrap();
+        assert!(matches!(button.read(), Pressed::For(left) if left <= Duration::from_mins(1)));
+        button.lift().unwrap();
+        button.lift().unwrap();
+        assert_eq!(button.read(), Pressed::No);
+    }
+}
