@@ -9,7 +9,9 @@ mod config;
 mod conformance;
 mod exits;
 mod golden;
+mod pages;
 mod rankings;
+mod schemas;
 mod simulate;
 mod timelines;
 
