@@ -8,6 +8,7 @@
 mod config;
 mod conformance;
 mod exits;
+mod gates;
 mod golden;
 mod pages;
 mod rankings;
