@@ -31,7 +31,7 @@ pub fn load(
     origins: &mut Origins,
     report: &mut Report,
 ) -> Node {
-    let document = file.map(|file| read_one(file, Limits::WRITTEN, origins, report));
+    let document = file.and_then(|file| read_one(file, Limits::WRITTEN, origins, report));
     merge(document.as_ref(), folder, origins, report)
 }
 
@@ -114,9 +114,10 @@ fn with_drop_ins(
         entries.retain(|entry| !is_empty(&entry.node));
     }
     for path in paths {
-        let document = read_one(&path, Limits::WRITTEN, origins, report);
-        check_document(&document, true, origins, report);
-        merge_patch(&mut tree, &document);
+        if let Some(document) = read_one(&path, Limits::WRITTEN, origins, report) {
+            check_document(&document, true, origins, report);
+            merge_patch(&mut tree, &document);
+        }
     }
     with_versioned_defaults(tree)
 }

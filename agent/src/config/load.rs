@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use brink_core::node::engine::MemoryPolicy;
-use brink_core::node::policy::{Capacities, default_hard};
+use brink_core::node::policy::{Capacities, Policy, default_hard};
 
 use super::document::{Limits, Node, Origins, Reader, Site, Value, parse};
 use super::eviction::{self, KUBELET_KEYS, MAPS};
@@ -62,36 +62,14 @@ pub(super) fn load_onto(
     let defaults = loader.defaults(&layers);
     let tree = layers.effective(&defaults.tree);
     let written = loader.read_tree(&tree);
-    let Loader {
-        origins,
-        mut report,
-    } = loader;
-    let source = eviction::Source {
-        tree: &tree,
-        prefix: "",
-        origins: &origins,
-    };
-    let policy = eviction::check(&written.draft, source, &mut report);
-    let capacities = sources.capacities.unwrap_or_else(|| {
-        capacity::of_node(
-            &written.paths.root,
-            &written.node,
-            written.pods_cgroup.as_deref(),
-        )
-    });
-    eviction::add_doubts(&written.draft, source, &capacities, &mut report);
-    if let Some(kubelets) = &defaults.kubelets {
-        lead::add_doubts(kubelets, &tree, &origins, &mut report);
-    }
-    let faults_only = report.clone();
+    let policy = loader.judge(&written, &tree, &defaults, sources);
+    let Loader { origins, report } = loader;
     let warnings = report.into_result()?;
-    let Some(policy) = policy else {
-        return Err(Faults {
-            list: faults_only.faults,
-            warnings,
-            dropped: faults_only.dropped,
-        });
-    };
+    let policy = policy.ok_or_else(|| {
+        // A policy is missing only beside faults, which have been returned; this says so all the same.
+        let problem = "no policy follows from it";
+        Faults::one(Finding::at(&origins, tree.site, String::new(), problem))
+    })?;
     let in_force = |raised: &Raised| {
         let node = tree.get(raised.key).and_then(|map| map.get(&raised.signal));
         node.is_some_and(|node| node.site == raised.site)
@@ -105,11 +83,7 @@ pub(super) fn load_onto(
     })
 }
 
-fn agent_config(
-    written: Written,
-    policy: brink_core::node::policy::Policy,
-    raised: Vec<Raised>,
-) -> AgentConfig {
+fn agent_config(written: Written, policy: Policy, raised: Vec<Raised>) -> AgentConfig {
     AgentConfig {
         mode: written.mode,
         memory_policy: written.memory_policy.unwrap_or(MemoryPolicy::Confirmed),
@@ -158,7 +132,7 @@ impl Loader {
     pub(super) fn read_base(&mut self, sources: &Sources) -> Option<Node> {
         let path = sources.config.as_ref()?;
         let (origins, report) = (&mut self.origins, &mut self.report);
-        Some(read_one(path, Limits::WRITTEN, origins, report))
+        read_one(path, Limits::WRITTEN, origins, report)
     }
 
     fn read_layers(&mut self, base: Option<Node>, sources: &Sources) -> Layers {
@@ -179,10 +153,12 @@ impl Loader {
                 Vec::new()
             });
             for path in paths {
-                let tree = read_one(&path, Limits::WRITTEN, &mut self.origins, &mut self.report);
-                self.check_header(&tree, true);
-                self.read_tree(&tree);
-                layers.drop_ins.push(tree);
+                let (origins, report) = (&mut self.origins, &mut self.report);
+                if let Some(tree) = read_one(&path, Limits::WRITTEN, origins, report) {
+                    self.check_header(&tree, true);
+                    self.read_tree(&tree);
+                    layers.drop_ins.push(tree);
+                }
             }
         }
         for given in &sources.overrides {
@@ -191,6 +167,31 @@ impl Loader {
             }
         }
         layers
+    }
+
+    /// The policy that follows, with everything that is wrong or doubtful about it.
+    fn judge(
+        &mut self,
+        written: &Written,
+        tree: &Node,
+        defaults: &Defaults,
+        sources: &Sources,
+    ) -> Option<Policy> {
+        let source = eviction::Source {
+            tree,
+            prefix: "",
+            origins: &self.origins,
+        };
+        let policy = eviction::check(&written.draft, source, &mut self.report);
+        let capacities = sources.capacities.unwrap_or_else(|| {
+            let pods = written.pods_cgroup.as_deref();
+            capacity::of_node(&written.paths.root, &written.node, pods)
+        });
+        eviction::add_doubts(&written.draft, source, &capacities, &mut self.report);
+        if let Some(kubelets) = &defaults.kubelets {
+            lead::add_doubts(kubelets, tree, &self.origins, &mut self.report);
+        }
+        policy
     }
 
     fn read_tree(&mut self, tree: &Node) -> Written {

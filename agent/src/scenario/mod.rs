@@ -2,6 +2,7 @@
 
 mod line;
 mod live;
+mod live_line;
 mod read;
 mod run;
 #[cfg(test)]
@@ -16,7 +17,8 @@ use brink_core::node::policy::Policy;
 use brink_core::node::workload::{PodDetail, PodUsage, Workload};
 
 pub use line::{EvictLine, Evicted, StepLine};
-pub use live::{ActionLine, LiveLine, OrderLine, run_live};
+pub use live::run_live;
+pub use live_line::{ActionLine, LiveLine, OrderLine};
 pub use read::{KIND, read};
 pub use run::run;
 

@@ -1,5 +1,6 @@
-//! Output that others build on, word for word. `BRINK_BLESS=1` writes what is found instead, to be read
-//! before it is committed.
+//! Output that others build on, word for word.
+//!
+//! `BRINK_BLESS=1` writes what is found instead, to be read before it is committed.
 
 use std::fs;
 use std::path::Path;

@@ -8,8 +8,11 @@
 mod config;
 mod conformance;
 mod exits;
+mod gates;
 mod golden;
+mod pages;
 mod rankings;
+mod schemas;
 mod simulate;
 mod timelines;
 
