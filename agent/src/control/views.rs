@@ -198,11 +198,11 @@ impl Views {
             running: program.absent.is_none(),
             why: program.absent.clone(),
         };
-        self.running.programs.iter().map(view).collect()
+        self.running.loaded.programs().iter().map(view).collect()
     }
 
     fn rings(&self) -> Vec<RingView> {
-        let Some(meters) = &self.running.meters else {
+        let Some(meters) = self.running.loaded.meters() else {
             return Vec::new();
         };
         let view = |row: Row| {
@@ -219,7 +219,7 @@ impl Views {
     }
 
     fn sampler(&self) -> Option<SamplerView> {
-        let meter = self.running.meters.as_ref()?.sampler().ok()?;
+        let meter = self.running.loaded.meters()?.sampler().ok()?;
         Some(SamplerView {
             ticks: meter.ticks,
             mean_ns: meter.cost_ns.checked_div(meter.ticks).unwrap_or(0),

@@ -49,6 +49,10 @@ impl Guard {
         let Some(kernel) = &mut self.kernel else {
             return;
         };
+        if let Some(why) = kernel.without_sampler().map(str::to_owned) {
+            self.distrust(&why);
+            return;
+        }
         if let Err(error) = kernel.arm(&self.files, self.engine.policy(), terrain) {
             let why = format!("the sampler cannot be armed: {error}");
             self.distrust(&why);
@@ -57,7 +61,11 @@ impl Guard {
 
     /// Compares the sampler with the files; trust is lost at once and comes back slowly.
     fn check_sampler(&mut self) {
-        if self.kernel.is_none() {
+        if self
+            .kernel
+            .as_ref()
+            .is_none_or(|kernel| kernel.without_sampler().is_some())
+        {
             return;
         }
         if self.recheck() || self.recheck() {

@@ -22,6 +22,8 @@ const ARMED_A_TURN: usize = 16;
 /// The sampler, armed for this node.
 pub struct Kernel {
     probe: Probe,
+    /// Why the sampler itself cannot serve, though other programs run.
+    without_sampler: Option<String>,
     meters: Option<Arc<Meters>>,
     watches: Watches,
     capacity: i64,
@@ -36,6 +38,7 @@ impl Kernel {
     /// Takes a loaded probe over. It stands still until [`Kernel::arm`].
     pub fn new(probe: Probe, meters: Option<Arc<Meters>>) -> Self {
         Self {
+            without_sampler: crate::equip::without_sampler(&probe),
             meters,
             probe,
             watches: Watches::default(),
@@ -55,6 +58,11 @@ impl Kernel {
     /// The probe, to look at.
     pub const fn probe_ref(&self) -> &Probe {
         &self.probe
+    }
+
+    /// Why the sampler itself cannot serve, though other programs run.
+    pub fn without_sampler(&self) -> Option<&str> {
+        self.without_sampler.as_deref()
     }
 
     /// Points the sampler at the node, its slots and its thresholds, and starts it; again at each

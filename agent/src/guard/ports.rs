@@ -10,13 +10,13 @@ use brink_host::probe::abi::record::VictimRecord;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::kernel::Kernel;
 use super::page::Page;
 use super::roster::Roster;
 use super::rung::Standing;
 use super::step::Step;
 
 /// What the guard is told.
-#[derive(Debug)]
 pub enum Command {
     /// A new roster.
     Roster(Box<Roster>),
@@ -26,6 +26,10 @@ pub enum Command {
     Reconfigure(Box<Reconfiguration>),
     /// The ledger of an agent that becomes the enforcer.
     Ledger(Box<Ledger>),
+    /// The sampler, loaded.
+    Sampler(Box<Kernel>),
+    /// Why there will be none.
+    NoSampler(String),
     /// Take a full sample now and report it.
     Inquire,
     /// End.
@@ -54,7 +58,6 @@ pub enum Report {
 }
 
 /// Queue, bell and count of what found no room.
-#[derive(Debug)]
 pub struct Port<T> {
     queue: ArrayQueue<T>,
     bell: OwnedFd,
@@ -62,7 +65,6 @@ pub struct Port<T> {
 }
 
 /// Every queue between the guard and the runtime.
-#[derive(Debug)]
 pub struct Ports {
     /// To the guard.
     pub commands: Port<Command>,

@@ -14,13 +14,12 @@ use brink_host::clock::{BootId, ClockPair};
 use brink_host::kill::Killer;
 use brink_host::ledger::{Ledger, Opening};
 use brink_host::lock::{Enforcer, EnforcerLock};
-use brink_host::probe::{EvidenceReader, Meters};
 use brink_host::realtime::{self, FifoPriority, oom_score};
 use brink_host::{open_files, realtime::trim_heap};
 use tracing::{info, warn};
 
 use super::clerk::{BoardCell, Clerk};
-use super::equipment::{Equipment, ProgramState};
+use super::equipment::{Equipment, Loaded};
 use super::graces::Graces;
 use super::hooks::Hooks;
 use super::journal::Journal;
@@ -55,10 +54,8 @@ pub struct Running {
     pub bell: Arc<Bell>,
     /// The stop button.
     pub button: StopButton,
-    /// Counters of the kernel's programs.
-    pub meters: Option<Arc<Meters>>,
-    /// Each program, and why it does not run if so.
-    pub programs: Vec<ProgramState>,
+    /// What the kernel's programs offer, once they are loaded.
+    pub loaded: Arc<Loaded>,
     /// This boot.
     pub boot: BootId,
     /// Both clocks at the start.
@@ -89,24 +86,16 @@ pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
         Some(_) => Some(open_ledger(config, clocks.boot)?),
         None => None,
     };
-    let equipment = Equipment::load(root);
     let mut builder = builder(config, &layout);
     let roster = first_roster(config, &mut builder)?;
     let around = Around::new(config, &roster, clocks.boot)?;
     let engine = around.engine(config, ledger.as_ref(), lock.is_none());
-    let Equipment {
-        probe,
-        meters,
-        evidence,
-        programs,
-    } = equipment;
     let plan = Plan {
         root: root.to_path_buf(),
         node: node_plan(config),
         engine,
         memory: config.memory_policy,
-        probe,
-        meters: meters.clone(),
+        without_sampler: "its programs are still being loaded".to_owned(),
         killer: killer(config, &layout)?,
         layout,
         ledger,
@@ -115,15 +104,13 @@ pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
         housekeeping: config.housekeeping_interval,
         roster,
     };
-    let threads = around.start_threads(config, plan, builder, evidence)?;
-    trim_heap();
+    let threads = around.start_threads(config, plan, builder)?;
     Ok(Running {
         shared: around.shared,
         ports: around.ports,
         bell: around.bell,
         button: around.button,
-        meters,
-        programs,
+        loaded: around.loaded,
         boot: clocks.boot,
         started: clocks.started,
         reload: around.reload,
@@ -150,6 +137,7 @@ struct Around {
     board: Arc<BoardCell>,
     graces: Graces,
     reload: Arc<Reload>,
+    loaded: Arc<Loaded>,
 }
 
 impl Around {
@@ -166,6 +154,7 @@ impl Around {
             board: Arc::new(BoardCell::default()),
             graces: Graces::new(&config.paths.state_dir, boot),
             reload: Arc::new(Reload::default()),
+            loaded: Arc::new(Loaded::default()),
         };
         around.warmer.count_processes(uses_pids(config));
         around.board.set(roster);
@@ -195,7 +184,6 @@ impl Around {
         config: &AgentConfig,
         plan: Plan,
         builder: Builder,
-        evidence: Option<EvidenceReader>,
     ) -> anyhow::Result<Vec<(&'static str, JoinHandle<()>)>> {
         let clerk = Clerk {
             ports: Arc::clone(&self.ports),
@@ -210,7 +198,8 @@ impl Around {
             builder,
             manifests: config.workloads.manifests.clone(),
             button: self.button.clone(),
-            evidence,
+            evidence: None,
+            loaded: Arc::clone(&self.loaded),
             ports: Arc::clone(&self.ports),
             shared: Arc::clone(&self.shared),
             warmer: Arc::clone(&self.warmer),
@@ -218,6 +207,8 @@ impl Around {
             bell: Arc::clone(&self.bell),
             reload: Arc::clone(&self.reload),
         };
+        let loader = self.loader(config);
+        // The guard first: it protects from files while the programs are being loaded.
         Ok(vec![
             ("brink-guard", guard::start(plan, Arc::clone(&self.ports))?),
             ("brink-clerk", spawn("brink-clerk", move || clerk.run())?),
@@ -225,7 +216,34 @@ impl Around {
                 "brink-watcher",
                 spawn("brink-watcher", move || watcher.run())?,
             ),
+            ("brink-loader", spawn("brink-loader", loader)?),
         ])
+    }
+
+    /// Loads the kernel's programs and hands each part to whom it is for.
+    fn loader(&self, config: &AgentConfig) -> impl FnOnce() + Send + 'static {
+        let (ports, loaded, bell) = (
+            Arc::clone(&self.ports),
+            Arc::clone(&self.loaded),
+            Arc::clone(&self.bell),
+        );
+        let (root, wanted) = (config.paths.root.clone(), config.kernel_programs);
+        move || {
+            let command = if wanted {
+                let mut equipment = Equipment::load(&root);
+                loaded.fill(&mut equipment);
+                equipment
+                    .sampler
+                    .map_or_else(Command::NoSampler, Command::Sampler)
+            } else {
+                Command::NoSampler("switched off in the configuration".to_owned())
+            };
+            bell.ring();
+            if ports.commands.send(command).is_err() {
+                warn!("the guard's queue is full; it goes on without kernel programs");
+            }
+            trim_heap();
+        }
     }
 }
 

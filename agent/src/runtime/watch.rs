@@ -14,6 +14,7 @@ use rustix::time::Timespec;
 use tracing::{info, warn};
 
 use super::clerk::BoardCell;
+use super::equipment::Loaded;
 use super::state::Shared;
 use super::stop_button::{Pressed, StopButton};
 use crate::backend::build::{Builder, Built};
@@ -41,6 +42,8 @@ pub struct Watcher {
     pub button: StopButton,
     /// Changes of cgroups, if the kernel tells.
     pub evidence: Option<EvidenceReader>,
+    /// Where the changes come from once the programs are loaded.
+    pub loaded: Arc<Loaded>,
     /// To the guard.
     pub ports: Arc<Ports>,
     /// What everybody sees.
@@ -140,6 +143,7 @@ impl Watcher {
                     .saturating_duration_since(Instant::now())
             });
             let woken = self.wait(inotify.as_ref(), timeout);
+            self.evidence = self.evidence.take().or_else(|| self.loaded.take_evidence());
             if let Some(reloaded) = self.reload.take() {
                 self.manifests = reloaded.manifests;
                 self.builder.reconfigure(reloaded.rules, reloaded.selection);
