@@ -115,8 +115,12 @@ impl Guard {
             usage = usage
                 .zip(read_usage(group))
                 .map(|(sum, more)| sum.saturating_add(more));
-            // Asked victims are left alone: whoever came meanwhile has been granted the same grace.
-            empty &= current.is_killed() && self.killer.sweep(&group.target).is_empty();
+            // Asked victims are only looked at: whoever came meanwhile has been granted the same grace.
+            empty &= if current.is_killed() {
+                self.killer.sweep(&group.target).is_empty()
+            } else {
+                group.target.is_empty()
+            };
         }
         current.note_usage(usage, at);
         let gone = empty && current.completion.stages.gone.is_none();

@@ -169,6 +169,7 @@ impl Around {
             engine.continue_after(remember(&mut self.shared.lock(), ledger));
         }
         self.graces.resume(&mut engine);
+        self.shared.lock().mode = engine.mode(guard::now());
         let controls = [
             standby.then_some(Control::Standby(true)),
             Some(self.button.read().control()),

@@ -154,15 +154,16 @@ impl OpenOrder {
             return over.then_some(End::DryRun);
         }
         let settled = self.gone.is_some_and(|gone| now >= gone + SETTLE);
+        // Memory that comes back during a grace does not end it: whoever is left is still to go.
+        let Phase::Killed { at } = self.phase else {
+            return settled.then_some(End::Gone);
+        };
         if self.charged > 0 && self.owed() <= self.charged / 10 {
             return Some(End::MemoryBack);
         }
         if settled {
             return Some(End::Gone);
         }
-        let Phase::Killed { at } = self.phase else {
-            return None;
-        };
         if under_reserve && now >= at + PATIENCE_UNDER_RESERVE {
             return Some(End::UnderReserve);
         }
@@ -319,6 +320,16 @@ mod tests {
         assert!(!order.is_soft() && !order.is_due(ms(30_000)));
         assert_eq!(order.end(ms(6_199), true, false), None);
         assert_eq!(order.end(ms(6_200), true, false), Some(End::Stalled));
+    }
+
+    #[test]
+    fn memory_that_comes_back_during_a_grace_does_not_end_it() {
+        let mut order = killed();
+        order.phase = Phase::Asked { until: ms(30_000) };
+        order.observe(ms(4_000), holds(0, 1));
+        assert_eq!(order.end(ms(5_000), false, false), None);
+        order.mark_gone(ms(6_000));
+        assert_eq!(order.end(ms(6_020), false, false), Some(End::Gone));
     }
 
     #[test]

@@ -205,7 +205,7 @@ impl Engine {
             let ranked = Ranked {
                 workload: index,
                 standing: standing.into(),
-                refusal: self.refusal(now, index as usize),
+                refusal: self.refusal(now, usage, index as usize),
             };
             if ranked.refusal.is_none() && victim.is_none() {
                 victim = Some(ranked);
@@ -215,7 +215,7 @@ impl Engine {
         (victim, places)
     }
 
-    fn refusal(&self, now: Moment, index: usize) -> Option<Reason> {
+    fn refusal(&self, now: Moment, usage: &[Option<PodUsage>], index: usize) -> Option<Reason> {
         let row = self.table.rows().get(index)?;
         let is_static = self.table.workloads().get(index)?.origin == Origin::Static;
         let rules = [
@@ -223,6 +223,7 @@ impl Engine {
             (row.is_critical, Reason::Critical),
             (row.is_protected, Reason::Protected),
             (self.recent.holds(now, index), Reason::Waiting),
+            (remains_of(usage, index).processes == Some(0), Reason::Empty),
         ];
         rules
             .into_iter()

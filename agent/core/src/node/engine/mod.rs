@@ -170,6 +170,11 @@ impl Engine {
         self.decision.as_ref()
     }
 
+    /// Whether orders are carried out at `now`.
+    pub fn mode(&self, now: Moment) -> Mode {
+        self.safety.mode(now)
+    }
+
     /// The open order, if there is one.
     pub const fn open_order(&self) -> Option<&OpenOrder> {
         self.open.as_ref()

@@ -541,3 +541,15 @@ fn an_open_order_survives_a_new_configuration() {
     assert!(node.engine.open_order().is_some());
     assert_eq!(ends(&node.at(200, 50)), [End::Stalled]);
 }
+
+#[test]
+fn a_workload_in_which_nothing_runs_is_not_killed() {
+    let mut node = Node::enforcing(hard());
+    node.usage[0] = Some(PodUsage {
+        processes: Some(0),
+        ..holding(300)
+    });
+    assert_eq!(kills(&node.at(1, 50)), [1]);
+    let places = node.engine.decision().unwrap().ranking;
+    assert_eq!(places.as_slice()[0].refusal, Some(Reason::Empty));
+}
