@@ -17,6 +17,11 @@ fn check(name: &str, args: &[&str], input: &str) {
         stdout(&output),
         stderr(&output)
     );
+    // Help has blanks on its empty lines; files do not.
+    let found: String = found
+        .lines()
+        .flat_map(|line| [line.trim_end(), "\n"])
+        .collect();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/cli/golden/{name}.txt"));
     if std::env::var_os("BRINK_BLESS").is_some() {
         fs::write(&path, &found).unwrap();
