@@ -76,6 +76,12 @@ impl Builder {
         }
     }
 
+    /// Takes other rules over, from the next roster on.
+    pub fn reconfigure(&mut self, rules: Vec<CgroupRule>, selection: Selection) {
+        self.rules = rules;
+        self.selection = selection;
+    }
+
     /// Whether the last roster says anything that the one before did not.
     pub const fn changed(&self) -> bool {
         self.changed

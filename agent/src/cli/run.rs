@@ -4,7 +4,7 @@ use super::exit::{CliError, Exit};
 use super::logging;
 use super::options::ConfigArgs;
 use super::output::Talk;
-use crate::config::{Checked, Override, Sources, load};
+use crate::config::{Override, Sources, load};
 use crate::runtime::agent;
 
 /// Options of `brink run`.
@@ -44,11 +44,9 @@ impl Args {
 /// What keeps it from running.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let sources = args.sources();
-    let Checked {
-        config, warnings, ..
-    } = load(&sources)?;
-    Talk::new().warnings(&warnings);
-    logging::init(config.log);
-    agent::run(&config, &sources)?;
+    let checked = load(&sources)?;
+    Talk::new().warnings(&checked.warnings);
+    logging::init(checked.config.log);
+    agent::run(&checked.config, &sources)?;
     Ok(Exit::Success)
 }

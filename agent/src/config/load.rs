@@ -99,6 +99,7 @@ fn agent_config(written: Written, policy: Policy, raised: Vec<Raised>) -> AgentC
         limits: written.limits,
         housekeeping_interval: written.housekeeping_interval,
         realtime: written.realtime,
+        kernel_programs: written.kernel_programs,
         hooks: written.hooks,
         paths: written.paths,
         log: written.log,

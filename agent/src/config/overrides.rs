@@ -269,6 +269,15 @@ pub const SETTINGS: &[Setting] = &[
         ),
     ),
     setting(
+        &["kernelPrograms"],
+        ("kernel-programs", "BRINK_KERNEL_PROGRAMS"),
+        Form::Scalar,
+        (
+            "BOOL",
+            "Load programs into the kernel; without them the guard polls",
+        ),
+    ),
+    setting(
         &["paths", "root"],
         ("host-root", "BRINK_HOST_ROOT"),
         Form::Text,

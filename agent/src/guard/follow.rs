@@ -30,6 +30,8 @@ pub(super) struct Current {
     pub(super) workload: usize,
     pub(super) slot: Option<SlotId>,
     pub(super) page: Option<Box<Page>>,
+    /// Whether the runtime has been told of it.
+    pub(super) announced: bool,
     pub(super) completion: Completion,
     signal: Signal,
     /// The amount the signal has to be at again, in bytes or a count.
@@ -52,6 +54,7 @@ impl Current {
             workload,
             slot: None,
             page: None,
+            announced: false,
             completion: Completion::default(),
             signal: decision.crossed.signal,
             quantity: decision.quantity.value(),

@@ -133,6 +133,7 @@ impl Engine {
             Input::Outcome { order, delivered } => self.outcome(now, order, delivered, actions),
             Input::Reclaimed => self.reclaim = Reclaiming::Done,
             Input::Control(request) => self.safety.control(now, request),
+            Input::Reconfigure(new) => self.reconfigure(now, new),
             Input::Tick => {}
         }
         self.pass_time(now, actions);
