@@ -94,6 +94,21 @@ fn a_wrong_command_line_or_file_is_two() {
 }
 
 #[test]
+fn no_agent_is_four() {
+    for args in [
+        &["status"][..],
+        &["status", "--check"],
+        &["rank"],
+        &["explain", "shop/web"],
+        &["pause"],
+        &["resume"],
+    ] {
+        let args = [args, &["--socket", "/nonexistent/brink.sock"]].concat();
+        check(&args, 4, "", "/nonexistent/brink.sock");
+    }
+}
+
+#[test]
 fn what_cannot_be_written_is_one() {
     let full = std::fs::File::options()
         .write(true)

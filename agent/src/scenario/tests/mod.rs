@@ -134,6 +134,21 @@ fn containers_are_summed_and_named_in_the_order_of_the_manifest() {
 }
 
 #[test]
+fn a_pod_with_statistics_uses_something_even_if_that_is_nothing() {
+    let text = format!(
+        "{HEAD}config: {{evictionHard: {{memory.available: 1Gi}}, enforceNodeAllocatable: []}}\n\
+         pods: [{{metadata: {{name: a}}, spec: {{resources: {{requests: {{memory: 1Mi}}}}}}}}]\n\
+         steps: [{{at: 0s, signals: {{memory.available: {{available: 1, capacity: 2}}}}, usage: {{a: {{}}}}}}]\n"
+    );
+    let message = lines(&scenario(&text))[0]["evict"]["message"].clone();
+    let message = message.as_str().unwrap();
+    assert!(
+        message.contains("Pod a was using 0, request is 1Mi"),
+        "{message}"
+    );
+}
+
+#[test]
 fn everything_wrong_is_told_at_once() {
     let text = "apiVersion: v1\nkind: Scenario\nconfig: {evictionHard: {memory.available: 1Gx}, evictionSoft: {foo: 1Gi}, mergeDefaultEvictionSettings: maybe}\nfilesystems: dedicated\npods:\n- {metadata: {name: a}}\n- {metadata: {name: a, namespace: default}}\n- {metadata: {}}\nsteps:\n- {at: 5s, signals: {mem.available: {available: 1, capacity: 1}, nodefs.available: {available: 1x, capacity: 1, tme: 1}}}\n- {at: 5s, usage: {a: {memory: [], procs: 1}, nobody: {}}}\n- {signals: {}}\n- {at: soon}\nstep: []\n";
     let faults = read_text(text).unwrap_err();

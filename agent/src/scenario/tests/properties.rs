@@ -198,4 +198,13 @@ proptest! {
         }
         prop_assert_eq!(found, live_lines(&scenario));
     }
+
+    #[test]
+    fn any_text_is_run_or_refused(key in "[a-zA-Z]{1,8}", value in "[-+.0-9a-zA-Z%{}\\[\\],: '\"]{0,30}", at in 0usize..6) {
+        let places = ["", "config:\n  ", "pods:\n- ", "steps:\n- at: 0s\n  ", "steps:\n- at: 0s\n  usage:\n    a:\n      ", "steps:\n- at: 0s\n  signals:\n    memory.available:\n      "];
+        let text = format!("pods: [{{metadata: {{name: a}}}}]\n{}{key}: {value}\n", places[at]);
+        if let Ok((scenario, _)) = super::read_text(&text) {
+            prop_assert_eq!(lines(&scenario).len(), scenario.steps.len());
+        }
+    }
 }
