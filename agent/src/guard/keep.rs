@@ -3,7 +3,9 @@
 use brink_core::base::Moment;
 use brink_core::node::input::{Input, Reconfiguration};
 use brink_core::node::signal::Signal;
+use brink_host::probe::calibrate::Verdict;
 
+use super::assess::doubt;
 use super::figures::saturated;
 use super::ports::Report;
 use super::roster::Roster;
@@ -68,14 +70,18 @@ impl Guard {
         {
             return;
         }
-        if self.recheck() || self.recheck() {
+        let mut verdict = self.recheck();
+        if verdict != Verdict::Agrees {
+            verdict = self.recheck();
+        }
+        if verdict == Verdict::Agrees {
             self.agreements = self.agreements.saturating_add(1);
             if self.distrusted && self.agreements >= AGREEMENTS {
                 self.distrusted = false;
                 self.without_kernel.clear();
             }
         } else if !self.distrusted {
-            self.distrust("its numbers and the files' differ by more than the tolerance");
+            self.distrust(&doubt(verdict));
         } else {
             self.agreements = 0;
         }

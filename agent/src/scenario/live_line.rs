@@ -160,6 +160,7 @@ pub(super) const fn word_of_mode(mode: Mode) -> &'static str {
 const fn word_of_end(end: End) -> &'static str {
     match end {
         End::MemoryBack => "memory-back",
+        End::Relieved => "relieved",
         End::Gone => "gone",
         End::Stalled => "stalled",
         End::UnderReserve => "under-reserve",

@@ -6,7 +6,7 @@ use super::super::decision::{Decision, PLACES, Places, Ranked};
 use super::super::gate::Verdict;
 use super::super::grace;
 use super::super::input::{Confirmation, Sample};
-use super::super::order::{OpenOrder, Phase};
+use super::super::order::{OpenOrder, Phase, Stake};
 use super::super::rank::{self, Preferences, Ranking};
 use super::super::reclaim;
 use super::super::safety::Mode;
@@ -262,7 +262,8 @@ impl Engine {
             Phase::Killed { at: now }
         };
         let victim = (workload, remains_of(usage, workload));
-        let mut order = OpenOrder::new(id, victim, threshold, phase, now);
+        let stake = Stake::of(decision.crossed.signal);
+        let mut order = OpenOrder::new(id, victim, (threshold, stake), phase, now);
         order.dry_run = dry_run;
         self.open = Some(order);
         if dry_run {

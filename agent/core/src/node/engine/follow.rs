@@ -64,7 +64,7 @@ impl Engine {
             return;
         };
         match delivered {
-            Delivery::Done => {}
+            Delivery::Done => order.mark_sent(now),
             Delivery::Empty => order.mark_gone(now),
             Delivery::Failed => self.close(End::Failed, actions),
         }
@@ -167,7 +167,9 @@ impl Engine {
         let remains = order
             .workload
             .map_or_else(Remains::default, |w| remains_of(sample.usage, w));
-        order.observe(now, remains);
+        let threshold = self.policy.thresholds().get(order.threshold);
+        let seen = threshold.and_then(|threshold| sample.observations[threshold.signal]);
+        order.observe(now, remains, seen.map(|seen| seen.available));
         let crossed = verdict.met.contains(order.threshold);
         let Some(end) = order.end(now, crossed, sample.confirmation.is_under_reserve()) else {
             return;

@@ -1,12 +1,8 @@
 //! The agent enforcing on the real kernel: the right one dies, at once, with a record, and everything above that can stop it.
-#![cfg(test)]
-
-mod agent_support;
-
 use std::fs;
 use std::time::Duration;
 
-use agent_support::{MIB, Node, PATIENCE, gone_after, lives};
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::protocol::{Answer, Question};
 use brink_host::hog::{HogSpec, Load};
 use brink_tests::wait_until;

@@ -1,5 +1,4 @@
 //! What the live tests of the agent share: a bounded cgroup as the node, workloads as manifests, and a real `brink run`.
-#![expect(dead_code, reason = "each test target uses its own part")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,6 +23,8 @@ pub(crate) struct Node {
     pub(crate) sandbox: Sandbox,
     pub(crate) groups: Vec<OwnedCgroup>,
     pub(crate) folder: tempfile::TempDir,
+    /// What the agent is started by, if not by itself.
+    pub(crate) within: Vec<String>,
     agents: Vec<Child>,
 }
 
@@ -33,7 +34,7 @@ impl Node {
         let sandbox = Sandbox::new(&[Controller::Memory, Controller::Pids], mib * MIB).unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("manifests")).unwrap();
-        Self { sandbox, groups: Vec::new(), folder, agents: Vec::new() }
+        Self { sandbox, groups: Vec::new(), folder, within: Vec::new(), agents: Vec::new() }
     }
 
     /// Adds a workload; `spec` is YAML that is put into the pod's `spec`.
@@ -56,11 +57,20 @@ impl Node {
         self.path("state/brink.sock")
     }
 
-    /// Writes the configuration, with `extra` lines of YAML at its end.
+    /// Writes the configuration of an agent whose node is our cgroup, with `extra` lines of YAML at its end.
     pub(crate) fn configure(&self, mode: &str, extra: &str) {
+        let node = format!("{{cgroup: \"{}\"}}", self.sandbox.group.group());
+        self.configure_on(&node, mode, extra);
+    }
+
+    /// The same with the machine as the node.
+    pub(crate) fn configure_machine(&self, mode: &str, extra: &str) {
+        self.configure_on("machine", mode, extra);
+    }
+
+    fn configure_on(&self, node: &str, mode: &str, extra: &str) {
         let text = format!(
-            "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: {mode}\nnode: {{cgroup: \"{}\"}}\nenforceNodeAllocatable: []\nheadroomHard: 0%\nworkloads: {{manifests: \"{}\"}}\npaths: {{stateDir: \"{}\", journal: \"{}\"}}\n{extra}\n",
-            self.sandbox.group.group(),
+            "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: {mode}\nnode: {node}\nenforceNodeAllocatable: []\nheadroomHard: 0%\nworkloads: {{manifests: \"{}\"}}\npaths: {{stateDir: \"{}\", journal: \"{}\"}}\n{extra}\n",
             self.path("manifests").display(),
             self.path("state").display(),
             self.path("journal").display(),
@@ -71,7 +81,10 @@ impl Node {
     /// Starts `brink run` without waiting for anything.
     pub(crate) fn launch(&mut self, flags: &[&str]) -> u32 {
         let log = fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
-        let child = Command::new(agent_binary().unwrap())
+        let binary = agent_binary().unwrap().display().to_string();
+        let mut line = self.within.iter().chain([&binary]);
+        let child = Command::new(line.next().unwrap())
+            .args(line)
             .arg("run")
             .args(["--config", self.path("config.yaml").to_str().unwrap()])
             .args(flags)
