@@ -18,12 +18,27 @@ impl Guard {
     /// Feeds one input and carries out what follows.
     pub(super) fn feed(&mut self, at: Moment, input: &Input<'_>) {
         self.engine.step(at, input.clone(), &mut self.actions);
-        self.carry_out(at, Stages::default());
-        self.tell(at, input, None);
+        self.conclude(at, input, None, Stages::default());
     }
 
-    /// Carries out the answers to the last step.
-    pub(super) fn carry_out(&mut self, at: Moment, stages: Stages) {
+    /// Carries out the answers to the last step, and tells of it.
+    pub(super) fn conclude(
+        &mut self,
+        at: Moment,
+        input: &Input<'_>,
+        figures: Option<&NodeFigures>,
+        stages: Stages,
+    ) {
+        let killed = self.carry_out(at, stages);
+        self.tell(at, input, figures);
+        if let Some((order, delivered)) = killed {
+            // At most one level deep: an outcome may end an order, and gives none.
+            self.feed(now(), &Input::Outcome { order, delivered });
+        }
+    }
+
+    /// Carries out the answers to the last step; what became of a kill is for the engine to know.
+    fn carry_out(&mut self, at: Moment, stages: Stages) -> Option<(u64, Delivery)> {
         let mut killed = None;
         for place in 0..self.actions.as_slice().len() {
             let Some(&action) = self.actions.as_slice().get(place) else {
@@ -53,10 +68,7 @@ impl Guard {
             }
         }
         self.announce();
-        if let Some((order, delivered)) = killed {
-            // At most one level deep: an outcome may end an order, and gives none.
-            self.feed(now(), &Input::Outcome { order, delivered });
-        }
+        killed
     }
 
     /// Writes the record of a new order; an order that only turns hard has one already.
@@ -188,7 +200,7 @@ impl Guard {
     }
 
     /// Tells the runtime of a step: what was fed in, and what came of it.
-    pub(super) fn tell(&mut self, at: Moment, input: &Input<'_>, figures: Option<&NodeFigures>) {
+    fn tell(&mut self, at: Moment, input: &Input<'_>, figures: Option<&NodeFigures>) {
         let Some(mut step) = self.ports.steps.pop() else {
             self.ports
                 .steps_lost
@@ -246,7 +258,7 @@ impl Tally {
 
     fn delivery(&self) -> Delivery {
         match (self.kill.signalled, self.empty == self.groups) {
-            (1.., _) => Delivery::Done,
+            (processes @ 1.., _) => Delivery::Done { processes },
             (0, true) => Delivery::Empty,
             (0, false) => Delivery::Failed,
         }

@@ -167,8 +167,7 @@ impl Guard {
         };
         self.engine
             .step(at, Input::Sample(&sample), &mut self.actions);
-        self.carry_out(at, stages);
-        self.tell(at, &Input::Sample(&sample), Some(&figures));
+        self.conclude(at, &Input::Sample(&sample), Some(&figures), stages);
         self.usage = usage;
         self.last_evaluated = figures.at;
         let slack = self.slack(&observations);

@@ -106,7 +106,7 @@ impl LiveRun {
         }
         self.buffer = buffer;
         for order in orders {
-            let delivered = Delivery::Done;
+            let delivered = Delivery::Done { processes: 0 };
             self.send(now, Input::Outcome { order, delivered });
         }
     }

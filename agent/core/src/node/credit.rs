@@ -55,6 +55,41 @@ impl Dying {
     }
 }
 
+/// Process ids of killed processes that nobody has reaped yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reaping {
+    killed: i64,
+    /// Process ids that were available before they were killed.
+    base: i64,
+    until: Option<Moment>,
+}
+
+impl Reaping {
+    /// Waits for `killed` more processes; `available` process ids were left at that moment.
+    pub fn add(&mut self, now: Moment, killed: u32, available: i64) {
+        let owed = self.ids(now, available);
+        *self = Self {
+            killed: owed.saturating_add(i64::from(killed)),
+            base: available,
+            until: Some(now + LIFETIME),
+        };
+    }
+
+    /// Process ids that are expected to come back beyond those `available`.
+    pub fn ids(&self, now: Moment, available: i64) -> i64 {
+        if self.until.is_none_or(|until| now >= until) {
+            return 0;
+        }
+        let back = available.saturating_sub(self.base).max(0);
+        self.killed.saturating_sub(back).max(0)
+    }
+
+    /// When the wait ends.
+    pub const fn next_wake(&self) -> Option<Moment> {
+        self.until
+    }
+}
+
 /// Every death that is being waited for; a fixed number, the oldest gives way.
 #[derive(Clone, Debug, Default)]
 pub struct Credit {
@@ -171,6 +206,19 @@ mod tests {
         }
         assert!(credit.bytes(ms(4_999), false) > 0);
         assert_eq!(credit.bytes(ms(5_000), false), 0);
+    }
+
+    #[test]
+    fn process_ids_come_back_when_they_are_reaped() {
+        let mut reaping = Reaping::default();
+        assert_eq!(reaping.ids(ms(0), 100), 0);
+        reaping.add(ms(0), 50, 100);
+        assert_eq!(reaping.ids(ms(1), 90), 50);
+        assert_eq!(reaping.ids(ms(1), 120), 30);
+        assert_eq!(reaping.ids(ms(1), 200), 0);
+        reaping.add(ms(2), 10, 120);
+        assert_eq!(reaping.ids(ms(3), 120), 40);
+        assert_eq!(reaping.ids(ms(5_002), 120), 0);
     }
 
     #[test]

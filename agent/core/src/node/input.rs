@@ -102,7 +102,10 @@ pub struct Confirmation {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Delivery {
     /// They did.
-    Done,
+    Done {
+        /// Processes that were signalled.
+        processes: u32,
+    },
     /// There was nobody left.
     Empty,
     /// They could not be sent.

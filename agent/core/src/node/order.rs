@@ -28,7 +28,7 @@ pub struct Remains {
 pub enum Stake {
     /// Memory: over when the victim's is back.
     Memory,
-    /// Process ids. A dead process keeps its own until somebody reaps it, so the node's count decides.
+    /// Process ids: over when the victim's processes are gone, reaped or not.
     Processes,
     /// Bytes or inodes of a filesystem, whose own count decides.
     Disk,
@@ -204,20 +204,23 @@ impl OpenOrder {
         let Phase::Killed { at } = self.phase else {
             return settled.then_some(End::Gone);
         };
-        if self.stake == Stake::Memory {
-            if self.charged > 0 && self.owed() <= self.charged / 10 {
-                return Some(End::MemoryBack);
-            }
-            if settled {
-                return Some(End::Gone);
-            }
-            if under_reserve && now >= at + PATIENCE_UNDER_RESERVE {
-                return Some(End::UnderReserve);
-            }
-        } else if !crossed {
-            return Some(End::Relieved);
-        }
-        (now >= self.progress + self.stake.patience()).then_some(End::Stalled)
+        let is_memory = self.stake == Stake::Memory;
+        let rules = [
+            (
+                is_memory && self.charged > 0 && self.owed() <= self.charged / 10,
+                End::MemoryBack,
+            ),
+            (!is_memory && !crossed, End::Relieved),
+            (self.stake != Stake::Disk && settled, End::Gone),
+            (
+                is_memory && under_reserve && now >= at + PATIENCE_UNDER_RESERVE,
+                End::UnderReserve,
+            ),
+            (now >= self.progress + self.stake.patience(), End::Stalled),
+        ];
+        rules
+            .into_iter()
+            .find_map(|(holds, end)| holds.then_some(end))
     }
 
     /// When this order changes by time alone.
@@ -316,15 +319,16 @@ mod tests {
     }
 
     #[test]
-    fn process_ids_are_waited_for_until_they_are_reaped() {
+    fn an_order_on_process_ids_is_over_when_they_are_there_again_or_nobody_is_left() {
         let mut order = of(Stake::Processes);
-        order.observe(ms(10), holds(0, 0), Some(100));
-        order.mark_gone(ms(10));
-        assert_eq!(order.end(ms(209), true, true), None);
-        order.observe(ms(209), holds(0, 0), Some(101));
-        assert_eq!(order.end(ms(408), true, false), None);
-        assert_eq!(order.end(ms(409), true, false), Some(End::Stalled));
+        order.observe(ms(10), holds(0, 4), Some(100));
+        assert_eq!(order.end(ms(199), true, true), None);
+        order.observe(ms(199), holds(0, 4), Some(101));
+        assert_eq!(order.end(ms(398), true, false), None);
+        assert_eq!(order.end(ms(399), true, false), Some(End::Stalled));
         assert_eq!(order.end(ms(300), false, false), Some(End::Relieved));
+        order.mark_gone(ms(300));
+        assert_eq!(order.end(ms(320), true, false), Some(End::Gone));
     }
 
     #[test]

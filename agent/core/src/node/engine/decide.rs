@@ -11,7 +11,7 @@ use super::super::rank::{self, Preferences, Ranking};
 use super::super::reclaim;
 use super::super::safety::Mode;
 use super::super::signal::Signal;
-use super::super::threshold::ThresholdSet;
+use super::super::threshold::{Threshold, ThresholdSet};
 use super::super::workload::{Origin, PodUsage};
 use super::follow::remains_of;
 use super::{Engine, MemoryPolicy, Reclaiming};
@@ -34,7 +34,7 @@ impl Engine {
         }
         let mut ready = verdict.fresh;
         for index in verdict.fresh.iter() {
-            held[index] = self.held_back(index, sample, credit);
+            held[index] = self.held_back(now, index, sample, credit);
             if held[index].is_some() {
                 ready.remove(index);
             }
@@ -53,8 +53,17 @@ impl Engine {
     }
 
     /// Why a ready threshold is not acted on, before anybody is ranked.
-    fn held_back(&self, index: usize, sample: &Sample<'_>, credit: u64) -> Option<Reason> {
+    fn held_back(
+        &self,
+        now: Moment,
+        index: usize,
+        sample: &Sample<'_>,
+        credit: u64,
+    ) -> Option<Reason> {
         let threshold = self.policy.thresholds().get(index)?;
+        if threshold.signal == Signal::PidAvailable {
+            return self.held_by_reaping(now, threshold, sample);
+        }
         if !threshold.signal.is_memory() {
             return None;
         }
@@ -68,6 +77,19 @@ impl Engine {
         let credited = seen.available.saturating_add(saturated(credit));
         let enough = quantity <= Quantity::from_bytes(credited);
         (credit > 0 && enough).then_some(Reason::Credited)
+    }
+
+    /// Killed processes whose ids will do once they are reaped.
+    fn held_by_reaping(
+        &self,
+        now: Moment,
+        threshold: &Threshold,
+        sample: &Sample<'_>,
+    ) -> Option<Reason> {
+        let seen = sample.observations[Signal::PidAvailable]?;
+        let ids = self.reaping.ids(now, seen.available);
+        let credited = Quantity::from_count(seen.available.saturating_add(ids));
+        (ids > 0 && credited >= threshold.quantity(seen.capacity)).then_some(Reason::Credited)
     }
 
     /// Whether nothing can be allocated any more beyond `quantity`: headroom and usable swap.

@@ -8,6 +8,7 @@ use super::super::gate::{Verdict, evaluate};
 use super::super::input::{Delivery, Reconfiguration, Sample};
 use super::super::order::{End, OpenOrder, Phase, Remains};
 use super::super::safety::Mode;
+use super::super::signal::Signal;
 use super::super::threshold::ThresholdSet;
 use super::super::workload::{PodUsage, WorkloadTable};
 use super::{Engine, Reclaiming};
@@ -64,7 +65,16 @@ impl Engine {
             return;
         };
         match delivered {
-            Delivery::Done => order.mark_sent(now),
+            Delivery::Done { processes } => {
+                order.mark_sent(now);
+                let decision = self
+                    .decision
+                    .as_ref()
+                    .filter(|decision| decision.order == id);
+                if let Some(seen) = decision.and_then(|d| d.observations[Signal::PidAvailable]) {
+                    self.reaping.add(now, processes, seen.available);
+                }
+            }
             Delivery::Empty => {
                 // Whoever was asked first and is gone by now was evicted all the same.
                 if order.phase == (Phase::Killed { at: order.opened }) {

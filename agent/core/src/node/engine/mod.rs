@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 
 use super::action::Actions;
 use super::condition::{Condition, ConditionSet};
-use super::credit::{Credit, Dying};
+use super::credit::{Credit, Dying, Reaping};
 use super::decision::Decision;
 use super::gate::GateState;
 use super::input::{Input, Recalled, Sample};
@@ -56,6 +56,7 @@ pub struct Engine {
     safety: Safety,
     open: Option<OpenOrder>,
     credit: Credit,
+    reaping: Reaping,
     recent: Recent,
     last_order: u64,
     reclaim: Reclaiming,
@@ -103,6 +104,7 @@ impl Engine {
             safety,
             open: None,
             credit: Credit::default(),
+            reaping: Reaping::default(),
             recent: Recent::default(),
             last_order: 0,
             reclaim: Reclaiming::Not,
@@ -162,7 +164,12 @@ impl Engine {
         let fading = Condition::ALL
             .into_iter()
             .filter_map(|condition| Some(self.gate.last_seen(condition)? + period));
-        let others = [order, self.credit.next_wake(), self.safety.next_wake(now)];
+        let others = [
+            order,
+            self.credit.next_wake(),
+            self.reaping.next_wake(),
+            self.safety.next_wake(now),
+        ];
         let all = graces.chain(fading).chain(others.into_iter().flatten());
         all.filter(|&at| at > now).min()
     }

@@ -38,6 +38,7 @@ struct Node {
     available: i64,
     headroom: Option<i64>,
     swap: u64,
+    pids: Option<i64>,
     usage: Vec<Option<PodUsage>>,
 }
 
@@ -58,6 +59,7 @@ impl Node {
             available: 2048,
             headroom: Some(2048),
             swap: 0,
+            pids: None,
             usage: [300, 200, 100].map(|mib| Some(holding(mib))).to_vec(),
         };
         node.workloads(["a", "b", "c"].map(named).to_vec());
@@ -103,6 +105,11 @@ impl Node {
         observations[Signal::MemoryHeadroom] = self.headroom.map(|mib| Observation {
             available: mib * MIB,
             capacity: CAPACITY,
+            at: Some(self.now),
+        });
+        observations[Signal::PidAvailable] = self.pids.map(|left| Observation {
+            available: left,
+            capacity: 32_768,
             at: Some(self.now),
         });
         let confirmation = Confirmation {
@@ -555,4 +562,36 @@ fn a_workload_in_which_nothing_runs_is_not_killed() {
     assert_eq!(kills(&node.at(1, 50)), [1]);
     let places = node.engine.decision().unwrap().ranking;
     assert_eq!(places.as_slice()[0].refusal, Some(Reason::Empty));
+}
+
+#[test]
+fn killed_processes_that_nobody_has_reaped_yet_kill_nobody_else() {
+    let mut few = threshold(Signal::PidAvailable, 0, 0);
+    few.value = Value::Quantity(Quantity::from_count(1000));
+    let mut node = Node::enforcing([few].to_vec());
+    let mut at = |node: &mut Node, at: i64, pids: i64, running: [u64; 3]| {
+        node.pids = Some(pids);
+        for (used, processes) in node.usage.iter_mut().flatten().zip(running) {
+            used.processes = Some(processes);
+        }
+        node.sample(at, 2048)
+    };
+    let actions = at(&mut node, 0, 999, [1, 600, 2]);
+    assert_eq!(kills(&actions), [1]);
+    let delivered = Delivery::Done { processes: 650 };
+    node.step(Input::Outcome {
+        order: 1,
+        delivered,
+    });
+    at(&mut node, 10, 950, [1, 0, 2]);
+    node.step(Input::Gone { workload: 1 });
+    let actions = at(&mut node, 40, 950, [1, 0, 2]);
+    assert_eq!(ends(&actions), [End::Gone]);
+    assert_eq!(kills(&actions), [], "650 ids are on their way");
+    assert_eq!(kills(&at(&mut node, 4_999, 950, [1, 0, 2])), []);
+    assert_eq!(
+        kills(&at(&mut node, 5_000, 950, [1, 0, 2])),
+        [2],
+        "nobody reaps"
+    );
 }
