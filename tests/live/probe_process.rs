@@ -25,6 +25,12 @@ impl Sleepers {
     fn new(group: &Group, count: usize) -> Self {
         let all = group.processes() + count;
         let sleepers = Self((0..count).map(|_| group.run("exec sleep 60")).collect());
+        for child in &sleepers.0 {
+            let comm = format!("/proc/{}/comm", child.id());
+            until("the shell to become a sleeper", || {
+                (std::fs::read_to_string(&comm).unwrap() == "sleep\n").then_some(())
+            });
+        }
         until("the sleepers to be in their group", || {
             (group.processes() == all).then_some(())
         });
@@ -154,7 +160,7 @@ fn processes_of_a_cgroup_are_those_of_its_file() {
         (counted(&group) == 7).then_some(())
     });
     // Into another group, by hand.
-    let other = group.child("other");
+    let other = Group::new("other").unwrap();
     for child in &late.0 {
         std::fs::write(other.path().join("cgroup.procs"), child.id().to_string()).unwrap();
     }

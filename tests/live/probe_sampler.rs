@@ -189,7 +189,8 @@ fn every_tick_is_accounted_for_and_cheap() {
     let meter = meters.sampler().unwrap();
     assert!(meter.ticks > 700, "{meter:?}");
     let mean = meter.cost_ns / meter.ticks;
-    assert!(mean < 5_000, "{mean} ns a tick");
+    // A rough bound: the benchmark has the real one, and an emulated machine is ten times slower.
+    assert!(mean < 20_000, "{mean} ns a tick");
     let loss = until("a moment between two ticks", || {
         let loss = meters.loss(Row::SamplerSignals).unwrap();
         (loss.seen == loss.sent + loss.dropped + loss.filtered).then_some(loss)

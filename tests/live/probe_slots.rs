@@ -206,7 +206,9 @@ fn worker() {
         fs::write(group.join("cgroup.procs"), &pid).unwrap();
         held = vec![1u8; bytes.parse().unwrap()];
         std::hint::black_box(&held);
-        fs::write(group.parent().unwrap().join("cgroup.procs"), &pid).unwrap();
+        // Not into its parent, which on cgroup v2 may hold no process.
+        let hierarchy = group.parent().and_then(Path::parent).unwrap();
+        fs::write(hierarchy.join("cgroup.procs"), &pid).unwrap();
         println!("charged");
     }
 }
@@ -252,13 +254,16 @@ fn churn(mut probe: Probe, group: &Group, guard: Guard) {
     const CGROUPS: u32 = 4_000;
     let tainted = fs::read_to_string("/proc/sys/kernel/tainted").unwrap();
     let meters = probe.take_meters().unwrap();
+    // Made so that what is made in it has a memory controller of its own.
+    drop(group.child("first"));
+    let parent = group.path();
     let mut worker = Worker::new();
     let mut expected: HashMap<u32, Expected> = HashMap::new();
     let mut alive: HashMap<u32, (u32, PathBuf)> = HashMap::new();
     let began = Instant::now();
     let (mut known, mut gone) = (0, 0);
     for number in 1..=CGROUPS {
-        let path = group.path().join(number.to_string());
+        let path = parent.join(number.to_string());
         fs::create_dir(&path).unwrap();
         if number % 4 != 0 {
             fs::remove_dir(&path).unwrap();

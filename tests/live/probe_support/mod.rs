@@ -134,8 +134,12 @@ impl Group {
         Ok(Self { path, v2 })
     }
 
-    /// A new group inside this one.
+    /// A new group inside this one, with a memory controller of its own; on cgroup v2 this one may then hold no
+    /// process itself.
     pub(crate) fn child(&self, name: &str) -> Self {
+        if self.v2 {
+            fs::write(self.path.join("cgroup.subtree_control"), "+memory").unwrap();
+        }
         let path = self.path.join(name);
         fs::create_dir(&path).unwrap();
         Self { path, v2: self.v2 }
