@@ -256,14 +256,16 @@ fn churn(mut probe: Probe, group: &Group, guard: Guard) {
     let meters = probe.take_meters().unwrap();
     // Made so that what is made in it has a memory controller of its own.
     drop(group.child("first"));
-    let parent = group.path();
+    let mut armed = Armed {
+        guard,
+        expected: HashMap::new(),
+        alive: HashMap::new(),
+    };
     let mut worker = Worker::new();
-    let mut expected: HashMap<u32, Expected> = HashMap::new();
-    let mut alive: HashMap<u32, (u32, PathBuf)> = HashMap::new();
     let began = Instant::now();
     let (mut known, mut gone) = (0, 0);
     for number in 1..=CGROUPS {
-        let path = parent.join(number.to_string());
+        let path = group.path().join(number.to_string());
         fs::create_dir(&path).unwrap();
         if number % 4 != 0 {
             fs::remove_dir(&path).unwrap();
@@ -278,51 +280,14 @@ fn churn(mut probe: Probe, group: &Group, guard: Guard) {
         if bytes > 0 {
             worker.charge(&path, bytes);
         }
-        let slot = number / 4 % 60;
-        if let Some((generation, path)) = alive.remove(&slot) {
-            fs::remove_dir(path).unwrap();
-            expected.get_mut(&generation).unwrap().removed = true;
-            gone += u32::from(told_gone(&mut probe, slot, guard));
-        }
-        let handle = fs::File::open(&path).unwrap();
-        probe
-            .arm_slot(slot, number, handle.as_fd(), Terms::default())
-            .unwrap();
-        let (least, most) = if bytes == 0 {
-            (0, MIB)
-        } else {
-            (bytes - MIB, bytes + 2 * MIB)
-        };
-        expected.insert(
-            number,
-            Expected {
-                least,
-                most,
-                removed: false,
-            },
-        );
-        alive.insert(slot, (number, path));
+        gone += u32::from(armed.replace(&mut probe, number, path, bytes));
         if number % 32 == 0 || guard == Guard::CheckAlone {
             probe.sweep().unwrap();
         }
-        for usage in usages(&probe)
-            .iter()
-            .filter(|usage| usage.state == USAGE_KNOWN)
-        {
-            let bounds = &expected[&usage.generation];
-            assert!(!bounds.removed, "a number of a removed cgroup: {usage:?}");
-            // What the worker held in an earlier group was freed when it charged this one.
-            let least = if usage.generation == number {
-                bounds.least
-            } else {
-                0
-            };
-            assert!((least..=bounds.most).contains(&usage.bytes), "{usage:?}");
-            known += 1;
-        }
+        known += armed.check(&probe, number);
     }
     let rate = f64::from(CGROUPS) / began.elapsed().as_secs_f64();
-    for (_, path) in alive.values() {
+    for (_, path) in armed.alive.values() {
         fs::remove_dir(path).unwrap();
     }
     println!("{rate:.0} cgroups a second; {known} numbers checked, {gone} removals seen");
@@ -337,6 +302,69 @@ fn churn(mut probe: Probe, group: &Group, guard: Guard) {
         fs::read_to_string("/proc/sys/kernel/tainted").unwrap(),
         tainted
     );
+}
+
+/// What is armed, and what each number may be.
+struct Armed {
+    guard: Guard,
+    /// by generation
+    expected: HashMap<u32, Expected>,
+    /// generation and folder, by slot
+    alive: HashMap<u32, (u32, PathBuf)>,
+}
+
+impl Armed {
+    /// Arms a cgroup, in place of the one that had the slot, which is removed first. True if that one showed no number
+    /// any more.
+    fn replace(&mut self, probe: &mut Probe, generation: u32, path: PathBuf, bytes: u64) -> bool {
+        let slot = generation / 4 % 60;
+        let mut gone = false;
+        if let Some((former, path)) = self.alive.remove(&slot) {
+            fs::remove_dir(path).unwrap();
+            self.expected.get_mut(&former).unwrap().removed = true;
+            gone = told_gone(probe, slot, self.guard);
+        }
+        let handle = fs::File::open(&path).unwrap();
+        probe
+            .arm_slot(slot, generation, handle.as_fd(), Terms::default())
+            .unwrap();
+        let (least, most) = if bytes == 0 {
+            (0, MIB)
+        } else {
+            (bytes - MIB, bytes + 2 * MIB)
+        };
+        self.expected.insert(
+            generation,
+            Expected {
+                least,
+                most,
+                removed: false,
+            },
+        );
+        self.alive.insert(slot, (generation, path));
+        gone
+    }
+
+    /// Checks every number of the table, and says how many there were.
+    fn check(&self, probe: &Probe, latest: u32) -> u32 {
+        let mut known = 0;
+        for usage in usages(probe)
+            .iter()
+            .filter(|usage| usage.state == USAGE_KNOWN)
+        {
+            let bounds = &self.expected[&usage.generation];
+            assert!(!bounds.removed, "a number of a removed cgroup: {usage:?}");
+            // What the worker held in an earlier group was freed when it charged this one.
+            let least = if usage.generation == latest {
+                bounds.least
+            } else {
+                0
+            };
+            assert!((least..=bounds.most).contains(&usage.bytes), "{usage:?}");
+            known += 1;
+        }
+        known
+    }
 }
 
 /// Whether the slot of a cgroup just removed shows no number: at once by the hook, at the next read by the check.

@@ -34,13 +34,11 @@ pub fn command(context: SkBuffContext) -> i64 {
 )]
 fn say(context: &SkBuffContext, mailbox: *const Mailbox, result: u32) {
     #[cfg(feature = "debug-log")]
-    // SAFETY: a map value.
-    aya_log_ebpf::debug!(
-        context,
-        "command {} answers {}",
-        unsafe { (*mailbox).command.op },
-        result
-    );
+    {
+        // SAFETY: a map value.
+        let op = unsafe { (*mailbox).command.op };
+        aya_log_ebpf::debug!(context, "command {} answers {}", op, result);
+    }
 }
 
 /// One command, with the engine held.
