@@ -1,0 +1,60 @@
+//! What happens to a cgroup arrives as evidence, in its order, with its identity.
+
+use std::path::PathBuf;
+
+use brink_host::probe::abi::record::{CGROUP_ATTACH, CGROUP_MKDIR, CGROUP_POPULATED, CGROUP_RMDIR};
+use brink_host::probe::{Evidence, Row, Wishes};
+use brink_tests::skip;
+use probe_support::{Group, probe, until};
+
+mod probe_support;
+
+#[test]
+fn the_life_of_a_cgroup_is_told() {
+    let mut probe = match probe(Wishes::default()) {
+        Ok(probe) => probe,
+        Err(why) => skip!("{why}"),
+    };
+    let meters = probe.take_meters().unwrap();
+    let mut evidence = probe.take_evidence().unwrap();
+    let group = match Group::new("life") {
+        Ok(group) => group,
+        Err(why) => skip!("{why}"),
+    };
+    let (id, name) = (
+        group.id(),
+        PathBuf::from("/").join(group.path().file_name().unwrap()),
+    );
+    let mut child = group.run("exec true");
+    let pid = child.id();
+    child.wait().unwrap();
+    until("the group to be empty", || {
+        (group.processes() == 0).then_some(())
+    });
+    group.remove();
+    let mut changes = Vec::new();
+    until("the removal", || {
+        evidence.drain(usize::MAX, |each| {
+            if let Evidence::Cgroup(change) = each
+                && change.id == id
+            {
+                assert_eq!(
+                    (change.level, change.path),
+                    (1, name.as_os_str().as_encoded_bytes())
+                );
+                changes.push((change.change, change.value));
+            }
+        });
+        changes.contains(&(CGROUP_RMDIR, 0)).then_some(())
+    });
+    let expected = [
+        (CGROUP_MKDIR, 0),
+        (CGROUP_POPULATED, 1),
+        (CGROUP_ATTACH, pid),
+        (CGROUP_POPULATED, 0),
+        (CGROUP_RMDIR, 0),
+    ];
+    assert_eq!(changes, expected);
+    let loss = meters.loss(Row::CgroupEvidence).unwrap();
+    assert_eq!(loss.dropped, 0, "{loss:?}");
+}
