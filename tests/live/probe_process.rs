@@ -86,19 +86,21 @@ fn threads_are_those_of_loadavg() {
         Err(why) => skip!("{why}"),
     };
     probe.calibrate_threads(threads).unwrap();
-    // Others fork meanwhile: equal at some moment is what can be asked.
-    let equal = |probe: &Probe| {
-        until("equal counts", || {
+    // Others fork meanwhile, and a task that has been reaped is given back a grace period later.
+    let near = |probe: &Probe| {
+        until("nearly equal counts", || {
             let real = i64::try_from(threads().unwrap()).unwrap();
             let counted = probe.processes().unwrap().threads;
-            (real == counted).then_some(counted)
+            (real.abs_diff(counted) <= 8).then_some(counted)
         })
     };
-    let before = equal(&probe);
-    let waiting = Waiting::new(40);
-    assert!((before + 30..before + 60).contains(&equal(&probe)));
+    let before = near(&probe);
+    let waiting = Waiting::new(200);
+    assert!(near(&probe) > before + 100);
     waiting.end();
-    assert!((before - 10..before + 10).contains(&equal(&probe)));
+    until("the threads to be given back", || {
+        (near(&probe) < before + 100).then_some(())
+    });
 }
 
 #[test]
