@@ -143,6 +143,24 @@ fn removal_disarms_in_the_kernel() {
     assert_eq!((sample.unknown, sample.below, sample.values[0]), (1, 0, 0));
 }
 
+#[test]
+fn a_controller_that_is_taken_away_is_unknown() {
+    let (mut probe, group) = match (sampling(Wishes::default()), Group::new("taken")) {
+        (Ok(probe), Ok(group)) => (probe, group),
+        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+    };
+    let inner = group.child("inner");
+    probe
+        .arm_slot(7, 3, inner.open().as_fd(), Terms::default())
+        .unwrap();
+    assert_eq!(swept(&mut probe)[7].state, USAGE_KNOWN);
+    if !group.take_controller() {
+        skip!("needs cgroup v2, where a group can lose its memory controller and stay");
+    }
+    let found = swept(&mut probe)[7];
+    assert_eq!((found.state, found.bytes), (USAGE_UNKNOWN, 0));
+}
+
 /// A process that enters a cgroup, allocates there, and comes back; see [`worker`].
 struct Worker {
     child: Child,

@@ -171,6 +171,15 @@ impl Group {
         Self { path, v2: self.v2 }
     }
 
+    /// On cgroup v2: takes the memory controller away from the groups inside this one, which stay. False on v1, where
+    /// that cannot be.
+    pub(crate) fn take_controller(&self) -> bool {
+        if self.v2 {
+            fs::write(self.path.join("cgroup.subtree_control"), "-memory").unwrap();
+        }
+        self.v2
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
