@@ -45,6 +45,26 @@ fn every_program_runs_here() {
         .collect();
     assert_eq!(absent, Vec::<String>::new());
     assert_eq!(probe.coverage().programs().count(), PROGRAMS.len());
+    // The verifier's limit is a million; how much of it a program takes differs between kernels.
+    let looked_at = verified();
+    println!("{looked_at:?} instructions looked at");
+    assert!(
+        looked_at.iter().all(|count| *count < 200_000),
+        "{looked_at:?}"
+    );
+}
+
+/// Instructions the verifier looked at, for each program of this process; nothing from kernels that do not tell.
+fn verified() -> Vec<u64> {
+    let infos = fs::read_dir("/proc/self/fdinfo").unwrap().flatten();
+    let texts = infos.filter_map(|entry| fs::read_to_string(entry.path()).ok());
+    let count = |text: String| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("verified_insns:"));
+        line.and_then(|count| count.trim().parse().ok())
+    };
+    texts.filter_map(count).collect()
 }
 
 #[test]

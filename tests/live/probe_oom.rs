@@ -53,6 +53,8 @@ fn the_victim_of_a_cgroup_is_told() {
     assert_eq!((stalled.gear, stalled.tgid), (RECLAIM_MEMCG, pid));
     let meter = meters.cgroup(group.id()).unwrap().unwrap();
     assert!(meter.memcg > 0 && meter.memcg_ns > 0, "{meter:?}");
+    // The sampler was hurried by it.
+    assert!(meters.sampler().unwrap().pulls > 0);
     let loss = meters.loss(Row::OomSignals).unwrap();
     assert_eq!((loss.sent, loss.dropped), (loss.seen, 0));
 }

@@ -143,6 +143,24 @@ fn removal_disarms_in_the_kernel() {
     assert_eq!((sample.unknown, sample.below, sample.values[0]), (1, 0, 0));
 }
 
+#[test]
+fn a_controller_that_is_taken_away_is_unknown() {
+    let (mut probe, group) = match (sampling(Wishes::default()), Group::new("taken")) {
+        (Ok(probe), Ok(group)) => (probe, group),
+        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+    };
+    let inner = group.child("inner");
+    probe
+        .arm_slot(7, 3, inner.open().as_fd(), Terms::default())
+        .unwrap();
+    assert_eq!(swept(&mut probe)[7].state, USAGE_KNOWN);
+    if !group.take_controller() {
+        skip!("needs cgroup v2, where a group can lose its memory controller and stay");
+    }
+    let found = swept(&mut probe)[7];
+    assert_eq!((found.state, found.bytes), (USAGE_UNKNOWN, 0));
+}
+
 /// A process that enters a cgroup, allocates there, and comes back; see [`worker`].
 struct Worker {
     child: Child,
@@ -206,7 +224,9 @@ fn worker() {
         fs::write(group.join("cgroup.procs"), &pid).unwrap();
         held = vec![1u8; bytes.parse().unwrap()];
         std::hint::black_box(&held);
-        fs::write(group.parent().unwrap().join("cgroup.procs"), &pid).unwrap();
+        // Not into its parent, which on cgroup v2 may hold no process.
+        let hierarchy = group.parent().and_then(Path::parent).unwrap();
+        fs::write(hierarchy.join("cgroup.procs"), &pid).unwrap();
         println!("charged");
     }
 }
@@ -252,9 +272,14 @@ fn churn(mut probe: Probe, group: &Group, guard: Guard) {
     const CGROUPS: u32 = 4_000;
     let tainted = fs::read_to_string("/proc/sys/kernel/tainted").unwrap();
     let meters = probe.take_meters().unwrap();
+    // Made so that what is made in it has a memory controller of its own.
+    drop(group.child("first"));
+    let mut armed = Armed {
+        guard,
+        expected: HashMap::new(),
+        alive: HashMap::new(),
+    };
     let mut worker = Worker::new();
-    let mut expected: HashMap<u32, Expected> = HashMap::new();
-    let mut alive: HashMap<u32, (u32, PathBuf)> = HashMap::new();
     let began = Instant::now();
     let (mut known, mut gone) = (0, 0);
     for number in 1..=CGROUPS {
@@ -273,51 +298,14 @@ fn churn(mut probe: Probe, group: &Group, guard: Guard) {
         if bytes > 0 {
             worker.charge(&path, bytes);
         }
-        let slot = number / 4 % 60;
-        if let Some((generation, path)) = alive.remove(&slot) {
-            fs::remove_dir(path).unwrap();
-            expected.get_mut(&generation).unwrap().removed = true;
-            gone += u32::from(told_gone(&mut probe, slot, guard));
-        }
-        let handle = fs::File::open(&path).unwrap();
-        probe
-            .arm_slot(slot, number, handle.as_fd(), Terms::default())
-            .unwrap();
-        let (least, most) = if bytes == 0 {
-            (0, MIB)
-        } else {
-            (bytes - MIB, bytes + 2 * MIB)
-        };
-        expected.insert(
-            number,
-            Expected {
-                least,
-                most,
-                removed: false,
-            },
-        );
-        alive.insert(slot, (number, path));
+        gone += u32::from(armed.replace(&mut probe, number, path, bytes));
         if number % 32 == 0 || guard == Guard::CheckAlone {
             probe.sweep().unwrap();
         }
-        for usage in usages(&probe)
-            .iter()
-            .filter(|usage| usage.state == USAGE_KNOWN)
-        {
-            let bounds = &expected[&usage.generation];
-            assert!(!bounds.removed, "a number of a removed cgroup: {usage:?}");
-            // What the worker held in an earlier group was freed when it charged this one.
-            let least = if usage.generation == number {
-                bounds.least
-            } else {
-                0
-            };
-            assert!((least..=bounds.most).contains(&usage.bytes), "{usage:?}");
-            known += 1;
-        }
+        known += armed.check(&probe, number);
     }
     let rate = f64::from(CGROUPS) / began.elapsed().as_secs_f64();
-    for (_, path) in alive.values() {
+    for (_, path) in armed.alive.values() {
         fs::remove_dir(path).unwrap();
     }
     println!("{rate:.0} cgroups a second; {known} numbers checked, {gone} removals seen");
@@ -332,6 +320,69 @@ fn churn(mut probe: Probe, group: &Group, guard: Guard) {
         fs::read_to_string("/proc/sys/kernel/tainted").unwrap(),
         tainted
     );
+}
+
+/// What is armed, and what each number may be.
+struct Armed {
+    guard: Guard,
+    /// by generation
+    expected: HashMap<u32, Expected>,
+    /// generation and folder, by slot
+    alive: HashMap<u32, (u32, PathBuf)>,
+}
+
+impl Armed {
+    /// Arms a cgroup, in place of the one that had the slot, which is removed first. True if that one showed no number
+    /// any more.
+    fn replace(&mut self, probe: &mut Probe, generation: u32, path: PathBuf, bytes: u64) -> bool {
+        let slot = generation / 4 % 60;
+        let mut gone = false;
+        if let Some((former, path)) = self.alive.remove(&slot) {
+            fs::remove_dir(path).unwrap();
+            self.expected.get_mut(&former).unwrap().removed = true;
+            gone = told_gone(probe, slot, self.guard);
+        }
+        let handle = fs::File::open(&path).unwrap();
+        probe
+            .arm_slot(slot, generation, handle.as_fd(), Terms::default())
+            .unwrap();
+        let (least, most) = if bytes == 0 {
+            (0, MIB)
+        } else {
+            (bytes - MIB, bytes + 2 * MIB)
+        };
+        self.expected.insert(
+            generation,
+            Expected {
+                least,
+                most,
+                removed: false,
+            },
+        );
+        self.alive.insert(slot, (generation, path));
+        gone
+    }
+
+    /// Checks every number of the table, and says how many there were.
+    fn check(&self, probe: &Probe, latest: u32) -> u32 {
+        let mut known = 0;
+        for usage in usages(probe)
+            .iter()
+            .filter(|usage| usage.state == USAGE_KNOWN)
+        {
+            let bounds = &self.expected[&usage.generation];
+            assert!(!bounds.removed, "a number of a removed cgroup: {usage:?}");
+            // What the worker held in an earlier group was freed when it charged this one.
+            let least = if usage.generation == latest {
+                bounds.least
+            } else {
+                0
+            };
+            assert!((least..=bounds.most).contains(&usage.bytes), "{usage:?}");
+            known += 1;
+        }
+        known
+    }
 }
 
 /// Whether the slot of a cgroup just removed shows no number: at once by the hook, at the next read by the check.

@@ -1,7 +1,7 @@
 //! How user space speaks to the sampler: it fills the mailbox, then runs the command program once.
 //!
 //! The program runs in the caller's context (that is how a file descriptor becomes a cgroup) and excludes the timer's
-//! callback, so no tick ever sees half a change.
+//! callback, so no tick ever sees half a change. What changes a watched value or the pace brings the next tick at once.
 
 use crate::plain::shared;
 use crate::sample::Watch;

@@ -21,6 +21,14 @@ pub fn command(context: SkBuffContext) -> i64 {
         return i64::from(abi::BUSY);
     }
     let result = obey(engine, mailbox);
+    // SAFETY: a map value.
+    let op = unsafe { (*mailbox).command.op };
+    if matches!(
+        op,
+        abi::SET_WATCHES | abi::SET_TERMS | abi::SET_KNOBS | abi::SET_DEFERRED
+    ) {
+        timer::hurry(engine);
+    }
     Engine::unlock(engine);
     say(&context, mailbox, result);
     i64::from(result)
@@ -34,13 +42,11 @@ pub fn command(context: SkBuffContext) -> i64 {
 )]
 fn say(context: &SkBuffContext, mailbox: *const Mailbox, result: u32) {
     #[cfg(feature = "debug-log")]
-    // SAFETY: a map value.
-    aya_log_ebpf::debug!(
-        context,
-        "command {} answers {}",
-        unsafe { (*mailbox).command.op },
-        result
-    );
+    {
+        // SAFETY: a map value.
+        let op = unsafe { (*mailbox).command.op };
+        aya_log_ebpf::debug!(context, "command {} answers {}", op, result);
+    }
 }
 
 /// One command, with the engine held.

@@ -57,19 +57,20 @@ pub fn charged(slot: *const Slot) -> Option<i64> {
 /// Writes one entry of the usage table; what follows sees every write of other CPUs before it.
 #[inline(always)]
 pub fn write(table: *mut UsageTable, index: u32, bytes: u64, generation: u64, state: u32) {
-    if (index as usize) < MAX_SLOTS {
-        // SAFETY: a map value, and the index was just compared with the length of its entries. Generation and state are
-        // the entry's last eight bytes, in this order.
-        unsafe {
-            let entry = (&raw mut (*table).entries)
-                .cast::<Usage>()
-                .add(index as usize);
-            (*entry).bytes = bytes;
-            let mark = entry.cast::<u64>().add(1);
-            swap(mark, generation & 0xffff_ffff | u64::from(state) << 32);
-        }
+    // Every index here is one of a map as long as the table. The mask says so to verifiers that lose a comparison.
+    let index = index as usize & (MAX_SLOTS - 1);
+    // SAFETY: a map value, and the index is below the length of its entries. Generation and state are the entry's last
+    // eight bytes, in this order.
+    unsafe {
+        let entry = (&raw mut (*table).entries).cast::<Usage>().add(index);
+        (*entry).bytes = bytes;
+        let mark = entry.cast::<u64>().add(1);
+        swap(mark, generation & 0xffff_ffff | u64::from(state) << 32);
     }
 }
+
+/// The mask needs it.
+const _: () = assert!(MAX_SLOTS.is_power_of_two());
 
 /// Reads every slot, so that the record about to be told carries its numbers, and none is older than a second. Returns
 /// 1 when there was one to read.

@@ -61,15 +61,36 @@ pub(crate) fn next_sample(probe: &Probe) -> Sample {
 }
 
 /// Waits for something, at most [`DEADLINE`].
-pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
+    let found = within(ask);
+    assert!(found.is_some(), "waited {DEADLINE:?} for {what}");
+    found.unwrap()
+}
+
+/// Waits for something that others may keep from happening, at most [`DEADLINE`].
+pub(crate) fn within<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let end = Instant::now() + DEADLINE;
     loop {
         if let Some(found) = ask() {
-            return found;
+            return Some(found);
         }
-        assert!(Instant::now() < end, "waited {DEADLINE:?} for {what}");
+        if Instant::now() >= end {
+            return None;
+        }
         std::thread::sleep(Duration::from_micros(200));
     }
+}
+
+/// The first waiting signal that `wanted` takes.
+pub(crate) fn waiting<T>(
+    probe: &mut Probe,
+    mut wanted: impl FnMut(&Signal) -> Option<T>,
+) -> Option<T> {
+    let mut found = None;
+    probe.drain_signals(usize::MAX, |signal| {
+        found = found.take().or_else(|| wanted(signal));
+    });
+    found
 }
 
 /// Waits for the first signal that `wanted` takes.
@@ -78,13 +99,7 @@ pub(crate) fn signal<T>(
     what: &str,
     mut wanted: impl FnMut(&Signal) -> Option<T>,
 ) -> T {
-    until(what, || {
-        let mut found = None;
-        probe.drain_signals(usize::MAX, |signal| {
-            found = found.take().or_else(|| wanted(signal));
-        });
-        found
-    })
+    until(what, || waiting(probe, &mut wanted))
 }
 
 /// Bytes as the kernel programs count them.
@@ -92,19 +107,30 @@ pub(crate) fn signed(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap()
 }
 
+/// One reading of `/proc/meminfo`.
+pub(crate) struct Meminfo(String);
+
+impl Meminfo {
+    pub(crate) fn read() -> Self {
+        Self(fs::read_to_string("/proc/meminfo").unwrap())
+    }
+
+    /// A line's value, in bytes.
+    pub(crate) fn get(&self, key: &str) -> u64 {
+        let value = self
+            .0
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        let number = value
+            .and_then(|value| value.split_whitespace().next())
+            .unwrap();
+        number.parse::<u64>().unwrap() * 1024
+    }
+}
+
 /// A line of `/proc/meminfo`, in bytes.
 pub(crate) fn meminfo(key: &str) -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap();
-    let line = text
-        .lines()
-        .find(|line| line.starts_with(&format!("{key}:")))
-        .unwrap();
-    line.split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse::<u64>()
-        .unwrap()
-        * 1024
+    Meminfo::read().get(key)
 }
 
 /// Total of threads the kernel counts: the second number of `/proc/loadavg`'s fourth field.
@@ -134,11 +160,24 @@ impl Group {
         Ok(Self { path, v2 })
     }
 
-    /// A new group inside this one.
+    /// A new group inside this one, with a memory controller of its own; on cgroup v2 this one may then hold no
+    /// process itself.
     pub(crate) fn child(&self, name: &str) -> Self {
+        if self.v2 {
+            fs::write(self.path.join("cgroup.subtree_control"), "+memory").unwrap();
+        }
         let path = self.path.join(name);
         fs::create_dir(&path).unwrap();
         Self { path, v2: self.v2 }
+    }
+
+    /// On cgroup v2: takes the memory controller away from the groups inside this one, which stay. False on v1, where
+    /// that cannot be.
+    pub(crate) fn take_controller(&self) -> bool {
+        if self.v2 {
+            fs::write(self.path.join("cgroup.subtree_control"), "-memory").unwrap();
+        }
+        self.v2
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -156,7 +156,7 @@ pub struct Facts {
 impl Facts {
     /// Reads everything once. Takes some ten milliseconds and six megabytes for a moment, for the type description.
     pub fn gather(roots: &Roots) -> Self {
-        let tracefs = tracefs(roots);
+        let tracefs = mount_point(&roots.proc.join("self/mounts"), "tracefs");
         let formats = match &tracefs {
             Ok(mount) => formats(mount),
             Err(error) => Err(content(&roots.proc.join("self/mounts"), &error.to_string())),
@@ -168,7 +168,7 @@ impl Facts {
             formats,
             lockdown: lockdown(&roots.sys.join("kernel/security/lockdown")),
             capabilities: capabilities(&roots.proc.join("self/status")),
-            memory: memory(&roots.proc.join("cgroups")),
+            memory: memory(&roots.proc),
             nodes: nodes(&roots.sys.join("devices/system/node/has_memory")),
             page_size: rustix::param::page_size() as u64,
         }
@@ -235,22 +235,6 @@ fn target(btf: &Btf<'_>, program: &Program) -> Result<Target, String> {
         .ok_or(format!("this kernel has no {name}"))
 }
 
-fn tracefs(roots: &Roots) -> Fact<PathBuf> {
-    let path = roots.proc.join("self/mounts");
-    let mounts = read(&path)?;
-    mounts
-        .lines()
-        .map(|line| line.split(' ').collect::<Vec<_>>())
-        .find(|fields| fields.get(2) == Some(&"tracefs"))
-        .and_then(|fields| fields.get(1).map(PathBuf::from))
-        .ok_or_else(|| {
-            content(
-                &path,
-                "tracefs is not mounted (mount -t tracefs tracefs /sys/kernel/tracing)",
-            )
-        })
-}
-
 fn formats(mount: &Path) -> Fact<Formats> {
     let read_one = |name: &str| -> Fact<Format> {
         let path = mount.join("events/oom").join(name).join("format");
@@ -290,20 +274,45 @@ fn capabilities(path: &Path) -> Fact<Capabilities> {
     })
 }
 
-/// `/proc/cgroups`: name, hierarchy, cgroups, enabled. Hierarchy 0 is cgroup v2.
-fn memory(path: &Path) -> Fact<MemoryController> {
-    let table = read(path)?;
-    let row = table.lines().find_map(|line| line.strip_prefix("memory\t"));
-    let mut numbers = row
-        .into_iter()
-        .flat_map(str::split_whitespace)
-        .map(str::parse::<u32>);
+/// `/proc/cgroups` has name, hierarchy, number of cgroups, enabled; hierarchy 0 is cgroup v2. Kernels without the v1
+/// controller leave it out there, and list it among the controllers of cgroup v2's root.
+fn memory(proc: &Path) -> Fact<MemoryController> {
+    let path = proc.join("cgroups");
+    let table = read(&path)?;
+    let Some(row) = table.lines().find_map(|line| line.strip_prefix("memory\t")) else {
+        return unified(&proc.join("self/mounts"));
+    };
+    let mut numbers = row.split_whitespace().map(str::parse::<u32>);
     match (numbers.next(), numbers.next(), numbers.next()) {
         (_, _, Some(Ok(0))) => Ok(MemoryController::Disabled),
         (Some(Ok(0)), _, Some(Ok(_))) => Ok(MemoryController::V2),
         (Some(Ok(hierarchy)), _, Some(Ok(_))) => Ok(MemoryController::V1 { hierarchy }),
-        _ => Err(content(path, "no row for the memory controller")),
+        _ => Err(content(
+            &path,
+            &format!("{row:?} is no row of the memory controller"),
+        )),
     }
+}
+
+/// Whether cgroup v2 has the memory controller.
+fn unified(mounts: &Path) -> Fact<MemoryController> {
+    let root = mount_point(mounts, "cgroup2")?;
+    let controllers = read(&root.join("cgroup.controllers"))?;
+    if controllers.split_whitespace().any(|name| name == "memory") {
+        Ok(MemoryController::V2)
+    } else {
+        Ok(MemoryController::Disabled)
+    }
+}
+
+/// Where a file system of that kind is mounted first.
+fn mount_point(mounts: &Path, kind: &str) -> Fact<PathBuf> {
+    let text = read(mounts)?;
+    text.lines()
+        .map(|line| line.split(' ').collect::<Vec<_>>())
+        .find(|fields| fields.get(2) == Some(&kind))
+        .and_then(|fields| fields.get(1).map(PathBuf::from))
+        .ok_or_else(|| content(mounts, &format!("no {kind} is mounted")))
 }
 
 /// A list such as `0-2,4`.

@@ -59,6 +59,27 @@ fn the_memory_controller_is_found_on_either_version() {
     check_memory("cpu\t1\t1\t1\n", None);
 }
 
+#[test]
+fn a_kernel_without_the_v1_controller_lists_it_on_v2_only() {
+    for (controllers, expected) in [
+        ("cpu memory pids\n", MemoryController::V2),
+        ("cpu pids\n", MemoryController::Disabled),
+    ] {
+        let files = [
+            ("proc/cgroups", "cpu\t1\t1\t1\n"),
+            ("unified/cgroup.controllers", controllers),
+        ];
+        let (folder, roots) = host(&files);
+        let mounts = format!(
+            "cgroup2 {}/unified cgroup2 rw 0 0\n",
+            folder.path().display()
+        );
+        fs::create_dir_all(roots.proc.join("self")).unwrap();
+        fs::write(roots.proc.join("self/mounts"), mounts).unwrap();
+        assert_eq!(Facts::gather(&roots).memory.ok(), Some(expected));
+    }
+}
+
 fn check_nodes(text: Option<&str>, expected: Option<&[u32]>) {
     let files: Vec<_> = text
         .map(|text| ("sys/devices/system/node/has_memory", text))
