@@ -10,8 +10,6 @@ mod check;
 mod checks;
 pub mod facts;
 mod report;
-#[cfg(test)]
-mod tests;
 mod text;
 mod verdict;
 

@@ -19,7 +19,7 @@ pub struct Page<'a> {
 }
 
 /// Columns that a page takes at least, and at most: longer lines are hard to read.
-const NARROWEST: usize = 40;
+const NARROWEST: usize = 60;
 const WIDEST: usize = 110;
 /// What stands before the text of a problem: `  found    `.
 const INDENT: usize = 11;

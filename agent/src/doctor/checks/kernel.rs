@@ -63,9 +63,10 @@ fn machine(facts: &Facts) -> Check {
         Ok(cpus) => count(*cpus as usize, "CPU"),
         Err(_) => "an unknown number of CPUs".to_owned(),
     };
-    let nodes = match &kernel.probe.nodes {
-        Ok(nodes) => count(nodes.len(), "memory node"),
-        Err(_) => "an unknown number of memory nodes".to_owned(),
+    let nodes = match (&kernel.probe.nodes, &kernel.cpus) {
+        // A kernel without NUMA lists no nodes, but it lists its CPUs.
+        (Ok(nodes), Ok(_)) => count(nodes.len(), "memory node"),
+        _ => "an unknown number of memory nodes".to_owned(),
     };
     let memory = match &facts.memory.meminfo {
         Ok(info) => unsigned(info.total),
@@ -84,6 +85,7 @@ fn machine(facts: &Facts) -> Check {
         ));
     }
     match architecture {
+        "x86_64" if kernel.cpus.is_err() => SUBJECT.unknown(found),
         "x86_64" => SUBJECT.ok(found),
         "aarch64" | "riscv64" | "powerpc64" => SUBJECT
             .note(found)

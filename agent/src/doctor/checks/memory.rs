@@ -38,9 +38,13 @@ fn signals(facts: &Facts) -> Check {
         return SUBJECT.unknown("the node has no capacity");
     };
     let difference = available.available.saturating_sub(headroom);
-    let relation = if difference >= 0 { "more" } else { "less" };
+    let judgement = if difference > 0 {
+        "optimistic"
+    } else {
+        "pessimistic"
+    };
     let found = format!(
-        "memory.available {}, memory.headroom {} of {}; the first says {} {relation}",
+        "memory.available {}, memory.headroom {} of {}: the kubelet's formula is {} too {judgement}",
         bytes(available.available),
         bytes(headroom),
         bytes(available.capacity),

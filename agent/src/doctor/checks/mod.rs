@@ -19,6 +19,7 @@ use super::facts::Facts;
 /// Every check, in the order in which one would look.
 pub fn checks(facts: &Facts) -> Vec<Check> {
     [
+        Vec::from_iter(settings::root(facts)),
         rights::checks(facts),
         kernel::checks(facts),
         programs::checks(facts),

@@ -13,14 +13,13 @@ use crate::doctor::facts::Facts;
 const MOST: usize = 5;
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
-    let mut checks = Vec::from_iter(root(facts));
-    checks.push(thresholds(facts));
+    let mut checks = Vec::from([thresholds(facts)]);
     checks.extend(unmeasured(facts));
     checks
 }
 
 /// Only said where another root is configured.
-fn root(facts: &Facts) -> Option<Check> {
+pub(super) fn root(facts: &Facts) -> Option<Check> {
     const SUBJECT: Subject = Subject("config.root", "where the machine is mounted");
     let root = &facts.config.paths.root;
     if root == Path::new("/") {

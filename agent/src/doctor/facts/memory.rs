@@ -46,7 +46,7 @@ impl Memory {
                 .and_then(|reader| known(reader.read().map_err(|error| error.at(reader.path())))),
             zones: known(Zoneinfo::read(root)).map(|zones| in_bytes(zones.totals())),
             figures: figures(root, layout, plan),
-            swaps: known(Swaps::read(root)),
+            swaps: swaps(root),
             pressure: known(pressure).and_then(|reader| known(reader.read())),
             huge_pages: choice(root, "/sys/kernel/mm/transparent_hugepage/enabled"),
             overcommit: number(root, "/proc/sys/vm/overcommit_memory"),
@@ -65,10 +65,21 @@ impl Memory {
         let to_be_had = info
             .free
             .saturating_sub(zones.reserved)
+            .saturating_add(zones.on_cpus)
             .saturating_add(info.slab_reclaimable);
         let seen = counted.anon.saturating_add(counted.file);
         Some(info.total.saturating_sub(seen).saturating_sub(to_be_had))
     }
+}
+
+/// A kernel without swap has no such file, but it has the others.
+fn swaps(root: &Path) -> Known<Swaps> {
+    let swaps = known(Swaps::read(root))?;
+    let proc = root.join("proc/meminfo");
+    if swaps.areas.is_empty() && !proc.exists() {
+        return Err(format!("{} is not there", proc.display()));
+    }
+    Ok(swaps)
 }
 
 fn figures(root: &Path, layout: &Known<Layout>, plan: &NodePlan) -> Known<(NodeFigures, Slow)> {
@@ -87,5 +98,6 @@ fn in_bytes(pages: ZoneTotals) -> ZoneTotals {
         high: bytes(pages.high),
         usable: bytes(pages.usable),
         reserved: bytes(pages.reserved),
+        on_cpus: bytes(pages.on_cpus),
     }
 }
