@@ -10,7 +10,7 @@ use crate::doctor::{Page, examine};
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(after_help = "\
 Examples:
-  brink doctor
+  brink doctor --all
   sudo brink doctor                       what an agent that runs as root would have
   brink doctor --mode enforce --kubelet-config /var/lib/kubelet/config.yaml
   brink doctor -o json | jq '.rung'
@@ -19,6 +19,9 @@ Examples:
 Nothing on the machine is changed. As root the kernel programs are loaded on trial and unloaded again. The
 exit code is 3 if a check has failed, 2 if the configuration is wrong, and otherwise 0.")]
 pub struct Args {
+    /// Say what was found of the checks that are well, too
+    #[arg(short, long)]
+    pub all: bool,
     /// Form of the output.
     #[command(flatten)]
     pub format: FormatArgs,
@@ -45,6 +48,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
                 report: &report,
                 width: columns(),
                 colour: data.is_coloured(),
+                all: args.all,
             };
             data.print(&page.to_string())?;
         }

@@ -16,6 +16,8 @@ pub struct Page<'a> {
     pub width: usize,
     /// Whether the terminal shows colours.
     pub colour: bool,
+    /// Whether to say what was found where all is well.
+    pub all: bool,
 }
 
 /// Columns that a page takes at least, and at most: longer lines are hard to read.
@@ -39,7 +41,8 @@ impl fmt::Display for Page<'_> {
             }
             out.write_char('\n')?;
             match state {
-                State::Ok => checks.try_for_each(|check| self.line(out, check))?,
+                State::Ok if self.all => checks.try_for_each(|check| self.line(out, check))?,
+                State::Ok => self.areas(out, checks)?,
                 _ => checks.try_for_each(|check| self.problem(out, check))?,
             }
         }
@@ -106,13 +109,37 @@ impl Page<'_> {
         self.paragraph(out, &id, &check.found, None)
     }
 
+    /// What is well, by name only: an area a line.
+    fn areas<'a>(
+        &self,
+        out: &mut fmt::Formatter<'_>,
+        checks: impl Iterator<Item = &'a Check>,
+    ) -> fmt::Result {
+        const WIDTH: usize = 12;
+        let mut areas: Vec<(&str, Vec<&str>)> = Vec::new();
+        for check in checks {
+            let (area, subject) = check.id.split_once('.').unwrap_or((&check.id, "none"));
+            match areas.iter_mut().find(|(known, _)| *known == area) {
+                Some((_, subjects)) => subjects.push(subject),
+                None => areas.push((area, Vec::from([subject]))),
+            }
+        }
+        for (area, subjects) in areas {
+            let label = format!("ok {:<WIDTH$} ", plain(area));
+            self.paragraph(out, &label, &subjects.join(", "), None)?;
+        }
+        let hint = "what was found of each is said with --all";
+        self.paragraph(out, &format!("{:15} ", ""), hint, Some(Paint::Faint))
+    }
+
     fn verdict(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let report = self.report;
         out.write_char('\n')?;
         for reason in &report.rung_reasons {
             self.paragraph(out, "- ", reason, None)?;
         }
-        let scheduling = report.scheduling.as_deref().unwrap_or("scheduling unknown");
+        let scheduling = report.scheduling.as_ref();
+        let scheduling = scheduling.map_or_else(String::new, |words| format!(" ({words})"));
         let mode = match (report.mode, report.configured_mode) {
             ("enforcing", _) | ("observing", "observe") => report.mode.to_owned(),
             (reason, configured) => {
@@ -121,16 +148,15 @@ impl Page<'_> {
         };
         let counts = report.counts;
         let plural = if counts.warning == 1 { "" } else { "s" };
-        let counts = [
-            format!("{} failed", counts.failed),
-            format!("{} warning{plural}", counts.warning),
-            format!("{} unknown", counts.unknown),
-        ];
-        let text = format!(
-            "rung {}, {scheduling}, {mode}; {}",
-            report.rung,
-            counts.join(", ")
+        let unknown = match counts.unknown {
+            0 => String::new(),
+            some => format!(", {some} unknown"),
+        };
+        let counts = format!(
+            "{} failed, {} warning{plural}{unknown}",
+            counts.failed, counts.warning
         );
+        let text = format!("rung {}{scheduling}, {mode}; {counts}", report.rung);
         let colour = if report.has_failed() {
             Paint::Error
         } else if report.counts.warning > 0 {

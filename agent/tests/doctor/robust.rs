@@ -13,6 +13,7 @@ fn page(report: &Report, width: usize, colour: bool) -> String {
         report,
         width,
         colour,
+        all: colour,
     }
     .to_string()
 }

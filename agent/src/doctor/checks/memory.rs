@@ -60,6 +60,11 @@ fn signals(facts: &Facts) -> Check {
         .filter(is_met)
         .map(in_words)
         .collect();
+    if met.is_empty() && difference > 0 {
+        return SUBJECT.note(found).follows(
+            "that much is neither free nor reclaimable, and the formula does not see it: a kubelet counts on it",
+        );
+    }
     if met.is_empty() {
         return SUBJECT.ok(found);
     }

@@ -8,6 +8,13 @@ use crate::doctor::check::{Check, State, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::process::Namespaces;
 
+/// Abilities that no other check tries.
+const UNTRIED: [Ability; 3] = [
+    Ability::Kill,
+    Ability::InspectProcesses,
+    Ability::ManageCgroups,
+];
+
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     Vec::from([capabilities(facts), namespaces(facts)])
 }
@@ -34,11 +41,14 @@ fn capabilities(facts: &Facts) -> Check {
             format!("{} for {}", names.join(" and "), ability.purpose())
         })
         .collect();
-    let cannot_kill = lacking.iter().any(|(ability, _)| *ability == Ability::Kill);
-    let state = if cannot_kill && facts.config.mode == RunMode::Enforce {
+    let lacks = |ability| lacking.iter().any(|(lacked, _)| *lacked == ability);
+    let state = if lacks(Ability::Kill) && facts.config.mode == RunMode::Enforce {
         State::Failed
-    } else {
+    } else if UNTRIED.into_iter().any(lacks) {
         State::Warning
+    } else {
+        // A check of its own has tried what is missing, and warns if it was refused.
+        State::Note
     };
     let names: Vec<Capability> = lacking
         .into_iter()

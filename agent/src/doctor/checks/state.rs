@@ -41,7 +41,7 @@ fn folder(facts: &Facts) -> Check {
         Ok(false) => SUBJECT
             .note(format!("{path}{made}, on a disk"))
             .follows("the ledger is written before each kill: on a disk that may have to wait, in memory never")
-            .next("set paths.stateDir to a folder under /run"),
+            .next("put paths.stateDir on a tmpfs, which /run is on most machines"),
         _ => SUBJECT.ok(format!("{path}{made}")),
     }
 }
