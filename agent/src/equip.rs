@@ -8,26 +8,34 @@ use brink_host::kill::{Killer, ReleaseConfig, ReleasePool};
 use brink_host::probe::{Facts, Family, Probe, Roots, Wishes, coverage};
 use brink_host::realtime::FifoPriority;
 
-/// Loads the programs; an error says in one sentence why the sampler cannot serve here. Programs of
-/// other families may be absent all the same: the probe's coverage tells.
+/// Loads the programs. Single ones may be absent all the same: the probe's coverage tells.
 ///
 /// # Errors
-/// Why the sampler cannot serve.
+/// Why none of them can run here, in one sentence.
 pub fn probe(root: &Path, wishes: Wishes) -> Result<Probe, String> {
     let roots = Roots {
         proc: root.join("proc"),
         sys: root.join("sys"),
     };
-    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-    let facts = Facts::gather(&roots, page);
+    let facts = Facts::gather(&roots);
     let probe = Probe::load(&facts, &coverage::settings(&facts, wishes));
     let probe = probe.map_err(|error| error.to_string())?;
-    let sampler = probe
+    if probe.coverage().programs().any(|(_, state)| state.is_ok()) {
+        return Ok(probe);
+    }
+    let why = probe
         .coverage()
         .absences()
-        .find(|(program, _)| program.family == Family::Sampler);
-    let missing = sampler.map(|(program, why)| format!("{}: {why}", program.name));
-    missing.map_or(Ok(probe), Err)
+        .next()
+        .map(|(_, why)| why.to_string());
+    Err(why.unwrap_or_else(|| "there are no programs to load".to_owned()))
+}
+
+/// Why the sampler cannot serve; none if it can.
+pub fn without_sampler(probe: &Probe) -> Option<String> {
+    let mut absences = probe.coverage().absences();
+    let (program, why) = absences.find(|(program, _)| program.family == Family::Sampler)?;
+    Some(format!("{}: {why}", program.name))
 }
 
 /// A killer whose victims' memory is given back early by a small pool.

@@ -7,7 +7,7 @@ use anyhow::{Context as _, bail};
 use brink_core::base::Moment;
 use brink_core::node::action::{Action, Actions};
 use brink_core::node::engine::Engine;
-use brink_core::node::input::{Input, Sample};
+use brink_core::node::input::{Input, Reconfiguration, Sample};
 use brink_core::node::workload::WorkloadTable;
 use serde::Serialize;
 
@@ -19,6 +19,7 @@ use crate::runtime::journal::{Line, StepLine};
 pub struct Replay {
     engine: Option<Engine>,
     table: Option<Arc<WorkloadTable>>,
+    configuration: Option<Box<Reconfiguration>>,
     summary: Summary,
 }
 
@@ -72,6 +73,10 @@ impl Replay {
                 self.table = Some(Arc::new(WorkloadTable::new(workloads, generation)));
                 Ok(None)
             }
+            Line::Reconfiguration(new) => {
+                self.configuration = Some(new);
+                Ok(None)
+            }
             Line::Step(step) => self.step(&step, number).map(Some),
             Line::Decision(_) => {
                 self.summary.decisions += 1;
@@ -116,6 +121,10 @@ impl Replay {
             Kind::Outcome { order, delivered } => Input::Outcome { order, delivered },
             Kind::Reclaimed => Input::Reclaimed,
             Kind::Control(control) => Input::Control(control),
+            Kind::Reconfigure => match &self.configuration {
+                Some(new) => Input::Reconfigure(new),
+                None => bail!("line {number}: the new configuration is missing"),
+            },
         };
         engine.step(step.at, input, &mut actions);
         let now = actions.as_slice().to_vec();

@@ -14,6 +14,10 @@ pub struct Zone {
     pub address: u64,
     /// pages that ordinary allocations leave alone: minimum watermark, boost, largest low-memory reserve
     pub reserve: i64,
+    /// the zone has many pages it does not manage yet, so what it manages is read at each tick
+    pub growing: u64,
+    /// pages it managed when its reserve was read
+    pub managed: i64,
 }
 
 /// A NUMA node with memory.
@@ -30,7 +34,6 @@ pub struct Counters {
     pub free: i64,
     /// free above each zone's reserve
     pub spare: i64,
-    /// summed only while memory is deferred
     pub managed: i64,
     pub anon: i64,
     pub file: i64,

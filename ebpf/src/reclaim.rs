@@ -100,11 +100,7 @@ fn end(gear: u32, pages: u64) -> i32 {
     // SAFETY: the helper takes no argument.
     let cgroup = memory_cgroup(unsafe { bpf_get_current_task() }).unwrap_or(UNKNOWN);
     total(gear, cgroup, stall, pages);
-    let least = ENGINE.get_ptr_mut(0).map_or(0, |engine| {
-        // SAFETY: a map value.
-        unsafe { (*engine).knobs.stall_ns }
-    });
-    if stall < least {
+    if stall < bound() {
         count(RECLAIM_EVIDENCE, Fate::Filtered);
         return 0;
     }
@@ -128,6 +124,15 @@ fn end(gear: u32, pages: u64) -> i32 {
         },
     );
     0
+}
+
+/// Shortest stall worth a record.
+#[inline(always)]
+fn bound() -> u64 {
+    // SAFETY: a map value.
+    ENGINE
+        .get_ptr_mut(0)
+        .map_or(0, |engine| unsafe { (*engine).knobs.stall_ns })
 }
 
 /// Adds one reclaim to the meters of its cgroup.

@@ -78,7 +78,7 @@ fn the_programs_are_tried_and_gone_again() {
     if !may(Ability::KernelPrograms) {
         skip!("CAP_BPF or CAP_PERFMON is missing");
     }
-    if let Err(error) = &Facts::gather(&Roots::default(), 4096).types {
+    if let Err(error) = &Facts::gather(&Roots::default()).types {
         skip!("needs the kernel's type description: {error}");
     }
     let folder = Folder::new("doctor-programs");

@@ -1,4 +1,8 @@
 //! Threads and processes against the kernel's own counts, and the end of victims.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed; only the functions marked as tests are known as such"
+)]
 
 use std::process::Child;
 use std::time::Duration;
@@ -42,6 +46,33 @@ impl Drop for Sleepers {
     }
 }
 
+/// Threads that wait until they are let go.
+struct Waiting {
+    gate: std::sync::Arc<std::sync::Barrier>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+impl Waiting {
+    fn new(count: usize) -> Self {
+        let gate = std::sync::Arc::new(std::sync::Barrier::new(count + 1));
+        let wait = |_| {
+            let gate = std::sync::Arc::clone(&gate);
+            std::thread::spawn(move || {
+                gate.wait();
+            })
+        };
+        let threads = (0..count).map(wait).collect();
+        Self { gate, threads }
+    }
+
+    fn end(self) {
+        self.gate.wait();
+        for thread in self.threads {
+            thread.join().unwrap();
+        }
+    }
+}
+
 #[test]
 fn threads_are_those_of_loadavg() {
     let mut probe = match probe(Wishes::default()) {
@@ -58,19 +89,9 @@ fn threads_are_those_of_loadavg() {
         })
     };
     let before = equal(&probe);
-    let (stop, wait) = std::sync::mpsc::channel::<()>();
-    let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
-    let started: Vec<_> = (0..40)
-        .map(|_| {
-            let wait = std::sync::Arc::clone(&wait);
-            std::thread::spawn(move || drop(wait.lock().unwrap().recv()))
-        })
-        .collect();
+    let waiting = Waiting::new(40);
     assert!((before + 30..before + 60).contains(&equal(&probe)));
-    drop(stop);
-    for thread in started {
-        thread.join().unwrap();
-    }
+    waiting.end();
     assert!((before - 10..before + 10).contains(&equal(&probe)));
 }
 
@@ -83,14 +104,7 @@ fn the_limit_on_threads_is_told_once_each_way() {
     probe.calibrate_threads(threads).unwrap();
     let limit = u32::try_from(threads().unwrap()).unwrap() + 40;
     probe.set_thread_limit(Some(limit)).unwrap();
-    let (stop, wait) = std::sync::mpsc::channel::<()>();
-    let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
-    let started: Vec<_> = (0..80)
-        .map(|_| {
-            let wait = std::sync::Arc::clone(&wait);
-            std::thread::spawn(move || drop(wait.lock().unwrap().recv()))
-        })
-        .collect();
+    let waiting = Waiting::new(80);
     let told = |found: &Signal| match found {
         Signal::Threads(record) => Some(*record),
         _ => None,
@@ -98,10 +112,7 @@ fn the_limit_on_threads_is_told_once_each_way() {
     let over = signal(&mut probe, "the limit to be told", told);
     assert_eq!((over.over, over.limit), (1, i64::from(limit)));
     assert_eq!(over.threads, i64::from(limit) + 1);
-    drop(stop);
-    for thread in started {
-        thread.join().unwrap();
-    }
+    waiting.end();
     let back = signal(&mut probe, "the way back", told);
     assert_eq!(back.over, 0);
     assert!(back.threads < i64::from(limit) * 15 / 16 + 1, "{back:?}");

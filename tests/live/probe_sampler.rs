@@ -9,13 +9,9 @@ use brink_host::probe::abi::sample::{
 };
 use brink_host::probe::{Row, Signal, Wishes};
 use brink_tests::skip;
-use probe_support::{Group, MIB, meminfo, next_sample, sampling, signal, until};
+use probe_support::{Group, MIB, meminfo, next_sample, sampling, signal, signed, until};
 
 mod probe_support;
-
-fn signed(bytes: u64) -> i64 {
-    i64::try_from(bytes).unwrap()
-}
 
 /// capacity − (anon + file − inactive file), from /proc/meminfo.
 fn available() -> i64 {

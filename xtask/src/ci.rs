@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use crate::{
-    Verdict, deny, generate,
+    Verdict, deny, ebpf, generate,
     test::{self, Report},
     tidy, toolchain,
     workspace::{self, succeeds},
@@ -67,6 +67,16 @@ const STEPS: &[Step] = &[
     Step {
         name: "clippy-ebpf",
         run: clippy_ebpf,
+    },
+    Step {
+        name: "ebpf",
+        run: || {
+            ebpf::run(&ebpf::Args {
+                check: true,
+                ..ebpf::Args::default()
+            })
+            .map(Finding::Verdict)
+        },
     },
 ];
 

@@ -1,7 +1,7 @@
 //! The command line of `cargo xtask`: one variant a command, one module a variant.
 use clap::{Parser, Subcommand};
 
-use crate::{Verdict, bench, ci, deny, generate, test, tidy};
+use crate::{Verdict, bench, ci, deny, ebpf, generate, test, tidy};
 
 /// The project's automation.
 #[derive(Debug, Parser)]
@@ -23,6 +23,8 @@ enum Command {
     Test(test::Args),
     /// Write the generated files, or check that they are fresh
     Gen(generate::Args),
+    /// Build the kernel objects anew and write them, or check that they are what the sources make
+    Ebpf(ebpf::Args),
     /// Check dependencies: bans, licences, sources, and advisories where the database is reachable
     Deny(deny::Args),
     /// Measure, and compare with the figures that must be reached
@@ -41,6 +43,7 @@ impl Cli {
             Command::Tidy(args) => tidy::run(&args),
             Command::Test(args) => test::run(&args),
             Command::Gen(args) => generate::run(&args),
+            Command::Ebpf(args) => ebpf::run(&args),
             Command::Deny(args) => deny::run(&args),
             Command::Bench(args) => bench::run(&args),
             Command::Ci(args) => ci::run(&args),

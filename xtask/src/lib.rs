@@ -4,6 +4,7 @@ pub mod bench;
 pub mod ci;
 pub mod cli;
 pub mod deny;
+pub mod ebpf;
 pub mod generate;
 pub mod process;
 pub mod test;

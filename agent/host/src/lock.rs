@@ -1,8 +1,8 @@
 //! One enforcer a node: a lock file under /run that the kernel releases when its holder dies.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{Read, Seek, Write};
 use std::io;
+use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brink_core::node::workload::{Stage, Workload, WorkloadTable};
+use brink_core::node::workload::{Workload, WorkloadTable};
 use brink_host::HostError;
 use brink_host::cgroup::walk::groups_below;
-use brink_host::cgroup::{CgroupDir, Controller, Layout};
+use brink_host::cgroup::{Controller, Layout};
 use brink_host::process::ProcessInfo;
 
 use super::bind::{Bound, bind};
@@ -76,6 +76,12 @@ impl Builder {
         }
     }
 
+    /// Takes other rules over, from the next roster on.
+    pub fn reconfigure(&mut self, rules: Vec<CgroupRule>, selection: Selection) {
+        self.rules = rules;
+        self.selection = selection;
+    }
+
     /// Whether the last roster says anything that the one before did not.
     pub const fn changed(&self) -> bool {
         self.changed
@@ -99,9 +105,6 @@ impl Builder {
             let groups = self.open_all(&bound, &groups, &mut open, &mut troubles);
             let mut workload = bound.workload;
             let facts = self.facts(&groups);
-            if !groups.iter().any(|group| is_populated(group.target.dir())) {
-                workload.stage = Stage::Finished;
-            }
             select(
                 &mut workload,
                 &bound.groups,
@@ -215,17 +218,4 @@ fn size_of_family(path: &str, all: &[String]) -> usize {
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
     all.iter().filter(below).count()
-}
-
-/// Whether anything runs in the cgroup or below it; a cgroup that cannot tell counts as populated.
-fn is_populated(dir: &CgroupDir) -> bool {
-    match dir.state() {
-        Ok(state) => state.populated,
-        Err(_) => !matches!(dir.processes(), Ok(pids) if pids.is_empty() && !has_children(dir)),
-    }
-}
-
-/// kernfs counts a directory's subdirectories in its links.
-fn has_children(dir: &CgroupDir) -> bool {
-    rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_nlink > 2)
 }

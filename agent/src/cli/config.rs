@@ -37,8 +37,9 @@ Examples:
   brink config check config.yaml          one file alone
   brink config check -o json /var/lib/kubelet/config.yaml
 
-A FILE of kind KubeletConfiguration is checked as the kubelet reads it, with the drop-ins of
---config-dir. Warnings are on stderr, or in the JSON; the exit code is 2 if anything is wrong.")]
+A FILE of kind KubeletConfiguration is checked as the kubelet reads it, with the drop-ins
+of --config-dir. Warnings are on stderr, or in the JSON; the exit code is 2 if anything is
+wrong.")]
 pub struct CheckArgs {
     /// A file to check alone, without environment and usual places; - is standard input
     #[arg(value_name = "FILE")]
@@ -149,7 +150,11 @@ fn print_thresholds(data: &mut Data, outcome: &Outcome) -> Result<(), CliError> 
             Vec::from([
                 threshold.signal.to_string(),
                 threshold.value.to_string(),
-                or_none((!threshold.is_hard()).then(|| threshold.grace.to_string())),
+                if threshold.is_hard() {
+                    "hard".to_string()
+                } else {
+                    threshold.grace.to_string()
+                },
                 or_none(threshold.min_reclaim.map(|value| value.to_string())),
             ])
         })
@@ -164,7 +169,7 @@ fn run_show(args: &ShowArgs) -> Result<Exit, CliError> {
     match (args.output, args.origin) {
         (ShowFormat::Yaml, origin) => data.print(&checked.to_yaml(origin))?,
         (ShowFormat::Json, true) => data.json(&checked.to_json_with_origins())?,
-        (ShowFormat::Json, false) => data.json(&checked.to_json())?,
+        (ShowFormat::Json, false) => data.json(&checked.tree)?,
     }
     data.flush()?;
     Ok(Exit::Success)

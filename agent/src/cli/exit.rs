@@ -149,10 +149,23 @@ impl fmt::Display for CliError {
         match self {
             Self::Faults(faults) => faults.fmt(f),
             Self::ReaderGone => f.write_str("the reader of the output is gone"),
-            // The whole chain of causes on one line.
-            Self::Other { error, .. } => write!(f, "{error:#}"),
+            Self::Other { error, .. } => f.write_str(&with_causes(error)),
         }
     }
+}
+
+/// The whole chain on one line; a cause that its error has named already is not named again.
+fn with_causes(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.ends_with(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
 }
 
 impl std::error::Error for CliError {}

@@ -112,6 +112,6 @@ fn render(command: &clap::Command, pages: &mut Vec<Generated>) -> std::io::Resul
     pages.push((format!("{name}.1"), bytes));
     let mut subcommands = command
         .get_subcommands()
-        .filter(|sub| sub.get_name() != "help");
+        .filter(|sub| sub.get_name() != "help" && !sub.is_hide_set());
     subcommands.try_for_each(|sub| render(sub, pages))
 }

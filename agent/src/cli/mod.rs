@@ -17,6 +17,7 @@ mod run;
 mod simulate;
 mod status;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::builder::Styles;
@@ -89,7 +90,17 @@ pub enum Command {
     Completion(generate::CompletionArgs),
     /// Print or write the manual pages
     Man(generate::ManArgs),
+    /// Take memory on purpose: a workload of the demonstration
+    #[command(name = HOG, hide = true)]
+    Hog {
+        /// What to take
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
 }
+
+/// The hidden command that the demonstration starts its workloads by.
+pub const HOG: &str = "demo-workload";
 
 /// The command line as clap sees it, for completions, manual pages and documentation.
 pub fn command() -> clap::Command {
@@ -99,6 +110,9 @@ pub fn command() -> clap::Command {
 /// Runs what the process was started with.
 pub fn main() -> ExitCode {
     match Cli::try_parse() {
+        Ok(Cli {
+            command: Command::Hog { arguments },
+        }) => brink_host::hog::main(arguments),
         Ok(cli) => finish(dispatch(&cli.command)),
         Err(error) => {
             // Help that nobody reads to its end is help all the same.
@@ -128,6 +142,8 @@ fn dispatch(command: &Command) -> Result<Exit, CliError> {
         Command::Doctor(args) => doctor::run(args),
         Command::Completion(args) => generate::run_completion(*args),
         Command::Man(args) => generate::run_man(args),
+        // Taken by `main`: it ends with a code of its own.
+        Command::Hog { .. } => Ok(Exit::Failure),
     }
 }
 

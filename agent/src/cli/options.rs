@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::output::Format;
 use crate::config::document::Origin;
-use crate::config::{Form, Override, SETTINGS, Sources};
+use crate::config::{Form, Override, SETTINGS, Setting, Sources};
 
 /// The configuration that is used where none is named, if it is there.
 pub(super) const CONFIG: &str = "/etc/brink/config.yaml";
@@ -20,8 +20,15 @@ const HEADING: &str = "Configuration (a flag wins over its variable, and both ov
 /// `-o`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
 pub struct FormatArgs {
-    /// Form of the output
-    #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
+    /// Form of the output: text or json
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
     pub output: Format,
 }
 
@@ -80,6 +87,24 @@ impl ConfigArgs {
     }
 }
 
+/// The flag and the variable of a setting.
+fn arg_of(setting: &'static Setting) -> Arg {
+    let action = match setting.form {
+        Form::Text | Form::Scalar => ArgAction::Set,
+        Form::Pairs(_) | Form::Words | Form::Repeated => ArgAction::Append,
+    };
+    Arg::new(setting.flag)
+        .long(setting.flag)
+        .env(setting.variable)
+        .hide_env_values(true)
+        .hide_short_help(true)
+        .action(action)
+        .allow_hyphen_values(true)
+        .value_name(setting.value_name)
+        .help(setting.help)
+        .help_heading(HEADING)
+}
+
 impl clap::Args for ConfigArgs {
     fn augment_args(command: Command) -> Command {
         let path = |id: &'static str, variable, name, help| {
@@ -105,22 +130,7 @@ impl clap::Args for ConfigArgs {
                 "DIR",
                 "Drop-ins laid over it, *.yaml and *.conf by name; /etc/brink/conf.d if that exists",
             ));
-        SETTINGS.iter().fold(command, |command, setting| {
-            let action = match setting.form {
-                Form::Text | Form::Scalar => ArgAction::Set,
-                Form::Pairs(_) | Form::Words | Form::Repeated => ArgAction::Append,
-            };
-            let arg = Arg::new(setting.flag)
-                .long(setting.flag)
-                .env(setting.variable)
-                .hide_env_values(true)
-                .action(action)
-                .allow_hyphen_values(true)
-                .value_name(setting.value_name)
-                .help(setting.help)
-                .help_heading(HEADING);
-            command.arg(arg)
-        })
+        SETTINGS.iter().map(arg_of).fold(command, Command::arg)
     }
 
     fn augment_args_for_update(command: Command) -> Command {

@@ -47,6 +47,29 @@ pub struct Talk {
 /// Warnings printed at most; the rest is counted.
 const MOST_WARNINGS: usize = 20;
 
+/// Width of what explains a finding.
+const WIDTH: usize = 100;
+
+/// A text in lines of at most `width`, broken at spaces.
+fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::from([String::new()]);
+    for word in text.split(' ') {
+        let full = lines.last().is_some_and(|line| {
+            !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width
+        });
+        if full {
+            lines.push(String::new());
+        }
+        if let Some(line) = lines.last_mut() {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
 /// Whether a stream gets colours: a terminal that is not dumb, and `NO_COLOR` not set.
 pub fn is_coloured(stream: &impl IsTerminal) -> bool {
     let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -216,10 +239,10 @@ impl Talk {
             .as_ref()
             .map(|accepted| format!("accepted: {accepted}"));
         for more in [&finding.hint, &accepted].into_iter().flatten() {
-            self.say(&format!(
-                "{indent}{}",
-                painted(more, Paint::Faint, self.colour)
-            ));
+            for line in wrapped(more, WIDTH.saturating_sub(indent.len())) {
+                let line = painted(&line, Paint::Faint, self.colour);
+                self.say(&format!("{indent}{line}"));
+            }
         }
     }
 }

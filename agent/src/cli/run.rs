@@ -4,7 +4,7 @@ use super::exit::{CliError, Exit};
 use super::logging;
 use super::options::ConfigArgs;
 use super::output::Talk;
-use crate::config::{Checked, RunMode, load};
+use crate::config::{Override, Sources, load};
 use crate::runtime::agent;
 
 /// Options of `brink run`.
@@ -26,22 +26,27 @@ pub struct Args {
     pub dry_run: bool,
 }
 
+impl Args {
+    /// What the agent's configuration is loaded from; at a reload the same again.
+    pub(super) fn sources(&self) -> Sources {
+        let mut sources = self.config.sources();
+        if self.dry_run {
+            let observe = Override::of_flag("mode", "observe", "--dry-run");
+            sources.overrides.extend(observe);
+        }
+        sources
+    }
+}
+
 /// Runs the agent until it is told to stop.
 ///
 /// # Errors
 /// What keeps it from running.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
-    let sources = args.config.sources();
-    let Checked {
-        mut config,
-        warnings,
-        ..
-    } = load(&sources)?;
-    Talk::new().warnings(&warnings);
-    if args.dry_run {
-        config.mode = RunMode::Observe;
-    }
-    logging::init(config.log);
-    agent::run(&config, &sources)?;
+    let sources = args.sources();
+    let checked = load(&sources)?;
+    Talk::new().warnings(&checked.warnings);
+    logging::init(checked.config.log);
+    agent::run(&checked.config, &sources)?;
     Ok(Exit::Success)
 }

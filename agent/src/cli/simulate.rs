@@ -17,9 +17,9 @@ Examples:
   brink simulate a.yaml b.json | jq -c '{file, at, evict}'
   brink simulate --live scenario.yaml
 
-One line of JSON a step on stdout; with several files each has its \"file\". The exit code is 0 whether or
-not anything is evicted, and 2 if a file is wrong: then everything that is wrong is on stderr, and
-nothing is run.")]
+One line of JSON a step on stdout; with several files each has its \"file\". The exit code
+is 0 whether or not anything is evicted, and 2 if a file is wrong: then everything that is
+wrong is on stderr, and nothing is run.")]
 pub struct Args {
     /// Scenario files, YAML or JSON; - is standard input
     #[arg(required = true, value_name = "FILE")]
@@ -28,8 +28,14 @@ pub struct Args {
     /// guards on the number of kills
     #[arg(long)]
     pub live: bool,
-    /// Form of the output; there is one only
-    #[arg(short, long, value_name = "FORMAT", default_value = "json")]
+    /// Form of the output; json is the only one
+    #[arg(
+        short,
+        long,
+        value_name = "FORMAT",
+        default_value = "json",
+        hide_possible_values = true
+    )]
     pub output: JsonOnly,
 }
 

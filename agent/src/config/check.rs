@@ -5,10 +5,9 @@ use std::path::Path;
 use brink_core::node::policy::Capacities;
 use brink_core::node::threshold::Threshold;
 
-use super::document::{Limits, Node, Origins, Reader};
+use super::document::{Node, Reader};
 use super::finding::{Faults, Finding, Report};
-use super::layers::read_one;
-use super::load::{Sources, load};
+use super::load::{Loader, Sources, load_onto};
 use super::settings::NodeScope;
 use super::{capacity, eviction, kubelet};
 
@@ -27,31 +26,31 @@ pub struct Outcome {
 /// # Errors
 /// Everything that is wrong.
 pub fn check(sources: &Sources) -> Result<Outcome, Faults> {
-    match &sources.config {
-        Some(path) if is_kubelets(path) => check_kubelets(path, sources),
-        _ => load(sources).map(|checked| Outcome {
+    let mut loader = Loader::default();
+    let base = loader.read_base(sources);
+    match base {
+        Some(document) if is_kubelets(&document) => check_kubelets(loader, &document, sources),
+        base => load_onto(loader, base, sources).map(|checked| Outcome {
             thresholds: checked.config.policy.thresholds().to_vec(),
             warnings: checked.warnings,
         }),
     }
 }
 
-/// Whether a file says that it is the kubelet's. One that cannot be read says nothing.
-fn is_kubelets(path: &Path) -> bool {
-    if path.as_os_str() == "-" {
-        return false;
-    }
-    let (mut origins, mut report) = (Origins::default(), Report::default());
-    let document = read_one(path, Limits::WRITTEN, &mut origins, &mut report);
+/// Whether a document says that it is the kubelet's.
+fn is_kubelets(document: &Node) -> bool {
     let says = |key, wanted: &str| document.get(key).and_then(Node::scalar) == Some(wanted);
     says("kind", kubelet::KIND)
         || (document.get("kind").is_none() && says("apiVersion", kubelet::API_VERSION))
 }
 
-fn check_kubelets(path: &Path, sources: &Sources) -> Result<Outcome, Faults> {
-    let (mut origins, mut report) = (Origins::default(), Report::default());
+fn check_kubelets(loader: Loader, document: &Node, sources: &Sources) -> Result<Outcome, Faults> {
+    let Loader {
+        mut origins,
+        mut report,
+    } = loader;
     let folder = sources.config_dir.as_deref();
-    let tree = kubelet::load(Some(path), folder, &mut origins, &mut report);
+    let tree = kubelet::merge(Some(document), folder, &mut origins, &mut report);
     let mut scratch = Report::default();
     let draft = kubelet::read_keys(&mut Reader::new(&tree, &origins, &mut scratch));
     let source = eviction::Source {

@@ -110,7 +110,7 @@ pub fn warn_of_near_misses(reader: &mut Reader<'_>, map: &Node, known: &[&str]) 
         let near = nearest(key, known.iter().copied()).is_some();
         let looks_like = near || key.to_ascii_lowercase().starts_with("eviction");
         if looks_like && !known.contains(&key) {
-            let warning = reader.finding(&entry.node, "unknown key");
+            let warning = reader.key_finding(entry, "unknown key");
             let warning = warning.nearest(key, known.iter().copied());
             reader.report().warn(warning);
         }

@@ -31,17 +31,26 @@ pub fn load(
     origins: &mut Origins,
     report: &mut Report,
 ) -> Node {
-    let mut tree = empty(Origins::DEFAULT);
-    if let Some(file) = file {
-        let document = read_one(file, Limits::WRITTEN, origins, report);
-        check_document(&document, false, origins, report);
-        tree = document;
+    let document = file.and_then(|file| read_one(file, Limits::WRITTEN, origins, report));
+    merge(document.as_ref(), folder, origins, report)
+}
+
+/// The same with a base file that has been read.
+pub fn merge(
+    document: Option<&Node>,
+    folder: Option<&Path>,
+    origins: &mut Origins,
+    report: &mut Report,
+) -> Node {
+    let mut tree = with_defaults(&empty(Origins::DEFAULT));
+    if let Some(document) = document {
+        check_document(document, false, origins, report);
+        tree = with_defaults(document);
     }
-    let mut tree = with_defaults(&tree);
-    if let Some(folder) = folder {
-        tree = with_drop_ins(tree, folder, origins, report);
+    match folder {
+        Some(folder) => with_drop_ins(tree, folder, origins, report),
+        None => tree,
     }
-    tree
 }
 
 /// A base file with the kubelet's defaults.
@@ -105,9 +114,10 @@ fn with_drop_ins(
         entries.retain(|entry| !is_empty(&entry.node));
     }
     for path in paths {
-        let document = read_one(&path, Limits::WRITTEN, origins, report);
-        check_document(&document, true, origins, report);
-        merge_patch(&mut tree, &document);
+        if let Some(document) = read_one(&path, Limits::WRITTEN, origins, report) {
+            check_document(&document, true, origins, report);
+            merge_patch(&mut tree, &document);
+        }
     }
     with_versioned_defaults(tree)
 }

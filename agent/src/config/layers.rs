@@ -47,30 +47,34 @@ fn read_bytes(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The one document of a file, which must be a map. An empty file is an empty map.
-pub fn read_one(path: &Path, limits: Limits, origins: &mut Origins, report: &mut Report) -> Node {
-    let before = report.faults.len();
+/// The one document of a file, which must be a map; an empty file is an empty map. Nothing if it cannot
+/// be read, which is reported.
+pub fn read_one(
+    path: &Path,
+    limits: Limits,
+    origins: &mut Origins,
+    report: &mut Report,
+) -> Option<Node> {
+    let before = report.faults.len() + report.dropped;
     let mut documents = read_documents(path, limits, origins, report);
-    let empty = empty(origins.newest());
-    if report.faults.len() > before {
-        return empty;
+    if report.faults.len() + report.dropped > before {
+        return None;
     }
     if let Some(second) = documents.get(1) {
         let problem = "a second document; only one is expected here";
         report.fault(Finding::at(origins, second.site, String::new(), problem));
     }
-    let document = if documents.is_empty() {
-        empty.clone()
-    } else {
-        documents.swap_remove(0)
-    };
+    if documents.is_empty() {
+        return Some(empty(origins.newest()));
+    }
+    let document = documents.swap_remove(0);
     if matches!(document.value, Value::Map(_)) {
-        return document;
+        return Some(document);
     }
     let problem = format!("the document is {}", document.kind());
     let fault = Finding::at(origins, document.site, String::new(), problem);
     report.fault(fault.accepted("a map of keys"));
-    empty
+    None
 }
 
 /// The files of a folder with one of the endings, in the order of their names.

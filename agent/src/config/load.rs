@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use brink_core::node::engine::MemoryPolicy;
-use brink_core::node::policy::{Capacities, default_hard};
+use brink_core::node::policy::{Capacities, Policy, default_hard};
 
 use super::document::{Limits, Node, Origins, Reader, Site, Value, parse};
 use super::eviction::{self, KUBELET_KEYS, MAPS};
@@ -48,40 +48,28 @@ pub struct Checked {
 /// Everything that is wrong, in all layers at once.
 pub fn load(sources: &Sources) -> Result<Checked, Faults> {
     let mut loader = Loader::default();
-    let layers = loader.read_layers(sources);
+    let base = loader.read_base(sources);
+    load_onto(loader, base, sources)
+}
+
+/// Loads all layers onto a base file that has been read.
+pub(super) fn load_onto(
+    mut loader: Loader,
+    base: Option<Node>,
+    sources: &Sources,
+) -> Result<Checked, Faults> {
+    let layers = loader.read_layers(base, sources);
     let defaults = loader.defaults(&layers);
     let tree = layers.effective(&defaults.tree);
     let written = loader.read_tree(&tree);
-    let Loader {
-        origins,
-        mut report,
-    } = loader;
-    let source = eviction::Source {
-        tree: &tree,
-        prefix: "",
-        origins: &origins,
-    };
-    let policy = eviction::check(&written.draft, source, &mut report);
-    let capacities = sources.capacities.unwrap_or_else(|| {
-        capacity::of_node(
-            &written.paths.root,
-            &written.node,
-            written.pods_cgroup.as_deref(),
-        )
-    });
-    eviction::add_doubts(&written.draft, source, &capacities, &mut report);
-    if let Some(kubelets) = &defaults.kubelets {
-        lead::add_doubts(kubelets, &tree, &origins, &mut report);
-    }
-    let faults_only = report.clone();
+    let policy = loader.judge(&written, &tree, &defaults, sources);
+    let Loader { origins, report } = loader;
     let warnings = report.into_result()?;
-    let Some(policy) = policy else {
-        return Err(Faults {
-            list: faults_only.faults,
-            warnings,
-            dropped: faults_only.dropped,
-        });
-    };
+    let policy = policy.ok_or_else(|| {
+        // A policy is missing only beside faults, which have been returned; this says so all the same.
+        let problem = "no policy follows from it";
+        Faults::one(Finding::at(&origins, tree.site, String::new(), problem))
+    })?;
     let in_force = |raised: &Raised| {
         let node = tree.get(raised.key).and_then(|map| map.get(&raised.signal));
         node.is_some_and(|node| node.site == raised.site)
@@ -95,11 +83,7 @@ pub fn load(sources: &Sources) -> Result<Checked, Faults> {
     })
 }
 
-fn agent_config(
-    written: Written,
-    policy: brink_core::node::policy::Policy,
-    raised: Vec<Raised>,
-) -> AgentConfig {
+fn agent_config(written: Written, policy: Policy, raised: Vec<Raised>) -> AgentConfig {
     AgentConfig {
         mode: written.mode,
         memory_policy: written.memory_policy.unwrap_or(MemoryPolicy::Confirmed),
@@ -115,16 +99,18 @@ fn agent_config(
         limits: written.limits,
         housekeeping_interval: written.housekeeping_interval,
         realtime: written.realtime,
+        kernel_programs: written.kernel_programs,
         hooks: written.hooks,
         paths: written.paths,
         log: written.log,
     }
 }
 
+/// What has been read so far.
 #[derive(Default)]
-struct Loader {
-    origins: Origins,
-    report: Report,
+pub(super) struct Loader {
+    pub(super) origins: Origins,
+    pub(super) report: Report,
 }
 
 /// What was written, layer by layer.
@@ -143,18 +129,20 @@ struct Defaults {
 }
 
 impl Loader {
-    fn read_layers(&mut self, sources: &Sources) -> Layers {
-        let base = match &sources.config {
-            Some(path) => {
-                let base = read_one(path, Limits::WRITTEN, &mut self.origins, &mut self.report);
-                self.check_header(&base, false);
-                self.read_tree(&base);
-                base
-            }
-            None => empty(Origins::DEFAULT),
-        };
+    /// The base file, if there is one.
+    pub(super) fn read_base(&mut self, sources: &Sources) -> Option<Node> {
+        let path = sources.config.as_ref()?;
+        let (origins, report) = (&mut self.origins, &mut self.report);
+        read_one(path, Limits::WRITTEN, origins, report)
+    }
+
+    fn read_layers(&mut self, base: Option<Node>, sources: &Sources) -> Layers {
+        if let Some(base) = &base {
+            self.check_header(base, false);
+            self.read_tree(base);
+        }
         let mut layers = Layers {
-            base,
+            base: base.unwrap_or_else(|| empty(Origins::DEFAULT)),
             drop_ins: Vec::new(),
             overrides: Vec::new(),
         };
@@ -166,10 +154,12 @@ impl Loader {
                 Vec::new()
             });
             for path in paths {
-                let tree = read_one(&path, Limits::WRITTEN, &mut self.origins, &mut self.report);
-                self.check_header(&tree, true);
-                self.read_tree(&tree);
-                layers.drop_ins.push(tree);
+                let (origins, report) = (&mut self.origins, &mut self.report);
+                if let Some(tree) = read_one(&path, Limits::WRITTEN, origins, report) {
+                    self.check_header(&tree, true);
+                    self.read_tree(&tree);
+                    layers.drop_ins.push(tree);
+                }
             }
         }
         for given in &sources.overrides {
@@ -178,6 +168,31 @@ impl Loader {
             }
         }
         layers
+    }
+
+    /// The policy that follows, with everything that is wrong or doubtful about it.
+    fn judge(
+        &mut self,
+        written: &Written,
+        tree: &Node,
+        defaults: &Defaults,
+        sources: &Sources,
+    ) -> Option<Policy> {
+        let source = eviction::Source {
+            tree,
+            prefix: "",
+            origins: &self.origins,
+        };
+        let policy = eviction::check(&written.draft, source, &mut self.report);
+        let capacities = sources.capacities.unwrap_or_else(|| {
+            let pods = written.pods_cgroup.as_deref();
+            capacity::of_node(&written.paths.root, &written.node, pods)
+        });
+        eviction::add_doubts(&written.draft, source, &capacities, &mut self.report);
+        if let Some(kubelets) = &defaults.kubelets {
+            lead::add_doubts(kubelets, tree, &self.origins, &mut self.report);
+        }
+        policy
     }
 
     fn read_tree(&mut self, tree: &Node) -> Written {

@@ -269,6 +269,15 @@ pub const SETTINGS: &[Setting] = &[
         ),
     ),
     setting(
+        &["kernelPrograms"],
+        ("kernel-programs", "BRINK_KERNEL_PROGRAMS"),
+        Form::Scalar,
+        (
+            "BOOL",
+            "Load programs into the kernel; without them the guard polls",
+        ),
+    ),
+    setting(
         &["paths", "root"],
         ("host-root", "BRINK_HOST_ROOT"),
         Form::Text,
@@ -301,6 +310,17 @@ pub const SETTINGS: &[Setting] = &[
 ];
 
 impl Override {
+    /// A setting given by a flag, or by another flag that stands for it. Nothing if there is no such
+    /// setting.
+    pub fn of_flag(flag: &str, text: &str, given_as: &str) -> Option<Self> {
+        let setting = SETTINGS.iter().find(|setting| setting.flag == flag)?;
+        Some(Self {
+            setting,
+            texts: Vec::from([text.to_string()]),
+            origin: Origin::Flag(given_as.to_string()),
+        })
+    }
+
     /// The value as a node; what is malformed is reported.
     pub(super) fn node(&self, origins: &mut Origins, report: &mut Report) -> Option<Node> {
         let site = Site::whole(origins.add(self.origin.clone()));

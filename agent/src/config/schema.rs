@@ -24,7 +24,7 @@ pub const API_VERSION: &str = "brink.dev/v1alpha1";
 pub const KIND: &str = "AgentConfiguration";
 
 /// Every key, in the order in which they are shown.
-pub(super) const KEYS: [&str; 32] = [
+pub(super) const KEYS: [&str; 33] = [
     "apiVersion",
     "kind",
     "mode",
@@ -54,6 +54,7 @@ pub(super) const KEYS: [&str; 32] = [
     "limits",
     "housekeepingInterval",
     "realtime",
+    "kernelPrograms",
     "hooks",
     "paths",
     "log",
@@ -74,6 +75,7 @@ pub(super) struct Written {
     pub(super) limits: Limits,
     pub(super) housekeeping_interval: Span,
     pub(super) realtime: Realtime,
+    pub(super) kernel_programs: bool,
     pub(super) hooks: Hooks,
     pub(super) paths: Paths,
     pub(super) log: LogSettings,
@@ -110,6 +112,10 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Written {
             .and_then(|node| reader.span(node, Span::from_millis(100)))
             .unwrap_or(Span::from_secs(10)),
         realtime: read_realtime(reader, fields),
+        kernel_programs: fields
+            .get("kernelPrograms")
+            .and_then(|node| reader.boolean(node))
+            .unwrap_or(true),
         hooks: read_hooks(reader, fields),
         paths: read_paths(reader, fields),
         log: read_log(reader, fields),

@@ -46,6 +46,8 @@ pub struct AgentConfig {
     pub housekeeping_interval: Span,
     /// How the guard thread runs.
     pub realtime: Realtime,
+    /// Whether programs are loaded into the kernel; without them the guard polls.
+    pub kernel_programs: bool,
     /// What is called around a kill.
     pub hooks: Hooks,
     /// Where things are.

@@ -3,15 +3,15 @@
 use serde::Serialize;
 use serde_json::{Map, Value as Json};
 
-use super::document::{Node, Value, path_to, to_json, to_yaml};
+use super::document::{Node, Value, path_to, to_yaml};
 use super::load::Checked;
 use super::margin::Raised;
 
 /// A configuration in force with the place of every value, as JSON.
 #[derive(Clone, Debug, Serialize)]
-pub struct Shown {
+pub struct Shown<'a> {
     /// The configuration, as it could be written into a file.
-    pub config: Json,
+    pub config: &'a Node,
     /// For each value, by its path, where it comes from.
     pub origins: Map<String, Json>,
     /// The kubelet's thresholds that were raised.
@@ -36,13 +36,8 @@ impl Checked {
         to_yaml(&self.tree, &|node| self.remark(node, origin))
     }
 
-    /// As JSON.
-    pub fn to_json(&self) -> Json {
-        to_json(&self.tree)
-    }
-
     /// As JSON with origins.
-    pub fn to_json_with_origins(&self) -> Shown {
+    pub fn to_json_with_origins(&self) -> Shown<'_> {
         let mut origins = Map::new();
         leaves(&self.tree, &mut |node| {
             let place = Json::String(self.origins.describe(node.site));
@@ -54,7 +49,7 @@ impl Checked {
             ours: raised.ours.clone(),
         });
         Shown {
-            config: self.to_json(),
+            config: &self.tree,
             origins,
             raised: raised.collect(),
         }

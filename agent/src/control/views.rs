@@ -20,8 +20,8 @@ use super::server::refused;
 use crate::guard;
 use crate::guard::ports::Command;
 use crate::record::wire::{
-    API_VERSION, RankedWorkload, SignalValue, Time, excess_word, mode_word, preference_word,
-    wall_clock,
+    API_VERSION, RankedWorkload, SignalValue, Time, excess_word, memory_word, mode_word,
+    preference_word, wall_clock,
 };
 use crate::runtime::prepare::Running;
 use crate::runtime::state::State;
@@ -32,16 +32,12 @@ const FRESH: Duration = Duration::from_millis(200);
 /// Everything that answers are made from.
 pub struct Views {
     running: Arc<Running>,
-    memory_policy: &'static str,
 }
 
 impl Views {
     /// Views of a running agent.
-    pub const fn new(running: Arc<Running>, memory_policy: &'static str) -> Self {
-        Self {
-            running,
-            memory_policy,
-        }
+    pub const fn new(running: Arc<Running>) -> Self {
+        Self { running }
     }
 
     /// Answers one question.
@@ -168,7 +164,7 @@ impl Views {
             started: self.time(started),
             now: self.time(now),
             mode: mode_word(state.mode).to_owned(),
-            memory_policy: self.memory_policy.to_owned(),
+            memory_policy: memory_word(state.memory).to_owned(),
             rung: standing.map(|standing| standing.rung.word().to_owned()),
             scheduling: standing.map(|standing| standing.scheduling.clone()),
             rung_reasons: standing.map_or_else(Vec::new, |standing| standing.reasons.clone()),
@@ -196,17 +192,17 @@ impl Views {
     }
 
     fn programs(&self) -> Vec<ProgramView> {
-        let view = |program: &crate::runtime::prepare::ProgramState| ProgramView {
+        let view = |program: &crate::runtime::equipment::ProgramState| ProgramView {
             name: program.name.clone(),
             family: program.family.clone(),
             running: program.absent.is_none(),
             why: program.absent.clone(),
         };
-        self.running.programs.iter().map(view).collect()
+        self.running.loaded.programs().iter().map(view).collect()
     }
 
     fn rings(&self) -> Vec<RingView> {
-        let Some(meters) = &self.running.meters else {
+        let Some(meters) = self.running.loaded.meters() else {
             return Vec::new();
         };
         let view = |row: Row| {
@@ -223,7 +219,7 @@ impl Views {
     }
 
     fn sampler(&self) -> Option<SamplerView> {
-        let meter = self.running.meters.as_ref()?.sampler().ok()?;
+        let meter = self.running.loaded.meters()?.sampler().ok()?;
         Some(SamplerView {
             ticks: meter.ticks,
             mean_ns: meter.cost_ns.checked_div(meter.ticks).unwrap_or(0),
@@ -376,7 +372,7 @@ impl<'a> Ranked<'a> {
                     .push("It would go first if a memory threshold were crossed now.".to_owned());
             }
             Some(first) => {
-                reasons.push(format!("It would not go first: {}", self.why(first, index)))
+                reasons.push(format!("It would not go first: {}", self.why(first, index)));
             }
             None => reasons.push("Nobody can be evicted at all.".to_owned()),
         }

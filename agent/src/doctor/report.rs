@@ -1,5 +1,6 @@
-//! The report: all checks in order of importance, and the verdict over them. This is what `-o json` prints; fields are
-//! only ever added.
+//! The report: all checks in order of importance, and the verdict over them.
+//!
+//! This is what `-o json` prints; fields are only ever added.
 
 use brink_host::clock::ClockPair;
 use serde::Serialize;

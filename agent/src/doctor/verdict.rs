@@ -2,17 +2,14 @@
 
 use brink_core::base::Reason;
 use brink_core::node::safety::Mode;
-use brink_host::probe::Family;
+use brink_host::probe::{Family, calibrate};
 
 use super::check::tidied;
 use super::facts::Facts;
-use super::facts::trials::Load;
+use super::facts::trials::{Agreement, Load};
 use crate::config::RunMode;
 use crate::ledger::Rung;
 use crate::runtime::stop_button::Pressed;
-
-/// Difference between the sampler and the files that is always too much, bytes.
-const TOLERANCE: u64 = 16 << 20;
 
 /// What follows from everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,12 +60,22 @@ fn sampler(facts: &Facts) -> Result<(), String> {
         return Err(format!("no sampler: {name}: {why}"));
     }
     match &programs.agreement {
-        Ok(reading) if reading.difference() <= tolerance(facts) => Ok(()),
+        Ok(reading) if agrees(facts, reading) => Ok(()),
         Ok(_) => Err(
             "no sampler: its numbers and the files' differ by more than the tolerance".to_owned(),
         ),
         Err(why) => Err(format!("no sampler: {why}")),
     }
+}
+
+/// Whether the guard would believe the sampler.
+pub(super) fn agrees(facts: &Facts, reading: &Agreement) -> bool {
+    let Agreement {
+        before,
+        sampler,
+        after,
+    } = reading;
+    calibrate::compare(before, sampler, after, tolerance(facts)) == calibrate::Verdict::Agrees
 }
 
 /// How the guard would be scheduled in real time, or why it would not be.
@@ -102,23 +109,16 @@ fn mode(facts: &Facts) -> Mode {
     first.map_or(Mode::Enforcing, |(_, reason)| Mode::Observing(reason))
 }
 
-/// How far the sampler and the files may be apart: the smallest of one percent of the capacity, a tenth of the smallest
-/// memory threshold, and 16 MiB.
+/// How far the sampler and the files may be apart, bytes.
 pub(super) fn tolerance(facts: &Facts) -> u64 {
-    let capacity = facts
-        .memory
-        .figures
-        .as_ref()
-        .ok()
-        .and_then(|(figures, _)| figures.memory);
-    let capacity = capacity.map_or(0, |seen| seen.capacity);
+    let figures = facts.memory.figures.as_ref().ok();
+    let capacity = figures
+        .and_then(|(figures, _)| figures.memory)
+        .map_or(0, |seen| seen.capacity);
     let thresholds = facts.config.policy.thresholds().iter();
     let memory = thresholds.filter(|threshold| threshold.signal.is_memory());
-    let tenths = memory.map(|threshold| threshold.quantity(capacity).value() / 10);
-    let smallest = tenths
-        .filter(|bytes| *bytes > 0)
-        .min()
-        .unwrap_or(i64::MAX)
-        .min(capacity / 100);
-    u64::try_from(smallest).unwrap_or(0).min(TOLERANCE)
+    let amounts =
+        memory.filter_map(|threshold| u64::try_from(threshold.quantity(capacity).value()).ok());
+    let smallest = amounts.filter(|amount| *amount > 0).min();
+    calibrate::tolerance(u64::try_from(capacity).unwrap_or(0), smallest)
 }

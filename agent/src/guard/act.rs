@@ -52,6 +52,7 @@ impl Guard {
                 | Action::Mode(_) => {}
             }
         }
+        self.announce();
         if let Some((order, delivered)) = failed {
             // At most one level deep: an outcome ends an order, and gives none.
             self.feed(now(), &Input::Outcome { order, delivered });
@@ -98,6 +99,28 @@ impl Guard {
             ),
         }
         self.current = Some(current);
+    }
+
+    /// Tells of a decision that has just been carried out, with what is known of it so far.
+    fn announce(&mut self) {
+        let Some(current) = self.current.as_mut().filter(|current| !current.announced) else {
+            return;
+        };
+        current.announced = true;
+        let Some(mine) = &mut current.page else {
+            return;
+        };
+        mine.complete(current.completion);
+        let Some(mut copy) = self.ports.pages.pop() else {
+            self.ports
+                .pages_lost
+                .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            return;
+        };
+        copy.copy_from(mine);
+        if let Err(Report::Decided(page)) = self.ports.reports.send(Report::Decided(copy)) {
+            self.ports.recycle_page(page);
+        }
     }
 
     /// SIGKILL to every cgroup of the workload; an answer for the engine when nothing was delivered.

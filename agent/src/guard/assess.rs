@@ -7,15 +7,14 @@ use brink_core::node::observe::Observations;
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::ThresholdSet;
 use brink_host::probe::abi;
+use brink_host::probe::calibrate::{self, Verdict};
 
 use super::figures::NodeFigures;
 use super::{Guard, now};
 use crate::ledger::entry::Stages;
 
 /// Growth that two readings of the same node may lie apart, in bytes a nanosecond: 25 GiB/s.
-const DRIFT_PER_NANO: i64 = 27;
-/// The kernel's numbers and the files' may differ by this at most, whatever the capacity.
-const TOLERANCE: i64 = 16 << 20;
+const DRIFT_PER_NANO: u64 = 27;
 
 impl Guard {
     /// Whether the sampler's numbers are used.
@@ -70,52 +69,71 @@ impl Guard {
         // Older than what was evaluated last: it would count as stale, so the files speak.
         let is_late = figures.at <= self.last_evaluated;
         let agrees = self.agree(&figures, &check);
-        if !agrees && self.files.node_group().is_none() && !self.recheck() {
-            self.distrust("its numbers and the files' differ by more than the tolerance");
+        if !agrees && self.files.node_group().is_none() {
+            self.recheck_or_distrust();
         }
         let believed = if agrees && !is_late { figures } else { check };
         self.assess(believed, stages, false);
     }
 
-    /// Whether two readings can be of the same node: within the tolerance, and what may have been
-    /// allocated between them.
-    pub(super) fn agree(&self, kernel: &NodeFigures, files: &NodeFigures) -> bool {
-        let (Some(a), Some(b)) = (kernel.memory, files.memory) else {
-            return false;
-        };
-        let apart = files.at.since(kernel.at).as_nanos().abs();
+    /// Whether a sample and a later reading can be of the same node: within the tolerance, and what may
+    /// have been allocated between them.
+    fn agree(&self, kernel: &NodeFigures, files: &NodeFigures) -> bool {
+        let apart = files.at.since(kernel.at).as_nanos().unsigned_abs();
         let drift = apart.saturating_mul(DRIFT_PER_NANO);
-        let difference = a.available.saturating_sub(b.available).saturating_abs();
-        difference <= self.tolerance(b.capacity).saturating_add(drift)
+        self.compare(files, kernel, files, drift) == Verdict::Agrees
     }
 
-    /// The smallest of one percent of the capacity, a tenth of the smallest threshold, and 16 MiB.
-    fn tolerance(&self, capacity: i64) -> i64 {
-        let thresholds = self.engine.policy().thresholds().iter();
-        let memory = thresholds.filter(|threshold| threshold.signal.is_memory());
-        let amounts = memory.map(|threshold| threshold.quantity(capacity).value() / 10);
-        let smallest = amounts.filter(|&amount| amount > 0).min();
-        smallest
-            .unwrap_or(TOLERANCE)
-            .min(capacity / 100)
-            .min(TOLERANCE)
+    /// Takes both again, and falls to the next rung at once if they still differ.
+    fn recheck_or_distrust(&mut self) {
+        let verdict = self.recheck();
+        if verdict != Verdict::Agrees {
+            self.distrust(&doubt(verdict));
+        }
     }
 
-    /// Takes both readings again, back to back.
-    pub(super) fn recheck(&mut self) -> bool {
+    /// Takes a sample between two readings of the files, and compares.
+    pub(super) fn recheck(&mut self) -> Verdict {
+        let Ok(before) = self.files.read(now()) else {
+            return Verdict::Unknown;
+        };
         let Some(kernel) = &mut self.kernel else {
-            return false;
+            return Verdict::Unknown;
         };
         if kernel.probe().tick().is_err() {
-            return false;
+            return Verdict::Unknown;
         }
         let Some(sample) = kernel.sample() else {
-            return false;
+            return Verdict::Unknown;
         };
         let figures = kernel.figures(&sample);
-        self.files
-            .read(now())
-            .is_ok_and(|check| self.agree(&figures, &check))
+        let after = self.files.read(now());
+        after.map_or(Verdict::Unknown, |after| {
+            self.compare(&before, &figures, &after, 0)
+        })
+    }
+
+    fn compare(
+        &self,
+        before: &NodeFigures,
+        kernel: &NodeFigures,
+        after: &NodeFigures,
+        drift: u64,
+    ) -> Verdict {
+        let capacity = after.memory.map_or(0, |seen| seen.capacity);
+        let thresholds = self.engine.policy().thresholds().iter();
+        let memory = thresholds.filter(|threshold| threshold.signal.is_memory());
+        let amounts =
+            memory.filter_map(|threshold| u64::try_from(threshold.quantity(capacity).value()).ok());
+        let smallest = amounts.filter(|&amount| amount > 0).min();
+        let capacity = u64::try_from(capacity).unwrap_or(0);
+        let allowed = calibrate::tolerance(capacity, smallest).saturating_add(drift);
+        calibrate::compare(
+            &before.numbers(),
+            &kernel.numbers(),
+            &after.numbers(),
+            allowed,
+        )
     }
 
     /// Evaluates the thresholds on these figures and carries out what follows.
@@ -193,4 +211,17 @@ impl Guard {
 struct Wanted {
     memory: Option<Signal>,
     processes: bool,
+}
+
+/// Why the sampler's numbers are not believed.
+pub(super) fn doubt(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Differs(found) => format!(
+            "its numbers and the files' differ by more than the tolerance ({}: {} against {} bytes)",
+            found.name, found.kernel, found.files
+        ),
+        Verdict::Agrees | Verdict::Unknown => {
+            "its numbers could not be compared with the files'".to_owned()
+        }
+    }
 }

@@ -4,6 +4,7 @@ use brink_core::base::Moment;
 use brink_core::node::input::Confirmation;
 use brink_core::node::observe::{Observation, Observations};
 use brink_core::node::signal::Signal;
+use brink_host::probe::calibrate::Numbers;
 
 /// The node at one moment; what nobody could read is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,6 +48,14 @@ impl NodeFigures {
                     at: Some(self.at),
                 });
         all
+    }
+
+    /// The numbers that sampler and files must agree on.
+    pub fn numbers(&self) -> Numbers {
+        Numbers {
+            available: self.memory.map(|seen| seen.available),
+            headroom: self.headroom,
+        }
     }
 
     /// What confirms that memory is short.

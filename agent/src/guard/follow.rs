@@ -30,6 +30,8 @@ pub(super) struct Current {
     pub(super) workload: usize,
     pub(super) slot: Option<SlotId>,
     pub(super) page: Option<Box<Page>>,
+    /// Whether the runtime has been told of it.
+    pub(super) announced: bool,
     pub(super) completion: Completion,
     signal: Signal,
     /// The amount the signal has to be at again, in bytes or a count.
@@ -52,6 +54,7 @@ impl Current {
             workload,
             slot: None,
             page: None,
+            announced: false,
             completion: Completion::default(),
             signal: decision.crossed.signal,
             quantity: decision.quantity.value(),
@@ -112,8 +115,12 @@ impl Guard {
             usage = usage
                 .zip(read_usage(group))
                 .map(|(sum, more)| sum.saturating_add(more));
-            // Asked victims are left alone: whoever came meanwhile has been granted the same grace.
-            empty &= current.is_killed() && self.killer.sweep(&group.target).is_empty();
+            // Asked victims are only looked at: whoever came meanwhile has been granted the same grace.
+            empty &= if current.is_killed() {
+                self.killer.sweep(&group.target).is_empty()
+            } else {
+                group.target.is_empty()
+            };
         }
         current.note_usage(usage, at);
         let gone = empty && current.completion.stages.gone.is_none();

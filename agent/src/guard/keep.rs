@@ -1,10 +1,11 @@
 //! Housekeeping: everything is read, armed and cross-checked again, and the standing is told when it changed.
 
 use brink_core::base::Moment;
-use brink_core::node::engine::Engine;
-use brink_core::node::input::Input;
+use brink_core::node::input::{Input, Reconfiguration};
 use brink_core::node::signal::Signal;
+use brink_host::probe::calibrate::Verdict;
 
+use super::assess::doubt;
 use super::figures::saturated;
 use super::ports::Report;
 use super::roster::Roster;
@@ -50,6 +51,10 @@ impl Guard {
         let Some(kernel) = &mut self.kernel else {
             return;
         };
+        if let Some(why) = kernel.without_sampler().map(str::to_owned) {
+            self.distrust(&why);
+            return;
+        }
         if let Err(error) = kernel.arm(&self.files, self.engine.policy(), terrain) {
             let why = format!("the sampler cannot be armed: {error}");
             self.distrust(&why);
@@ -58,17 +63,25 @@ impl Guard {
 
     /// Compares the sampler with the files; trust is lost at once and comes back slowly.
     fn check_sampler(&mut self) {
-        if self.kernel.is_none() {
+        if self
+            .kernel
+            .as_ref()
+            .is_none_or(|kernel| kernel.without_sampler().is_some())
+        {
             return;
         }
-        if self.recheck() || self.recheck() {
+        let mut verdict = self.recheck();
+        if verdict != Verdict::Agrees {
+            verdict = self.recheck();
+        }
+        if verdict == Verdict::Agrees {
             self.agreements = self.agreements.saturating_add(1);
             if self.distrusted && self.agreements >= AGREEMENTS {
                 self.distrusted = false;
                 self.without_kernel.clear();
             }
         } else if !self.distrusted {
-            self.distrust("its numbers and the files' differ by more than the tolerance");
+            self.distrust(&doubt(verdict));
         } else {
             self.agreements = 0;
         }
@@ -87,6 +100,8 @@ impl Guard {
         let rung = Rung::of(self.sampler_serves(), self.is_realtime);
         let mut reasons = self.without_kernel.clone();
         reasons.extend(self.scheduling.1.clone());
+        let unreadable = self.unreadable.take();
+        reasons.extend(unreadable.map(|error| format!("the node could not be read: {error}")));
         reasons.extend(self.trouble.take());
         let standing = Standing {
             rung,
@@ -184,13 +199,12 @@ impl Guard {
         }
     }
 
-    /// Takes a new policy: an engine that knows the workloads and nothing else.
-    pub(super) fn replace_engine(&mut self, engine: Box<Engine>) {
-        let mut engine = engine;
-        std::mem::swap(&mut self.engine, &mut *engine);
-        let table = std::sync::Arc::clone(&self.roster.table);
-        self.feed(now(), &Input::Workloads(table));
-        let _told_or_counted = self.ports.reports.send(Report::Replaced(engine));
+    /// Takes another configuration over.
+    pub(super) fn reconfigure(&mut self, new: Box<Reconfiguration>) {
+        self.memory = new.live.memory;
+        self.author.policy = new.live.memory;
+        self.feed(now(), &Input::Reconfigure(&new));
+        let _told_or_counted = self.ports.reports.send(Report::Reconfigured(new));
         self.housekeep(now());
     }
 }

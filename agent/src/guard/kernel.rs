@@ -1,5 +1,6 @@
 //! The probe as the guard uses it: slots for cgroups, watches for thresholds, and a check against the files.
 
+use std::io;
 use std::sync::Arc;
 
 use brink_core::base::Moment;
@@ -21,6 +22,8 @@ const ARMED_A_TURN: usize = 16;
 /// The sampler, armed for this node.
 pub struct Kernel {
     probe: Probe,
+    /// Why the sampler itself cannot serve, though other programs run.
+    without_sampler: Option<String>,
     meters: Option<Arc<Meters>>,
     watches: Watches,
     capacity: i64,
@@ -35,6 +38,7 @@ impl Kernel {
     /// Takes a loaded probe over. It stands still until [`Kernel::arm`].
     pub fn new(probe: Probe, meters: Option<Arc<Meters>>) -> Self {
         Self {
+            without_sampler: crate::equip::without_sampler(&probe),
             meters,
             probe,
             watches: Watches::default(),
@@ -56,6 +60,11 @@ impl Kernel {
         &self.probe
     }
 
+    /// Why the sampler itself cannot serve, though other programs run.
+    pub fn without_sampler(&self) -> Option<&str> {
+        self.without_sampler.as_deref()
+    }
+
     /// Points the sampler at the node, its slots and its thresholds, and starts it; again at each
     /// housekeeping pass, since limits and reserves move.
     ///
@@ -68,7 +77,11 @@ impl Kernel {
         terrain: Terrain,
     ) -> Result<(), ProbeError> {
         if let Ok(Some(info)) = files.meminfo() {
-            self.probe.arm_node(info.total, info.free)?;
+            let free = || match files.meminfo() {
+                Ok(Some(info)) => Ok(info.free),
+                _ => Err(io::Error::other("MemFree cannot be read")),
+            };
+            self.probe.arm_node(info.total, free)?;
         }
         if let Some(group) = files.node_group() {
             self.arm_group(NODE_SLOT, group)?;

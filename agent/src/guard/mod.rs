@@ -23,6 +23,7 @@ mod keep;
 mod turn;
 mod usage;
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -34,7 +35,6 @@ use brink_core::node::workload::PodUsage;
 use brink_host::cgroup::Layout;
 use brink_host::kill::Killer;
 use brink_host::ledger::Ledger;
-use brink_host::probe::{Meters, Probe};
 use brink_host::realtime::FifoPriority;
 use brink_host::{HostError, clock};
 
@@ -59,10 +59,8 @@ pub struct Plan {
     pub engine: Engine,
     /// Whose word is enough for a kill.
     pub memory: MemoryPolicy,
-    /// The programs in the kernel, or why there are none.
-    pub probe: Result<Probe, String>,
-    /// Their counters, shared with whoever exports them.
-    pub meters: Option<Arc<Meters>>,
+    /// Why there is no sampler at first. The guard protects from files until one is handed to it.
+    pub without_sampler: String,
     /// Kills.
     pub killer: Killer,
     /// Where decisions are recorded before they are carried out; none for an agent that may not.
@@ -99,6 +97,8 @@ struct Guard {
     actions: Actions,
     memory: MemoryPolicy,
     files: NodeFiles,
+    /// What the guard waits on.
+    waiter: Option<OwnedFd>,
     kernel: Option<Kernel>,
     /// Why the sampler does not serve, for the standing.
     without_kernel: Vec<String>,
@@ -152,10 +152,6 @@ pub fn now() -> Moment {
 
 impl Guard {
     fn new(plan: Plan, files: NodeFiles, ports: Arc<Ports>) -> Self {
-        let (kernel, without_kernel) = match plan.probe {
-            Ok(probe) => (Some(Kernel::new(probe, plan.meters)), Vec::new()),
-            Err(why) => (None, vec![why]),
-        };
         let workloads = plan.roster.table.len();
         Self {
             root: plan.root,
@@ -165,8 +161,9 @@ impl Guard {
             actions: Actions::default(),
             memory: plan.memory,
             files,
-            kernel,
-            without_kernel,
+            waiter: None,
+            kernel: None,
+            without_kernel: vec![plan.without_sampler],
             agreements: 0,
             distrusted: false,
             is_realtime: false,

@@ -3,7 +3,7 @@
 use crate::ledger::{COMPLETION_BYTES, Completion, RECORD_BYTES, Record};
 
 /// A decision as it lies in the ledger.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Page {
     record: Box<[u8; RECORD_BYTES]>,
     completion: Option<Completion>,
@@ -29,6 +29,12 @@ impl Page {
     /// Adds what became of the decision.
     pub fn complete(&mut self, completion: Completion) {
         self.completion = Some(completion);
+    }
+
+    /// Takes over what another page says, in place.
+    pub fn copy_from(&mut self, other: &Self) {
+        self.record.copy_from_slice(&other.record[..]);
+        self.completion = other.completion;
     }
 
     /// The decision.

@@ -4,26 +4,32 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use brink_core::node::engine::Engine;
-use brink_core::node::input::Control;
+use brink_core::node::input::{Control, Reconfiguration};
+use brink_host::ledger::Ledger;
 use brink_host::probe::abi::record::VictimRecord;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::kernel::Kernel;
 use super::page::Page;
 use super::roster::Roster;
 use super::rung::Standing;
 use super::step::Step;
 
 /// What the guard is told.
-#[derive(Debug)]
 pub enum Command {
     /// A new roster.
     Roster(Box<Roster>),
     /// Whether orders are carried out.
     Control(Control),
-    /// A new policy: an engine that has seen nothing yet.
-    Policy(Box<Engine>),
+    /// Another configuration.
+    Reconfigure(Box<Reconfiguration>),
+    /// The ledger of an agent that becomes the enforcer.
+    Ledger(Box<Ledger>),
+    /// The sampler, loaded.
+    Sampler(Box<Kernel>),
+    /// Why there will be none.
+    NoSampler(String),
     /// Take a full sample now and report it.
     Inquire,
     /// End.
@@ -35,7 +41,7 @@ pub enum Command {
 pub enum Report {
     /// An input the engine took in, and its answers.
     Step(Box<Step>),
-    /// A decision, before it was carried out.
+    /// A decision that has just been carried out, or told.
     Decided(Box<Page>),
     /// A decision with everything that became of it.
     Completed(Box<Page>),
@@ -43,8 +49,8 @@ pub enum Report {
     OomKill(VictimRecord),
     /// A roster that was replaced: the guard frees no memory.
     Retired(Box<Roster>),
-    /// An engine that was replaced.
-    Replaced(Box<Engine>),
+    /// A configuration that was taken over: the guard frees no memory.
+    Reconfigured(Box<Reconfiguration>),
     /// The guard's rung changed, or is told for the first time.
     Rung(Box<Standing>),
     /// The guard has ended.
@@ -52,7 +58,6 @@ pub enum Report {
 }
 
 /// Queue, bell and count of what found no room.
-#[derive(Debug)]
 pub struct Port<T> {
     queue: ArrayQueue<T>,
     bell: OwnedFd,
@@ -60,7 +65,6 @@ pub struct Port<T> {
 }
 
 /// Every queue between the guard and the runtime.
-#[derive(Debug)]
 pub struct Ports {
     /// To the guard.
     pub commands: Port<Command>,

@@ -43,6 +43,8 @@ pub enum Kind {
     Reclaimed,
     /// Somebody changed whether orders are carried out.
     Control(Control),
+    /// Another configuration.
+    Reconfigure,
 }
 
 /// An input and its answers; reused, so that the guard allocates nothing.
@@ -108,6 +110,7 @@ impl Kind {
             Input::Outcome { order, delivered } => Self::Outcome { order, delivered },
             Input::Reclaimed => Self::Reclaimed,
             Input::Control(control) => Self::Control(control),
+            Input::Reconfigure(_) => Self::Reconfigure,
             Input::Tick => Self::Tick,
         }
     }

@@ -10,6 +10,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
+use super::kernel::Kernel;
 use super::ports::{Command, Report};
 use super::{Guard, Realtime, now};
 
@@ -73,11 +74,12 @@ impl Guard {
     pub(super) fn run(mut self, realtime: Realtime) {
         self.take_standing(realtime);
         prefault_stack::<65_536>();
-        let Ok(waiter) = self.waiter() else {
+        self.waiter = self.make_waiter().ok();
+        if self.waiter.is_none() {
             // Without an event descriptor there is nothing to wait on; the runtime sees the end and says so.
             let _full = self.ports.reports.send(Report::Stopped);
             return;
-        };
+        }
         let table = Arc::clone(&self.roster.table);
         self.feed(now(), &Input::Workloads(table));
         self.usage.reserve(self.roster.table.len());
@@ -85,7 +87,7 @@ impl Guard {
         self.adopt_slots();
         self.housekeep(now());
         loop {
-            self.wait(&waiter);
+            self.wait();
             let woke = now();
             self.hear(woke);
             if self.take_commands() {
@@ -115,18 +117,34 @@ impl Guard {
         self.scheduling = (standing.scheduling.to_string(), refused);
     }
 
-    fn waiter(&self) -> Result<OwnedFd, Errno> {
+    fn make_waiter(&self) -> Result<OwnedFd, Errno> {
         let waiter = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let readable = epoll::EventFlags::IN;
         let data = epoll::EventData::new_u64;
         epoll::add(&waiter, self.ports.commands.as_fd(), data(0), readable)?;
-        if let Some(kernel) = &self.kernel {
-            epoll::add(&waiter, kernel.probe_ref().signal_fd(), data(1), readable)?;
-        }
         Ok(waiter)
     }
 
-    fn wait(&self, waiter: &OwnedFd) {
+    /// Takes a sampler that has been loaded meanwhile, and stands on the top rung if it can be armed.
+    fn take_kernel(&mut self, kernel: Kernel) {
+        let Some(waiter) = &self.waiter else {
+            return;
+        };
+        let (data, readable) = (epoll::EventData::new_u64(1), epoll::EventFlags::IN);
+        if let Err(errno) = epoll::add(waiter, kernel.probe_ref().signal_fd(), data, readable) {
+            self.without_kernel = vec![format!("its ring cannot be waited on: {errno}")];
+            return;
+        }
+        self.without_kernel.clear();
+        self.kernel = Some(kernel);
+        self.adopt_slots();
+        self.housekeep(now());
+    }
+
+    fn wait(&self) {
+        let Some(waiter) = &self.waiter else {
+            return;
+        };
         let left = self.times.next().since(now()).as_nanos().max(0);
         let timeout = Timespec {
             tv_sec: left / 1_000_000_000,
@@ -150,7 +168,13 @@ impl Guard {
                     self.feed(now(), &Input::Control(control));
                     self.look(now());
                 }
-                Command::Policy(engine) => self.replace_engine(engine),
+                Command::Reconfigure(new) => self.reconfigure(new),
+                Command::Ledger(ledger) => self.ledger = Some(*ledger),
+                Command::Sampler(kernel) => self.take_kernel(*kernel),
+                Command::NoSampler(why) => {
+                    self.without_kernel = vec![why];
+                    self.housekeep(now());
+                }
                 Command::Inquire => self.look_closely(now()),
                 Command::Stop => return true,
             }

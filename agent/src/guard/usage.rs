@@ -9,8 +9,11 @@ use rustix::io::Errno;
 use super::Guard;
 use super::roster::Group;
 
-/// Candidates at the head of the ranking whose statistics are read anew before anybody is chosen.
+/// Candidates with processes at the head of the ranking whose statistics are read anew before
+/// anybody is chosen.
 const VERIFIED: usize = 3;
+/// Places that are looked at to find them.
+const LOOKED_AT: usize = 64;
 
 impl Guard {
     /// Fills the usage of every workload. Allocates nothing while there is room for the table.
@@ -50,8 +53,19 @@ impl Guard {
             preferences: Preferences::Respect,
         };
         rank(ranking, &self.roster.table, &self.usage, &mut self.order);
-        for place in 0..VERIFIED.min(self.order.len()) {
+        let mut verified = 0;
+        for place in 0..LOOKED_AT.min(self.order.len()) {
+            if verified == VERIFIED {
+                break;
+            }
             let workload = self.order[place] as usize;
+            if self.is_empty(workload) {
+                if let Some(Some(used)) = self.usage.get_mut(workload) {
+                    used.processes = Some(0);
+                }
+                continue;
+            }
+            verified += 1;
             let mut sum = None;
             for (index, group) in self.roster.of(workload) {
                 let (Some(usage), Ok(stat)) = (read_usage(group), group.stat.read()) else {
@@ -69,6 +83,12 @@ impl Guard {
                 used.memory = Some(memory);
             }
         }
+    }
+
+    /// Whether nothing runs in a workload's cgroups, for sure.
+    pub(super) fn is_empty(&self, workload: usize) -> bool {
+        let mut groups = self.roster.of(workload).peekable();
+        groups.peek().is_some() && groups.all(|(_, group)| group.target.is_empty())
     }
 
     /// The inactive file memory of a member: warm, or read now when nobody has looked yet.

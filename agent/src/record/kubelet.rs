@@ -64,8 +64,9 @@ impl KubeletView {
         let mut parts = Vec::new();
         if evicting > 0 {
             parts.push(format!(
-                "in {evicting} of {} phases it evicts {first:.0} to {last:.0} s later, in {} of them the same victim",
+                "in {evicting} of {} phases of its poll it evicts {}, the same victim in {}",
                 self.phases.len(),
+                between(first, last),
                 self.same_victim
             ));
         }
@@ -76,9 +77,10 @@ impl KubeletView {
                 .find(|phase| phase.outcome == "kernelOom");
             let after = oom.and_then(|phase| phase.after_seconds).unwrap_or(0.0);
             parts.push(format!(
-                "in {} of {} the kernel's OOM killer comes first, after {after:.1} s",
+                "in {} of {} the kernel's OOM killer comes first, {}",
                 self.kernel_oom_first,
-                self.phases.len()
+                self.phases.len(),
+                between(after, after)
             ));
         }
         if parts.is_empty() {
@@ -86,6 +88,17 @@ impl KubeletView {
         }
         parts.join("; ")
     }
+}
+
+/// A stretch of seconds in words.
+fn between(first: f64, last: f64) -> String {
+    if last < 0.05 {
+        return "at once".to_owned();
+    }
+    if last - first < 0.05 {
+        return format!("after {last:.1} s");
+    }
+    format!("after {first:.0} to {last:.0} s")
 }
 
 impl PhaseView {

@@ -215,6 +215,7 @@ fn stage_words(stage: &str) -> &str {
 pub fn end_words(end: &str) -> &str {
     match end {
         "memory-back" => "its memory came back",
+        "relieved" => "the threshold was no longer crossed",
         "gone" => "its processes are gone",
         "stalled" => "nothing was freed for 200 ms",
         "under-reserve" => "headroom is under the kernel's reserve, so nobody waits",

@@ -1,6 +1,7 @@
 //! The versioned wire form of a decision: what `-o json` prints and the journal keeps. Fields are only ever added.
 
 use brink_core::base::Moment;
+use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::rank::Excess;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
@@ -185,7 +186,7 @@ impl DecisionRecord {
             decided: time(record, stages.decided.unwrap_or(Moment::START)),
             rung: record.rung.word().to_owned(),
             mode: mode_word(record.mode).to_owned(),
-            memory_policy: word_of(&record.policy),
+            memory_policy: memory_word(record.policy).to_owned(),
             threshold: CrossedThreshold {
                 signal: record.crossed.signal.name().to_owned(),
                 hard: record.crossed.grace == 0,
@@ -241,6 +242,14 @@ pub const fn mode_word(mode: Mode) -> &'static str {
     match mode {
         Mode::Enforcing => "enforcing",
         Mode::Observing(reason) => reason.word(),
+    }
+}
+
+/// The word for a memory policy.
+pub const fn memory_word(policy: MemoryPolicy) -> &'static str {
+    match policy {
+        MemoryPolicy::Kubelet => "kubelet",
+        MemoryPolicy::Confirmed => "confirmed",
     }
 }
 

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use brink_core::node::engine::{Engine, MemoryPolicy};
+use brink_core::node::input::Reconfiguration;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::prepare::{self, Running};
+use super::watch::Reloaded;
 use crate::config::{AgentConfig, Checked, Sources, load};
 use crate::control::server::Server;
 use crate::control::views::Views;
-use crate::guard;
 use crate::guard::ports::Command;
 
 /// How often the guard is asked for a sign of life.
@@ -45,10 +45,7 @@ async fn serve(
     let socket = &config.paths.socket;
     let server =
         Server::bind(socket).with_context(|| format!("cannot listen on {}", socket.display()))?;
-    let views = Arc::new(Views::new(
-        Arc::clone(running),
-        policy_word(config.memory_policy),
-    ));
+    let views = Arc::new(Views::new(Arc::clone(running)));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -61,10 +58,13 @@ async fn serve(
             () = &mut serving => anyhow::bail!("the socket can no longer be served"),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => reload(sources, running),
+            _ = hangup.recv() => reload(sources, running, config),
             _ = pulse.tick() => {
                 if running.shared.lock().guard_ended {
                     anyhow::bail!("the guard has ended; nothing is protected any more");
+                }
+                if let Err(error) = running.try_takeover() {
+                    warn!(%error, "enforcement cannot be taken over yet");
                 }
             }
         }
@@ -74,36 +74,63 @@ async fn serve(
 }
 
 /// Takes a new configuration over; a bad one changes nothing.
-fn reload(sources: &Sources, running: &Running) {
-    match load(sources) {
-        Ok(Checked {
-            config, warnings, ..
-        }) => {
-            for warning in warnings {
-                warn!(%warning, "configuration");
-            }
-            let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
-            running.shared.lock().replace_policy(config.policy.clone());
-            if running
-                .ports
-                .commands
-                .send(Command::Policy(Box::new(engine)))
-                .is_err()
-            {
-                error!("the guard's queue is full; the old configuration stays, send SIGHUP again");
-                return;
-            }
-            running.bell.ring();
-            info!("the configuration was read again");
+fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
+    let Checked {
+        config, warnings, ..
+    } = match load(sources) {
+        Ok(checked) => checked,
+        Err(faults) => {
+            error!(%faults, "the new configuration is not in order; the old one stays");
+            return;
         }
-        Err(faults) => error!(%faults, "the new configuration is not in order; the old one stays"),
+    };
+    for warning in warnings {
+        warn!(%warning, "configuration");
     }
+    for setting in needs_restart(before, &config) {
+        warn!(setting, "this setting has changed, and takes a restart");
+    }
+    let new = Reconfiguration {
+        policy: config.policy.clone(),
+        live: config.live_settings(),
+    };
+    running.shared.lock().pending = Some(new.clone());
+    if running
+        .ports
+        .commands
+        .send(Command::Reconfigure(Box::new(new)))
+        .is_err()
+    {
+        running.shared.lock().pending = None;
+        error!("the guard's queue is full; the old configuration stays, send SIGHUP again");
+        return;
+    }
+    running.reload.leave(Reloaded {
+        manifests: config.workloads.manifests.clone(),
+        count_processes: prepare::uses_pids(&config),
+        rules: config.workloads.cgroups,
+        selection: config.selection,
+    });
+    running.bell.ring();
+    info!("the configuration was read again");
 }
 
-/// The word for a memory policy.
-pub const fn policy_word(policy: MemoryPolicy) -> &'static str {
-    match policy {
-        MemoryPolicy::Kubelet => "kubelet",
-        MemoryPolicy::Confirmed => "confirmed",
-    }
+/// Settings that differ and cannot be taken over by a running agent.
+fn needs_restart(before: &AgentConfig, now: &AgentConfig) -> Vec<&'static str> {
+    let differs = [
+        ("node", before.node != now.node),
+        ("podsCgroup", before.pods_cgroup != now.pods_cgroup),
+        ("paths", before.paths != now.paths),
+        ("realtime", before.realtime != now.realtime),
+        ("hooks", before.hooks != now.hooks),
+        ("log", before.log != now.log),
+        (
+            "housekeepingInterval",
+            before.housekeeping_interval != now.housekeeping_interval,
+        ),
+    ];
+    differs
+        .into_iter()
+        .filter_map(|(name, differs)| differs.then_some(name))
+        .collect()
 }

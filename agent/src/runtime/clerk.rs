@@ -11,6 +11,7 @@ use brink_core::node::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
 use tracing::{error, info, warn};
 
+use super::graces::Graces;
 use super::hooks::{Hooks, Occasion};
 use super::journal::Journal;
 use super::state::{Course, Reading, Shared, State};
@@ -40,6 +41,8 @@ pub struct Clerk {
     pub journal: Option<Journal>,
     /// The board of the newest roster.
     pub board: Arc<BoardCell>,
+    /// Graces that have begun, for a restart.
+    pub graces: Graces,
 }
 
 /// The board of the newest roster, for whoever works out growth.
@@ -125,7 +128,7 @@ impl Clerk {
                 self.shared.lock().add_oom_kill(record);
             }
             Report::Rung(standing) => self.take_standing(*standing),
-            Report::Retired(_) | Report::Replaced(_) | Report::Stopped => {}
+            Report::Retired(_) | Report::Reconfigured(_) | Report::Stopped => {}
         }
     }
 
@@ -149,11 +152,18 @@ impl Clerk {
     }
 
     fn take_step(&mut self, step: &Step) {
+        let mut state = self.shared.lock();
+        if step.kind == Kind::Reconfigure
+            && let Some(new) = state.pending.take()
+        {
+            state.reconfigure(&new);
+            if let Some(journal) = &mut self.journal {
+                journal.reconfigure(new);
+            }
+        }
         if let Some(journal) = &mut self.journal {
-            let state = self.shared.lock();
             journal.step(step, state.table_of(step.generation));
         }
-        let mut state = self.shared.lock();
         if step.kind == Kind::Sample {
             remember(&mut state, step);
         }
@@ -170,12 +180,14 @@ impl Clerk {
             Action::Crossed { threshold } => {
                 state.met.insert(threshold);
                 state.met_since[threshold] = Some(step.at);
+                self.keep_grace(state, threshold);
                 tell_threshold(state, step, threshold, "threshold crossed");
             }
             Action::Cleared { threshold } => {
                 state.met.remove(threshold);
                 state.met_since[threshold] = None;
                 state.held[threshold] = None;
+                self.keep_grace(state, threshold);
                 tell_threshold(state, step, threshold, "threshold cleared");
             }
             Action::Held { threshold, reason } => {
@@ -208,6 +220,18 @@ impl Clerk {
             }
             Action::Ended { .. } => state.open_order = None,
             Action::Reclaim { .. } => {}
+        }
+    }
+
+    /// Only soft thresholds have a grace that a restart could lose.
+    fn keep_grace(&self, state: &State, threshold: usize) {
+        if state
+            .policy
+            .thresholds()
+            .get(threshold)
+            .is_some_and(|threshold| !threshold.is_hard())
+        {
+            self.graces.save(state);
         }
     }
 

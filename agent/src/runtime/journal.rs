@@ -8,7 +8,7 @@ use std::sync::Arc;
 use brink_core::base::Moment;
 use brink_core::node::action::Action;
 use brink_core::node::engine::LiveSettings;
-use brink_core::node::input::Confirmation;
+use brink_core::node::input::{Confirmation, Reconfiguration};
 use brink_core::node::observe::Observations;
 use brink_core::node::policy::Policy;
 use brink_core::node::workload::{PodUsage, Workload, WorkloadTable};
@@ -41,6 +41,8 @@ pub enum Line {
         /// The workloads.
         workloads: Vec<Workload>,
     },
+    /// A configuration, before the step that takes it over.
+    Reconfiguration(Box<Reconfiguration>),
     /// An input and its answers.
     Step(Box<StepLine>),
     /// A decision.
@@ -151,16 +153,9 @@ impl Journal {
         self.write(&Line::Lost { steps });
     }
 
-    /// Begins again with another policy.
-    pub fn restart(&mut self, at: Moment, policy: Policy, live: LiveSettings) {
-        self.start = Line::Start {
-            at,
-            policy: Box::new(policy),
-            live,
-        };
-        self.table = 0;
-        let start = self.start.clone();
-        self.write(&start);
+    /// Writes a configuration, before the step that takes it over.
+    pub fn reconfigure(&mut self, new: Reconfiguration) {
+        self.write(&Line::Reconfiguration(Box::new(new)));
     }
 
     fn write(&mut self, line: &Line) {

@@ -6,6 +6,8 @@
 
 pub mod agent;
 pub mod clerk;
+pub mod equipment;
+pub mod graces;
 pub mod hooks;
 pub mod journal;
 pub mod prepare;

@@ -1,35 +1,37 @@
 //! From a checked configuration to a running agent: what is opened, loaded and locked before the guard starts.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
-use brink_core::base::Moment;
 use brink_core::node::engine::Engine;
 use brink_core::node::input::Control;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
 use brink_host::cgroup::Layout;
 use brink_host::clock::{BootId, ClockPair};
+use brink_host::kill::Killer;
 use brink_host::ledger::{Ledger, Opening};
 use brink_host::lock::{Enforcer, EnforcerLock};
-use brink_host::probe::{EvidenceReader, Meters, Probe, Wishes};
 use brink_host::realtime::{self, FifoPriority, oom_score};
 use brink_host::{open_files, realtime::trim_heap};
 use tracing::{info, warn};
 
 use super::clerk::{BoardCell, Clerk};
+use super::equipment::{Equipment, Loaded};
+use super::graces::Graces;
 use super::hooks::Hooks;
 use super::journal::Journal;
 use super::state::{Shared, State};
 use super::stop_button::StopButton;
-use super::watch::{Bell, Watcher, manifests};
-use crate::backend::build::Builder;
+use super::watch::{Bell, Reload, Watcher, manifests};
+use crate::backend::build::{Builder, Built};
 use crate::config::{AgentConfig, NodeScope};
 use crate::equip;
 use crate::guard::files::{NodePlan, Scope};
 use crate::guard::ports::{Command, Ports};
+use crate::guard::roster::Roster;
 use crate::guard::{self, Plan, Realtime};
 use crate::ledger::{Author, DECISIONS, Record, Rung};
 use crate::record::DecisionRecord;
@@ -38,6 +40,9 @@ use crate::warmer::Warmer;
 /// Empty steps for the guard, and the memory they may take together.
 const STEPS: usize = 64;
 const STEP_BYTES: usize = 2 << 20;
+/// Files in the agent's folder under /run.
+const LOCK: &str = "enforcer.lock";
+const LEDGER: &str = "ledger";
 
 /// A running agent. Stop it with [`Running::stop`].
 pub struct Running {
@@ -49,27 +54,17 @@ pub struct Running {
     pub bell: Arc<Bell>,
     /// The stop button.
     pub button: StopButton,
-    /// Counters of the kernel's programs.
-    pub meters: Option<Arc<Meters>>,
-    /// Each program, and why it does not run if so.
-    pub programs: Vec<ProgramState>,
+    /// What the kernel's programs offer, once they are loaded.
+    pub loaded: Arc<Loaded>,
     /// This boot.
     pub boot: BootId,
     /// Both clocks at the start.
     pub started: ClockPair,
-    lock: Option<EnforcerLock>,
+    /// What the watcher takes over at a reload.
+    pub reload: Arc<Reload>,
+    lock: Mutex<Option<EnforcerLock>>,
+    ledger_path: PathBuf,
     threads: Vec<(&'static str, JoinHandle<()>)>,
-}
-
-/// A program of the kernel's, for doctor and status.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProgramState {
-    /// Its name.
-    pub name: String,
-    /// Its family.
-    pub family: String,
-    /// Why it does not run; none if it does.
-    pub absent: Option<String>,
 }
 
 /// Starts everything.
@@ -82,163 +77,265 @@ pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
     std::fs::create_dir_all(&config.paths.state_dir)
         .with_context(|| format!("cannot make {}", config.paths.state_dir.display()))?;
     prepare_process(config, root);
-    let boot = BootId::read(root)?;
-    let started = ClockPair::now();
-    let (lock, standby) = become_enforcer(config)?;
-    let ledger = if standby {
-        None
-    } else {
-        open_ledger(config, boot)?
+    let clocks = Clocks {
+        boot: BootId::read(root)?,
+        started: ClockPair::now(),
     };
-    let mut equipment = Equipment::load(root);
-    let bell = Arc::new(Bell::new()?);
-    let button = StopButton::new(&config.paths.state_dir);
-    let warmer = Arc::new(Warmer::start()?);
-    warmer.count_processes(uses_pids(config));
-    let board = Arc::new(BoardCell::default());
+    let lock = become_enforcer(config)?;
+    let ledger = match &lock {
+        Some(_) => Some(open_ledger(config, clocks.boot)?),
+        None => None,
+    };
     let mut builder = builder(config, &layout);
-    let built = builder.build(&manifests(config.workloads.manifests.as_deref()))?;
-    for trouble in built.troubles {
-        warn!(trouble, "a cgroup cannot be watched over");
-    }
-    let roster = built.roster;
-    board.set(&roster);
-    warmer.follow(&roster);
-    let workloads = roster.table.len().max(256);
-    let ports = Arc::new(Ports::new(steps_for(workloads), workloads)?);
-    let now = guard::now();
-    let mut engine = Engine::new(config.policy.clone(), config.live_settings(), now);
-    let mut state = State::new(config.policy.clone(), Mode::Enforcing);
-    state.add_table(Arc::clone(&roster.table));
-    if let Some(ledger) = &ledger {
-        resume(&mut engine, &mut state, ledger);
-    }
-    let shared = Arc::new(Shared::new(state));
-    if standby {
-        let _room = ports
-            .commands
-            .send(Command::Control(Control::Standby(true)));
-    }
-    let _room = ports
-        .commands
-        .send(Command::Control(button.read().control()));
+    let roster = first_roster(config, &mut builder)?;
+    let around = Around::new(config, &roster, clocks.boot)?;
+    let engine = around.engine(config, ledger.as_ref(), lock.is_none());
     let plan = Plan {
         root: root.to_path_buf(),
-        layout: layout.clone(),
         node: node_plan(config),
         engine,
         memory: config.memory_policy,
-        probe: equipment.probe,
-        meters: equipment.meters.clone(),
-        killer: equip::killer(
-            root,
-            &layout,
-            config.realtime.priority.is_some(),
-            config.realtime.move_guard_to_root_cpu_group,
-        )?,
+        without_sampler: "its programs are still being loaded".to_owned(),
+        killer: killer(config, &layout)?,
+        layout,
         ledger,
-        author: Author {
-            boot: boot.0,
-            wall_of_zero: started.realtime_of(0),
-            policy: config.memory_policy,
-            rung: Rung::Poll,
-        },
-        realtime: Realtime {
-            priority: config.realtime.priority.and_then(FifoPriority::new),
-            may_move: config.realtime.move_guard_to_root_cpu_group,
-        },
+        author: author(config, &clocks),
+        realtime: realtime_of(config),
         housekeeping: config.housekeeping_interval,
         roster,
     };
-    let journal = config.paths.journal.as_deref().map(|path| {
-        Journal::create(path, now, config.policy.clone(), config.live_settings())
-            .with_context(|| format!("cannot begin the journal {}", path.display()))
-    });
-    let clerk = Clerk {
-        ports: Arc::clone(&ports),
-        shared: Arc::clone(&shared),
-        warmer: Arc::clone(&warmer),
-        hooks: Hooks::new(
-            config.hooks.before_kill.clone(),
-            config.hooks.after_kill.clone(),
-            config.hooks.timeout,
-        )?,
-        journal: journal.transpose()?,
-        board: Arc::clone(&board),
-    };
-    let watcher = Watcher {
-        builder,
-        manifests: config.workloads.manifests.clone(),
-        button: button.clone(),
-        evidence: equipment.evidence.take(),
-        ports: Arc::clone(&ports),
-        shared: Arc::clone(&shared),
-        warmer,
-        board,
-        bell: Arc::clone(&bell),
-    };
-    let threads = vec![
-        ("brink-guard", guard::start(plan, Arc::clone(&ports))?),
-        ("brink-clerk", spawn("brink-clerk", move || clerk.run())?),
-        (
-            "brink-watcher",
-            spawn("brink-watcher", move || watcher.run())?,
-        ),
-    ];
-    trim_heap();
+    let threads = around.start_threads(config, plan, builder)?;
     Ok(Running {
-        shared,
-        ports,
-        bell,
-        button,
-        meters: equipment.meters,
-        programs: equipment.programs,
-        boot,
-        started,
-        lock,
+        shared: around.shared,
+        ports: around.ports,
+        bell: around.bell,
+        button: around.button,
+        loaded: around.loaded,
+        boot: clocks.boot,
+        started: clocks.started,
+        reload: around.reload,
+        lock: Mutex::new(lock),
+        ledger_path: config.paths.state_dir.clone(),
         threads,
     })
 }
 
-/// What the kernel's programs offer here.
-struct Equipment {
-    probe: Result<Probe, String>,
-    meters: Option<Arc<Meters>>,
-    evidence: Option<EvidenceReader>,
-    programs: Vec<ProgramState>,
+/// The clocks and the boot that all records refer to.
+#[derive(Clone, Copy, Debug)]
+struct Clocks {
+    boot: BootId,
+    started: ClockPair,
 }
 
-impl Equipment {
-    fn load(root: &Path) -> Self {
-        let mut probe = equip::probe(root, Wishes::default());
-        if let Err(why) = &probe {
-            warn!(why, "the kernel sampler cannot serve; the guard polls");
+/// What stands around the guard and is shared between threads.
+struct Around {
+    shared: Arc<Shared>,
+    ports: Arc<Ports>,
+    bell: Arc<Bell>,
+    button: StopButton,
+    warmer: Arc<Warmer>,
+    board: Arc<BoardCell>,
+    graces: Graces,
+    reload: Arc<Reload>,
+    loaded: Arc<Loaded>,
+}
+
+impl Around {
+    fn new(config: &AgentConfig, roster: &Roster, boot: BootId) -> anyhow::Result<Self> {
+        let workloads = roster.table.len().max(256);
+        let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
+        state.add_table(Arc::clone(&roster.table));
+        let around = Self {
+            shared: Arc::new(Shared::new(state)),
+            ports: Arc::new(Ports::new(steps_for(workloads), workloads)?),
+            bell: Arc::new(Bell::new()?),
+            button: StopButton::new(&config.paths.state_dir),
+            warmer: Arc::new(Warmer::start()?),
+            board: Arc::new(BoardCell::default()),
+            graces: Graces::new(&config.paths.state_dir, boot),
+            reload: Arc::new(Reload::default()),
+            loaded: Arc::new(Loaded::default()),
+        };
+        around.warmer.count_processes(uses_pids(config));
+        around.board.set(roster);
+        around.warmer.follow(roster);
+        Ok(around)
+    }
+
+    /// The engine, with everything that outlived the last run.
+    fn engine(&self, config: &AgentConfig, ledger: Option<&Ledger>, standby: bool) -> Engine {
+        let mut engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
+        if let Some(ledger) = ledger {
+            engine.continue_after(remember(&mut self.shared.lock(), ledger));
         }
-        let loaded = probe.as_mut().ok();
-        let programs = loaded.as_ref().map_or_else(Vec::new, |probe| {
-            let state = |(program, state): (
-                &brink_host::probe::programs::Program,
-                &Result<(), brink_host::probe::Absence>,
-            )| ProgramState {
-                name: program.name.to_owned(),
-                family: format!("{:?}", program.family).to_lowercase(),
-                absent: state.as_ref().err().map(ToString::to_string),
+        self.graces.resume(&mut engine);
+        self.shared.lock().mode = engine.mode(guard::now());
+        let controls = [
+            standby.then_some(Control::Standby(true)),
+            Some(self.button.read().control()),
+        ];
+        for control in controls.into_iter().flatten() {
+            let _room_at_the_start = self.ports.commands.send(Command::Control(control));
+        }
+        engine
+    }
+
+    fn start_threads(
+        &self,
+        config: &AgentConfig,
+        plan: Plan,
+        builder: Builder,
+    ) -> anyhow::Result<Vec<(&'static str, JoinHandle<()>)>> {
+        let clerk = Clerk {
+            ports: Arc::clone(&self.ports),
+            shared: Arc::clone(&self.shared),
+            warmer: Arc::clone(&self.warmer),
+            hooks: hooks(config)?,
+            journal: journal(config)?,
+            board: Arc::clone(&self.board),
+            graces: self.graces.clone(),
+        };
+        let watcher = Watcher {
+            builder,
+            manifests: config.workloads.manifests.clone(),
+            button: self.button.clone(),
+            evidence: None,
+            loaded: Arc::clone(&self.loaded),
+            ports: Arc::clone(&self.ports),
+            shared: Arc::clone(&self.shared),
+            warmer: Arc::clone(&self.warmer),
+            board: Arc::clone(&self.board),
+            bell: Arc::clone(&self.bell),
+            reload: Arc::clone(&self.reload),
+        };
+        let loader = self.loader(config);
+        // The guard first: it protects from files while the programs are being loaded.
+        Ok(vec![
+            ("brink-guard", guard::start(plan, Arc::clone(&self.ports))?),
+            ("brink-clerk", spawn("brink-clerk", move || clerk.run())?),
+            (
+                "brink-watcher",
+                spawn("brink-watcher", move || watcher.run())?,
+            ),
+            ("brink-loader", spawn("brink-loader", loader)?),
+        ])
+    }
+
+    /// Loads the kernel's programs and hands each part to whom it is for.
+    fn loader(&self, config: &AgentConfig) -> impl FnOnce() + Send + 'static {
+        let (ports, loaded, bell) = (
+            Arc::clone(&self.ports),
+            Arc::clone(&self.loaded),
+            Arc::clone(&self.bell),
+        );
+        let (root, wanted) = (config.paths.root.clone(), config.kernel_programs);
+        move || {
+            let command = if wanted {
+                let mut equipment = Equipment::load(&root);
+                loaded.fill(&mut equipment);
+                equipment
+                    .sampler
+                    .map_or_else(Command::NoSampler, Command::Sampler)
+            } else {
+                Command::NoSampler("switched off in the configuration".to_owned())
             };
-            probe.coverage().programs().map(state).collect()
-        });
-        let (meters, evidence) = loaded.map_or((None, None), |probe| {
-            (probe.take_meters().map(Arc::new), probe.take_evidence())
-        });
-        Self {
-            probe,
-            meters,
-            evidence,
-            programs,
+            bell.ring();
+            if ports.commands.send(command).is_err() {
+                warn!("the guard's queue is full; it goes on without kernel programs");
+            }
+            trim_heap();
         }
     }
 }
 
+fn first_roster(config: &AgentConfig, builder: &mut Builder) -> anyhow::Result<Box<Roster>> {
+    let pods = manifests(config.workloads.manifests.as_deref());
+    let Built { roster, troubles } = builder.build(&pods)?;
+    for trouble in troubles {
+        warn!(trouble, "a cgroup cannot be watched over");
+    }
+    Ok(roster)
+}
+
+fn killer(config: &AgentConfig, layout: &Layout) -> anyhow::Result<Killer> {
+    let Realtime { priority, may_move } = realtime_of(config);
+    Ok(equip::killer(
+        &config.paths.root,
+        layout,
+        priority.is_some(),
+        may_move,
+    )?)
+}
+
+fn realtime_of(config: &AgentConfig) -> Realtime {
+    Realtime {
+        priority: config.realtime.priority.and_then(FifoPriority::new),
+        may_move: config.realtime.move_guard_to_root_cpu_group,
+    }
+}
+
+fn author(config: &AgentConfig, clocks: &Clocks) -> Author {
+    Author {
+        boot: clocks.boot.0,
+        wall_of_zero: clocks.started.realtime_of(0),
+        policy: config.memory_policy,
+        rung: Rung::Poll,
+    }
+}
+
+fn hooks(config: &AgentConfig) -> anyhow::Result<Hooks> {
+    let hooks = &config.hooks;
+    Ok(Hooks::new(
+        hooks.before_kill.clone(),
+        hooks.after_kill.clone(),
+        hooks.timeout,
+    )?)
+}
+
+fn journal(config: &AgentConfig) -> anyhow::Result<Option<Journal>> {
+    let Some(path) = config.paths.journal.as_deref() else {
+        return Ok(None);
+    };
+    let journal = Journal::create(
+        path,
+        guard::now(),
+        config.policy.clone(),
+        config.live_settings(),
+    );
+    journal
+        .map(Some)
+        .with_context(|| format!("cannot begin the journal {}", path.display()))
+}
+
 impl Running {
+    /// Takes enforcement over when the agent that had it is gone.
+    ///
+    /// # Errors
+    /// When the lock or the ledger cannot be had although nobody else has it.
+    pub fn try_takeover(&self) -> anyhow::Result<()> {
+        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_some() {
+            return Ok(());
+        }
+        let Enforcer::We(lock) = EnforcerLock::acquire(&self.ledger_path.join(LOCK))? else {
+            return Ok(());
+        };
+        let ledger = ledger_in(&self.ledger_path, self.boot)?;
+        remember(&mut self.shared.lock(), &ledger);
+        *held = Some(lock);
+        info!("the other agent is gone; this one takes over");
+        let commands = [
+            Command::Ledger(Box::new(ledger)),
+            Command::Control(Control::Standby(false)),
+        ];
+        for command in commands {
+            if self.ports.commands.send(command).is_err() {
+                anyhow::bail!("the guard's queue is full");
+            }
+        }
+        Ok(())
+    }
+
     /// Ends everything; nothing is left in the kernel.
     pub fn stop(mut self) {
         self.bell.stop();
@@ -250,7 +347,6 @@ impl Running {
                 warn!(thread = name, "a thread had died");
             }
         }
-        drop(self.lock.take());
     }
 }
 
@@ -267,6 +363,9 @@ fn prepare_process(config: &AgentConfig, root: &Path) {
         ),
         Err(error) => warn!(%error, "our own oom_score_adj cannot be set"),
     }
+    if let Err(error) = realtime::prefault_program(root) {
+        warn!(%error, "our own program is not read in: the first kill may wait for it");
+    }
     if config.realtime.lock_memory
         && let Err(error) = realtime::lock_memory()
     {
@@ -274,24 +373,27 @@ fn prepare_process(config: &AgentConfig, root: &Path) {
     }
 }
 
-/// One enforcer a node; whoever comes second observes.
-fn become_enforcer(config: &AgentConfig) -> anyhow::Result<(Option<EnforcerLock>, bool)> {
-    let path = config.paths.state_dir.join("enforcer.lock");
+/// One enforcer a node; whoever comes second observes until the first is gone.
+fn become_enforcer(config: &AgentConfig) -> anyhow::Result<Option<EnforcerLock>> {
+    let path = config.paths.state_dir.join(LOCK);
     match EnforcerLock::acquire(&path)? {
-        Enforcer::We(lock) => Ok((Some(lock), false)),
+        Enforcer::We(lock) => Ok(Some(lock)),
         Enforcer::Other(pid) => {
             warn!(
                 ?pid,
                 "another agent enforces on this node; this one only observes"
             );
-            Ok((None, true))
+            Ok(None)
         }
     }
 }
 
-fn open_ledger(config: &AgentConfig, boot: BootId) -> anyhow::Result<Option<Ledger>> {
-    let path = config.paths.state_dir.join("ledger");
-    let (ledger, opening) = Ledger::open(&path, DECISIONS, boot)?;
+fn open_ledger(config: &AgentConfig, boot: BootId) -> anyhow::Result<Ledger> {
+    ledger_in(&config.paths.state_dir, boot)
+}
+
+fn ledger_in(folder: &Path, boot: BootId) -> anyhow::Result<Ledger> {
+    let (ledger, opening) = Ledger::open(&folder.join(LEDGER), DECISIONS, boot)?;
     match opening {
         Opening::Created => {}
         Opening::Resumed { records } => info!(records, "the ledger of this boot goes on"),
@@ -299,11 +401,11 @@ fn open_ledger(config: &AgentConfig, boot: BootId) -> anyhow::Result<Option<Ledg
             warn!(aside = %aside.display(), why, "a ledger that is not ours was put aside");
         }
     }
-    Ok(Some(ledger))
+    Ok(ledger)
 }
 
-/// What the ledger says of this boot: decisions that are known again, and the number that comes next.
-fn resume(engine: &mut Engine, state: &mut State, ledger: &Ledger) {
+/// Remembers the decisions of this boot; the number of the last one.
+fn remember(state: &mut State, ledger: &Ledger) -> u64 {
     let mut entries: Vec<_> = ledger.entries().collect();
     entries.sort_by_key(|entry| entry.slot.sequence);
     let mut last = 0;
@@ -318,7 +420,7 @@ fn resume(engine: &mut Engine, state: &mut State, ledger: &Ledger) {
             .and_then(|bytes| postcard::from_bytes(bytes).ok());
         state.add_decision(DecisionRecord::new(&record, completion.as_ref()));
     }
-    engine.continue_after(last);
+    last
 }
 
 fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
@@ -346,7 +448,7 @@ fn node_plan(config: &AgentConfig) -> NodePlan {
     }
 }
 
-fn uses_pids(config: &AgentConfig) -> bool {
+pub(super) fn uses_pids(config: &AgentConfig) -> bool {
     config
         .policy
         .thresholds()
@@ -364,11 +466,4 @@ fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<Joi
         .name(name.to_owned())
         .spawn(body)
         .with_context(|| format!("cannot start the thread {name}"))
-}
-
-/// The moment of a reading in words, for those who only log it.
-pub fn seconds_since(earlier: Moment, now: Moment) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "seconds for people")]
-    let seconds = now.since(earlier).as_nanos() as f64 / 1e9;
-    seconds
 }

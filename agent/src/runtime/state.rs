@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brink_core::base::{Moment, Reason};
 use brink_core::node::condition::ConditionSet;
-use brink_core::node::input::Confirmation;
+use brink_core::node::engine::MemoryPolicy;
+use brink_core::node::input::{Confirmation, Reconfiguration};
 use brink_core::node::observe::Observations;
 use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
@@ -36,8 +37,12 @@ pub struct Shared(Mutex<State>);
 pub struct State {
     /// The policy in force.
     pub policy: Policy,
+    /// Whose word is enough for a kill.
+    pub memory: MemoryPolicy,
     /// The guard's standing, once it was told.
     pub standing: Option<Standing>,
+    /// A configuration on its way to the guard.
+    pub pending: Option<Reconfiguration>,
     /// The latest full reading.
     pub reading: Option<Reading>,
     /// Counts the readings that had the usage of workloads.
@@ -115,10 +120,12 @@ impl Shared {
 
 impl State {
     /// Nothing known yet.
-    pub fn new(policy: Policy, mode: Mode) -> Self {
+    pub fn new(policy: Policy, memory: MemoryPolicy, mode: Mode) -> Self {
         Self {
             policy,
+            memory,
             standing: None,
+            pending: None,
             reading: None,
             closely: 0,
             readings: VecDeque::with_capacity(READINGS),
@@ -138,8 +145,9 @@ impl State {
     }
 
     /// Forgets what indexes of another policy said.
-    pub fn replace_policy(&mut self, policy: Policy) {
-        self.policy = policy;
+    pub fn reconfigure(&mut self, new: &Reconfiguration) {
+        self.policy = new.policy.clone();
+        self.memory = new.live.memory;
         self.met = ThresholdSet::EMPTY;
         self.met_since = [None; ThresholdSet::CAPACITY];
         self.held = [None; ThresholdSet::CAPACITY];

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use brink_host::probe::abi::record::{CGROUP_ATTACH, CGROUP_MKDIR, CGROUP_POPULATED, CGROUP_RMDIR};
@@ -14,9 +14,11 @@ use rustix::time::Timespec;
 use tracing::{info, warn};
 
 use super::clerk::BoardCell;
+use super::equipment::Loaded;
 use super::state::Shared;
 use super::stop_button::{Pressed, StopButton};
 use crate::backend::build::{Builder, Built};
+use crate::config::{CgroupRule, Selection};
 use crate::guard::ports::{Command, Ports};
 use crate::pod::{Manifest, read_folder};
 use crate::warmer::Warmer;
@@ -40,6 +42,8 @@ pub struct Watcher {
     pub button: StopButton,
     /// Changes of cgroups, if the kernel tells.
     pub evidence: Option<EvidenceReader>,
+    /// Where the changes come from once the programs are loaded.
+    pub loaded: Arc<Loaded>,
     /// To the guard.
     pub ports: Arc<Ports>,
     /// What everybody sees.
@@ -48,8 +52,38 @@ pub struct Watcher {
     pub warmer: Arc<Warmer>,
     /// Remembers each roster's board.
     pub board: Arc<BoardCell>,
+    /// What a reload of the configuration has left for us.
+    pub reload: Arc<Reload>,
     /// Ends the watcher, and wakes it to look at once.
     pub bell: Arc<Bell>,
+}
+
+/// What a reload of the configuration leaves for the watcher.
+#[derive(Debug, Default)]
+pub struct Reload(Mutex<Option<Reloaded>>);
+
+/// The parts of a configuration that are about workloads.
+#[derive(Clone, Debug)]
+pub struct Reloaded {
+    /// The folder of manifests.
+    pub manifests: Option<PathBuf>,
+    /// Cgroups without a manifest.
+    pub rules: Vec<CgroupRule>,
+    /// Who goes sooner, later or never.
+    pub selection: Selection,
+    /// Whether processes are to be counted.
+    pub count_processes: bool,
+}
+
+impl Reload {
+    /// Leaves it.
+    pub fn leave(&self, reloaded: Reloaded) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reloaded);
+    }
+
+    fn take(&self) -> Option<Reloaded> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
 }
 
 /// Wakes the watcher.
@@ -98,7 +132,7 @@ impl Bell {
 impl Watcher {
     /// Runs until stopped.
     pub fn run(mut self) {
-        let inotify = self.inotify();
+        let mut inotify = self.inotify();
         let mut dirty: Option<Instant> = None;
         let mut earliest = Instant::now();
         let mut pressed = Pressed::No;
@@ -109,6 +143,13 @@ impl Watcher {
                     .saturating_duration_since(Instant::now())
             });
             let woken = self.wait(inotify.as_ref(), timeout);
+            self.evidence = self.evidence.take().or_else(|| self.loaded.take_evidence());
+            if let Some(reloaded) = self.reload.take() {
+                self.manifests = reloaded.manifests;
+                self.builder.reconfigure(reloaded.rules, reloaded.selection);
+                self.warmer.count_processes(reloaded.count_processes);
+                inotify = self.inotify();
+            }
             if woken.button {
                 pressed = self.look_at_button(pressed);
             }

@@ -1,8 +1,8 @@
-//! Running a scenario through the live engine: headroom, confirmation, credit, one order at a time, and
-//! the guards on the number of kills. Local-storage limits are the kubelet's loop's alone.
+//! Running a scenario through the live engine: headroom, confirmation, credit, one order at a time, guards.
 //!
 //! A step is one sample. Between two steps only time goes by, so that graces and pauses end when they
 //! should; every kill counts as delivered, and reclaim on the node as done a millisecond later.
+//! Local-storage limits are the kubelet's loop's alone.
 
 use std::sync::Arc;
 
@@ -15,64 +15,17 @@ use brink_core::node::grace;
 use brink_core::node::input::{Delivery, Input, Sample};
 use brink_core::node::message::{REASON, Victim, eviction_message};
 use brink_core::node::observe::{Observation, Observations};
-use brink_core::node::order::{End, Phase};
+use brink_core::node::order::Phase;
 use brink_core::node::rank::{Preferences, Ranking, rank};
 use brink_core::node::reclaim;
 use brink_core::node::safety::Mode;
 use brink_core::node::threshold::ThresholdSet;
 use brink_core::node::workload::Workload;
-use serde::Serialize;
 
 use super::line::{EvictLine, Evicted, StepLine, name, thresholds};
+use super::live_line::{LiveLine, Teller, word_of_mode};
 use super::run::Pods;
 use super::{Scenario, Step};
-
-/// One step, and what only the live engine has.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LiveLine<'a> {
-    /// The same keys as without it.
-    #[serde(flatten)]
-    pub step: StepLine<'a>,
-    /// `enforcing`, or why orders are not carried out.
-    pub mode: &'static str,
-    /// The order that is open after the step.
-    pub order: Option<OrderLine<'a>>,
-    /// Everything that was done and told since the step before.
-    pub actions: Vec<ActionLine<'a>>,
-}
-
-/// The open order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OrderLine<'a> {
-    /// Its number.
-    pub id: u64,
-    /// The victim.
-    pub pod: Option<&'a str>,
-    /// `asked` or `killed`.
-    pub phase: &'static str,
-    /// Whether nothing is really done.
-    pub dry_run: bool,
-}
-
-/// One thing done or told. What does not belong to its kind is null.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct ActionLine<'a> {
-    /// When.
-    pub at: String,
-    /// What: `kill`, `ask`, `wouldEvict`, `ended`, `reclaim`, `crossed`, `cleared`, `held`,
-    /// `conditions` or `mode`.
-    pub action: &'static str,
-    /// The order's number.
-    pub order: Option<u64>,
-    /// The pod.
-    pub pod: Option<&'a str>,
-    /// The threshold, as `signal<value for grace`.
-    pub threshold: Option<String>,
-    /// Why, in a word.
-    pub reason: Option<&'static str>,
-    /// When a grace ends.
-    pub until: Option<String>,
-}
 
 /// Ticks in one step at most; a scenario of years with graces of nanoseconds ends all the same.
 const MOST_TICKS: usize = 100_000;
@@ -209,6 +162,11 @@ impl LiveRun {
             Evicted::Nobody => Vec::new(),
             _ => self.ranking(step),
         };
+        let teller = Teller {
+            policy,
+            names: &self.pods.names,
+        };
+        let (order, actions) = (self.engine.open_order(), self.done.iter());
         LiveLine {
             step: StepLine {
                 at: &step.at,
@@ -220,8 +178,10 @@ impl LiveRun {
                 evict,
             },
             mode: word_of_mode(self.mode),
-            order: self.order(),
-            actions: self.actions(),
+            order: order.map(|order| teller.order(order)),
+            actions: actions
+                .map(|&(at, action)| teller.action(at, action))
+                .collect(),
         }
     }
 
@@ -272,102 +232,6 @@ impl LiveRun {
             .into_iter()
             .map(|index| name(&self.pods.names, index))
             .collect()
-    }
-
-    fn order(&self) -> Option<OrderLine<'_>> {
-        self.engine.open_order().map(|order| OrderLine {
-            id: order.id,
-            pod: order.workload.map(|index| self.pod(index)),
-            phase: match order.phase {
-                Phase::Asked { .. } => "asked",
-                Phase::Killed { .. } => "killed",
-            },
-            dry_run: order.dry_run,
-        })
-    }
-
-    fn pod(&self, index: usize) -> &str {
-        self.pods.names.get(index).map_or("", String::as_str)
-    }
-
-    fn actions(&self) -> Vec<ActionLine<'_>> {
-        let line = |&(at, action): &(Moment, Action)| self.action(at, action);
-        self.done.iter().map(line).collect()
-    }
-
-    fn action(&self, at: Moment, action: Action) -> ActionLine<'_> {
-        let mut line = ActionLine {
-            at: at.since(Moment::START).to_string(),
-            action: "",
-            order: None,
-            pod: None,
-            threshold: None,
-            reason: None,
-            until: None,
-        };
-        match action {
-            Action::Kill { order, workload } => {
-                line.action = "kill";
-                (line.order, line.pod) = (Some(order), Some(self.pod(workload)));
-            }
-            Action::Ask {
-                order,
-                workload,
-                until,
-            } => {
-                line.action = "ask";
-                (line.order, line.pod) = (Some(order), Some(self.pod(workload)));
-                line.until = Some(until.since(Moment::START).to_string());
-            }
-            Action::WouldEvict { order, workload } => {
-                line.action = "wouldEvict";
-                (line.order, line.pod) = (Some(order), Some(self.pod(workload)));
-            }
-            Action::Ended { order, end } => {
-                line.action = "ended";
-                (line.order, line.reason) = (Some(order), Some(word_of_end(end)));
-            }
-            _ => return self.told(line, action),
-        }
-        line
-    }
-
-    fn told<'a>(&self, mut line: ActionLine<'a>, action: Action) -> ActionLine<'a> {
-        let threshold = |index: usize| {
-            let threshold = self.engine.policy().thresholds().get(index);
-            threshold.map(ToString::to_string)
-        };
-        (line.action, line.threshold, line.reason) = match action {
-            Action::Reclaim { threshold: index } => ("reclaim", threshold(index), None),
-            Action::Crossed { threshold: index } => ("crossed", threshold(index), None),
-            Action::Cleared { threshold: index } => ("cleared", threshold(index), None),
-            Action::Held {
-                threshold: index,
-                reason,
-            } => ("held", threshold(index), Some(reason.word())),
-            Action::Mode(mode) => ("mode", None, Some(word_of_mode(mode))),
-            _ => ("conditions", None, None),
-        };
-        line
-    }
-}
-
-const fn word_of_mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Enforcing => "enforcing",
-        Mode::Observing(reason) => reason.word(),
-    }
-}
-
-const fn word_of_end(end: End) -> &'static str {
-    match end {
-        End::MemoryBack => "memory-back",
-        End::Gone => "gone",
-        End::Stalled => "stalled",
-        End::UnderReserve => "under-reserve",
-        End::Failed => "failed",
-        End::DryRun => "dry-run",
-        End::Stopped => "stopped",
     }
 }
 

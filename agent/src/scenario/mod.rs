@@ -2,8 +2,11 @@
 
 mod line;
 mod live;
+mod live_line;
 mod read;
 mod run;
+#[cfg(test)]
+mod tests;
 mod usage;
 
 use brink_core::base::Moment;
@@ -14,7 +17,8 @@ use brink_core::node::policy::Policy;
 use brink_core::node::workload::{PodDetail, PodUsage, Workload};
 
 pub use line::{EvictLine, Evicted, StepLine};
-pub use live::{ActionLine, LiveLine, OrderLine, run_live};
+pub use live::run_live;
+pub use live_line::{ActionLine, LiveLine, OrderLine};
 pub use read::{KIND, read};
 pub use run::run;
 

@@ -41,8 +41,10 @@ pub(super) type Index = HashMap<String, usize>;
 pub fn read(path: &Path) -> Result<(Scenario, Vec<Finding>), Faults> {
     let (mut origins, mut report) = (Origins::default(), Report::default());
     let root = read_one(path, Limits::GENERATED, &mut origins, &mut report);
-    let mut reader = Reader::new(&root, &origins, &mut report);
-    let scenario = read_scenario(&mut reader, &origins);
+    let scenario = root.as_ref().and_then(|root| {
+        let mut reader = Reader::new(root, &origins, &mut report);
+        read_scenario(&mut reader, &origins)
+    });
     let warnings = report.into_result()?;
     scenario
         .map(|scenario| (scenario, warnings))
@@ -234,7 +236,7 @@ fn read_signals<'a>(
             .find(|signal| signal.name() == entry.key);
         let Some(signal) = signal else {
             let names = Signal::ALL.map(Signal::name);
-            let fault = reader.finding(&entry.node, "unknown signal");
+            let fault = reader.key_finding(entry, "unknown signal");
             let fault = fault.nearest(&entry.key, names).accepted(names.join(", "));
             reader.report().fault(fault);
             continue;

@@ -55,7 +55,8 @@ fn read_pod_usage<'a>(
     };
     let memory = fields.get("memory").map(|node| amount(reader, Some(node)));
     let used = PodUsage {
-        memory: memory.or(detail.containers_memory()),
+        // The sum of no containers is nothing, which is a figure all the same.
+        memory: memory.or(detail.containers_memory()).or(Some(0)),
         processes: Some(amount(reader, fields.get("processes"))),
         rootfs: read_fs(reader, fields, "rootfs"),
         logs: read_fs(reader, fields, "logs"),

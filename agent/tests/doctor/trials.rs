@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use brink::doctor::State::{Note, Ok as Fine, Warning};
 use brink::doctor::facts::trials::{Agreement, Fifo, Load, Nice, ProgramState, Programs, Trials};
 use brink::doctor::{Facts, Report, checks};
+use brink_host::probe::calibrate::Numbers;
 use brink_host::probe::programs::PROGRAMS;
 use brink_host::realtime::FifoRefusal;
 use brink_host::realtime::oom_score::OomScore;
@@ -46,10 +47,19 @@ fn loaded(absent: &[(&str, &str)]) -> Programs {
     Programs {
         states: states.collect(),
         memory: Ok(1 << 20),
-        agreement: Ok(Agreement {
-            sampler: 5 << 30,
-            files: 5 << 30,
-        }),
+        agreement: Ok(reading(5 << 30, 5 << 30)),
+    }
+}
+
+fn reading(sampler: i64, files: i64) -> Agreement {
+    let numbers = |available| Numbers {
+        available: Some(available),
+        headroom: None,
+    };
+    Agreement {
+        before: numbers(files),
+        sampler: numbers(sampler),
+        after: numbers(files),
     }
 }
 
@@ -75,7 +85,7 @@ fn a_machine_that_grants_everything_stands_on_the_highest_rung() {
     expect(
         find(&report, "programs.agreement"),
         Fine,
-        &["5.0Gi, 0B apart (5.0Mi allowed)"],
+        &["5.0Gi; 0B apart, 5.0Mi allowed"],
     );
     expect(find(&report, "scheduling.oom-score"), Fine, &["-999"]);
 }
@@ -191,17 +201,14 @@ fn programs_that_are_absent_lower_the_rung_only_if_the_sampler_needs_them() {
         &["refused by the verifier"],
     );
     let apart = Programs {
-        agreement: Ok(Agreement {
-            sampler: 5 << 30,
-            files: 6 << 30,
-        }),
+        agreement: Ok(reading(5 << 30, 6 << 30)),
         ..loaded(&[])
     };
     check(
         apart,
         "realtime-poll",
         "programs.agreement",
-        &["1.0Gi apart", "5.0Mi are allowed"],
+        &["1.0Gi apart", "5.0Mi allowed"],
     );
     let unarmed = Programs {
         agreement: Err("the node's counters were not found".into()),

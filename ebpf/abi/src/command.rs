@@ -9,7 +9,7 @@ use crate::{MAX_NODES, MAX_WATCHES};
 
 /// `Command::op`: start the timer.
 pub const START: u32 = 1;
-/// `Command::op`: find the node's counters through the root memory cgroup; take `capacity`, `free`, `nodes`, `count`.
+/// `Command::op`: find the node's counters through the root memory cgroup; take `capacity`, `nodes`, `count`.
 pub const ARM_NODE: u32 = 2;
 /// `Command::op`: bind `slot` to the cgroup whose directory is open as `fd`, with the terms.
 pub const ARM_SLOT: u32 = 3;
@@ -25,10 +25,12 @@ pub const SET_KNOBS: u32 = 7;
 pub const SWEEP: u32 = 8;
 /// `Command::op`: add `delta` to the count of threads.
 pub const ADD_THREADS: u32 = 9;
-/// `Command::op`: set the limit on threads to `limit`; negative for none.
+/// `Command::op`: set the limit on threads to `limit`; 0 for none.
 pub const SET_THREAD_LIMIT: u32 = 10;
 /// `Command::op`: `count` victims are watched.
 pub const SET_VICTIMS: u32 = 12;
+/// `Command::op`: count `free` bytes as free until the zones manage as much more than `managed` pages.
+pub const SET_DEFERRED: u32 = 13;
 /// `Command::op`: take one tick now, in the caller's context.
 pub const TICK: u32 = 11;
 
@@ -93,8 +95,10 @@ shared! {
         pub generation: u32,
         pub count: u64,
         pub capacity: i64,
-        /// MemFree, read just before
+        /// deferred free memory, in bytes
         pub free: i64,
+        /// pages
+        pub managed: i64,
         pub delta: i64,
         pub limit: i64,
         pub terms: Terms,
@@ -114,9 +118,9 @@ shared! {
         /// NUMA nodes and populated zones found
         pub nodes: u64,
         pub zones: u64,
-        /// free bytes the zones own up to, and the deferred ones above them
+        /// free bytes the zones own up to, and the pages they manage
         pub free: i64,
-        pub deferred: i64,
+        pub managed: i64,
     }
 }
 

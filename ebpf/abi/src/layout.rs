@@ -84,6 +84,7 @@ shared! {
         /// `zone.lowmem_reserve`, `zone_count` longs
         pub zone_reserve: u32,
         pub zone_managed: u32,
+        pub zone_present: u32,
         /// `zone.vm_stat[NR_FREE_PAGES]`
         pub zone_free: u32,
 

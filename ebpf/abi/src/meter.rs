@@ -63,7 +63,7 @@ shared! {
     pub struct ProcessMeter {
         /// forked less freed, plus what user space added to calibrate
         pub threads: i64,
-        /// limit on threads, negative for none
+        /// limit on threads, 0 for none
         pub limit: i64,
         /// 1 while over the limit
         pub over: u64,

@@ -58,7 +58,7 @@ shared! {
         pub flags: u64,
         /// time until the next tick
         pub period_ns: u64,
-        /// capacity − (anon + file − inactive_file); the kubelet's `memory.available`
+        /// `capacity − (anon + file − inactive_file)`; the kubelet's `memory.available`
         pub available: i64,
         /// what could still be allocated: free above the reserves + clean file pages + reclaimable kernel memory
         pub headroom: i64,

@@ -3,9 +3,15 @@
 use crate::plain::shared;
 use crate::{MAX_NODES, MAX_WATCHES};
 
+/// `TruthOrder::op`: take the order and start.
+pub const TRUTH_START: u64 = 1;
+/// `TruthOrder::op`: forget every crossing.
+pub const TRUTH_RESET: u64 = 2;
+
 shared! {
     /// What the truth sampler is told before it starts. Bytes.
     pub struct TruthOrder {
+        pub op: u64,
         pub period_ns: u64,
         pub capacity: i64,
         /// free memory the zones do not own up to
@@ -57,8 +63,7 @@ shared! {
         pub cost_max_ns: u64,
         /// longest distance between two ticks
         pub gap_max_ns: u64,
+        /// time of the latest tick
         pub last_ns: u64,
-        pub running: u64,
-        pub crossings: [Crossing; MAX_WATCHES],
     }
 }

@@ -13,7 +13,7 @@ use crate::maps::{ENGINE, MAILBOX, PROCESS};
 
 /// Carries out the command in the mailbox once. Returns one of the results in [`brink_abi::command`].
 #[socket_filter]
-pub fn command(_context: SkBuffContext) -> i64 {
+pub fn command(context: SkBuffContext) -> i64 {
     let (Some(engine), Some(mailbox)) = (ENGINE.get_ptr_mut(0), MAILBOX.get_ptr_mut(0)) else {
         return i64::from(abi::INVALID);
     };
@@ -22,7 +22,25 @@ pub fn command(_context: SkBuffContext) -> i64 {
     }
     let result = obey(engine, mailbox);
     Engine::unlock(engine);
+    say(&context, mailbox, result);
     i64::from(result)
+}
+
+/// Tells the developer what was asked and answered; nothing in the checked-in object.
+#[inline(always)]
+#[cfg_attr(
+    not(feature = "debug-log"),
+    expect(unused_variables, reason = "only text needs them")
+)]
+fn say(context: &SkBuffContext, mailbox: *const Mailbox, result: u32) {
+    #[cfg(feature = "debug-log")]
+    // SAFETY: a map value.
+    aya_log_ebpf::debug!(
+        context,
+        "command {} answers {}",
+        unsafe { (*mailbox).command.op },
+        result
+    );
 }
 
 /// One command, with the engine held.
@@ -32,6 +50,7 @@ fn obey(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
     unsafe {
         let given = &(*mailbox).command;
         match given.op {
+            abi::SET_DEFERRED => node::set_deferred(engine, given),
             abi::START => timer::start(engine),
             abi::ARM_NODE => node::arm(engine, mailbox),
             abi::ARM_SLOT => slots::arm(engine, mailbox),

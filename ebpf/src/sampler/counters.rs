@@ -8,7 +8,7 @@ use brink_abi::sample::{DEFERRED, NODE_KNOWN, Sample};
 use crate::engine::{Counters, Engine, Node, Zone};
 use crate::kernel::{layout, read};
 use crate::maps::{ENGINE, NODES};
-use crate::pass::pass;
+use crate::pass::{ends, pass};
 
 /// Sums every counter over the nodes, in pages.
 #[inline(always)]
@@ -35,10 +35,10 @@ extern "C" fn add_node(
     // SAFETY: a map value; its scratch holds `stat_bytes`, as arming checked, and every offset lies inside.
     unsafe {
         let sums = &raw mut (*engine).sums;
-        let scratch = (&raw mut (*engine).scratch).cast::<u8>();
+        let scratch = (&raw mut (*engine).scratch).cast::<i64>();
         let from = data.wrapping_add(u64::from(layout!(pgdat_vm_stat))) as *const c_void;
         let refused = bpf_probe_read_kernel(scratch.cast(), layout!(stat_bytes), from) != 0;
-        if refused || !add_zones(node, sums, (*engine).deferred != 0) {
+        if refused || !add_zones(node, sums) {
             (*sums).failed = 1;
             return 1;
         }
@@ -51,7 +51,7 @@ extern "C" fn add_node(
         (*sums).reclaimable += counter(scratch, layout!(stat_slab));
         (*sums).reclaimable += counter(scratch, layout!(stat_misc));
     }
-    0
+    ends(index, count)
 }
 
 /// One counter of the scratch; they dip below zero for moments, which means none.
@@ -59,22 +59,22 @@ extern "C" fn add_node(
 /// # Safety
 /// `offset + 8` lies inside the scratch.
 #[inline(always)]
-unsafe fn counter(scratch: *const u8, offset: u32) -> i64 {
+unsafe fn counter(scratch: *const i64, offset: u32) -> i64 {
     // SAFETY: the caller's promise; the kernel's counters are eight bytes apart.
-    unsafe { scratch.add(offset as usize).cast::<i64>().read_volatile() }.max(0)
+    unsafe { scratch.byte_add(offset as usize).read_volatile() }.max(0)
 }
 
-/// Adds the free pages of a node's zones, and with `managed` the pages they manage. False when one cannot be read.
+/// Adds the free pages of a node's zones, and those they manage. False when one cannot be read.
 ///
 /// # Safety
 /// `node` and `sums` are map values.
 #[inline(always)]
-unsafe fn add_zones(node: *const Node, sums: *mut Counters, managed: bool) -> bool {
+unsafe fn add_zones(node: *const Node, sums: *mut Counters) -> bool {
     for zone in 0..MAX_ZONES {
         // SAFETY: the caller's promise, and `zone` is below the length of the array.
         unsafe {
             let place = (&raw const (*node).zones).cast::<Zone>().add(zone);
-            let (address, reserve) = ((*place).address, (*place).reserve);
+            let address = (*place).address;
             if address == 0 {
                 continue;
             }
@@ -82,12 +82,13 @@ unsafe fn add_zones(node: *const Node, sums: *mut Counters, managed: bool) -> bo
                 return false;
             };
             (*sums).free += free.max(0);
-            (*sums).spare += (free - reserve).max(0);
-            if managed {
-                let Some(pages) = read::<i64>(address, layout!(zone_managed)) else {
-                    return false;
-                };
+            (*sums).spare += (free - (*place).reserve).max(0);
+            if (*place).growing == 0 {
+                (*sums).managed += (*place).managed;
+            } else if let Some(pages) = read::<i64>(address, layout!(zone_managed)) {
                 (*sums).managed += pages;
+            } else {
+                return false;
             }
         }
     }
@@ -107,7 +108,7 @@ pub fn measure(engine: *mut Engine, sample: *mut Sample) {
         let (sums, shift) = (&(*engine).sums, layout!(page_shift));
         // Deferred pages become free ones of a zone in the moment the zone comes to manage them.
         let deferred = if known && (*engine).deferred != 0 {
-            ((*engine).deferred - (sums.managed - (*engine).managed)).max(0)
+            ((*engine).deferred - (sums.managed - (*engine).managed).max(0)).max(0)
         } else {
             0
         };

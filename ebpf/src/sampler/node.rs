@@ -2,17 +2,17 @@
 
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_get_current_task;
-use brink_abi::command::{self, Mailbox};
+use brink_abi::command::{self, Command, Mailbox};
 use brink_abi::{MAX_NODES, MAX_ZONES};
 
 use super::counters::sum;
 use crate::engine::{Engine, MAX_STATS, Node, Zone};
 use crate::kernel::{layout, node_data, read, root_memory};
 use crate::maps::{ENGINE, MAILBOX, NODES};
-use crate::pass::pass;
+use crate::pass::{ends, pass};
 
-/// Deferred memory under this many bytes is noise of the counters, not memory still to be initialised.
-const DEFERRED_MIN: i64 = 64 << 20;
+/// Pages a zone must have above those it manages to count as one that grows; reserved pages are fewer.
+const GROWING: i64 = 1 << 14;
 
 /// Finds the nodes' counters and takes the capacity: [`command::ARM_NODE`].
 #[inline(never)]
@@ -30,8 +30,6 @@ pub fn arm(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
         (*engine).node_count = given.count;
         (*engine).nodes_found = 0;
         (*engine).capacity = given.capacity;
-        // Non-zero, so that what the zones manage is summed for the baseline.
-        (*engine).deferred = 1;
         pass(&NODES, find, root);
         if given.count == 0 || (*engine).nodes_found != given.count {
             (*engine).node_count = 0;
@@ -42,33 +40,23 @@ pub fn arm(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
         if (*engine).node_count == 0 || (*engine).sums.failed != 0 {
             return command::NOT_A_NODE;
         }
-        calibrate(engine, given.free);
-        let shift = layout!(page_shift);
         (*mailbox).reply.nodes = (*engine).node_count;
         (*mailbox).reply.zones = (*engine).zone_count;
-        (*mailbox).reply.free = (*engine).sums.free << shift;
-        (*mailbox).reply.deferred = (*engine).deferred << shift;
+        (*mailbox).reply.free = (*engine).sums.free << layout!(page_shift);
+        (*mailbox).reply.managed = (*engine).sums.managed;
     }
     command::OK
 }
 
-/// Takes what `MemFree` has above the zones' free pages as deferred: free memory no zone manages yet.
-///
-/// # Safety
-/// `engine` is held by the caller, and was just summed.
+/// Takes what is free and not managed by a zone yet: [`command::SET_DEFERRED`].
 #[inline(always)]
-unsafe fn calibrate(engine: *mut Engine, free: i64) {
-    let shift = layout!(page_shift);
-    // SAFETY: the caller's promise.
+pub fn set_deferred(engine: *mut Engine, given: &Command) -> u32 {
+    // SAFETY: a map value, held by the caller.
     unsafe {
-        let deferred = (free >> shift) - (*engine).sums.free;
-        (*engine).managed = (*engine).sums.managed;
-        (*engine).deferred = if deferred << shift > DEFERRED_MIN {
-            deferred
-        } else {
-            0
-        };
+        (*engine).deferred = given.free >> layout!(page_shift);
+        (*engine).managed = given.managed;
     }
+    command::OK
 }
 
 /// Looks one node of the mailbox's list up, from the root memory cgroup in the context.
@@ -124,20 +112,24 @@ extern "C" fn reserves(
             break;
         }
         let address = first.wrapping_add(zone as u64 * u64::from(layout!(zone_size)));
-        let found = read::<i64>(address, layout!(zone_managed)).zip(reserve(address));
+        let found = read::<i64>(address, layout!(zone_managed))
+            .zip(reserve(address))
+            .zip(read::<i64>(address, layout!(zone_present)));
         // SAFETY: `zone` is below the length of the array; `engine` is a map value.
         unsafe {
-            let Some((managed, reserve)) = found else {
+            let Some(((managed, reserve), present)) = found else {
                 (*engine).node_count = 0;
                 return 1;
             };
             let place = (&raw mut (*node).zones).cast::<Zone>().add(zone);
             (*place).reserve = reserve;
+            (*place).managed = managed;
+            (*place).growing = u64::from(present - managed > GROWING);
             (*place).address = if managed > 0 { address } else { 0 };
             (*engine).zone_count += u64::from(managed > 0);
         }
     }
-    0
+    ends(index, count)
 }
 
 /// Pages of the zone that ordinary allocations leave alone.

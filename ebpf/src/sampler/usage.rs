@@ -23,7 +23,7 @@ pub const STATE_BYTES: usize = 128;
 #[inline(always)]
 pub fn valid(slot: *const Slot) -> bool {
     let mut state = [0u64; STATE_BYTES / 8];
-    let state = (&raw mut state).cast::<u8>();
+    let state = (&raw mut state).cast::<u64>();
     // SAFETY: `slot` is a map value. The helper checks the address it reads from and fills what it is given. The three
     // offsets lie inside `css_bytes`, which arming compared with the length of `state`.
     unsafe {
@@ -31,18 +31,10 @@ pub fn valid(slot: *const Slot) -> bool {
         if bpf_probe_read_kernel(state.cast(), STATE_BYTES as u32, from) != 0 {
             return false;
         }
-        let flags = state
-            .add(layout!(css_flags) as usize)
-            .cast::<u32>()
-            .read_volatile();
-        let cgroup = state
-            .add(layout!(css_cgroup) as usize)
-            .cast::<u64>()
-            .read_volatile();
-        let serial = state
-            .add(layout!(css_serial) as usize)
-            .cast::<u64>()
-            .read_volatile();
+        let flags = state.byte_add(layout!(css_flags) as usize).cast::<u32>();
+        let flags = flags.read_volatile();
+        let cgroup = state.byte_add(layout!(css_cgroup) as usize).read_volatile();
+        let serial = state.byte_add(layout!(css_serial) as usize).read_volatile();
         let online = flags & (layout!(css_online) | layout!(css_dying)) == layout!(css_online);
         online && cgroup == (*slot).cgroup && serial == (*slot).serial
     }
@@ -73,7 +65,7 @@ pub fn write(table: *mut UsageTable, index: u32, bytes: u64, generation: u64, st
                 .cast::<Usage>()
                 .add(index as usize);
             (*entry).bytes = bytes;
-            let mark = (&raw mut (*entry).generation).cast::<u64>();
+            let mark = entry.cast::<u64>().add(1);
             swap(mark, generation & 0xffff_ffff | u64::from(state) << 32);
         }
     }

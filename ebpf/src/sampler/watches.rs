@@ -11,7 +11,7 @@ use brink_abi::{MAX_SLOTS, MAX_WATCHES};
 use super::usage::charged;
 use crate::engine::Engine;
 use crate::maps::{ENGINE, LATEST, MAILBOX, SLOTS, WATCHES};
-use crate::pass::pass;
+use crate::pass::{ends, pass};
 
 /// Takes the command's watches: [`command::SET_WATCHES`]. The next tick tells each one that is below its limit.
 #[inline(never)]
@@ -95,7 +95,9 @@ pub fn evaluate(engine: *mut Engine, sample: *mut Sample) -> u32 {
         (*engine).unknown = 0;
         (*engine).slack = i64::MAX as u64;
         let count = (*engine).watch_count;
-        pass(&WATCHES, compare, count);
+        if count != 0 {
+            pass(&WATCHES, compare, count);
+        }
         (*sample).changed = (below ^ (*engine).below) | (unknown ^ (*engine).unknown);
         (*sample).below = (*engine).below;
         (*sample).unknown = (*engine).unknown;
@@ -139,8 +141,8 @@ extern "C" fn compare(
             }
             None => (*engine).unknown |= bit,
         }
+        ends(index as u32, *count)
     }
-    0
 }
 
 /// Time until the next tick: no growth the machine is capable of can use up the slack in less than eight of them.

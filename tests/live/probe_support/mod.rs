@@ -1,5 +1,10 @@
 //! What the live tests of the probe share: a memory cgroup of their own, bounded memory in it, a loaded probe.
 #![expect(dead_code, reason = "each test target uses its own part")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed"
+)]
 
 use std::fs::{self, File};
 use std::io;
@@ -9,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use brink_host::probe::abi::sample::Sample;
-use brink_host::probe::{Absence, Facts, Probe, Roots, Signal, Wishes, coverage};
+use brink_host::probe::{Absence, ArmedNode, Facts, Probe, Roots, Signal, Wishes, coverage};
 
 /// Longest wait for anything that should take milliseconds.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
@@ -18,7 +23,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 
 /// A loaded probe, or what this host lacks for it. A program that the kernel refuses is a failure.
 pub(crate) fn probe(wishes: Wishes) -> Result<Probe, String> {
-    let facts = Facts::gather(&Roots::default(), 4096);
+    let facts = Facts::gather(&Roots::default());
     let without = wishes.without.clone();
     let settings = coverage::settings(&facts, wishes);
     let probe = Probe::load(&facts, &settings).map_err(|error| error.to_string())?;
@@ -35,11 +40,16 @@ pub(crate) fn probe(wishes: Wishes) -> Result<Probe, String> {
 /// A loaded probe whose sampler runs with the node armed.
 pub(crate) fn sampling(wishes: Wishes) -> Result<Probe, String> {
     let mut probe = probe(wishes)?;
-    probe
-        .arm_node(meminfo("MemTotal"), meminfo("MemFree"))
-        .map_err(|e| e.to_string())?;
+    arm(&mut probe);
     probe.start().map_err(|e| e.to_string())?;
     Ok(probe)
+}
+
+/// Arms the node as a housekeeping pass does.
+pub(crate) fn arm(probe: &mut Probe) -> ArmedNode {
+    probe
+        .arm_node(meminfo("MemTotal"), || Ok(meminfo("MemFree")))
+        .unwrap()
 }
 
 /// A sample taken by the running timer after now.
@@ -71,10 +81,15 @@ pub(crate) fn signal<T>(
     until(what, || {
         let mut found = None;
         probe.drain_signals(usize::MAX, |signal| {
-            found = found.take().or_else(|| wanted(signal))
+            found = found.take().or_else(|| wanted(signal));
         });
         found
     })
+}
+
+/// Bytes as the kernel programs count them.
+pub(crate) fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap()
 }
 
 /// A line of `/proc/meminfo`, in bytes.
@@ -208,7 +223,9 @@ impl Group {
     }
 
     /// Removes the group now.
-    pub(crate) fn remove(self) {}
+    pub(crate) fn remove(self) {
+        drop(self);
+    }
 }
 
 impl Drop for Group {

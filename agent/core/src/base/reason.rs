@@ -21,6 +21,8 @@ pub enum Reason {
     Critical,
     /// Refused: Brink's configuration or built-in list protects it.
     Protected,
+    /// Refused: nothing runs in it.
+    Empty,
     /// Nothing done: the signal is low but memory can still be allocated.
     Unconfirmed,
     /// Nothing done: reclaim on the node was enough.
@@ -49,7 +51,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every cause.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Hard,
         Self::Soft,
         Self::Limit,
@@ -57,6 +59,7 @@ impl Reason {
         Self::Mirror,
         Self::Critical,
         Self::Protected,
+        Self::Empty,
         Self::Unconfirmed,
         Self::Reclaimed,
         Self::Unknown,
@@ -81,6 +84,7 @@ impl Reason {
             Self::Mirror => "mirror",
             Self::Critical => "critical",
             Self::Protected => "protected",
+            Self::Empty => "empty",
             Self::Unconfirmed => "unconfirmed",
             Self::Reclaimed => "reclaimed",
             Self::Unknown => "unknown",

@@ -2,7 +2,9 @@
 
 use alloc::sync::Arc;
 
+use super::engine::LiveSettings;
 use super::observe::Observations;
+use super::policy::Policy;
 use super::workload::{PodUsage, WorkloadTable};
 use crate::base::Span;
 
@@ -36,8 +38,20 @@ pub enum Input<'a> {
     Reclaimed,
     /// Somebody changes whether orders are carried out.
     Control(Control),
+    /// Another configuration.
+    Reconfigure(&'a Reconfiguration),
     /// Nothing but time went by.
     Tick,
+}
+
+/// A configuration that takes the place of the one before.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Reconfiguration {
+    /// The policy.
+    pub policy: Policy,
+    /// The live settings.
+    pub live: LiveSettings,
 }
 
 /// Figures that belong together.

@@ -1,9 +1,12 @@
 //! The one open order: a workload being evicted, and the rules that say when it is over.
 
+use super::signal::Signal;
 use crate::base::time::{Moment, Span};
 
 /// Without a byte (or process) freed for this long after the kill, the next order may be given.
 pub const PATIENCE: Span = Span::from_millis(200);
+/// The same for disk space, which comes back when a pod's files are removed: the kubelet's cleanup wait.
+pub const PATIENCE_DISK: Span = Span::from_secs(30);
 /// The same under the kernel's reserve, where waiting costs the machine: long enough for a kill to show.
 pub const PATIENCE_UNDER_RESERVE: Span = Span::from_millis(10);
 /// A dry run kills nobody, so the crossing goes on; it is told again this often (the kubelet's cleanup wait).
@@ -18,6 +21,35 @@ pub struct Remains {
     pub memory: Option<u64>,
     /// Processes.
     pub processes: Option<u64>,
+}
+
+/// What an order is to bring back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stake {
+    /// Memory: over when the victim's is back.
+    Memory,
+    /// Process ids. A dead process keeps its own until somebody reaps it, so the node's count decides.
+    Processes,
+    /// Bytes or inodes of a filesystem, whose own count decides.
+    Disk,
+}
+
+impl Stake {
+    /// What an order on this signal is to bring back.
+    pub fn of(signal: Signal) -> Self {
+        match signal {
+            signal if signal.is_memory() => Self::Memory,
+            Signal::PidAvailable => Self::Processes,
+            _ => Self::Disk,
+        }
+    }
+
+    const fn patience(self) -> Span {
+        match self {
+            Self::Memory | Self::Processes => PATIENCE,
+            Self::Disk => PATIENCE_DISK,
+        }
+    }
 }
 
 /// How far an order has come.
@@ -45,6 +77,8 @@ pub enum End {
     MemoryBack,
     /// Its processes are gone; what they left charged is not theirs to free (tmpfs, page cache).
     Gone,
+    /// The threshold is no longer crossed.
+    Relieved,
     /// Nothing was freed within the patience.
     Stalled,
     /// Headroom is under the kernel's reserve: the machine cannot wait.
@@ -74,7 +108,10 @@ pub struct OpenOrder {
     pub opened: Moment,
     /// Working set of the victim when it was chosen, in bytes.
     pub charged: u64,
+    stake: Stake,
     least: Remains,
+    /// The most that the signal has shown since, in bytes or a count.
+    most: Option<i64>,
     progress: Moment,
     gone: Option<Moment>,
 }
@@ -84,7 +121,7 @@ impl OpenOrder {
     pub fn new(
         id: u64,
         victim: (usize, Remains),
-        threshold: usize,
+        (threshold, stake): (usize, Stake),
         phase: Phase,
         now: Moment,
     ) -> Self {
@@ -97,21 +134,30 @@ impl OpenOrder {
             dry_run: false,
             opened: now,
             charged: remains.memory.unwrap_or(0),
+            stake,
             least: remains,
+            most: None,
             progress: now,
             gone: None,
         }
     }
 
-    /// Takes in what is left of the victim.
-    pub fn observe(&mut self, now: Moment, remains: Remains) {
+    /// Takes in what is left of the victim, and what the signal shows as available.
+    pub fn observe(&mut self, now: Moment, remains: Remains, available: Option<i64>) {
         let less =
             less(remains.memory, self.least.memory) | less(remains.processes, self.least.processes);
-        if less {
+        let more = self.stake != Stake::Memory && self.most.is_some() && available > self.most;
+        if less || more {
             self.progress = now;
         }
+        self.most = self.most.max(available);
         self.least.memory = least(remains.memory, self.least.memory);
         self.least.processes = least(remains.processes, self.least.processes);
+    }
+
+    /// The kill has been sent: from now on there is something to wait for.
+    pub fn mark_sent(&mut self, now: Moment) {
+        self.progress = self.progress.max(now);
     }
 
     /// The victim has no process left.
@@ -154,19 +200,24 @@ impl OpenOrder {
             return over.then_some(End::DryRun);
         }
         let settled = self.gone.is_some_and(|gone| now >= gone + SETTLE);
-        if self.charged > 0 && self.owed() <= self.charged / 10 {
-            return Some(End::MemoryBack);
-        }
-        if settled {
-            return Some(End::Gone);
-        }
+        // Memory that comes back during a grace does not end it: whoever is left is still to go.
         let Phase::Killed { at } = self.phase else {
-            return None;
+            return settled.then_some(End::Gone);
         };
-        if under_reserve && now >= at + PATIENCE_UNDER_RESERVE {
-            return Some(End::UnderReserve);
+        if self.stake == Stake::Memory {
+            if self.charged > 0 && self.owed() <= self.charged / 10 {
+                return Some(End::MemoryBack);
+            }
+            if settled {
+                return Some(End::Gone);
+            }
+            if under_reserve && now >= at + PATIENCE_UNDER_RESERVE {
+                return Some(End::UnderReserve);
+            }
+        } else if !crossed {
+            return Some(End::Relieved);
         }
-        (now >= self.progress + PATIENCE).then_some(End::Stalled)
+        (now >= self.progress + self.stake.patience()).then_some(End::Stalled)
     }
 
     /// When this order changes by time alone.
@@ -176,7 +227,7 @@ impl OpenOrder {
         }
         let patience = match self.phase {
             Phase::Asked { until } => until,
-            Phase::Killed { .. } => self.progress + PATIENCE,
+            Phase::Killed { .. } => self.progress + self.stake.patience(),
         };
         self.gone
             .map_or(patience, |gone| patience.min(gone + SETTLE))
@@ -256,15 +307,47 @@ mod tests {
     }
 
     fn killed() -> OpenOrder {
-        OpenOrder::new(1, (0, holds(100, 4)), 0, Phase::Killed { at: ms(0) }, ms(0))
+        of(Stake::Memory)
+    }
+
+    fn of(stake: Stake) -> OpenOrder {
+        let phase = Phase::Killed { at: ms(0) };
+        OpenOrder::new(1, (0, holds(100, 4)), (0, stake), phase, ms(0))
+    }
+
+    #[test]
+    fn process_ids_are_waited_for_until_they_are_reaped() {
+        let mut order = of(Stake::Processes);
+        order.observe(ms(10), holds(0, 0), Some(100));
+        order.mark_gone(ms(10));
+        assert_eq!(order.end(ms(209), true, true), None);
+        order.observe(ms(209), holds(0, 0), Some(101));
+        assert_eq!(order.end(ms(408), true, false), None);
+        assert_eq!(order.end(ms(409), true, false), Some(End::Stalled));
+        assert_eq!(order.end(ms(300), false, false), Some(End::Relieved));
+    }
+
+    #[test]
+    fn disk_space_is_waited_for_as_long_as_the_kubelet_waits() {
+        let order = of(Stake::Disk);
+        assert_eq!(order.end(ms(29_999), true, true), None);
+        assert_eq!(order.end(ms(30_000), true, false), Some(End::Stalled));
+    }
+
+    #[test]
+    fn the_wait_begins_when_the_kill_has_been_sent() {
+        let mut order = killed();
+        order.mark_sent(ms(500));
+        assert_eq!(order.end(ms(699), true, false), None);
+        assert_eq!(order.end(ms(700), true, false), Some(End::Stalled));
     }
 
     #[test]
     fn over_when_the_memory_is_back() {
         let mut order = killed();
-        order.observe(ms(5), holds(11, 1));
+        order.observe(ms(5), holds(11, 1), None);
         assert_eq!(order.end(ms(5), true, false), None);
-        order.observe(ms(6), holds(10, 1));
+        order.observe(ms(6), holds(10, 1), None);
         assert_eq!(order.end(ms(6), true, false), Some(End::MemoryBack));
         assert_eq!(order.freed(), 90 * MIB);
     }
@@ -273,7 +356,7 @@ mod tests {
     fn over_when_nothing_is_freed_for_200_ms() {
         let mut order = killed();
         assert_eq!(order.end(ms(199), true, false), None);
-        order.observe(ms(199), holds(99, 4));
+        order.observe(ms(199), holds(99, 4), None);
         assert_eq!(order.end(ms(398), true, false), None);
         assert_eq!(order.end(ms(399), true, false), Some(End::Stalled));
     }
@@ -281,14 +364,14 @@ mod tests {
     #[test]
     fn a_process_that_ends_is_progress() {
         let mut order = killed();
-        order.observe(ms(150), holds(100, 3));
+        order.observe(ms(150), holds(100, 3), None);
         assert_eq!(order.end(ms(349), true, false), None);
     }
 
     #[test]
     fn unknown_remains_are_no_progress() {
         let mut order = killed();
-        order.observe(ms(150), Remains::default());
+        order.observe(ms(150), Remains::default(), None);
         assert_eq!(order.end(ms(200), true, false), Some(End::Stalled));
         assert_eq!(order.freed(), 0);
     }
@@ -319,6 +402,16 @@ mod tests {
         assert!(!order.is_soft() && !order.is_due(ms(30_000)));
         assert_eq!(order.end(ms(6_199), true, false), None);
         assert_eq!(order.end(ms(6_200), true, false), Some(End::Stalled));
+    }
+
+    #[test]
+    fn memory_that_comes_back_during_a_grace_does_not_end_it() {
+        let mut order = killed();
+        order.phase = Phase::Asked { until: ms(30_000) };
+        order.observe(ms(4_000), holds(0, 1), None);
+        assert_eq!(order.end(ms(5_000), false, false), None);
+        order.mark_gone(ms(6_000));
+        assert_eq!(order.end(ms(6_020), false, false), Some(End::Gone));
     }
 
     #[test]

@@ -113,6 +113,17 @@ impl Safety {
         }
     }
 
+    /// Takes other settings over; a pause, a tripped guard and what was spent so far stay, unless
+    /// the limits themselves are others.
+    pub fn reconfigure(&mut self, enforce: bool, limits: Limits, now: Moment) {
+        self.enforce = enforce;
+        if limits != self.limits {
+            self.limits = limits;
+            self.bucket = TokenBucket::new(limits.burst, limits.refill, now);
+            self.guard = WindowGuard::new(limits.most, limits.window);
+        }
+    }
+
     /// Takes the right to one kill.
     ///
     /// # Errors

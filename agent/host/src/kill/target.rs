@@ -7,6 +7,7 @@ use crate::cgroup::dir::{CgroupDir, CgroupId};
 use crate::cgroup::layout::{Controller, Hierarchy, Layout, Version};
 use crate::cgroup::membership::normal_path;
 use crate::error::HostError;
+use crate::kill::roster::each_process;
 
 /// A group that can be killed. Made on the housekeeping path; one open file each.
 #[derive(Debug)]
@@ -55,6 +56,13 @@ impl KillTarget {
     /// The group's id.
     pub fn id(&self) -> CgroupId {
         self.dir.id()
+    }
+
+    /// Whether no process is in the group or below it, for sure: every list was read to its end. Allocates nothing.
+    pub fn is_empty(&self) -> bool {
+        let mut found = false;
+        let look = each_process(self.as_fd(), &mut |_pid| found = true);
+        look.complete && !found
     }
 
     pub(super) fn is_v2(&self) -> bool {

@@ -173,7 +173,10 @@ impl<'a> Btf<'a> {
     /// Whether the string at `offset` is `name`; looks at no more bytes than it needs.
     fn named(&self, offset: u32, name: &str) -> bool {
         let text = self.strings.get(offset as usize..).unwrap_or_default();
-        text.get(..name.len()) == Some(name.as_bytes()) && text.get(name.len()) == Some(&0)
+        let fits =
+            text.get(..name.len()) == Some(name.as_bytes()) && text.get(name.len()) == Some(&0);
+        // What has no name is not found by one.
+        fits && !name.is_empty()
     }
 
     /// Every type of that kind and name. Names repeat, so callers must be ready for several.

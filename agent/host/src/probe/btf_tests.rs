@@ -30,16 +30,13 @@ impl Builder {
         at
     }
 
-    fn add(
-        &mut self,
-        name: &str,
-        kind: u32,
-        flag: bool,
-        size: u32,
-        tail: &[u32],
-        each: usize,
-    ) -> u32 {
-        let count = u32::try_from(tail.len() / each).unwrap();
+    fn add(&mut self, name: &str, kind: u32, flag: bool, size: u32, tail: &[u32]) -> u32 {
+        let words_each = match kind {
+            4 | 5 | 19 => 3,
+            6 | 13 => 2,
+            _ => 1,
+        };
+        let count = u32::try_from(tail.len() / words_each).unwrap();
         let info = u32::from(flag) << 31 | kind << 24 | if kind == 3 { 0 } else { count };
         let words = [self.name(name), info, size];
         for word in words.iter().chain(tail) {
@@ -50,7 +47,7 @@ impl Builder {
     }
 
     fn int(&mut self, name: &str, size: u32) -> u32 {
-        let id = self.add(name, 1, false, size, &[], 1);
+        let id = self.add(name, 1, false, size, &[]);
         self.types.extend((size * 8).to_le_bytes());
         id
     }
@@ -67,7 +64,7 @@ impl Builder {
         for (member, kind, bits) in members {
             tail.extend([self.name(member), *kind, *bits]);
         }
-        self.add(name, 4, packed, size, &tail, 3)
+        self.add(name, 4, packed, size, &tail)
     }
 
     fn finish(self) -> Vec<u8> {
@@ -87,8 +84,8 @@ fn sample() -> Vec<u8> {
     let mut b = Builder::new();
     let int = b.int("int", 4);
     let long = b.int("long", 8);
-    let typedef = b.add("long_t", 8, false, long, &[], 1);
-    let array = b.add("", 3, false, 0, &[typedef, int, 5], 3);
+    let typedef = b.add("long_t", 8, false, long, &[]);
+    let array = b.add("", 3, false, 0, &[typedef, int, 5]);
     let anonymous = b.structure("", 8, false, &[("tgid", int, 0), ("live", int, 32)]);
     let css = b.structure(
         "css",
@@ -104,18 +101,18 @@ fn sample() -> Vec<u8> {
             ("pid", int, 0),
             ("", anonymous, 32),
             ("self", css, 96),
-            ("flag", int, 1 << 24 | 224),
+            ("flag", int, 1 << 24 | 0xe0),
             ("stat", array, 256),
         ],
     );
     b.structure("task", 4, false, &[("other", int, 0)]);
     let (a, c) = (b.name("NR_FREE"), b.name("NR_NEGATIVE"));
-    b.add("items", 6, true, 4, &[a, 7, c, u32::MAX], 2);
+    b.add("items", 6, true, 4, &[a, 7, c, u32::MAX]);
     let wide = b.name("WIDE");
-    b.add("", 19, false, 8, &[wide, 1, 2], 3);
+    b.add("", 19, false, 8, &[wide, 1, 2]);
     let (data, reclaimed) = (b.name("__data"), b.name("nr_reclaimed"));
-    let proto = b.add("", 13, false, 0, &[data, 0, reclaimed, long], 2);
-    b.add("traced", 12, false, proto, &[], 1);
+    let proto = b.add("", 13, false, 0, &[data, 0, reclaimed, long]);
+    b.add("traced", 12, false, proto, &[]);
     b.finish()
 }
 
@@ -194,7 +191,7 @@ fn a_structure_inside_itself_ends() {
     let mut b = Builder::new();
     // Its two anonymous members are itself: 2^n paths without a bound.
     b.structure("loop", 8, false, &[("", 1, 0), ("", 1, 32)]);
-    b.add("turn", 8, false, 2, &[], 1);
+    b.add("turn", 8, false, 2, &[]);
     let raw = b.finish();
     let btf = Btf::parse(&raw).unwrap();
     assert_eq!(btf.member(1, "absent"), None);

@@ -86,7 +86,7 @@ impl Coverage {
             .filter_map(|(program, state)| Some((program, state.as_ref().err()?)))
     }
 
-    pub(super) fn lose(&mut self, name: &str, absence: Absence) {
+    pub(super) fn lose(&mut self, name: &str, absence: &Absence) {
         for (program, state) in &mut self.programs {
             if program.name == name && state.is_ok() {
                 *state = Err(absence.clone());

@@ -1,1 +1,182 @@
-//! Tests of coverage.
+//! Tests of the decision: each fact takes away what depends on it, and nothing else.
+
+use super::super::facts::{Capabilities, FactError, KernelTypes, Target};
+use super::super::layout::{Need, Resolved};
+use super::*;
+
+fn unknown<T>(what: &str) -> Result<T, FactError> {
+    Err(FactError::Content {
+        path: "/x".into(),
+        what: what.into(),
+    })
+}
+
+/// A host where everything runs.
+fn facts() -> Facts {
+    let targets = PROGRAMS.iter().map(|_| Ok(Target { type_id: 1 })).collect();
+    let resolved = Resolved {
+        layout: Layout::UNKNOWN,
+        missing: Vec::new(),
+    };
+    Facts {
+        release: Ok("6.18.0".into()),
+        types: Ok(KernelTypes { resolved, targets }),
+        tracefs: Ok("/sys/kernel/tracing".into()),
+        formats: Ok(Formats::UNKNOWN),
+        lockdown: Ok(Lockdown::None),
+        capabilities: Ok(Capabilities {
+            bpf: true,
+            perfmon: true,
+            sys_admin: true,
+            sys_resource: true,
+        }),
+        memory: Ok(MemoryController::V2),
+        nodes: Ok(vec![0]),
+        page_size: 4096,
+    }
+}
+
+/// Changes one fact and names the families that are no longer whole, with one reason.
+fn check(change: impl FnOnce(&mut Facts), lost: &[Family], reason: &str) {
+    let mut host = facts();
+    change(&mut host);
+    let coverage = decide(&host, &Wishes::default());
+    let families = [
+        Family::Sampler,
+        Family::Reclaim,
+        Family::Oom,
+        Family::Process,
+        Family::Cgroup,
+    ];
+    let found: Vec<Family> = families
+        .into_iter()
+        .filter(|family| !coverage.whole(*family))
+        .collect();
+    assert_eq!(found, lost);
+    let reasons: Vec<String> = coverage
+        .absences()
+        .map(|(_, why)| why.to_string())
+        .collect();
+    assert!(
+        lost.is_empty() || reasons.iter().any(|text| text.contains(reason)),
+        "{reasons:?}"
+    );
+}
+
+const ALL: &[Family] = &[
+    Family::Sampler,
+    Family::Reclaim,
+    Family::Oom,
+    Family::Process,
+    Family::Cgroup,
+];
+
+fn miss(facts: &mut Facts, need: Need, what: &str) {
+    if let Ok(types) = &mut facts.types {
+        types.resolved.missing.push((need, what.into()));
+    }
+}
+
+#[test]
+fn one_fact_takes_away_what_depends_on_it() {
+    check(|_| {}, &[], "");
+    check(|f| f.lockdown = Ok(Lockdown::Integrity), &[], "");
+    check(
+        |f| f.lockdown = Ok(Lockdown::Confidentiality),
+        ALL,
+        "lockdown",
+    );
+    check(|f| f.types = unknown("no BTF"), ALL, "no BTF");
+    check(
+        |f| f.memory = Ok(MemoryController::Disabled),
+        ALL,
+        "switched off",
+    );
+    check(|f| f.memory = unknown("no row"), ALL, "no row");
+    check(
+        |f| f.formats = unknown("not mounted"),
+        &[Family::Oom],
+        "not mounted",
+    );
+    check(
+        |f| miss(f, Need::Node, "NR_FREE_PAGES"),
+        &[Family::Sampler],
+        "NR_FREE_PAGES",
+    );
+    check(
+        |f| miss(f, Need::Slot, "CSS_ONLINE"),
+        &[Family::Sampler],
+        "CSS_ONLINE",
+    );
+    check(
+        |f| miss(f, Need::Process, "signal_struct.live"),
+        &[Family::Process, Family::Cgroup],
+        "signal_struct.live",
+    );
+    check(
+        |f| {
+            let at = PROGRAMS
+                .iter()
+                .position(|p| p.name == "kswapd_begin")
+                .unwrap();
+            if let Ok(types) = &mut f.types {
+                types.targets[at] = Err("no such tracepoint".into());
+            }
+        },
+        &[Family::Reclaim],
+        "no such tracepoint",
+    );
+}
+
+#[test]
+fn what_is_unknown_is_tried() {
+    check(
+        |f| f.lockdown = unknown("securityfs is not mounted"),
+        &[],
+        "",
+    );
+    check(|f| f.capabilities = unknown("no CapEff"), &[], "");
+    check(|f| f.release = unknown("no osrelease"), &[], "");
+}
+
+#[test]
+fn either_the_two_new_rights_or_the_old_one() {
+    let with = |bpf, perfmon, sys_admin| {
+        move |f: &mut Facts| {
+            f.capabilities = Ok(Capabilities {
+                bpf,
+                perfmon,
+                sys_admin,
+                sys_resource: false,
+            });
+        }
+    };
+    check(with(true, true, false), &[], "");
+    check(with(false, false, true), &[], "");
+    check(with(false, true, false), ALL, "CAP_BPF");
+    check(with(true, false, false), ALL, "CAP_PERFMON");
+}
+
+#[test]
+fn settings_follow_the_facts() {
+    let mut host = facts();
+    host.memory = Ok(MemoryController::V1 { hierarchy: 7 });
+    host.page_size = 65_536;
+    host.nodes = Ok(vec![0, 2]);
+    let found = settings(&host, Wishes::default());
+    assert_eq!(
+        (found.layout.memory_hierarchy, found.layout.page_shift),
+        (7, 16)
+    );
+    assert_eq!(found.nodes, [0, 2]);
+}
+
+#[test]
+fn the_pace_follows_the_fastest_growth() {
+    // 2 GiB of slack at 25 GiB/s: ten milliseconds, as eight ticks may use up what they find.
+    let slack_per_ns = knobs(25 << 30).slack_per_ns;
+    assert_eq!(slack_per_ns, 214);
+    let period = (2 << 30) / slack_per_ns;
+    assert!((9_900_000..10_100_000).contains(&period), "{period}");
+    assert_eq!(knobs(0).slack_per_ns, 1);
+}

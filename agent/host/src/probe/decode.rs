@@ -6,15 +6,11 @@ use brink_abi::record::{
     VictimRecord,
 };
 use brink_abi::sample::SampleRecord;
-use brink_abi::{MAX_PATH, Plain, plain};
+use brink_abi::{MAX_PATH, plain};
 use thiserror::Error;
 
 /// One record of the small ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "decoded into place, never collected: boxing would allocate on the hard path"
-)]
 pub enum Signal {
     /// a watch went below its limit, came back, or became unknown
     Crossing(SampleRecord),
@@ -148,11 +144,9 @@ pub fn name(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(&bytes[..end])
 }
 
-/// Smallest record: a head alone is none.
-const _: () = assert!(size_of::<EmptyRecord>() > size_of::<Head>() && size_of::<u64>() == 8);
-
 #[cfg(test)]
 mod tests {
+    use brink_abi::Plain;
     use brink_abi::plain::bytes_of;
     use proptest::prelude::*;
 

@@ -1,5 +1,6 @@
-//! What this host offers the kernel programs. Facts only: nothing is decided here, and what could not be learnt is an
-//! error of its own, never a "no".
+//! What this host offers the kernel programs: facts only, nothing is decided here.
+//!
+//! What could not be learnt is an error of its own, never a "no".
 
 use std::fs;
 use std::io;
@@ -154,11 +155,11 @@ pub struct Facts {
 
 impl Facts {
     /// Reads everything once. Takes some ten milliseconds and six megabytes for a moment, for the type description.
-    pub fn gather(roots: &Roots, page_size: u64) -> Self {
+    pub fn gather(roots: &Roots) -> Self {
         let tracefs = tracefs(roots);
         let formats = match &tracefs {
             Ok(mount) => formats(mount),
-            Err(error) => Err(content(&roots.proc.join("self/mounts"), error)),
+            Err(error) => Err(content(&roots.proc.join("self/mounts"), &error.to_string())),
         };
         Self {
             release: text(&roots.proc.join("sys/kernel/osrelease")),
@@ -169,15 +170,15 @@ impl Facts {
             capabilities: capabilities(&roots.proc.join("self/status")),
             memory: memory(&roots.proc.join("cgroups")),
             nodes: nodes(&roots.sys.join("devices/system/node/has_memory")),
-            page_size,
+            page_size: rustix::param::page_size() as u64,
         }
     }
 }
 
-fn content(path: &Path, what: impl ToString) -> FactError {
+fn content(path: &Path, what: &str) -> FactError {
     FactError::Content {
         path: path.to_owned(),
-        what: what.to_string(),
+        what: what.to_owned(),
     }
 }
 
@@ -269,7 +270,7 @@ fn lockdown(path: &Path) -> Fact<Lockdown> {
         Some("none") => Ok(Lockdown::None),
         Some("integrity") => Ok(Lockdown::Integrity),
         Some("confidentiality") => Ok(Lockdown::Confidentiality),
-        _ => Err(content(path, format!("no mode in {:?}", text.trim()))),
+        _ => Err(content(path, &format!("no mode in {:?}", text.trim()))),
     }
 }
 
@@ -307,7 +308,7 @@ fn memory(path: &Path) -> Fact<MemoryController> {
 
 /// A list such as `0-2,4`.
 fn nodes(path: &Path) -> Fact<Vec<u32>> {
-    let list = match read(path) {
+    let text = match read(path) {
         Err(FactError::File { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
             // A kernel without NUMA has one node and does not list it.
             return Ok(vec![0]);
@@ -315,11 +316,11 @@ fn nodes(path: &Path) -> Fact<Vec<u32>> {
         other => other?,
     };
     let mut nodes = Vec::new();
-    for part in list.trim().split(',').filter(|part| !part.is_empty()) {
+    for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         match (first.parse::<u32>(), last.parse::<u32>()) {
             (Ok(first), Ok(last)) if first <= last && last < 1024 => nodes.extend(first..=last),
-            _ => return Err(content(path, format!("{part:?} is not a range of nodes"))),
+            _ => return Err(content(path, &format!("{part:?} is not a range of nodes"))),
         }
     }
     if nodes.is_empty() {

@@ -71,7 +71,7 @@ impl Format {
     }
 }
 
-/// `unsigned long total_vm;	offset:16;	size:8;	signed:0;`
+/// `unsigned long total_vm; offset:16; size:8; signed:0;`, with tabs after the semicolons.
 fn field(description: &str) -> Option<Field> {
     let mut parts = description.split(';').map(str::trim);
     let declaration = parts.next()?;

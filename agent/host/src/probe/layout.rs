@@ -101,6 +101,7 @@ const WANTED: &[Wanted] = &[
         &mut l.zone_reserve
     }),
     Wanted(Need::Node, "zone", "managed_pages", |l| &mut l.zone_managed),
+    Wanted(Need::Node, "zone", "present_pages", |l| &mut l.zone_present),
     Wanted(Need::Node, "zone", "vm_stat", |l| &mut l.zone_free),
 ];
 

@@ -35,7 +35,7 @@ pub(super) fn load(
         if coverage.has(program.name)
             && let Err(absence) = start(&mut object, program, &types)
         {
-            coverage.lose(program.name, absence);
+            coverage.lose(program.name, &absence);
         }
     }
     Ok(object)
@@ -52,8 +52,21 @@ fn create(settings: &Settings) -> Result<Ebpf, ProbeError> {
         .map_max_entries("EVIDENCE", settings.wishes.evidence_ring)
         .map_max_entries("PROCESSES", settings.wishes.processes)
         .map_max_entries("CGROUPS", settings.wishes.cgroups)
-        .load(OBJECT)
+        .load(&bytes()?)
         .map_err(|error| ProbeError::Object(chain(&error)))
+}
+
+/// The embedded object.
+#[cfg(not(feature = "probe-log"))]
+#[expect(clippy::unnecessary_wraps, reason = "the other build reads a file")]
+fn bytes() -> Result<std::borrow::Cow<'static, [u8]>, ProbeError> {
+    Ok(OBJECT.into())
+}
+
+/// The object a developer names, else the embedded one.
+#[cfg(feature = "probe-log")]
+fn bytes() -> Result<std::borrow::Cow<'static, [u8]>, ProbeError> {
+    super::log::object(OBJECT)
 }
 
 fn describe(targets: &[Result<Target, String>]) -> Result<Btf, ProbeError> {
@@ -108,7 +121,7 @@ where
 }
 
 /// The error with its causes, in one line of bounded length: a verifier's log ends with what matters.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
     const LONGEST: usize = 600;
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -5,6 +5,8 @@
 //! type description ([`btf`], [`layout`]) and tracepoint formats ([`mod@format`]), never from the build machine.
 
 pub mod btf;
+pub mod calibrate;
+mod commands;
 pub mod coverage;
 pub mod decode;
 pub mod error;
@@ -14,17 +16,24 @@ pub mod format;
 mod handle;
 pub mod layout;
 mod load;
+#[cfg(feature = "probe-log")]
+pub mod log;
 pub mod meters;
 mod pod;
+mod processes;
 pub mod programs;
 mod thin;
+mod trim;
+pub mod truth;
 
 pub use brink_abi as abi;
+pub use commands::ArmedNode;
 pub use coverage::{Absence, Coverage, Settings, Wishes};
 pub use decode::{CgroupChange, Evidence, Signal};
 pub use error::{ProbeError, Refusal};
 pub use evidence::EvidenceReader;
 pub use facts::{Facts, Roots};
-pub use handle::{Probe, Victim};
+pub use handle::Probe;
 pub use meters::{Meters, Row};
+pub use processes::Victim;
 pub use programs::Family;

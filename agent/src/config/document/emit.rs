@@ -1,5 +1,6 @@
 //! A tree as YAML for readers, each value with a remark if wanted, or as JSON for programs.
 
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Number};
 
 use super::{Node, Value, scalar};
@@ -22,10 +23,7 @@ pub fn to_json(node: &Node) -> serde_json::Value {
     match &node.value {
         Value::Null => serde_json::Value::Null,
         Value::Bool(value, _) => serde_json::Value::Bool(*value),
-        Value::Number(text) => match serde_json::from_str::<Number>(text) {
-            Ok(number) => serde_json::Value::Number(number),
-            Err(_) => serde_json::Value::String(text.clone()),
-        },
+        Value::Number(text) => number(text).unwrap_or(serde_json::Value::String(text.clone())),
         Value::Text(text) => serde_json::Value::String(text.clone()),
         Value::List(items) => items.iter().map(to_json).collect(),
         Value::Map(entries) => {
@@ -37,13 +35,42 @@ pub fn to_json(node: &Node) -> serde_json::Value {
     }
 }
 
+impl Serialize for Node {
+    /// As [`to_json`] has it, with the keys in their order.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.value {
+            Value::List(items) => serializer.collect_seq(items),
+            Value::Map(entries) => {
+                let mut map = serializer.serialize_map(Some(entries.len()))?;
+                for entry in entries {
+                    map.serialize_entry(&entry.key, &entry.node)?;
+                }
+                map.end()
+            }
+            _ => to_json(self).serialize(serializer),
+        }
+    }
+}
+
+/// Whole numbers exactly, all others as the nearest double, which serde's own parser can miss.
+fn number(text: &str) -> Option<serde_json::Value> {
+    let whole = text
+        .parse::<i64>()
+        .map(Number::from)
+        .or_else(|_| text.parse::<u64>().map(Number::from));
+    let number = whole
+        .ok()
+        .or_else(|| Number::from_f64(text.parse().ok()?))?;
+    Some(serde_json::Value::Number(number))
+}
+
 struct Writer<'a> {
     lines: Vec<(String, Option<String>)>,
     annotate: Annotate<'a>,
 }
 
 impl Writer<'_> {
-    /// Writes a node after `head`: nothing, `key:` or `-`, indented already.
+    /// Writes a node after `head`: nothing, or a key or dash that is indented already.
     fn node(&mut self, node: &Node, indent: usize, head: String) {
         match &node.value {
             Value::Map(entries) if !entries.is_empty() => {
@@ -56,8 +83,7 @@ impl Writer<'_> {
             Value::List(items) if !items.is_empty() => {
                 self.head(head, node);
                 for item in items {
-                    let dash = format!("{:indent$}-", "");
-                    self.node(item, indent + 2, dash);
+                    self.item(item, indent);
                 }
             }
             _ => {
@@ -69,6 +95,20 @@ impl Writer<'_> {
                 };
                 self.lines.push((line, (self.annotate)(node)));
             }
+        }
+    }
+
+    /// Writes an item of a list; a map begins on the line of its dash.
+    fn item(&mut self, item: &Node, indent: usize) {
+        let [first, rest @ ..] = item.entries() else {
+            return self.node(item, indent + 2, format!("{:indent$}-", ""));
+        };
+        let deeper = indent + 2;
+        let key = format!("{:indent$}- {}:", "", quoted(&first.key));
+        self.node(&first.node, deeper + 2, key);
+        for entry in rest {
+            let key = format!("{:deeper$}{}:", "", quoted(&entry.key));
+            self.node(&entry.node, deeper + 2, key);
         }
     }
 

@@ -122,6 +122,35 @@ enum Content {
     },
 }
 
+impl Content {
+    /// Adds a node: an item, a key, or the value of the key before it.
+    fn push(
+        &mut self,
+        node: Node,
+        text: Option<Cow<'_, str>>,
+        merge: bool,
+    ) -> Result<(), SyntaxError> {
+        let site = node.site;
+        match self {
+            Self::List(items) => items.push(node),
+            Self::Map {
+                entries,
+                key,
+                merged,
+            } => match (key.take(), text) {
+                (Some(Key::Merge), _) => merged.push(node),
+                (Some(Key::Named(key, site)), _) => entries.push(Entry { key, site, node }),
+                (None, Some(_)) if merge => *key = Some(Key::Merge),
+                (None, Some(text)) => *key = Some(Key::Named(text.into_owned(), site)),
+                (None, None) => {
+                    return Err(error_at(site, "a key must be a text, not a collection"));
+                }
+            },
+        }
+        Ok(())
+    }
+}
+
 enum Key {
     /// `<<`: the value is merged in.
     Merge,
@@ -259,23 +288,7 @@ impl Builder {
             }
             return Ok(());
         };
-        match &mut open.content {
-            Content::List(items) => items.push(node),
-            Content::Map {
-                entries,
-                key,
-                merged,
-            } => match (key.take(), text) {
-                (Some(Key::Merge), _) => merged.push(node),
-                (Some(Key::Named(key, site)), _) => entries.push(Entry { key, site, node }),
-                (None, Some(_)) if merge => *key = Some(Key::Merge),
-                (None, Some(text)) => *key = Some(Key::Named(text.into_owned(), site)),
-                (None, None) => {
-                    return Err(error_at(site, "a key must be a text, not a collection"));
-                }
-            },
-        }
-        Ok(())
+        open.content.push(node, text, merge)
     }
 
     fn check_depth(&self, more: usize, site: Site) -> Result<(), SyntaxError> {

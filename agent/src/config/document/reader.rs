@@ -86,11 +86,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A finding that stands at the key, not at its value.
-    fn of_key(&self, entry: &Entry, problem: &str) -> Finding {
+    /// A finding about a key, which stands there and not at its value; not reported yet.
+    pub fn key_finding(&self, entry: &Entry, problem: &str) -> Finding {
         let mut finding = self.finding(&entry.node, problem);
         finding.line = entry.site.position.map(|position| position.line);
         finding.column = entry.site.position.map(|position| position.column);
+        finding.written = None;
         finding
     }
 
@@ -112,9 +113,8 @@ impl<'a> Reader<'a> {
                     continue;
                 }
                 let mut unknown = self
-                    .of_key(entry, "unknown key")
+                    .key_finding(entry, "unknown key")
                     .nearest(&entry.key, known.iter().copied());
-                unknown.written = None;
                 if unknown.hint.is_none() {
                     unknown = unknown.accepted(format!("one of {}", known.join(", ")));
                 }
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
             if seen.insert(entry.key.as_str()) {
                 continue;
             }
-            let mut twice = self.of_key(entry, "the key is there twice");
+            let mut twice = self.key_finding(entry, "the key is there twice");
             if keys == Keys::Closed {
                 self.report.fault(twice.accepted("each key once"));
             } else {

@@ -132,7 +132,7 @@ fn the_reader_finds_everything_at_once() {
     for (at, part) in [
         "f.yaml:2:1: modes: unknown key; did you mean mode?",
         "f.yaml:3:7: list: this is a map; accepted: a list",
-        "f.yaml:4:1: mode: \"y\": the key is there twice",
+        "f.yaml:4:1: mode: the key is there twice",
         "f.yaml:4:7: mode: \"y\": unknown word; did you mean x?",
         "f.yaml:5:7: span: \"10\": missing unit in duration",
         "f.yaml:6:7: size: \"10x\": a quantity is a number and a suffix",

@@ -21,50 +21,21 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     checks
 }
 
+const LAYOUT: Subject = Subject("cgroups.layout", "control groups");
+
 fn layout(facts: &Facts) -> Check {
-    const SUBJECT: Subject = Subject("cgroups.layout", "control groups");
     let layout = match &facts.cgroups.layout {
         Ok(layout) => layout,
-        Err(why) => {
-            let check = SUBJECT.failed(why.clone()).follows(
-                "there is nothing to watch over and nothing to kill by: the agent does not start",
-            );
-            return if facts.cgroups.is_unmounted {
-                check.run(
-                    "mount cgroup v2",
-                    "sudo mount -t cgroup2 none /sys/fs/cgroup",
-                )
-            } else {
-                check
-            };
-        }
+        Err(why) => return no_layout(facts, why),
     };
-    let mode = match layout.mode() {
-        Mode::V1 => "v1",
-        Mode::V2 => "v2",
-        Mode::Hybrid => "v1 and v2 side by side",
-    };
-    let places: Vec<String> = Controller::ALL
-        .into_iter()
-        .map(|controller| match layout.hierarchy(controller) {
-            None => format!("{controller} nowhere"),
-            Some(hierarchy) => {
-                let version = match hierarchy.version {
-                    Version::V1 => "v1",
-                    Version::V2 => "v2",
-                };
-                format!("{controller} on {version}")
-            }
-        })
-        .collect();
-    let found = format!("{mode}: {}", places.join(", "));
+    let found = places(layout);
     let shadowed: Vec<String> = layout
         .shadowed()
         .iter()
         .map(|path| path.display().to_string())
         .collect();
     if !shadowed.is_empty() {
-        return SUBJECT
+        return LAYOUT
             .warning(format!(
                 "{found}; something else is mounted over {}",
                 shadowed.join(", ")
@@ -73,11 +44,44 @@ fn layout(facts: &Facts) -> Check {
             .next("unmount what hides them");
     }
     match layout.hierarchy(Controller::Pids) {
-        Some(_) => SUBJECT.ok(found),
-        None => SUBJECT
+        Some(_) => LAYOUT.ok(found),
+        None => LAYOUT
             .note(found)
             .follows("without the pids controller processes of a workload are counted one by one"),
     }
+}
+
+fn no_layout(facts: &Facts, why: &str) -> Check {
+    let check = LAYOUT
+        .failed(why)
+        .follows("there is nothing to watch over and nothing to kill by: the agent does not start");
+    if facts.cgroups.is_unmounted {
+        let command = "sudo mount -t cgroup2 none /sys/fs/cgroup";
+        check.run("mount cgroup v2", command)
+    } else {
+        check
+    }
+}
+
+/// Which version, and where each controller is.
+fn places(layout: &Layout) -> String {
+    let mode = match layout.mode() {
+        Mode::V1 => "v1",
+        Mode::V2 => "v2",
+        Mode::Hybrid => "v1 and v2 side by side",
+    };
+    let place = |controller: Controller| match layout.hierarchy(controller) {
+        None => format!("{controller} nowhere"),
+        Some(hierarchy) => {
+            let version = match hierarchy.version {
+                Version::V1 => "v1",
+                Version::V2 => "v2",
+            };
+            format!("{controller} on {version}")
+        }
+    };
+    let places: Vec<String> = Controller::ALL.into_iter().map(place).collect();
+    format!("{mode}: {}", places.join(", "))
 }
 
 fn memory(facts: &Facts, layout: &Layout) -> Check {

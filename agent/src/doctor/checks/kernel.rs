@@ -96,52 +96,49 @@ fn machine(facts: &Facts) -> Check {
     }
 }
 
+const TYPES: Subject = Subject("kernel.btf", "type description of the kernel (BTF)");
+
 fn types(facts: &Facts) -> Check {
-    const SUBJECT: Subject = Subject("kernel.btf", "type description of the kernel (BTF)");
     let types = match &facts.kernel.probe.types {
         Ok(types) => types,
-        Err(error) => {
-            let absent = matches!(error, FactError::File { .. });
-            let check = SUBJECT.warning(error.to_string()).follows(
-                "no kernel program can be laid out, so signals come from files the guard polls",
-            );
-            return if absent {
-                check.run(
-                    "use a kernel that was built with CONFIG_DEBUG_INFO_BTF; whether this one was:",
-                    "grep CONFIG_DEBUG_INFO_BTF /boot/config-$(uname -r)",
-                )
-            } else {
-                check.next("report it with the kernel's release: the description is there and is not understood")
-            };
-        }
+        Err(error) => return no_types(error),
     };
-    let mut missing: Vec<String> = types
-        .resolved
-        .missing
-        .iter()
-        .map(|(_, member)| member.clone())
-        .collect();
-    missing.dedup();
+    let missing = &types.resolved.missing;
     if missing.is_empty() {
-        return SUBJECT.ok("present and sufficient");
+        return TYPES.ok("present and sufficient");
     }
-    let is_hit = |program: &&Program| {
-        let needs = |need| program.needs.contains(need);
-        types.resolved.missing.iter().any(|(need, _)| needs(need))
-    };
+    let mut members: Vec<String> = missing.iter().map(|(_, member)| member.clone()).collect();
+    members.dedup();
+    let is_hit = |program: &&Program| missing.iter().any(|(need, _)| program.needs.contains(need));
     let mut families: Vec<String> = PROGRAMS
         .iter()
         .filter(is_hit)
         .map(|program| format!("{:?}", program.family).to_lowercase())
         .collect();
     families.dedup();
-    SUBJECT
-        .warning(format!("this kernel has no {}", missing.join(", ")))
+    TYPES
+        .warning(format!("this kernel has no {}", members.join(", ")))
         .follows(format!(
             "the programs that need it are left out: {}",
             families.join(", ")
         ))
         .next("report it with the kernel's release, so that the programs learn the new layout")
+}
+
+fn no_types(error: &FactError) -> Check {
+    let check = TYPES
+        .warning(error.to_string())
+        .follows("no kernel program can be laid out, so signals come from files the guard polls");
+    if matches!(error, FactError::File { .. }) {
+        check.run(
+            "use a kernel that was built with CONFIG_DEBUG_INFO_BTF; whether this one was:",
+            "grep CONFIG_DEBUG_INFO_BTF /boot/config-$(uname -r)",
+        )
+    } else {
+        check.next(
+            "report it with the kernel's release: the description is there and is not understood",
+        )
+    }
 }
 
 fn tracefs(facts: &Facts) -> Check {

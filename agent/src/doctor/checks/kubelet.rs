@@ -103,46 +103,38 @@ fn lead(facts: &Facts, settings: &Settings) -> Check {
     let Some(capacity) = capacity(facts) else {
         return SUBJECT.unknown("/proc/meminfo cannot be read");
     };
-    let theirs = settings
-        .hard(Signal::MemoryAvailable)
-        .map(|threshold| threshold.quantity(capacity).value());
+    let Some(theirs) = settings.hard(Signal::MemoryAvailable) else {
+        return SUBJECT.ok("the kubelet has no hard threshold on memory.available");
+    };
+    let theirs = theirs.quantity(capacity).value();
     let ours = hard(facts, Signal::MemoryAvailable).and_then(|bytes| i64::try_from(bytes).ok());
-    let (theirs, ours) = match (theirs, ours) {
-        (None, _) => return SUBJECT.ok("the kubelet has no hard threshold on memory.available"),
-        (Some(theirs), None) => {
-            return inherit(
-                facts,
-                SUBJECT
-                    .warning(format!(
-                        "below {} the kubelet acts; Brink has no such threshold",
-                        bytes(theirs)
-                    ))
-                    .follows("the kubelet acts alone, at its next look at the node"),
-            );
-        }
-        (Some(theirs), Some(ours)) => (theirs, ours),
+    let Some(ours) = ours else {
+        let found = format!("the kubelet below {}, Brink never", bytes(theirs));
+        let check = SUBJECT.warning(format!("memory.available: {found}"));
+        let check = check.follows("the kubelet acts alone, at its next look at the node");
+        return inherit(facts, check);
     };
     let found = format!(
         "memory.available: Brink below {}, the kubelet below {}",
         bytes(ours),
         bytes(theirs)
     );
-    let margin = facts.config.lead_margin.quantity.value();
-    if ours <= theirs {
+    let (leads_by, margin) = (ours - theirs, facts.config.lead_margin.quantity.value());
+    if leads_by <= 0 {
         let check = SUBJECT
             .warning(found)
             .follows("the kubelet may act first, and both may evict for one shortage");
         return inherit(facts, check);
     }
-    if ours - theirs < margin {
+    if leads_by < margin {
         let check = SUBJECT.note(found).follows(format!(
             "Brink leads by {}, less than leadMargin ({})",
-            bytes(ours - theirs),
+            bytes(leads_by),
             bytes(margin)
         ));
         return inherit(facts, check);
     }
-    SUBJECT.ok(format!("{found}: Brink leads by {}", bytes(ours - theirs)))
+    SUBJECT.ok(format!("{found}: Brink leads by {}", bytes(leads_by)))
 }
 
 /// Inheriting the kubelet's thresholds makes Brink lead.

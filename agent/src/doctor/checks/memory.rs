@@ -1,8 +1,10 @@
 //! Memory: both signals now, swap, pressure, and the kernel's settings for shortage.
 
 use brink_core::node::engine::MemoryPolicy;
+use brink_core::node::headroom::FreeSwap;
+use brink_core::node::observe::Observation;
 use brink_core::node::threshold::Threshold;
-use brink_host::swap::SwapArea;
+use brink_host::swap::Swaps;
 
 use super::settings::in_words;
 use super::{count, watermarks};
@@ -37,6 +39,27 @@ fn signals(facts: &Facts) -> Check {
     let (Some(available), Some(headroom)) = (figures.memory, figures.headroom) else {
         return SUBJECT.unknown("the node has no capacity");
     };
+    let (found, is_optimistic) = compared(available, headroom);
+    let observations = figures.observations(*slow);
+    let is_met = |threshold: &&Threshold| threshold.is_met(observations[threshold.signal].as_ref());
+    let thresholds = facts.config.policy.thresholds().iter();
+    let met: Vec<String> = thresholds.filter(is_met).map(in_words).collect();
+    if !met.is_empty() {
+        return SUBJECT
+            .warning(format!("{found}; met now: {}", met.join(", ")))
+            .follows("an agent that enforces would look for a victim as soon as it starts")
+            .run("see who that would be", "brink rank");
+    }
+    if is_optimistic {
+        return SUBJECT.note(found).follows(
+            "that much is neither free nor reclaimable, and the formula does not see it: a kubelet counts on it",
+        );
+    }
+    SUBJECT.ok(found)
+}
+
+/// Both signals in words, and whether the first promises more than the second.
+fn compared(available: Observation, headroom: i64) -> (String, bool) {
     let difference = available.available.saturating_sub(headroom);
     let judgement = if difference > 0 {
         "optimistic"
@@ -50,65 +73,30 @@ fn signals(facts: &Facts) -> Check {
         bytes(available.capacity),
         bytes(difference.saturating_abs()),
     );
-    let observations = figures.observations(*slow);
-    let is_met = |threshold: &&Threshold| threshold.is_met(observations[threshold.signal].as_ref());
-    let met: Vec<String> = facts
-        .config
-        .policy
-        .thresholds()
-        .iter()
-        .filter(is_met)
-        .map(in_words)
-        .collect();
-    if met.is_empty() && difference > 0 {
-        return SUBJECT.note(found).follows(
-            "that much is neither free nor reclaimable, and the formula does not see it: a kubelet counts on it",
-        );
-    }
-    if met.is_empty() {
-        return SUBJECT.ok(found);
-    }
-    SUBJECT
-        .warning(format!("{found}; met now: {}", met.join(", ")))
-        .follows("an agent that enforces would look for a victim as soon as it starts")
-        .run("see who that would be", "brink rank")
+    (found, difference > 0)
 }
 
 fn swap(facts: &Facts) -> Check {
     const SUBJECT: Subject = Subject("memory.swap", "swap");
     let swaps = match &facts.memory.swaps {
+        Ok(swaps) if swaps.areas.is_empty() => {
+            return SUBJECT.ok("none: headroom is memory alone");
+        }
         Ok(swaps) => swaps,
         Err(why) => return SUBJECT.unknown(why.clone()),
     };
-    if swaps.areas.is_empty() {
-        return SUBJECT.ok("none: headroom is memory alone");
-    }
-    let compressed = swaps.areas.iter().filter(|area| area.is_zram()).count();
-    let kind = match compressed {
-        0 => "on disk".to_owned(),
-        all if all == swaps.areas.len() => "zram, which is memory itself".to_owned(),
-        some => format!("{some} of them zram, which is memory itself"),
-    };
     let found = format!(
-        "{} free of {} in {}, {kind}",
+        "{} free of {} in {}, {}",
         unsigned(swaps.free()),
         unsigned(swaps.total()),
         count(swaps.areas.len(), "area"),
-    );
-    let free_zram: u64 = swaps
-        .areas
-        .iter()
-        .filter(|area| area.is_zram())
-        .map(SwapArea::free)
-        .sum();
-    let usable = swaps.free_outside_memory().saturating_add(free_zram / 2);
-    let counted = format!(
-        "{} of it count as headroom (zram by half)",
-        unsigned(usable)
+        kind(swaps),
     );
     match facts.config.memory_policy {
         MemoryPolicy::Confirmed => SUBJECT.note(found).follows(format!(
-            "{counted}: a node that can still swap is not taken for a dying one, and may be slow long before"
+            "{} of it count as headroom (zram by half): a node that can still swap is not taken for a dying one, and \
+             may be slow long before",
+            unsigned(usable(swaps))
         )),
         MemoryPolicy::Kubelet => SUBJECT
             .warning(found)
@@ -118,6 +106,22 @@ fn swap(facts: &Facts) -> Check {
             )
             .next("memoryPolicy: confirmed, which waits until headroom and swap are short too"),
     }
+}
+
+fn kind(swaps: &Swaps) -> String {
+    let compressed = swaps.areas.iter().filter(|area| area.is_zram()).count();
+    match compressed {
+        0 => "on disk".to_owned(),
+        all if all == swaps.areas.len() => "zram, which is memory itself".to_owned(),
+        some => format!("{some} of them zram, which is memory itself"),
+    }
+}
+
+/// What free swap is worth, by the guard's rule.
+fn usable(swaps: &Swaps) -> u64 {
+    let disk = swaps.free_outside_memory();
+    let zram = swaps.free().saturating_sub(disk);
+    FreeSwap { disk, zram }.usable()
 }
 
 fn pressure(facts: &Facts) -> Check {

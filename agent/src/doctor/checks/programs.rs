@@ -8,7 +8,7 @@ use super::count;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::trials::{Load, Programs};
-use crate::doctor::verdict::tolerance;
+use crate::doctor::verdict::{agrees, tolerance};
 use crate::record::text::{bytes, unsigned};
 
 /// Each family with what is lost without it.
@@ -58,6 +58,9 @@ fn of_family(facts: &Facts, family: Family, subject: Subject, lost: &str) -> Che
         Load::Done(programs) => return loaded(programs, family, subject, (&all, lost)),
         Load::Failed(why) | Load::NotTried(why) => why,
     };
+    if !facts.config.kernel_programs {
+        return subject.note(why.clone()).follows(lost);
+    }
     if family != Family::Sampler {
         // One reason stops all of them, and the sampler's check tells it.
         return subject
@@ -106,24 +109,21 @@ fn agreement(facts: &Facts, programs: &Programs) -> Check {
         }
         Err(why) => return SUBJECT.warning(why.clone()).follows(FALL),
     };
-    let apart = unsigned(reading.difference());
-    let allowed = tolerance(facts);
-    if reading.difference() <= allowed {
-        let seen = bytes(reading.sampler);
-        return SUBJECT.ok(format!(
-            "memory.available {seen}, {apart} apart ({} allowed)",
-            unsigned(allowed)
-        ));
+    let apart = reading
+        .difference()
+        .map_or_else(|| "nothing".to_owned(), unsigned);
+    let allowed = unsigned(tolerance(facts));
+    let seen = reading
+        .sampler
+        .available
+        .map_or_else(|| "unknown".to_owned(), bytes);
+    let found = format!("memory.available {seen}; {apart} apart, {allowed} allowed");
+    if agrees(facts, &reading) {
+        return SUBJECT.ok(found);
     }
-    SUBJECT
-        .warning(format!(
-            "{} and {}: {apart} apart, and {} are allowed",
-            bytes(reading.sampler),
-            bytes(reading.files),
-            unsigned(allowed)
-        ))
-        .follows(FALL)
-        .next("look again when the machine is quieter; report it if it stays, with the kernel's release")
+    SUBJECT.warning(found).follows(FALL).next(
+        "look again when the machine is quieter; report it if it stays, with the kernel's release",
+    )
 }
 
 fn memory(programs: &Programs) -> Check {

@@ -34,13 +34,6 @@ fn capabilities(facts: &Facts) -> Check {
     if lacking.is_empty() {
         return SUBJECT.ok(format!("{user} with all that Brink can use"));
     }
-    let in_words: Vec<String> = lacking
-        .iter()
-        .map(|(ability, capabilities)| {
-            let names: Vec<String> = capabilities.iter().map(ToString::to_string).collect();
-            format!("{} for {}", names.join(" and "), ability.purpose())
-        })
-        .collect();
     let lacks = |ability| lacking.iter().any(|(lacked, _)| *lacked == ability);
     let state = if lacks(Ability::Kill) && facts.config.mode == RunMode::Enforce {
         State::Failed
@@ -50,19 +43,22 @@ fn capabilities(facts: &Facts) -> Check {
         // A check of its own has tried what is missing, and warns if it was refused.
         State::Note
     };
-    let names: Vec<Capability> = lacking
-        .into_iter()
-        .flat_map(|(_, capabilities)| capabilities)
-        .collect();
-    let check = SUBJECT
-        .check(state, format!("{user} lacks {}", in_words.join(", ")))
+    let mut check = SUBJECT
+        .check(state, format!("{user} lacks {}", in_words(&lacking)))
         .follows("everything below is what an agent with these rights would have");
-    let check = if process.user == 0 {
-        check
-    } else {
-        check.run("see what root has here", "sudo brink doctor")
-    };
+    if process.user != 0 {
+        check = check.run("see what root has here", "sudo brink doctor");
+    }
+    let names: Vec<Capability> = lacking.into_iter().flat_map(|(_, names)| names).collect();
     check.steps(obtain(process, &names))
+}
+
+fn in_words(lacking: &[(Ability, Vec<Capability>)]) -> String {
+    let words = lacking.iter().map(|(ability, capabilities)| {
+        let names: Vec<String> = capabilities.iter().map(ToString::to_string).collect();
+        format!("{} for {}", names.join(" and "), ability.purpose())
+    });
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// What is lacking for each ability that cannot be had.

@@ -40,7 +40,7 @@ impl Kernel {
         };
         let cpus = "/sys/devices/system/cpu/online";
         Self {
-            probe: probe::Facts::gather(&roots, page_size()),
+            probe: probe::Facts::gather(&roots),
             has_proc: root.join("proc/self/status").exists(),
             host: text(root, "/proc/sys/kernel/hostname"),
             architecture: std::env::consts::ARCH,

@@ -1,11 +1,14 @@
-//! What can only be known by trying. Everything happens to this process alone, or to a thread that ends at once; kernel
-//! programs are loaded, attached and unloaded again.
+//! What can only be known by trying.
+//!
+//! Everything happens to this process alone, or to a thread that ends at once; kernel programs are loaded, attached and
+//! unloaded again.
 
 use std::fs;
 use std::path::Path;
 
 use brink_core::base::Moment;
 use brink_host::cgroup::Layout;
+use brink_host::probe::calibrate::Numbers;
 use brink_host::probe::coverage::decide;
 use brink_host::probe::{Family, Probe, Wishes, coverage};
 use brink_host::realtime::refusal::{self, diagnose};
@@ -92,19 +95,27 @@ pub struct ProgramState {
     pub absent: Option<String>,
 }
 
-/// `memory.available` from both sources, bytes.
+/// Both memory signals from both sources, the files read before and after the sampler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agreement {
+    /// The files' before.
+    pub before: Numbers,
     /// The sampler's.
-    pub sampler: i64,
-    /// The files'.
-    pub files: i64,
+    pub sampler: Numbers,
+    /// The files' after.
+    pub after: Numbers,
 }
 
 impl Agreement {
-    /// How far they are apart.
-    pub const fn difference(self) -> u64 {
-        self.sampler.abs_diff(self.files)
+    /// How far the sampler is outside of what the files say, bytes; none where nothing can be compared.
+    pub fn difference(&self) -> Option<u64> {
+        let outside = |number: fn(&Numbers) -> Option<i64>| {
+            let (before, after) = (number(&self.before)?, number(&self.after)?);
+            let sampler = number(&self.sampler)?;
+            Some(sampler.abs_diff(sampler.clamp(before.min(after), before.max(after))))
+        };
+        let available = outside(|numbers| numbers.available);
+        available.max(outside(|numbers| numbers.headroom))
     }
 }
 
@@ -212,6 +223,11 @@ fn try_oom_score(root: &Path) -> Known<oom_score::OomScore> {
 }
 
 fn try_programs(ground: Ground<'_>) -> Load {
+    if !ground.config.kernel_programs {
+        return Load::NotTried(
+            "switched off in the configuration (kernelPrograms: false)".to_owned(),
+        );
+    }
     let wishes = Wishes::default();
     let decided = decide(ground.kernel, &wishes);
     if let Some((_, why)) = decided.absences().next()
@@ -284,25 +300,27 @@ fn compare(
         memory: config.memory_policy,
     };
     let mut kernel = Kernel::new(probe, None);
+    if let Some(why) = kernel.without_sampler() {
+        return Err(why.to_owned());
+    }
     known(kernel.arm(&files, &config.policy, terrain))?;
-    let mut best: Option<Agreement> = None;
+    let mut readings = Vec::with_capacity(READINGS);
     for _ in 0..READINGS {
+        let before = known(files.read(Moment::START))?.numbers();
         known(kernel.probe().tick())?;
         let sample = kernel.sample().ok_or("it takes no samples")?;
-        let sampler = kernel.figures(&sample).memory;
-        let read = known(files.read(Moment::START))?.memory;
-        let (Some(sampler), Some(read)) = (sampler, read) else {
-            return Err("it does not know the node's memory".to_owned());
-        };
-        let reading = Agreement {
-            sampler: sampler.available,
-            files: read.available,
-        };
-        if best.is_none_or(|best| reading.difference() < best.difference()) {
-            best = Some(reading);
-        }
+        readings.push(Agreement {
+            before,
+            sampler: kernel.figures(&sample).numbers(),
+            after: known(files.read(Moment::START))?.numbers(),
+        });
     }
-    best.ok_or_else(|| "no reading".to_owned())
+    let comparable = readings
+        .into_iter()
+        .filter(|reading| reading.difference().is_some());
+    comparable
+        .min_by_key(Agreement::difference)
+        .ok_or_else(|| "it does not know the node's memory".to_owned())
 }
 
 #[cfg(test)]
@@ -325,6 +343,34 @@ mod tests {
         }
         assert_eq!(loaded_bytes(root.path()), Ok(12_288));
         assert!(loaded_bytes(Path::new("/nonexistent")).is_err());
+    }
+
+    #[test]
+    fn a_sampler_between_two_readings_of_the_files_is_right() {
+        fn check(before: i64, sampler: i64, after: i64, expected: u64) {
+            let numbers = |available: i64| Numbers {
+                available: Some(available),
+                headroom: None,
+            };
+            let reading = Agreement {
+                before: numbers(before),
+                sampler: numbers(sampler),
+                after: numbers(after),
+            };
+            assert_eq!(reading.difference(), Some(expected));
+        }
+        check(100, 90, 80, 0);
+        check(80, 90, 100, 0);
+        check(100, 70, 80, 10);
+        check(100, 100, 100, 0);
+        check(-5, 5, -3, 8);
+        let unread = Numbers::default();
+        let nothing = Agreement {
+            before: unread,
+            sampler: unread,
+            after: unread,
+        };
+        assert_eq!(nothing.difference(), None);
     }
 
     #[test]

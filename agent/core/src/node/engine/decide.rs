@@ -6,7 +6,7 @@ use super::super::decision::{Decision, PLACES, Places, Ranked};
 use super::super::gate::Verdict;
 use super::super::grace;
 use super::super::input::{Confirmation, Sample};
-use super::super::order::{OpenOrder, Phase};
+use super::super::order::{OpenOrder, Phase, Stake};
 use super::super::rank::{self, Preferences, Ranking};
 use super::super::reclaim;
 use super::super::safety::Mode;
@@ -205,7 +205,7 @@ impl Engine {
             let ranked = Ranked {
                 workload: index,
                 standing: standing.into(),
-                refusal: self.refusal(now, index as usize),
+                refusal: self.refusal(now, usage, index as usize),
             };
             if ranked.refusal.is_none() && victim.is_none() {
                 victim = Some(ranked);
@@ -215,7 +215,7 @@ impl Engine {
         (victim, places)
     }
 
-    fn refusal(&self, now: Moment, index: usize) -> Option<Reason> {
+    fn refusal(&self, now: Moment, usage: &[Option<PodUsage>], index: usize) -> Option<Reason> {
         let row = self.table.rows().get(index)?;
         let is_static = self.table.workloads().get(index)?.origin == Origin::Static;
         let rules = [
@@ -223,6 +223,7 @@ impl Engine {
             (row.is_critical, Reason::Critical),
             (row.is_protected, Reason::Protected),
             (self.recent.holds(now, index), Reason::Waiting),
+            (remains_of(usage, index).processes == Some(0), Reason::Empty),
         ];
         rules
             .into_iter()
@@ -261,7 +262,8 @@ impl Engine {
             Phase::Killed { at: now }
         };
         let victim = (workload, remains_of(usage, workload));
-        let mut order = OpenOrder::new(id, victim, threshold, phase, now);
+        let stake = Stake::of(decision.crossed.signal);
+        let mut order = OpenOrder::new(id, victim, (threshold, stake), phase, now);
         order.dry_run = dry_run;
         self.open = Some(order);
         if dry_run {

@@ -5,12 +5,12 @@ use alloc::sync::Arc;
 use super::super::action::{Action, Actions};
 use super::super::credit::Dying;
 use super::super::gate::{Verdict, evaluate};
-use super::super::input::{Delivery, Sample};
+use super::super::input::{Delivery, Reconfiguration, Sample};
 use super::super::order::{End, OpenOrder, Remains};
 use super::super::safety::Mode;
 use super::super::threshold::ThresholdSet;
 use super::super::workload::{PodUsage, WorkloadTable};
-use super::Engine;
+use super::{Engine, Reclaiming};
 use crate::base::{Moment, Reason};
 
 impl Engine {
@@ -30,6 +30,29 @@ impl Engine {
         self.order.reserve(self.table.len());
     }
 
+    /// Takes another configuration over: what both know of a threshold is kept, an open order goes
+    /// on, and so do a pause and the guards' memory of kills.
+    pub(super) fn reconfigure(&mut self, now: Moment, new: &Reconfiguration) {
+        self.gate = self.gate.carried(&self.policy, &new.policy);
+        let place = |index: usize| {
+            let before = self.policy.thresholds().get(index)?;
+            new.policy
+                .thresholds()
+                .iter()
+                .position(|now| now.is_same_as(before))
+        };
+        self.told.met = self.told.met.iter().filter_map(place).collect();
+        self.told.held = [None; ThresholdSet::CAPACITY];
+        if let Some(order) = &mut self.open {
+            order.threshold = place(order.threshold).unwrap_or(ThresholdSet::CAPACITY);
+        }
+        self.reclaim = Reclaiming::Not;
+        self.policy = new.policy.clone();
+        self.memory = new.live.memory;
+        self.safety
+            .reconfigure(new.live.enforce, new.live.limits, now);
+    }
+
     pub(super) fn outcome(
         &mut self,
         now: Moment,
@@ -41,7 +64,7 @@ impl Engine {
             return;
         };
         match delivered {
-            Delivery::Done => {}
+            Delivery::Done => order.mark_sent(now),
             Delivery::Empty => order.mark_gone(now),
             Delivery::Failed => self.close(End::Failed, actions),
         }
@@ -144,7 +167,9 @@ impl Engine {
         let remains = order
             .workload
             .map_or_else(Remains::default, |w| remains_of(sample.usage, w));
-        order.observe(now, remains);
+        let threshold = self.policy.thresholds().get(order.threshold);
+        let seen = threshold.and_then(|threshold| sample.observations[threshold.signal]);
+        order.observe(now, remains, seen.map(|seen| seen.available));
         let crossed = verdict.met.contains(order.threshold);
         let Some(end) = order.end(now, crossed, sample.confirmation.is_under_reserve()) else {
             return;

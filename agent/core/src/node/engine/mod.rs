@@ -133,6 +133,7 @@ impl Engine {
             Input::Outcome { order, delivered } => self.outcome(now, order, delivered, actions),
             Input::Reclaimed => self.reclaim = Reclaiming::Done,
             Input::Control(request) => self.safety.control(now, request),
+            Input::Reconfigure(new) => self.reconfigure(now, new),
             Input::Tick => {}
         }
         self.pass_time(now, actions);
@@ -167,6 +168,11 @@ impl Engine {
     /// What the last order rests on.
     pub const fn decision(&self) -> Option<&Decision> {
         self.decision.as_ref()
+    }
+
+    /// Whether orders are carried out at `now`.
+    pub fn mode(&self, now: Moment) -> Mode {
+        self.safety.mode(now)
     }
 
     /// The open order, if there is one.

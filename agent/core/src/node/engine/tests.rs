@@ -4,7 +4,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::super::action::Action;
-use super::super::input::{Confirmation, Control, Delivery, Sample};
+use super::super::input::{Confirmation, Control, Delivery, Reconfiguration, Sample};
 use super::super::observe::{Layout, Observation, Observations};
 use super::super::order::End;
 use super::super::policy::Settings;
@@ -495,4 +495,61 @@ fn the_node_gives_back_what_it_can_before_anybody_dies() {
     disk(&mut node, 4, 50);
     node.step(Input::Reclaimed);
     assert_eq!(kills(&disk(&mut node, 5, 60)).len(), 1, "it was not");
+}
+
+#[test]
+fn another_configuration_keeps_what_both_know() {
+    let mut node = Node::enforcing(soft_and_hard());
+    node.at(0, 150);
+    node.step(Input::Control(Control::Pause(None)));
+    let mut thresholds = soft_and_hard();
+    thresholds.insert(0, threshold(Signal::MemoryHeadroom, 10, 0));
+    let policy = Policy::new(thresholds, Layout::Single, Settings::default());
+    let live = LiveSettings {
+        enforce: true,
+        memory: MemoryPolicy::Kubelet,
+        ..LiveSettings::default()
+    };
+    node.step(Input::Reconfigure(&Reconfiguration { policy, live }));
+    let soft = node
+        .engine
+        .policy()
+        .thresholds()
+        .iter()
+        .position(|t| !t.is_hard());
+    assert_eq!(
+        node.engine.gate().first_observed(soft.unwrap()),
+        Some(ms(0)),
+        "the grace goes on"
+    );
+    let actions = node.at(60_000, 150);
+    assert_eq!(kills(&actions), [], "and so does the pause");
+    assert!(
+        actions
+            .iter()
+            .any(|action| matches!(action, Action::WouldEvict { .. }))
+    );
+}
+
+#[test]
+fn an_open_order_survives_a_new_configuration() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    let policy = Policy::new(Vec::new(), Layout::Single, Settings::default());
+    let live = LiveSettings::default();
+    node.step(Input::Reconfigure(&Reconfiguration { policy, live }));
+    assert!(node.engine.open_order().is_some());
+    assert_eq!(ends(&node.at(200, 50)), [End::Stalled]);
+}
+
+#[test]
+fn a_workload_in_which_nothing_runs_is_not_killed() {
+    let mut node = Node::enforcing(hard());
+    node.usage[0] = Some(PodUsage {
+        processes: Some(0),
+        ..holding(300)
+    });
+    assert_eq!(kills(&node.at(1, 50)), [1]);
+    let places = node.engine.decision().unwrap().ranking;
+    assert_eq!(places.as_slice()[0].refusal, Some(Reason::Empty));
 }

@@ -16,13 +16,13 @@ use crate::config::AgentConfig;
 
 pub use settings::Settings;
 
-/// Where distributions keep the kubelet's configuration, for a kubelet whose command line does not say.
+/// Where distributions keep the kubelet's configuration, below the root, for a kubelet whose command line does not say.
 const USUAL_PLACES: [&str; 5] = [
-    "/var/lib/kubelet/config.yaml",
-    "/etc/kubernetes/kubelet/config.json",
-    "/etc/kubernetes/kubelet/kubelet-config.json",
-    "/home/kubernetes/kubelet-config.yaml",
-    "/etc/kubernetes/kubelet-config.yaml",
+    "var/lib/kubelet/config.yaml",
+    "etc/kubernetes/kubelet/config.json",
+    "etc/kubernetes/kubelet/kubelet-config.json",
+    "home/kubernetes/kubelet-config.yaml",
+    "etc/kubernetes/kubelet-config.yaml",
 ];
 
 /// The groups of all pods, as the two cgroup drivers of the kubelet call them.
@@ -127,7 +127,7 @@ fn files(root: &Path, config: &AgentConfig, arguments: &[String]) -> Option<File
             origin: FilesOrigin::CommandLine,
         });
     }
-    let mut places = USUAL_PLACES.iter().map(|path| under(root, Path::new(path)));
+    let mut places = USUAL_PLACES.iter().map(|path| root.join(path));
     Some(Files {
         file: Some(places.find(|path| path.is_file())?),
         folder: None,

@@ -1,0 +1,198 @@
+//! The kubelet's files: read as it reads them, inherited, and raised.
+
+use std::fs;
+
+use brink_core::node::engine::MemoryPolicy;
+use brink_core::node::signal::Signal;
+use serde_json::json;
+
+use super::super::document::to_json;
+use super::super::thresholds::ThresholdLine;
+use super::super::*;
+use super::{Folder, HEAD, KUBELET, hard};
+
+#[test]
+fn defaults_merge_as_on_the_kubelet() {
+    let full = json!({
+        "memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+        "imagefs.available": "15%", "imagefs.inodesFree": "5%",
+    });
+    let with = |signal: &str, value: &str| {
+        let mut map = full.clone();
+        map[signal] = json!(value);
+        map
+    };
+    for head in [HEAD, KUBELET] {
+        let check = |base: &str, drop_in: &str, expected: &serde_json::Value| {
+            let mut files = vec![("config.yaml", format!("{head}{base}"))];
+            if !drop_in.is_empty() {
+                files.push(("conf.d/1.conf", format!("{head}{drop_in}")));
+            }
+            let files: Vec<_> = files
+                .iter()
+                .map(|(name, text)| (*name, text.as_str()))
+                .collect();
+            let folder = Folder::new(&files);
+            let found: Vec<_> = check::check(&folder.sources()).unwrap().thresholds;
+            let kubelets = serde_json::to_value(ThresholdLine::kubelets(&found)).unwrap();
+            let names = kubelets.as_array().unwrap().iter();
+            let hard: Vec<_> = names
+                .filter(|line| line["signal"] != "allocatableMemory.available")
+                .collect();
+            assert_eq!(
+                hard.len(),
+                expected.as_object().unwrap().len(),
+                "{head}{base}{drop_in}"
+            );
+            for line in hard {
+                let signal = line["signal"].as_str().unwrap();
+                let text = expected[signal].as_str().unwrap();
+                let value = brink_core::node::policy::read_threshold(text)
+                    .unwrap()
+                    .unwrap();
+                let threshold = found.iter().find(|t| t.signal.name() == signal).unwrap();
+                assert_eq!(threshold.value, value, "{signal} of {head}{base}{drop_in}");
+            }
+        };
+        check("", "", &full);
+        check("evictionHard: null\n", "", &full);
+        check("evictionHard: {}\n", "", &json!({}));
+        let one = "evictionHard: {memory.available: 500Mi}\n";
+        check(one, "", &json!({"memory.available": "500Mi"}));
+        check(
+            &format!("{one}mergeDefaultEvictionSettings: true\n"),
+            "",
+            &with("memory.available", "500Mi"),
+        );
+        check("", one, &with("memory.available", "500Mi"));
+        check(
+            "evictionHard: {pid.available: 1k}\n",
+            one,
+            &json!({"memory.available": "500Mi", "pid.available": "1k"}),
+        );
+    }
+}
+
+#[test]
+fn the_kubelets_thresholds_are_inherited_and_raised() {
+    let kubelet = format!(
+        "{KUBELET}port: 10250\nevictionSoft: {{memory.available: 10.5%, nodefs.available: 20%}}\n\
+         evictionSoftGracePeriod: {{memory.available: 90s, nodefs.available: 1m}}\n\
+         evictionPressureTransitionPeriod: 0s\nevictionMaxPodGracePeriod: 60\n"
+    );
+    let folder = Folder::new(&[
+        ("kubelet.yaml", &kubelet),
+        (
+            "kubelet.d/sub/5.conf",
+            &format!("{KUBELET}evictionHard: {{pid.available: 5%}}\n"),
+        ),
+        ("kubelet.d/6.yaml", "not: looked at"),
+    ]);
+    let text = format!(
+        "{HEAD}kubeletConfig: {}\nkubeletConfigDir: {}\n",
+        folder.path("kubelet.yaml").display(),
+        folder.path("kubelet.d").display()
+    );
+    fs::write(folder.path("config.yaml"), &text).unwrap();
+    let checked = folder.load();
+    assert_eq!(
+        hard(&checked),
+        json!({
+            "memory.available": "164Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%",
+            "imagefs.available": "15%", "imagefs.inodesFree": "5%", "pid.available": "5%",
+        })
+    );
+    let shown = to_json(&checked.tree);
+    assert_eq!(shown["evictionSoft"]["memory.available"], "11.5%");
+    assert_eq!(shown["evictionMaxPodGracePeriod"], 60);
+    assert_eq!(shown["evictionPressureTransitionPeriod"], "5m");
+    assert_eq!(checked.config.memory_policy, MemoryPolicy::Kubelet);
+    let raised: Vec<_> = checked
+        .config
+        .raised
+        .iter()
+        .map(|r| (r.kubelet.as_str(), r.ours.as_str()))
+        .collect();
+    assert_eq!(raised, [("100Mi", "164Mi"), ("10.5%", "11.5%")]);
+    let yaml = folder.plain(&checked.to_yaml(false));
+    assert!(
+        yaml.contains("memory.available: 164Mi  # the kubelet's 100Mi, raised"),
+        "{yaml}"
+    );
+    let allocatable = checked.config.policy.thresholds()[0];
+    assert_eq!(allocatable.signal, Signal::AllocatableMemoryAvailable);
+    assert_eq!(allocatable.quantity(0).to_string(), "164Mi");
+
+    let own = format!(
+        "{text}leadMargin: 100Mi\nevictionSoft: {{}}\nevictionSoftGracePeriod: {{}}\nmemoryPolicy: confirmed\n"
+    );
+    fs::write(folder.path("config.yaml"), &own).unwrap();
+    let checked = folder.load();
+    assert_eq!(hard(&checked)["memory.available"], "200Mi");
+    assert_eq!(checked.config.raised.len(), 1);
+    assert_eq!(checked.config.memory_policy, MemoryPolicy::Confirmed);
+
+    fs::write(
+        folder.path("config.yaml"),
+        format!("{text}evictionHard: {{memory.available: 50Mi}}\n"),
+    )
+    .unwrap();
+    let warnings: Vec<_> = folder
+        .load()
+        .warnings
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(
+        warnings
+            .iter()
+            .any(|w| w.contains("not above the kubelet's 100Mi")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn the_kubelets_own_file_is_read_as_the_kubelet_reads_it() {
+    let text = format!(
+        "{KUBELET}evictionHrad: {{}}\nport: 1\nport: 2\nevictionHard:\n  memory.available: 1\n  \
+         memory.available: 2Gi\n  pid.available: 100\n"
+    );
+    let folder = Folder::new(&[("config.yaml", &text)]);
+    let outcome = check::check(&folder.sources()).unwrap();
+    let said: Vec<_> = outcome
+        .warnings
+        .iter()
+        .map(|w| folder.plain(&w.to_string()))
+        .collect();
+    assert!(
+        said.iter()
+            .any(|w| w.contains("evictionHrad: unknown key; did you mean evictionHard?")),
+        "{said:#?}"
+    );
+    assert!(
+        said.iter()
+            .any(|w| w.starts_with("config.yaml:5:1: port: the key is there twice")),
+        "{said:#?}"
+    );
+    assert!(
+        said.iter()
+            .any(|w| w.contains("pid.available: \"100\": a number where the kubelet wants a text")),
+        "{said:#?}"
+    );
+    assert_eq!(outcome.thresholds.len(), 3);
+
+    let folder = Folder::new(&[
+        ("config.yaml", KUBELET),
+        ("conf.d/1.conf", "evictionHard: {memory.available: 5x}\n"),
+    ]);
+    let said = check::check(&folder.sources()).unwrap_err().to_string();
+    let said = folder.plain(&said);
+    assert!(
+        said.contains("conf.d/1.conf:1:1: apiVersion is missing"),
+        "{said}"
+    );
+    assert!(
+        said.contains("conf.d/1.conf:1:34: evictionHard.memory.available: \"5x\""),
+        "{said}"
+    );
+}

@@ -1,0 +1,129 @@
+//! The demonstration: a real crossing on the real kernel, inside a bounded cgroup that plays the node.
+
+mod show;
+mod stage;
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::record::DecisionRecord;
+pub use show::Show;
+use stage::Stage;
+pub use stage::WorkloadState;
+
+/// The longest the whole may take.
+const LONGEST: Duration = Duration::from_secs(25);
+/// How often progress is shown.
+const BEAT: Duration = Duration::from_millis(100);
+/// The survivors are looked at for so long after the kill.
+const AFTERMATH: Duration = Duration::from_millis(500);
+
+/// What the demonstration showed.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Outcome {
+    /// The decision, whole.
+    pub decision: DecisionRecord,
+    /// The workloads that were to live, and whether they do.
+    pub survivors: Vec<Survivor>,
+    /// Cgroups that could not be removed; empty unless something is wrong.
+    pub left_behind: Vec<String>,
+}
+
+/// A workload that was to live.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Survivor {
+    /// Its name.
+    pub name: String,
+    /// Whether its process still runs.
+    pub alive: bool,
+}
+
+impl Outcome {
+    /// Whether the right one went, the others live, and nothing is left.
+    pub fn is_as_promised(&self) -> bool {
+        self.decision.victim.name == stage::LEAKER
+            && self.survivors.iter().all(|survivor| survivor.alive)
+            && self.left_behind.is_empty()
+    }
+}
+
+/// Runs the demonstration in a node of `bytes`, and cleans up whatever happens.
+///
+/// # Errors
+/// What keeps it from running, or what did not happen in time.
+pub fn run(bytes: u64, show: &mut dyn Show) -> anyhow::Result<Outcome> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let mut stage = Stage::build(bytes)?;
+    let played = runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        tokio::select! {
+            played = tokio::time::timeout(LONGEST, play(&mut stage, show)) => {
+                played.context("the demonstration took too long")?
+            }
+            _ = interrupt.recv() => bail!("interrupted"),
+            _ = terminate.recv() => bail!("ended from outside"),
+        }
+    });
+    let left_behind = stage.clear();
+    let (decision, survivors) = played.map_err(|error| {
+        if left_behind.is_empty() {
+            error.context("the demonstration did not come to its end; nothing is left behind")
+        } else {
+            error.context(format!("left behind: {}", left_behind.join(", ")))
+        }
+    })?;
+    Ok(Outcome {
+        decision,
+        survivors,
+        left_behind,
+    })
+}
+
+async fn play(
+    stage: &mut Stage,
+    show: &mut dyn Show,
+) -> anyhow::Result<(DecisionRecord, Vec<Survivor>)> {
+    show.begin(stage.bytes(), stage.threshold())?;
+    stage.start_agent()?;
+    stage.start_peaceful()?;
+    let ready = wait(stage, Duration::from_secs(8), Stage::is_settled).await;
+    ready.context("the peaceful workloads did not come up")?;
+    show.agent(&stage.standing())?;
+    show.workloads(&stage.workloads())?;
+    stage.start_leak()?;
+    let began = Instant::now();
+    let decision = loop {
+        if let Some(decision) = stage.finished_decision() {
+            break decision;
+        }
+        show.progress(began.elapsed(), &stage.workloads(), stage.available())?;
+        tokio::time::sleep(BEAT).await;
+    };
+    tokio::time::sleep(AFTERMATH).await;
+    Ok((decision, stage.survivors()))
+}
+
+/// Waits for something about the stage.
+async fn wait(
+    stage: &mut Stage,
+    longest: Duration,
+    mut ready: impl FnMut(&mut Stage) -> bool,
+) -> io::Result<()> {
+    let end = Instant::now() + longest;
+    while !ready(stage) {
+        if Instant::now() >= end {
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    Ok(())
+}

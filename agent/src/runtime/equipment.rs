@@ -1,0 +1,113 @@
+//! What the kernel's programs offer on this machine, taken apart for the threads that use it.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use brink_host::probe::programs::Program;
+use brink_host::probe::{Absence, EvidenceReader, Meters, Wishes};
+use tracing::warn;
+
+use crate::equip;
+use crate::guard::kernel::Kernel;
+
+/// A program of the kernel's, for doctor and status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramState {
+    /// Its name.
+    pub name: String,
+    /// Its family.
+    pub family: String,
+    /// Why it does not run; none if it does.
+    pub absent: Option<String>,
+}
+
+/// What the kernel's programs offer here.
+pub struct Equipment {
+    /// The guard's part, or why there is none.
+    pub sampler: Result<Box<Kernel>, String>,
+    /// Counters, for whoever exports them.
+    pub meters: Option<Arc<Meters>>,
+    /// Changes of cgroups, for the watcher.
+    pub evidence: Option<EvidenceReader>,
+    /// Each program, and why it does not run if so.
+    pub programs: Vec<ProgramState>,
+}
+
+impl Equipment {
+    /// Loads what there is.
+    pub fn load(root: &Path) -> Self {
+        let mut probe = equip::probe(root, Wishes::default());
+        if let Err(why) = &probe {
+            warn!(why, "no kernel program can run; the guard polls");
+        }
+        let loaded = probe.as_mut().ok();
+        let programs = loaded.as_ref().map_or_else(Vec::new, |probe| {
+            let state = |(program, state): (&Program, &Result<(), Absence>)| ProgramState {
+                name: program.name.to_owned(),
+                family: format!("{:?}", program.family).to_lowercase(),
+                absent: state.as_ref().err().map(ToString::to_string),
+            };
+            probe.coverage().programs().map(state).collect()
+        });
+        let (meters, evidence) = loaded.map_or((None, None), |probe| {
+            (probe.take_meters().map(Arc::new), probe.take_evidence())
+        });
+        let sampler = probe.map(|probe| Box::new(Kernel::new(probe, meters.clone())));
+        Self {
+            sampler,
+            meters,
+            evidence,
+            programs,
+        }
+    }
+}
+
+/// What of the equipment others look at, once it is loaded.
+#[derive(Default)]
+pub struct Loaded(Mutex<Parts>);
+
+#[derive(Default)]
+struct Parts {
+    meters: Option<Arc<Meters>>,
+    evidence: Option<EvidenceReader>,
+    programs: Vec<ProgramState>,
+}
+
+impl Loaded {
+    /// Leaves the parts that are not the guard's.
+    pub fn fill(&self, equipment: &mut Equipment) {
+        let parts = Parts {
+            meters: equipment.meters.clone(),
+            evidence: equipment.evidence.take(),
+            programs: equipment.programs.clone(),
+        };
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = parts;
+    }
+
+    /// Counters of the programs.
+    pub fn meters(&self) -> Option<Arc<Meters>> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .meters
+            .clone()
+    }
+
+    /// The programs.
+    pub fn programs(&self) -> Vec<ProgramState> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .programs
+            .clone()
+    }
+
+    /// The reader of evidence; once.
+    pub fn take_evidence(&self) -> Option<EvidenceReader> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .evidence
+            .take()
+    }
+}

@@ -1,0 +1,151 @@
+//! Soft graces that have begun, kept under /run so that they go on where they were after a restart.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use brink_core::base::Moment;
+use brink_core::node::engine::Engine;
+use brink_core::node::threshold::Threshold;
+use brink_host::clock::BootId;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+
+use super::state::State;
+
+/// The file.
+#[derive(Clone, Debug)]
+pub struct Graces {
+    path: PathBuf,
+    boot: String,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Kept {
+    /// Monotonic times of another boot mean nothing.
+    boot: String,
+    met: Vec<Met>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Met {
+    threshold: Threshold,
+    since: Moment,
+}
+
+impl Graces {
+    /// The file in a folder.
+    pub fn new(folder: &Path, boot: BootId) -> Self {
+        Self {
+            path: folder.join("graces.json"),
+            boot: boot.to_string(),
+        }
+    }
+
+    /// Keeps what is met now.
+    pub fn save(&self, state: &State) {
+        let met = state.met.iter().filter_map(|index| {
+            let threshold = *state.policy.thresholds().get(index)?;
+            Some(Met {
+                threshold,
+                since: state.met_since[index]?,
+            })
+        });
+        let kept = Kept {
+            boot: self.boot.clone(),
+            met: met.collect(),
+        };
+        if let Err(error) = self.write(&kept) {
+            warn!(%error, path = %self.path.display(), "graces cannot be kept; a restart would begin them anew");
+        }
+    }
+
+    fn write(&self, kept: &Kept) -> io::Result<()> {
+        let aside = self.path.with_extension("new");
+        fs::write(&aside, serde_json::to_vec(kept)?)?;
+        fs::rename(&aside, &self.path)
+    }
+
+    /// Lets the engine go on with the graces that were kept in this boot.
+    pub fn resume(&self, engine: &mut Engine) {
+        let Some(kept) = self.read() else {
+            return;
+        };
+        for met in kept.met {
+            let thresholds = engine.policy().thresholds();
+            if let Some(index) = thresholds
+                .iter()
+                .position(|now| now.is_same_as(&met.threshold))
+            {
+                engine.resume(index, met.since);
+            }
+        }
+    }
+
+    fn read(&self) -> Option<Kept> {
+        let text = match fs::read(&self.path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                warn!(%error, path = %self.path.display(), "the graces of the last run cannot be read");
+                return None;
+            }
+        };
+        match serde_json::from_slice::<Kept>(&text) {
+            Ok(kept) => Some(kept).filter(|kept| kept.boot == self.boot),
+            Err(error) => {
+                warn!(%error, path = %self.path.display(), "the graces of the last run are not understood");
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_core::base::{Quantity, Span};
+    use brink_core::node::engine::{LiveSettings, MemoryPolicy};
+    use brink_core::node::observe::Layout;
+    use brink_core::node::policy::{Policy, Settings};
+    use brink_core::node::safety::Mode;
+    use brink_core::node::signal::Signal;
+    use brink_core::node::threshold::Value;
+
+    use super::*;
+
+    fn policy() -> Policy {
+        let threshold = |mib: i64, grace| Threshold {
+            signal: Signal::MemoryAvailable,
+            grace: Span::from_secs(grace),
+            value: Value::Quantity(Quantity::from_bytes(mib << 20)),
+            min_reclaim: None,
+        };
+        let thresholds = [threshold(100, 0), threshold(200, 60)].to_vec();
+        Policy::new(thresholds, Layout::Single, Settings::default())
+    }
+
+    #[test]
+    fn a_grace_goes_on_in_the_same_boot_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let graces = Graces::new(folder.path(), BootId([1; 16]));
+        let mut state = State::new(policy(), MemoryPolicy::Kubelet, Mode::Enforcing);
+        let soft = state
+            .policy
+            .thresholds()
+            .iter()
+            .position(|t| !t.is_hard())
+            .unwrap();
+        state.met.insert(soft);
+        state.met_since[soft] = Some(Moment::from_secs(7));
+        graces.save(&state);
+        let resumed = |graces: &Graces| {
+            let mut engine = Engine::new(policy(), LiveSettings::default(), Moment::START);
+            graces.resume(&mut engine);
+            engine.gate().first_observed(soft)
+        };
+        assert_eq!(resumed(&graces), Some(Moment::from_secs(7)));
+        assert_eq!(resumed(&Graces::new(folder.path(), BootId([2; 16]))), None);
+        fs::write(folder.path().join("graces.json"), "{").unwrap();
+        assert_eq!(resumed(&graces), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! `brink config`: layers as the process sees them.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::{brink, run, stderr, stdout};
+
+const HEAD: &str = "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\n";
+
+#[test]
+fn flags_win_over_the_environment_and_both_over_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("c.yaml");
+    fs::write(
+        &file,
+        format!(
+            "{HEAD}mode: enforce\nlog: {{level: debug}}\nevictionHard: {{pid.available: 5%}}\n"
+        ),
+    )
+    .unwrap();
+    let shown = |command: &mut std::process::Command| -> Value {
+        let output = command
+            .args(["config", "show", "-o", "json", "--origin"])
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let found = shown(
+        brink()
+            .env("BRINK_CONFIG", &file)
+            .env("BRINK_LOG_LEVEL", "warn")
+            .env("BRINK_MODE", "")
+            .env(
+                "BRINK_EVICTION_HARD",
+                "memory.available<1Gi,nodefs.available<3%",
+            ),
+    );
+    assert_eq!(
+        found["config"]["mode"], "enforce",
+        "a variable set to nothing is not set"
+    );
+    assert_eq!(found["config"]["log"]["level"], "warn");
+    assert_eq!(found["origins"]["log.level"], "$BRINK_LOG_LEVEL");
+    assert_eq!(
+        found["config"]["evictionHard"],
+        json!({"memory.available": "1Gi", "nodefs.available": "3%"})
+    );
+    let mut command = brink();
+    command
+        .env("BRINK_CONFIG", &file)
+        .env("BRINK_LOG_LEVEL", "warn");
+    let output = command
+        .args([
+            "config",
+            "show",
+            "--origin",
+            "--log-level",
+            "error",
+            "--eviction-hard",
+            "",
+        ])
+        .output()
+        .unwrap();
+    let text = stdout(&output);
+    assert!(
+        text.contains("level: error") && text.contains("# --log-level"),
+        "{text}"
+    );
+    assert!(text.contains("evictionHard: {}"), "{text}");
+}
+
+#[test]
+fn a_file_is_checked_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let drop_ins = folder.path().join("conf.d");
+    fs::create_dir(&drop_ins).unwrap();
+    fs::write(
+        drop_ins.join("1.conf"),
+        "evictionHard: {pid.available: 7}\n",
+    )
+    .unwrap();
+    let file = folder.path().join("c.yaml");
+    fs::write(&file, format!("{HEAD}evictionHard: {{}}\n")).unwrap();
+    let check = |args: &[&str]| -> Value {
+        let output = brink()
+            .env("BRINK_EVICTION_HARD", "memory.available<1Gi")
+            .env("BRINK_CONFIG_DIR", &drop_ins)
+            .args(["config", "check", "-o", "json"])
+            .args(args)
+            .output()
+            .unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert_eq!(stderr(&output), "", "with -o json warnings are data");
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let (file, drop_ins) = (file.to_str().unwrap(), drop_ins.to_str().unwrap());
+    assert_eq!(check(&[file]), json!({"thresholds": [], "warnings": []}));
+    let with_drop_ins = check(&[file, "--config-dir", drop_ins]);
+    assert_eq!(
+        with_drop_ins["thresholds"][0]["value"],
+        json!({"bytes_or_count": 7})
+    );
+    let with_flag = check(&[
+        file,
+        "--eviction-hard",
+        "memory.available<2Gi",
+        "--enforce-node-allocatable=",
+    ]);
+    assert_eq!(with_flag["thresholds"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn a_kubelets_file_is_known_by_its_kind() {
+    let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nport: 10250\nevictionHard:\n  memory.available: 3%\n";
+    let output = run(&["config", "check", "-o", "json", "-"], text);
+    let found: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let signals: Vec<_> = found["thresholds"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| &t["signal"])
+        .collect();
+    assert_eq!(signals, ["allocatableMemory.available", "memory.available"]);
+    assert!(stdout(&output).contains("{\"fraction_f32\":0.029999999329447746}"));
+    let output = run(&["config", "show", "--config", "-"], text);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("this is the kubelet's file"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn pages_and_completions_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(&["man", "--dir", folder.path().to_str().unwrap()], "");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for name in [
+        "brink.1",
+        "brink-simulate.1",
+        "brink-config-check.1",
+        "brink-doctor.1",
+    ] {
+        let page = fs::read_to_string(folder.path().join(name)).unwrap();
+        assert!(page.contains(".TH"), "{name}");
+    }
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        assert!(
+            stdout(&run(&["completion", shell], "")).contains("simulate"),
+            "{shell}"
+        );
+    }
+}

@@ -1,0 +1,191 @@
+//! Exit codes, and who says what where.
+
+use std::io::Read as _;
+use std::process::Stdio;
+
+use serde_json::json;
+
+use super::{brink, run, scenario, stderr, stdout};
+
+#[track_caller]
+fn check(args: &[&str], code: i32, out: &str, err: &str) {
+    let output = run(args, "");
+    assert_eq!(
+        output.status.code(),
+        Some(code),
+        "{args:?}: {}",
+        stderr(&output)
+    );
+    let (said, talked) = (stdout(&output), stderr(&output));
+    assert!(
+        said.contains(out) && said.is_empty() == out.is_empty(),
+        "{args:?}: {said}"
+    );
+    assert!(
+        talked.contains(err) && talked.is_empty() == err.is_empty(),
+        "{args:?}: {talked}"
+    );
+}
+
+#[test]
+fn success_is_zero() {
+    check(&["--help"], 0, "Exit codes:", "");
+    check(&["--version"], 0, "brink 0.", "");
+    check(&["help", "simulate"], 0, "--live", "");
+    check(&["completion", "bash"], 0, "complete -F _brink", "");
+    check(&["man"], 0, ".TH brink", "");
+    check(
+        &["config", "show", "--config", "/dev/null"],
+        0,
+        "mode: observe",
+        "apiVersion is missing",
+    );
+}
+
+#[test]
+fn a_wrong_command_line_or_file_is_two() {
+    check(&[], 2, "", "Usage: brink");
+    check(&["simulat"], 2, "", "simulate");
+    check(&["simulate"], 2, "", "<FILE>");
+    check(&["simulate", "--alive", "x"], 2, "", "--live");
+    check(
+        &["simulate", "/nonexistent.yaml"],
+        2,
+        "",
+        "/nonexistent.yaml: cannot be read: No such file",
+    );
+    check(&["simulate", "/"], 2, "", "Is a directory");
+    check(
+        &["config", "check", "/nonexistent"],
+        2,
+        "",
+        "cannot be read",
+    );
+    check(
+        &["config", "check", "--mode", "x", "/dev/null"],
+        2,
+        "",
+        "--mode: mode: \"x\": unknown word",
+    );
+    check(
+        &[
+            "config",
+            "check",
+            "--config-dir",
+            "/nonexistent",
+            "/dev/null",
+        ],
+        2,
+        "",
+        "cannot be listed",
+    );
+    check(
+        &["config", "show", "--config", "/nonexistent"],
+        2,
+        "",
+        "cannot be read",
+    );
+    check(
+        &["run", "--config", "/nonexistent"],
+        2,
+        "",
+        "cannot be read",
+    );
+}
+
+#[test]
+fn no_agent_is_four() {
+    for args in [
+        &["status"][..],
+        &["status", "--check"],
+        &["rank"],
+        &["explain", "shop/web"],
+        &["pause"],
+        &["resume"],
+    ] {
+        let args = [args, &["--socket", "/nonexistent/brink.sock"]].concat();
+        check(&args, 4, "", "/nonexistent/brink.sock");
+    }
+}
+
+#[test]
+fn what_cannot_be_written_is_one() {
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let output = brink()
+        .args(["config", "show"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("error: No space left on device"),
+        "{}",
+        stderr(&output)
+    );
+    check(
+        &["man", "--dir", "/nonexistent"],
+        1,
+        "",
+        "cannot write /nonexistent/brink.1",
+    );
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_error() {
+    let steps: Vec<_> = (0..5000).map(|at| json!({"at": at})).collect();
+    let text = scenario(&json!({}), "single", &json!([]), &json!(steps)).to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("long.json");
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap();
+    for args in [
+        &["simulate", path][..],
+        &["man"],
+        &["--help"],
+        &["completion", "zsh"],
+    ] {
+        let mut child = brink()
+            .args(args)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut some = [0; 16];
+        let mut pipe = child.stdout.take().unwrap();
+        pipe.read_exact(&mut some).unwrap();
+        drop(pipe);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{args:?}: {}",
+            stderr(&output)
+        );
+        assert_eq!(stderr(&output), "", "{args:?}");
+    }
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    let output = run(&["config", "check", "-"], "mode: x\nlog: {}\n");
+    assert!(!stderr(&output).contains('\u{1b}'), "{}", stderr(&output));
+    assert!(!stdout(&run(&["--help"], "")).contains('\u{1b}'));
+}
+
+#[test]
+fn bytes_that_are_no_text_are_refused() {
+    let output = run(&["simulate", "-"], "a: \u{0}\u{1}");
+    assert_eq!(output.status.code(), Some(2));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x");
+    std::fs::write(&path, b"apiVersion: \xff\n").unwrap();
+    let output = run(&["simulate", path.to_str().unwrap()], "");
+    assert!(
+        stderr(&output).contains("x:1:13: not YAML or JSON: not UTF-8"),
+        "{}",
+        stderr(&output)
+    );
+}

@@ -1,0 +1,147 @@
+//! Documentation and examples: what they show works, and what there is they name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{run, stderr, stdout};
+
+fn workspace(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
+}
+
+fn page(name: &str) -> String {
+    fs::read_to_string(workspace("docs").join(name)).unwrap()
+}
+
+/// The blocks of YAML on a page that are whole files.
+fn files_of(page: &str) -> Vec<String> {
+    let blocks = page.split("```yaml\n").skip(1);
+    blocks
+        .filter_map(|rest| rest.split("```").next())
+        .filter(|block| block.starts_with("apiVersion"))
+        .map(str::to_string)
+        .collect()
+}
+
+#[test]
+fn every_setting_is_on_its_page() {
+    let page = page("configuration.md");
+    for setting in brink::config::SETTINGS {
+        assert!(
+            page.contains(&format!("`--{}`", setting.flag)),
+            "{}",
+            setting.flag
+        );
+        assert!(
+            page.contains(&format!("`{}`", setting.variable)),
+            "{}",
+            setting.variable
+        );
+    }
+    let output = stdout(&run(
+        &["config", "show", "-o", "json", "--config", "/dev/null"],
+        "",
+    ));
+    let shown: serde_json::Value = serde_json::from_str(&output).unwrap();
+    for (key, value) in shown.as_object().unwrap() {
+        let keys: Vec<String> = match value.as_object() {
+            Some(map) if !key.starts_with("eviction") && key != "leadMargin" => {
+                map.keys().map(|inner| format!("{key}.{inner}")).collect()
+            }
+            _ => vec![key.clone()],
+        };
+        let header = ["apiVersion", "kind"].contains(&key.as_str());
+        for key in keys {
+            assert!(header || page.contains(&format!("`{key}`")), "{key}");
+        }
+    }
+}
+
+#[test]
+fn every_command_and_exit_code_is_on_its_page() {
+    let page = page("cli.md");
+    for command in brink::cli::command()
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set())
+    {
+        assert!(
+            page.contains(&format!("`brink {}", command.get_name())),
+            "{}",
+            command.get_name()
+        );
+    }
+    let help = stdout(&run(&["--help"], ""));
+    for (exit, meaning) in brink::cli::Exit::ALL {
+        assert!(page.contains(&format!("| {} | ", exit.code())), "{exit:?}");
+        assert!(
+            help.contains(&format!("  {}  {meaning}\n", exit.code())),
+            "{exit:?}"
+        );
+    }
+}
+
+#[test]
+fn what_the_pages_show_is_accepted() {
+    for file in files_of(&page("configuration.md")) {
+        let output = run(&["config", "check", "-"], &file);
+        assert_eq!(output.status.code(), Some(0), "{}\n{file}", stderr(&output));
+    }
+    let scenarios = files_of(&page("scenario.md"));
+    assert_eq!(scenarios.len(), 1);
+    let output = run(&["simulate", "-"], &scenarios[0]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("steps[0].gone[0]: \"default/b\": no such pod"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn every_example_is_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let kubelet = folder.path().join("kubelet.yaml");
+    fs::write(
+        &kubelet,
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n",
+    )
+    .unwrap();
+    let mut checked = 0;
+    for entry in fs::read_dir(workspace("deploy/examples")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
+        let name = path.to_str().unwrap();
+        let text = fs::read_to_string(&path).unwrap();
+        let output = if text.contains("kind: Scenario") {
+            run(&["simulate", name], "")
+        } else if text.contains("kubeletConfig:") {
+            run(
+                &[
+                    "config",
+                    "check",
+                    "--kubelet-config",
+                    kubelet.to_str().unwrap(),
+                    name,
+                ],
+                "",
+            )
+        } else {
+            run(&["config", "check", name], "")
+        };
+        assert_eq!(
+            (output.status.code(), stderr(&output).as_str()),
+            (Some(0), ""),
+            "{name}"
+        );
+        checked += 1;
+    }
+    assert!(checked >= 4, "{checked}");
+    let manifests = brink::pod::read_folder(&workspace("deploy/examples/manifests")).unwrap();
+    assert!(
+        manifests.faults.is_empty() && manifests.warnings.is_empty(),
+        "{manifests:?}"
+    );
+    assert_eq!(manifests.pods.len(), 1);
+}

@@ -1,0 +1,362 @@
+//! The agent enforcing on the real kernel: the right one dies, at once, with a record, and everything above that can stop it.
+use std::fs;
+use std::time::Duration;
+
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
+use brink::control::protocol::{Answer, Question};
+use brink_host::hog::{HogSpec, Load};
+use brink_tests::wait_until;
+use rustix::process::Signal;
+
+const HARD: &str = "evictionHard: {memory.available: 60Mi}";
+
+fn requests(memory: &str) -> String {
+    format!("containers: [{{name: c, resources: {{requests: {{memory: {memory}}}}}}}]")
+}
+
+/// A node of 300 MiB with two workloads within their requests and one that requests nothing.
+fn three(node: &mut Node) -> [usize; 3] {
+    [
+        node.workload("first", &requests("80Mi")),
+        node.workload("second", &requests("80Mi")),
+        node.workload("leaker", "containers: [{name: c}]"),
+    ]
+}
+
+#[test]
+fn the_leaker_dies_and_the_record_explains_it() {
+    let mut node = Node::new(300);
+    let [first, second, leaker] = three(&mut node);
+    node.configure("enforce", HARD);
+    let status = node.start(&[]);
+    assert_eq!(status.mode, "enforcing", "{}", node.log());
+    let peaceful = [node.holding(first, 60), node.holding(second, 40)];
+    let leak = node.load(leaker, Load::Anon, 280 * MIB);
+    gone_after(&leak);
+    let record = node.finished(1);
+    assert_eq!(record.victim_name(), "test/leaker");
+    assert_eq!(record.mode, "enforcing");
+    assert!(record.threshold.hard && record.threshold.available < record.threshold.quantity);
+    assert_eq!(record.threshold.quantity, 60 << 20);
+    assert_eq!(record.ranking.len(), 3);
+    let order = [
+        "sampled",
+        "woke",
+        "decided",
+        "recorded",
+        "firstSignal",
+        "gone",
+        "ended",
+    ];
+    let times: Vec<i64> = order
+        .iter()
+        .map(|stage| record.since_sample(stage).unwrap())
+        .collect();
+    assert!(times.is_sorted(), "{times:?}");
+    assert!(record.freed_bytes > 100 * MIB, "{}", record.freed_bytes);
+    let kubelet = record.kubelet.expect("what the kubelet would have done");
+    assert_eq!(kubelet.phases.len(), 10);
+    assert!(peaceful.iter().all(lives));
+    assert_eq!(node.decisions().len(), 1, "one kill was enough");
+}
+
+#[test]
+fn every_process_of_the_victim_dies_wherever_it_moved_below() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    let deep = node.groups[leaker].child("deep").unwrap();
+    let nested = deep.child("deeper").unwrap();
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    let hidden = {
+        let spec = HogSpec::new(Load::Anon, 4 * MIB, Duration::from_secs(60));
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+        brink_tests::Hog::spawn(program, Some(&nested), &spec).unwrap()
+    };
+    let leak = node.load(leaker, Load::Anon, 290 * MIB);
+    gone_after(&leak);
+    gone_after(&hidden);
+    let record = node.finished(1);
+    assert!(record.kill.unwrap().signalled >= 2);
+}
+
+#[test]
+fn a_lower_priority_goes_first_and_a_request_protects() {
+    let mut node = Node::new(300);
+    let keeps = node.workload("keeps", &requests("200Mi"));
+    let low = node.workload("low", "priority: -5, containers: [{name: c}]");
+    let high = node.workload("high", "priority: 5, containers: [{name: c}]");
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    let kept = node.holding(keeps, 150);
+    let low = node.holding(low, 10);
+    let high = node.load(high, Load::Anon, 100 * MIB);
+    gone_after(&low);
+    assert_eq!(node.finished(1).victim_name(), "test/low");
+    gone_after(&high);
+    assert!(lives(&kept));
+}
+
+#[test]
+fn a_soft_threshold_asks_and_then_kills() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    let soft = "evictionHard: {memory.available: 20Mi}\nevictionSoft: {memory.available: 150Mi}\nevictionSoftGracePeriod: {memory.available: 1s}\nevictionMaxPodGracePeriod: 1";
+    node.configure("enforce", soft);
+    node.start(&[]);
+    // A shell that will not listen, and whose memory is small: another one holds it.
+    let deaf = std::process::Command::new("sh")
+        .args([
+            "-c",
+            "trap '' TERM; echo 0 > \"$1\"; while :; do sleep 0.05; done",
+            "sh",
+        ])
+        .arg(&node.groups[leaker].entrances()[0])
+        .spawn()
+        .unwrap();
+    let mut deaf = deaf;
+    let leak = node.load(leaker, Load::Anon, 200 * MIB);
+    gone_after(&leak);
+    let record = node.finished(1);
+    assert!(!record.threshold.hard);
+    assert_eq!(record.victim_name(), "test/leaker");
+    let asked = record.since_sample("asked").expect("SIGTERM first");
+    let killed = record
+        .since_sample("firstSignal")
+        .expect("SIGKILL for the deaf");
+    let grace = Duration::from_nanos((killed - asked).unsigned_abs());
+    assert!(
+        grace > Duration::from_millis(900) && grace < Duration::from_millis(1500),
+        "{grace:?}"
+    );
+    assert!(!deaf.wait().unwrap().success());
+}
+
+#[test]
+fn a_hard_crossing_does_not_wait_for_a_soft_order() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    let both = "evictionHard: {memory.available: 60Mi}\nevictionSoft: {memory.available: 200Mi}\nevictionSoftGracePeriod: {memory.available: 500ms}\nevictionMaxPodGracePeriod: 30";
+    node.configure("enforce", both);
+    node.start(&[]);
+    let script = "trap '' TERM; echo 0 > \"$1\"; exec \"$2\" --load anon --bytes 290000000 --rate 120000000 --deadline-ms 20000 --hold";
+    let mut deaf = std::process::Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(&node.groups[leaker].entrances()[0])
+        .arg(env!("CARGO_BIN_EXE_brink-hog"))
+        .spawn()
+        .unwrap();
+    let record = node.finished(1);
+    assert!(!deaf.wait().unwrap().success());
+    let asked = record
+        .since_sample("asked")
+        .expect("the soft order was open");
+    let killed = record.since_sample("firstSignal").expect("and turned hard");
+    assert!(
+        killed - asked < 5_000_000_000,
+        "not after the grace of 30 s: {}",
+        killed - asked
+    );
+    assert_eq!(node.decisions().len(), 1, "the same order");
+}
+
+#[test]
+fn observing_kills_nobody_and_tells_what_it_would_have_done() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    node.configure("observe", HARD);
+    node.start(&[]);
+    let leak = node.holding(leaker, 260);
+    let record = wait_until(PATIENCE, || node.decisions().pop()).unwrap();
+    assert_eq!(record.victim_name(), "test/leaker");
+    assert_eq!((record.mode.as_str(), &record.kill), ("observing", &None));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(lives(&leak));
+    assert_eq!(node.status().unwrap().mode, "observing");
+}
+
+#[test]
+fn the_stop_button_stops_within_a_tenth_of_a_second() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    fs::write(node.path("state/pause"), "").unwrap();
+    std::thread::sleep(Duration::from_millis(100));
+    let leak = node.holding(leaker, 260);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(lives(&leak), "the button was pressed before the crossing");
+    assert_eq!(node.status().unwrap().mode, "paused");
+    assert_eq!(node.decisions().last().unwrap().mode, "paused");
+    let resumed = node.ask(&Question::Resume).unwrap();
+    assert_eq!(
+        resumed,
+        Answer::Done {
+            mode: "enforcing".to_owned()
+        }
+    );
+    gone_after(&leak);
+    assert!(!node.path("state/pause").exists());
+}
+
+#[test]
+fn a_pause_can_end_by_itself() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    node.ask(&Question::Pause { seconds: Some(1) }).unwrap();
+    let leak = node.holding(leaker, 260);
+    assert!(lives(&leak) || node.status().unwrap().mode == "enforcing");
+    gone_after(&leak);
+}
+
+#[test]
+fn whoever_the_configuration_ignores_is_ranked_and_refuses() {
+    let mut node = Node::new(300);
+    let [first, _, leaker] = three(&mut node);
+    node.configure("enforce", &format!("{HARD}\nignore: ['/leaker$']"));
+    node.start(&[]);
+    let innocent = node.holding(first, 60);
+    let leak = node.load(leaker, Load::Anon, 180 * MIB);
+    gone_after(&innocent);
+    let record = node.finished(1);
+    assert_eq!(
+        record.victim_name(),
+        "test/first",
+        "it is second, and the first refuses"
+    );
+    assert_eq!(record.ranking[0].refusal.as_deref(), Some("protected"));
+    assert!(lives(&leak));
+}
+
+#[test]
+fn too_many_kills_end_in_observing() {
+    let mut node = Node::new(300);
+    let [first, second, leaker] = three(&mut node);
+    let limits = "evictionHard: {memory.available: 250Mi}\nlimits: {burst: 1, refill: 1h}";
+    node.configure("enforce", limits);
+    node.start(&[]);
+    let hogs = [
+        node.holding(first, 30),
+        node.holding(second, 30),
+        node.load(leaker, Load::Anon, 30 * MIB),
+    ];
+    let tripped = wait_until(PATIENCE, || {
+        node.status().filter(|status| status.mode == "throttled")
+    });
+    assert!(tripped.is_some(), "{}", node.log());
+    assert_eq!(
+        hogs.iter().filter(|hog| lives(hog)).count(),
+        2,
+        "one kill, and no more"
+    );
+    let answer = node.ask(&Question::Resume).unwrap();
+    assert_eq!(
+        answer,
+        Answer::Done {
+            mode: "enforcing".to_owned()
+        }
+    );
+}
+
+#[test]
+fn a_second_agent_only_observes_until_the_first_is_gone() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    node.configure("enforce", HARD);
+    let first = node.launch(&[]);
+    wait_until(PATIENCE, || node.status()).unwrap();
+    let refused = std::process::Command::new(brink_tests::agent_binary().unwrap())
+        .args([
+            "run",
+            "--config",
+            node.path("config.yaml").to_str().unwrap(),
+        ])
+        .output()
+        .unwrap();
+    assert!(!refused.status.success(), "its socket is taken");
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("another agent"));
+    let leak = node.load(leaker, Load::Anon, 280 * MIB);
+    gone_after(&leak);
+    assert_eq!(node.status().unwrap().pid, first);
+    node.stop(Signal::KILL);
+    node.start(&[]);
+    assert_eq!(node.status().unwrap().mode, "enforcing");
+    assert_eq!(node.decisions().len(), 1, "the ledger remembers");
+}
+
+#[test]
+fn a_crossing_that_still_holds_is_acted_on_after_a_kill_of_the_agent() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    node.configure("observe", HARD);
+    node.start(&[]);
+    let leak = node.holding(leaker, 260);
+    wait_until(PATIENCE, || node.decisions().pop()).unwrap();
+    node.stop(Signal::KILL);
+    node.configure("enforce", HARD);
+    node.launch(&[]);
+    gone_after(&leak);
+    let records = wait_until(PATIENCE, || {
+        let records = node.status().map(|_| node.decisions()).unwrap_or_default();
+        (records.len() >= 2).then_some(records)
+    });
+    let records = records.unwrap();
+    assert_eq!(records[1].order, records[0].order + 1, "numbers go on");
+    assert_eq!(records[1].mode, "enforcing");
+}
+
+#[test]
+fn the_journal_replays_to_the_same_answers() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    let leak = node.load(leaker, Load::Anon, 280 * MIB);
+    gone_after(&leak);
+    node.finished(1);
+    node.stop(Signal::TERM);
+    let replay = std::process::Command::new(brink_tests::agent_binary().unwrap())
+        .arg("replay")
+        .arg(node.path("journal"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&replay.stdout);
+    assert!(
+        replay.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&replay.stderr)
+    );
+    assert!(
+        text.contains("the same answers") && text.contains("Kill"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_bad_file_at_a_reload_changes_nothing_and_a_good_one_does() {
+    let mut node = Node::new(300);
+    three(&mut node);
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    node.configure("enforce", "evictionHard: {memory.available: lots}");
+    node.signal(Signal::HUP);
+    wait_until(PATIENCE, || {
+        node.log().contains("the old one stays").then_some(())
+    })
+    .unwrap();
+    assert!(
+        node.log().contains("evictionHard.memory.available"),
+        "{}",
+        node.log()
+    );
+    assert_eq!(node.status().unwrap().thresholds[0].value, "60Mi");
+    node.configure("observe", "evictionHard: {memory.available: 70Mi}");
+    node.signal(Signal::HUP);
+    let changed = wait_until(PATIENCE, || {
+        node.status()
+            .filter(|status| status.thresholds[0].value == "70Mi" && status.mode == "observing")
+    });
+    assert!(changed.is_some(), "{}", node.log());
+}

@@ -1,0 +1,211 @@
+//! What the live tests of the agent share: a bounded cgroup as the node, workloads as manifests, and a real `brink run`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use brink::control::client::{AskError, ask};
+use brink::control::protocol::{Answer, Question, Status};
+use brink::record::DecisionRecord;
+use brink_host::cgroup::Controller;
+use brink_host::cgroup::owned::OwnedCgroup;
+use brink_host::hog::{HogSpec, Load};
+use brink_tests::{Hog, Sandbox, agent_binary, wait_until};
+
+/// Longest wait for anything that should take milliseconds.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes in a mebibyte.
+pub(crate) const MIB: u64 = 1 << 20;
+
+/// A node of our own: a cgroup whose limit is the capacity.
+pub(crate) struct Node {
+    pub(crate) sandbox: Sandbox,
+    pub(crate) groups: Vec<OwnedCgroup>,
+    pub(crate) folder: tempfile::TempDir,
+    /// What the agent is started by, if not by itself.
+    pub(crate) within: Vec<String>,
+    agents: Vec<Child>,
+}
+
+impl Node {
+    /// A node of so many MiB without workloads.
+    pub(crate) fn new(mib: u64) -> Self {
+        let sandbox = Sandbox::new(&[Controller::Memory, Controller::Pids], mib * MIB).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("manifests")).unwrap();
+        Self {
+            sandbox,
+            groups: Vec::new(),
+            folder,
+            within: Vec::new(),
+            agents: Vec::new(),
+        }
+    }
+
+    /// Adds a workload; `spec` is YAML that is put into the pod's `spec`.
+    pub(crate) fn workload(&mut self, name: &str, spec: &str) -> usize {
+        let group = self.sandbox.group.child(name).unwrap();
+        let manifest = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: test, uid: uid-{name}, annotations: {{brink.dev/cgroup: \"{}\"}}}}\nspec: {{{spec}}}\n",
+            group.group()
+        );
+        fs::write(
+            self.path("manifests").join(format!("{name}.yaml")),
+            manifest,
+        )
+        .unwrap();
+        self.groups.push(group);
+        self.groups.len() - 1
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.path("state/brink.sock")
+    }
+
+    /// Writes the configuration of an agent whose node is our cgroup, with `extra` lines of YAML at its end.
+    pub(crate) fn configure(&self, mode: &str, extra: &str) {
+        let node = format!("{{cgroup: \"{}\"}}", self.sandbox.group.group());
+        self.configure_on(&node, mode, extra);
+    }
+
+    /// The same with the machine as the node.
+    pub(crate) fn configure_machine(&self, mode: &str, extra: &str) {
+        self.configure_on("machine", mode, extra);
+    }
+
+    fn configure_on(&self, node: &str, mode: &str, extra: &str) {
+        let text = format!(
+            "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: {mode}\nnode: {node}\nenforceNodeAllocatable: []\nheadroomHard: 0%\nworkloads: {{manifests: \"{}\"}}\npaths: {{stateDir: \"{}\", journal: \"{}\"}}\n{extra}\n",
+            self.path("manifests").display(),
+            self.path("state").display(),
+            self.path("journal").display(),
+        );
+        fs::write(self.path("config.yaml"), text).unwrap();
+    }
+
+    /// Starts `brink run` without waiting for anything.
+    pub(crate) fn launch(&mut self, flags: &[&str]) -> u32 {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("log"))
+            .unwrap();
+        let binary = agent_binary().unwrap().display().to_string();
+        let mut line = self.within.iter().chain([&binary]);
+        let child = Command::new(line.next().unwrap())
+            .args(line)
+            .arg("run")
+            .args(["--config", self.path("config.yaml").to_str().unwrap()])
+            .args(flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        let pid = child.id();
+        self.agents.push(child);
+        pid
+    }
+
+    /// Starts `brink run` and waits until it stands on the rung it is going to stand on.
+    pub(crate) fn start(&mut self, flags: &[&str]) -> Status {
+        self.launch(flags);
+        let settled = |status: &Status| {
+            let loading = |reason: &String| reason.contains("being loaded");
+            status.rung.is_some() && !status.rung_reasons.iter().any(loading)
+        };
+        let status = wait_until(PATIENCE, || self.status().filter(settled));
+        status.unwrap_or_else(|| panic!("the agent did not come up: {}", self.log()))
+    }
+
+    /// Ends an agent and waits for it.
+    pub(crate) fn stop(&mut self, signal: rustix::process::Signal) {
+        for mut agent in self.agents.drain(..) {
+            let pid = rustix::process::Pid::from_child(&agent);
+            let _ended_already = rustix::process::kill_process(pid, signal);
+            agent.wait().unwrap();
+        }
+    }
+
+    /// Sends a signal to every agent.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        for agent in &self.agents {
+            rustix::process::kill_process(rustix::process::Pid::from_child(agent), signal).unwrap();
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    pub(crate) fn ask(&self, question: &Question) -> Result<Answer, AskError> {
+        ask(&self.socket(), question)
+    }
+
+    pub(crate) fn status(&self) -> Option<Status> {
+        match self.ask(&Question::Status) {
+            Ok(Answer::Status(status)) => Some(*status),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn decisions(&self) -> Vec<DecisionRecord> {
+        match self.ask(&Question::Decisions) {
+            Ok(Answer::Decisions(records)) => records,
+            other => panic!("{other:?}\n{}", self.log()),
+        }
+    }
+
+    /// Waits for a finished decision with at least this number.
+    pub(crate) fn finished(&self, order: u64) -> DecisionRecord {
+        let found = wait_until(PATIENCE, || {
+            let records = self.decisions();
+            records
+                .into_iter()
+                .find(|record| record.order >= order && record.end.is_some())
+        });
+        found.unwrap_or_else(|| panic!("no decision {order}: {}", self.log()))
+    }
+
+    /// A load in a workload's cgroup that has taken all it is to take.
+    pub(crate) fn holding(&self, workload: usize, mib: u64) -> Hog {
+        let mut hog = self.load(workload, Load::Anon, mib * MIB);
+        hog.wait_touched(mib * MIB, PATIENCE).unwrap();
+        hog
+    }
+
+    /// A load in a workload's cgroup that has just been started.
+    pub(crate) fn load(&self, workload: usize, load: Load, amount: u64) -> Hog {
+        let spec = HogSpec::new(load, amount, Duration::from_secs(60));
+        self.hog(workload, spec)
+    }
+
+    pub(crate) fn hog(&self, workload: usize, spec: HogSpec) -> Hog {
+        let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+        Hog::spawn(program, Some(&self.groups[workload]), &spec).unwrap()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.stop(rustix::process::Signal::TERM);
+    }
+}
+
+/// Whether a hog still runs.
+pub(crate) fn lives(hog: &Hog) -> bool {
+    let path = format!("/proc/{}/stat", hog.pid());
+    fs::read_to_string(path).is_ok_and(|stat| !stat.contains(") Z "))
+}
+
+/// Waits until a hog is gone, and tells how long that took.
+pub(crate) fn gone_after(hog: &Hog) -> Duration {
+    let began = Instant::now();
+    wait_until(PATIENCE, || (!lives(hog)).then_some(())).expect("it was to be killed");
+    began.elapsed()
+}
