@@ -75,6 +75,41 @@ fn doubtful_thresholds_and_those_nobody_measures() {
 }
 
 #[test]
+fn workloads_that_run_that_are_kept_and_that_are_idle() {
+    let unit = |machine: Machine, name: &str, processes: &str| {
+        let group = format!("sys/fs/cgroup/system.slice/{name}.service");
+        machine
+            .with(&format!("{group}/memory.current"), "4096\n")
+            .with(
+                &format!("{group}/memory.stat"),
+                "anon 4096\ninactive_file 0\n",
+            )
+            .with(&format!("{group}/cgroup.procs"), processes)
+    };
+    let machine = || {
+        Machine::whole().configured(
+            "mode: enforce\nworkloads: {cgroups: [{glob: /system.slice/*.service}]}\nprotect: [/system.slice/kept.service]",
+        )
+    };
+    let one = unit(machine(), "web", "901\n");
+    expect(
+        &one.check("workloads.bound"),
+        Ok,
+        &["1 workload: 1 may be evicted"],
+    );
+    let all = unit(
+        unit(unit(machine(), "web", "901\n"), "kept", "902\n"),
+        "idle",
+        "",
+    );
+    let words = ["3 workloads: 1 may be evicted, 1 never, nothing runs in 1"];
+    expect(&all.check("workloads.bound"), Ok, &words);
+    let words = ["2 workloads: 0 may be evicted", "nobody to evict"];
+    let none = unit(unit(machine(), "kept", "902\n"), "idle", "");
+    expect(&none.check("workloads.bound"), Warning, &words);
+}
+
+#[test]
 fn workloads_manifests_and_daemon_sets() {
     let pod = |name: &str, spec: &str| {
         format!(

@@ -195,9 +195,13 @@ fn reserves(facts: &Facts, settings: &Settings) -> Check {
          reserved; one of them is evicted for it"
             .to_owned()
     };
+    let wanted = unsigned(u64::try_from(needed.saturating_sub(eviction)).unwrap_or(0));
+    let system = match used {
+        Some(_) => "",
+        None => ", and on top of it what the system itself uses",
+    };
     SUBJECT.warning(found).follows(follows).next(format!(
-        "kubeReserved and systemReserved of {} memory together, or more",
-        unsigned(u64::try_from(needed.saturating_sub(eviction)).unwrap_or(0))
+        "kubeReserved and systemReserved of {wanted} memory together{system}"
     ))
 }
 

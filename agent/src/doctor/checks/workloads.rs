@@ -1,12 +1,10 @@
 //! Who could be evicted: what is bound to cgroups now, manifests, and `DaemonSet` pods without a priority that keeps them.
 
-use brink_core::node::workload::Workload;
-
 use super::{count, some};
 use crate::config::RunMode;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
-use crate::doctor::facts::workloads::{Daemon, Manifests};
+use crate::doctor::facts::workloads::{Bound, Daemon, Manifests};
 
 /// Names that are told; the rest is counted.
 const MOST: usize = 5;
@@ -33,13 +31,9 @@ fn bound(facts: &Facts) -> Check {
         Ok(all) => all,
         Err(why) => return SUBJECT.unknown(why.clone()),
     };
-    let never = |workload: &&Workload| workload.is_critical() || workload.protection.is_some();
-    let kept = all.iter().filter(never).count();
-    if all.len() > kept {
-        let found = format!(
-            "{}, {kept} of them never evicted",
-            count(all.len(), "workload")
-        );
+    let crowd = Crowd::of(all);
+    let found = crowd.in_words();
+    if crowd.open > 0 {
         let troubles = &facts.workloads.troubles;
         if troubles.is_empty() {
             return SUBJECT.ok(found);
@@ -48,10 +42,6 @@ fn bound(facts: &Facts) -> Check {
             .warning(format!("{found}; {}", some(troubles, MOST)))
             .follows("what cannot be opened is not watched over");
     }
-    let found = match all.len() {
-        0 => "none".to_owned(),
-        some => format!("{}, none of which may be evicted", count(some, "workload")),
-    };
     let check = match facts.config.mode {
         RunMode::Enforce => SUBJECT.warning(found),
         RunMode::Observe => SUBJECT.note(found),
@@ -62,6 +52,49 @@ fn bound(facts: &Facts) -> Check {
         )
         .next("name a folder of pod manifests: workloads: {manifests: /etc/kubernetes/manifests}")
         .next("or control groups: workloads: {cgroups: [{glob: /system.slice/*.service}]}")
+}
+
+/// Workloads by what may become of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Crowd {
+    /// May be evicted.
+    open: usize,
+    /// Critical or protected.
+    kept: usize,
+    /// Nothing runs in them.
+    idle: usize,
+}
+
+impl Crowd {
+    fn of(all: &[Bound]) -> Self {
+        let mut crowd = Self::default();
+        for Bound { workload, runs } in all {
+            if !runs {
+                crowd.idle += 1;
+            } else if workload.is_critical() || workload.protection.is_some() {
+                crowd.kept += 1;
+            } else {
+                crowd.open += 1;
+            }
+        }
+        crowd
+    }
+
+    fn in_words(self) -> String {
+        let Self { open, kept, idle } = self;
+        let all = open + kept + idle;
+        let mut words = match all {
+            0 => return "none".to_owned(),
+            _ => format!("{}: {open} may be evicted", count(all, "workload")),
+        };
+        if kept > 0 {
+            words = format!("{words}, {kept} never");
+        }
+        if idle > 0 {
+            words = format!("{words}, nothing runs in {idle}");
+        }
+        words
+    }
 }
 
 fn manifests(read: &Manifests) -> Check {

@@ -10,17 +10,27 @@ use crate::backend::build::Builder;
 use crate::config::document::{Limits, Node, Origins, Reader, Value};
 use crate::config::finding::Report;
 use crate::config::{AgentConfig, NodeScope, drop_ins, read_documents};
+use crate::guard::roster::Roster;
 use crate::pod::{Manifest, Reading, read_folder, read_pod};
 
 /// What is watched over.
 #[derive(Debug)]
 pub struct Workloads {
     /// What the agent would watch over now.
-    pub bound: Known<Vec<Workload>>,
+    pub bound: Known<Vec<Bound>>,
     /// Cgroups that could not be opened.
     pub troubles: Vec<String>,
     /// The folder of manifests; none where it is not configured.
     pub manifests: Option<Known<Manifests>>,
+}
+
+/// A workload the agent would watch over.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// The workload.
+    pub workload: Workload,
+    /// Whether anything runs in it.
+    pub runs: bool,
 }
 
 /// A folder of manifests.
@@ -64,7 +74,7 @@ impl Workloads {
             .map_err(Clone::clone)
             .and_then(|layout| known(builder(root, config, layout).build(&pods)));
         let (bound, troubles) = match built {
-            Ok(built) => (Ok(built.roster.table.workloads().to_vec()), built.troubles),
+            Ok(built) => (Ok(bound(&built.roster)), built.troubles),
             Err(why) => (Err(why), Vec::new()),
         };
         Self {
@@ -73,6 +83,19 @@ impl Workloads {
             manifests,
         }
     }
+}
+
+fn bound(roster: &Roster) -> Vec<Bound> {
+    let runs = |index: usize| {
+        let mut groups = roster.of(index);
+        groups.any(|(_, group)| !group.target.is_empty())
+    };
+    let all = roster.table.workloads().iter().enumerate();
+    all.map(|(index, workload)| Bound {
+        workload: workload.clone(),
+        runs: runs(index),
+    })
+    .collect()
 }
 
 fn builder(root: &Path, config: &AgentConfig, layout: &Layout) -> Builder {
