@@ -14,11 +14,16 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 thread_local! {
     /// Not lazily made and never dropped, so that counting allocates nothing itself.
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
+
+/// The thread that [`watch`] named, and its count.
+static WATCHED: AtomicI32 = AtomicI32::new(0);
+static OF_WATCHED: AtomicU64 = AtomicU64::new(0);
 
 /// The system's allocator with a count a thread.
 #[derive(Debug, Clone, Copy, Default)]
@@ -27,6 +32,16 @@ pub struct CountingAllocator;
 /// Allocations, reallocations and frees of this thread so far; always 0 unless [`CountingAllocator`] is the program's.
 pub fn count() -> u64 {
     COUNT.get()
+}
+
+/// Counts for one thread, from now on, what another one can read: its id as the kernel knows it.
+pub fn watch(thread: i32) {
+    WATCHED.store(thread, Ordering::Relaxed);
+}
+
+/// Allocations, reallocations and frees of the watched thread so far.
+pub fn of_watched() -> u64 {
+    OF_WATCHED.load(Ordering::Relaxed)
 }
 
 /// Runs something and tells how often it allocated, reallocated or freed on this thread.
@@ -38,6 +53,10 @@ pub fn during<T>(work: impl FnOnce() -> T) -> (T, u64) {
 
 fn add() {
     COUNT.set(COUNT.get() + 1);
+    let watched = WATCHED.load(Ordering::Relaxed);
+    if watched != 0 && watched == rustix::thread::gettid().as_raw_nonzero().get() {
+        OF_WATCHED.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 // SAFETY: needed to be a global allocator. Every call is passed on to the system's allocator as it is.

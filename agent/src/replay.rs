@@ -120,6 +120,7 @@ impl Replay {
             Kind::Dying { workload, charged } => Input::Dying { workload, charged },
             Kind::Outcome { order, delivered } => Input::Outcome { order, delivered },
             Kind::Reclaimed => Input::Reclaimed,
+            Kind::Recall(recalled) => Input::Recall(recalled),
             Kind::Control(control) => Input::Control(control),
             Kind::Reconfigure => match &self.configuration {
                 Some(new) => Input::Reconfigure(new),

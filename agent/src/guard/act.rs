@@ -24,7 +24,7 @@ impl Guard {
 
     /// Carries out the answers to the last step.
     pub(super) fn carry_out(&mut self, at: Moment, stages: Stages) {
-        let mut failed = None;
+        let mut killed = None;
         for place in 0..self.actions.as_slice().len() {
             let Some(&action) = self.actions.as_slice().get(place) else {
                 break;
@@ -32,7 +32,7 @@ impl Guard {
             match action {
                 Action::Kill { order, workload } => {
                     self.open_record(order, workload, at, stages);
-                    failed = self.kill(order, workload).or(failed);
+                    killed = Some(self.kill(order, workload));
                 }
                 Action::Ask {
                     order, workload, ..
@@ -53,8 +53,8 @@ impl Guard {
             }
         }
         self.announce();
-        if let Some((order, delivered)) = failed {
-            // At most one level deep: an outcome ends an order, and gives none.
+        if let Some((order, delivered)) = killed {
+            // At most one level deep: an outcome may end an order, and gives none.
             self.feed(now(), &Input::Outcome { order, delivered });
         }
     }
@@ -123,8 +123,8 @@ impl Guard {
         }
     }
 
-    /// SIGKILL to every cgroup of the workload; an answer for the engine when nothing was delivered.
-    fn kill(&mut self, order: u64, workload: usize) -> Option<(u64, Delivery)> {
+    /// SIGKILL to every cgroup of the workload; the answer is for the engine.
+    fn kill(&mut self, order: u64, workload: usize) -> (u64, Delivery) {
         let mut total = Tally::default();
         let members = self.roster.of(workload);
         for (_, group) in members {
@@ -148,7 +148,7 @@ impl Guard {
             current.killed(&total, now());
             self.times.follow = current.next_look(now());
         }
-        total.delivery().map(|delivered| (order, delivered))
+        (order, total.delivery())
     }
 
     /// SIGTERM to every cgroup of the workload.
@@ -244,12 +244,11 @@ impl Tally {
         self.kill.errno = self.kill.errno.or(errno);
     }
 
-    /// Nothing for the engine to know when somebody was signalled.
-    fn delivery(&self) -> Option<Delivery> {
+    fn delivery(&self) -> Delivery {
         match (self.kill.signalled, self.empty == self.groups) {
-            (1.., _) => None,
-            (0, true) => Some(Delivery::Empty),
-            (0, false) => Some(Delivery::Failed),
+            (1.., _) => Delivery::Done,
+            (0, true) => Delivery::Empty,
+            (0, false) => Delivery::Failed,
         }
     }
 }

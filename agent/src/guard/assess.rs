@@ -2,7 +2,7 @@
 
 use brink_core::base::{Moment, Quantity, Span};
 use brink_core::node::gate::thresholds_met;
-use brink_core::node::input::{Input, Sample};
+use brink_core::node::input::{Confirmation, Input, Sample};
 use brink_core::node::observe::Observations;
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::ThresholdSet;
@@ -146,10 +146,13 @@ impl Guard {
         let met = thresholds_met(self.engine.policy(), &observations, true);
         let pressed = !met.is_empty();
         let gather = pressed || closely || self.engine.open_order().is_some();
+        let confirmation = figures.confirmation(slow);
         if gather {
             let wanted = self.met_resources(met);
             self.gather_usage(wanted.processes || closely);
-            if let Some(signal) = wanted.memory.filter(|_| self.current.is_none()) {
+            if let Some(signal) = wanted.memory
+                && self.may_order(&observations, confirmation, met)
+            {
                 self.verify_first(signal);
             }
         } else {
@@ -157,7 +160,6 @@ impl Guard {
         }
         let at = now();
         let usage = std::mem::take(&mut self.usage);
-        let confirmation = figures.confirmation(slow);
         let sample = Sample {
             observations,
             confirmation,
@@ -172,6 +174,20 @@ impl Guard {
         let slack = self.slack(&observations);
         self.note_progress(&observations, figures.at);
         self.plan_next(at, pressed, slack);
+    }
+
+    fn may_order(
+        &self,
+        observations: &Observations,
+        confirmation: Confirmation,
+        met: ThresholdSet,
+    ) -> bool {
+        let sample = Sample {
+            observations: *observations,
+            confirmation,
+            usage: &self.usage,
+        };
+        self.engine.may_order(now(), &sample, met)
     }
 
     fn met_resources(&self, met: ThresholdSet) -> Wanted {

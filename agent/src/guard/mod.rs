@@ -31,6 +31,7 @@ use std::thread::JoinHandle;
 use brink_core::base::{Moment, Span};
 use brink_core::node::action::Actions;
 use brink_core::node::engine::{Engine, MemoryPolicy};
+use brink_core::node::input::Input;
 use brink_core::node::workload::PodUsage;
 use brink_host::cgroup::Layout;
 use brink_host::kill::Killer;
@@ -55,8 +56,10 @@ pub struct Plan {
     pub layout: Layout,
     /// What the node is.
     pub node: NodePlan,
-    /// The engine, already resumed where something was to be resumed.
+    /// The engine.
     pub engine: Engine,
+    /// What it is told before anything else: what outlived the last run, and whether it may enforce.
+    pub first: Vec<Input<'static>>,
     /// Whose word is enough for a kill.
     pub memory: MemoryPolicy,
     /// Why there is no sampler at first. The guard protects from files until one is handed to it.
@@ -136,9 +139,10 @@ struct Guard {
 pub fn start(plan: Plan, ports: Arc<Ports>) -> Result<JoinHandle<()>, HostError> {
     let files = NodeFiles::open(&plan.root, &plan.layout, &plan.node)?;
     let realtime = plan.realtime;
+    let first = plan.first.clone();
     let guard = Guard::new(plan, files, ports);
     let thread = std::thread::Builder::new().name("brink-guard".into());
-    let started = thread.spawn(move || guard.run(realtime));
+    let started = thread.spawn(move || guard.run(realtime, &first));
     started.map_err(|source| HostError::Call {
         what: "starting the guard thread",
         source,

@@ -24,8 +24,8 @@ pub enum Command {
     Control(Control),
     /// Another configuration.
     Reconfigure(Box<Reconfiguration>),
-    /// The ledger of an agent that becomes the enforcer.
-    Ledger(Box<Ledger>),
+    /// The ledger of an agent that becomes the enforcer, and the last order in it.
+    Ledger(Box<Ledger>, u64),
     /// The sampler, loaded.
     Sampler(Box<Kernel>),
     /// Why there will be none.

@@ -2,7 +2,7 @@
 
 use brink_core::base::Moment;
 use brink_core::node::action::{Action, Actions};
-use brink_core::node::input::{Confirmation, Control, Delivery, Input};
+use brink_core::node::input::{Confirmation, Control, Delivery, Input, Recalled};
 use brink_core::node::observe::Observations;
 use brink_core::node::workload::PodUsage;
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,8 @@ pub enum Kind {
     Control(Control),
     /// Another configuration.
     Reconfigure,
+    /// Something known from before a restart.
+    Recall(Recalled),
 }
 
 /// An input and its answers; reused, so that the guard allocates nothing.
@@ -111,6 +113,7 @@ impl Kind {
             Input::Reclaimed => Self::Reclaimed,
             Input::Control(control) => Self::Control(control),
             Input::Reconfigure(_) => Self::Reconfigure,
+            Input::Recall(recalled) => Self::Recall(recalled),
             Input::Tick => Self::Tick,
         }
     }

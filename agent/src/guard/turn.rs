@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use brink_core::base::{Moment, Span};
-use brink_core::node::input::Input;
+use brink_core::node::input::{Input, Recalled};
 use brink_host::realtime::{Scheduling, prefault_stack, raise_thread};
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -71,7 +71,7 @@ pub(super) fn pace(slack: Option<i64>) -> Span {
 
 impl Guard {
     /// Runs until told to stop.
-    pub(super) fn run(mut self, realtime: Realtime) {
+    pub(super) fn run(mut self, realtime: Realtime, first: &[Input<'_>]) {
         self.take_standing(realtime);
         prefault_stack::<65_536>();
         self.waiter = self.make_waiter().ok();
@@ -84,6 +84,9 @@ impl Guard {
         self.feed(now(), &Input::Workloads(table));
         self.usage.reserve(self.roster.table.len());
         self.order.reserve(self.roster.table.len());
+        for input in first {
+            self.feed(now(), input);
+        }
         self.adopt_slots();
         self.housekeep(now());
         loop {
@@ -161,15 +164,19 @@ impl Guard {
     /// Applies what the runtime asks; true to stop.
     fn take_commands(&mut self) -> bool {
         self.ports.commands.hush();
+        let mut controlled = false;
         while let Some(command) = self.ports.commands.take() {
             match command {
                 Command::Roster(roster) => self.replace_roster(roster),
                 Command::Control(control) => {
                     self.feed(now(), &Input::Control(control));
-                    self.look(now());
+                    controlled = true;
                 }
                 Command::Reconfigure(new) => self.reconfigure(new),
-                Command::Ledger(ledger) => self.ledger = Some(*ledger),
+                Command::Ledger(ledger, last) => {
+                    self.ledger = Some(*ledger);
+                    self.feed(now(), &Input::Recall(Recalled::LastOrder(last)));
+                }
                 Command::Sampler(kernel) => self.take_kernel(*kernel),
                 Command::NoSampler(why) => {
                     self.without_kernel = vec![why];
@@ -178,6 +185,9 @@ impl Guard {
                 Command::Inquire => self.look_closely(now()),
                 Command::Stop => return true,
             }
+        }
+        if controlled {
+            self.look(now());
         }
         false
     }

@@ -5,7 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use brink_core::base::Moment;
-use brink_core::node::engine::Engine;
+use brink_core::node::input::Recalled;
+use brink_core::node::policy::Policy;
 use brink_core::node::threshold::Threshold;
 use brink_host::clock::BootId;
 use serde::{Deserialize, Serialize};
@@ -66,20 +67,19 @@ impl Graces {
         fs::rename(&aside, &self.path)
     }
 
-    /// Lets the engine go on with the graces that were kept in this boot.
-    pub fn resume(&self, engine: &mut Engine) {
-        let Some(kept) = self.read() else {
-            return;
+    /// The graces that were kept in this boot, for thresholds that this policy has too.
+    pub fn recall(&self, policy: &Policy) -> Vec<Recalled> {
+        let thresholds = policy.thresholds();
+        let recalled = |met: Met| {
+            let mut places = thresholds.iter();
+            let threshold = places.position(|now| now.is_same_as(&met.threshold))?;
+            Some(Recalled::Met {
+                threshold,
+                since: met.since,
+            })
         };
-        for met in kept.met {
-            let thresholds = engine.policy().thresholds();
-            if let Some(index) = thresholds
-                .iter()
-                .position(|now| now.is_same_as(&met.threshold))
-            {
-                engine.resume(index, met.since);
-            }
-        }
+        let kept = self.read().map_or_else(Vec::new, |kept| kept.met);
+        kept.into_iter().filter_map(recalled).collect()
     }
 
     fn read(&self) -> Option<Kept> {
@@ -138,14 +138,17 @@ mod tests {
         state.met.insert(soft);
         state.met_since[soft] = Some(Moment::from_secs(7));
         graces.save(&state);
-        let resumed = |graces: &Graces| {
-            let mut engine = Engine::new(policy(), LiveSettings::default(), Moment::START);
-            graces.resume(&mut engine);
-            engine.gate().first_observed(soft)
+        let since = Moment::from_secs(7);
+        let met = Recalled::Met {
+            threshold: soft,
+            since,
         };
-        assert_eq!(resumed(&graces), Some(Moment::from_secs(7)));
-        assert_eq!(resumed(&Graces::new(folder.path(), BootId([2; 16]))), None);
+        assert_eq!(graces.recall(&policy()), [met]);
+        assert_eq!(
+            Graces::new(folder.path(), BootId([2; 16])).recall(&policy()),
+            []
+        );
         fs::write(folder.path().join("graces.json"), "{").unwrap();
-        assert_eq!(resumed(&graces), None);
+        assert_eq!(graces.recall(&policy()), []);
     }
 }

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use anyhow::Context as _;
 use brink_core::node::engine::Engine;
-use brink_core::node::input::Control;
+use brink_core::node::input::{Control, Input, Recalled};
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
 use brink_host::cgroup::Layout;
@@ -89,11 +89,14 @@ pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
     let mut builder = builder(config, &layout);
     let roster = first_roster(config, &mut builder)?;
     let around = Around::new(config, &roster, clocks.boot)?;
-    let engine = around.engine(config, ledger.as_ref(), lock.is_none());
+    let first = around.first_inputs(config, ledger.as_ref(), lock.is_none());
+    let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
+    around.shared.lock().mode = engine.mode(guard::now());
     let plan = Plan {
         root: root.to_path_buf(),
         node: node_plan(config),
         engine,
+        first,
         memory: config.memory_policy,
         without_sampler: "its programs are still being loaded".to_owned(),
         killer: killer(config, &layout)?,
@@ -162,22 +165,23 @@ impl Around {
         Ok(around)
     }
 
-    /// The engine, with everything that outlived the last run.
-    fn engine(&self, config: &AgentConfig, ledger: Option<&Ledger>, standby: bool) -> Engine {
-        let mut engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
-        if let Some(ledger) = ledger {
-            engine.continue_after(remember(&mut self.shared.lock(), ledger));
-        }
-        self.graces.resume(&mut engine);
-        self.shared.lock().mode = engine.mode(guard::now());
-        let controls = [
-            standby.then_some(Control::Standby(true)),
-            Some(self.button.read().control()),
-        ];
-        for control in controls.into_iter().flatten() {
-            let _room_at_the_start = self.ports.commands.send(Command::Control(control));
-        }
-        engine
+    /// What the engine is told before anything else: what outlived the last run, and whether it may enforce.
+    fn first_inputs(
+        &self,
+        config: &AgentConfig,
+        ledger: Option<&Ledger>,
+        standby: bool,
+    ) -> Vec<Input<'static>> {
+        let pressed = self.button.read();
+        let mut state = self.shared.lock();
+        let last = ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger)));
+        let recalled = last.into_iter().chain(self.graces.recall(&config.policy));
+        let standby = standby.then_some(Control::Standby(true));
+        let controls = standby.into_iter().chain([pressed.control()]);
+        recalled
+            .map(Input::Recall)
+            .chain(controls.map(Input::Control))
+            .collect()
     }
 
     fn start_threads(
@@ -321,11 +325,11 @@ impl Running {
             return Ok(());
         };
         let ledger = ledger_in(&self.ledger_path, self.boot)?;
-        remember(&mut self.shared.lock(), &ledger);
+        let last = remember(&mut self.shared.lock(), &ledger);
         *held = Some(lock);
         info!("the other agent is gone; this one takes over");
         let commands = [
-            Command::Ledger(Box::new(ledger)),
+            Command::Ledger(Box::new(ledger), last),
             Command::Control(Control::Standby(false)),
         ];
         for command in commands {

@@ -20,7 +20,7 @@ use brink_core::node::rank::{Preferences, Ranking, rank};
 use brink_core::node::reclaim;
 use brink_core::node::safety::Mode;
 use brink_core::node::threshold::ThresholdSet;
-use brink_core::node::workload::Workload;
+use brink_core::node::workload::{PodUsage, Workload};
 
 use super::line::{EvictLine, Evicted, StepLine, name, thresholds};
 use super::live_line::{LiveLine, Teller, word_of_mode};
@@ -139,10 +139,17 @@ impl LiveRun {
     }
 
     fn send_sample(&mut self, now: Moment, step: &Step, observations: &Observations) {
+        // No processes given is not known to be empty: whoever is listed in `pods` runs until it is gone.
+        let running = |usage: &Option<PodUsage>| {
+            let mut usage = usage.clone()?;
+            usage.processes = usage.processes.filter(|&count| count > 0);
+            Some(usage)
+        };
+        let usage: Vec<_> = step.usage.iter().map(running).collect();
         let sample = Sample {
             observations: *observations,
             confirmation: step.confirmation,
-            usage: &step.usage,
+            usage: &usage,
         };
         self.send(now, Input::Sample(&sample));
     }

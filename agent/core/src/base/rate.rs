@@ -35,6 +35,11 @@ impl TokenBucket {
         taken
     }
 
+    /// Gives the last token back: the act did not take place.
+    pub fn put_back(&mut self) {
+        self.tokens = self.tokens.saturating_add(1).min(self.capacity);
+    }
+
     /// Tokens in the bucket at `now`.
     pub fn available(&self, now: Moment) -> u32 {
         let mut later = *self;
@@ -115,6 +120,20 @@ impl WindowGuard {
         }
     }
 
+    /// Forgets the act recorded last: it did not take place.
+    pub fn take_back(&mut self) {
+        if self.acts.len() < self.limit {
+            self.acts.pop();
+            return;
+        }
+        let last = (self.next + self.limit).saturating_sub(1) % self.limit.max(1);
+        if let Some(act) = self.acts.get_mut(last) {
+            // As old as can be: the next act takes its place.
+            *act = Moment::from_nanos(i64::MIN);
+            self.next = last;
+        }
+    }
+
     /// How many acts lie within the window that ends at `now`, the limit at most.
     pub fn count(&self, now: Moment) -> usize {
         self.acts
@@ -138,6 +157,27 @@ mod tests {
 
     fn at(seconds: i64) -> Moment {
         Moment::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_did_not_take_place_counts_for_nothing() {
+        let mut bucket = TokenBucket::new(1, Span::from_secs(60), at(0));
+        assert!(bucket.take(at(0)) && !bucket.take(at(0)));
+        bucket.put_back();
+        bucket.put_back();
+        assert_eq!(bucket.available(at(0)), 1);
+        let mut guard = WindowGuard::new(2, Span::from_secs(60));
+        guard.take_back();
+        for second in [0, 1, 70] {
+            guard.record(at(second));
+        }
+        guard.take_back();
+        assert_eq!(guard.count(at(71)), 0);
+        assert_eq!(guard.count(at(2)), 1);
+        guard.record(at(72));
+        guard.record(at(73));
+        assert!(!guard.allows(at(74)));
+        assert_eq!(guard.count(at(74)), 2);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::engine::LiveSettings;
 use super::observe::Observations;
 use super::policy::Policy;
 use super::workload::{PodUsage, WorkloadTable};
-use crate::base::Span;
+use crate::base::{Moment, Span};
 
 /// One thing that happened; the only way anything reaches the engine.
 #[derive(Clone, Debug)]
@@ -40,6 +40,8 @@ pub enum Input<'a> {
     Control(Control),
     /// Another configuration.
     Reconfigure(&'a Reconfiguration),
+    /// Something known from before a restart.
+    Recall(Recalled),
     /// Nothing but time went by.
     Tick,
 }
@@ -52,6 +54,22 @@ pub struct Reconfiguration {
     pub policy: Policy,
     /// The live settings.
     pub live: LiveSettings,
+}
+
+/// What outlives the process that knew it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+pub enum Recalled {
+    /// Orders up to this number have been given.
+    LastOrder(u64),
+    /// A threshold has been met for a while: its grace goes on.
+    Met {
+        /// Index of the threshold in the policy.
+        threshold: usize,
+        /// Since when.
+        since: Moment,
+    },
 }
 
 /// Figures that belong together.

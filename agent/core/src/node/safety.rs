@@ -144,6 +144,12 @@ impl Safety {
         Ok(())
     }
 
+    /// Gives the right to the last kill back: there was nobody to kill.
+    pub fn refund(&mut self) {
+        self.bucket.put_back();
+        self.guard.take_back();
+    }
+
     /// When a pause ends by itself.
     pub fn next_wake(&self, now: Moment) -> Option<Moment> {
         self.paused?.until.filter(|&until| until > now)

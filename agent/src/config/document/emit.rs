@@ -140,7 +140,8 @@ impl Writer<'_> {
 fn scalar_text(node: &Node) -> String {
     match &node.value {
         Value::Null => "null".to_string(),
-        Value::Bool(value, _) => value.to_string(),
+        // As it was written: where a text is wanted, the word counts.
+        Value::Bool(_, word) => word.clone(),
         Value::Number(text) => text.clone(),
         Value::Text(text) => quoted(text),
         Value::List(_) => "[]".to_string(),

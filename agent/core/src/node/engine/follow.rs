@@ -6,7 +6,7 @@ use super::super::action::{Action, Actions};
 use super::super::credit::Dying;
 use super::super::gate::{Verdict, evaluate};
 use super::super::input::{Delivery, Reconfiguration, Sample};
-use super::super::order::{End, OpenOrder, Remains};
+use super::super::order::{End, OpenOrder, Phase, Remains};
 use super::super::safety::Mode;
 use super::super::threshold::ThresholdSet;
 use super::super::workload::{PodUsage, WorkloadTable};
@@ -65,7 +65,13 @@ impl Engine {
         };
         match delivered {
             Delivery::Done => order.mark_sent(now),
-            Delivery::Empty => order.mark_gone(now),
+            Delivery::Empty => {
+                // Whoever was asked first and is gone by now was evicted all the same.
+                if order.phase == (Phase::Killed { at: order.opened }) {
+                    self.safety.refund();
+                }
+                self.close(End::Gone, actions);
+            }
             Delivery::Failed => self.close(End::Failed, actions),
         }
     }
@@ -161,27 +167,34 @@ impl Engine {
         verdict: &Verdict,
         actions: &mut Actions,
     ) {
-        let Some(order) = &mut self.open else {
+        let Some(mut order) = self.open.take() else {
             return;
         };
+        self.show(&mut order, now, sample);
+        let crossed = verdict.met.contains(order.threshold);
+        let end = order.end(now, crossed, sample.confirmation.is_under_reserve());
+        let (owed, workload) = (order.owed(), order.workload);
+        self.open = Some(order);
+        let Some(end) = end else {
+            return;
+        };
+        if end == End::MemoryBack
+            && owed > 0
+            && let Some(workload) = workload
+        {
+            self.credit.add(Dying::new(workload, owed, owed, now));
+        }
+        self.close(end, actions);
+    }
+
+    /// Shows an order what a sample says of its victim and its signal.
+    pub(super) fn show(&self, order: &mut OpenOrder, now: Moment, sample: &Sample<'_>) {
         let remains = order
             .workload
             .map_or_else(Remains::default, |w| remains_of(sample.usage, w));
         let threshold = self.policy.thresholds().get(order.threshold);
         let seen = threshold.and_then(|threshold| sample.observations[threshold.signal]);
         order.observe(now, remains, seen.map(|seen| seen.available));
-        let crossed = verdict.met.contains(order.threshold);
-        let Some(end) = order.end(now, crossed, sample.confirmation.is_under_reserve()) else {
-            return;
-        };
-        let owed = order.owed();
-        if end == End::MemoryBack
-            && owed > 0
-            && let Some(workload) = order.workload
-        {
-            self.credit.add(Dying::new(workload, owed, owed, now));
-        }
-        self.close(end, actions);
     }
 
     fn close(&mut self, end: End, actions: &mut Actions) {

@@ -14,7 +14,7 @@ use super::condition::{Condition, ConditionSet};
 use super::credit::{Credit, Dying};
 use super::decision::Decision;
 use super::gate::GateState;
-use super::input::Input;
+use super::input::{Input, Recalled, Sample};
 use super::order::{OpenOrder, Recent};
 use super::policy::Policy;
 use super::safety::{Limits, Mode, Safety};
@@ -134,9 +134,21 @@ impl Engine {
             Input::Reclaimed => self.reclaim = Reclaiming::Done,
             Input::Control(request) => self.safety.control(now, request),
             Input::Reconfigure(new) => self.reconfigure(now, new),
+            Input::Recall(recalled) => self.recall(recalled),
             Input::Tick => {}
         }
         self.pass_time(now, actions);
+    }
+
+    /// Whether a sample at `now` could bring a new order: none is open, or the open one is over with it.
+    pub fn may_order(&self, now: Moment, sample: &Sample<'_>, met: ThresholdSet) -> bool {
+        let Some(mut order) = self.open.clone() else {
+            return true;
+        };
+        self.show(&mut order, now, sample);
+        let crossed = met.contains(order.threshold);
+        let under_reserve = sample.confirmation.is_under_reserve();
+        order.end(now, crossed, under_reserve).is_some()
     }
 
     /// When the engine wants to be stepped again with a fresh sample, if nothing happens before.
@@ -185,13 +197,11 @@ impl Engine {
         &self.gate
     }
 
-    /// Lets a threshold count as met since `since`: soft grace that began before a restart.
-    pub fn resume(&mut self, threshold: usize, since: Moment) {
-        self.gate.resume(threshold, since);
-    }
-
-    /// Numbers orders after `last`, so that numbers stay unique over restarts.
-    pub const fn continue_after(&mut self, last: u64) {
-        self.last_order = last;
+    /// Soft graces that began before a restart go on, and numbers of orders stay unique.
+    fn recall(&mut self, recalled: Recalled) {
+        match recalled {
+            Recalled::LastOrder(last) => self.last_order = self.last_order.max(last),
+            Recalled::Met { threshold, since } => self.gate.resume(threshold, since),
+        }
     }
 }

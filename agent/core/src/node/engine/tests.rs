@@ -458,7 +458,10 @@ fn a_dry_run_orders_once_per_crossing() {
 #[test]
 fn a_soft_grace_resumes_after_a_restart() {
     let mut node = Node::enforcing(soft_and_hard());
-    node.engine.resume(1, ms(-50_000));
+    node.step(Input::Recall(Recalled::Met {
+        threshold: 1,
+        since: ms(-50_000),
+    }));
     assert_eq!(kills(&node.at(0, 150)), []);
     let actions = node.at(10_000, 150);
     assert!(
