@@ -5,6 +5,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod demo;
+pub mod doctor;
 pub mod equip;
 pub mod guard;
 pub mod ledger;

@@ -65,6 +65,17 @@ pub enum Opening {
     },
 }
 
+/// What is there before anybody opens it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// No file.
+    Nothing,
+    /// A ledger of this boot, to go on with.
+    Ours,
+    /// Something else, and what is wrong with it; opening the ledger would rename it.
+    Other(String),
+}
+
 /// Names a slot and which use of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SlotId {
@@ -102,10 +113,7 @@ impl Ledger {
         shape: LedgerShape,
         boot: BootId,
     ) -> Result<(Self, Opening), HostError> {
-        let length = shape.length().ok_or_else(|| HostError::Unsupported {
-            what: "a ledger of this shape",
-            why: format!("{shape:?} has no slots or is larger than {LARGEST} bytes"),
-        })?;
+        let length = shape.checked_length()?;
         let mut opening = Opening::Created;
         if let Some(found) = inspect(path, shape, length, boot)? {
             match found {
@@ -136,6 +144,19 @@ impl Ledger {
             ledger.write_header(boot);
         }
         Ok((ledger, opening))
+    }
+
+    /// Says what opening would find. Changes nothing.
+    ///
+    /// # Errors
+    /// [`HostError`] with the path; [`HostError::Unsupported`] for an impossible shape.
+    pub fn look(path: &Path, shape: LedgerShape, boot: BootId) -> Result<Found, HostError> {
+        let found = inspect(path, shape, shape.checked_length()?, boot)?;
+        Ok(match found {
+            None => Found::Nothing,
+            Some(Ok(())) => Found::Ours,
+            Some(Err(why)) => Found::Other(why),
+        })
     }
 
     /// Takes the next slot and lets the record be written into it. Allocates nothing, makes no system call.
@@ -206,6 +227,13 @@ impl LedgerShape {
         let slots = (self.slots as usize).checked_mul(self.slot_size()?)?;
         let length = slots.checked_add(HEADER)?;
         (self.slots > 0 && length <= LARGEST).then_some(length)
+    }
+
+    fn checked_length(self) -> Result<usize, HostError> {
+        self.length().ok_or_else(|| HostError::Unsupported {
+            what: "a ledger of this shape",
+            why: format!("{self:?} has no slots or is larger than {LARGEST} bytes"),
+        })
     }
 
     fn slot(self, index: u32) -> usize {

@@ -1,14 +1,17 @@
 //! One enforcer a node: a lock file under /run that the kernel releases when its holder dies.
 
 use std::fs::{self, File, OpenOptions};
+use std::io;
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use crate::error::HostError;
+use crate::hot_file::read_bytes;
+use crate::scan;
 
 /// The lock, held until it is dropped or this process ends, however it ends.
 #[derive(Debug)]
@@ -76,6 +79,64 @@ impl EnforcerLock {
     }
 }
 
+/// Who holds the lock on a file, by the kernel's own list (`proc/locks` under a root). Nothing is locked to find out, so
+/// that looking never keeps an agent from becoming the enforcer. `None`: nobody in our pid namespace does.
+///
+/// # Errors
+/// [`HostError`] with the path.
+pub fn holder_of(root: &Path, path: &Path) -> Result<Option<i32>, HostError> {
+    let failed = |source| HostError::Open {
+        path: path.to_path_buf(),
+        source,
+    };
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let mut file = match options.open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed(error)),
+    };
+    let found = file.metadata().map_err(failed)?;
+    let written = holder(&mut file);
+    let device = (
+        u64::from(rustix::fs::major(found.dev())),
+        u64::from(rustix::fs::minor(found.dev())),
+    );
+    let list = read_bytes(&root.join("proc/locks"))?;
+    let held = scan::lines(&list).filter_map(exclusive_lock).find(|lock| {
+        // A file system may show another device to `stat` than the kernel's list has; then the pid in the file decides.
+        let is_same = lock.device == device || written == Some(lock.pid);
+        lock.inode == found.ino() && is_same
+    });
+    Ok(held.map(|lock| lock.pid))
+}
+
+/// A line of the kernel's list.
+#[derive(Debug, PartialEq, Eq)]
+struct Listed {
+    pid: i32,
+    device: (u64, u64),
+    inode: u64,
+}
+
+/// `1: FLOCK  ADVISORY  WRITE 812 fe:00:1234 0 EOF`. One that waits has `->` behind its number, and holds nothing.
+fn exclusive_lock(line: &[u8]) -> Option<Listed> {
+    let words: Vec<&[u8]> = scan::words(line).collect();
+    let [_, b"FLOCK", b"ADVISORY", b"WRITE", pid, place, ..] = words.as_slice() else {
+        return None;
+    };
+    let mut parts = std::str::from_utf8(place).ok()?.splitn(3, ':');
+    let mut hexadecimal = || u64::from_str_radix(parts.next()?, 16).ok();
+    let device = (hexadecimal()?, hexadecimal()?);
+    Some(Listed {
+        pid: i32::try_from(scan::number(pid)?).ok()?,
+        device,
+        inode: parts.next()?.parse().ok()?,
+    })
+}
+
 fn holder(file: &mut File) -> Option<i32> {
     let mut text = String::new();
     file.take(32).read_to_string(&mut text).ok()?;
@@ -107,6 +168,41 @@ mod tests {
         drop(lock);
         assert!(matches!(EnforcerLock::acquire(&path), Ok(Enforcer::We(_))));
         assert_eq!(fs::read_to_string(&path).expect("read"), format!("{own}\n"));
+    }
+
+    #[test]
+    fn looking_finds_the_holder_and_takes_nothing() {
+        let root = Path::new("/");
+        let folder = tempfile::tempdir().expect("temporary folder");
+        let path = folder.path().join("enforcer.lock");
+        assert_eq!(holder_of(root, &path).expect("no file is no holder"), None);
+        let Ok(Enforcer::We(lock)) = EnforcerLock::acquire(&path) else {
+            panic!("nobody else has it")
+        };
+        let own = i32::try_from(std::process::id()).expect("a pid");
+        assert_eq!(holder_of(root, &path).expect("readable"), Some(own));
+        drop(lock);
+        // The pid is still in the file; the kernel knows better.
+        assert_eq!(holder_of(root, &path).expect("readable"), None);
+        assert!(matches!(EnforcerLock::acquire(&path), Ok(Enforcer::We(_))));
+    }
+
+    #[test]
+    fn the_kernels_list_is_understood() {
+        fn check(line: &str, expected: Option<(i32, (u64, u64), u64)>) {
+            let found = exclusive_lock(line.as_bytes());
+            let found = found.map(|lock| (lock.pid, lock.device, lock.inode));
+            assert_eq!(found, expected, "{line}");
+        }
+        check(
+            "1: FLOCK  ADVISORY  WRITE 812 fe:1f:10609624 0 EOF",
+            Some((812, (0xfe, 0x1f), 10_609_624)),
+        );
+        check("1: -> FLOCK  ADVISORY  WRITE 812 fe:00:1 0 EOF", None);
+        check("2: FLOCK  ADVISORY  READ  812 fe:00:1 0 EOF", None);
+        check("3: POSIX  ADVISORY  WRITE 812 fe:00:1 0 EOF", None);
+        check("4: FLOCK  ADVISORY  WRITE 812 <none>:0 0 EOF", None);
+        check("5: FLOCK", None);
     }
 
     #[test]

@@ -26,6 +26,9 @@ pub struct Zone {
     /// What this zone keeps back from user allocations, which may use every zone above it: the last (and
     /// largest) value of `protection`.
     pub protection: u64,
+    /// Free pages that CPUs hold in lists of their own, which are not in `free`. The kernel takes them back before it
+    /// kills anybody.
+    pub on_cpus: u64,
 }
 
 /// The sums over all zones of all nodes, in pages.
@@ -45,6 +48,8 @@ pub struct ZoneTotals {
     pub usable: u64,
     /// Σ min(managed, min + protection): what user processes are never given.
     pub reserved: u64,
+    /// Σ free pages in lists of CPUs, which are not in `free`.
+    pub on_cpus: u64,
 }
 
 /// All zones that have pages.
@@ -100,6 +105,7 @@ impl Zoneinfo {
                 high: sum.high.saturating_add(zone.high),
                 usable: sum.usable.saturating_add(zone.free.saturating_sub(kept)),
                 reserved: sum.reserved.saturating_add(kept.min(zone.managed)),
+                on_cpus: sum.on_cpus.saturating_add(zone.on_cpus),
             }
         })
     }
@@ -123,6 +129,7 @@ struct Draft {
     high: Option<u64>,
     managed: Option<u64>,
     protection: Option<u64>,
+    on_cpus: u64,
 }
 
 impl Draft {
@@ -151,6 +158,7 @@ impl Draft {
             high,
             managed,
             protection,
+            on_cpus: 0,
         })
     }
 
@@ -167,6 +175,13 @@ impl Draft {
             (Some(b"protection:"), _) => {
                 self.protection =
                     Some(largest_protection(line).ok_or(HotError::Malformed("protection"))?);
+                return Ok(());
+            }
+            (Some(b"count:"), value) => {
+                let pages = value
+                    .and_then(scan::number)
+                    .ok_or(HotError::Malformed("count"))?;
+                self.on_cpus = self.on_cpus.saturating_add(pages);
                 return Ok(());
             }
             _ => return Ok(()),
@@ -189,6 +204,7 @@ impl Draft {
             high: self.high.ok_or(HotError::Missing("high"))?,
             managed: self.managed.ok_or(HotError::Missing("managed"))?,
             protection: self.protection.ok_or(HotError::Missing("protection"))?,
+            on_cpus: self.on_cpus,
         })
     }
 }
@@ -237,6 +253,9 @@ Node 0, zone   Normal
               high:  378
               high_max: 378
               batch: 63
+    cpu: 1
+              count: 22
+              high:  378
 Node 1, zone   Normal
   pages free     100
         min      400
@@ -274,6 +293,7 @@ Node 1, zone  Movable
             high: 1272,
             usable: 600,
             reserved: 3840 + 400 + 400,
+            on_cpus: 400,
         };
         assert_eq!(info.totals(), expected);
     }
@@ -293,6 +313,7 @@ Node 1, zone  Movable
             "free     many",
             HotError::Malformed("free"),
         );
+        check("count: 378", "count: all", HotError::Malformed("count"));
         check("(0, 3019", "(0; 3019", HotError::Malformed("protection"));
         check("Node 0,", "Node x,", HotError::Malformed("Node"));
         assert_eq!(Zoneinfo::parse(b""), Err(HotError::Missing("Node")));

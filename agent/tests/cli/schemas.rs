@@ -124,6 +124,14 @@ fn configurations_keep_to_theirs() {
 }
 
 #[test]
+fn the_doctor_keeps_to_its_own() {
+    for root in ["/", "/nonexistent"] {
+        let args = ["doctor", "-o", "json", "--host-root", root];
+        check("doctor", &stdout(&run(&args, "")));
+    }
+}
+
+#[test]
 fn the_checker_finds_what_is_wrong() {
     let line = r#"{"at":5,"met":[{"signal":"x","op":"LessThan","grace_s":0,"value":{},"min_reclaim":null}],"ready":[],"conditions":["X"],"reclaim":[],"ranking":[],"more":1}"#;
     let schema = schema("simulate");

@@ -39,8 +39,19 @@ fn the_leaker_dies_and_the_record_explains_it() {
     assert!(record.threshold.hard && record.threshold.available < record.threshold.quantity);
     assert_eq!(record.threshold.quantity, 60 << 20);
     assert_eq!(record.ranking.len(), 3);
-    let order = ["sampled", "woke", "decided", "recorded", "firstSignal", "gone", "ended"];
-    let times: Vec<i64> = order.iter().map(|stage| record.since_sample(stage).unwrap()).collect();
+    let order = [
+        "sampled",
+        "woke",
+        "decided",
+        "recorded",
+        "firstSignal",
+        "gone",
+        "ended",
+    ];
+    let times: Vec<i64> = order
+        .iter()
+        .map(|stage| record.since_sample(stage).unwrap())
+        .collect();
     assert!(times.is_sorted(), "{times:?}");
     assert!(record.freed_bytes > 100 * MIB, "{}", record.freed_bytes);
     let kubelet = record.kubelet.expect("what the kubelet would have done");
@@ -95,7 +106,11 @@ fn a_soft_threshold_asks_and_then_kills() {
     node.start(&[]);
     // A shell that will not listen, and whose memory is small: another one holds it.
     let deaf = std::process::Command::new("sh")
-        .args(["-c", "trap '' TERM; echo 0 > \"$1\"; while :; do sleep 0.05; done", "sh"])
+        .args([
+            "-c",
+            "trap '' TERM; echo 0 > \"$1\"; while :; do sleep 0.05; done",
+            "sh",
+        ])
         .arg(&node.groups[leaker].entrances()[0])
         .spawn()
         .unwrap();
@@ -106,9 +121,14 @@ fn a_soft_threshold_asks_and_then_kills() {
     assert!(!record.threshold.hard);
     assert_eq!(record.victim_name(), "test/leaker");
     let asked = record.since_sample("asked").expect("SIGTERM first");
-    let killed = record.since_sample("firstSignal").expect("SIGKILL for the deaf");
+    let killed = record
+        .since_sample("firstSignal")
+        .expect("SIGKILL for the deaf");
     let grace = Duration::from_nanos((killed - asked).unsigned_abs());
-    assert!(grace > Duration::from_millis(900) && grace < Duration::from_millis(1500), "{grace:?}");
+    assert!(
+        grace > Duration::from_millis(900) && grace < Duration::from_millis(1500),
+        "{grace:?}"
+    );
     assert!(!deaf.wait().unwrap().success());
 }
 
@@ -128,9 +148,15 @@ fn a_hard_crossing_does_not_wait_for_a_soft_order() {
         .unwrap();
     let record = node.finished(1);
     assert!(!deaf.wait().unwrap().success());
-    let asked = record.since_sample("asked").expect("the soft order was open");
+    let asked = record
+        .since_sample("asked")
+        .expect("the soft order was open");
     let killed = record.since_sample("firstSignal").expect("and turned hard");
-    assert!(killed - asked < 5_000_000_000, "not after the grace of 30 s: {}", killed - asked);
+    assert!(
+        killed - asked < 5_000_000_000,
+        "not after the grace of 30 s: {}",
+        killed - asked
+    );
     assert_eq!(node.decisions().len(), 1, "the same order");
 }
 
@@ -163,7 +189,12 @@ fn the_stop_button_stops_within_a_tenth_of_a_second() {
     assert_eq!(node.status().unwrap().mode, "paused");
     assert_eq!(node.decisions().last().unwrap().mode, "paused");
     let resumed = node.ask(&Question::Resume).unwrap();
-    assert_eq!(resumed, Answer::Done { mode: "enforcing".to_owned() });
+    assert_eq!(
+        resumed,
+        Answer::Done {
+            mode: "enforcing".to_owned()
+        }
+    );
     gone_after(&leak);
     assert!(!node.path("state/pause").exists());
 }
@@ -190,7 +221,11 @@ fn whoever_the_configuration_ignores_is_ranked_and_refuses() {
     let leak = node.load(leaker, Load::Anon, 180 * MIB);
     gone_after(&innocent);
     let record = node.finished(1);
-    assert_eq!(record.victim_name(), "test/first", "it is second, and the first refuses");
+    assert_eq!(
+        record.victim_name(),
+        "test/first",
+        "it is second, and the first refuses"
+    );
     assert_eq!(record.ranking[0].refusal.as_deref(), Some("protected"));
     assert!(lives(&leak));
 }
@@ -202,12 +237,27 @@ fn too_many_kills_end_in_observing() {
     let limits = "evictionHard: {memory.available: 250Mi}\nlimits: {burst: 1, refill: 1h}";
     node.configure("enforce", limits);
     node.start(&[]);
-    let hogs = [node.holding(first, 30), node.holding(second, 30), node.load(leaker, Load::Anon, 30 * MIB)];
-    let tripped = wait_until(PATIENCE, || node.status().filter(|status| status.mode == "throttled"));
+    let hogs = [
+        node.holding(first, 30),
+        node.holding(second, 30),
+        node.load(leaker, Load::Anon, 30 * MIB),
+    ];
+    let tripped = wait_until(PATIENCE, || {
+        node.status().filter(|status| status.mode == "throttled")
+    });
     assert!(tripped.is_some(), "{}", node.log());
-    assert_eq!(hogs.iter().filter(|hog| lives(hog)).count(), 2, "one kill, and no more");
+    assert_eq!(
+        hogs.iter().filter(|hog| lives(hog)).count(),
+        2,
+        "one kill, and no more"
+    );
     let answer = node.ask(&Question::Resume).unwrap();
-    assert_eq!(answer, Answer::Done { mode: "enforcing".to_owned() });
+    assert_eq!(
+        answer,
+        Answer::Done {
+            mode: "enforcing".to_owned()
+        }
+    );
 }
 
 #[test]
@@ -218,7 +268,11 @@ fn a_second_agent_only_observes_until_the_first_is_gone() {
     let first = node.launch(&[]);
     wait_until(PATIENCE, || node.status()).unwrap();
     let refused = std::process::Command::new(brink_tests::agent_binary().unwrap())
-        .args(["run", "--config", node.path("config.yaml").to_str().unwrap()])
+        .args([
+            "run",
+            "--config",
+            node.path("config.yaml").to_str().unwrap(),
+        ])
         .output()
         .unwrap();
     assert!(!refused.status.success(), "its socket is taken");
@@ -269,8 +323,15 @@ fn the_journal_replays_to_the_same_answers() {
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&replay.stdout);
-    assert!(replay.status.success(), "{text}{}", String::from_utf8_lossy(&replay.stderr));
-    assert!(text.contains("the same answers") && text.contains("Kill"), "{text}");
+    assert!(
+        replay.status.success(),
+        "{text}{}",
+        String::from_utf8_lossy(&replay.stderr)
+    );
+    assert!(
+        text.contains("the same answers") && text.contains("Kill"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -281,13 +342,21 @@ fn a_bad_file_at_a_reload_changes_nothing_and_a_good_one_does() {
     node.start(&[]);
     node.configure("enforce", "evictionHard: {memory.available: lots}");
     node.signal(Signal::HUP);
-    wait_until(PATIENCE, || node.log().contains("the old one stays").then_some(())).unwrap();
-    assert!(node.log().contains("evictionHard.memory.available"), "{}", node.log());
+    wait_until(PATIENCE, || {
+        node.log().contains("the old one stays").then_some(())
+    })
+    .unwrap();
+    assert!(
+        node.log().contains("evictionHard.memory.available"),
+        "{}",
+        node.log()
+    );
     assert_eq!(node.status().unwrap().thresholds[0].value, "60Mi");
     node.configure("observe", "evictionHard: {memory.available: 70Mi}");
     node.signal(Signal::HUP);
     let changed = wait_until(PATIENCE, || {
-        node.status().filter(|status| status.thresholds[0].value == "70Mi" && status.mode == "observing")
+        node.status()
+            .filter(|status| status.thresholds[0].value == "70Mi" && status.mode == "observing")
     });
     assert!(changed.is_some(), "{}", node.log());
 }

@@ -12,19 +12,36 @@ use rustix::process::Signal;
 fn a_kill_by_the_kernel_is_seen_and_its_memory_is_waited_for() {
     let mut node = Node::new(300);
     let leaker = node.workload("leaker", "containers: [{name: c}]");
-    node.groups[leaker].limit_memory(&node.sandbox.layout, 32 * MIB).unwrap();
+    node.groups[leaker]
+        .limit_memory(&node.sandbox.layout, 32 * MIB)
+        .unwrap();
     node.configure("enforce", "evictionHard: {memory.available: 60Mi}");
     let status = node.start(&[]);
-    if !status.programs.iter().any(|program| program.family == "oom" && program.running) {
-        skip!("the OOM programs do not run here: {:?}", status.rung_reasons);
+    if !status
+        .programs
+        .iter()
+        .any(|program| program.family == "oom" && program.running)
+    {
+        skip!(
+            "the OOM programs do not run here: {:?}",
+            status.rung_reasons
+        );
     }
     let leak = node.load(leaker, Load::Anon, 100 * MIB);
     gone_after(&leak);
-    let seen = wait_until(PATIENCE, || node.status().filter(|status| status.oom_kills == 1));
+    let seen = wait_until(PATIENCE, || {
+        node.status().filter(|status| status.oom_kills == 1)
+    });
     assert!(seen.is_some(), "{}", node.log());
-    assert!(node.decisions().is_empty(), "the node itself was never short");
+    assert!(
+        node.decisions().is_empty(),
+        "the node itself was never short"
+    );
     let journal = fs::read_to_string(node.path("journal")).unwrap();
-    assert!(journal.contains("\"dying\""), "the engine knows of the memory on its way back");
+    assert!(
+        journal.contains("\"dying\""),
+        "the engine knows of the memory on its way back"
+    );
 }
 
 #[test]
@@ -32,28 +49,48 @@ fn a_fork_bomb_is_stopped_by_the_count_of_threads() {
     let mut node = Node::new(1500);
     let innocent = node.workload("innocent", "containers: [{name: c}]");
     let bomb = node.workload("bomb", "containers: [{name: c}]");
-    node.groups[bomb].limit_tasks(&node.sandbox.layout, 1200).unwrap();
+    node.groups[bomb]
+        .limit_tasks(&node.sandbox.layout, 1200)
+        .unwrap();
     let limit = |name: &str| -> u64 {
         let text = fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap();
         text.trim().parse().unwrap()
     };
     let loadavg = fs::read_to_string("/proc/loadavg").unwrap();
-    let threads = loadavg.split_whitespace().nth(3).unwrap().split('/').nth(1).unwrap();
+    let threads = loadavg
+        .split_whitespace()
+        .nth(3)
+        .unwrap()
+        .split('/')
+        .nth(1)
+        .unwrap();
     let most = limit("pid_max").min(limit("threads-max"));
     let left = most - threads.parse::<u64>().unwrap() - 600;
-    node.configure_machine("enforce", &format!("evictionHard: {{pid.available: \"{left}\"}}"));
+    node.configure_machine(
+        "enforce",
+        &format!("evictionHard: {{pid.available: \"{left}\"}}"),
+    );
     node.start(&[]);
     let calm = node.holding(innocent, 8);
-    let storm = node.hog(bomb, HogSpec::new(Load::ForkStorm, 1200, Duration::from_secs(20)));
+    let storm = node.hog(
+        bomb,
+        HogSpec::new(Load::ForkStorm, 1200, Duration::from_secs(20)),
+    );
     let record = node.finished(1);
     assert_eq!(record.victim_name(), "test/bomb", "{record:?}");
     assert_eq!(record.threshold.signal, "pid.available");
     assert!(record.kill.unwrap().signalled > 300);
     gone_after(&storm);
-    let pids = node.groups[bomb].dir(&node.sandbox.layout, Controller::Memory).unwrap();
-    let empty = wait_until(PATIENCE, || pids.processes().unwrap().is_empty().then_some(()));
+    let pids = node.groups[bomb]
+        .dir(&node.sandbox.layout, Controller::Memory)
+        .unwrap();
+    let empty = wait_until(PATIENCE, || {
+        pids.processes().unwrap().is_empty().then_some(())
+    });
     assert!(empty.is_some(), "nothing escapes");
-    let told = |record: brink::record::DecisionRecord| (record.victim_name(), record.end, record.threshold);
+    let told = |record: brink::record::DecisionRecord| {
+        (record.victim_name(), record.end, record.threshold)
+    };
     let orders: Vec<_> = node.decisions().into_iter().map(told).collect();
     assert!(lives(&calm), "{orders:?}");
 }
@@ -69,15 +106,25 @@ fn the_machine_as_the_node_page_cache_kills_nobody_and_a_leak_does() {
     node.configure_machine("observe", "evictionHard: {memory.available: 1Mi}");
     let look = node.start(&[]);
     node.stop(Signal::TERM);
-    let seen = |name: &str| look.signals.iter().find(|seen| seen.signal == name).map(|seen| seen.available);
+    let seen = |name: &str| {
+        look.signals
+            .iter()
+            .find(|seen| seen.signal == name)
+            .map(|seen| seen.available)
+    };
     let available = seen("memory.available").unwrap();
     let headroom = look.headroom_bytes.unwrap();
     let threshold = available.min(headroom) - 400 * MIB as i64;
     let leak = available.max(headroom) - threshold + 300 * MIB as i64;
     if leak + 800 * MIB as i64 > MOST || threshold < 1024 * MIB as i64 {
-        skip!("{available} available and {headroom} of headroom: too little, or too far apart for a bounded leak");
+        skip!(
+            "{available} available and {headroom} of headroom: too little, or too far apart for a bounded leak"
+        );
     }
-    node.configure_machine("enforce", &format!("evictionHard: {{memory.available: \"{threshold}\"}}"));
+    node.configure_machine(
+        "enforce",
+        &format!("evictionHard: {{memory.available: \"{threshold}\"}}"),
+    );
     node.start(&[]);
     let folder = node.path("files");
     fs::create_dir(&folder).unwrap();

@@ -38,7 +38,11 @@ fn the_kernel_sampler_is_the_top_rung() {
     let sampler = status.sampler.expect("its cost is known");
     assert!(sampler.ticks > 0 && sampler.mean_ns > 0, "{sampler:?}");
     for ring in &status.rings {
-        assert_eq!(ring.seen, ring.sent + ring.dropped + ring.filtered, "{ring:?}");
+        assert_eq!(
+            ring.seen,
+            ring.sent + ring.dropped + ring.filtered,
+            "{ring:?}"
+        );
     }
 }
 
@@ -47,7 +51,12 @@ fn without_programs_the_guard_polls_under_real_time() {
     let mut node = Node::new(300);
     let (status, rung) = leak_on(&mut node, "kernelPrograms: false", &[]);
     assert!(reasons(&status).contains("switched off"), "{status:?}");
-    if !status.scheduling.as_deref().unwrap_or_default().starts_with("SCHED_FIFO") {
+    if !status
+        .scheduling
+        .as_deref()
+        .unwrap_or_default()
+        .starts_with("SCHED_FIFO")
+    {
         skip!("no real time here: {}", reasons(&status));
     }
     assert_eq!(rung, "realtime-poll");
@@ -72,7 +81,11 @@ fn a_cpu_group_without_run_time_is_named_and_can_be_left() {
         _ => skip!("the cpu controller is not on cgroup v1"),
     }
     let cpu = OwnedCgroup::create(&layout, "test", &[Controller::Cpu]).unwrap();
-    let runtime = cpu.dir(&layout, Controller::Cpu).unwrap().path().join("cpu.rt_runtime_us");
+    let runtime = cpu
+        .dir(&layout, Controller::Cpu)
+        .unwrap()
+        .path()
+        .join("cpu.rt_runtime_us");
     match fs::read_to_string(&runtime) {
         Ok(text) if text.trim() == "0" => {}
         _ => skip!("the kernel has no RT_GROUP_SCHED"),
@@ -85,30 +98,55 @@ fn a_cpu_group_without_run_time_is_named_and_can_be_left() {
     let moved = node.start(&["--move-guard-to-root-cpu-group", "true"]);
     leave(&layout);
     assert_eq!(refused.scheduling.as_deref(), Some("nice -20"));
-    assert!(reasons(&refused).contains("rt_runtime"), "{}", reasons(&refused));
+    assert!(
+        reasons(&refused).contains("rt_runtime"),
+        "{}",
+        reasons(&refused)
+    );
     assert_eq!(moved.scheduling.as_deref(), Some("SCHED_FIFO 49"));
     let guards = threads_in_root(moved.pid, &layout);
-    assert!(guards.iter().all(|name| name == "brink-guard" || name.starts_with("brink-free")), "{guards:?}");
+    assert!(
+        guards
+            .iter()
+            .all(|name| name == "brink-guard" || name.starts_with("brink-free")),
+        "{guards:?}"
+    );
     assert!(guards.contains(&"brink-guard".to_owned()));
     node.stop(rustix::process::Signal::TERM);
 }
 
 /// Back to the root cpu group, so that ours can be removed.
 fn leave(layout: &brink_host::cgroup::Layout) {
-    let root = layout.hierarchy(Controller::Cpu).unwrap().path.join("cgroup.procs");
+    let root = layout
+        .hierarchy(Controller::Cpu)
+        .unwrap()
+        .path
+        .join("cgroup.procs");
     fs::write(root, std::process::id().to_string()).unwrap();
     if let Some(unified) = layout.unified() {
-        fs::write(unified.path.join("cgroup.procs"), std::process::id().to_string()).unwrap();
+        fs::write(
+            unified.path.join("cgroup.procs"),
+            std::process::id().to_string(),
+        )
+        .unwrap();
     }
 }
 
 /// Names of the threads of a process that are in the root cpu group.
 fn threads_in_root(pid: u32, layout: &brink_host::cgroup::Layout) -> Vec<String> {
-    let root = layout.hierarchy(Controller::Cpu).unwrap().path.join("tasks");
+    let root = layout
+        .hierarchy(Controller::Cpu)
+        .unwrap()
+        .path
+        .join("tasks");
     let tasks = fs::read_to_string(root).unwrap();
     let folder = format!("/proc/{pid}/task");
     let name = |tid: &str| fs::read_to_string(format!("{folder}/{tid}/comm")).ok();
-    tasks.lines().filter_map(name).map(|name| name.trim().to_owned()).collect()
+    tasks
+        .lines()
+        .filter_map(name)
+        .map(|name| name.trim().to_owned())
+        .collect()
 }
 
 /// The agent in a mount namespace of its own, where /proc/meminfo says something else than the kernel's own counters.
@@ -119,8 +157,13 @@ fn numbers_that_differ_from_the_files_lower_the_rung_at_once() {
     let file = node.path("meminfo");
     let real = fs::read_to_string("/proc/meminfo").unwrap();
     fs::write(&file, &real).unwrap();
-    let mount = format!("mount --bind {} /proc/meminfo && exec \"$@\"", file.display());
-    node.within = ["unshare", "-m", "sh", "-c", &mount, "sh"].map(str::to_owned).to_vec();
+    let mount = format!(
+        "mount --bind {} /proc/meminfo && exec \"$@\"",
+        file.display()
+    );
+    node.within = ["unshare", "-m", "sh", "-c", &mount, "sh"]
+        .map(str::to_owned)
+        .to_vec();
     node.configure_machine("observe", "housekeepingInterval: 1s");
     let status = node.start(&[]);
     if status.sampler.is_none() {
@@ -131,16 +174,34 @@ fn numbers_that_differ_from_the_files_lower_the_rung_at_once() {
         .map(|line| match line.strip_prefix("AnonPages:") {
             Some(rest) => {
                 let kib: u64 = rest.trim().trim_end_matches(" kB").parse().unwrap();
-                format!("AnonPages: {:width$} kB\n", kib + (1 << 20), width = rest.len() - " kB ".len())
+                format!(
+                    "AnonPages: {:width$} kB\n",
+                    kib + (1 << 20),
+                    width = rest.len() - " kB ".len()
+                )
             }
             None => format!("{line}\n"),
         })
         .collect();
-    assert_eq!(lie.len(), real.len(), "written over in one go, so that no half is read");
-    fs::File::options().write(true).open(&file).unwrap().write_all_at(lie.as_bytes(), 0).unwrap();
+    assert_eq!(
+        lie.len(),
+        real.len(),
+        "written over in one go, so that no half is read"
+    );
+    fs::File::options()
+        .write(true)
+        .open(&file)
+        .unwrap()
+        .write_all_at(lie.as_bytes(), 0)
+        .unwrap();
     let fallen = wait_until(PATIENCE, || {
-        node.status().filter(|status| status.rung.as_deref() != Some("kernel-sampler"))
+        node.status()
+            .filter(|status| status.rung.as_deref() != Some("kernel-sampler"))
     });
     let fallen = fallen.expect("it falls to the next rung");
-    assert!(reasons(&fallen).contains("differ by more than the tolerance"), "{}", reasons(&fallen));
+    assert!(
+        reasons(&fallen).contains("differ by more than the tolerance"),
+        "{}",
+        reasons(&fallen)
+    );
 }

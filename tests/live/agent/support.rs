@@ -34,7 +34,13 @@ impl Node {
         let sandbox = Sandbox::new(&[Controller::Memory, Controller::Pids], mib * MIB).unwrap();
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("manifests")).unwrap();
-        Self { sandbox, groups: Vec::new(), folder, within: Vec::new(), agents: Vec::new() }
+        Self {
+            sandbox,
+            groups: Vec::new(),
+            folder,
+            within: Vec::new(),
+            agents: Vec::new(),
+        }
     }
 
     /// Adds a workload; `spec` is YAML that is put into the pod's `spec`.
@@ -44,7 +50,11 @@ impl Node {
             "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: test, uid: uid-{name}, annotations: {{brink.dev/cgroup: \"{}\"}}}}\nspec: {{{spec}}}\n",
             group.group()
         );
-        fs::write(self.path("manifests").join(format!("{name}.yaml")), manifest).unwrap();
+        fs::write(
+            self.path("manifests").join(format!("{name}.yaml")),
+            manifest,
+        )
+        .unwrap();
         self.groups.push(group);
         self.groups.len() - 1
     }
@@ -80,7 +90,11 @@ impl Node {
 
     /// Starts `brink run` without waiting for anything.
     pub(crate) fn launch(&mut self, flags: &[&str]) -> u32 {
-        let log = fs::File::options().create(true).append(true).open(self.path("log")).unwrap();
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("log"))
+            .unwrap();
         let binary = agent_binary().unwrap().display().to_string();
         let mut line = self.within.iter().chain([&binary]);
         let child = Command::new(line.next().unwrap())
@@ -151,7 +165,9 @@ impl Node {
     pub(crate) fn finished(&self, order: u64) -> DecisionRecord {
         let found = wait_until(PATIENCE, || {
             let records = self.decisions();
-            records.into_iter().find(|record| record.order >= order && record.end.is_some())
+            records
+                .into_iter()
+                .find(|record| record.order >= order && record.end.is_some())
         });
         found.unwrap_or_else(|| panic!("no decision {order}: {}", self.log()))
     }

@@ -51,6 +51,24 @@ fn records_and_completions_survive_reopening() {
 }
 
 #[test]
+fn looking_says_what_opening_would_find_and_changes_nothing() {
+    let (_folder, path) = folder();
+    let look = || Ledger::look(&path, SHAPE, BOOT).expect("readable");
+    assert_eq!(look(), Found::Nothing);
+    assert!(!path.exists());
+    drop(Ledger::open(&path, SHAPE, BOOT).expect("new"));
+    assert_eq!(look(), Found::Ours);
+    let before_last_boot = Ledger::look(&path, SHAPE, BootId([8; 16])).expect("readable");
+    assert!(
+        matches!(&before_last_boot, Found::Other(why) if why.contains("boot")),
+        "{before_last_boot:?}"
+    );
+    fs::write(&path, "something else").expect("write");
+    assert!(matches!(look(), Found::Other(why) if why.contains("bytes")));
+    assert_eq!(fs::read(&path).expect("read"), b"something else");
+}
+
+#[test]
 fn a_record_that_was_not_finished_is_none() {
     let (_folder, path) = folder();
     let (mut ledger, _) = Ledger::open(&path, SHAPE, BOOT).expect("new");

@@ -47,8 +47,18 @@ pub enum Verdict {
 /// Compares the kernel's numbers with the files read before and after them.
 pub fn compare(before: &Numbers, kernel: &Numbers, after: &Numbers, tolerance: u64) -> Verdict {
     let pairs = [
-        ("memory.available", before.available, kernel.available, after.available),
-        ("memory.headroom", before.headroom, kernel.headroom, after.headroom),
+        (
+            "memory.available",
+            before.available,
+            kernel.available,
+            after.available,
+        ),
+        (
+            "memory.headroom",
+            before.headroom,
+            kernel.headroom,
+            after.headroom,
+        ),
     ];
     let mut verdict = Verdict::Unknown;
     for (name, before, kernel, after) in pairs {
@@ -58,7 +68,11 @@ pub fn compare(before: &Numbers, kernel: &Numbers, after: &Numbers, tolerance: u
         verdict = Verdict::Agrees;
         let files = kernel.clamp(before.min(after), before.max(after));
         if kernel.abs_diff(files) > tolerance {
-            return Verdict::Differs(Difference { name, kernel, files });
+            return Verdict::Differs(Difference {
+                name,
+                kernel,
+                files,
+            });
         }
     }
     verdict
@@ -90,7 +104,12 @@ mod tests {
     }
 
     fn check(before: i64, kernel: i64, after: i64, agrees: bool) {
-        let found = compare(&numbers(before), &numbers(kernel), &numbers(after), 10 << 20);
+        let found = compare(
+            &numbers(before),
+            &numbers(kernel),
+            &numbers(after),
+            10 << 20,
+        );
         assert_eq!(
             found == Verdict::Agrees,
             agrees,
@@ -111,7 +130,10 @@ mod tests {
     fn what_is_not_known_is_not_compared() {
         let unread = Numbers::default();
         assert_eq!(compare(&unread, &numbers(0), &unread, 0), Verdict::Unknown);
-        assert_eq!(compare(&numbers(1), &unread, &numbers(1), 0), Verdict::Unknown);
+        assert_eq!(
+            compare(&numbers(1), &unread, &numbers(1), 0),
+            Verdict::Unknown
+        );
     }
 
     proptest! {

@@ -1,0 +1,201 @@
+//! One check: what was found, what follows from it, and what to do next.
+
+use serde::Serialize;
+
+/// How a check ended, the most important first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Something that is needed does not work.
+    Failed,
+    /// It works less well, or otherwise, than it looks.
+    Warning,
+    /// It could not be looked at.
+    Unknown,
+    /// Worth knowing.
+    Note,
+    /// All is well.
+    Ok,
+}
+
+/// One check. Ids are stable; texts are for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Check {
+    /// `area.subject`.
+    pub id: String,
+    /// What is looked at.
+    pub title: &'static str,
+    /// How it ended.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// What follows from it.
+    pub follows: Option<String>,
+    /// What to do about it; any one of several.
+    pub next: Vec<Step>,
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// In words.
+    pub text: String,
+    /// The command that does it, where there is one.
+    pub command: Option<String>,
+}
+
+/// Which check: its id and its title.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject(pub(super) &'static str, pub(super) &'static str);
+
+impl Subject {
+    pub(super) fn check(self, state: State, found: impl Into<String>) -> Check {
+        Check {
+            id: self.0.to_owned(),
+            title: self.1,
+            state,
+            found: tidied(&found.into()),
+            follows: None,
+            next: Vec::new(),
+        }
+    }
+
+    pub(super) fn ok(self, found: impl Into<String>) -> Check {
+        self.check(State::Ok, found)
+    }
+
+    pub(super) fn note(self, found: impl Into<String>) -> Check {
+        self.check(State::Note, found)
+    }
+
+    pub(super) fn warning(self, found: impl Into<String>) -> Check {
+        self.check(State::Warning, found)
+    }
+
+    pub(super) fn failed(self, found: impl Into<String>) -> Check {
+        self.check(State::Failed, found)
+    }
+
+    pub(super) fn unknown(self, why: impl Into<String>) -> Check {
+        self.check(State::Unknown, why)
+    }
+}
+
+impl Check {
+    /// The same with what follows.
+    #[must_use]
+    pub(super) fn follows(mut self, text: impl Into<String>) -> Self {
+        self.follows = Some(tidied(&text.into()));
+        self
+    }
+
+    /// The same with something to do that is no command.
+    #[must_use]
+    pub(super) fn next(mut self, text: impl Into<String>) -> Self {
+        self.next.push(Step {
+            text: text.into(),
+            command: None,
+        });
+        self
+    }
+
+    /// The same with a command.
+    #[must_use]
+    pub(super) fn run(mut self, text: impl Into<String>, command: impl Into<String>) -> Self {
+        self.next.push(Step {
+            text: text.into(),
+            command: Some(command.into()),
+        });
+        self
+    }
+
+    /// The same with more steps.
+    #[must_use]
+    pub(super) fn steps(mut self, steps: impl IntoIterator<Item = Step>) -> Self {
+        self.next.extend(steps);
+        self
+    }
+
+    /// The same with another state.
+    #[must_use]
+    pub(super) const fn but(mut self, state: State) -> Self {
+        self.state = state;
+        self
+    }
+}
+
+/// What errors say, without the numbers that the words stand for, and without saying a cause twice.
+pub(super) fn tidied(text: &str) -> String {
+    const NUMBER: &str = " (os error ";
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(NUMBER) {
+        let end = after.find(|letter: char| !letter.is_ascii_digit());
+        plain.push_str(before);
+        if let Some(end) = end.filter(|end| *end > 0 && after[*end..].starts_with(')')) {
+            rest = &after[end + 1..];
+        } else {
+            plain.push_str(NUMBER);
+            rest = after;
+        }
+    }
+    plain.push_str(rest);
+    let mut parts: Vec<&str> = plain.split(": ").collect();
+    parts.dedup();
+    parts.join(": ")
+}
+
+impl State {
+    /// All of them, the most important first.
+    pub const ALL: [Self; 5] = [
+        Self::Failed,
+        Self::Warning,
+        Self::Unknown,
+        Self::Note,
+        Self::Ok,
+    ];
+
+    /// The word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Failed => "failed",
+            Self::Warning => "warning",
+            Self::Unknown => "unknown",
+            Self::Note => "note",
+            Self::Ok => "ok",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn errors_lose_their_numbers_and_echoes() {
+        for (text, expected) in [
+            (
+                "/run/x: Permission denied (os error 13)",
+                "/run/x: Permission denied",
+            ),
+            ("a (os error 2); b (os error 3) c", "a; b c"),
+            ("map: no `A`: no `A`: EPERM", "map: no `A`: EPERM"),
+            (
+                "(os error x) (os error ) (os error 5",
+                "(os error x) (os error ) (os error 5",
+            ),
+            ("", ""),
+        ] {
+            assert_eq!(tidied(text), expected);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_tidied(text in any::<String>()) {
+            prop_assert!(tidied(&text).len() <= text.len());
+        }
+    }
+}

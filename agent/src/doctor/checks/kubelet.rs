@@ -1,0 +1,230 @@
+//! The kubelet: does it run, by which thresholds, and do we act before it? Are its reserves enough?
+
+use brink_core::node::signal::Signal;
+
+use super::some;
+use super::watermarks::hard;
+use crate::doctor::advice::quoted;
+use crate::doctor::check::{Check, Subject};
+use crate::doctor::facts::Facts;
+use crate::doctor::facts::kubelet::{Files, FilesOrigin, Settings};
+use crate::record::text::{bytes, unsigned};
+
+/// Findings that are told; the rest is counted.
+const MOST: usize = 5;
+
+pub(super) fn checks(facts: &Facts) -> Vec<Check> {
+    let mut checks = Vec::from([presence(facts)]);
+    match &facts.kubelet.settings {
+        Some(Ok(settings)) => {
+            checks.push(configuration(facts, settings));
+            checks.push(lead(facts, settings));
+            checks.push(reserves(facts, settings));
+            checks.extend(notification(facts, settings));
+        }
+        Some(Err(faults)) => {
+            checks.push(CONFIGURATION.failed(some(faults, MOST)).follows(
+                "a kubelet does not start with this, and nothing can be inherited from it",
+            ));
+        }
+        None => {}
+    }
+    checks
+}
+
+const CONFIGURATION: Subject = Subject("kubelet.configuration", "configuration of the kubelet");
+
+fn presence(facts: &Facts) -> Check {
+    const SUBJECT: Subject = Subject("kubelet.process", "kubelet");
+    let running = match &facts.kubelet.process {
+        Ok(running) => running,
+        Err(why) => return SUBJECT.unknown(why.clone()),
+    };
+    match (running, &facts.kubelet.files) {
+        (None, None) => SUBJECT.ok("none runs here"),
+        (None, Some(files)) => SUBJECT.note(format!(
+            "none runs here, though {} is there",
+            name_of(files)
+        )),
+        (Some(running), Some(_)) => {
+            SUBJECT.ok(format!("runs ({}, pid {})", running.name, running.pid))
+        }
+        (Some(running), None) => SUBJECT
+            .warning(format!(
+                "runs ({}, pid {}), and no configuration file of it was found",
+                running.name, running.pid
+            ))
+            .follows("its thresholds are not known, so it may act before Brink")
+            .next("say where they are: kubeletConfig: FILE"),
+    }
+}
+
+fn name_of(files: &Files) -> String {
+    let path = files.file.as_ref().or(files.folder.as_ref());
+    path.map_or_else(String::new, |path| path.display().to_string())
+}
+
+fn configuration(facts: &Facts, settings: &Settings) -> Check {
+    let Some(files) = &facts.kubelet.files else {
+        return CONFIGURATION.ok(format!(
+            "on its command line: {}",
+            settings.flags.join(", ")
+        ));
+    };
+    let origin = match files.origin {
+        FilesOrigin::Configured => "thresholds are inherited from it",
+        FilesOrigin::CommandLine => "named on its command line",
+        FilesOrigin::UsualPlace => "found in its usual place",
+    };
+    let mut found = format!("{}, {origin}", name_of(files));
+    if !settings.flags.is_empty() {
+        found = format!("{found}; overruled by {}", settings.flags.join(", "));
+    }
+    if settings.doubts.is_empty() {
+        let overruled = files.origin == FilesOrigin::Configured && !settings.flags.is_empty();
+        return if overruled {
+            CONFIGURATION
+                .warning(found)
+                .follows(
+                    "flags are not inherited: Brink goes by the file, and the kubelet by the flags",
+                )
+                .next("move those flags of the kubelet into its file")
+        } else {
+            CONFIGURATION.ok(found)
+        };
+    }
+    CONFIGURATION
+        .warning(format!("{found}; {}", some(&settings.doubts, MOST)))
+        .follows("the kubelet accepts this without a word, and it is hardly meant")
+}
+
+fn lead(facts: &Facts, settings: &Settings) -> Check {
+    const SUBJECT: Subject = Subject("kubelet.lead", "who acts first");
+    let Some(capacity) = capacity(facts) else {
+        return SUBJECT.unknown("/proc/meminfo cannot be read");
+    };
+    let Some(theirs) = settings.hard(Signal::MemoryAvailable) else {
+        return SUBJECT.ok("the kubelet has no hard threshold on memory.available");
+    };
+    let theirs = theirs.quantity(capacity).value();
+    let ours = hard(facts, Signal::MemoryAvailable).and_then(|bytes| i64::try_from(bytes).ok());
+    let Some(ours) = ours else {
+        let found = format!("the kubelet below {}, Brink never", bytes(theirs));
+        let check = SUBJECT.warning(format!("memory.available: {found}"));
+        let check = check.follows("the kubelet acts alone, at its next look at the node");
+        return inherit(facts, check);
+    };
+    let found = format!(
+        "memory.available: Brink below {}, the kubelet below {}",
+        bytes(ours),
+        bytes(theirs)
+    );
+    let (leads_by, margin) = (ours - theirs, facts.config.lead_margin.quantity.value());
+    if leads_by <= 0 {
+        let check = SUBJECT
+            .warning(found)
+            .follows("the kubelet may act first, and both may evict for one shortage");
+        return inherit(facts, check);
+    }
+    if leads_by < margin {
+        let check = SUBJECT.note(found).follows(format!(
+            "Brink leads by {}, less than leadMargin ({})",
+            bytes(leads_by),
+            bytes(margin)
+        ));
+        return inherit(facts, check);
+    }
+    SUBJECT.ok(format!("{found}: Brink leads by {}", bytes(leads_by)))
+}
+
+/// Inheriting the kubelet's thresholds makes Brink lead.
+fn inherit(facts: &Facts, check: Check) -> Check {
+    match &facts.kubelet.files {
+        Some(Files {
+            file: Some(file),
+            origin: FilesOrigin::CommandLine | FilesOrigin::UsualPlace,
+            ..
+        }) => check.run(
+            "inherit its thresholds, raised by leadMargin (kubeletConfig); to see them:",
+            format!("brink config show --kubelet-config {}", quoted(file)),
+        ),
+        _ => check.next("set evictionHard memory.available above the kubelet's"),
+    }
+}
+
+fn capacity(facts: &Facts) -> Option<i64> {
+    i64::try_from(facts.memory.meminfo.as_ref().ok()?.total).ok()
+}
+
+/// What is kept from pods: `kubeReserved + systemReserved + evictionHard`. Pods may request all the rest.
+fn reserves(facts: &Facts, settings: &Settings) -> Check {
+    const SUBJECT: Subject = Subject("kubelet.reserves", "memory reserved for the system");
+    let Some(capacity) = capacity(facts) else {
+        return SUBJECT.unknown("/proc/meminfo cannot be read");
+    };
+    let eviction = settings
+        .hard(Signal::MemoryAvailable)
+        .map_or(0, |threshold| threshold.quantity(capacity).value());
+    let reserved = settings.reserved();
+    let kept = reserved.saturating_add(eviction);
+    let threshold =
+        hard(facts, Signal::MemoryAvailable).and_then(|bytes| i64::try_from(bytes).ok());
+    let threshold = threshold.unwrap_or(0).max(eviction);
+    let used = used_by_system(facts, capacity);
+    let in_use = used.map_or_else(String::new, |used| {
+        format!("; {} in use by what is no pod", bytes(used))
+    });
+    let found = format!(
+        "{} kept from pods (kubeReserved and systemReserved {}, evictionHard {}){in_use}",
+        bytes(kept),
+        bytes(reserved),
+        bytes(eviction)
+    );
+    let needed = used.unwrap_or(0).saturating_add(threshold);
+    if kept >= needed && reserved > 0 {
+        return SUBJECT.ok(found);
+    }
+    let follows = if kept < threshold {
+        format!(
+            "less than the threshold of {}: pods that all keep to their requests can still cross it, and one of them is \
+             evicted for what the system uses",
+            bytes(threshold)
+        )
+    } else {
+        "pods that all keep to their requests can still cross the threshold, since the system uses memory that nobody \
+         reserved; one of them is evicted for it"
+            .to_owned()
+    };
+    let wanted = unsigned(u64::try_from(needed.saturating_sub(eviction)).unwrap_or(0));
+    let system = match used {
+        Some(_) => "",
+        None => ", and on top of it what the system itself uses",
+    };
+    SUBJECT.warning(found).follows(follows).next(format!(
+        "kubeReserved and systemReserved of {wanted} memory together{system}"
+    ))
+}
+
+/// The node's working set without that of all pods.
+fn used_by_system(facts: &Facts, capacity: i64) -> Option<i64> {
+    let (figures, _) = facts.memory.figures.as_ref().ok()?;
+    let pods = i64::try_from(facts.kubelet.pods_working_set?).ok()?;
+    let node = capacity.saturating_sub(figures.memory?.available);
+    Some(node.saturating_sub(pods).max(0))
+}
+
+/// Only said where it is set: on v2 it does nothing.
+fn notification(facts: &Facts, settings: &Settings) -> Option<Check> {
+    const SUBJECT: Subject = Subject("kubelet.notification", "kernelMemcgNotification");
+    if !settings.memcg_notification {
+        return None;
+    }
+    Some(if facts.cgroups.memory_is_v2() {
+        SUBJECT
+            .note("set, and without effect on cgroup v2")
+            .follows("the kubelet looks at the node every 10 s and at no other time")
+    } else {
+        SUBJECT
+            .ok("set: the kubelet is woken at its thresholds (cgroup v1), with statistics that may be old")
+    })
+}

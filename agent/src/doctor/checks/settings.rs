@@ -1,0 +1,108 @@
+//! The configuration itself: what is in force, what is doubtful, and thresholds that nobody measures.
+
+use std::path::Path;
+
+use brink_core::node::signal::Signal;
+use brink_core::node::threshold::{Threshold, Value};
+
+use super::some;
+use crate::doctor::check::{Check, Subject};
+use crate::doctor::facts::Facts;
+
+/// Findings that are told; the rest is counted.
+const MOST: usize = 5;
+
+pub(super) fn checks(facts: &Facts) -> Vec<Check> {
+    let mut checks = Vec::from([thresholds(facts)]);
+    checks.extend(unmeasured(facts));
+    checks
+}
+
+/// Only said where another root is configured.
+pub(super) fn root(facts: &Facts) -> Option<Check> {
+    const SUBJECT: Subject = Subject("config.root", "where the machine is mounted");
+    let root = &facts.config.paths.root;
+    if root == Path::new("/") {
+        return None;
+    }
+    let found = format!("paths.root is {}", root.display());
+    Some(if facts.kernel.has_proc {
+        SUBJECT.ok(found)
+    } else {
+        SUBJECT
+            .failed(format!("{found}, and no /proc of this process is below it"))
+            .follows("nothing about the machine can be read")
+            .next("mount the machine's whole root there, /proc and /sys included")
+    })
+}
+
+fn thresholds(facts: &Facts) -> Check {
+    const SUBJECT: Subject = Subject("config.thresholds", "thresholds in force");
+    let all = facts.config.policy.thresholds().iter();
+    let memory: Vec<String> = all
+        .filter(|threshold| is_measured(facts, threshold))
+        .map(in_words)
+        .collect();
+    if !facts.doubts.is_empty() {
+        return SUBJECT
+            .warning(some(&facts.doubts, MOST))
+            .follows("the kubelet would accept this without a word, and it is hardly meant")
+            .run("see each with its place", "brink config check");
+    }
+    if memory.is_empty() {
+        return SUBJECT
+            .failed("none on anything that is measured")
+            .follows("nothing is ever evicted")
+            .next("evictionHard: {memory.available: 100Mi}");
+    }
+    SUBJECT.ok(memory.join(", "))
+}
+
+/// Thresholds on signals that the guard has no numbers for: they are never met.
+fn unmeasured(facts: &Facts) -> Option<Check> {
+    const SUBJECT: Subject = Subject("config.unmeasured", "thresholds on what is not measured");
+    let all = facts.config.policy.thresholds().iter();
+    let idle: Vec<&Threshold> = all
+        .filter(|threshold| !is_measured(facts, threshold))
+        .collect();
+    if idle.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = idle.iter().copied().map(in_words).collect();
+    let check = SUBJECT.note(names.join(", ")).follows(
+        "these are never met by brink run; the kubelet, if there is one, still acts on them",
+    );
+    let of_pods = idle
+        .iter()
+        .any(|threshold| threshold.signal == Signal::AllocatableMemoryAvailable);
+    Some(if of_pods {
+        check.next("for allocatableMemory.available name the group all pods live in: podsCgroup: /kubepods.slice")
+    } else {
+        check
+    })
+}
+
+/// `memory.available<100Mi`; a percentage with the digits that were written.
+pub(super) fn in_words(threshold: &Threshold) -> String {
+    let value = match threshold.value {
+        Value::Quantity(quantity) => quantity.to_string(),
+        Value::Fraction(fraction) => {
+            let text = format!("{:.4}", f64::from(fraction) * 100.0);
+            format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
+        }
+    };
+    let signal = threshold.signal;
+    if threshold.is_hard() {
+        format!("{signal}<{value}")
+    } else {
+        format!("{signal}<{value} for {}", threshold.grace)
+    }
+}
+
+fn is_measured(facts: &Facts, threshold: &Threshold) -> bool {
+    match threshold.signal {
+        Signal::MemoryAvailable | Signal::MemoryHeadroom | Signal::PidAvailable => true,
+        Signal::AllocatableMemoryAvailable => facts.config.pods_cgroup.is_some(),
+        _ => false,
+    }
+}

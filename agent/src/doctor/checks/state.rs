@@ -1,0 +1,169 @@
+//! The agent's own files: can it start here, and may it enforce?
+
+use brink_host::ledger::Found;
+
+use crate::config::RunMode;
+use crate::doctor::advice::quoted;
+use crate::doctor::check::{Check, Subject};
+use crate::doctor::facts::Facts;
+use crate::doctor::facts::state::SocketState;
+use crate::runtime::stop_button::Pressed;
+
+pub(super) fn checks(facts: &Facts) -> Vec<Check> {
+    let mut checks = Vec::from([
+        folder(facts),
+        socket(facts),
+        ledger(facts),
+        enforcer(facts),
+        button(facts),
+    ]);
+    checks.extend(journal(facts));
+    checks.extend(hooks(facts));
+    checks
+}
+
+fn folder(facts: &Facts) -> Check {
+    const SUBJECT: Subject = Subject("state.folder", "folder of the agent");
+    let folder = &facts.state.folder;
+    let path = folder.path.display();
+    if let Err(why) = &folder.writable {
+        return SUBJECT
+            .failed(format!("{path} cannot be written to ({why})"))
+            .follows("the agent does not start")
+            .next("run it as root, or set paths.stateDir to a folder of its user");
+    }
+    let made = if folder.exists {
+        ""
+    } else {
+        ", to be made at the start"
+    };
+    match folder.in_memory {
+        Ok(false) => SUBJECT
+            .note(format!("{path}{made}, on a disk"))
+            .follows("the ledger is written before each kill: on a disk that may have to wait, in memory never")
+            .next("put paths.stateDir on a tmpfs, which /run is on most machines"),
+        _ => SUBJECT.ok(format!("{path}{made}")),
+    }
+}
+
+fn socket(facts: &Facts) -> Check {
+    const SUBJECT: Subject = Subject("state.socket", "socket of the agent");
+    let path = facts.state.socket.path.display();
+    match &facts.state.socket.state {
+        SocketState::Absent => SUBJECT.ok(format!("{path}, not there yet: no agent runs")),
+        SocketState::Answers => SUBJECT.ok(format!("{path}: an agent answers")),
+        SocketState::Left => SUBJECT.note(format!(
+            "{path}: nobody listens; an agent ended without removing it"
+        )),
+        SocketState::Forbidden => SUBJECT
+            .unknown(format!("{path}: closed to user {}", facts.process.user))
+            .run("ask as root", "sudo brink status"),
+        SocketState::NoSocket => SUBJECT
+            .failed(format!("{path}: something else has this name"))
+            .follows("the agent cannot listen there")
+            .run(
+                "see what it is",
+                format!("ls -l {}", quoted(&facts.state.socket.path)),
+            ),
+        SocketState::Impossible(_) if follows_folder(facts) => {
+            SUBJECT.unknown(format!("{path}: see state.folder"))
+        }
+        SocketState::Impossible(why) => SUBJECT
+            .failed(format!("{path}: {why}"))
+            .follows("the agent cannot listen there")
+            .next("set paths.socket to a place that it can make"),
+    }
+}
+
+/// Whether it cannot be made because the folder it is in cannot.
+fn follows_folder(facts: &Facts) -> bool {
+    let folder = &facts.state.folder;
+    folder.writable.is_err() && facts.state.socket.path.starts_with(&folder.path)
+}
+
+fn ledger(facts: &Facts) -> Check {
+    const SUBJECT: Subject = Subject("state.ledger", "ledger of decisions");
+    if let Some(owner) = facts.state.ledger_owner {
+        return SUBJECT.unknown(format!("it belongs to user {owner}"));
+    }
+    match &facts.state.ledger {
+        Ok(Found::Nothing) => SUBJECT.ok("none yet"),
+        Ok(Found::Ours) => SUBJECT.ok("of this boot: graces and decisions are taken up again"),
+        Ok(Found::Other(why)) => SUBJECT
+            .note(format!("not to be continued: {why}"))
+            .follows("an agent that starts puts it aside as ledger.aside and begins a new one"),
+        Err(why) => SUBJECT.unknown(why.clone()),
+    }
+}
+
+fn enforcer(facts: &Facts) -> Check {
+    const SUBJECT: Subject = Subject("state.enforcer", "enforcer of this node");
+    match &facts.state.enforcer {
+        Ok(None) if facts.process.namespaces.pid == Ok(false) => {
+            SUBJECT.unknown("nobody in this container; outside cannot be seen from here")
+        }
+        Ok(None) => SUBJECT.ok("nobody yet: the next agent becomes it"),
+        Ok(Some(pid)) => SUBJECT
+            .note(format!("process {pid} holds the lock"))
+            .follows("a second agent that starts now only observes"),
+        Err(why) => SUBJECT.unknown(why.clone()),
+    }
+}
+
+fn button(facts: &Facts) -> Check {
+    const SUBJECT: Subject = Subject("state.stop-button", "stop button");
+    let pressed = match &facts.state.button {
+        Ok(pressed) => pressed,
+        Err(why) => return SUBJECT.unknown(why.clone()),
+    };
+    let found = match pressed {
+        Pressed::No => return SUBJECT.ok("not pressed"),
+        Pressed::Forever => "pressed, until it is lifted".to_owned(),
+        Pressed::For(left) => format!("pressed, for another {} s", left.as_secs()),
+    };
+    let check = match facts.config.mode {
+        RunMode::Enforce => SUBJECT.warning(found),
+        RunMode::Observe => SUBJECT.note(found),
+    };
+    check
+        .follows("everything is decided and told, and nothing is killed")
+        .run("lift it", "brink resume")
+}
+
+fn journal(facts: &Facts) -> Option<Check> {
+    const SUBJECT: Subject = Subject("state.journal", "journal of inputs");
+    let (path, writable) = facts.state.journal.as_ref()?;
+    let path = path.display();
+    Some(match writable {
+        Ok(()) => SUBJECT.ok(path.to_string()),
+        Err(why) => SUBJECT
+            .failed(format!("{path} cannot be written ({why})"))
+            .follows("the agent does not start"),
+    })
+}
+
+fn hooks(facts: &Facts) -> Option<Check> {
+    const SUBJECT: Subject = Subject("state.hooks", "hooks");
+    let hooks = &facts.state.hooks;
+    if hooks.is_empty() {
+        return None;
+    }
+    let bad: Vec<String> = hooks
+        .iter()
+        .filter_map(|(name, path, may)| {
+            Some(format!(
+                "{name} {}: {}",
+                path.display(),
+                may.as_ref().err()?
+            ))
+        })
+        .collect();
+    if bad.is_empty() {
+        return Some(SUBJECT.ok("each can be run"));
+    }
+    Some(
+        SUBJECT
+            .failed(bad.join("; "))
+            .follows("it is called in vain; kills do not wait for it"),
+    )
+}

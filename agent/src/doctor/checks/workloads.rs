@@ -1,0 +1,151 @@
+//! Who could be evicted: what is bound to cgroups now, manifests, and `DaemonSet` pods without a priority that keeps them.
+
+use super::{count, some};
+use crate::config::RunMode;
+use crate::doctor::check::{Check, Subject};
+use crate::doctor::facts::Facts;
+use crate::doctor::facts::workloads::{Bound, Daemon, Manifests};
+
+/// Names that are told; the rest is counted.
+const MOST: usize = 5;
+
+pub(super) fn checks(facts: &Facts) -> Vec<Check> {
+    let mut checks = Vec::from([bound(facts)]);
+    match &facts.workloads.manifests {
+        Some(Ok(read)) => checks.extend([manifests(read), daemons(read)]),
+        Some(Err(why)) => checks.push(
+            MANIFESTS
+                .failed(why.clone())
+                .follows("no pod of it is known"),
+        ),
+        None => {}
+    }
+    checks
+}
+
+const MANIFESTS: Subject = Subject("workloads.manifests", "manifests");
+
+fn bound(facts: &Facts) -> Check {
+    const SUBJECT: Subject = Subject("workloads.bound", "workloads watched over now");
+    let all = match &facts.workloads.bound {
+        Ok(all) => all,
+        Err(why) => return SUBJECT.unknown(why.clone()),
+    };
+    let crowd = Crowd::of(all);
+    let found = crowd.in_words();
+    if crowd.open > 0 {
+        let troubles = &facts.workloads.troubles;
+        if troubles.is_empty() {
+            return SUBJECT.ok(found);
+        }
+        return SUBJECT
+            .warning(format!("{found}; {}", some(troubles, MOST)))
+            .follows("what cannot be opened is not watched over");
+    }
+    let check = match facts.config.mode {
+        RunMode::Enforce => SUBJECT.warning(found),
+        RunMode::Observe => SUBJECT.note(found),
+    };
+    check
+        .follows(
+            "when a threshold is met there is nobody to evict, and the kernel's OOM killer is left",
+        )
+        .next("name a folder of pod manifests: workloads: {manifests: /etc/kubernetes/manifests}")
+        .next("or control groups: workloads: {cgroups: [{glob: /system.slice/*.service}]}")
+}
+
+/// Workloads by what may become of them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Crowd {
+    /// May be evicted.
+    open: usize,
+    /// Critical or protected.
+    kept: usize,
+    /// Nothing runs in them.
+    idle: usize,
+}
+
+impl Crowd {
+    fn of(all: &[Bound]) -> Self {
+        let mut crowd = Self::default();
+        for Bound { workload, runs } in all {
+            if !runs {
+                crowd.idle += 1;
+            } else if workload.is_critical() || workload.protection.is_some() {
+                crowd.kept += 1;
+            } else {
+                crowd.open += 1;
+            }
+        }
+        crowd
+    }
+
+    fn in_words(self) -> String {
+        let Self { open, kept, idle } = self;
+        let all = open + kept + idle;
+        let mut words = match all {
+            0 => return "none".to_owned(),
+            _ => format!("{}: {open} may be evicted", count(all, "workload")),
+        };
+        if kept > 0 {
+            words = format!("{words}, {kept} never");
+        }
+        if idle > 0 {
+            words = format!("{words}, nothing runs in {idle}");
+        }
+        words
+    }
+}
+
+fn manifests(read: &Manifests) -> Check {
+    let pods = count(read.pods, "pod");
+    if !read.faults.is_empty() {
+        return MANIFESTS
+            .failed(format!("{pods} read; {}", some(&read.faults, MOST)))
+            .follows("the pods of those files are not watched over");
+    }
+    if !read.doubts.is_empty() {
+        return MANIFESTS.note(format!("{pods} read; {}", some(&read.doubts, MOST)));
+    }
+    MANIFESTS.ok(format!("{pods} read"))
+}
+
+fn daemons(read: &Manifests) -> Check {
+    const SUBJECT: Subject = Subject("workloads.daemonsets", "pods of DaemonSets");
+    let loose: Vec<String> = read
+        .daemons
+        .iter()
+        .filter(|daemon| !daemon.is_kept)
+        .map(in_words)
+        .collect();
+    if loose.is_empty() {
+        let all = read.daemons.len();
+        return SUBJECT.ok(if all == 0 {
+            "none among the manifests".to_owned()
+        } else {
+            format!("{all}, all with a priority that keeps them")
+        });
+    }
+    SUBJECT
+        .warning(format!("may be evicted: {}", some(&loose, MOST)))
+        .follows(
+            "an evicted pod of a DaemonSet is made again on the same node at once, so its memory is back before it \
+             helped; and the node loses its network or its logs for that time",
+        )
+        .next("priorityClassName: system-node-critical in the DaemonSet (in namespaces other than kube-system that \
+               takes a ResourceQuota for the class)")
+        .next("or protect its groups in Brink's configuration: protect, ignore or avoid")
+}
+
+fn in_words(daemon: &Daemon) -> String {
+    let Daemon {
+        pod,
+        owner,
+        priority,
+        ..
+    } = daemon;
+    match priority {
+        Some(priority) => format!("{pod} (of {owner}, priority {priority})"),
+        None => format!("{pod} (of {owner}, no priority)"),
+    }
+}

@@ -1,0 +1,146 @@
+//! The kubelet of this node: whether it runs, where its configuration is, and what that comes to.
+
+mod flags;
+mod settings;
+
+use std::path::{Path, PathBuf};
+
+use brink_host::cgroup::stat::StatReader;
+use brink_host::cgroup::usage::UsageReader;
+use brink_host::cgroup::{CgroupDir, Controller, Layout};
+use brink_host::process::essential::find;
+use brink_host::process::{ProcessInfo, Role};
+
+use super::source::{Known, known, under};
+use crate::config::AgentConfig;
+
+pub use settings::Settings;
+
+/// Where distributions keep the kubelet's configuration, below the root, for a kubelet whose command line does not say.
+const USUAL_PLACES: [&str; 5] = [
+    "var/lib/kubelet/config.yaml",
+    "etc/kubernetes/kubelet/config.json",
+    "etc/kubernetes/kubelet/kubelet-config.json",
+    "home/kubernetes/kubelet-config.yaml",
+    "etc/kubernetes/kubelet-config.yaml",
+];
+
+/// The groups of all pods, as the two cgroup drivers of the kubelet call them.
+const POD_GROUPS: [&str; 2] = ["/kubepods.slice", "/kubepods"];
+
+/// The kubelet.
+#[derive(Debug)]
+pub struct Kubelet {
+    /// Its process, if it runs.
+    pub process: Known<Option<Running>>,
+    /// Its configuration, if a file of it was found.
+    pub files: Option<Files>,
+    /// What files and flags come to; none where neither says anything.
+    pub settings: Option<Result<Settings, Vec<String>>>,
+    /// The working set of all pods, bytes; none where their group is not to be seen.
+    pub pods_working_set: Option<u64>,
+}
+
+/// A kubelet that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Running {
+    /// Its process.
+    pub pid: i32,
+    /// The name of its program.
+    pub name: String,
+    /// Its command line, without the program.
+    pub arguments: Vec<String>,
+}
+
+/// Its configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Files {
+    /// The file.
+    pub file: Option<PathBuf>,
+    /// The folder of drop-ins.
+    pub folder: Option<PathBuf>,
+    /// How they were found.
+    pub origin: FilesOrigin,
+}
+
+/// How the kubelet's files were found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilesOrigin {
+    /// Our own configuration names them, so that thresholds are inherited.
+    Configured,
+    /// The kubelet's command line names them.
+    CommandLine,
+    /// A file lies where distributions keep it.
+    UsualPlace,
+}
+
+impl Kubelet {
+    /// Looks for it under a root.
+    pub fn read(root: &Path, config: &AgentConfig, layout: &Known<Layout>) -> Self {
+        let process = running(root);
+        let arguments = match &process {
+            // A distribution in one program has flags of its own with the same names.
+            Ok(Some(running)) if running.name == "kubelet" => running.arguments.as_slice(),
+            _ => &[],
+        };
+        let files = files(root, config, arguments);
+        let settings = settings::read(root, files.as_ref(), arguments);
+        Self {
+            settings,
+            files,
+            pods_working_set: layout.as_ref().ok().and_then(pods_working_set),
+            process,
+        }
+    }
+}
+
+fn running(root: &Path) -> Known<Option<Running>> {
+    let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+    let all = known(find(root, own))?;
+    let Some(kubelet) = all.into_iter().find(|one| one.role == Role::Kubelet) else {
+        return Ok(None);
+    };
+    let process = ProcessInfo::read(root, kubelet.pid).ok().flatten();
+    let command_line = process.map_or_else(Vec::new, |process| process.command_line);
+    Ok(Some(Running {
+        pid: kubelet.pid,
+        name: kubelet.name,
+        arguments: command_line.into_iter().skip(1).collect(),
+    }))
+}
+
+fn files(root: &Path, config: &AgentConfig, arguments: &[String]) -> Option<Files> {
+    let configured = &config.kubelet;
+    if configured.file.is_some() || configured.folder.is_some() {
+        return Some(Files {
+            file: configured.file.clone(),
+            folder: configured.folder.clone(),
+            origin: FilesOrigin::Configured,
+        });
+    }
+    let named = |flag| flags::value(arguments, flag).map(|path| under(root, Path::new(path)));
+    let (file, folder) = (named("--config"), named("--config-dir"));
+    if file.is_some() || folder.is_some() {
+        return Some(Files {
+            file,
+            folder,
+            origin: FilesOrigin::CommandLine,
+        });
+    }
+    let mut places = USUAL_PLACES.iter().map(|path| root.join(path));
+    Some(Files {
+        file: Some(places.find(|path| path.is_file())?),
+        folder: None,
+        origin: FilesOrigin::UsualPlace,
+    })
+}
+
+fn pods_working_set(layout: &Layout) -> Option<u64> {
+    let hierarchy = layout.hierarchy(Controller::Memory)?;
+    let group = POD_GROUPS
+        .iter()
+        .find_map(|group| CgroupDir::open(hierarchy, group).ok())?;
+    let usage = UsageReader::open(&group).ok()?.read().ok()?;
+    let stat = StatReader::open(&group).ok()?.read().ok()?;
+    stat.working_set(usage)
+}

@@ -1,0 +1,118 @@
+//! What the kubelet's files and flags come to, as far as it matters here.
+
+use std::path::Path;
+
+use brink_core::base::Quantity;
+use brink_core::node::policy::{Capacities, Draft};
+use brink_core::node::signal::Signal;
+use brink_core::node::threshold::Threshold;
+
+use brink_host::meminfo::MeminfoReader;
+use brink_host::pid_limits::PidLimits;
+
+use super::{Files, flags};
+use crate::config::document::{Node, Origins, Reader, Value};
+use crate::config::eviction::{self, Source};
+use crate::config::finding::Report;
+use crate::config::kubelet;
+
+/// Settings of the kubelet.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Its thresholds.
+    pub thresholds: Vec<Threshold>,
+    /// What is doubtful, one sentence each.
+    pub doubts: Vec<String>,
+    /// `kubeReserved`, memory.
+    pub kube_reserved: Option<Quantity>,
+    /// `systemReserved`, memory.
+    pub system_reserved: Option<Quantity>,
+    /// `kernelMemcgNotification`.
+    pub memcg_notification: bool,
+    /// Eviction flags of the command line that win over the files.
+    pub flags: Vec<&'static str>,
+}
+
+impl Settings {
+    /// The hard threshold on a signal.
+    pub fn hard(&self, signal: Signal) -> Option<&Threshold> {
+        let mut all = self.thresholds.iter();
+        all.find(|threshold| threshold.signal == signal && threshold.is_hard())
+    }
+
+    /// Memory kept for everything that is no pod, bytes.
+    pub fn reserved(&self) -> i64 {
+        let bytes = |quantity: Option<Quantity>| quantity.map_or(0, Quantity::value);
+        bytes(self.kube_reserved).saturating_add(bytes(self.system_reserved))
+    }
+}
+
+/// Reads files and flags together; none where there are neither.
+pub(super) fn read(
+    root: &Path,
+    files: Option<&Files>,
+    arguments: &[String],
+) -> Option<Result<Settings, Vec<String>>> {
+    if files.is_none() && arguments.is_empty() {
+        return None;
+    }
+    let (mut origins, mut report) = (Origins::default(), Report::default());
+    let file = files.and_then(|files| files.file.as_deref());
+    let folder = files.and_then(|files| files.folder.as_deref());
+    let tree = kubelet::load(file, folder, &mut origins, &mut report);
+    let mut draft = written(&tree, &origins);
+    let given = flags::apply(arguments, &mut draft);
+    let source = Source {
+        tree: &tree,
+        prefix: "",
+        origins: &origins,
+    };
+    let policy = eviction::check(&draft, source, &mut report);
+    eviction::add_doubts(&draft, source, &capacities(root), &mut report);
+    let reserved = |key: &str, flag| {
+        flags::reserved_memory(arguments, flag).or_else(|| reserved_memory(&tree, key))
+    };
+    let settings = Settings {
+        thresholds: policy.map_or_else(Vec::new, |policy| policy.thresholds().to_vec()),
+        doubts: Vec::new(),
+        kube_reserved: reserved("kubeReserved", "--kube-reserved"),
+        system_reserved: reserved("systemReserved", "--system-reserved"),
+        memcg_notification: is_true(tree.get("kernelMemcgNotification"))
+            || flags::value(arguments, "--kernel-memcg-notification") == Some("true"),
+        flags: given,
+    };
+    Some(match report.into_result() {
+        Ok(warnings) => Ok(Settings {
+            doubts: warnings.iter().map(ToString::to_string).collect(),
+            ..settings
+        }),
+        Err(faults) => Err(faults.list.iter().map(ToString::to_string).collect()),
+    })
+}
+
+/// The eviction keys. What is wrong with them was reported when they were loaded.
+fn written(tree: &Node, origins: &Origins) -> Draft {
+    let mut told_already = Report::default();
+    kubelet::read_keys(&mut Reader::new(tree, origins, &mut told_already))
+}
+
+fn reserved_memory(tree: &Node, key: &str) -> Option<Quantity> {
+    tree.get(key)?.get("memory")?.scalar()?.parse().ok()
+}
+
+fn is_true(node: Option<&Node>) -> bool {
+    node.is_some_and(|node| matches!(node.value, Value::Bool(true, _)))
+}
+
+/// How much there is of what can be told here; everything else is unknown.
+fn capacities(root: &Path) -> Capacities {
+    let memory = MeminfoReader::open(root).ok();
+    let memory = memory.and_then(|reader| Some(reader.read().ok()?.total));
+    let tasks = PidLimits::read(root).effective();
+    let signed = |amount: Option<u64>| amount.and_then(|amount| i64::try_from(amount).ok());
+    Capacities::from_fn(|signal| match signal {
+        Signal::MemoryAvailable => signed(memory),
+        Signal::PidAvailable => signed(tasks),
+        _ => None,
+    })
+}

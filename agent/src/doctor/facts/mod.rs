@@ -1,0 +1,115 @@
+//! What is known of the machine, of this process and of the configuration. Nothing is judged here.
+
+pub mod cgroups;
+pub mod kernel;
+pub mod killers;
+pub mod kubelet;
+pub mod memory;
+pub mod process;
+mod source;
+pub mod state;
+pub mod trials;
+pub mod workloads;
+
+use std::path::Path;
+
+use brink_host::HostError;
+use brink_host::cgroup::Layout;
+use brink_host::probe;
+
+pub use source::Known;
+pub use trials::Trials;
+
+use crate::config::{AgentConfig, Checked, NodeScope};
+use crate::guard::files::{NodePlan, Scope};
+use cgroups::Cgroups;
+use kernel::Kernel;
+use killers::Killers;
+use kubelet::Kubelet;
+use memory::Memory;
+use process::Process;
+use source::known;
+use state::StateFiles;
+use workloads::Workloads;
+
+/// Everything that was read and tried.
+#[derive(Debug)]
+pub struct Facts {
+    /// The configuration the agent would run with.
+    pub config: AgentConfig,
+    /// What is doubtful about it, one sentence each.
+    pub doubts: Vec<String>,
+    /// The kernel and the machine under it.
+    pub kernel: Kernel,
+    /// This process: rights, limits, namespaces.
+    pub process: Process,
+    /// What was tried.
+    pub trials: Trials,
+    /// Control groups.
+    pub cgroups: Cgroups,
+    /// Memory, swap, and both signals.
+    pub memory: Memory,
+    /// Other killers.
+    pub killers: Killers,
+    /// The kubelet and its settings.
+    pub kubelet: Kubelet,
+    /// What is watched over.
+    pub workloads: Workloads,
+    /// The agent's own files.
+    pub state: StateFiles,
+}
+
+/// What trials stand on.
+#[derive(Clone, Copy, Debug)]
+pub struct Ground<'a> {
+    /// What `/` is.
+    pub root: &'a Path,
+    /// The configuration.
+    pub config: &'a AgentConfig,
+    /// What the kernel says of itself.
+    pub kernel: &'a probe::Facts,
+    /// Where the control groups are.
+    pub layout: &'a Known<Layout>,
+}
+
+impl Facts {
+    /// Reads everything under the configured root, and tries what `try_out` tries.
+    pub fn gather(checked: &Checked, try_out: impl FnOnce(Ground<'_>) -> Trials) -> Self {
+        let config = &checked.config;
+        let root = config.paths.root.as_path();
+        let kernel = Kernel::read(root);
+        let layout = Layout::detect(root);
+        let is_unmounted = matches!(layout, Err(HostError::Unsupported { .. }));
+        let layout = known(layout);
+        let trials = try_out(Ground {
+            root,
+            config,
+            kernel: &kernel.probe,
+            layout: &layout,
+        });
+        Self {
+            process: Process::read(root),
+            trials,
+            memory: Memory::read(root, &layout, &node_plan(config)),
+            killers: Killers::read(root),
+            kubelet: Kubelet::read(root, config, &layout),
+            workloads: Workloads::read(root, config, &layout),
+            state: StateFiles::read(root, config),
+            cgroups: Cgroups::read(root, config, layout, is_unmounted),
+            kernel,
+            doubts: checked.warnings.iter().map(ToString::to_string).collect(),
+            config: config.clone(),
+        }
+    }
+}
+
+/// The node as the guard reads it.
+pub(super) fn node_plan(config: &AgentConfig) -> NodePlan {
+    NodePlan {
+        scope: match &config.node {
+            NodeScope::Machine => Scope::Machine,
+            NodeScope::Cgroup(group) => Scope::Group(group.clone()),
+        },
+        pods: config.pods_cgroup.clone(),
+    }
+}

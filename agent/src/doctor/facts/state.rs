@@ -1,0 +1,246 @@
+//! The agent's own files: its folder, socket, ledger, lock, stop button, journal and hooks.
+
+use std::io;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use brink_host::clock::BootId;
+use brink_host::ledger::{Found, Ledger};
+use brink_host::lock::holder_of;
+use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
+
+use super::source::{Known, known};
+use crate::config::AgentConfig;
+use crate::ledger::DECISIONS;
+use crate::runtime::stop_button::{Pressed, StopButton};
+
+/// Magic number of tmpfs (`linux/magic.h`).
+const TMPFS: u64 = 0x0102_1994;
+
+/// The agent's own files.
+#[derive(Debug)]
+pub struct StateFiles {
+    /// Its folder.
+    pub folder: Folder,
+    /// Its socket.
+    pub socket: Socket,
+    /// Its ledger.
+    pub ledger: Known<Found>,
+    /// Whether the ledger is somebody else's file, by its user.
+    pub ledger_owner: Option<u32>,
+    /// Who holds the enforcer's lock.
+    pub enforcer: Known<Option<i32>>,
+    /// The stop button.
+    pub button: Known<Pressed>,
+    /// Whether the folder of the journal can be written to; none without a journal.
+    pub journal: Option<(PathBuf, Known<()>)>,
+    /// Each configured hook, and why it cannot be run if so.
+    pub hooks: Vec<(&'static str, PathBuf, Known<()>)>,
+}
+
+/// The agent's folder.
+#[derive(Debug)]
+pub struct Folder {
+    /// Where.
+    pub path: PathBuf,
+    /// Whether it is there already.
+    pub exists: bool,
+    /// Why it cannot be written to, or made.
+    pub writable: Known<()>,
+    /// Whether it is in memory, so that writing to it never waits for a disk.
+    pub in_memory: Known<bool>,
+}
+
+/// The agent's socket.
+#[derive(Debug)]
+pub struct Socket {
+    /// Where.
+    pub path: PathBuf,
+    /// How it is found.
+    pub state: SocketState,
+}
+
+/// How the socket is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SocketState {
+    /// There is none, and it could be made.
+    Absent,
+    /// An agent answers.
+    Answers,
+    /// It is there and nobody listens: an agent did not end well.
+    Left,
+    /// We may not talk to it.
+    Forbidden,
+    /// Something else has that name.
+    NoSocket,
+    /// It cannot be made or looked at.
+    Impossible(String),
+}
+
+/// The longest path a socket can have (`sun_path`, with its zero byte).
+const LONGEST_SOCKET_PATH: usize = 107;
+
+impl StateFiles {
+    /// Looks at everything, and makes nothing.
+    pub fn read(root: &Path, config: &AgentConfig) -> Self {
+        let paths = &config.paths;
+        let folder = &paths.state_dir;
+        let ledger = folder.join("ledger");
+        let own = rustix::process::geteuid().as_raw();
+        let owner = std::fs::symlink_metadata(&ledger)
+            .ok()
+            .map(|found| found.uid());
+        Self {
+            folder: Folder::look(folder),
+            socket: Socket::look(&paths.socket),
+            ledger: known(BootId::read(root))
+                .and_then(|boot| known(Ledger::look(&ledger, DECISIONS, boot))),
+            ledger_owner: owner.filter(|owner| *owner != own),
+            enforcer: known(holder_of(root, &folder.join("enforcer.lock"))),
+            button: button(folder),
+            journal: paths
+                .journal
+                .as_ref()
+                .map(|path| (path.clone(), writable_or_makeable(path))),
+            hooks: hooks(config),
+        }
+    }
+}
+
+impl Folder {
+    fn look(path: &Path) -> Self {
+        let nearest = nearest(path);
+        Self {
+            path: path.to_owned(),
+            exists: path.is_dir(),
+            writable: writable_or_makeable(path),
+            in_memory: match nearest {
+                Some(there) => {
+                    known(statfs(there)).map(|found| u64::try_from(found.f_type) == Ok(TMPFS))
+                }
+                None => Err("no part of its path is there".to_owned()),
+            },
+        }
+    }
+}
+
+impl Socket {
+    fn look(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            state: socket_state(path),
+        }
+    }
+}
+
+fn socket_state(path: &Path) -> SocketState {
+    if path.as_os_str().len() > LONGEST_SOCKET_PATH {
+        return SocketState::Impossible(format!(
+            "the path is longer than {LONGEST_SOCKET_PATH} bytes"
+        ));
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.file_type().is_socket() => return SocketState::NoSocket,
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let made = path.parent().map_or(Ok(()), writable_or_makeable);
+            return made.map_or_else(SocketState::Impossible, |()| SocketState::Absent);
+        }
+        Err(error) => return SocketState::Impossible(error.to_string()),
+    }
+    match UnixStream::connect(path) {
+        Ok(_) => SocketState::Answers,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => SocketState::Forbidden,
+        Err(_) => SocketState::Left,
+    }
+}
+
+/// The path itself, or the nearest folder above it that is there.
+fn nearest(path: &Path) -> Option<&Path> {
+    path.ancestors()
+        .find(|part| !part.as_os_str().is_empty() && part.symlink_metadata().is_ok())
+}
+
+/// Whether a file or folder can be written to, or made where it is missing.
+fn writable_or_makeable(path: &Path) -> Known<()> {
+    let there = nearest(path).ok_or_else(|| format!("no part of {} is there", path.display()))?;
+    if there != path && !there.is_dir() {
+        return Err(format!("{} is no folder", there.display()));
+    }
+    let wanted = if there.is_dir() {
+        Access::WRITE_OK | Access::EXEC_OK
+    } else {
+        Access::WRITE_OK
+    };
+    accessat(CWD, there, wanted, AtFlags::EACCESS)
+        .map_err(|errno| format!("{}: {}", there.display(), io::Error::from(errno)))
+}
+
+/// The button counts a file it cannot read as pressed; here that is only unknown.
+fn button(folder: &Path) -> Known<Pressed> {
+    let button = StopButton::new(folder);
+    match std::fs::read(button.path()) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(format!("{}: {error}", button.path().display()))
+        }
+        _ => Ok(button.read()),
+    }
+}
+
+fn hooks(config: &AgentConfig) -> Vec<(&'static str, PathBuf, Known<()>)> {
+    let hooks = [
+        ("beforeKill", &config.hooks.before_kill),
+        ("afterKill", &config.hooks.after_kill),
+    ];
+    let program = |(name, command): (&'static str, &Option<Vec<String>>)| {
+        let path = PathBuf::from(command.as_ref()?.first()?);
+        let may = accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS)
+            .map_err(|errno| io::Error::from(errno).to_string());
+        Some((name, path, may))
+    };
+    hooks.into_iter().filter_map(program).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn a_socket_is_told_from_what_an_agent_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("brink.sock");
+        assert_eq!(socket_state(&path), SocketState::Absent);
+        let listener = UnixListener::bind(&path).unwrap();
+        assert_eq!(socket_state(&path), SocketState::Answers);
+        drop(listener);
+        assert_eq!(socket_state(&path), SocketState::Left);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(socket_state(&path), SocketState::NoSocket);
+        let long = folder.path().join("x".repeat(120));
+        assert!(matches!(socket_state(&long), SocketState::Impossible(_)));
+    }
+
+    #[test]
+    fn a_folder_that_is_missing_is_judged_by_what_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("a/b/c");
+        let found = Folder::look(&inside);
+        assert!(!found.exists && found.writable.is_ok(), "{found:?}");
+        std::fs::write(folder.path().join("a"), "a file").unwrap();
+        let found = Folder::look(&inside);
+        let why = found.writable.unwrap_err();
+        assert!(why.ends_with("is no folder"), "{why}");
+        assert!(!inside.exists());
+    }
+
+    #[test]
+    fn looking_at_the_button_is_not_pressing_it() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(button(folder.path()), Ok(Pressed::No));
+        std::fs::write(folder.path().join("pause"), "").unwrap();
+        assert_eq!(button(folder.path()), Ok(Pressed::Forever));
+    }
+}

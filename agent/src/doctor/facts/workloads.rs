@@ -1,0 +1,224 @@
+//! What is watched over: the cgroups that would be workloads now, and the pods that manifests describe.
+
+use std::path::Path;
+
+use brink_core::node::workload::Workload;
+use brink_host::cgroup::Layout;
+
+use super::source::{Known, known};
+use crate::backend::build::Builder;
+use crate::config::document::{Limits, Node, Origins, Reader, Value};
+use crate::config::finding::Report;
+use crate::config::{AgentConfig, NodeScope, drop_ins, read_documents};
+use crate::guard::roster::Roster;
+use crate::pod::{Manifest, Reading, read_folder, read_pod};
+
+/// What is watched over.
+#[derive(Debug)]
+pub struct Workloads {
+    /// What the agent would watch over now.
+    pub bound: Known<Vec<Bound>>,
+    /// Cgroups that could not be opened.
+    pub troubles: Vec<String>,
+    /// The folder of manifests; none where it is not configured.
+    pub manifests: Option<Known<Manifests>>,
+}
+
+/// A workload the agent would watch over.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// The workload.
+    pub workload: Workload,
+    /// Whether anything runs in it.
+    pub runs: bool,
+}
+
+/// A folder of manifests.
+#[derive(Debug, Default)]
+pub struct Manifests {
+    /// Pods that were read.
+    pub pods: usize,
+    /// What is doubtful, one sentence each.
+    pub doubts: Vec<String>,
+    /// What is wrong, one sentence each; none of those files' pods is known.
+    pub faults: Vec<String>,
+    /// Pods that a `DaemonSet` made.
+    pub daemons: Vec<Daemon>,
+}
+
+/// A pod that a `DaemonSet` made: evicted, it is made again at once on the same node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Daemon {
+    /// `namespace/name` of the pod.
+    pub pod: String,
+    /// The `DaemonSet`'s name.
+    pub owner: String,
+    /// Its priority; none where it is not set, which ranks as 0.
+    pub priority: Option<i32>,
+    /// Whether its priority keeps it from being evicted.
+    pub is_kept: bool,
+}
+
+impl Workloads {
+    /// Looks at what is there.
+    pub fn read(root: &Path, config: &AgentConfig, layout: &Known<Layout>) -> Self {
+        let folder = config.workloads.manifests.as_deref();
+        let manifests = folder.map(read_manifests);
+        let (pods, manifests) = match manifests {
+            Some(Ok((pods, manifests))) => (pods, Some(Ok(manifests))),
+            Some(Err(why)) => (Vec::new(), Some(Err(why))),
+            None => (Vec::new(), None),
+        };
+        let built = layout
+            .as_ref()
+            .map_err(Clone::clone)
+            .and_then(|layout| known(builder(root, config, layout).build(&pods)));
+        let (bound, troubles) = match built {
+            Ok(built) => (Ok(bound(&built.roster)), built.troubles),
+            Err(why) => (Err(why), Vec::new()),
+        };
+        Self {
+            bound,
+            troubles,
+            manifests,
+        }
+    }
+}
+
+fn bound(roster: &Roster) -> Vec<Bound> {
+    let runs = |index: usize| {
+        let mut groups = roster.of(index);
+        groups.any(|(_, group)| !group.target.is_empty())
+    };
+    let all = roster.table.workloads().iter().enumerate();
+    all.map(|(index, workload)| Bound {
+        workload: workload.clone(),
+        runs: runs(index),
+    })
+    .collect()
+}
+
+fn builder(root: &Path, config: &AgentConfig, layout: &Layout) -> Builder {
+    let scope = match &config.node {
+        NodeScope::Machine => "/",
+        NodeScope::Cgroup(group) => group,
+    };
+    let rules = config.workloads.cgroups.clone();
+    Builder::new(root, layout.clone(), scope, rules, config.selection.clone())
+}
+
+fn read_manifests(folder: &Path) -> Known<(Vec<Manifest>, Manifests)> {
+    let failed = |error| format!("{}: {error}", folder.display());
+    let read = read_folder(folder).map_err(failed)?;
+    let mut manifests = Manifests {
+        pods: read.pods.len(),
+        doubts: read.warnings.iter().map(ToString::to_string).collect(),
+        faults: read.faults.iter().map(ToString::to_string).collect(),
+        daemons: Vec::new(),
+    };
+    for path in drop_ins(folder, &["yaml", "yml", "json"]).map_err(failed)? {
+        manifests.daemons.extend(daemons(&path));
+    }
+    Ok((read.pods, manifests))
+}
+
+/// The pods of a file that a `DaemonSet` owns. What is wrong with the file has been told already.
+fn daemons(path: &Path) -> Vec<Daemon> {
+    let (mut origins, mut told_already) = (Origins::default(), Report::default());
+    let documents = read_documents(path, Limits::WRITTEN, &mut origins, &mut told_already);
+    let mut found = Vec::new();
+    for document in &documents {
+        let mut reader = Reader::new(document, &origins, &mut told_already);
+        for_each_pod(document, &mut |pod| found.extend(daemon(&mut reader, pod)));
+    }
+    found
+}
+
+fn for_each_pod<'a>(node: &'a Node, see: &mut impl FnMut(&'a Node)) {
+    match node.get("kind").and_then(Node::scalar) {
+        Some("List" | "PodList") => {
+            for item in node.get("items").map_or(&[][..], items) {
+                for_each_pod(item, see);
+            }
+        }
+        Some("Pod") | None => see(node),
+        Some(_) => {}
+    }
+}
+
+fn items(node: &Node) -> &[Node] {
+    match &node.value {
+        Value::List(items) => items,
+        _ => &[],
+    }
+}
+
+fn daemon<'a>(reader: &mut Reader<'a>, pod: &'a Node) -> Option<Daemon> {
+    let owners = items(pod.get("metadata")?.get("ownerReferences")?);
+    let text = |node: &'a Node, key: &str| node.get(key).and_then(Node::scalar);
+    let owner = owners
+        .iter()
+        .find(|owner| text(owner, "kind") == Some("DaemonSet"))?;
+    let workload = read_pod(reader, pod, Reading::AsAdmitted)?.workload;
+    Some(Daemon {
+        pod: format!("{}/{}", workload.namespace, workload.name),
+        owner: text(owner, "name").unwrap_or("of no name").to_owned(),
+        priority: workload.priority,
+        is_kept: workload.is_critical(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(text: &str) -> Vec<(String, String, Option<i32>, bool)> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pods.yaml");
+        std::fs::write(&path, text).unwrap();
+        daemons(&path)
+            .into_iter()
+            .map(|daemon| (daemon.pod, daemon.owner, daemon.priority, daemon.is_kept))
+            .collect()
+    }
+
+    #[test]
+    fn pods_of_daemon_sets_are_found_by_their_owner() {
+        let owned = |name: &str, kind: &str, spec: &str| {
+            format!(
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: ops, ownerReferences: \
+                 [{{kind: {kind}, name: agent}}]}}\nspec: {{{spec}, containers: [{{name: c}}]}}\n---\n"
+            )
+        };
+        let text = [
+            owned("a", "DaemonSet", "priority: 7"),
+            owned("b", "DaemonSet", "priorityClassName: system-node-critical"),
+            owned("c", "ReplicaSet", "priority: 1"),
+        ]
+        .concat();
+        assert_eq!(
+            found(&text),
+            [
+                ("ops/a".to_owned(), "agent".to_owned(), Some(7), false),
+                (
+                    "ops/b".to_owned(),
+                    "agent".to_owned(),
+                    Some(2_000_001_000),
+                    true
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn lists_are_opened_and_broken_files_have_none() {
+        let list = "kind: List\nitems:\n- kind: Pod\n  metadata: {name: a, ownerReferences: [{kind: DaemonSet}]}\n  \
+                    spec: {containers: [{name: c}]}\n- kind: Service\n  metadata: {name: s}\n";
+        assert_eq!(
+            found(list),
+            [("default/a".to_owned(), "of no name".to_owned(), None, false)]
+        );
+        assert_eq!(found("metadata: [\n"), []);
+        assert_eq!(found("- 1\n- 2\n"), []);
+    }
+}

@@ -1,0 +1,29 @@
+//! The doctor: what this machine offers, which rung follows from it, why, and what to do about it.
+//!
+//! Three steps and three types. [`Facts`] are what was read and tried, each of them known or with the reason why it is
+//! not; [`checks()`] turns them into [`Check`]s, and decides nothing else; a [`Report`] puts them in order of importance
+//! under a verdict. Nothing on the machine is changed: what has to be tried is tried on this process or on threads that
+//! end at once, and kernel programs are unloaded again.
+
+mod advice;
+mod check;
+mod checks;
+pub mod facts;
+mod report;
+mod text;
+mod verdict;
+
+pub use check::{Check, State, Step};
+pub use checks::checks;
+pub use facts::{Facts, Trials};
+pub use report::{Counts, Machine, Report};
+pub use text::{Page, plain};
+pub use verdict::Verdict;
+
+use crate::config::Checked;
+
+/// Looks at this machine, with everything that can be tried.
+pub fn examine(checked: &Checked) -> Report {
+    let facts = Facts::gather(checked, Trials::run);
+    Report::new(&facts, checks(&facts))
+}

@@ -1,0 +1,312 @@
+//! What runs on the node: other killers, workloads, the kubelet, and the agent's own files.
+
+use brink::doctor::State::{Failed, Note, Ok, Unknown, Warning};
+
+use crate::machine::{Machine, expect};
+
+const EARLYOOM: &str = "/usr/bin/earlyoom\x00-m\x005\x00";
+
+#[test]
+fn other_killers_and_whose_threshold_is_higher() {
+    let killers = |config: &str, name: &str, command_line: &str| {
+        let machine = Machine::whole().configured(config);
+        machine.process(900, name, command_line);
+        machine.check(&format!("killers.{name}"))
+    };
+    // 5 % of MemAvailable + AnonPages: 390 MiB.
+    expect(
+        &killers("", "earlyoom", EARLYOOM),
+        Warning,
+        &["less than 390Mi", "shoots first", "disable --now earlyoom"],
+    );
+    let higher = "evictionHard: {memory.available: 1Gi}";
+    expect(
+        &killers(higher, "earlyoom", EARLYOOM),
+        Note,
+        &["acts first"],
+    );
+    expect(
+        &killers("", "earlyoom", "earlyoom\0--dryrun\0"),
+        Note,
+        &["only says"],
+    );
+    expect(
+        &killers("", "systemd-oomd", "/lib/systemd/systemd-oomd\0"),
+        Note,
+        &["ManagedOOMSwap", "oomctl"],
+    );
+    expect(&killers("", "oomd", "oomd\0"), Warning, &["not known"]);
+    expect(&Machine::whole().check("killers"), Ok, &["earlyoom"]);
+}
+
+#[test]
+fn doubtful_thresholds_and_those_nobody_measures() {
+    let doubtful = "evictionHard: {memory.available: 2Gi}\nevictionSoft: {memory.available: 1Gi}\n\
+                    evictionSoftGracePeriod: {memory.available: 90s}\nevictionMinimumReclaim: {memory.available: 9Gi}";
+    let check = Machine::whole()
+        .configured(doubtful)
+        .check("config.thresholds");
+    expect(
+        &check,
+        Warning,
+        &[
+            "brink.yaml",
+            "evictionHard.memory.available",
+            "evictionMinimumReclaim",
+            "config check",
+        ],
+    );
+    expect(
+        &Machine::whole().check("config.thresholds"),
+        Ok,
+        &["memory.available<100Mi, memory.headroom<50Mi"],
+    );
+    expect(
+        &Machine::whole().check("config.unmeasured"),
+        Note,
+        &["imagefs.available<15%", "podsCgroup"],
+    );
+    let disk = "evictionHard: {nodefs.available: 10%}\nheadroomHard: 0%";
+    expect(
+        &Machine::whole().configured(disk).check("config.thresholds"),
+        Failed,
+        &["nothing is ever evicted"],
+    );
+}
+
+#[test]
+fn workloads_that_run_that_are_kept_and_that_are_idle() {
+    let unit = |machine: Machine, name: &str, processes: &str| {
+        let group = format!("sys/fs/cgroup/system.slice/{name}.service");
+        machine
+            .with(&format!("{group}/memory.current"), "4096\n")
+            .with(
+                &format!("{group}/memory.stat"),
+                "anon 4096\ninactive_file 0\n",
+            )
+            .with(&format!("{group}/cgroup.procs"), processes)
+    };
+    let machine = || {
+        Machine::whole().configured(
+            "mode: enforce\nworkloads: {cgroups: [{glob: /system.slice/*.service}]}\nprotect: [/system.slice/kept.service]",
+        )
+    };
+    let one = unit(machine(), "web", "901\n");
+    expect(
+        &one.check("workloads.bound"),
+        Ok,
+        &["1 workload: 1 may be evicted"],
+    );
+    let all = unit(
+        unit(unit(machine(), "web", "901\n"), "kept", "902\n"),
+        "idle",
+        "",
+    );
+    let words = ["3 workloads: 1 may be evicted, 1 never, nothing runs in 1"];
+    expect(&all.check("workloads.bound"), Ok, &words);
+    let words = ["2 workloads: 0 may be evicted", "nobody to evict"];
+    let none = unit(unit(machine(), "kept", "902\n"), "idle", "");
+    expect(&none.check("workloads.bound"), Warning, &words);
+}
+
+#[test]
+fn workloads_manifests_and_daemon_sets() {
+    let pod = |name: &str, spec: &str| {
+        format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, ownerReferences: [{{kind: DaemonSet, name: net}}]}}\n\
+             spec: {{{spec}, containers: [{{name: c}}]}}\n"
+        )
+    };
+    let machine = |file: &str, text: &str| {
+        let machine = Machine::whole().with(&format!("pods/{file}"), text);
+        let folder = machine.path("pods");
+        machine.configured(&format!("workloads: {{manifests: {}}}", folder.display()))
+    };
+    let loose = machine("a.yaml", &pod("a", "priority: 5"));
+    expect(
+        &loose.check("workloads.daemonsets"),
+        Warning,
+        &["default/a (of net, priority 5)", "system-node-critical"],
+    );
+    expect(&loose.check("workloads.manifests"), Ok, &["1 pod read"]);
+    let kept = machine(
+        "a.yaml",
+        &pod("a", "priorityClassName: system-cluster-critical"),
+    );
+    expect(
+        &kept.check("workloads.daemonsets"),
+        Ok,
+        &["all with a priority"],
+    );
+    expect(
+        &machine("a.yaml", "metadata: [\n").check("workloads.manifests"),
+        Failed,
+        &["a.yaml"],
+    );
+    let none = Machine::whole().configured("workloads: {manifests: /nonexistent/pods}");
+    expect(
+        &none.check("workloads.manifests"),
+        Failed,
+        &["/nonexistent/pods"],
+    );
+    expect(
+        &Machine::whole().check("workloads.bound"),
+        Note,
+        &["none", "workloads: {manifests:"],
+    );
+    expect(
+        &Machine::whole()
+            .configured("mode: enforce")
+            .check("workloads.bound"),
+        Warning,
+        &["nobody to evict"],
+    );
+}
+
+/// A machine with a kubelet: the agent's configuration, the kubelet's, and the kubelet's command line.
+fn kubelet(config: &str, file: &str, arguments: &str) -> Machine {
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    let machine = Machine::whole()
+        .with("var/lib/kubelet/config.yaml", &format!("{head}{file}\n"))
+        .configured(config);
+    machine.process(700, "kubelet", &format!("/usr/bin/kubelet\0{arguments}"));
+    machine
+}
+
+const AHEAD: &str = "evictionHard: {memory.available: 200Mi}";
+
+#[test]
+fn a_kubelet_is_found_with_its_file() {
+    let plain = kubelet("", "", "--config=/var/lib/kubelet/config.yaml\0");
+    expect(&plain.check("kubelet.process"), Ok, &["pid 700"]);
+    let words = ["var/lib/kubelet/config.yaml, named on its command line"];
+    expect(&plain.check("kubelet.configuration"), Ok, &words);
+    let words = ["found in its usual place"];
+    let unnamed = kubelet("", "", "");
+    expect(&unnamed.check("kubelet.configuration"), Ok, &words);
+    // A distribution in one program: its own --config is not the kubelet's.
+    let k3s = Machine::whole();
+    k3s.process(
+        700,
+        "k3s-server",
+        "/usr/bin/k3s\0server\0--config=/etc/k3s.yaml\0",
+    );
+    let check = k3s.check("kubelet.process");
+    expect(&check, Warning, &["k3s-server", "kubeletConfig: FILE"]);
+}
+
+#[test]
+fn who_acts_first() {
+    let lead = |config: &str, arguments: &str| kubelet(config, "", arguments).check("kubelet.lead");
+    let words = [
+        "Brink below 100Mi, the kubelet below 100Mi",
+        "--kubelet-config",
+    ];
+    expect(&lead("", ""), Warning, &words);
+    expect(&lead(AHEAD, ""), Ok, &["leads by 100Mi"]);
+    let near = "evictionHard: {memory.available: 110Mi}";
+    expect(&lead(near, ""), Note, &["less than leadMargin"]);
+    let never = "evictionHard: {pid.available: 5%}";
+    expect(&lead(never, ""), Warning, &["acts alone"]);
+    let flags = "--eviction-hard=memory.available<1Gi\0";
+    expect(&lead(AHEAD, flags), Warning, &["the kubelet below 1.0Gi"]);
+    let overruled = kubelet(AHEAD, "", flags).check("kubelet.configuration");
+    expect(&overruled, Ok, &["overruled by --eviction-hard"]);
+}
+
+#[test]
+fn what_a_kubelet_would_refuse_or_hardly_means() {
+    let file = |text: &str| kubelet("", text, "").check("kubelet.configuration");
+    let doubtful = "evictionHard: {memory.available: 2Gi}\nevictionSoft: {memory.available: 1Gi}\n\
+                    evictionSoftGracePeriod: {memory.available: 1m}";
+    expect(&file(doubtful), Warning, &["evictionHard.memory.available"]);
+    let no_grace = "evictionSoft: {memory.available: 1Gi}";
+    expect(&file(no_grace), Failed, &["evictionSoft"]);
+    let notified = kubelet("", "kernelMemcgNotification: true", "");
+    let words = ["without effect on cgroup v2"];
+    expect(&notified.check("kubelet.notification"), Note, &words);
+    let checks = kubelet("", "", "").report().checks;
+    assert!(
+        checks
+            .iter()
+            .all(|check| check.id != "kubelet.notification")
+    );
+}
+
+#[test]
+fn reserves_cover_the_threshold_or_not() {
+    let reserves = |config: &str, file: &str| kubelet(config, file, "").check("kubelet.reserves");
+    expect(&reserves("", ""), Warning, &["0B", "kubeReserved"]);
+    let both = "kubeReserved: {memory: 512Mi}\nsystemReserved: {memory: 512Mi}";
+    expect(&reserves("", both), Ok, &["1.1Gi kept from pods"]);
+    let high = "evictionHard: {memory.available: 2Gi}";
+    let words = ["less than the threshold of 2.0Gi"];
+    expect(&reserves(high, both), Warning, &words);
+}
+
+#[test]
+fn reserves_are_held_against_what_the_system_uses() {
+    let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+    let machine = |reserved: &str| {
+        let group = "sys/fs/cgroup/kubepods.slice";
+        Machine::whole()
+            .with(
+                "var/lib/kubelet/config.yaml",
+                &format!("{head}systemReserved: {{memory: {reserved}}}\n"),
+            )
+            .with(&format!("{group}/memory.current"), "1073741824\n")
+            .with(
+                &format!("{group}/memory.stat"),
+                "anon 1073741824\nfile 0\ninactive_file 0\n",
+            )
+    };
+    // The node's working set is 2752 MiB, that of the pods 1024 MiB.
+    expect(
+        &machine("1Gi").check("kubelet.reserves"),
+        Warning,
+        &["1.7Gi in use by what is no pod", "1.7Gi memory together"],
+    );
+    expect(
+        &machine("2Gi").check("kubelet.reserves"),
+        Ok,
+        &["2.1Gi kept from pods"],
+    );
+    expect(
+        &machine("2Gi").check("kubelet.process"),
+        Note,
+        &["none runs here, though"],
+    );
+}
+
+#[test]
+fn the_agents_own_files() {
+    let machine = Machine::whole();
+    expect(&machine.check("state.ledger"), Ok, &["none yet"]);
+    expect(&machine.check("state.socket"), Ok, &["no agent runs"]);
+    expect(&machine.check("state.enforcer"), Ok, &["nobody"]);
+    expect(&machine.check("state.stop-button"), Ok, &["not pressed"]);
+    assert!(!machine.path("run").exists(), "looking makes nothing");
+    machine.write("run/brink/ledger", "something else");
+    expect(&machine.check("state.ledger"), Note, &["ledger.aside"]);
+    machine.write("run/brink/pause", "");
+    expect(&machine.check("state.stop-button"), Note, &["brink resume"]);
+    machine.write("run/brink/brink.sock", "");
+    expect(&machine.check("state.socket"), Failed, &["something else"]);
+    let blocked = Machine::whole().with("run", "a file");
+    expect(
+        &blocked.check("state.folder"),
+        Failed,
+        &["is no folder", "does not start"],
+    );
+    expect(
+        &blocked.check("state.socket"),
+        Unknown,
+        &["see state.folder"],
+    );
+    let hooks = Machine::whole().configured("hooks: {beforeKill: /nonexistent/hook}");
+    expect(
+        &hooks.check("state.hooks"),
+        Failed,
+        &["beforeKill /nonexistent/hook"],
+    );
+}
