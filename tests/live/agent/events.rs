@@ -99,8 +99,8 @@ fn a_fork_bomb_is_stopped_by_the_count_of_threads() {
 /// and a little more.
 #[test]
 fn the_machine_as_the_node_page_cache_kills_nobody_and_a_leak_does() {
-    const MOST: i64 = 4096 * MIB as i64;
-    let mut node = Node::new(MOST as u64 / MIB);
+    const MOST: i64 = 4096 * MIB.cast_signed();
+    let mut node = Node::new(MOST.cast_unsigned() / MIB);
     let reader = node.workload("reader", "containers: [{name: c}]");
     let leaker = node.workload("leaker", "containers: [{name: c}]");
     node.configure_machine("observe", "evictionHard: {memory.available: 1Mi}");
@@ -114,9 +114,9 @@ fn the_machine_as_the_node_page_cache_kills_nobody_and_a_leak_does() {
     };
     let available = seen("memory.available").unwrap();
     let headroom = look.headroom_bytes.unwrap();
-    let threshold = available.min(headroom) - 400 * MIB as i64;
-    let leak = available.max(headroom) - threshold + 300 * MIB as i64;
-    if leak + 800 * MIB as i64 > MOST || threshold < 1024 * MIB as i64 {
+    let threshold = available.min(headroom) - 400 * MIB.cast_signed();
+    let leak = available.max(headroom) - threshold + 300 * MIB.cast_signed();
+    if leak + 800 * MIB.cast_signed() > MOST || threshold < 1024 * MIB.cast_signed() {
         skip!(
             "{available} available and {headroom} of headroom: too little, or too far apart for a bounded leak"
         );
@@ -130,9 +130,9 @@ fn the_machine_as_the_node_page_cache_kills_nobody_and_a_leak_does() {
     fs::create_dir(&folder).unwrap();
     let mut spec = HogSpec::new(Load::CacheRead, 600 * MIB, Duration::from_secs(30));
     spec.folder = Some(folder);
-    let mut stream = node.hog(reader, spec);
+    let mut stream = node.hog(reader, &spec);
     stream.wait_touched(600 * MIB, PATIENCE).unwrap();
-    let leak = node.load(leaker, Load::Anon, leak as u64);
+    let leak = node.load(leaker, Load::Anon, leak.cast_unsigned());
     gone_after(&leak);
     let record = node.finished(1);
     assert_eq!(record.victim_name(), "test/leaker");

@@ -1,5 +1,6 @@
-//! The live engine: the kubelet's rules evaluated at every sample, and the rules above them that
-//! keep at most one order open, wait for memory on its way back, and can be stopped.
+//! The live engine: the kubelet's rules at every sample, and the rules above them.
+//!
+//! Those keep at most one order open, wait for memory on its way back, and can be stopped.
 
 mod decide;
 mod follow;

@@ -569,7 +569,7 @@ fn killed_processes_that_nobody_has_reaped_yet_kill_nobody_else() {
     let mut few = threshold(Signal::PidAvailable, 0, 0);
     few.value = Value::Quantity(Quantity::from_count(1000));
     let mut node = Node::enforcing([few].to_vec());
-    let mut at = |node: &mut Node, at: i64, pids: i64, running: [u64; 3]| {
+    let at = |node: &mut Node, at: i64, pids: i64, running: [u64; 3]| {
         node.pids = Some(pids);
         for (used, processes) in node.usage.iter_mut().flatten().zip(running) {
             used.processes = Some(processes);
