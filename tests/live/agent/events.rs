@@ -74,7 +74,7 @@ fn a_fork_bomb_is_stopped_by_the_count_of_threads() {
     let calm = node.holding(innocent, 8);
     let storm = node.hog(
         bomb,
-        HogSpec::new(Load::ForkStorm, 1200, Duration::from_secs(20)),
+        &HogSpec::new(Load::ForkStorm, 1200, Duration::from_secs(20)),
     );
     let record = node.finished(1);
     assert_eq!(record.victim_name(), "test/bomb", "{record:?}");
