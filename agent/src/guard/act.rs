@@ -84,6 +84,7 @@ impl Guard {
             return;
         };
         let stages = Stages {
+            above: self.last_above.get(decision.threshold).copied().flatten(),
             decided: Some(at),
             ..stages
         };

@@ -3,6 +3,7 @@
 use brink_core::base::Moment;
 use brink_core::node::input::{Input, Reconfiguration};
 use brink_core::node::signal::Signal;
+use brink_core::node::threshold::ThresholdSet;
 use brink_host::probe::calibrate::Verdict;
 
 use super::assess::doubt;
@@ -203,6 +204,9 @@ impl Guard {
     pub(super) fn reconfigure(&mut self, new: Box<Reconfiguration>) {
         self.memory = new.live.memory;
         self.author.policy = new.live.memory;
+        // Indexes of thresholds mean something else now.
+        self.last_above = [None; ThresholdSet::CAPACITY];
+        self.met_before = ThresholdSet::EMPTY;
         self.feed(now(), &Input::Reconfigure(&new));
         let _told_or_counted = self.ports.reports.send(Report::Reconfigured(new));
         self.housekeep(now());
