@@ -9,7 +9,7 @@ use brink_core::node::policy::Policy;
 use brink_host::probe::abi::MAX_SLOTS;
 use brink_host::probe::abi::command::Terms;
 use brink_host::probe::abi::sample::{NODE_KNOWN, Sample, USAGE_KNOWN, Usage};
-use brink_host::probe::{Meters, Probe, ProbeError, Victim};
+use brink_host::probe::{Family, Meters, Probe, ProbeError, Victim};
 
 use super::figures::{NodeFigures, saturated};
 use super::files::NodeFiles;
@@ -24,6 +24,7 @@ pub struct Kernel {
     probe: Probe,
     /// Why the sampler itself cannot serve, though other programs run.
     without_sampler: Option<String>,
+    /// Counters of each cgroup's processes; none where the kernel does not count them.
     meters: Option<Arc<Meters>>,
     watches: Watches,
     capacity: i64,
@@ -36,10 +37,12 @@ pub struct Kernel {
 
 impl Kernel {
     /// Takes a loaded probe over. It stands still until [`Kernel::arm`].
-    pub fn new(probe: Probe, meters: Option<Arc<Meters>>) -> Self {
+    pub fn new(mut probe: Probe, meters: Option<Arc<Meters>>) -> Self {
+        // Counts are right only if every change was seen since they were taken.
+        let counts = probe.coverage().whole(Family::Process) && probe.sync_processes().is_ok();
         Self {
             without_sampler: crate::equip::without_sampler(&probe),
-            meters,
+            meters: meters.filter(|_| counts),
             probe,
             watches: Watches::default(),
             capacity: 0,
@@ -247,12 +250,21 @@ impl Kernel {
         }
     }
 
+    /// Whether the kernel counts the processes of each cgroup.
+    pub const fn counts_processes(&self) -> bool {
+        self.meters.is_some()
+    }
+
     /// Processes of a family of cgroups, by the kernel's own count; none when it does not count them.
     pub fn processes(&self, family: &[u64]) -> Option<u64> {
         let meters = self.meters.as_ref()?;
         let mut sum = 0_i64;
         for &id in family {
             if let Some(meter) = meters.cgroup(id).ok()? {
+                if meter.untracked > 0 {
+                    // The process table was full: the count is too low.
+                    return None;
+                }
                 sum = sum.saturating_add(meter.processes);
             }
         }
