@@ -3,6 +3,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
+use brink::control::protocol::ProgramView;
 use brink_host::cgroup::Controller;
 use brink_host::hog::{HogSpec, Load};
 use brink_tests::{skip, wait_until};
@@ -42,6 +43,37 @@ fn a_kill_by_the_kernel_is_seen_and_its_memory_is_waited_for() {
         journal.contains("\"dying\""),
         "the engine knows of the memory on its way back"
     );
+}
+
+/// A limit of its own makes the victim reclaim its page cache again and again: its record says what that cost.
+#[test]
+fn what_reclaim_cost_the_victim_is_in_its_record() {
+    let mut node = Node::new(300);
+    let victim = node.workload("victim", "containers: [{name: c}]");
+    node.groups[victim]
+        .limit_memory(&node.sandbox.layout, 220 * MIB)
+        .unwrap();
+    node.configure("enforce", "evictionHard: {memory.available: 120Mi}");
+    let status = node.start(&[]);
+    let runs = |program: &ProgramView| program.family != "reclaim" || program.running;
+    if !status.programs.iter().all(runs) {
+        skip!(
+            "the reclaim programs do not run here: {:?}",
+            status.rung_reasons
+        );
+    }
+    let folder = node.path("files");
+    fs::create_dir(&folder).unwrap();
+    let mut spec = HogSpec::new(Load::CacheRead, 600 * MIB, Duration::from_secs(30));
+    spec.folder = Some(folder);
+    let mut stream = node.hog(victim, &spec);
+    stream.wait_touched(600 * MIB, PATIENCE).unwrap();
+    let leak = node.load(victim, Load::Anon, 200 * MIB);
+    gone_after(&leak);
+    let record = node.finished(1);
+    let cost = record.reclaim.expect("the programs run");
+    assert!(cost.cgroup > 10 && cost.cgroup_ns > 10_000, "{cost:?}");
+    assert!(cost.pages > 50_000, "{cost:?}: 400 MiB had to go");
 }
 
 #[test]
