@@ -26,7 +26,8 @@ pub(super) fn man() -> anyhow::Result<Files> {
     for entry in fs::read_dir(folder.path()).context("listing the pages")? {
         let entry = entry.context("listing the pages")?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        files.insert(name, fs::read(entry.path()).context("reading a page")?);
+        let text = fs::read_to_string(entry.path()).context("reading a page")?;
+        files.insert(name, tidied(&text));
     }
     Ok(files)
 }
@@ -37,9 +38,15 @@ pub(super) fn completions() -> anyhow::Result<Files> {
         .iter()
         .map(|(shell, name)| {
             let text = brink(&["completion", shell])?;
-            Ok(((*name).to_owned(), text.into_bytes()))
+            Ok(((*name).to_owned(), tidied(&text)))
         })
         .collect()
+}
+
+/// Without blanks at the ends of lines, which mean nothing in either form.
+fn tidied(text: &str) -> Vec<u8> {
+    let lines = text.lines().map(|line| format!("{}\n", line.trim_end()));
+    lines.collect::<String>().into_bytes()
 }
 
 fn brink(arguments: &[&str]) -> anyhow::Result<String> {
