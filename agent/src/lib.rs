@@ -14,4 +14,5 @@ pub mod record;
 pub mod replay;
 pub mod runtime;
 pub mod scenario;
+pub mod terminal;
 pub mod warmer;

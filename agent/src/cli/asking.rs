@@ -1,10 +1,12 @@
 //! Asking the running agent, with errors that say what to do next.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::exit::{CliError, Exit};
 use crate::control::client::{AskError, ask};
-use crate::control::protocol::{Answer, Question};
+use crate::control::protocol::{Answer, Question, Refusal, RefusalReason};
+use crate::terminal::plain;
 
 /// Asks, and turns whatever goes wrong into an error with its exit code.
 ///
@@ -14,15 +16,35 @@ pub(super) fn put(socket: &Path, question: &Question) -> Result<Answer, CliError
     ask(socket, question).map_err(|error| match error {
         AskError::NoAgent { .. } => CliError::new(Exit::NoAgent, error)
             .advise("start one with `brink run`, or name its socket with --socket"),
-        AskError::NotAllowed { .. } => {
-            CliError::new(Exit::Denied, error).advise("ask as root, or as the agent's own user")
-        }
-        AskError::Refused(ref refusal) => {
-            let next = refusal.next.clone();
-            CliError::new(Exit::Failure, error).advise(next)
-        }
-        AskError::Broken { .. } | AskError::Foreign { .. } => CliError::new(Exit::Failure, error),
+        AskError::NotAllowed { .. } => CliError::new(Exit::Denied, error).advise(missing(socket)),
+        AskError::Refused(refusal) => refused(&refusal),
+        AskError::Broken { .. } | AskError::Foreign { .. } => CliError::new(Exit::Failure, error)
+            .advise("`brink doctor` tells whether the agent is well; its log tells more"),
     })
+}
+
+/// Which right is missing, and how to get it.
+fn missing(socket: &Path) -> String {
+    let user = rustix::process::geteuid().as_raw();
+    match std::fs::metadata(socket) {
+        Ok(found) => format!(
+            "the socket is of uid {} with mode {:04o}, and this is uid {user}: put sudo in front of the command",
+            found.uid(),
+            found.mode() & 0o7777
+        ),
+        Err(_) => {
+            format!("uid {user} may not look into its folder: put sudo in front of the command")
+        }
+    }
+}
+
+/// Names come from outside: what the agent says is escaped.
+fn refused(refusal: &Refusal) -> CliError {
+    let exit = match refusal.reason {
+        RefusalReason::NotAllowed => Exit::Denied,
+        _ => Exit::Failure,
+    };
+    CliError::new(exit, anyhow::anyhow!(plain(&refusal.message))).advise(plain(&refusal.next))
 }
 
 /// An answer to another question than was asked.

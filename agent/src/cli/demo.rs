@@ -7,9 +7,11 @@ use brink_core::base::Quantity;
 
 use super::exit::{CliError, Exit};
 use super::options::FormatArgs;
-use super::output::{Data, Format, Paint, is_coloured, painted};
+use super::output::{Data, Format};
 use crate::demo::{self, Outcome, Show, WorkloadState};
-use crate::record::text::{Page, unsigned};
+use crate::record::page;
+use crate::record::text::unsigned;
+use crate::terminal::{Paint, is_coloured, painted};
 
 /// The smallest node that three workloads fit in, and the largest that harms nobody.
 const SIZES: std::ops::RangeInclusive<u64> = 64 << 20..=4 << 30;
@@ -77,7 +79,7 @@ fn size(text: &str) -> Result<u64, CliError> {
 
 fn print(data: &mut Data, outcome: &Outcome) -> Result<(), CliError> {
     data.print("\n")?;
-    data.print(&Page(&outcome.decision).to_string())?;
+    data.print(&page(&outcome.decision, data.style()))?;
     data.print("\n")?;
     for survivor in &outcome.survivors {
         let fate = if survivor.alive {

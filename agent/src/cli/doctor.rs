@@ -46,8 +46,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
         Format::Text => {
             let page = Page {
                 report: &report,
-                width: columns(),
-                colour: data.is_coloured(),
+                width: data.style().width.unwrap_or(COLUMNS),
+                colour: data.style().colour,
                 all: args.all,
             };
             data.print(&page.to_string())?;
@@ -59,13 +59,4 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     } else {
         Exit::Success
     })
-}
-
-/// Columns of the terminal that stdout is.
-fn columns() -> usize {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout());
-    size.ok()
-        .map(|size| usize::from(size.ws_col))
-        .filter(|&columns| columns > 0)
-        .unwrap_or(COLUMNS)
 }

@@ -3,21 +3,37 @@
 use super::asking::{put, unexpected};
 use super::exit::{CliError, Exit};
 use super::options::{FormatArgs, SocketArgs};
-use super::output::{Data, Format};
-use crate::control::protocol::{Answer, Explanation, Question};
-use crate::record::DecisionRecord;
-use crate::record::text::{Page, amount};
+use super::output::{Data, Format, Talk};
+use crate::control::protocol::{Answer, DecisionList, Explanation, Question};
+use crate::record::text::{amount, amount_or_unknown, end_words, hardness, moment, stretch};
+use crate::record::wire::{API_VERSION, OrderView};
+use crate::record::{DecisionRecord, page};
+use crate::terminal::{Column, Screen, Style, plain};
 
 /// Options of `brink explain`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(after_help = "\
 Examples:
-  brink explain shop/web         where this workload stands now, and what would change it
-  brink explain 17               decision 17: why its victim, and why nobody before it")]
+  brink explain shop/web                       where this workload stands now, and what would change it
+  brink explain shop/web --against shop/db     which of the two goes first, and why
+  brink explain 17                             decision 17: why its victim, and why nobody before it
+  brink explain --list                         the decisions that can be asked for
+
+A workload is called by namespace/name, by a name that only one has, by its uid, or by its cgroup. One
+that is gone is explained by the latest decision against it.")]
 pub struct Args {
-    /// A workload as namespace/name, or the number of a decision; the latest decision if not given
+    /// A workload, or the number of a decision; the latest decision if not given
     #[arg(value_name = "WORKLOAD|DECISION")]
     pub subject: Option<String>,
+    /// Another workload to compare it with
+    #[arg(long, value_name = "WORKLOAD", requires = "subject")]
+    pub against: Option<String>,
+    /// The signal to rank for; memory.available if not given
+    #[arg(long, value_name = "SIGNAL", requires = "subject")]
+    pub signal: Option<String>,
+    /// List the decisions that are remembered, newest last
+    #[arg(short, long, conflicts_with_all = ["subject", "against", "signal"])]
+    pub list: bool,
     /// Form of the output.
     #[command(flatten)]
     pub format: FormatArgs,
@@ -31,58 +47,140 @@ pub struct Args {
 /// # Errors
 /// When no agent answers, or it knows no such workload or decision.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
-    let question = match args
-        .subject
-        .as_deref()
-        .map(|text| (text, text.parse::<u64>()))
-    {
-        None => Question::Decision { order: None },
-        Some((_, Ok(order))) => Question::Decision { order: Some(order) },
-        Some((text, Err(_))) => Question::ExplainWorkload {
-            workload: text.to_owned(),
-        },
-    };
+    let question = question(args)?;
+    let answer = put(&args.socket.socket, &question)?;
     let mut data = Data::new();
-    match put(&args.socket.socket, &question)? {
-        Answer::Decision(record) => print_decision(&mut data, &record, args.format.output)?,
-        Answer::Explanation(why) => print_explanation(&mut data, &why, args.format.output)?,
+    let style = data.style();
+    match (answer, args.format.output) {
+        (Answer::Decision(record), format) => {
+            if let Question::ExplainWorkload { workload, .. } = &question {
+                Talk::new().say(&plain(&format!(
+                    "{workload} is no workload now; this is the latest decision against it"
+                )));
+            }
+            match format {
+                Format::Json => data.json(&record)?,
+                Format::Text => data.print(&page(&record, style))?,
+            }
+        }
+        (Answer::Explanation(why), Format::Json) => data.json(&why)?,
+        (Answer::Explanation(why), Format::Text) => data.print(&place(&why, style))?,
+        (Answer::Decisions(decisions), Format::Json) => data.json(&DecisionList {
+            api_version: API_VERSION.to_owned(),
+            kind: "DecisionList".to_owned(),
+            decisions,
+        })?,
+        (Answer::Decisions(decisions), Format::Text) => data.print(&list(&decisions, style))?,
         _ => return Err(unexpected()),
     }
     data.flush()?;
     Ok(Exit::Success)
 }
 
-fn print_decision(
-    data: &mut Data,
-    record: &DecisionRecord,
-    format: Format,
-) -> Result<(), CliError> {
-    match format {
-        Format::Json => data.json(record),
-        Format::Text => data.print(&Page(record).to_string()),
+/// What is asked: a number is a decision, anything else a workload.
+fn question(args: &Args) -> Result<Question, CliError> {
+    let Some(subject) = args.subject.as_deref() else {
+        return Ok(if args.list {
+            Question::Decisions
+        } else {
+            Question::Decision { order: None }
+        });
+    };
+    match subject.parse::<u64>() {
+        Ok(_) if args.against.is_some() || args.signal.is_some() => {
+            let error = anyhow::anyhow!(
+                "{subject} is a decision: --against and --signal are for workloads"
+            );
+            Err(CliError::new(Exit::Usage, error))
+        }
+        Ok(order) => Ok(Question::Decision { order: Some(order) }),
+        Err(_) => Ok(Question::ExplainWorkload {
+            workload: subject.to_owned(),
+            signal: args.signal.clone(),
+            against: args.against.clone(),
+        }),
     }
 }
 
-fn print_explanation(data: &mut Data, why: &Explanation, format: Format) -> Result<(), CliError> {
-    if format == Format::Json {
-        return data.json(why);
-    }
+/// A workload's place for people.
+fn place(why: &Explanation, style: Style) -> String {
+    let mut screen = Screen::new(style);
     let workload = &why.workload;
     let place = why.place.map_or_else(
         || "no candidate".to_owned(),
         |place| format!("place {place} of {} for {}", why.candidates, why.signal),
     );
-    data.print(&format!("{}: {place}\n", workload.full_name()))?;
-    let usage = workload
-        .usage
-        .map_or_else(|| "unknown".to_owned(), |usage| amount(&why.signal, usage));
-    data.print(&format!(
-        "  uses {usage}, requested {}, priority {}\n",
-        amount(&why.signal, workload.request),
-        workload.priority
-    ))?;
+    screen.heading(&format!("{}: {place}", workload.full_name()));
+    screen.line("  now       ", &moment(&why.now));
+    screen.line(
+        "  figures   ",
+        &format!(
+            "{} old: uses {}, requested {}, priority {}, preference {}",
+            stretch(why.figures_age_ms),
+            amount_or_unknown(&why.signal, workload.usage),
+            amount(&why.signal, workload.request),
+            workload.priority,
+            workload.preference
+        ),
+    );
+    screen.line("  uid       ", &workload.uid);
+    let cgroups = match why.cgroups.as_slice() {
+        [] => "none: nothing is bound to it".to_owned(),
+        cgroups => cgroups.join(", "),
+    };
+    screen.line("  cgroups   ", &cgroups);
+    screen.gap();
     for reason in &why.reasons {
-        data.print(&format!("  {reason}\n"))?;
+        screen.line("- ", reason);
     }
-    Ok(())
+    if !why.orders.is_empty() {
+        screen.gap();
+        screen.heading("Orders against it");
+        orders(&mut screen, &why.orders);
+    }
+    screen.into_text()
+}
+
+/// The remembered decisions for people.
+fn list(decisions: &[DecisionRecord], style: Style) -> String {
+    let mut screen = Screen::new(style);
+    if decisions.is_empty() {
+        screen.line(
+            "",
+            "Nothing has been decided since the machine was started.",
+        );
+        return screen.into_text();
+    }
+    let views: Vec<OrderView> = decisions.iter().map(OrderView::of).collect();
+    orders(&mut screen, &views);
+    screen.into_text()
+}
+
+fn orders(screen: &mut Screen, orders: &[OrderView]) {
+    let row = |order: &OrderView| {
+        let end = order.end.as_deref().map_or("still open", end_words);
+        let state = match order.mode.as_str() {
+            "enforcing" => end.to_owned(),
+            mode => format!("observed only ({mode})"),
+        };
+        let monotonic = crate::record::text::monotonic(order.decided.monotonic_ns);
+        vec![
+            order.order.to_string(),
+            order.decided.wall.clone(),
+            monotonic,
+            order.victim.clone(),
+            format!("{} {}", hardness(order.hard), order.signal),
+            state,
+        ]
+    };
+    let columns = [
+        Column::Right("ORDER"),
+        Column::Left("DECIDED"),
+        Column::Right("MONOTONIC"),
+        Column::Name("VICTIM"),
+        Column::Name("THRESHOLD"),
+        Column::Text("END"),
+    ];
+    let rows: Vec<Vec<String>> = orders.iter().map(row).collect();
+    screen.table(&columns, &rows);
 }

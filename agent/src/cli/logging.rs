@@ -5,8 +5,8 @@ use std::io::{self, IsTerminal};
 use tracing::Level;
 use tracing_subscriber::EnvFilter;
 
-use super::output::is_coloured;
 use crate::config::{LogFormat, LogLevel, LogSettings};
+use crate::terminal::is_coloured;
 
 /// Starts the log; `RUST_LOG` wins over the configured level.
 pub(super) fn init(settings: LogSettings) {

@@ -16,6 +16,7 @@ mod replay;
 mod run;
 mod simulate;
 mod status;
+mod status_page;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -27,7 +28,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 pub use exit::{CliError, Exit};
 pub use generate::{Generated, completions, man_pages};
 pub use options::{ConfigArgs, FormatArgs, SocketArgs};
-pub use output::{Data, Format, Paint, Talk, is_coloured, painted};
+pub use output::{Data, Format, Talk};
 
 /// Acts before a Linux node runs out of memory, disk or process ids.
 #[derive(Clone, Debug, Parser)]

@@ -1,12 +1,12 @@
 //! Output: data on stdout, talk on stderr, colour only on terminals.
 
-use std::env;
-use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::io::{self, BufWriter, Stdout, Write};
 
 use serde::Serialize;
 
 use super::exit::CliError;
 use crate::config::finding::{Faults, Finding};
+use crate::terminal::{Paint, Style, is_coloured, painted, wrapped};
 
 /// In which form data is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -18,24 +18,11 @@ pub enum Format {
     Json,
 }
 
-/// What is coloured, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Paint {
-    /// Something is wrong.
-    Error,
-    /// Something is doubtful.
-    Warning,
-    /// Headings.
-    Strong,
-    /// What matters less.
-    Faint,
-}
-
 /// Buffered data for stdout.
 #[derive(Debug)]
 pub struct Data {
     writer: BufWriter<Stdout>,
-    colour: bool,
+    style: Style,
 }
 
 /// Talk for stderr, one line at a time.
@@ -50,60 +37,18 @@ const MOST_WARNINGS: usize = 20;
 /// Width of what explains a finding.
 const WIDTH: usize = 100;
 
-/// A text in lines of at most `width`, broken at spaces.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = Vec::from([String::new()]);
-    for word in text.split(' ') {
-        let full = lines.last().is_some_and(|line| {
-            !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width
-        });
-        if full {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
-        }
-    }
-    lines
-}
-
-/// Whether a stream gets colours: a terminal that is not dumb, and `NO_COLOR` not set.
-pub fn is_coloured(stream: &impl IsTerminal) -> bool {
-    let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
-    stream.is_terminal() && !set("NO_COLOR") && !is_dumb
-}
-
-/// The text in a colour.
-pub fn painted(text: &str, paint: Paint, colour: bool) -> String {
-    if !colour {
-        return text.to_string();
-    }
-    let code = match paint {
-        Paint::Error => "1;31",
-        Paint::Warning => "1;33",
-        Paint::Strong => "1",
-        Paint::Faint => "2",
-    };
-    format!("\x1b[{code}m{text}\x1b[0m")
-}
-
 impl Data {
     /// Data for stdout.
     pub fn new() -> Self {
-        let stdout = io::stdout();
         Self {
-            colour: is_coloured(&stdout),
-            writer: BufWriter::new(stdout),
+            style: Style::of_stdout(),
+            writer: BufWriter::new(io::stdout()),
         }
     }
 
-    /// Whether it is coloured.
-    pub const fn is_coloured(&self) -> bool {
-        self.colour
+    /// How it is written.
+    pub const fn style(&self) -> Style {
+        self.style
     }
 
     /// Prints a text as it is.
@@ -154,7 +99,7 @@ impl Data {
             text
         };
         let head: Vec<String> = head.iter().map(ToString::to_string).collect();
-        let head = painted(&line(&head), Paint::Strong, self.colour);
+        let head = painted(&line(&head), Paint::Strong, self.style.colour);
         self.print(&format!("{head}\n"))?;
         rows.iter()
             .try_for_each(|row| self.print(&format!("{}\n", line(row))))

@@ -6,9 +6,11 @@ use brink_core::base::Span;
 
 use super::asking::{put, unexpected};
 use super::exit::{CliError, Exit};
-use super::options::SocketArgs;
-use super::output::Data;
-use crate::control::protocol::{Answer, Question};
+use super::options::{FormatArgs, SocketArgs};
+use super::output::{Data, Format};
+use crate::control::protocol::{Answer, ModeView, PauseView, Question};
+use crate::record::text::{mode_words, moment};
+use crate::terminal::Screen;
 
 /// Options of `brink pause`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -22,6 +24,9 @@ pub struct PauseArgs {
     /// Resume by itself after this time
     #[arg(long = "for", value_name = "DURATION")]
     pub duration: Option<String>,
+    /// Form of the output.
+    #[command(flatten)]
+    pub format: FormatArgs,
     /// The agent.
     #[command(flatten)]
     pub socket: SocketArgs,
@@ -31,8 +36,14 @@ pub struct PauseArgs {
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(after_help = "\
 Examples:
-  brink resume")]
+  brink resume
+
+A pause and a guard that has tripped are lifted. What the configuration says stays: an agent that only
+observes goes on observing.")]
 pub struct ResumeArgs {
+    /// Form of the output.
+    #[command(flatten)]
+    pub format: FormatArgs,
     /// The agent.
     #[command(flatten)]
     pub socket: SocketArgs,
@@ -44,7 +55,11 @@ pub struct ResumeArgs {
 /// When no agent answers.
 pub(super) fn run_pause(args: &PauseArgs) -> Result<Exit, CliError> {
     let seconds = args.duration.as_deref().map(seconds).transpose()?;
-    say_mode(&args.socket.socket, &Question::Pause { seconds })
+    say_mode(
+        &args.socket.socket,
+        &Question::Pause { seconds },
+        args.format.output,
+    )
 }
 
 /// Lifts a pause, and a guard that has tripped.
@@ -52,20 +67,46 @@ pub(super) fn run_pause(args: &PauseArgs) -> Result<Exit, CliError> {
 /// # Errors
 /// When no agent answers.
 pub(super) fn run_resume(args: &ResumeArgs) -> Result<Exit, CliError> {
-    say_mode(&args.socket.socket, &Question::Resume)
+    say_mode(&args.socket.socket, &Question::Resume, args.format.output)
 }
 
-fn say_mode(socket: &Path, question: &Question) -> Result<Exit, CliError> {
-    let Answer::Done { mode } = put(socket, question)? else {
+fn say_mode(socket: &Path, question: &Question, format: Format) -> Result<Exit, CliError> {
+    let Answer::Mode(view) = put(socket, question)? else {
         return Err(unexpected());
     };
     let mut data = Data::new();
-    match mode.as_str() {
-        "enforcing" => data.print("enforcing\n")?,
-        reason => data.print(&format!("observing only: {reason}\n"))?,
+    match format {
+        Format::Json => data.json(&view)?,
+        Format::Text => {
+            let mut screen = Screen::new(data.style());
+            screen.line("", &sentence(&view));
+            data.print(&screen.into_text())?;
+        }
     }
     data.flush()?;
     Ok(Exit::Success)
+}
+
+/// How orders stand now.
+fn sentence(view: &ModeView) -> String {
+    match (view.mode.as_str(), &view.pause) {
+        ("enforcing", _) => "enforcing".to_owned(),
+        ("paused", Some(pause)) => format!("paused {}", pause_end(pause)),
+        (mode, Some(pause)) => format!(
+            "paused {}; without the pause orders would be observed only all the same: {}",
+            pause_end(pause),
+            mode_words(mode)
+        ),
+        (mode, None) => format!("observing only: {}", mode_words(mode)),
+    }
+}
+
+/// How a pause ends.
+pub(super) fn pause_end(pause: &PauseView) -> String {
+    match &pause.until {
+        Some(until) => format!("until {}", moment(until)),
+        None => "until `brink resume`".to_owned(),
+    }
 }
 
 /// A length of time that is worth pausing for, in whole seconds.
@@ -79,5 +120,50 @@ fn seconds(text: &str) -> Result<u64, CliError> {
     match u64::try_from(seconds) {
         Ok(seconds @ 1..) => Ok(seconds),
         _ => Err(wrong("at least one second")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::wire::Time;
+
+    #[test]
+    fn how_orders_stand_in_a_line() {
+        let time = Time {
+            wall: "2026-01-01T00:00:00.000000Z".to_owned(),
+            monotonic_ns: 5_000_000_000,
+        };
+        let until = Some(PauseView {
+            until: Some(time.clone()),
+        });
+        let forever = Some(PauseView { until: None });
+        for (mode, pause, expected) in [
+            ("enforcing", None, "enforcing"),
+            (
+                "observing",
+                None,
+                "observing only: the configuration says to observe",
+            ),
+            (
+                "paused",
+                until,
+                "paused until 2026-01-01T00:00:00.000000Z (monotonic 5.000000 s)",
+            ),
+            (
+                "standby",
+                forever,
+                "paused until `brink resume`; without the pause orders would be observed only all the same: standby, because another agent enforces on this node",
+            ),
+        ] {
+            let view = ModeView {
+                api_version: String::new(),
+                kind: String::new(),
+                now: time.clone(),
+                mode: mode.to_owned(),
+                pause,
+            };
+            assert_eq!(sentence(&view), expected);
+        }
     }
 }

@@ -5,7 +5,10 @@ use super::exit::{CliError, Exit};
 use super::options::{FormatArgs, SocketArgs};
 use super::output::{Data, Format};
 use crate::control::protocol::{Answer, Question, Ranking};
-use crate::record::text::amount;
+use crate::record::page::preference;
+use crate::record::text::{amount, amount_or_unknown, counted, moment, stretch};
+use crate::record::wire::RankedWorkload;
+use crate::terminal::{Column, Paint, Screen, Style};
 
 /// Options of `brink rank`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -43,56 +46,170 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let all = ranking.workloads.len();
     if let Some(limit) = args.limit {
         ranking.workloads.truncate(limit);
-        ranking.why.truncate(limit);
+        ranking.why.truncate(limit.saturating_sub(1));
     }
     let mut data = Data::new();
     match args.format.output {
         Format::Json => data.json(&ranking)?,
-        Format::Text => print(&mut data, &ranking, all)?,
+        Format::Text => data.print(&page(&ranking, all, data.style()))?,
     }
     data.flush()?;
     Ok(Exit::Success)
 }
 
-fn print(data: &mut Data, ranking: &Ranking, all: usize) -> Result<(), CliError> {
-    data.print(&format!(
-        "{} of {all} workloads, first to go in front, for {}\n",
-        ranking.workloads.len(),
-        ranking.signal
-    ))?;
-    let signal = &ranking.signal;
-    let rows: Vec<Vec<String>> = ranking
-        .workloads
-        .iter()
-        .zip(1..)
-        .map(|(workload, place)| {
-            vec![
-                place.to_string(),
-                workload.full_name(),
-                workload
-                    .usage
-                    .map_or_else(|| "unknown".to_owned(), |usage| amount(signal, usage)),
-                amount(signal, workload.request),
-                workload.priority.to_string(),
-                workload.preference.clone(),
-                workload.refusal.clone().unwrap_or_default(),
-            ]
-        })
-        .collect();
-    data.table(
-        &[
-            "#",
-            "WORKLOAD",
-            "USES",
-            "REQUESTED",
-            "PRIORITY",
-            "PREFERENCE",
-            "REFUSES",
-        ],
-        &rows,
-    )?;
-    for why in &ranking.why {
-        data.print(&format!("  {why}\n"))?;
+/// The ranking for people: what decides each place in a word, and about the first one in a sentence.
+fn page(ranking: &Ranking, all: usize, style: Style) -> String {
+    let mut screen = Screen::new(style);
+    let shown = ranking.workloads.len();
+    let count = if shown == all {
+        counted(u64::try_from(all).unwrap_or(u64::MAX), "candidate")
+    } else {
+        format!("the first {shown} of {all} candidates")
+    };
+    screen.heading(&format!("Who would go now for {}: {count}", ranking.signal));
+    screen.line("  now      ", &moment(&ranking.now));
+    screen.line(
+        "  figures  ",
+        &format!("{} old", stretch(ranking.figures_age_ms)),
+    );
+    if all == 0 {
+        screen.gap();
+        screen.line("", "Nobody: no workload is watched over. `brink doctor` tells what is bound to which cgroup.");
+        return screen.into_text();
     }
-    Ok(())
+    screen.gap();
+    let columns = [
+        Column::Right("#"),
+        Column::Name("WORKLOAD"),
+        Column::Right("USES"),
+        Column::Right("REQUESTED"),
+        Column::Right("PRIORITY"),
+        Column::Left("PREFERENCE"),
+        Column::Left("BEFORE NEXT BY"),
+        Column::Left("REFUSES"),
+    ];
+    let places = ranking.workloads.iter().enumerate();
+    let rows: Vec<Vec<String>> = places
+        .map(|(place, workload)| row(ranking, place, workload))
+        .collect();
+    screen.table(&columns, &rows);
+    verdict(&mut screen, ranking, shown == all);
+    screen.into_text()
+}
+
+fn row(ranking: &Ranking, place: usize, workload: &RankedWorkload) -> Vec<String> {
+    let signal = &ranking.signal;
+    let by = ranking.why.get(place).map_or("", |why| why.by.as_str());
+    vec![
+        (place + 1).to_string(),
+        workload.full_name(),
+        amount_or_unknown(signal, workload.usage),
+        amount(signal, workload.request),
+        workload.priority.to_string(),
+        preference(workload),
+        decider_words(by).to_owned(),
+        workload.refusal.clone().unwrap_or_default(),
+    ]
+}
+
+/// Who goes, and why before the next one.
+fn verdict(screen: &mut Screen, ranking: &Ranking, is_whole: bool) {
+    let goes = |workload: &RankedWorkload| workload.refusal.is_none();
+    screen.gap();
+    let Some(first) = ranking.workloads.iter().position(goes) else {
+        if is_whole {
+            let text = "Nobody would go: all of them refuse.";
+            screen.paragraph("", text, Some(Paint::Warning));
+        }
+        return;
+    };
+    let name = ranking.workloads[first].full_name();
+    screen.heading(&format!("{name} would go first."));
+    if let Some(why) = ranking.why.get(first) {
+        screen.line("", &why.sentence);
+    }
+}
+
+fn decider_words(by: &str) -> &str {
+    match by {
+        "statistics" => "no statistics",
+        "excess" => "over request",
+        "beyond" => "usage",
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::protocol::Why;
+    use crate::record::wire::Time;
+
+    fn ranking(names: &[&str]) -> Ranking {
+        let workload = |name: &&str| RankedWorkload {
+            namespace: "shop".to_owned(),
+            name: (*name).to_owned(),
+            uid: String::new(),
+            preference: "normal".to_owned(),
+            usage_to_request: "over".to_owned(),
+            priority: 0,
+            usage: None,
+            request: 1 << 20,
+            refusal: (*name == "critical").then(|| "critical".to_owned()),
+        };
+        let why = |pair: &[&str]| Why {
+            by: "statistics".to_owned(),
+            sentence: format!("shop/{} goes before shop/{}: so.", pair[0], pair[1]),
+        };
+        Ranking {
+            api_version: String::new(),
+            kind: String::new(),
+            signal: "memory.available".to_owned(),
+            now: Time {
+                wall: "2026-01-01T00:00:00.000000Z".to_owned(),
+                monotonic_ns: 0,
+            },
+            figures_age_ms: 3,
+            workloads: names.iter().map(workload).collect(),
+            why: names.windows(2).map(why).collect(),
+        }
+    }
+
+    #[track_caller]
+    fn check(names: &[&str], all: usize, expected: &[&str]) {
+        let text = page(&ranking(names), all, Style::default());
+        for part in expected {
+            assert!(text.contains(part), "{part:?} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn whoever_goes_first_is_named_even_if_others_stand_before_it() {
+        check(
+            &["critical", "web", "db"],
+            3,
+            &[
+                ": 3 candidates\n",
+                "  1  shop/critical  unknown      1.0Mi         0  no statistics   critical\n",
+                "  3  shop/db        unknown      1.0Mi         0\n",
+                "\nshop/web would go first.\nshop/web goes before shop/db: so.\n",
+            ],
+        );
+        check(
+            &["critical"],
+            1,
+            &[": 1 candidate\n", "Nobody would go: all of them refuse.\n"],
+        );
+        check(&["critical"], 5, &[": the first 1 of 5 candidates\n"]);
+        check(&[], 0, &[": 0 candidates\n", "no workload is watched over"]);
+    }
+
+    #[test]
+    fn a_name_cannot_steer_the_terminal() {
+        check(
+            &["a\x1b]0;x\x07b\u{202e}c"],
+            1,
+            &["shop/a\\u{1b}]0;x\\u{7}b\\u{202e}c"],
+        );
+    }
 }

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::protocol::{Answer, LONGEST_LINE, Question, Refusal};
+use super::protocol::{Answer, LONGEST_ANSWER, Question, Refusal};
 
 /// How long an agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -85,14 +85,26 @@ fn exchange(mut stream: UnixStream, question: &Question) -> io::Result<String> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut line = serde_json::to_string(question)?;
     line.push('\n');
-    stream.write_all(line.as_bytes())?;
+    // An agent that refuses does not listen to the end: its answer lies there all the same.
+    let asked = stream.write_all(line.as_bytes());
     let mut text = String::new();
-    BufReader::new(stream.take(LONGEST_LINE)).read_line(&mut text)?;
-    if text.is_empty() {
-        return Err(io::Error::new(
-            io::ErrorKind::UnexpectedEof,
-            "the connection was closed",
-        ));
+    let read = BufReader::new(stream.take(LONGEST_ANSWER)).read_line(&mut text);
+    if text.ends_with('\n') {
+        return Ok(text);
     }
-    Ok(text)
+    asked?;
+    read.map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => {
+            let seconds = PATIENCE.as_secs();
+            io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("no answer within {seconds} s"),
+            )
+        }
+        _ => error,
+    })?;
+    Err(io::Error::new(
+        io::ErrorKind::UnexpectedEof,
+        "the connection was closed",
+    ))
 }

@@ -3,10 +3,12 @@
 use serde::{Deserialize, Serialize};
 
 use crate::record::DecisionRecord;
-use crate::record::wire::{RankedWorkload, SignalValue, Time};
+use crate::record::wire::{OrderView, RankedWorkload, SignalValue, Time};
 
-/// The longest line either side accepts, in bytes.
-pub const LONGEST_LINE: u64 = 16 << 20;
+/// The longest answer a client accepts, in bytes.
+pub const LONGEST_ANSWER: u64 = 16 << 20;
+/// The longest question an agent accepts, in bytes.
+pub const LONGEST_QUESTION: usize = 64 << 10;
 
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,10 +22,16 @@ pub enum Question {
         #[serde(default)]
         signal: Option<String>,
     },
-    /// Why a workload stands where it does: `namespace/name`, a name, or a cgroup path.
+    /// Why a workload stands where it does.
     ExplainWorkload {
-        /// The workload.
+        /// The workload: `namespace/name`, a uid, a cgroup's path, or a name that only one has.
         workload: String,
+        /// For which signal; `memory.available` without.
+        #[serde(default)]
+        signal: Option<String>,
+        /// Another workload that it is compared with.
+        #[serde(default)]
+        against: Option<String>,
     },
     /// One decision, or the latest.
     Decision {
@@ -53,15 +61,12 @@ pub enum Answer {
     Ranking(Box<Ranking>),
     /// To [`Question::ExplainWorkload`].
     Explanation(Box<Explanation>),
-    /// To [`Question::Decision`].
+    /// To [`Question::Decision`], and to [`Question::ExplainWorkload`] about one that is gone.
     Decision(Box<DecisionRecord>),
     /// To [`Question::Decisions`].
     Decisions(Vec<DecisionRecord>),
     /// To [`Question::Pause`] and [`Question::Resume`].
-    Done {
-        /// How orders stand now: `enforcing`, or why they are only observed.
-        mode: String,
-    },
+    Mode(Box<ModeView>),
     /// To a question that has no answer.
     Refused(Refusal),
 }
@@ -70,10 +75,52 @@ pub enum Answer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Refusal {
+    /// What kind of refusal it is.
+    pub reason: RefusalReason,
     /// What is wrong.
     pub message: String,
     /// What to do next.
     pub next: String,
+}
+
+/// The kinds of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RefusalReason {
+    /// Whoever asks has no right to.
+    NotAllowed,
+    /// It is no question of this protocol.
+    NotUnderstood,
+    /// It names what is not known.
+    NotFound,
+    /// It names several at once.
+    Ambiguous,
+    /// It cannot be answered or done now.
+    NotPossible,
+}
+
+/// Whether orders are carried out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ModeView {
+    /// `brink.dev/v1alpha1`.
+    pub api_version: String,
+    /// Always `Mode`.
+    pub kind: String,
+    /// The time of this answer.
+    pub now: Time,
+    /// `enforcing`, or why orders are only observed.
+    pub mode: String,
+    /// The stop button, if it is pressed.
+    pub pause: Option<PauseView>,
+}
+
+/// The stop button while it is pressed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PauseView {
+    /// When it ends by itself; none if it waits for `brink resume`.
+    pub until: Option<Time>,
 }
 
 /// How the agent and the node are.
@@ -94,6 +141,10 @@ pub struct Status {
     pub now: Time,
     /// `enforcing`, or why orders are only observed.
     pub mode: String,
+    /// The stop button, if it is pressed.
+    pub pause: Option<PauseView>,
+    /// The process that enforces on this node in our place; none if nobody does, or it is not seen from here.
+    pub other_enforcer: Option<i32>,
     /// `kubelet` or `confirmed`.
     pub memory_policy: String,
     /// What carries the signals.
@@ -119,12 +170,12 @@ pub struct Status {
     /// Those of them that are never evicted.
     pub protected: u32,
     /// The order that is open.
-    pub open_order: Option<u64>,
+    pub open_order: Option<OrderView>,
     /// Decisions of this boot that are remembered.
     pub decisions: u32,
     /// The latest decision.
-    pub last_order: Option<u64>,
-    /// Kills by the kernel's own killer since the start.
+    pub last_order: Option<OrderView>,
+    /// Kills by the kernel's own killer on this machine since the start of the agent; no more than 256 are counted.
     pub oom_kills: u32,
     /// The kernel's programs.
     pub programs: Vec<ProgramView>,
@@ -148,8 +199,10 @@ pub struct ThresholdState {
     pub hard: bool,
     /// Its grace, in seconds.
     pub grace_seconds: i64,
-    /// Its amount at the observed capacity.
+    /// Its amount at the observed capacity: bytes, inodes or processes; none for a percentage of what is not observed.
     pub quantity: Option<i64>,
+    /// Whether its signal is observed here at all. What is not observed is never met.
+    pub observed: bool,
     /// Whether it is met, minimum reclaim included.
     pub met: bool,
     /// For how long, in milliseconds.
@@ -210,12 +263,24 @@ pub struct Ranking {
     pub kind: String,
     /// The signal it is for.
     pub signal: String,
-    /// When.
+    /// The time of this answer.
     pub now: Time,
+    /// Age of the figures it rests on, in milliseconds.
+    pub figures_age_ms: i64,
     /// First to go in front, refusers included.
     pub workloads: Vec<RankedWorkload>,
     /// For each but the last, why it goes before the next one.
-    pub why: Vec<String>,
+    pub why: Vec<Why>,
+}
+
+/// Why one workload goes before another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Why {
+    /// What decides: `preference`, `statistics`, `excess`, `priority`, `beyond`, `processes` or `uid`.
+    pub by: String,
+    /// The same with the figures.
+    pub sentence: String,
 }
 
 /// Why a workload stands where it does.
@@ -230,12 +295,30 @@ pub struct Explanation {
     pub workload: RankedWorkload,
     /// The signal the place is for.
     pub signal: String,
+    /// The time of this answer.
+    pub now: Time,
+    /// Age of the figures it rests on, in milliseconds.
+    pub figures_age_ms: i64,
     /// Its place, counted from one; none if it is no candidate.
     pub place: Option<u32>,
     /// Of so many.
     pub candidates: u32,
     /// Sentences, most important first.
     pub reasons: Vec<String>,
-    /// Its cgroups.
+    /// Its cgroups, as paths in the hierarchy of the memory controller.
     pub cgroups: Vec<String>,
+    /// The remembered orders against it, newest last.
+    pub orders: Vec<OrderView>,
+}
+
+/// The remembered decisions, as `brink explain --list` prints them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionList {
+    /// `brink.dev/v1alpha1`.
+    pub api_version: String,
+    /// Always `DecisionList`.
+    pub kind: String,
+    /// Newest last.
+    pub decisions: Vec<DecisionRecord>,
 }

@@ -12,14 +12,14 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
-use super::protocol::{Answer, Question, Refusal};
+use super::protocol::{Answer, LONGEST_QUESTION, Question, Refusal, RefusalReason};
 use super::views::Views;
 
 /// Conversations at a time; one more waits.
 const CONVERSATIONS: usize = 32;
-/// The longest question, in bytes.
-const LONGEST_QUESTION: usize = 64 << 10;
-/// A client that says nothing for so long is let go.
+/// A client that has not said a whole line by then is told so and let go.
+const HEARING: Duration = Duration::from_secs(2);
+/// The longest that a conversation may take, the client's reading included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The listening socket; its file goes with it.
@@ -92,21 +92,25 @@ impl Drop for Server {
 }
 
 async fn converse(mut stream: UnixStream, views: &Views) -> io::Result<()> {
-    let peer = stream.peer_cred()?;
+    let peer = stream.peer_cred()?.uid();
     let own = rustix::process::geteuid().as_raw();
-    let answer = if peer.uid() != 0 && peer.uid() != own {
+    let answer = if peer != 0 && peer != own {
         refused(
-            "only root and the agent's own user are answered",
-            "ask as root",
+            RefusalReason::NotAllowed,
+            &format!(
+                "uid {peer} asked, and only root and the agent's own user (uid {own}) are answered"
+            ),
+            "ask as root: put sudo in front of the command",
         )
     } else {
         match question(&mut stream).await? {
-            Some(Ok(question)) => views.answer(question).await,
-            Some(Err(error)) => refused(
-                &format!("not a question: {error}"),
+            Heard::Question(question) => views.answer(question).await,
+            Heard::Nothing => return Ok(()),
+            Heard::Nonsense(problem) => refused(
+                RefusalReason::NotUnderstood,
+                &format!("not a question: {problem}"),
                 "use `brink` of the same version as the agent",
             ),
-            None => return Ok(()),
         }
     };
     let mut line = serde_json::to_vec(&answer)?;
@@ -115,30 +119,52 @@ async fn converse(mut stream: UnixStream, views: &Views) -> io::Result<()> {
     stream.shutdown().await
 }
 
-/// One line; none when the client hangs up before it said anything.
-async fn question(
-    stream: &mut UnixStream,
-) -> io::Result<Option<Result<Question, serde_json::Error>>> {
+/// What a client said.
+enum Heard {
+    /// A question.
+    Question(Question),
+    /// It hung up before it said anything.
+    Nothing,
+    /// Anything else, and what is wrong with it.
+    Nonsense(String),
+}
+
+/// One line, or all there is before the client hangs up.
+async fn question(stream: &mut UnixStream) -> io::Result<Heard> {
     let mut text = BytesMut::with_capacity(1024);
+    let end = tokio::time::Instant::now() + HEARING;
     loop {
         if let Some(end) = text.iter().position(|&byte| byte == b'\n') {
-            return Ok(Some(serde_json::from_slice(&text[..end])));
+            return Ok(parsed(&text[..end]));
         }
         if text.len() > LONGEST_QUESTION {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the question is too long",
-            ));
+            let problem = format!("it is longer than {LONGEST_QUESTION} bytes");
+            return Ok(Heard::Nonsense(problem));
         }
-        if stream.read_buf(&mut text).await? == 0 {
-            return Ok((!text.is_empty()).then(|| serde_json::from_slice(&text)));
+        let Ok(read) = tokio::time::timeout_at(end, stream.read_buf(&mut text)).await else {
+            let seconds = HEARING.as_secs();
+            let problem = format!("no whole line came within {seconds} s");
+            return Ok(Heard::Nonsense(problem));
+        };
+        match read? {
+            0 if text.is_empty() => return Ok(Heard::Nothing),
+            0 => return Ok(parsed(&text)),
+            _ => {}
         }
     }
 }
 
+fn parsed(line: &[u8]) -> Heard {
+    match serde_json::from_slice(line) {
+        Ok(question) => Heard::Question(question),
+        Err(error) => Heard::Nonsense(error.to_string()),
+    }
+}
+
 /// An answer that is none.
-pub fn refused(message: &str, next: &str) -> Answer {
+pub fn refused(reason: RefusalReason, message: &str, next: &str) -> Answer {
     Answer::Refused(Refusal {
+        reason,
         message: message.to_owned(),
         next: next.to_owned(),
     })

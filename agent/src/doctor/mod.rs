@@ -17,7 +17,7 @@ pub use check::{Check, State, Step};
 pub use checks::checks;
 pub use facts::{Facts, Trials};
 pub use report::{Counts, Machine, Report};
-pub use text::{Page, plain};
+pub use text::Page;
 pub use verdict::Verdict;
 
 use crate::config::Checked;

@@ -4,8 +4,8 @@ use std::fmt::{self, Write as _};
 
 use super::check::{Check, State};
 use super::report::Report;
-use crate::cli::{Paint, painted};
 use crate::record::text::unsigned;
+use crate::terminal::{Paint, painted, plain, wrapped};
 
 /// The report for a terminal of a width, in colour or not.
 #[derive(Clone, Copy, Debug)]
@@ -200,75 +200,5 @@ const fn paint(state: State) -> Paint {
         State::Failed => Paint::Error,
         State::Warning | State::Unknown => Paint::Warning,
         State::Note | State::Ok => Paint::Strong,
-    }
-}
-
-/// A text without anything that steers a terminal: control characters, and those that turn the direction of writing, are
-/// shown as what they are.
-pub fn plain(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        let steers = letter.is_control()
-            || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        match letter {
-            '\n' | '\t' => shown.push(' '),
-            letter if steers => shown.extend(letter.escape_unicode()),
-            letter => shown.push(letter),
-        }
-    }
-    shown
-}
-
-/// Lines of at most so many characters; a word that is longer has a line of its own. At least one line.
-fn wrapped(text: &str, width: usize) -> Vec<String> {
-    let mut lines = Vec::new();
-    let mut line = String::new();
-    for word in text.split_whitespace() {
-        let joined = line.chars().count() + 1 + word.chars().count();
-        if !line.is_empty() && joined > width {
-            lines.push(std::mem::take(&mut line));
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    lines.push(line);
-    lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_terminal_is_not_steered() {
-        for (text, expected) in [
-            ("a\x1b[31mb", "a\\u{1b}[31mb"),
-            ("a\nb\tc", "a b c"),
-            ("\u{9b}2J", "\\u{9b}2J"),
-            ("abc\u{202e}cba", "abc\\u{202e}cba"),
-            ("größer – 5 %", "größer – 5 %"),
-        ] {
-            assert_eq!(plain(text), expected);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn nothing_that_steers_is_left(text in any::<String>()) {
-            prop_assert!(!plain(&text).chars().any(char::is_control));
-        }
-
-        #[test]
-        fn wrapping_keeps_every_word_and_the_width(text in "[a-z ]{0,200}", width in 10..60_usize) {
-            let lines = wrapped(&text, width);
-            let words: Vec<&str> = lines.iter().flat_map(|line| line.split_whitespace()).collect();
-            prop_assert_eq!(words, text.split_whitespace().collect::<Vec<_>>());
-            for line in &lines {
-                prop_assert!(line.chars().count() <= width || !line.contains(' '), "{line:?}");
-            }
-        }
     }
 }

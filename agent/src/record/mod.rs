@@ -1,7 +1,10 @@
 //! The record of a decision as people and programs read it: one versioned form, made from the ledger's.
 
 pub mod kubelet;
+pub mod page;
 pub mod text;
+mod why;
 pub mod wire;
 
+pub use page::page;
 pub use wire::DecisionRecord;

@@ -1,216 +1,101 @@
-//! A decision as a page of text: what happened, on which figures, who and why, when each stage was, and what else could have been.
-
-use std::fmt::{self, Write};
+//! Words and numbers for people: amounts, moments, stretches of time, and the words of a record spelled out.
 
 use brink_core::base::{Format, Quantity};
 
-use super::wire::{DecisionRecord, RankedWorkload};
+use super::wire::Time;
 
-/// Places of the ranking that are printed.
-const PLACES: usize = 10;
+/// Both clocks of a moment, side by side.
+pub fn moment(time: &Time) -> String {
+    format!("{} (monotonic {})", time.wall, monotonic(time.monotonic_ns))
+}
 
-/// The record of one decision, for a terminal.
-#[derive(Clone, Copy, Debug)]
-pub struct Page<'a>(pub &'a DecisionRecord);
+/// Seconds of `CLOCK_MONOTONIC`, to the microsecond.
+pub fn monotonic(nanos: i64) -> String {
+    let micros = nanos.div_euclid(1000);
+    let (seconds, rest) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
+    format!("{seconds}.{rest:06} s")
+}
 
-impl fmt::Display for Page<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let record = self.0;
-        headline(out, record)?;
-        figures(out, record)?;
-        ranking(out, record)?;
-        timeline(out, record)?;
-        if let Some(kubelet) = &record.kubelet {
-            writeln!(out, "\nThe kubelet alone: {}.", kubelet.sentence())?;
-        }
-        Ok(())
+/// A stretch of time with as much precision as is read.
+pub fn stretch(millis: i64) -> String {
+    let seconds = millis / 1000;
+    match millis {
+        ..1000 => format!("{millis} ms"),
+        1000..60_000 => format!("{seconds}.{} s", millis % 1000 / 100),
+        60_000..3_600_000 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
     }
 }
 
-fn headline(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Result {
-    let verb = if record.mode == "enforcing" {
-        "evicted"
-    } else {
-        "would have evicted"
-    };
-    let kind = if record.threshold.hard {
-        "hard"
-    } else {
-        "soft"
-    };
-    writeln!(
-        out,
-        "Order {}: {verb} {} at {}",
-        record.order,
-        record.victim_name(),
-        record.decided.wall
-    )?;
-    let threshold = &record.threshold;
-    writeln!(
-        out,
-        "  {kind} threshold {}: {} available, less than {} (capacity {})",
-        threshold.signal,
-        amount(&threshold.signal, threshold.available),
-        amount(&threshold.signal, threshold.quantity),
-        amount(&threshold.signal, threshold.capacity),
-    )?;
-    if record.mode != "enforcing" {
-        writeln!(out, "  nothing was killed: {}", record.mode)?;
-    }
-    writeln!(
-        out,
-        "  signal by {}, memory policy {}",
-        record.rung, record.memory_policy
-    )
-}
-
-fn figures(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Result {
-    writeln!(out, "\nFigures it was decided on")?;
-    for signal in &record.signals {
-        writeln!(
-            out,
-            "  {:<28} {:>10} of {}",
-            signal.signal,
-            amount(&signal.signal, signal.available),
-            amount(&signal.signal, signal.capacity)
-        )?;
-    }
-    let memory = &record.memory;
-    let unknown = || "unknown".to_owned();
-    let headroom = memory.headroom_bytes.map_or_else(unknown, bytes);
-    writeln!(
-        out,
-        "  {:<28} {headroom:>10}   (kernel's reserve {}, usable swap {})",
-        "headroom without swap",
-        unsigned(memory.reserve_bytes),
-        unsigned(memory.usable_swap_bytes)
-    )?;
-    if memory.credit_bytes > 0 {
-        writeln!(
-            out,
-            "  {:<28} {:>10}",
-            "credit for the dying",
-            unsigned(memory.credit_bytes)
-        )?;
-    }
-    Ok(())
-}
-
-fn ranking(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Result {
-    let shown = record.ranking.len().min(PLACES);
-    writeln!(
-        out,
-        "\nRanking ({shown} of {} candidates)",
-        record.candidates
-    )?;
-    let rows: Vec<[String; 7]> = record.ranking[..shown]
-        .iter()
-        .zip(1..)
-        .map(|(place, number)| row(place, number, record))
-        .collect();
-    let head = ["", "workload", "usage", "request", "", "priority", ""].map(str::to_owned);
-    table(out, &head, &rows)
-}
-
-fn row(place: &RankedWorkload, number: usize, record: &DecisionRecord) -> [String; 7] {
-    let signal = &record.threshold.signal;
-    let is_victim = place.uid == record.victim.uid && place.name == record.victim.name;
-    let remark = match (&place.refusal, is_victim) {
-        (Some(refusal), _) => format!("refuses: {refusal}"),
-        (None, true) => "<- goes".to_owned(),
-        (None, false) => String::new(),
-    };
-    let preference = match place.preference.as_str() {
-        "normal" => String::new(),
-        other => format!("{other} "),
-    };
-    [
-        format!("{number}."),
-        place.full_name(),
-        place
-            .usage
-            .map_or_else(|| "unknown".to_owned(), |usage| amount(signal, usage)),
-        amount(signal, place.request),
-        format!("{preference}{}", place.usage_to_request),
-        place.priority.to_string(),
-        remark,
-    ]
-}
-
-/// Columns as wide as their widest cell; amounts to the right.
-fn table(out: &mut impl Write, head: &[String; 7], rows: &[[String; 7]]) -> fmt::Result {
-    let width = |column: usize| {
-        let cells = rows.iter().chain(std::iter::once(head));
-        cells
-            .map(|row| row[column].chars().count())
-            .max()
-            .unwrap_or(0)
-    };
-    for row in std::iter::once(head).chain(rows) {
-        let mut line = String::from(" ");
-        for (column, cell) in row.iter().enumerate() {
-            let width = width(column);
-            match column {
-                2 | 3 | 5 => write!(line, " {cell:>width$}")?,
-                _ => write!(line, " {cell:<width$}")?,
-            }
-        }
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
-}
-
-fn timeline(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Result {
-    writeln!(
-        out,
-        "\nTimeline (ms after the sample that was below the threshold)"
-    )?;
-    for stage in &record.stages {
-        let Some(nanos) = stage.since_sample_ns else {
-            continue;
-        };
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds for people")]
-        let millis = nanos as f64 / 1e6;
-        writeln!(out, "  {millis:>10.3}  {}", stage_words(&stage.stage))?;
-    }
-    if let Some(kill) = &record.kill {
-        let processes = if kill.signalled == 1 {
-            "process"
-        } else {
-            "processes"
-        };
-        write!(
-            out,
-            "  {} {processes} killed by {}",
-            kill.signalled, kill.means
-        )?;
-        writeln!(out, ", {} given back", unsigned(record.freed_bytes))?;
-    }
-    if let Some(cost) = record.reclaim.filter(|cost| cost.node + cost.cgroup > 0) {
-        writeln!(
-            out,
-            "  its tasks had spent {} in {} reclaims for the node and {} in {} for a limit, {} pages back",
-            millis(cost.node_ns),
-            cost.node,
-            millis(cost.cgroup_ns),
-            cost.cgroup,
-            cost.pages
-        )?;
-    }
-    match &record.end {
-        Some(end) => writeln!(out, "  over: {}", end_words(end)),
-        None => writeln!(out, "  still open"),
-    }
-}
-
+/// Milliseconds of a stretch in nanoseconds.
 #[expect(clippy::cast_precision_loss, reason = "milliseconds for people")]
-fn millis(nanos: u64) -> String {
+pub fn millis(nanos: u64) -> String {
     format!("{:.1} ms", nanos as f64 / 1e6)
 }
 
-fn stage_words(stage: &str) -> &str {
+/// A number with its noun, in the singular where it is one.
+pub fn counted(number: u64, noun: &str) -> String {
+    match (number, noun) {
+        (1, _) => format!("1 {noun}"),
+        (_, "process") => format!("{number} processes"),
+        _ => format!("{number} {noun}s"),
+    }
+}
+
+/// `hard` or `soft`.
+pub const fn hardness(is_hard: bool) -> &'static str {
+    if is_hard { "hard" } else { "soft" }
+}
+
+/// What a mode means.
+pub fn mode_words(mode: &str) -> &str {
+    match mode {
+        "enforcing" => "orders are carried out",
+        "observing" => "the configuration says to observe",
+        "standby" => "standby, because another agent enforces on this node",
+        "paused" => "paused by the stop button",
+        "throttled" => "throttled, because too many kills came in a row",
+        "exhausted" => "exhausted, because too many kills came within the window",
+        other => other,
+    }
+}
+
+/// Why a threshold that is met is not acted on.
+pub fn held_words(reason: &str) -> &str {
+    match reason {
+        "unconfirmed" => "memory can still be allocated",
+        "reclaimed" => "reclaim on the node was enough",
+        "unknown" => "the observation is missing",
+        "stale" => "no newer observation yet",
+        "nobody" => "nobody can be evicted",
+        "waiting" => "an order is still open",
+        "credited" => "memory of the dying is on its way back",
+        "throttled" => "too many kills came in a row",
+        "exhausted" => "too many kills came within the window",
+        "paused" => "the stop button is pressed",
+        "observing" => "observing only",
+        "standby" => "another agent enforces",
+        _ => "no reason given",
+    }
+}
+
+/// Why a workload could not be evicted.
+pub fn refusal_words(reason: &str) -> &str {
+    match reason {
+        "static" => "a static pod",
+        "mirror" => "the mirror of a static pod",
+        "critical" => "its priority makes it critical",
+        "protected" => "protected by the configuration or by Brink's own list",
+        "empty" => "nothing runs in it",
+        "waiting" => "it was killed just now",
+        _ => "no reason given",
+    }
+}
+
+/// A stage of an order.
+pub fn stage_words(stage: &str) -> &str {
     match stage {
-        "above" => "last known to be above the threshold",
+        "above" => "last known above the threshold",
         "sampled" => "sample below the threshold",
         "submitted" => "handed over by the kernel",
         "woke" => "guard awake",
@@ -223,6 +108,17 @@ fn stage_words(stage: &str) -> &str {
         "aboveAgain" => "above the threshold again",
         "gone" => "last process gone",
         "ended" => "order over",
+        other => other,
+    }
+}
+
+/// How a subtree was reached.
+pub fn means_words(means: &str) -> &str {
+    match means {
+        "signals" => "a signal to each",
+        "cgroup-kill" => "cgroup.kill",
+        "freezer" => "signals while frozen",
+        "unified-cgroup-kill" => "cgroup.kill in the v2 tree",
         other => other,
     }
 }
@@ -250,6 +146,11 @@ pub fn amount(signal: &str, value: i64) -> String {
     } else {
         bytes(value)
     }
+}
+
+/// The same where it may be unknown.
+pub fn amount_or_unknown(signal: &str, value: Option<i64>) -> String {
+    value.map_or_else(|| "unknown".to_owned(), |value| amount(signal, value))
 }
 
 /// Bytes for people: three significant digits, binary suffix.
@@ -290,5 +191,46 @@ mod tests {
         assert_eq!(amount("pid.available", 2048), "2048");
         assert_eq!(amount("nodefs.inodesFree", 2048), "2048");
         assert_eq!(amount("nodefs.available", 2048), "2.0Ki");
+        assert_eq!(amount_or_unknown("pid.available", None), "unknown");
+    }
+
+    #[test]
+    fn times_for_people() {
+        for (millis, expected) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1000, "1.0 s"),
+            (59_999, "59.9 s"),
+            (61_000, "1 min 1 s"),
+            (3_660_000, "1 h 1 min"),
+        ] {
+            assert_eq!(stretch(millis), expected);
+        }
+        assert_eq!(monotonic(9_956_458_758_556), "9956.458758 s");
+        let time = Time {
+            wall: "2026-01-01T00:00:00.000000Z".to_owned(),
+            monotonic_ns: 1_000,
+        };
+        let both = "2026-01-01T00:00:00.000000Z (monotonic 0.000001 s)";
+        assert_eq!(moment(&time), both);
+    }
+
+    #[test]
+    fn every_reason_has_words() {
+        use brink_core::base::Reason;
+        use brink_core::base::Reason as R;
+        for reason in Reason::ALL {
+            let word = reason.word();
+            let refuses = matches!(
+                reason,
+                R::Static | R::Mirror | R::Critical | R::Protected | R::Empty
+            );
+            let decides = matches!(reason, R::Hard | R::Soft | R::Limit);
+            if refuses {
+                assert_ne!(refusal_words(word), "no reason given", "{word}");
+            } else if !decides {
+                assert_ne!(held_words(word), "no reason given", "{word}");
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use brink_core::base::Moment;
 use brink_core::node::engine::MemoryPolicy;
-use brink_core::node::rank::Excess;
+use brink_core::node::rank::{Decider, Excess};
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
 use brink_core::node::workload::Preference;
@@ -10,6 +10,7 @@ use brink_host::clock::BootId;
 use serde::{Deserialize, Serialize};
 
 use super::kubelet::KubeletView;
+use super::why;
 use crate::ledger::entry::{Completion, Kill, Place, ReclaimCost, Record, Seen, Stages};
 
 /// The version of everything in this file.
@@ -47,6 +48,9 @@ pub struct DecisionRecord {
     pub candidates: u32,
     /// The first places of the ranking, first to go in front.
     pub ranking: Vec<RankedWorkload>,
+    /// Why the victim, and why nobody before it, in sentences.
+    #[serde(default)]
+    pub why: Vec<String>,
     /// Every stage that was reached, in order of time.
     pub stages: Vec<StageTime>,
     /// What the kill did; none where nothing was killed.
@@ -141,6 +145,26 @@ pub struct RankedWorkload {
     pub refusal: Option<String>,
 }
 
+/// An order in a line; the record tells the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OrderView {
+    /// Its number.
+    pub order: u64,
+    /// `namespace/name` of its victim.
+    pub victim: String,
+    /// The signal whose threshold was crossed.
+    pub signal: String,
+    /// Whether the threshold was a hard one.
+    pub hard: bool,
+    /// `enforcing`, or why it was only observed.
+    pub mode: String,
+    /// When the victim was chosen.
+    pub decided: Time,
+    /// Why it is over; none while it is open.
+    pub end: Option<String>,
+}
+
 /// When a stage was reached.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -179,7 +203,9 @@ impl DecisionRecord {
     pub fn new(record: &Record<'_>, completion: Option<&Completion>) -> Self {
         let stages = completion.map_or(record.stages, |completion| completion.stages);
         let kill = completion.and_then(|completion| completion.kill);
-        let ranking = record.ranking.iter().flatten();
+        let ranking: Vec<RankedWorkload> = record.ranking.iter().flatten().map(ranked).collect();
+        let victim = ranked(&record.victim);
+        let signal = record.crossed.signal.name();
         Self {
             api_version: API_VERSION.to_owned(),
             kind: "Decision".to_owned(),
@@ -190,7 +216,7 @@ impl DecisionRecord {
             mode: mode_word(record.mode).to_owned(),
             memory_policy: memory_word(record.policy).to_owned(),
             threshold: CrossedThreshold {
-                signal: record.crossed.signal.name().to_owned(),
+                signal: signal.to_owned(),
                 hard: record.crossed.grace == 0,
                 grace_seconds: record.crossed.grace / 1_000_000_000,
                 quantity: record.crossed.quantity,
@@ -205,9 +231,10 @@ impl DecisionRecord {
                 reserve_bytes: record.confirmation.reserve,
                 credit_bytes: record.credit,
             },
-            victim: ranked(&record.victim),
+            why: why::sentences(signal, &ranking, &victim),
+            victim,
             candidates: record.candidates,
-            ranking: ranking.map(ranked).collect(),
+            ranking,
             stages: stage_times(record, &stages),
             kill: kill.as_ref().map(kill_facts),
             freed_bytes: completion.map_or(0, |completion| completion.freed),
@@ -230,6 +257,21 @@ impl DecisionRecord {
     /// `namespace/name` of the victim.
     pub fn victim_name(&self) -> String {
         self.victim.full_name()
+    }
+}
+
+impl OrderView {
+    /// What is said of an order in a line.
+    pub fn of(record: &DecisionRecord) -> Self {
+        Self {
+            order: record.order,
+            victim: record.victim_name(),
+            signal: record.threshold.signal.clone(),
+            hard: record.threshold.hard,
+            mode: record.mode.clone(),
+            decided: record.decided.clone(),
+            end: record.end.clone(),
+        }
     }
 }
 
@@ -303,6 +345,19 @@ pub const fn excess_word(excess: Excess) -> &'static str {
         Excess::Unknown => "unknown",
         Excess::Over => "over",
         Excess::Within => "within",
+    }
+}
+
+/// The word for what decides between two workloads.
+pub const fn decider_word(decider: Decider) -> &'static str {
+    match decider {
+        Decider::Preference => "preference",
+        Decider::Statistics => "statistics",
+        Decider::Excess => "excess",
+        Decider::Priority => "priority",
+        Decider::Beyond => "beyond",
+        Decider::Processes => "processes",
+        Decider::Uid => "uid",
     }
 }
 

@@ -13,7 +13,7 @@ use brink_host::cgroup::Layout;
 use brink_host::clock::{BootId, ClockPair};
 use brink_host::kill::Killer;
 use brink_host::ledger::{Ledger, Opening};
-use brink_host::lock::{Enforcer, EnforcerLock};
+use brink_host::lock::{self, Enforcer, EnforcerLock};
 use brink_host::realtime::{self, FifoPriority, oom_score};
 use brink_host::{open_files, realtime::trim_heap};
 use tracing::{info, warn};
@@ -64,6 +64,7 @@ pub struct Running {
     pub reload: Arc<Reload>,
     lock: Mutex<Option<EnforcerLock>>,
     ledger_path: PathBuf,
+    root: PathBuf,
     threads: Vec<(&'static str, JoinHandle<()>)>,
 }
 
@@ -74,9 +75,9 @@ pub struct Running {
 pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
     let root = config.paths.root.as_path();
     let layout = Layout::detect(root).context("no control groups to watch over")?;
+    prepare_process(config, root);
     std::fs::create_dir_all(&config.paths.state_dir)
         .with_context(|| format!("cannot make {}", config.paths.state_dir.display()))?;
-    prepare_process(config, root);
     let clocks = Clocks {
         boot: BootId::read(root)?,
         started: ClockPair::now(),
@@ -119,6 +120,7 @@ pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
         reload: around.reload,
         lock: Mutex::new(lock),
         ledger_path: config.paths.state_dir.clone(),
+        root: root.to_path_buf(),
         threads,
     })
 }
@@ -147,7 +149,7 @@ impl Around {
     fn new(config: &AgentConfig, roster: &Roster, boot: BootId) -> anyhow::Result<Self> {
         let workloads = roster.table.len().max(256);
         let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
-        state.add_table(Arc::clone(&roster.table));
+        state.add_roster(roster);
         let around = Self {
             shared: Arc::new(Shared::new(state)),
             ports: Arc::new(Ports::new(steps_for(workloads), workloads)?),
@@ -340,6 +342,17 @@ impl Running {
         Ok(())
     }
 
+    /// The process that enforces in our place; none if we do, or it is not seen from here.
+    pub fn other_enforcer(&self) -> Option<i32> {
+        let held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_some() {
+            return None;
+        }
+        lock::holder_of(&self.root, &self.ledger_path.join(LOCK))
+            .ok()
+            .flatten()
+    }
+
     /// Ends everything; nothing is left in the kernel.
     pub fn stop(mut self) {
         self.bell.stop();
@@ -356,6 +369,8 @@ impl Running {
 
 /// Limits, score and memory of this process; what is refused is said, and nothing stops for it.
 fn prepare_process(config: &AgentConfig, root: &Path) {
+    // Whoever may write the stop button or the ledger decides who dies: that is nobody else, whatever started us.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     if let Err(error) = open_files::raise_limit() {
         warn!(%error, "the limit on open files stays as it is");
     }

@@ -16,6 +16,7 @@ use brink_core::node::workload::{PodUsage, WorkloadTable};
 use brink_host::probe::abi::record::VictimRecord;
 
 use crate::guard::figures::NodeFigures;
+use crate::guard::roster::Roster;
 use crate::guard::rung::Standing;
 use crate::record::DecisionRecord;
 
@@ -63,6 +64,8 @@ pub struct State {
     pub open_order: Option<u64>,
     /// The latest tables, newest last.
     pub tables: VecDeque<Arc<WorkloadTable>>,
+    /// Cgroups of each workload in the newest table.
+    pub cgroups: Vec<Vec<String>>,
     /// What the kubelet would have done at the latest decision, with the table it speaks of.
     pub foreseen: Option<(u64, [Fate; PHASES], Arc<WorkloadTable>)>,
     /// Decisions, newest last.
@@ -136,6 +139,7 @@ impl State {
             mode,
             open_order: None,
             tables: VecDeque::with_capacity(TABLES),
+            cgroups: Vec::new(),
             foreseen: None,
             decisions: VecDeque::new(),
             oom_kills: VecDeque::new(),
@@ -153,9 +157,24 @@ impl State {
         self.held = [None; ThresholdSet::CAPACITY];
     }
 
-    /// Takes a new table.
-    pub fn add_table(&mut self, table: Arc<WorkloadTable>) {
-        keep(&mut self.tables, table, TABLES);
+    /// Takes a new roster's table, and the names of its cgroups.
+    pub fn add_roster(&mut self, roster: &Roster) {
+        let mut cgroups = vec![Vec::new(); roster.table.len()];
+        for member in &roster.members {
+            if let Some(of) = cgroups.get_mut(member.workload) {
+                of.push(member.group.target.dir().group().to_owned());
+            }
+        }
+        self.cgroups = cgroups;
+        keep(&mut self.tables, Arc::clone(&roster.table), TABLES);
+    }
+
+    /// Cgroups of each workload in the table of a generation; none if it is not the newest one.
+    pub fn cgroups_of(&self, generation: u64) -> &[Vec<String>] {
+        match self.table() {
+            Some(table) if table.generation() == generation => &self.cgroups,
+            _ => &[],
+        }
     }
 
     /// The newest table.

@@ -259,7 +259,7 @@ impl Watcher {
                 if !self.builder.changed() {
                     return;
                 }
-                self.shared.lock().add_table(Arc::clone(&roster.table));
+                self.shared.lock().add_roster(&roster);
                 self.board.set(&roster);
                 self.warmer.follow(&roster);
                 if self.ports.commands.send(Command::Roster(roster)).is_err() {

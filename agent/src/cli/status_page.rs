@@ -1,0 +1,281 @@
+//! The page of `brink status`: mode, order, rung, signals, thresholds, and what was lost.
+
+use super::pause::pause_end;
+use crate::control::protocol::{Status, ThresholdState};
+use crate::record::text::{
+    amount, bytes, counted, end_words, hardness, held_words, mode_words, moment, stretch, unsigned,
+};
+use crate::record::wire::OrderView;
+use crate::terminal::{Column, Paint, Screen, Style};
+
+/// The page, one step for each part of it.
+pub(super) fn page(status: &Status, style: Style) -> String {
+    let mut screen = Screen::new(style);
+    agent(&mut screen, status);
+    order(&mut screen, status);
+    rung(&mut screen, status);
+    signals(&mut screen, status);
+    thresholds(&mut screen, status);
+    node(&mut screen, status);
+    losses(&mut screen, status);
+    screen.into_text()
+}
+
+/// Who answers, whether it acts, and since when.
+fn agent(screen: &mut Screen, status: &Status) {
+    let title = format!("brink {} (pid {})", status.version, status.pid);
+    screen.heading(&title);
+    let is_enforcing = status.mode == "enforcing";
+    let paint = (!is_enforcing).then_some(Paint::Warning);
+    screen.paragraph(LABEL_MODE, &mode(status), paint);
+    if let Some(pause) = status.pause.as_ref().filter(|_| status.mode != "paused") {
+        let text = format!("the stop button is pressed as well, {}", pause_end(pause));
+        screen.line("            ", &text);
+    }
+    screen.line("  policy    ", &policy(&status.memory_policy));
+    screen.line("  started   ", &moment(&status.started));
+    screen.line("  now       ", &moment(&status.now));
+}
+
+const LABEL_MODE: &str = "  mode      ";
+
+/// What becomes of orders, and how that ends.
+fn mode(status: &Status) -> String {
+    match (status.mode.as_str(), &status.pause, status.other_enforcer) {
+        ("enforcing", ..) => "enforcing: orders are carried out".to_owned(),
+        ("observing", ..) => {
+            "observing: orders are told and not carried out (`mode: enforce` would)".to_owned()
+        }
+        ("paused", Some(pause), _) => format!("paused {}", pause_end(pause)),
+        ("paused", None, _) => "paused".to_owned(),
+        ("standby", _, Some(pid)) => format!(
+            "standby: pid {pid} enforces on this node; this agent observes, and takes over when that one ends"
+        ),
+        ("standby", _, None) => "standby: another agent enforces on this node; this one observes, and takes over when that one ends".to_owned(),
+        ("throttled" | "exhausted", ..) => format!(
+            "{}: orders are told and not carried out; `brink resume` enforces again",
+            mode_words(&status.mode)
+        ),
+        (other, ..) => other.to_owned(),
+    }
+}
+
+fn policy(policy: &str) -> String {
+    match policy {
+        "confirmed" => "confirmed: memory.available kills only if headroom is short too".to_owned(),
+        "kubelet" => "kubelet: memory.available kills alone".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+/// The order that is open, or the last one.
+fn order(screen: &mut Screen, status: &Status) {
+    let line = |order: &OrderView| {
+        let observed = if order.mode == "enforcing" {
+            ""
+        } else {
+            ", observed only"
+        };
+        format!(
+            "{}, {} for {} {}{observed}",
+            order.order,
+            order.victim,
+            hardness(order.hard),
+            order.signal
+        )
+    };
+    if let Some(open) = &status.open_order {
+        let since = status.now.monotonic_ns - open.decided.monotonic_ns;
+        let text = format!("{}, open for {}", line(open), stretch(since / 1_000_000));
+        screen.paragraph("  order     ", &text, Some(Paint::Error));
+        screen.line("            ", &moment(&open.decided));
+    } else if let Some(last) = &status.last_order {
+        let end = last.end.as_deref().map_or("", end_words);
+        screen.line("  last      ", &format!("order {}: {end}", line(last)));
+        screen.line("            ", &moment(&last.decided));
+    }
+}
+
+/// What carries the signals, and what keeps it from being better.
+fn rung(screen: &mut Screen, status: &Status) {
+    let unknown = "not known yet";
+    let rung = status.rung.as_deref().unwrap_or(unknown);
+    let scheduling = status.scheduling.as_deref().unwrap_or(unknown);
+    screen.line(
+        "  rung      ",
+        &format!("{rung}, guard thread {scheduling}"),
+    );
+    for reason in &status.rung_reasons {
+        screen.paragraph(
+            "            ",
+            &format!("not higher: {reason}"),
+            Some(Paint::Warning),
+        );
+    }
+    let absent = status.programs.iter().filter(|program| !program.running);
+    for program in absent {
+        let why = program.why.as_deref().unwrap_or("no reason given");
+        let text = format!("{} ({}) does not run: {why}", program.name, program.family);
+        screen.paragraph("            ", &text, Some(Paint::Warning));
+    }
+}
+
+/// What is measured.
+fn signals(screen: &mut Screen, status: &Status) {
+    screen.gap();
+    let Some(age) = status.figures_age_ms else {
+        screen.heading("Signals: the guard has not read the node yet");
+        return;
+    };
+    screen.heading(&format!("Signals, {} old", stretch(age)));
+    let mut rows: Vec<Vec<String>> = status
+        .signals
+        .iter()
+        .map(|signal| {
+            let of = |value| amount(&signal.signal, value);
+            let share = share(signal.available, signal.capacity);
+            vec![
+                signal.signal.clone(),
+                of(signal.available),
+                of(signal.capacity),
+                share,
+            ]
+        })
+        .collect();
+    // With swap the signal counts what swap can take; without it both are the same.
+    if status.usable_swap_bytes > 0 {
+        let headroom = status
+            .headroom_bytes
+            .map_or_else(|| "unknown".to_owned(), bytes);
+        rows.push(vec!["  without swap".to_owned(), headroom]);
+        let swap = unsigned(status.usable_swap_bytes);
+        rows.push(vec!["  usable swap".to_owned(), swap]);
+    }
+    let columns = [
+        Column::Left("SIGNAL"),
+        Column::Right("AVAILABLE"),
+        Column::Right("OF"),
+        Column::Right("SHARE"),
+    ];
+    screen.table(&columns, &rows);
+}
+
+/// Percent of a capacity, cut to whole ones.
+fn share(available: i64, capacity: i64) -> String {
+    let percent = i128::from(available) * 100;
+    percent
+        .checked_div(i128::from(capacity))
+        .map_or_else(String::new, |percent| format!("{percent}%"))
+}
+
+/// Each threshold and how far it is.
+fn thresholds(screen: &mut Screen, status: &Status) {
+    screen.gap();
+    if status.thresholds.is_empty() {
+        screen.heading("No thresholds are set");
+        return;
+    }
+    screen.heading("Thresholds");
+    let rows: Vec<Vec<String>> = status.thresholds.iter().map(row).collect();
+    let columns = [
+        Column::Left("SIGNAL"),
+        Column::Right("BELOW"),
+        Column::Left("KIND"),
+        Column::Right("GRACE"),
+        Column::Text("STATE"),
+    ];
+    screen.table(&columns, &rows);
+}
+
+fn row(threshold: &ThresholdState) -> Vec<String> {
+    let below = match threshold.quantity {
+        Some(quantity) if threshold.value.ends_with('%') => {
+            format!(
+                "{} = {}",
+                threshold.value,
+                amount(&threshold.signal, quantity)
+            )
+        }
+        _ => threshold.value.clone(),
+    };
+    vec![
+        threshold.signal.clone(),
+        below,
+        hardness(threshold.hard).to_owned(),
+        if threshold.hard {
+            String::new()
+        } else {
+            stretch(threshold.grace_seconds.saturating_mul(1000))
+        },
+        state(threshold),
+    ]
+}
+
+fn state(threshold: &ThresholdState) -> String {
+    if !threshold.observed {
+        return format!("not measured{}", unmeasured(&threshold.signal));
+    }
+    if !threshold.met {
+        return "clear".to_owned();
+    }
+    let met = threshold
+        .met_for_ms
+        .map_or_else(String::new, |millis| format!(" for {}", stretch(millis)));
+    match &threshold.held {
+        Some(held) => format!("MET{met}, held: {} ({held})", held_words(held)),
+        None if threshold.hard => format!("MET{met}"),
+        None => format!("MET{met}, acts when its grace is over"),
+    }
+}
+
+/// Why a signal has no figures here.
+fn unmeasured(signal: &str) -> &'static str {
+    match signal {
+        "allocatableMemory.available" => ": no group of all pods (podsCgroup)",
+        _ if signal.contains("fs.") => ": this agent reads no file systems",
+        _ => "",
+    }
+}
+
+/// Conditions, workloads and what has happened.
+fn node(screen: &mut Screen, status: &Status) {
+    screen.gap();
+    let conditions = if status.conditions.is_empty() {
+        "none".to_owned()
+    } else {
+        status.conditions.join(", ")
+    };
+    screen.line("conditions  ", &conditions);
+    let never = match status.protected {
+        0 => "none of them protected".to_owned(),
+        some => format!("{some} of them never evicted"),
+    };
+    screen.line("workloads   ", &format!("{}, {never}", status.workloads));
+    screen.line(
+        "this boot   ",
+        &format!(
+            "{}; {} by the kernel's OOM killer since the start",
+            counted(u64::from(status.decisions), "decision"),
+            counted(u64::from(status.oom_kills), "kill")
+        ),
+    );
+}
+
+/// What was lost on the way: a quiet node and a blind one must not look alike.
+fn losses(screen: &mut Screen, status: &Status) {
+    let lost = status.rings.iter().filter(|ring| ring.dropped > 0);
+    let mut parts: Vec<String> = lost
+        .map(|ring| {
+            format!(
+                "{} of the {} records of the kernel's {} hooks",
+                ring.dropped, ring.seen, ring.row
+            )
+        })
+        .collect();
+    if status.reports_lost > 0 {
+        parts.push(counted(status.reports_lost, "report") + " of the guard");
+    }
+    if !parts.is_empty() {
+        screen.paragraph("LOST        ", &parts.join(", "), Some(Paint::Error));
+    }
+}

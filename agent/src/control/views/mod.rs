@@ -1,0 +1,182 @@
+//! What is answered: views of the shared state, and the few things that can be asked to happen.
+
+mod names;
+mod ranking;
+mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use brink_core::base::{Moment, Span};
+use brink_core::node::input::Control;
+
+use super::protocol::{Answer, ModeView, PauseView, Question, RefusalReason};
+use super::server::refused;
+use crate::guard;
+use crate::guard::ports::Command;
+use crate::record::DecisionRecord;
+use crate::record::wire::{API_VERSION, Time, mode_word, wall_clock};
+use crate::runtime::prepare::Running;
+use crate::runtime::state::State;
+use crate::runtime::stop_button::Pressed;
+
+/// How long to wait for fresh figures before older ones are shown.
+const FRESH: Duration = Duration::from_millis(200);
+
+/// Everything that answers are made from.
+pub struct Views {
+    running: Arc<Running>,
+}
+
+impl Views {
+    /// Views of a running agent.
+    pub const fn new(running: Arc<Running>) -> Self {
+        Self { running }
+    }
+
+    /// Answers one question.
+    pub async fn answer(&self, question: Question) -> Answer {
+        match question {
+            Question::Status => {
+                self.refresh().await;
+                Answer::Status(Box::new(self.status()))
+            }
+            Question::Rank { signal } => {
+                self.refresh().await;
+                self.ranking(signal.as_deref())
+            }
+            Question::ExplainWorkload {
+                workload,
+                signal,
+                against,
+            } => {
+                self.refresh().await;
+                self.explanation(&workload, signal.as_deref(), against.as_deref())
+            }
+            Question::Decision { order } => self.decision(order),
+            Question::Decisions => {
+                let state = self.running.shared.lock();
+                Answer::Decisions(state.decisions.iter().cloned().collect())
+            }
+            Question::Pause { seconds } => self.pause(seconds).await,
+            Question::Resume => self.resume().await,
+        }
+    }
+
+    /// Asks the guard for a full reading, and waits a moment for it.
+    async fn refresh(&self) {
+        let before = self.running.shared.lock().closely;
+        if self.running.ports.commands.send(Command::Inquire).is_err() {
+            return;
+        }
+        let fresh = async {
+            while self.running.shared.lock().closely == before {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        // Older figures carry their age.
+        let _too_busy = tokio::time::timeout(FRESH, fresh).await;
+    }
+
+    async fn pause(&self, seconds: Option<u64>) -> Answer {
+        if let Err(error) = self.running.button.press(seconds.map(Duration::from_secs)) {
+            return refused(
+                RefusalReason::NotPossible,
+                &format!("the stop button cannot be pressed: {error}"),
+                "stop the agent to stop enforcement",
+            );
+        }
+        let pressed = self.running.button.read();
+        self.control(Command::Control(pressed.control())).await
+    }
+
+    async fn resume(&self) -> Answer {
+        if let Err(error) = self.running.button.lift() {
+            return refused(
+                RefusalReason::NotPossible,
+                &format!("the stop button cannot be lifted: {error}"),
+                &format!("remove {}", self.running.button.path().display()),
+            );
+        }
+        self.control(Command::Control(Control::Resume)).await
+    }
+
+    /// Sends a command and tells the mode that came of it.
+    async fn control(&self, command: Command) -> Answer {
+        if self.running.ports.commands.send(command).is_err() {
+            return refused(
+                RefusalReason::NotPossible,
+                "the guard's queue is full",
+                "try again",
+            );
+        }
+        self.refresh().await;
+        Answer::Mode(Box::new(ModeView {
+            api_version: API_VERSION.to_owned(),
+            kind: "Mode".to_owned(),
+            now: self.time(guard::now()),
+            mode: mode_word(self.running.shared.lock().mode).to_owned(),
+            pause: self.pressed(),
+        }))
+    }
+
+    /// The stop button, if it is pressed.
+    fn pressed(&self) -> Option<PauseView> {
+        match self.running.button.read() {
+            Pressed::No => None,
+            Pressed::Forever => Some(PauseView { until: None }),
+            Pressed::For(length) => {
+                let nanos = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
+                Some(PauseView {
+                    until: Some(self.time(guard::now() + Span::from_nanos(nanos))),
+                })
+            }
+        }
+    }
+
+    fn decision(&self, order: Option<u64>) -> Answer {
+        let state = self.running.shared.lock();
+        let found = match order {
+            Some(order) => state.decision(order),
+            None => state.decisions.back(),
+        };
+        match (found, order) {
+            (Some(record), _) => Answer::Decision(Box::new(record.clone())),
+            (None, Some(order)) => refused(
+                RefusalReason::NotFound,
+                &format!("decision {order} is not known"),
+                &known_decisions(&state),
+            ),
+            (None, None) => refused(
+                RefusalReason::NotFound,
+                "nothing has been decided since the machine was started",
+                "`brink rank` shows who would go now",
+            ),
+        }
+    }
+
+    fn time(&self, at: Moment) -> Time {
+        let nanos = u64::try_from(at.as_nanos()).unwrap_or(0);
+        Time {
+            wall: wall_clock(self.running.started.realtime_of(nanos)),
+            monotonic_ns: at.as_nanos(),
+        }
+    }
+}
+
+/// Which decisions can be asked for.
+fn known_decisions(state: &State) -> String {
+    let number = |record: &DecisionRecord| record.order;
+    match (
+        state.decisions.front().map(number),
+        state.decisions.back().map(number),
+    ) {
+        (Some(first), Some(last)) if first == last => {
+            format!("decision {first} is the only one known since the machine was started")
+        }
+        (Some(first), Some(last)) => {
+            format!("decisions {first} to {last} are known; `brink explain --list` shows them")
+        }
+        _ => "nothing has been decided since the machine was started".to_owned(),
+    }
+}

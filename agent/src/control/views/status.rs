@@ -1,0 +1,150 @@
+//! How the agent and the node are: figures, thresholds, rung, mode, the open order, and what was lost.
+
+use brink_core::base::Moment;
+use brink_core::node::threshold::{Threshold, Value};
+use brink_host::clock::ClockPair;
+use brink_host::probe::Row;
+
+use super::Views;
+use crate::control::protocol::{ProgramView, RingView, SamplerView, Status, ThresholdState};
+use crate::guard;
+use crate::record::wire::{API_VERSION, OrderView, SignalValue, memory_word, mode_word};
+use crate::runtime::equipment::ProgramState;
+use crate::runtime::state::State;
+
+impl Views {
+    pub(super) fn status(&self) -> Status {
+        let state = self.running.shared.lock();
+        let now = guard::now();
+        let reading = state.reading.as_ref();
+        let standing = state.standing.as_ref();
+        let ClockPair { monotonic_ns, .. } = self.running.started;
+        let started = Moment::from_nanos(i64::try_from(monotonic_ns).unwrap_or(0));
+        let open = state.open_order.and_then(|order| state.decision(order));
+        Status {
+            api_version: API_VERSION.to_owned(),
+            kind: "Status".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started: self.time(started),
+            now: self.time(now),
+            mode: mode_word(state.mode).to_owned(),
+            pause: self.pressed(),
+            other_enforcer: self.running.other_enforcer(),
+            memory_policy: memory_word(state.memory).to_owned(),
+            rung: standing.map(|standing| standing.rung.word().to_owned()),
+            scheduling: standing.map(|standing| standing.scheduling.clone()),
+            rung_reasons: standing.map_or_else(Vec::new, |standing| standing.reasons.clone()),
+            signals: signals(&state),
+            headroom_bytes: reading.and_then(|reading| reading.figures.headroom),
+            usable_swap_bytes: reading.map_or(0, |reading| reading.confirmation.swap),
+            figures_age_ms: reading.map(|reading| now.since(reading.at).as_nanos() / 1_000_000),
+            thresholds: thresholds(&state, now),
+            conditions: conditions(&state),
+            workloads: count(state.table().map_or(0, |table| table.len())),
+            protected: count(protected(&state)),
+            open_order: open.map(OrderView::of),
+            decisions: count(state.decisions.len()),
+            last_order: state.decisions.back().map(OrderView::of),
+            oom_kills: count(state.oom_kills.len()),
+            programs: self.programs(),
+            rings: self.rings(),
+            reports_lost: state.lost,
+            sampler: self.sampler(),
+        }
+    }
+
+    fn programs(&self) -> Vec<ProgramView> {
+        let view = |program: &ProgramState| ProgramView {
+            name: program.name.clone(),
+            family: program.family.clone(),
+            running: program.absent.is_none(),
+            why: program.absent.clone(),
+        };
+        self.running.loaded.programs().iter().map(view).collect()
+    }
+
+    fn rings(&self) -> Vec<RingView> {
+        let Some(meters) = self.running.loaded.meters() else {
+            return Vec::new();
+        };
+        let view = |row: Row| {
+            let loss = meters.loss(row).ok()?;
+            Some(RingView {
+                row: row.label().to_owned(),
+                seen: loss.seen,
+                sent: loss.sent,
+                dropped: loss.dropped,
+                filtered: loss.filtered,
+            })
+        };
+        Row::ALL.into_iter().filter_map(view).collect()
+    }
+
+    fn sampler(&self) -> Option<SamplerView> {
+        let meter = self.running.loaded.meters()?.sampler().ok()?;
+        Some(SamplerView {
+            ticks: meter.ticks,
+            mean_ns: meter.cost_ns.checked_div(meter.ticks).unwrap_or(0),
+            max_ns: meter.cost_max_ns,
+        })
+    }
+}
+
+fn count(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn conditions(state: &State) -> Vec<String> {
+    let names = state.conditions.iter().map(|one| one.name().to_owned());
+    names.collect()
+}
+
+/// Workloads that are never evicted.
+fn protected(state: &State) -> usize {
+    let rows = state.table().map_or(&[][..], |table| table.rows()).iter();
+    rows.filter(|row| row.is_critical || row.is_protected)
+        .count()
+}
+
+fn signals(state: &State) -> Vec<SignalValue> {
+    let Some(reading) = &state.reading else {
+        return Vec::new();
+    };
+    let known = reading.observations.iter().filter_map(|(signal, seen)| {
+        let seen = seen.as_ref()?;
+        Some(SignalValue {
+            signal: signal.name().to_owned(),
+            available: seen.available,
+            capacity: seen.capacity,
+        })
+    });
+    known.collect()
+}
+
+fn thresholds(state: &State, now: Moment) -> Vec<ThresholdState> {
+    let one = |(index, threshold): (usize, &Threshold)| {
+        let seen = state
+            .reading
+            .as_ref()
+            .and_then(|reading| reading.observations[threshold.signal]);
+        let fixed = match threshold.value {
+            Value::Quantity(quantity) => Some(quantity),
+            Value::Fraction(_) => None,
+        };
+        let quantity = seen.map(|seen| threshold.quantity(seen.capacity)).or(fixed);
+        ThresholdState {
+            signal: threshold.signal.name().to_owned(),
+            value: threshold.value.to_string(),
+            hard: threshold.is_hard(),
+            grace_seconds: threshold.grace.as_secs(),
+            quantity: quantity.map(|quantity| quantity.value()),
+            observed: seen.is_some(),
+            met: state.met.contains(index),
+            met_for_ms: state.met_since[index].map(|since| now.since(since).as_nanos() / 1_000_000),
+            held: state.held[index].map(|reason| reason.word().to_owned()),
+        }
+    };
+    let thresholds = state.policy.thresholds().iter();
+    thresholds.enumerate().map(one).collect()
+}

@@ -1,0 +1,242 @@
+//! A decision as a page of text: what happened, on which figures, who and why, when each stage was, and what else could have been.
+
+use super::text::{
+    amount, amount_or_unknown, bytes, counted, end_words, hardness, means_words, millis,
+    mode_words, moment, monotonic, stage_words, unsigned,
+};
+use super::wire::{DecisionRecord, RankedWorkload};
+use crate::terminal::{Column, Paint, Screen, Style};
+
+/// Places of the ranking that are printed.
+const PLACES: usize = 10;
+
+/// The record of one decision, for people.
+pub fn page(record: &DecisionRecord, style: Style) -> String {
+    let mut screen = Screen::new(style);
+    headline(&mut screen, record);
+    figures(&mut screen, record);
+    ranking(&mut screen, record);
+    why(&mut screen, record);
+    timeline(&mut screen, record);
+    outcome(&mut screen, record);
+    screen.into_text()
+}
+
+fn headline(screen: &mut Screen, record: &DecisionRecord) {
+    let is_enforcing = record.mode == "enforcing";
+    let verb = if is_enforcing {
+        "evicted"
+    } else {
+        "would have evicted"
+    };
+    let victim = record.victim_name();
+    screen.heading(&format!("Order {}: {verb} {victim}", record.order));
+    screen.line("  decided    ", &moment(&record.decided));
+    let threshold = &record.threshold;
+    let of = |value| amount(&threshold.signal, value);
+    let short = threshold.quantity.saturating_sub(threshold.available);
+    screen.line(
+        "  crossed    ",
+        &format!(
+            "{} {}: {} available of {}, {} less than the threshold of {}",
+            hardness(threshold.hard),
+            threshold.signal,
+            of(threshold.available),
+            of(threshold.capacity),
+            of(short),
+            of(threshold.quantity)
+        ),
+    );
+    if !is_enforcing {
+        let text = format!("nobody was killed: {}", mode_words(&record.mode));
+        screen.paragraph("  observed   ", &text, Some(Paint::Warning));
+    }
+    let text = format!("{}; memory policy {}", record.rung, record.memory_policy);
+    screen.line("  signal by  ", &text);
+}
+
+fn figures(screen: &mut Screen, record: &DecisionRecord) {
+    screen.gap();
+    screen.heading("Figures it was decided on");
+    let memory = &record.memory;
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    let mut row = |name: &str, value: String, remark: String| {
+        rows.push(vec![name.to_owned(), value, remark]);
+    };
+    for signal in &record.signals {
+        let capacity = format!("of {}", amount(&signal.signal, signal.capacity));
+        row(
+            &signal.signal,
+            amount(&signal.signal, signal.available),
+            capacity,
+        );
+    }
+    let headroom = memory.headroom_bytes;
+    row(
+        "headroom without swap",
+        headroom.map_or_else(|| "unknown".to_owned(), bytes),
+        format!(
+            "kernel's reserve {}, usable swap {}",
+            unsigned(memory.reserve_bytes),
+            unsigned(memory.usable_swap_bytes)
+        ),
+    );
+    if let Some(headroom) = memory.pods_headroom_bytes {
+        row("headroom of all pods", bytes(headroom), String::new());
+    }
+    if memory.credit_bytes > 0 {
+        let credit = unsigned(memory.credit_bytes);
+        row(
+            "credit for the dying",
+            credit,
+            "memory on its way back".to_owned(),
+        );
+    }
+    let columns = [
+        Column::Left("FIGURE"),
+        Column::Right("VALUE"),
+        Column::Text(""),
+    ];
+    screen.table(&columns, &rows);
+}
+
+fn ranking(screen: &mut Screen, record: &DecisionRecord) {
+    let shown = record.ranking.len().min(PLACES);
+    let candidates = counted(u64::from(record.candidates), "candidate");
+    screen.gap();
+    screen.heading(&format!("Ranking ({shown} of {candidates})"));
+    let places = record.ranking.iter().zip(1..).take(PLACES);
+    let rows: Vec<Vec<String>> = places
+        .map(|(place, number)| row(place, number, record))
+        .collect();
+    let columns = [
+        Column::Right("#"),
+        Column::Name("WORKLOAD"),
+        Column::Right("USES"),
+        Column::Right("REQUESTED"),
+        Column::Left("REQUEST"),
+        Column::Right("PRIORITY"),
+        Column::Left("PREFERENCE"),
+        Column::Text(""),
+    ];
+    screen.table(&columns, &rows);
+}
+
+fn row(place: &RankedWorkload, number: usize, record: &DecisionRecord) -> Vec<String> {
+    let signal = &record.threshold.signal;
+    let is_victim = place.uid == record.victim.uid && place.name == record.victim.name;
+    let remark = match (&place.refusal, is_victim) {
+        (Some(refusal), _) => format!("refuses: {refusal}"),
+        (None, true) => "goes".to_owned(),
+        (None, false) => String::new(),
+    };
+    vec![
+        number.to_string(),
+        place.full_name(),
+        amount_or_unknown(signal, place.usage),
+        amount(signal, place.request),
+        place.usage_to_request.clone(),
+        place.priority.to_string(),
+        preference(place),
+        remark,
+    ]
+}
+
+/// A preference, unless it is the usual one.
+pub fn preference(place: &RankedWorkload) -> String {
+    match place.preference.as_str() {
+        "normal" => String::new(),
+        other => other.to_owned(),
+    }
+}
+
+fn why(screen: &mut Screen, record: &DecisionRecord) {
+    if record.why.is_empty() {
+        return;
+    }
+    screen.gap();
+    screen.heading("Why");
+    for sentence in &record.why {
+        screen.line("  ", sentence);
+    }
+}
+
+fn timeline(screen: &mut Screen, record: &DecisionRecord) {
+    screen.gap();
+    screen.heading("Timeline, in ms after the sample that was below the threshold");
+    let rows: Vec<Vec<String>> = record
+        .stages
+        .iter()
+        .map(|stage| {
+            #[expect(clippy::cast_precision_loss, reason = "milliseconds for people")]
+            let millis = |nanos: i64| format!("{:.3}", nanos as f64 / 1e6);
+            vec![
+                stage
+                    .since_sample_ns
+                    .map_or_else(|| "unknown".to_owned(), millis),
+                time_of_day(&stage.at.wall).to_owned(),
+                monotonic(stage.at.monotonic_ns),
+                stage_words(&stage.stage).to_owned(),
+            ]
+        })
+        .collect();
+    let columns = [
+        Column::Right("MS"),
+        Column::Left("UTC"),
+        Column::Right("MONOTONIC"),
+        Column::Text("STAGE"),
+    ];
+    screen.table(&columns, &rows);
+}
+
+/// `09:36:31.250877` of `2026-11-20T09:36:31.250877Z`: the day is in the headline.
+fn time_of_day(wall: &str) -> &str {
+    let time = wall.split_once('T').map_or(wall, |(_, time)| time);
+    time.trim_end_matches('Z')
+}
+
+fn outcome(screen: &mut Screen, record: &DecisionRecord) {
+    screen.gap();
+    screen.heading("Outcome");
+    if let Some(kill) = &record.kill {
+        let mut text = format!(
+            "{} killed ({})",
+            counted(u64::from(kill.signalled), "process"),
+            means_words(&kill.means)
+        );
+        for (number, what) in [
+            (kill.refused, "refused by the kernel"),
+            (kill.spared, "spared, because protected"),
+        ] {
+            if number > 0 {
+                text.push_str(&format!(", {number} {what}"));
+            }
+        }
+        if let Some(errno) = kill.errno {
+            text.push_str(&format!(
+                ", first error {}",
+                std::io::Error::from_raw_os_error(errno)
+            ));
+        }
+        text.push_str(&format!("; {} given back", unsigned(record.freed_bytes)));
+        screen.line("  ", &text);
+    }
+    match &record.end {
+        Some(end) => screen.line("  ", &format!("over: {}", end_words(end))),
+        None => screen.line("  ", "still open"),
+    }
+    if let Some(cost) = record.reclaim.filter(|cost| cost.node + cost.cgroup > 0) {
+        let text = format!(
+            "its tasks had spent {} in {} for the node and {} in {} for a limit; {} came back",
+            millis(cost.node_ns),
+            counted(cost.node, "reclaim"),
+            millis(cost.cgroup_ns),
+            counted(cost.cgroup, "reclaim"),
+            counted(cost.pages, "page")
+        );
+        screen.line("  ", &text);
+    }
+    if let Some(kubelet) = &record.kubelet {
+        screen.line("  the kubelet alone: ", &kubelet.sentence());
+    }
+}
