@@ -595,3 +595,22 @@ fn killed_processes_that_nobody_has_reaped_yet_kill_nobody_else() {
         "nobody reaps"
     );
 }
+
+#[test]
+fn whoever_is_protected_meanwhile_is_not_killed_for_staying() {
+    let mut node = Node::enforcing([threshold(Signal::MemoryAvailable, 500, 1)].to_vec());
+    node.at(0, 400);
+    assert_eq!(
+        node.at(1_000, 400)
+            .iter()
+            .filter(|a| matches!(a, Action::Ask { workload: 0, .. }))
+            .count(),
+        1
+    );
+    let mut workloads = ["a", "b", "c"].map(named).to_vec();
+    workloads[0].protection = Some(Protection::OomdOmit);
+    let generation = node.engine.table().generation() + 1;
+    let table = Arc::new(WorkloadTable::new(workloads, generation));
+    assert_eq!(ends(&node.step(Input::Workloads(table))), [End::Stopped]);
+    assert_eq!(kills(&node.at(60_000, 400)), []);
+}
