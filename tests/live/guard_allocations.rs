@@ -25,7 +25,9 @@ fn allocations_of_a_kill(extra: &str) -> u64 {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::create_dir(path("manifests")).unwrap();
-    let groups: Vec<_> = (0..8).map(|n| sandbox.group.child(&format!("w{n}")).unwrap()).collect();
+    let groups: Vec<_> = (0..8)
+        .map(|n| sandbox.group.child(&format!("w{n}")).unwrap())
+        .collect();
     for (n, group) in groups.iter().enumerate() {
         let manifest = format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: w{n}, annotations: {{brink.dev/cgroup: '{}'}}}}, spec: {{containers: [{{name: c}}]}}}}",
@@ -40,12 +42,19 @@ fn allocations_of_a_kill(extra: &str) -> u64 {
         path("state").display(),
     );
     fs::write(path("config.yaml"), text).unwrap();
-    let sources = Sources { config: Some(path("config.yaml")), ..Sources::default() };
+    let sources = Sources {
+        config: Some(path("config.yaml")),
+        ..Sources::default()
+    };
     let config = load(&sources).unwrap().config;
     let running = prepare::start(&config).unwrap();
     let settled = wait_until(PATIENCE, || {
         let standing = running.shared.lock().standing.clone()?;
-        (!standing.reasons.iter().any(|why| why.contains("being loaded"))).then_some(())
+        (!standing
+            .reasons
+            .iter()
+            .any(|why| why.contains("being loaded")))
+        .then_some(())
     });
     settled.expect("the guard takes its place");
     // Everything that happens once has happened: a full look, and the slots of all workloads.
@@ -58,7 +67,12 @@ fn allocations_of_a_kill(extra: &str) -> u64 {
     let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
     let _leak = Hog::spawn(program, Some(&groups[3]), &spec).unwrap();
     let ended = wait_until(PATIENCE, || {
-        running.shared.lock().decision(1).filter(|record| record.end.is_some()).map(|record| record.victim_name())
+        running
+            .shared
+            .lock()
+            .decision(1)
+            .filter(|record| record.end.is_some())
+            .map(|record| record.victim_name())
     });
     let after = of_watched();
     running.stop();
