@@ -203,14 +203,13 @@ fn read_status<'a>(
         "Succeeded" | "Failed" => Stage::Terminal,
         _ => Stage::Active,
     };
-    let classes = [
-        ("Guaranteed", QosClass::Guaranteed),
-        ("Burstable", QosClass::Burstable),
-        ("BestEffort", QosClass::BestEffort),
-    ];
-    if let Some(node) = status.get("qosClass") {
-        workload.reported_qos = reader.word(node, &classes);
-    }
+    // The API takes any text here; one that names no class is as good as none.
+    workload.reported_qos = match text(reader, status, "qosClass").as_str() {
+        "Guaranteed" => Some(QosClass::Guaranteed),
+        "Burstable" => Some(QosClass::Burstable),
+        "BestEffort" => Some(QosClass::BestEffort),
+        _ => None,
+    };
 }
 
 fn read_binding<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<Glob> {

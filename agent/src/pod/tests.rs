@@ -241,6 +241,20 @@ fn annotations_and_phases_are_read_as_kubernetes_reads_them() {
 }
 
 #[test]
+fn a_reported_class_counts_if_it_is_one() {
+    for (written, class) in [
+        ("Guaranteed", Some(QosClass::Guaranteed)),
+        ("BestEffort", Some(QosClass::BestEffort)),
+        ("''", None),
+        ("Unheard", None),
+    ] {
+        let text = format!("metadata: {{name: a}}\nstatus: {{qosClass: {written}}}");
+        let reported = pod(&text, Reading::AsWritten).reported_qos;
+        assert_eq!(reported, class, "{written}");
+    }
+}
+
+#[test]
 fn wrong_types_are_faults_with_their_places() {
     let text = "kind: Deployment\nmetadata: {name: 5}\nspec: 7\n";
     let said: Vec<_> = read(text, Reading::AsWritten)

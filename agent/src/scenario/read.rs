@@ -9,7 +9,7 @@ use brink_core::node::input::Confirmation;
 use brink_core::node::observe::{Layout, Observation, Observations};
 use brink_core::node::policy::Policy;
 use brink_core::node::signal::Signal;
-use brink_core::node::workload::Workload;
+use brink_core::node::workload::{Origin, Workload};
 
 use super::usage::read_usage;
 use super::{Scenario, Step, name_of};
@@ -151,11 +151,18 @@ fn read_pods<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> (Vec<Workload>,
         let Some(manifest) = read_pod(reader, node, Reading::AsWritten) else {
             continue;
         };
-        let name = name_of(&manifest.workload);
-        if index.insert(name.clone(), pods.len()).is_some() {
-            reader.fault(node, format!("{name} is there twice"), "each pod once");
-        }
+        let (name, at) = (name_of(&manifest.workload), pods.len());
         pods.push(manifest.workload);
+        let Some(before) = index.insert(name.clone(), at) else {
+            continue;
+        };
+        // A static pod and its mirror share a name, and usage is the static one's.
+        let is_mirror = |at: usize| pods[at].origin == Origin::Mirror;
+        match (is_mirror(before), is_mirror(at)) {
+            (true, false) => {}
+            (false, true) => drop(index.insert(name, before)),
+            _ => reader.fault(node, format!("{name} is there twice"), "each pod once"),
+        }
     }
     (pods, index)
 }

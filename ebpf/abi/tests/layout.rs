@@ -65,7 +65,7 @@ fn places() {
     // Every record begins with its head.
     assert_eq!(offset_of!(SampleRecord, head), 0);
     assert_eq!(offset_of!(CgroupRecord, head), 0);
-    assert_eq!(offset_of!(Sample, values), 160);
+    assert_eq!(offset_of!(Sample, values), 168);
     assert_eq!(align_of::<SampleRecord>(), 8);
 }
 

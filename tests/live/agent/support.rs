@@ -132,6 +132,13 @@ impl Node {
         }
     }
 
+    /// Ends the agent that was started first and waits for it.
+    pub(crate) fn stop_first(&mut self, signal: rustix::process::Signal) {
+        let mut agent = self.agents.remove(0);
+        rustix::process::kill_process(rustix::process::Pid::from_child(&agent), signal).unwrap();
+        agent.wait().unwrap();
+    }
+
     /// Sends a signal to every agent.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         for agent in &self.agents {

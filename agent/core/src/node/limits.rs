@@ -111,14 +111,14 @@ fn whole_pod(
     })
 }
 
-/// The first ordinary container over its limit, in the order of the statistics. Its writable layer
-/// counts unless images have a filesystem of their own.
+/// The first container or sidecar over its limit, in the order of the statistics. Its writable
+/// layer counts unless images have a filesystem of their own.
 fn container(layout: Layout, pod: &Workload, detail: &PodDetail) -> Option<(LimitKind, String)> {
     detail.containers.iter().find_map(|stats| {
         let of_spec = pod
             .containers
             .iter()
-            .filter(|c| c.kind == ContainerKind::Regular);
+            .filter(|c| c.kind != ContainerKind::Init);
         let spec = of_spec
             .rev()
             .find(|container| container.name == stats.name)?;

@@ -4,6 +4,7 @@ mod properties;
 
 use std::fs;
 
+use brink_core::node::workload::Origin;
 use serde_json::{Value, json};
 
 use super::*;
@@ -146,6 +147,34 @@ fn a_pod_with_statistics_uses_something_even_if_that_is_nothing() {
         message.contains("Pod a was using 0, request is 1Mi"),
         "{message}"
     );
+}
+
+#[test]
+fn a_static_pod_and_its_mirror_share_a_name() {
+    let fixed = "{metadata: {name: a, annotations: {kubernetes.io/config.source: file}}}";
+    let mirror = "{metadata: {name: a, annotations: {kubernetes.io/config.mirror: x}}}";
+    let text = |pods: [&str; 2]| {
+        let steps = "[{at: 0s, signals: {memory.available: {available: 1, capacity: 2}}, usage: {a: {memory: 7}}}, {at: 1s, gone: [a], signals: {memory.available: {available: 1, capacity: 2}}}]";
+        let config = "{evictionHard: {memory.available: 1Gi}}";
+        let pods = pods.join(", ");
+        format!("{HEAD}config: {config}\npods: [{pods}]\nsteps: {steps}\n")
+    };
+    for pods in [[fixed, mirror], [mirror, fixed]] {
+        let scenario = scenario(&text(pods));
+        let fixed = scenario
+            .pods
+            .iter()
+            .position(|pod| pod.origin == Origin::Static);
+        let used = scenario.steps[0].usage.iter().position(Option::is_some);
+        assert_eq!(used, fixed, "{pods:?}");
+        let lines = lines(&scenario);
+        assert_eq!(lines[0]["ranking"], json!(["default/a"]), "{pods:?}");
+        assert_eq!(lines[1]["ranking"], json!([]), "{pods:?}");
+    }
+    for pods in [[fixed, fixed], [mirror, mirror]] {
+        let faults = read_text(&text(pods)).unwrap_err();
+        assert_eq!(faults.len(), 1, "{faults:#?}");
+    }
 }
 
 #[test]

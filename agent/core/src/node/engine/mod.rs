@@ -5,6 +5,8 @@
 mod decide;
 mod follow;
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;
 
 use alloc::sync::Arc;
@@ -121,7 +123,7 @@ impl Engine {
     pub fn step(&mut self, now: Moment, input: Input<'_>, actions: &mut Actions) {
         actions.clear();
         match input {
-            Input::Workloads(table) => self.replace_table(table),
+            Input::Workloads(table) => self.replace_table(table, actions),
             Input::Sample(sample) => self.sample(now, sample, actions),
             Input::Gone { workload } => {
                 self.recent.forget(workload);

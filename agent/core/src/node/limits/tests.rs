@@ -178,10 +178,16 @@ fn a_containers_writable_layer_counts_unless_images_live_elsewhere() {
         .container("b", "10Gi", 0, 0)
         .container("a", "1Gi", 0, 1025 * MI);
     check(Layout::Split, &logs, Some((LimitKind::Container, text)));
-    // An init container's limit counts in the sum only, a limit of zero not at all.
-    let mut init = case.clone();
-    init.pod.containers[1].kind = ContainerKind::Init;
-    check(Layout::Single, &init, None);
+    // A sidecar has a limit of its own; an init container's counts in the sum only, and a limit of
+    // zero not at all.
+    let as_kind = |kind| {
+        let mut case = case.clone();
+        case.pod.containers[1].kind = kind;
+        case
+    };
+    let sidecar = as_kind(ContainerKind::Sidecar);
+    check(Layout::Single, &sidecar, Some((LimitKind::Container, text)));
+    check(Layout::Single, &as_kind(ContainerKind::Init), None);
     let zero = Case::default()
         .container("b", "10Gi", 0, 0)
         .container("a", "0", 5, 0);
