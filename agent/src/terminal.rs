@@ -49,7 +49,7 @@ pub struct Screen {
 const NARROWEST: usize = 40;
 const WIDEST: usize = 120;
 /// A name and a sentence in a table keep at least so much room.
-const LEAST: usize = 20;
+const LEAST: usize = 16;
 /// Between two columns.
 const GAP: usize = 2;
 
@@ -257,23 +257,26 @@ impl Layout {
         for &(column, kind, width) in &self.0 {
             let cell = row.get(column).map_or("", String::as_str);
             start.push_str(&" ".repeat(GAP));
-            match kind {
-                Column::Left(_) => start.push_str(&format!("{cell:<width$}")),
-                Column::Right(_) => start.push_str(&format!("{cell:>width$}")),
-                Column::Name(_) => start.push_str(&format!("{:<width$}", cut(cell, width))),
-                Column::Text(_) => {
-                    let indent = " ".repeat(start.chars().count());
-                    let lines = wrapped(cell, width).into_iter().zip(0..);
-                    let line = |(line, number): (String, u32)| match number {
-                        0 => format!("{start}{line}").trim_end().to_owned(),
-                        _ => format!("{indent}{line}"),
-                    };
-                    return lines.map(line).collect();
-                }
-            }
+            let shown = match kind {
+                Column::Left(_) => format!("{cell:<width$}"),
+                Column::Right(_) => format!("{cell:>width$}"),
+                Column::Name(_) => format!("{:<width$}", cut(cell, width)),
+                Column::Text(_) => return sentence(&start, cell, width),
+            };
+            start.push_str(&shown);
         }
         vec![start.trim_end().to_owned()]
     }
+}
+
+/// A sentence behind the rest of its row; further lines begin under the first one's text.
+fn sentence(start: &str, text: &str, width: usize) -> Vec<String> {
+    let indent = " ".repeat(start.chars().count());
+    let starts = std::iter::once(start).chain(std::iter::repeat(indent.as_str()));
+    let lines = starts.zip(wrapped(text, width));
+    lines
+        .map(|(start, line)| format!("{start}{line}").trim_end().to_owned())
+        .collect()
 }
 
 /// A name in at most so many characters: its beginning and its end tell names apart better than its middle.
@@ -349,10 +352,8 @@ mod tests {
         let wide = "  NAME                                          USES  STATE\n  short                                        9.0Mi  clear\n  a-name-of-more-than-forty-characters-in-all  100Mi  one two three four five six\n";
         assert_eq!(screen(None, &rows), wide);
         assert_eq!(screen(Some(200), &rows), wide);
-        assert_eq!(
-            screen(Some(52), &rows),
-            "  NAME                   USES  STATE\n  short                 9.0Mi  clear\n  a-name-of…ers-in-all  100Mi  one two three four\n                               five six\n"
-        );
+        let narrow = "  NAME                        USES  STATE\n  short                      9.0Mi  clear\n  a-name-of-mo…cters-in-all  100Mi  one two three\n                                    four five six\n";
+        assert_eq!(screen(Some(52), &rows), narrow);
         assert_eq!(screen(None, &[]), "  NAME  USES  WISH  STATE\n");
     }
 

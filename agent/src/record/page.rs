@@ -4,7 +4,8 @@ use super::text::{
     amount, amount_or_unknown, bytes, counted, end_words, hardness, means_words, millis,
     mode_words, moment, monotonic, stage_words, unsigned,
 };
-use super::wire::{DecisionRecord, RankedWorkload};
+use super::wire::{DecisionRecord, KillFacts, RankedWorkload};
+use crate::ledger::entry::ReclaimCost;
 use crate::terminal::{Column, Paint, Screen, Style};
 
 /// Places of the ranking that are printed.
@@ -114,7 +115,7 @@ fn ranking(screen: &mut Screen, record: &DecisionRecord) {
         Column::Name("WORKLOAD"),
         Column::Right("USES"),
         Column::Right("REQUESTED"),
-        Column::Left("REQUEST"),
+        Column::Left("USAGE IS"),
         Column::Right("PRIORITY"),
         Column::Left("PREFERENCE"),
         Column::Text(""),
@@ -199,44 +200,43 @@ fn outcome(screen: &mut Screen, record: &DecisionRecord) {
     screen.gap();
     screen.heading("Outcome");
     if let Some(kill) = &record.kill {
-        let mut text = format!(
-            "{} killed ({})",
-            counted(u64::from(kill.signalled), "process"),
-            means_words(&kill.means)
-        );
-        for (number, what) in [
-            (kill.refused, "refused by the kernel"),
-            (kill.spared, "spared, because protected"),
-        ] {
-            if number > 0 {
-                text.push_str(&format!(", {number} {what}"));
-            }
-        }
-        if let Some(errno) = kill.errno {
-            text.push_str(&format!(
-                ", first error {}",
-                std::io::Error::from_raw_os_error(errno)
-            ));
-        }
-        text.push_str(&format!("; {} given back", unsigned(record.freed_bytes)));
-        screen.line("  ", &text);
+        screen.line("  killed     ", &killed(kill, record.freed_bytes));
     }
-    match &record.end {
-        Some(end) => screen.line("  ", &format!("over: {}", end_words(end))),
-        None => screen.line("  ", "still open"),
-    }
+    let end = record.end.as_deref().map_or("not yet", end_words);
+    screen.line("  over       ", end);
     if let Some(cost) = record.reclaim.filter(|cost| cost.node + cost.cgroup > 0) {
-        let text = format!(
-            "its tasks had spent {} in {} for the node and {} in {} for a limit; {} came back",
-            millis(cost.node_ns),
-            counted(cost.node, "reclaim"),
-            millis(cost.cgroup_ns),
-            counted(cost.cgroup, "reclaim"),
-            counted(cost.pages, "page")
-        );
-        screen.line("  ", &text);
+        screen.line("  reclaim    ", &reclaimed(&cost));
     }
     if let Some(kubelet) = &record.kubelet {
-        screen.line("  the kubelet alone: ", &kubelet.sentence());
+        screen.line("  kubelet    ", &format!("alone, {}", kubelet.sentence()));
     }
+}
+
+fn killed(kill: &KillFacts, freed: u64) -> String {
+    let signalled = counted(u64::from(kill.signalled), "process");
+    let mut parts = vec![format!("{signalled} with {}", means_words(&kill.means))];
+    for (number, what) in [
+        (kill.refused, "refused by the kernel"),
+        (kill.spared, "spared, because protected"),
+    ] {
+        if number > 0 {
+            parts.push(format!("{number} {what}"));
+        }
+    }
+    if let Some(errno) = kill.errno {
+        let error = std::io::Error::from_raw_os_error(errno);
+        parts.push(format!("first error {error}"));
+    }
+    format!("{}; {} given back", parts.join(", "), unsigned(freed))
+}
+
+fn reclaimed(cost: &ReclaimCost) -> String {
+    format!(
+        "the victim's tasks had spent {} in {} for the node and {} in {} for a limit; {} came back",
+        millis(cost.node_ns),
+        counted(cost.node, "reclaim"),
+        millis(cost.cgroup_ns),
+        counted(cost.cgroup, "reclaim"),
+        counted(cost.pages, "page")
+    )
 }

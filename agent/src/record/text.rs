@@ -22,8 +22,16 @@ pub fn stretch(millis: i64) -> String {
     match millis {
         ..1000 => format!("{millis} ms"),
         1000..60_000 => format!("{seconds}.{} s", millis % 1000 / 100),
-        60_000..3_600_000 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+        60_000..3_600_000 => both(seconds / 60, "min", seconds % 60, "s"),
+        _ => both(seconds / 3600, "h", seconds / 60 % 60, "min"),
+    }
+}
+
+/// Two units, or only the larger one where the smaller is zero.
+fn both(large: i64, unit: &str, small: i64, smaller: &str) -> String {
+    match small {
+        0 => format!("{large} {unit}"),
+        small => format!("{large} {unit} {small} {smaller}"),
     }
 }
 
@@ -115,7 +123,7 @@ pub fn stage_words(stage: &str) -> &str {
 /// How a subtree was reached.
 pub fn means_words(means: &str) -> &str {
     match means {
-        "signals" => "a signal to each",
+        "signals" => "a signal each",
         "cgroup-kill" => "cgroup.kill",
         "freezer" => "signals while frozen",
         "unified-cgroup-kill" => "cgroup.kill in the v2 tree",
@@ -201,6 +209,7 @@ mod tests {
             (999, "999 ms"),
             (1000, "1.0 s"),
             (59_999, "59.9 s"),
+            (60_000, "1 min"),
             (61_000, "1 min 1 s"),
             (3_660_000, "1 h 1 min"),
         ] {

@@ -63,10 +63,14 @@ pub(super) fn find(wanted: &str, all: &[Names<'_>]) -> Found {
         [] => Found::None(near(wanted, all)),
         [one] => Found::One(*one),
         several => {
-            let full = |&place: &usize| match twins(several, all) {
-                // The same name twice: only the uid tells them apart.
-                true => format!("{} (uid {})", all[place].full(), all[place].uid),
-                false => all[place].full(),
+            let same = twins(several, all);
+            let full = |&place: &usize| {
+                if same {
+                    // Only the uid tells them apart.
+                    format!("{} (uid {})", all[place].full(), all[place].uid)
+                } else {
+                    all[place].full()
+                }
             };
             Found::Several(several.iter().map(full).collect())
         }

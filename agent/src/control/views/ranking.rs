@@ -287,7 +287,7 @@ impl<'a> Ranked<'a> {
             )),
             Some(first) if self.refusal(index).is_none() => {
                 add(format!(
-                    "It would not go first: {}",
+                    "It would not go first. {}",
                     self.why(first, index).sentence
                 ));
             }

@@ -1,6 +1,6 @@
 //! How the agent and the node are: figures, thresholds, rung, mode, the open order, and what was lost.
 
-use brink_core::base::Moment;
+use brink_core::base::{Moment, Quantity};
 use brink_core::node::threshold::{Threshold, Value};
 use brink_host::clock::ClockPair;
 use brink_host::probe::Row;
@@ -138,7 +138,7 @@ fn thresholds(state: &State, now: Moment) -> Vec<ThresholdState> {
             value: threshold.value.to_string(),
             hard: threshold.is_hard(),
             grace_seconds: threshold.grace.as_secs(),
-            quantity: quantity.map(|quantity| quantity.value()),
+            quantity: quantity.map(Quantity::value),
             observed: seen.is_some(),
             met: state.met.contains(index),
             met_for_ms: state.met_since[index].map(|since| now.since(since).as_nanos() / 1_000_000),
