@@ -115,12 +115,15 @@ fn place(why: &Explanation, style: Style) -> String {
     screen.line(
         "  figures   ",
         &format!(
-            "{} old: uses {}, requested {}, priority {}, preference {}",
-            stretch(why.figures_age_ms),
+            "uses {}, requested {}, priority {}{}; {} old",
             amount_or_unknown(&why.signal, workload.usage),
             amount(&why.signal, workload.request),
             workload.priority,
-            workload.preference
+            match workload.preference.as_str() {
+                "normal" => String::new(),
+                other => format!(", preference {other}"),
+            },
+            stretch(why.figures_age_ms)
         ),
     );
     screen.line("  uid       ", &workload.uid);
@@ -158,29 +161,35 @@ fn list(decisions: &[DecisionRecord], style: Style) -> String {
 
 fn orders(screen: &mut Screen, orders: &[OrderView]) {
     let row = |order: &OrderView| {
+        let millis = order.decided.monotonic_ns / 1_000_000;
         let end = order.end.as_deref().map_or("still open", end_words);
         let state = match order.mode.as_str() {
             "enforcing" => end.to_owned(),
             mode => format!("observed only ({mode})"),
         };
-        let monotonic = crate::record::text::monotonic(order.decided.monotonic_ns);
         vec![
             order.order.to_string(),
-            order.decided.wall.clone(),
-            monotonic,
+            to_millis(&order.decided.wall),
+            format!("{}.{:03}", millis / 1000, millis % 1000),
             order.victim.clone(),
-            format!("{} {}", hardness(order.hard), order.signal),
-            state,
+            format!("{} {}: {state}", hardness(order.hard), order.signal),
         ]
     };
     let columns = [
-        Column::Right("ORDER"),
+        Column::Right("#"),
         Column::Left("DECIDED"),
         Column::Right("MONOTONIC"),
         Column::Name("VICTIM"),
-        Column::Name("THRESHOLD"),
-        Column::Text("END"),
+        Column::Text("WHY, AND HOW IT ENDED"),
     ];
     let rows: Vec<Vec<String>> = orders.iter().map(row).collect();
     screen.table(&columns, &rows);
+}
+
+/// `2026-11-20T09:47:55.145Z` of a time to the microsecond.
+fn to_millis(wall: &str) -> String {
+    let cut = wall
+        .strip_suffix('Z')
+        .and_then(|wall| wall.get(..wall.len().checked_sub(3)?));
+    cut.map_or_else(|| wall.to_owned(), |wall| format!("{wall}Z"))
 }

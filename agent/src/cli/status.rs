@@ -4,7 +4,9 @@ use super::asking::{put, unexpected};
 use super::exit::{CliError, Exit};
 use super::options::{FormatArgs, SocketArgs};
 use super::output::{Data, Format};
+use super::status_page::page;
 use crate::control::protocol::{Answer, Question};
+use crate::terminal::Style;
 
 /// Options of `brink status`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -33,6 +35,7 @@ pub struct Args {
 /// # Errors
 /// When no agent answers.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
+    let mut first = true;
     loop {
         let Answer::Status(status) = put(&args.socket.socket, &Question::Status)? else {
             return Err(unexpected());
@@ -41,9 +44,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
         match args.format.output {
             Format::Json if args.watch => data.json_line(&status)?,
             Format::Json => data.json(&status)?,
-            Format::Text => data.print(&super::status_page::page(&status, data.style()))?,
+            Format::Text => {
+                data.print(between(args.watch, first, data.style()))?;
+                data.print(&page(&status, data.style()))?;
+            }
         }
         data.flush()?;
+        first = false;
         if !args.watch {
             let crossed = args.check && status.thresholds.iter().any(|threshold| threshold.met);
             return Ok(if crossed {
@@ -53,5 +60,14 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
             });
         }
         std::thread::sleep(std::time::Duration::from_secs(1));
+    }
+}
+
+/// What parts one page from the next: a terminal shows it in the same place, anything else gets a line between them.
+const fn between(watches: bool, first: bool, style: Style) -> &'static str {
+    match (watches, style.width) {
+        (true, Some(_)) => "\x1b[H\x1b[2J",
+        (true, None) if !first => "\n",
+        _ => "",
     }
 }

@@ -180,32 +180,27 @@ fn thresholds(screen: &mut Screen, status: &Status) {
     let columns = [
         Column::Left("SIGNAL"),
         Column::Right("BELOW"),
+        Column::Right("AT"),
         Column::Left("KIND"),
-        Column::Right("GRACE"),
         Column::Text("STATE"),
     ];
     screen.table(&columns, &rows);
 }
 
 fn row(threshold: &ThresholdState) -> Vec<String> {
-    let below = match threshold.quantity {
-        Some(quantity) if threshold.value.ends_with('%') => {
-            format!(
-                "{} = {}",
-                threshold.value,
-                amount(&threshold.signal, quantity)
-            )
-        }
-        _ => threshold.value.clone(),
-    };
+    let quantity = threshold
+        .quantity
+        .filter(|_| threshold.value.ends_with('%'));
+    let grace = threshold.grace_seconds.saturating_mul(1000);
+    let kind = hardness(threshold.hard);
     vec![
         threshold.signal.clone(),
-        below,
-        hardness(threshold.hard).to_owned(),
+        threshold.value.clone(),
+        quantity.map_or_else(String::new, |quantity| amount(&threshold.signal, quantity)),
         if threshold.hard {
-            String::new()
+            kind.to_owned()
         } else {
-            stretch(threshold.grace_seconds.saturating_mul(1000))
+            format!("{kind}, {}", stretch(grace))
         },
         state(threshold),
     ]
@@ -231,8 +226,8 @@ fn state(threshold: &ThresholdState) -> String {
 /// Why a signal has no figures here.
 fn unmeasured(signal: &str) -> &'static str {
     match signal {
-        "allocatableMemory.available" => ": no group of all pods (podsCgroup)",
-        _ if signal.contains("fs.") => ": this agent reads no file systems",
+        "allocatableMemory.available" => ": podsCgroup is not set",
+        _ if signal.contains("fs.") => ": file systems are not read",
         _ => "",
     }
 }
