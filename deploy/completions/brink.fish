@@ -91,9 +91,12 @@ complete -c brink -n "__fish_brink_using_subcommand rank" -s o -l output -d 'For
 json\t'For programs; the schemas are published'"
 complete -c brink -n "__fish_brink_using_subcommand rank" -l socket -d 'Socket of the agent' -r -F
 complete -c brink -n "__fish_brink_using_subcommand rank" -s h -l help -d 'Print help'
+complete -c brink -n "__fish_brink_using_subcommand explain" -l against -d 'Another workload to compare it with' -r
+complete -c brink -n "__fish_brink_using_subcommand explain" -l signal -d 'The signal to rank for; memory.available if not given' -r
 complete -c brink -n "__fish_brink_using_subcommand explain" -s o -l output -d 'Form of the output: text or json' -r -f -a "text\t'For people'
 json\t'For programs; the schemas are published'"
 complete -c brink -n "__fish_brink_using_subcommand explain" -l socket -d 'Socket of the agent' -r -F
+complete -c brink -n "__fish_brink_using_subcommand explain" -s l -l list -d 'List the decisions that are remembered, newest last'
 complete -c brink -n "__fish_brink_using_subcommand explain" -s h -l help -d 'Print help'
 complete -c brink -n "__fish_brink_using_subcommand simulate" -s o -l output -d 'Form of the output; json is the only one' -r -f -a "json\t'Lines of JSON'"
 complete -c brink -n "__fish_brink_using_subcommand simulate" -l live -d 'Add Brink\'s own rules: headroom, confirmation, credit for the dying, one order at a time, and the guards on the number of kills'
@@ -102,8 +105,12 @@ complete -c brink -n "__fish_brink_using_subcommand replay" -s o -l output -d 'F
 json\t'For programs; the schemas are published'"
 complete -c brink -n "__fish_brink_using_subcommand replay" -s h -l help -d 'Print help'
 complete -c brink -n "__fish_brink_using_subcommand pause" -l for -d 'Resume by itself after this time' -r
+complete -c brink -n "__fish_brink_using_subcommand pause" -s o -l output -d 'Form of the output: text or json' -r -f -a "text\t'For people'
+json\t'For programs; the schemas are published'"
 complete -c brink -n "__fish_brink_using_subcommand pause" -l socket -d 'Socket of the agent' -r -F
 complete -c brink -n "__fish_brink_using_subcommand pause" -s h -l help -d 'Print help'
+complete -c brink -n "__fish_brink_using_subcommand resume" -s o -l output -d 'Form of the output: text or json' -r -f -a "text\t'For people'
+json\t'For programs; the schemas are published'"
 complete -c brink -n "__fish_brink_using_subcommand resume" -l socket -d 'Socket of the agent' -r -F
 complete -c brink -n "__fish_brink_using_subcommand resume" -s h -l help -d 'Print help'
 complete -c brink -n "__fish_brink_using_subcommand config; and not __fish_seen_subcommand_from check show help" -s h -l help -d 'Print help'
