@@ -1,5 +1,7 @@
 //! A threshold: a signal, a value, a grace and a minimum reclaim; when it is met, and what set of them is.
 
+use alloc::format;
+use alloc::string::{String, ToString as _};
 use core::fmt;
 
 use super::observe::Observation;
@@ -75,12 +77,31 @@ impl PartialEq for Value {
 }
 
 impl fmt::Display for Value {
+    /// A percentage in the fewest decimals that are read back as the same fraction: 15%, not 15.000001%.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Quantity(quantity) => quantity.fmt(f),
-            Self::Fraction(fraction) => write!(f, "{}%", fraction * 100.0),
+            Self::Fraction(fraction) => write!(f, "{}%", percent(*fraction)),
         }
     }
+}
+
+/// The percentage that the kubelet's reading, single precision divided by 100, makes this fraction of.
+fn percent(fraction: f32) -> String {
+    /// The smallest fraction has no more decimals.
+    const DECIMALS: usize = 48;
+    let reads_back = |percent: f32| (percent / 100.0).to_bits() == fraction.to_bits();
+    let exact = f64::from(fraction) * 100.0;
+    let written = (0..=DECIMALS).map(|decimals| format!("{exact:.decimals$}"));
+    let is_right = |text: &String| text.parse().is_ok_and(reads_back);
+    if let Some(text) = written.into_iter().find(is_right) {
+        return text;
+    }
+    // The nearest number in single precision may be one beside the one that was divided.
+    let nearest = fraction * 100.0;
+    let beside = [nearest.next_down(), nearest.next_up()];
+    let divided = beside.into_iter().find(|&percent| reads_back(percent));
+    divided.unwrap_or(nearest).to_string()
 }
 
 impl Threshold {

@@ -6,7 +6,6 @@ use brink_core::node::observe::Observation;
 use brink_core::node::threshold::Threshold;
 use brink_host::swap::Swaps;
 
-use super::settings::in_words;
 use super::{count, watermarks};
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
@@ -43,7 +42,7 @@ fn signals(facts: &Facts) -> Check {
     let observations = figures.observations(*slow);
     let is_met = |threshold: &&Threshold| threshold.is_met(observations[threshold.signal].as_ref());
     let thresholds = facts.config.policy.thresholds().iter();
-    let met: Vec<String> = thresholds.filter(is_met).map(in_words).collect();
+    let met: Vec<String> = thresholds.filter(is_met).map(ToString::to_string).collect();
     if !met.is_empty() {
         return SUBJECT
             .warning(format!("{found}; met now: {}", met.join(", ")))

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use brink_core::node::signal::Signal;
-use brink_core::node::threshold::{Threshold, Value};
+use brink_core::node::threshold::Threshold;
 
 use super::some;
 use crate::doctor::check::{Check, Subject};
@@ -41,7 +41,7 @@ fn thresholds(facts: &Facts) -> Check {
     let all = facts.config.policy.thresholds().iter();
     let memory: Vec<String> = all
         .filter(|threshold| is_measured(facts, threshold))
-        .map(in_words)
+        .map(ToString::to_string)
         .collect();
     if !facts.doubts.is_empty() {
         return SUBJECT
@@ -68,7 +68,7 @@ fn unmeasured(facts: &Facts) -> Option<Check> {
     if idle.is_empty() {
         return None;
     }
-    let names: Vec<String> = idle.iter().copied().map(in_words).collect();
+    let names: Vec<String> = idle.iter().map(ToString::to_string).collect();
     let check = SUBJECT.note(names.join(", ")).follows(
         "these are never met by brink run; the kubelet, if there is one, still acts on them",
     );
@@ -80,23 +80,6 @@ fn unmeasured(facts: &Facts) -> Option<Check> {
     } else {
         check
     })
-}
-
-/// `memory.available<100Mi`; a percentage with the digits that were written.
-pub(super) fn in_words(threshold: &Threshold) -> String {
-    let value = match threshold.value {
-        Value::Quantity(quantity) => quantity.to_string(),
-        Value::Fraction(fraction) => {
-            let text = format!("{:.4}", f64::from(fraction) * 100.0);
-            format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
-        }
-    };
-    let signal = threshold.signal;
-    if threshold.is_hard() {
-        format!("{signal}<{value}")
-    } else {
-        format!("{signal}<{value} for {}", threshold.grace)
-    }
 }
 
 fn is_measured(facts: &Facts, threshold: &Threshold) -> bool {

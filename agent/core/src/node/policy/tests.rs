@@ -413,6 +413,17 @@ proptest! {
             return Err(TestCaseError::fail(text));
         };
         prop_assert_eq!(fraction.to_bits(), (percent / 100.0).to_bits());
+        let printed = Value::Fraction(fraction).to_string();
+        prop_assert_eq!(read_threshold(&printed).ok().flatten(), Some(Value::Fraction(fraction)), "{}", printed);
+    }
+
+    #[test]
+    fn percentages_are_printed_as_they_were_written(hundredths in 1..10_000_u32) {
+        let (whole, rest) = (hundredths / 100, hundredths % 100);
+        let text = format!("{whole}.{rest:02}");
+        let text = format!("{}%", text.trim_end_matches('0').trim_end_matches('.'));
+        let value = read_threshold(&text).unwrap().unwrap();
+        prop_assert_eq!(value.to_string(), text);
     }
 
     #[test]
