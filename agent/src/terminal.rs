@@ -1,7 +1,8 @@
 //! What a terminal is told: nothing that steers it, in lines and columns that fit its width, in colours only where it has them.
 
 use std::env;
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
 
 /// What is coloured, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,18 +109,27 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Columns of the terminal that stdout is; none if it is no terminal.
-pub fn columns() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok()?;
+/// Columns of a terminal; none if it is no terminal.
+fn columns(stream: &impl AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(usize::from(size.ws_col)).filter(|&columns| columns > 0)
 }
 
 impl Style {
     /// That of stdout.
     pub fn of_stdout() -> Self {
+        Self::of(&io::stdout())
+    }
+
+    /// That of stderr.
+    pub fn of_stderr() -> Self {
+        Self::of(&io::stderr())
+    }
+
+    fn of(stream: &(impl AsFd + IsTerminal)) -> Self {
         Self {
-            width: columns(),
-            colour: is_coloured(&std::io::stdout()),
+            width: columns(stream),
+            colour: is_coloured(stream),
         }
     }
 }
@@ -155,20 +165,29 @@ impl Screen {
 
     /// The same in a colour.
     pub fn paragraph(&mut self, label: &str, text: &str, paint: Option<Paint>) {
+        self.behind(label, None, text, paint);
+    }
+
+    /// The same behind a label in a colour; a gap parts them.
+    pub fn labelled(&mut self, label: &str, paint: Paint, text: &str) {
+        self.behind(&format!("{label} "), Some(paint), text, None);
+    }
+
+    fn behind(&mut self, label: &str, of_label: Option<Paint>, text: &str, of_text: Option<Paint>) {
+        let colour = self.style.colour;
+        let shown = |text: &str, paint: Option<Paint>| {
+            paint.map_or_else(|| text.to_owned(), |paint| painted(text, paint, colour))
+        };
         let indent = label.chars().count();
         let text = plain(text);
         let lines = match self.style.width {
             Some(width) => wrapped(&text, width.clamp(NARROWEST, WIDEST).saturating_sub(indent)),
             None => vec![text],
         };
-        let mut start = label.to_owned();
+        let mut start = shown(label, of_label);
         for line in lines {
-            let line = match paint {
-                Some(paint) => painted(&line, paint, self.style.colour),
-                None => line,
-            };
             self.text.push_str(&start);
-            self.text.push_str(&line);
+            self.text.push_str(&shown(&line, of_text));
             self.text.push('\n');
             start = " ".repeat(indent);
         }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use brink_core::node::threshold::Threshold;
 use serde::Serialize;
 
 use super::exit::{CliError, Exit};
@@ -11,6 +12,7 @@ use crate::config::check::{Outcome, check};
 use crate::config::finding::Finding;
 use crate::config::load;
 use crate::config::thresholds::ThresholdLine;
+use crate::terminal::{Column, Screen};
 
 /// Options of `brink config`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -142,24 +144,31 @@ fn print_thresholds(data: &mut Data, outcome: &Outcome) -> Result<(), CliError> 
     if outcome.thresholds.is_empty() {
         return data.print("no thresholds\n");
     }
-    let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_string());
-    let rows: Vec<Vec<String>> = outcome
-        .thresholds
-        .iter()
-        .map(|threshold| {
-            Vec::from([
-                threshold.signal.to_string(),
-                threshold.value.to_string(),
-                if threshold.is_hard() {
-                    "hard".to_string()
-                } else {
-                    threshold.grace.to_string()
-                },
-                or_none(threshold.min_reclaim.map(|value| value.to_string())),
-            ])
-        })
-        .collect();
-    data.table(&["SIGNAL", "BELOW", "GRACE", "MINIMUM RECLAIM"], &rows)
+    let rows: Vec<Vec<String>> = outcome.thresholds.iter().map(row).collect();
+    let columns = [
+        Column::Left("SIGNAL"),
+        Column::Right("BELOW"),
+        Column::Left("KIND"),
+        Column::Right("MINIMUM RECLAIM"),
+    ];
+    let mut screen = Screen::new(data.style());
+    screen.table(&columns, &rows);
+    data.print(&screen.into_text())
+}
+
+fn row(threshold: &Threshold) -> Vec<String> {
+    let kind = if threshold.is_hard() {
+        "hard".to_owned()
+    } else {
+        format!("soft, {}", threshold.grace)
+    };
+    let reclaim = threshold.min_reclaim.map(|value| value.to_string());
+    vec![
+        threshold.signal.to_string(),
+        threshold.value.to_string(),
+        kind,
+        reclaim.unwrap_or_default(),
+    ]
 }
 
 fn run_show(args: &ShowArgs) -> Result<Exit, CliError> {

@@ -8,7 +8,7 @@ use crate::control::protocol::{Answer, DecisionList, Explanation, Question};
 use crate::record::text::{amount, amount_or_unknown, end_words, hardness, moment, stretch};
 use crate::record::wire::{API_VERSION, OrderView};
 use crate::record::{DecisionRecord, page};
-use crate::terminal::{Column, Screen, Style, plain};
+use crate::terminal::{Column, Screen, Style};
 
 /// Options of `brink explain`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -54,9 +54,9 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     match (answer, args.format.output) {
         (Answer::Decision(record), format) => {
             if let Question::ExplainWorkload { workload, .. } = &question {
-                Talk::new().say(&plain(&format!(
+                Talk::new().say(&format!(
                     "{workload} is no workload now; this is the latest decision against it"
-                )));
+                ));
             }
             match format {
                 Format::Json => data.json(&record)?,

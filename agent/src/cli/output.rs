@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::exit::CliError;
 use crate::config::finding::{Faults, Finding};
-use crate::terminal::{Paint, Style, is_coloured, painted, wrapped};
+use crate::terminal::{Paint, Screen, Style};
 
 /// In which form data is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -25,17 +25,17 @@ pub struct Data {
     style: Style,
 }
 
-/// Talk for stderr, one line at a time.
+/// Talk for stderr, one statement at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Talk {
-    colour: bool,
+    style: Style,
 }
 
 /// Warnings printed at most; the rest is counted.
 const MOST_WARNINGS: usize = 20;
 
-/// Width of what explains a finding.
-const WIDTH: usize = 100;
+const ERROR: &str = "error:";
+const WARNING: &str = "warning:";
 
 impl Data {
     /// Data for stdout.
@@ -77,34 +77,6 @@ impl Data {
         self.print("\n")
     }
 
-    /// Prints rows under a head in columns as wide as they need to be.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn table(&mut self, head: &[&str], rows: &[Vec<String>]) -> Result<(), CliError> {
-        let width = |column: usize| {
-            let cells = rows.iter().filter_map(|row| row.get(column));
-            let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
-            widest.max(head.get(column).map_or(0, |name| name.len()))
-        };
-        let line = |cells: &[String]| {
-            let mut text = String::new();
-            for (column, cell) in cells.iter().enumerate() {
-                let gap = width(column).saturating_sub(cell.chars().count()) + 2;
-                text.push_str(cell);
-                if column + 1 < cells.len() {
-                    text.extend(std::iter::repeat_n(' ', gap));
-                }
-            }
-            text
-        };
-        let head: Vec<String> = head.iter().map(ToString::to_string).collect();
-        let head = painted(&line(&head), Paint::Strong, self.style.colour);
-        self.print(&format!("{head}\n"))?;
-        rows.iter()
-            .try_for_each(|row| self.print(&format!("{}\n", line(row))))
-    }
-
     /// Hands on everything that is still buffered.
     ///
     /// # Errors
@@ -124,13 +96,19 @@ impl Talk {
     /// Talk for stderr.
     pub fn new() -> Self {
         Self {
-            colour: is_coloured(&io::stderr()),
+            style: Style::of_stderr(),
         }
     }
 
-    /// Says a line. That nobody listens is no error.
-    pub fn say(self, line: &str) {
-        let _ = writeln!(io::stderr().lock(), "{line}");
+    /// Says a sentence. That nobody listens is no error.
+    pub fn say(self, text: &str) {
+        self.show(|screen| screen.line("", text));
+    }
+
+    fn show(self, fill: impl FnOnce(&mut Screen)) {
+        let mut screen = Screen::new(self.style);
+        fill(&mut screen);
+        let _ = io::stderr().lock().write_all(screen.into_text().as_bytes());
     }
 
     /// Says what went wrong, and what to do about it.
@@ -138,13 +116,12 @@ impl Talk {
         match error {
             CliError::ReaderGone => {}
             CliError::Faults(faults) => self.faults(faults),
-            CliError::Other { advice, .. } => {
-                let label = painted("error:", Paint::Error, self.colour);
-                self.say(&format!("{label} {error}"));
+            CliError::Other { advice, .. } => self.show(|screen| {
+                screen.labelled(ERROR, Paint::Error, &error.to_string());
                 if let Some(advice) = advice {
-                    self.say(&format!("       {advice}"));
+                    screen.line(&" ".repeat(ERROR.len() + 1), advice);
                 }
-            }
+            }),
         }
     }
 
@@ -152,7 +129,7 @@ impl Talk {
     pub fn faults(self, faults: &Faults) {
         self.warnings(&faults.warnings);
         for fault in &faults.list {
-            self.finding("error:", Paint::Error, fault);
+            self.finding(ERROR, Paint::Error, fault);
         }
         let count = faults.list.len() + faults.dropped;
         let noun = if count == 1 { "fault" } else { "faults" };
@@ -167,7 +144,7 @@ impl Talk {
     /// Says what is doubtful.
     pub fn warnings(self, warnings: &[Finding]) {
         for warning in warnings.iter().take(MOST_WARNINGS) {
-            self.finding("warning:", Paint::Warning, warning);
+            self.finding(WARNING, Paint::Warning, warning);
         }
         if let Some(more) = warnings.len().checked_sub(MOST_WARNINGS).filter(|&n| n > 0) {
             self.say(&format!("and {more} more warnings"));
@@ -175,20 +152,16 @@ impl Talk {
     }
 
     fn finding(self, label: &str, paint: Paint, finding: &Finding) {
+        let statement = format!("{}: {}", finding.place(), finding.statement());
+        let accepted = finding.accepted.as_ref();
+        let accepted = accepted.map(|accepted| format!("accepted: {accepted}"));
         let indent = " ".repeat(label.len() + 1);
-        let label = painted(label, paint, self.colour);
-        let place = painted(&finding.place(), Paint::Strong, self.colour);
-        self.say(&format!("{label} {place}: {}", finding.statement()));
-        let accepted = finding
-            .accepted
-            .as_ref()
-            .map(|accepted| format!("accepted: {accepted}"));
-        for more in [&finding.hint, &accepted].into_iter().flatten() {
-            for line in wrapped(more, WIDTH.saturating_sub(indent.len())) {
-                let line = painted(&line, Paint::Faint, self.colour);
-                self.say(&format!("{indent}{line}"));
+        self.show(|screen| {
+            screen.labelled(label, paint, &statement);
+            for more in [&finding.hint, &accepted].into_iter().flatten() {
+                screen.paragraph(&indent, more, Some(Paint::Faint));
             }
-        }
+        });
     }
 }
 

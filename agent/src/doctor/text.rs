@@ -39,11 +39,19 @@ impl fmt::Display for Page<'_> {
             if checks.peek().is_none() {
                 continue;
             }
-            out.write_char('\n')?;
             match state {
-                State::Ok if self.all => checks.try_for_each(|check| self.line(out, check))?,
-                State::Ok => self.areas(out, checks)?,
-                _ => checks.try_for_each(|check| self.problem(out, check))?,
+                State::Ok => {
+                    out.write_char('\n')?;
+                    if self.all {
+                        checks.try_for_each(|check| self.line(out, check))?;
+                    } else {
+                        self.areas(out, checks)?;
+                    }
+                }
+                _ => checks.try_for_each(|check| {
+                    out.write_char('\n')?;
+                    self.problem(out, check)
+                })?,
             }
         }
         self.verdict(out)
