@@ -8,8 +8,8 @@ use anyhow::Context as _;
 
 use super::exit::{CliError, Exit};
 use super::options::FormatArgs;
-use super::output::{Data, Format};
-use crate::replay::Replay;
+use super::output::{Data, Format, Talk};
+use crate::replay::{self, Replay, ReplayedStep, Summary};
 
 /// Options of `brink replay`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -18,7 +18,8 @@ Examples:
   brink replay /var/log/brink/journal
   brink replay -o json journal | jq -c 'select(.differs)'
 
-The same inputs give the same actions. The exit code is 3 if they do not.")]
+The same inputs give the same actions; steps that lead to nothing are not shown. The exit code is 3 if
+an answer differs. With -o json there is a line for each step, and one with the sums at the end.")]
 pub struct Args {
     /// The journal
     #[arg(value_name = "JOURNAL")]
@@ -34,34 +35,54 @@ pub struct Args {
 /// When it is no journal.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let wrong = |error: anyhow::Error| CliError::new(Exit::Usage, error);
+    let name = args.journal.display();
     let file = File::open(&args.journal)
-        .with_context(|| format!("cannot read {}", args.journal.display()))
+        .with_context(|| format!("cannot read {name}"))
         .map_err(wrong)?;
+    let mut lines = BufReader::new(file);
     let mut data = Data::new();
     let mut replay = Replay::default();
-    for (line, number) in BufReader::new(file).lines().zip(1_u64..) {
-        let line = line.context("the journal cannot be read").map_err(wrong)?;
-        let parsed = serde_json::from_str(&line)
-            .with_context(|| {
-                format!(
-                    "{}:{number}: not a line of a journal",
-                    args.journal.display()
-                )
-            })
+    for number in 1.. {
+        let mut line = Vec::new();
+        let read = lines.read_until(b'\n', &mut line);
+        read.with_context(|| format!("cannot read {name}"))
             .map_err(wrong)?;
-        let Some(step) = replay.take(parsed, number).map_err(wrong)? else {
-            continue;
+        if line.is_empty() {
+            break;
+        }
+        let parsed = match serde_json::from_slice(&line) {
+            Ok(parsed) => parsed,
+            // An agent that was ended while it wrote: what came before is whole.
+            Err(_) if number > 1 && !line.ends_with(b"\n") => {
+                Talk::new().say(&format!("{name}:{number}: the last line is not finished"));
+                break;
+            }
+            Err(error) => {
+                let text = format!("{name}:{number}: not a line of a journal");
+                return Err(wrong(anyhow::Error::new(error).context(text)));
+            }
         };
-        let is_told = step.differs || !step.actions.is_empty();
-        match args.format.output {
-            Format::Json => data.json_line(&step)?,
-            Format::Text if is_told => data.print(&step.to_string())?,
-            Format::Text => {}
+        let step = replay.take(parsed, number).map_err(wrong)?;
+        if let Some(step) = step {
+            show(&mut data, &step, args.format.output)?;
         }
     }
-    let summary = replay.summary();
-    if args.format.output == Format::Text {
-        data.print(&summary.to_string())?;
+    end(&mut data, &replay.summary(), args.format.output)
+}
+
+fn show(data: &mut Data, step: &ReplayedStep, format: Format) -> Result<(), CliError> {
+    let is_told = step.differs || !step.actions.is_empty();
+    match format {
+        Format::Json => data.json_line(step),
+        Format::Text if is_told => data.print(&replay::step(step, data.style())),
+        Format::Text => Ok(()),
+    }
+}
+
+fn end(data: &mut Data, summary: &Summary, format: Format) -> Result<Exit, CliError> {
+    match format {
+        Format::Json => data.json_line(summary)?,
+        Format::Text => data.print(&replay::summary(summary, data.style()))?,
     }
     data.flush()?;
     Ok(if summary.differing > 0 {

@@ -299,7 +299,7 @@ pub const fn memory_word(policy: MemoryPolicy) -> &'static str {
 }
 
 /// The word serde has for a unit variant.
-fn word_of(value: &impl Serialize) -> String {
+pub(crate) fn word_of(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
         _ => String::new(),

@@ -12,6 +12,7 @@ use brink_core::node::input::{Confirmation, Reconfiguration};
 use brink_core::node::observe::Observations;
 use brink_core::node::policy::Policy;
 use brink_core::node::workload::{PodUsage, Workload, WorkloadTable};
+use brink_host::clock::ClockPair;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -29,6 +30,8 @@ pub enum Line {
     Start {
         /// Monotonic time of the engine's making.
         at: Moment,
+        /// What wall-clock time a monotonic one was.
+        clocks: Clocks,
         /// Its policy.
         policy: Box<Policy>,
         /// Its live settings.
@@ -52,6 +55,32 @@ pub enum Line {
         /// How many at least.
         steps: u64,
     },
+}
+
+/// A moment on both clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Clocks {
+    /// `CLOCK_MONOTONIC`, in nanoseconds.
+    pub monotonic_ns: i64,
+    /// `CLOCK_REALTIME`, in nanoseconds since 1970.
+    pub realtime_ns: i64,
+}
+
+impl Clocks {
+    fn now() -> Self {
+        let pair = ClockPair::now();
+        Self {
+            monotonic_ns: i64::try_from(pair.monotonic_ns).unwrap_or(i64::MAX),
+            realtime_ns: pair.realtime_ns,
+        }
+    }
+
+    /// The wall-clock time of another moment, in nanoseconds since 1970, as the clocks stood to each other then.
+    pub const fn realtime_of(self, at: Moment) -> i64 {
+        let since = at.as_nanos().saturating_sub(self.monotonic_ns);
+        self.realtime_ns.saturating_add(since)
+    }
 }
 
 /// An input and its answers.
@@ -92,6 +121,7 @@ impl Journal {
     pub fn create(path: &Path, at: Moment, policy: Policy, live: LiveSettings) -> io::Result<Self> {
         let start = Line::Start {
             at,
+            clocks: Clocks::now(),
             policy: Box::new(policy),
             live,
         };

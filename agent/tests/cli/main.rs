@@ -12,6 +12,7 @@ mod gates;
 mod golden;
 mod pages;
 mod rankings;
+mod replay;
 mod schemas;
 mod simulate;
 mod timelines;

@@ -1,57 +1,31 @@
 //! Replaying a journal: the same inputs through a fresh engine, and whether the answers are the same.
 
-use std::fmt;
+mod text;
+mod wire;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use brink_core::base::Moment;
-use brink_core::node::action::{Action, Actions};
+use brink_core::node::action::Actions;
 use brink_core::node::engine::Engine;
 use brink_core::node::input::{Input, Reconfiguration, Sample};
 use brink_core::node::workload::WorkloadTable;
-use serde::Serialize;
 
 use crate::guard::step::Kind;
-use crate::runtime::journal::{Line, StepLine};
+use crate::runtime::journal::{Clocks, Line, StepLine};
+pub use text::{step, summary};
+use wire::Namer;
+pub use wire::{ReplayedStep, Summary};
 
 /// A replay between two lines.
 #[derive(Debug, Default)]
 pub struct Replay {
-    engine: Option<Engine>,
+    running: Option<(Engine, Clocks)>,
     table: Option<Arc<WorkloadTable>>,
     configuration: Option<Box<Reconfiguration>>,
+    decisions: BTreeSet<u64>,
     summary: Summary,
-}
-
-/// What came of a journal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
-    /// Steps replayed.
-    pub steps: u64,
-    /// Steps whose answers differ from the recorded ones.
-    pub differing: u64,
-    /// Steps that the journal says are missing.
-    pub lost: u64,
-    /// Decisions recorded.
-    pub decisions: u64,
-}
-
-/// One step again.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Replayed {
-    /// Line of the journal.
-    pub line: u64,
-    /// When it happened.
-    pub at: Moment,
-    /// Which input it was.
-    pub kind: Kind,
-    /// What the engine answers now.
-    pub actions: Vec<Action>,
-    /// What it answered then.
-    pub recorded: Vec<Action>,
-    /// Whether they differ.
-    pub differs: bool,
 }
 
 impl Replay {
@@ -59,10 +33,15 @@ impl Replay {
     ///
     /// # Errors
     /// When the line cannot stand where it does.
-    pub fn take(&mut self, line: Line, number: u64) -> anyhow::Result<Option<Replayed>> {
+    pub fn take(&mut self, line: Line, number: u64) -> anyhow::Result<Option<ReplayedStep>> {
         match line {
-            Line::Start { at, policy, live } => {
-                self.engine = Some(Engine::new(*policy, live, at));
+            Line::Start {
+                at,
+                clocks,
+                policy,
+                live,
+            } => {
+                self.running = Some((Engine::new(*policy, live, at), clocks));
                 self.table = None;
                 Ok(None)
             }
@@ -78,8 +57,9 @@ impl Replay {
                 Ok(None)
             }
             Line::Step(step) => self.step(&step, number).map(Some),
-            Line::Decision(_) => {
-                self.summary.decisions += 1;
+            // Told when it is taken, and again when it is over.
+            Line::Decision(record) => {
+                self.decisions.insert(record.order);
                 Ok(None)
             }
             Line::Lost { steps } => {
@@ -89,11 +69,11 @@ impl Replay {
         }
     }
 
-    fn step(&mut self, step: &StepLine, number: u64) -> anyhow::Result<Replayed> {
-        let engine = self
-            .engine
+    fn step(&mut self, step: &StepLine, number: u64) -> anyhow::Result<ReplayedStep> {
+        let (engine, clocks) = self
+            .running
             .as_mut()
-            .context("a step comes before the start")?;
+            .with_context(|| format!("line {number}: a step comes before the start"))?;
         let mut actions = Actions::default();
         let sample = Sample {
             observations: step.observations,
@@ -128,58 +108,25 @@ impl Replay {
             },
         };
         engine.step(step.at, input, &mut actions);
-        let now = actions.as_slice().to_vec();
-        let differs = now != step.actions;
+        let differs = actions.as_slice() != step.actions;
         self.summary.steps += 1;
         self.summary.differing += u64::from(differs);
-        Ok(Replayed {
+        let names = Namer::new(engine, *clocks);
+        Ok(ReplayedStep {
             line: number,
-            at: step.at,
-            kind: step.kind,
-            actions: now,
-            recorded: step.actions.clone(),
+            at: names.time(step.at),
+            input: names.input(step.kind),
+            actions: names.actions(actions.as_slice()),
+            recorded: names.actions(&step.actions),
             differs,
         })
     }
 
     /// What came of it so far.
-    pub const fn summary(&self) -> Summary {
-        self.summary
-    }
-}
-
-impl fmt::Display for Replayed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nanos = self.at.as_nanos();
-        let (seconds, micros) = (nanos / 1_000_000_000, nanos % 1_000_000_000 / 1000);
-        writeln!(
-            f,
-            "{seconds}.{micros:06}s line {}: {:?}",
-            self.line, self.actions
-        )?;
-        if self.differs {
-            writeln!(f, "    DIFFERS, recorded: {:?}", self.recorded)?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for Summary {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            steps,
-            differing,
-            lost,
-            decisions,
-        } = self;
-        write!(f, "{steps} steps, {decisions} decisions: ")?;
-        match differing {
-            0 => f.write_str("the same answers")?,
-            _ => write!(f, "{differing} steps answer differently")?,
-        }
-        match lost {
-            0 => writeln!(f),
-            _ => writeln!(f, "; {lost} steps are missing in the journal"),
+    pub fn summary(&self) -> Summary {
+        Summary {
+            decisions: self.decisions.len() as u64,
+            ..self.summary
         }
     }
 }

@@ -1,0 +1,349 @@
+//! The versioned wire form of a replayed step: what `brink replay -o json` prints. Fields are only ever added.
+
+use std::sync::Arc;
+
+use brink_core::base::Moment;
+use brink_core::node::action::Action;
+use brink_core::node::condition::Condition;
+use brink_core::node::engine::Engine;
+use brink_core::node::input::{Control, Delivery, Recalled};
+use brink_core::node::policy::Policy;
+use brink_core::node::workload::WorkloadTable;
+use serde::Serialize;
+
+use crate::guard::step::Kind;
+use crate::record::wire::{Time, mode_word, wall_clock, word_of};
+use crate::runtime::journal::Clocks;
+
+/// One step again.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReplayedStep {
+    /// Line of the journal.
+    pub line: u64,
+    /// When it happened.
+    pub at: Time,
+    /// Which input it was.
+    pub input: InputView,
+    /// What the engine answers now.
+    pub actions: Vec<ActionView>,
+    /// What it answered then.
+    pub recorded: Vec<ActionView>,
+    /// Whether they differ.
+    pub differs: bool,
+}
+
+/// What came of a journal: the last line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    /// Steps replayed.
+    pub steps: u64,
+    /// Steps whose answers differ from the recorded ones.
+    pub differing: u64,
+    /// Steps that the journal says are missing.
+    pub lost: u64,
+    /// Decisions recorded.
+    pub decisions: u64,
+}
+
+/// An input, with names in the place of indexes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(
+    tag = "kind",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum InputView {
+    /// Nothing but time.
+    Tick,
+    /// A new table of workloads.
+    Workloads,
+    /// Fresh figures.
+    Sample,
+    /// A workload's last process is gone.
+    Gone {
+        /// `namespace/name`; none if the journal does not know it.
+        workload: Option<String>,
+    },
+    /// Somebody else killed in it.
+    Dying {
+        /// `namespace/name`; none if the journal does not know it.
+        workload: Option<String>,
+        /// Bytes the dead process held.
+        charged_bytes: u64,
+    },
+    /// What became of a kill.
+    Outcome {
+        /// The order's number.
+        order: u64,
+        /// `done`, `empty` (nobody was left) or `failed`.
+        delivered: &'static str,
+        /// Processes signalled.
+        processes: u32,
+    },
+    /// Reclaim on the node has run.
+    Reclaimed,
+    /// The stop button, for a time or until further notice.
+    Pause {
+        /// How long, in milliseconds.
+        for_ms: Option<i64>,
+    },
+    /// A pause is lifted.
+    Unpause,
+    /// A pause and a tripped guard are lifted.
+    Resume,
+    /// Whether another agent enforces on this node.
+    Standby {
+        /// It does.
+        on: bool,
+    },
+    /// Whether the configuration says to enforce.
+    Enforce {
+        /// It does.
+        on: bool,
+    },
+    /// Another configuration.
+    Reconfigure,
+    /// The last run's orders went up to this number.
+    RecallOrder {
+        /// The number.
+        order: u64,
+    },
+    /// The last run saw a threshold met.
+    RecallMet {
+        /// Which; none if the policy has no such threshold.
+        threshold: Option<ThresholdName>,
+        /// Since when.
+        since: Time,
+    },
+}
+
+/// An answer, with names in the place of indexes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(
+    tag = "action",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum ActionView {
+    /// Kill every process of the workload now.
+    Kill {
+        /// The order's number.
+        order: u64,
+        /// `namespace/name`; none if the journal does not know it.
+        workload: Option<String>,
+    },
+    /// Ask every process of the workload to end.
+    Ask {
+        /// The order's number.
+        order: u64,
+        /// `namespace/name`; none if the journal does not know it.
+        workload: Option<String>,
+        /// When the kill follows.
+        until: Time,
+    },
+    /// What would have been done if orders were carried out.
+    WouldEvict {
+        /// The order's number.
+        order: u64,
+        /// `namespace/name`; none if the journal does not know it.
+        workload: Option<String>,
+    },
+    /// An order is over.
+    Ended {
+        /// The order's number.
+        order: u64,
+        /// Why.
+        end: String,
+    },
+    /// Reclaim on the node comes before any workload.
+    Reclaim {
+        /// What it is for.
+        threshold: Option<ThresholdName>,
+    },
+    /// A threshold is crossed.
+    Crossed {
+        /// Which.
+        threshold: Option<ThresholdName>,
+    },
+    /// A threshold is no longer met.
+    Cleared {
+        /// Which.
+        threshold: Option<ThresholdName>,
+    },
+    /// A threshold is due and not acted on.
+    Held {
+        /// Which.
+        threshold: Option<ThresholdName>,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The node's conditions.
+    Conditions {
+        /// Those that hold now.
+        conditions: Vec<&'static str>,
+    },
+    /// Whether orders are carried out.
+    Mode {
+        /// `enforcing`, or why orders are only observed.
+        mode: &'static str,
+    },
+}
+
+/// What tells one threshold from another.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThresholdName {
+    /// Its signal.
+    pub signal: &'static str,
+    /// As written: `100Mi`, `10%`.
+    pub value: String,
+    /// Whether it acts at once.
+    pub hard: bool,
+    /// Its grace, in seconds.
+    pub grace_seconds: i64,
+}
+
+/// What gives indexes and moments their names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Namer<'a> {
+    clocks: Clocks,
+    policy: &'a Policy,
+    table: &'a Arc<WorkloadTable>,
+}
+
+impl<'a> Namer<'a> {
+    /// The names that an engine's answers refer to.
+    pub(super) const fn new(engine: &'a Engine, clocks: Clocks) -> Self {
+        Self {
+            clocks,
+            policy: engine.policy(),
+            table: engine.table(),
+        }
+    }
+
+    pub(super) fn time(&self, at: Moment) -> Time {
+        Time {
+            wall: wall_clock(self.clocks.realtime_of(at)),
+            monotonic_ns: at.as_nanos(),
+        }
+    }
+
+    fn workload(&self, index: usize) -> Option<String> {
+        let workload = self.table.workloads().get(index)?;
+        Some(format!("{}/{}", workload.namespace, workload.name))
+    }
+
+    fn threshold(&self, index: usize) -> Option<ThresholdName> {
+        let threshold = self.policy.thresholds().get(index)?;
+        Some(ThresholdName {
+            signal: threshold.signal.name(),
+            value: threshold.value.to_string(),
+            hard: threshold.is_hard(),
+            grace_seconds: threshold.grace.as_secs(),
+        })
+    }
+
+    pub(super) fn actions(&self, actions: &[Action]) -> Vec<ActionView> {
+        actions.iter().map(|&action| self.action(action)).collect()
+    }
+
+    fn action(&self, action: Action) -> ActionView {
+        match action {
+            Action::Kill { order, workload } => ActionView::Kill {
+                order,
+                workload: self.workload(workload),
+            },
+            Action::Ask {
+                order,
+                workload,
+                until,
+            } => ActionView::Ask {
+                order,
+                workload: self.workload(workload),
+                until: self.time(until),
+            },
+            Action::WouldEvict { order, workload } => ActionView::WouldEvict {
+                order,
+                workload: self.workload(workload),
+            },
+            Action::Ended { order, end } => ActionView::Ended {
+                order,
+                end: word_of(&end),
+            },
+            Action::Conditions(set) => ActionView::Conditions {
+                conditions: set.iter().map(Condition::name).collect(),
+            },
+            Action::Mode(mode) => ActionView::Mode {
+                mode: mode_word(mode),
+            },
+            Action::Reclaim { threshold }
+            | Action::Crossed { threshold }
+            | Action::Cleared { threshold }
+            | Action::Held { threshold, .. } => self.of_threshold(action, threshold),
+        }
+    }
+
+    fn of_threshold(&self, action: Action, index: usize) -> ActionView {
+        let threshold = self.threshold(index);
+        match action {
+            Action::Reclaim { .. } => ActionView::Reclaim { threshold },
+            Action::Cleared { .. } => ActionView::Cleared { threshold },
+            Action::Held { reason, .. } => ActionView::Held {
+                threshold,
+                reason: reason.word(),
+            },
+            _ => ActionView::Crossed { threshold },
+        }
+    }
+
+    pub(super) fn input(&self, kind: Kind) -> InputView {
+        match kind {
+            Kind::Tick => InputView::Tick,
+            Kind::Workloads => InputView::Workloads,
+            Kind::Sample => InputView::Sample,
+            Kind::Gone { workload } => InputView::Gone {
+                workload: self.workload(workload),
+            },
+            Kind::Dying { workload, charged } => InputView::Dying {
+                workload: self.workload(workload),
+                charged_bytes: charged,
+            },
+            Kind::Outcome { order, delivered } => outcome(order, delivered),
+            Kind::Reclaimed => InputView::Reclaimed,
+            Kind::Control(control) => self::control(control),
+            Kind::Reconfigure => InputView::Reconfigure,
+            Kind::Recall(Recalled::LastOrder(order)) => InputView::RecallOrder { order },
+            Kind::Recall(Recalled::Met { threshold, since }) => InputView::RecallMet {
+                threshold: self.threshold(threshold),
+                since: self.time(since),
+            },
+        }
+    }
+}
+
+const fn outcome(order: u64, delivered: Delivery) -> InputView {
+    let (delivered, processes) = match delivered {
+        Delivery::Done { processes } => ("done", processes),
+        Delivery::Empty => ("empty", 0),
+        Delivery::Failed => ("failed", 0),
+    };
+    InputView::Outcome {
+        order,
+        delivered,
+        processes,
+    }
+}
+
+fn control(control: Control) -> InputView {
+    match control {
+        Control::Pause(length) => InputView::Pause {
+            for_ms: length.map(|length| (length.as_nanos() + 500_000) / 1_000_000),
+        },
+        Control::Unpause => InputView::Unpause,
+        Control::Resume => InputView::Resume,
+        Control::Standby(on) => InputView::Standby { on },
+        Control::Enforce(on) => InputView::Enforce { on },
+    }
+}
