@@ -2,6 +2,7 @@
 pub mod counting_allocator;
 mod hog;
 mod sandbox;
+pub mod schema;
 mod skip;
 
 pub use hog::{Hog, wait_until};

@@ -11,6 +11,7 @@ use serde::Serialize;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::record::DecisionRecord;
+use crate::record::wire::API_VERSION;
 pub use show::Show;
 use stage::Stage;
 pub use stage::WorkloadState;
@@ -26,6 +27,10 @@ const AFTERMATH: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
+    /// [`API_VERSION`].
+    pub api_version: &'static str,
+    /// Always `Demo`.
+    pub kind: &'static str,
     /// The decision, whole.
     pub decision: DecisionRecord,
     /// The workloads that were to live, and whether they do.
@@ -84,6 +89,8 @@ pub fn run(bytes: u64, show: &mut dyn Show) -> anyhow::Result<Outcome> {
         }
     })?;
     Ok(Outcome {
+        api_version: API_VERSION,
+        kind: "Demo",
         decision,
         survivors,
         left_behind,

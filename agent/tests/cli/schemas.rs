@@ -1,93 +1,10 @@
 //! The published schemas, and that the output keeps to them.
 
 use std::fs;
-use std::path::Path;
 
-use serde_json::Value;
+use brink_tests::schema::{Schema, assert_keeps_to as check};
 
-use super::{run, stdout, tests_folder};
-
-/// The schema of that name.
-fn schema(name: &str) -> Value {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/schemas");
-    let text = fs::read_to_string(folder.join(format!("{name}.schema.json"))).unwrap();
-    serde_json::from_str(&text).unwrap()
-}
-
-/// Where `value` does not keep to `schema`; the words of JSON Schema that ours use, and no others.
-fn violations(schema: &Value, root: &Value, value: &Value, at: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let fails = |schema: &Value| !violations(schema, root, value, at).is_empty();
-    for (word, wanted) in schema.as_object().unwrap() {
-        let holds = match word.as_str() {
-            "$schema" | "$id" | "$defs" | "title" | "description" => true,
-            "$ref" => {
-                let pointer = wanted.as_str().unwrap().trim_start_matches('#');
-                !fails(root.pointer(pointer).unwrap())
-            }
-            "type" => match wanted.as_str().unwrap() {
-                "object" => value.is_object(),
-                "array" => value.is_array(),
-                "string" => value.is_string(),
-                "integer" => value.is_i64() || value.is_u64(),
-                "number" => value.is_number(),
-                "boolean" => value.is_boolean(),
-                "null" => value.is_null(),
-                other => panic!("type {other}"),
-            },
-            "const" => value == wanted,
-            "enum" => wanted.as_array().unwrap().contains(value),
-            "anyOf" => wanted.as_array().unwrap().iter().any(|one| !fails(one)),
-            "oneOf" => {
-                wanted
-                    .as_array()
-                    .unwrap()
-                    .iter()
-                    .filter(|one| !fails(one))
-                    .count()
-                    == 1
-            }
-            "required" => wanted
-                .as_array()
-                .unwrap()
-                .iter()
-                .all(|key| value.get(key.as_str().unwrap()).is_some()),
-            "additionalProperties" => {
-                assert_eq!(wanted, false);
-                let known = schema["properties"].as_object().unwrap();
-                value
-                    .as_object()
-                    .is_none_or(|map| map.keys().all(|key| known.contains_key(key)))
-            }
-            "properties" => {
-                for (key, one) in wanted.as_object().unwrap() {
-                    if let Some(inner) = value.get(key) {
-                        found.extend(violations(one, root, inner, &format!("{at}.{key}")));
-                    }
-                }
-                true
-            }
-            "items" => {
-                for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-                    found.extend(violations(wanted, root, item, &format!("{at}[{index}]")));
-                }
-                true
-            }
-            other => panic!("{other} is no word of ours"),
-        };
-        if !holds {
-            found.push(format!("{at}: {word}: {value}"));
-        }
-    }
-    found
-}
-
-#[track_caller]
-fn check(name: &str, text: &str) {
-    let schema = schema(name);
-    let found = violations(&schema, &schema, &serde_json::from_str(text).unwrap(), "");
-    assert!(found.is_empty(), "{name}: {found:#?}");
-}
+use super::{replay, run, stdout, tests_folder};
 
 #[test]
 fn every_line_of_every_scenario_keeps_to_its_schema() {
@@ -132,20 +49,80 @@ fn the_doctor_keeps_to_its_own() {
 }
 
 #[test]
+fn a_replay_keeps_to_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = stdout(&run(
+        &["replay", "-o", "json", &replay::journal(&folder)],
+        "",
+    ));
+    assert_eq!(output.lines().count(), 6);
+    output.lines().for_each(|line| check("replay", line));
+}
+
+#[test]
+fn every_schema_is_read_and_has_its_own_address() {
+    let mut names: Vec<String> = fs::read_dir(tests_folder("../docs/schemas"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert!(names.len() > 10, "{names:?}");
+    let documented = fs::read_to_string(tests_folder("../docs/cli.md")).unwrap();
+    for file in names {
+        let name = file.strip_suffix(".schema.json").unwrap();
+        let text = fs::read_to_string(tests_folder("../docs/schemas").join(&file)).unwrap();
+        let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(
+            schema["$id"],
+            format!("https://brink.dev/schemas/v1alpha1/{file}")
+        );
+        // Every word in it is one that the checker knows, whatever the value.
+        let _found = Schema::published(name).violations(&serde_json::json!({}));
+        assert!(
+            documented.contains(&format!("schemas/{file}")),
+            "{file} is not in docs/cli.md"
+        );
+    }
+}
+
+#[test]
 fn the_checker_finds_what_is_wrong() {
     let line = r#"{"at":5,"met":[{"signal":"x","op":"LessThan","grace_s":0,"value":{},"min_reclaim":null}],"ready":[],"conditions":["X"],"reclaim":[],"ranking":[],"more":1}"#;
-    let schema = schema("simulate");
-    let found = violations(&schema, &schema, &serde_json::from_str(line).unwrap(), "");
-    for part in [
-        ".at: type",
-        ".met[0]",
-        ".conditions[0]: enum",
-        ": required",
-        ": additionalProperties",
+    let found =
+        |name, text| Schema::published(name).violations(&serde_json::from_str(text).unwrap());
+    for (name, text, parts) in [
+        (
+            "simulate",
+            line,
+            &[
+                ".at: type",
+                ".met[0]",
+                ".conditions[0]: enum",
+                ": required",
+                ": additionalProperties",
+            ][..],
+        ),
+        (
+            "replay",
+            r#"{"steps":1,"differing":0,"lost":0,"decisions":"many"}"#,
+            &[".decisions: type"],
+        ),
+        (
+            "decision-list",
+            r#"{"decisions":[{"victim":{"priority":"high"}}]}"#,
+            &[
+                ".decisions[0].victim.priority: type",
+                ".decisions[0]: required",
+                ": required",
+            ],
+        ),
     ] {
-        assert!(
-            found.iter().any(|one| one.contains(part)),
-            "{part}: {found:#?}"
-        );
+        let found = found(name, text);
+        for part in parts {
+            assert!(
+                found.iter().any(|one| one.contains(part)),
+                "{part}: {found:#?}"
+            );
+        }
     }
 }

@@ -238,7 +238,7 @@ impl<'a> Ranked<'a> {
                 .map_or("", |row| preference_word(row.preference))
                 .to_owned(),
             usage_to_request: place
-                .map_or("", |place| excess_word(place.excess))
+                .map_or("unknown", |place| excess_word(place.excess))
                 .to_owned(),
             priority: row.map_or(0, |row| row.priority),
             usage: place.and_then(|place| place.usage),

@@ -1,7 +1,7 @@
 //! The layers as the manifests have them, and the few dependencies of the core.
 use super::{
     super::{Problem, Tree},
-    allowed, is_ours, wrong_edge,
+    allowed, is_ours, may_test_with, wrong_edge,
 };
 use crate::workspace::{Dependency, Package};
 
@@ -30,6 +30,10 @@ fn edges(manifest: &str, package: &Package) -> Vec<Problem> {
     let mut problems = Vec::new();
     for dependency in &package.dependencies {
         let name = dependency.name.as_str();
+        let is_for_tests = dependency.kind.as_deref() == Some("dev");
+        if is_for_tests && may_test_with(&package.name, name) {
+            continue;
+        }
         if is_ours(name) && !may.contains(&name) && name != package.name {
             problems.push(wrong_edge(manifest, 0, &package.name, name));
         }
@@ -128,6 +132,13 @@ mod tests {
             ..dependency("brink-host")
         };
         check_manifest("brink-core", &[dev], &[(MANIFEST, 0, "`brink-host`")]);
+        let shared = "brink-tests";
+        let for_tests = Dependency {
+            kind: Some("dev".to_owned()),
+            ..dependency(shared)
+        };
+        check_manifest("brink", &[for_tests], &[]);
+        check_manifest("brink", &names(shared), &[(MANIFEST, 0, "`brink-tests`")]);
     }
 
     #[test]

@@ -16,6 +16,9 @@ const EDGES: [(&str, &[&str]); 8] = [
     ("xtask", ALL),
 ];
 
+/// What a package's integration tests may name beside that, as a development dependency only.
+const TEST_EDGES: [(&str, &str); 1] = [("brink", "brink-tests")];
+
 const ALL: &[&str] = &[
     "brink",
     "brink-abi",
@@ -35,6 +38,10 @@ fn allowed(package: &str) -> Option<&'static [&'static str]> {
         .iter()
         .find(|(name, _)| *name == package)
         .map(|(_, may)| *may)
+}
+
+fn may_test_with(package: &str, name: &str) -> bool {
+    TEST_EDGES.contains(&(package, name))
 }
 
 fn is_ours(package: &str) -> bool {

@@ -4,7 +4,7 @@ use super::{
         Problem, Tree,
         tokens::{Kind, Token, attributes},
     },
-    ALL, allowed, is_ours, wrong_edge,
+    ALL, allowed, is_ours, may_test_with, wrong_edge,
 };
 
 /// The core's first file.
@@ -26,14 +26,16 @@ pub(super) fn check(tree: &Tree) -> Vec<Problem> {
 fn edges(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (file, rust) in tree.rust() {
-        let Some((_, package)) = tree.package_of(&file.path) else {
+        let Some((folder, package)) = tree.package_of(&file.path) else {
             continue;
         };
         let may = allowed(&package.name).unwrap_or(ALL);
+        let is_test = file.path.starts_with(&format!("{folder}/tests/"));
         for token in &rust.tokens {
             let name = token.word().unwrap_or_default().replace('_', "-");
             let is_crate = name.starts_with("brink-") && is_ours(&name);
-            if is_crate && name != package.name && !may.contains(&name.as_str()) {
+            let is_shared = is_test && may_test_with(&package.name, &name);
+            if is_crate && !is_shared && name != package.name && !may.contains(&name.as_str()) {
                 problems.push(wrong_edge(&file.path, token.line, &package.name, &name));
             }
         }
@@ -158,6 +160,9 @@ mod tests {
             &[],
         );
         let agent = "agent/src/a.rs";
+        let shared = "//! A.\nuse brink_tests::schema;\n";
+        check_source("agent/tests/a.rs", shared, &[]);
+        check_source(agent, shared, &[(agent, 2, "`brink-tests`")]);
         let borrowed = "//! A.\n#[path = \"../core/src/base.rs\"]\nmod base;\n";
         check_source(agent, borrowed, &[(agent, 2, "outside its folder")]);
     }
