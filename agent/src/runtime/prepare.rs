@@ -211,6 +211,7 @@ impl Around {
             board: Arc::clone(&self.board),
             bell: Arc::clone(&self.bell),
             reload: Arc::clone(&self.reload),
+            lost: 0,
         };
         let loader = self.loader(config);
         // The guard first: it protects from files while the programs are being loaded.
