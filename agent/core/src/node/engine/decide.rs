@@ -87,9 +87,10 @@ impl Engine {
         sample: &Sample<'_>,
     ) -> Option<Reason> {
         let seen = sample.observations[Signal::PidAvailable]?;
-        let ids = self.reaping.ids(now, seen.available);
+        let wanted = threshold.quantity(seen.capacity);
+        let ids = self.reaping.ids(now, seen.available, wanted.value());
         let credited = Quantity::from_count(seen.available.saturating_add(ids));
-        (ids > 0 && credited >= threshold.quantity(seen.capacity)).then_some(Reason::Credited)
+        (ids > 0 && credited >= wanted).then_some(Reason::Credited)
     }
 
     /// Whether nothing can be allocated any more beyond `quantity`: headroom and usable swap.
