@@ -32,6 +32,8 @@ pub struct Probe {
     pub(super) victims: HashMap<MapData, u64, u64>,
     /// entries of `victims`
     pub(super) watched: u64,
+    /// by how much the count of threads was too high at the last look, negative; zero when it was not
+    pub(super) threads_excess: i64,
     signals: RingBuf<MapData>,
     evidence: Option<EvidenceReader>,
     meters: Option<Meters>,
@@ -68,6 +70,7 @@ impl Probe {
             object,
             coverage,
             watched: 0,
+            threads_excess: 0,
             undecoded: 0,
         };
         if probe.coverage.has("command") {
