@@ -16,7 +16,7 @@ use brink_host::ledger::{Ledger, Opening};
 use brink_host::lock::{Enforcer, EnforcerLock};
 use brink_host::realtime::{self, FifoPriority, oom_score};
 use brink_host::{open_files, realtime::trim_heap};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::clerk::{BoardCell, Clerk};
 use super::equipment::{Equipment, Loaded};
@@ -40,6 +40,8 @@ use crate::warmer::Warmer;
 /// Empty steps for the guard, and the memory they may take together.
 const STEPS: usize = 64;
 const STEP_BYTES: usize = 2 << 20;
+/// Niceness of the threads that take the guard's reports and make its rosters.
+const HURRIED: i32 = -10;
 /// Files in the agent's folder under /run.
 const LOCK: &str = "enforcer.lock";
 const LEDGER: &str = "ledger";
@@ -217,10 +219,13 @@ impl Around {
         // The guard first: it protects from files while the programs are being loaded.
         Ok(vec![
             ("brink-guard", guard::start(plan, Arc::clone(&self.ports))?),
-            ("brink-clerk", spawn("brink-clerk", move || clerk.run())?),
+            (
+                "brink-clerk",
+                spawn("brink-clerk", || hurried(|| clerk.run()))?,
+            ),
             (
                 "brink-watcher",
-                spawn("brink-watcher", move || watcher.run())?,
+                spawn("brink-watcher", || hurried(|| watcher.run()))?,
             ),
             ("brink-loader", spawn("brink-loader", loader)?),
         ])
@@ -464,6 +469,14 @@ pub(super) fn uses_pids(config: &AgentConfig) -> bool {
 fn steps_for(workloads: usize) -> usize {
     let bytes = workloads * size_of::<Option<brink_core::node::workload::PodUsage>>();
     (STEP_BYTES / bytes.max(1)).clamp(4, STEPS)
+}
+
+/// Runs a thread that the guard depends on ahead of ordinary ones: a fork bomb must not keep it from the guard's queues.
+fn hurried(body: impl FnOnce()) {
+    if let Err(errno) = rustix::process::setpriority_process(None, HURRIED) {
+        debug!(%errno, "a thread stays at nice 0");
+    }
+    body();
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
