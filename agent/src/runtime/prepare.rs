@@ -78,7 +78,7 @@ pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
     let layout = Layout::detect(root).context("no control groups to watch over")?;
     std::fs::create_dir_all(&config.paths.state_dir)
         .with_context(|| format!("cannot make {}", config.paths.state_dir.display()))?;
-    prepare_process(config, root);
+    prepare_process(root);
     let clocks = Clocks {
         boot: BootId::read(root)?,
         started: ClockPair::now(),
@@ -239,6 +239,7 @@ impl Around {
             Arc::clone(&self.bell),
         );
         let (root, wanted) = (config.paths.root.clone(), config.kernel_programs);
+        let lock = config.realtime.lock_memory;
         move || {
             let command = if wanted {
                 let mut equipment = Equipment::load(&root);
@@ -253,7 +254,7 @@ impl Around {
             if ports.commands.send(command).is_err() {
                 warn!("the guard's queue is full; it goes on without kernel programs");
             }
-            trim_heap();
+            settle_memory(lock);
         }
     }
 }
@@ -361,7 +362,8 @@ impl Running {
 }
 
 /// Limits, score and memory of this process; what is refused is said, and nothing stops for it.
-fn prepare_process(config: &AgentConfig, root: &Path) {
+fn prepare_process(root: &Path) {
+    realtime::keep_heap_small();
     if let Err(error) = open_files::raise_limit() {
         warn!(%error, "the limit on open files stays as it is");
     }
@@ -376,9 +378,13 @@ fn prepare_process(config: &AgentConfig, root: &Path) {
     if let Err(error) = realtime::prefault_program(root) {
         warn!(%error, "our own program is not read in: the first kill may wait for it");
     }
-    if config.realtime.lock_memory
-        && let Err(error) = realtime::lock_memory()
-    {
+}
+
+/// Keeps what is in memory there. Only after the programs have been loaded: what loading took and gave back could not
+/// be returned to the kernel while it was locked, and is several times what we need.
+fn settle_memory(lock: bool) {
+    trim_heap();
+    if lock && let Err(error) = realtime::lock_memory() {
         warn!(%error, "memory is not locked: the guard may have to wait for its own pages");
     }
 }

@@ -17,7 +17,7 @@ use super::facts::Facts;
 use super::load::{load, take};
 use super::meters::Meters;
 use super::pod::Pod;
-use super::trim::trim;
+use crate::realtime::trim_heap;
 
 /// Tries of a copy that a tick may be rewriting.
 const COPIES: usize = 16;
@@ -54,7 +54,7 @@ impl Probe {
         let mut coverage = decide(facts, &settings.wishes);
         let mut object = load(facts, settings, &mut coverage)?;
         // The type description was parsed in many small pieces; what is left of them is a multiple of what we need.
-        trim();
+        trim_heap();
         let mut probe = Self {
             meters: Some(Meters::take(&mut object)?),
             signals: take(&mut object, "SIGNALS")?,
