@@ -5,7 +5,6 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, setpriority_process};
 use tracing::warn;
 
 use crate::record::DecisionRecord;
@@ -78,8 +77,6 @@ impl Hooks {
             .spawn();
         match child {
             Ok(child) => {
-                // It has inherited the clerk's; a child that ended meanwhile needs none.
-                let _ended_already = setpriority_process(Some(Pid::from_child(&child)), 0);
                 if let Err(refused) = started.try_send(child) {
                     let mut child = match refused {
                         std::sync::mpsc::TrySendError::Full(child)

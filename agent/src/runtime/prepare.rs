@@ -40,6 +40,8 @@ use crate::warmer::Warmer;
 /// Empty steps for the guard, and the memory they may take together.
 const STEPS: usize = 64;
 const STEP_BYTES: usize = 2 << 20;
+/// Niceness of whoever starts the guard: nobody is protected before.
+const STARTING: i32 = -20;
 /// Niceness of the threads that take the guard's reports and make its rosters.
 const HURRIED: i32 = -10;
 /// Files in the agent's folder under /run.
@@ -74,6 +76,13 @@ pub struct Running {
 /// # Errors
 /// What could not be had, with what to do about it.
 pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
+    let before = go_ahead(STARTING);
+    let running = prepare(config)?;
+    go_ahead(before);
+    Ok(running)
+}
+
+fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let root = config.paths.root.as_path();
     let layout = Layout::detect(root).context("no control groups to watch over")?;
     std::fs::create_dir_all(&config.paths.state_dir)
@@ -479,10 +488,16 @@ fn steps_for(workloads: usize) -> usize {
 
 /// Runs a thread that the guard depends on ahead of ordinary ones: a fork bomb must not keep it from the guard's queues.
 fn hurried(body: impl FnOnce()) {
-    if let Err(errno) = rustix::process::setpriority_process(None, HURRIED) {
-        debug!(%errno, "a thread stays at nice 0");
-    }
+    go_ahead(HURRIED);
     body();
+}
+
+/// Puts the calling thread ahead of ordinary ones, and returns where it was.
+fn go_ahead(nice: i32) -> i32 {
+    realtime::set_nice(nice).unwrap_or_else(|errno| {
+        debug!(%errno, nice, "a thread stays where it is");
+        0
+    })
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
