@@ -3,7 +3,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
-use brink::control::protocol::{Answer, Question};
+use brink::control::protocol::Question;
 use brink_host::hog::{HogSpec, Load};
 use brink_tests::wait_until;
 use rustix::process::Signal;
@@ -58,6 +58,28 @@ fn the_leaker_dies_and_the_record_explains_it() {
     assert_eq!(kubelet.phases.len(), 10);
     assert!(peaceful.iter().all(lives));
     assert_eq!(node.decisions().len(), 1, "one kill was enough");
+}
+
+#[test]
+fn whoever_is_started_again_after_a_kill_and_leaks_again_goes_again() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    let bystander = node.workload("bystander", "containers: [{name: c}]");
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    let bystander = node.holding(bystander, 10);
+    for round in 1..=3 {
+        // Huge pages are back, and the order over, before the process is gone.
+        let leak = node.load(leaker, Load::AnonHuge, 280 * MIB);
+        gone_after(&leak);
+        let record = node.finished(round);
+        assert_eq!(
+            (record.order, record.victim_name().as_str()),
+            (round, "test/leaker")
+        );
+        assert!(record.since_sample("gone").is_some(), "{record:?}");
+    }
+    assert!(lives(&bystander));
 }
 
 #[test]
@@ -188,13 +210,7 @@ fn the_stop_button_stops_within_a_tenth_of_a_second() {
     assert!(lives(&leak), "the button was pressed before the crossing");
     assert_eq!(node.status().unwrap().mode, "paused");
     assert_eq!(node.decisions().last().unwrap().mode, "paused");
-    let resumed = node.ask(&Question::Resume).unwrap();
-    assert_eq!(
-        resumed,
-        Answer::Done {
-            mode: "enforcing".to_owned()
-        }
-    );
+    assert_eq!(node.resumed(), "enforcing");
     gone_after(&leak);
     assert!(!node.path("state/pause").exists());
 }
@@ -251,13 +267,7 @@ fn too_many_kills_end_in_observing() {
         2,
         "one kill, and no more"
     );
-    let answer = node.ask(&Question::Resume).unwrap();
-    assert_eq!(
-        answer,
-        Answer::Done {
-            mode: "enforcing".to_owned()
-        }
-    );
+    assert_eq!(node.resumed(), "enforcing");
 }
 
 #[test]

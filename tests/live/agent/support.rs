@@ -161,6 +161,14 @@ impl Node {
         }
     }
 
+    /// Lifts a pause and a tripped guard: the mode that comes of it.
+    pub(crate) fn resumed(&self) -> String {
+        match self.ask(&Question::Resume) {
+            Ok(Answer::Mode(view)) => view.mode,
+            other => panic!("{other:?}\n{}", self.log()),
+        }
+    }
+
     pub(crate) fn decisions(&self) -> Vec<DecisionRecord> {
         match self.ask(&Question::Decisions) {
             Ok(Answer::Decisions(records)) => records,
