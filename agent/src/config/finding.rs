@@ -256,19 +256,27 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         .map(|(_, known)| known)
 }
 
-/// Letters to put in, take out or replace.
+/// Letters to put in, take out or replace; two neighbours in the wrong order count once.
 fn distance(one: &[char], other: &str) -> usize {
-    let mut costs: Vec<usize> = (0..=one.len()).collect();
-    for (row, letter) in other.chars().enumerate() {
-        let mut diagonal = costs[0];
-        costs[0] = row + 1;
+    let other: Vec<char> = other.chars().collect();
+    // Rows of the table: the one before the last, the last, and the next.
+    let mut older = Vec::new();
+    let mut last: Vec<usize> = (0..=one.len()).collect();
+    for (row, &letter) in other.iter().enumerate() {
+        let mut next = vec![row + 1];
         for (column, &wanted) in one.iter().enumerate() {
-            let replaced = diagonal + usize::from(wanted != letter);
-            diagonal = costs[column + 1];
-            costs[column + 1] = replaced.min(diagonal + 1).min(costs[column] + 1);
+            let replaced = last[column] + usize::from(wanted != letter);
+            let mut least = replaced.min(last[column + 1] + 1).min(next[column] + 1);
+            let is_swapped =
+                row > 0 && column > 0 && (wanted, one[column - 1]) == (other[row - 1], letter);
+            if is_swapped {
+                least = least.min(older[column - 1] + 1);
+            }
+            next.push(least);
         }
+        older = std::mem::replace(&mut last, next);
     }
-    costs[one.len()]
+    last[one.len()]
 }
 
 #[cfg(test)]
@@ -283,6 +291,9 @@ mod tests {
             ("evicionSoft", Some("evictionSoft")),
             ("mod", Some("mode")),
             ("memory.avaliable", Some("memory.available")),
+            ("mdoe", Some("mode")),
+            ("moed", Some("mode")),
+            ("oedm", None),
             ("port", None),
             ("", None),
         ] {

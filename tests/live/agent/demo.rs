@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use brink_host::cgroup::{Controller, Layout};
 use brink_tests::agent_binary;
+use brink_tests::schema::assert_keeps_to;
 use rustix::process::{Pid, Signal, kill_process};
 
 fn demo(arguments: &[&str]) -> Command {
@@ -82,6 +83,7 @@ fn the_leaker_goes_the_others_live_and_nothing_is_left() {
 fn as_json_it_is_one_object() {
     let output = demo(&["-o", "json", "--size", "128Mi"]).output().unwrap();
     let outcome: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_keeps_to("demo", &String::from_utf8_lossy(&output.stdout));
     assert_eq!(outcome["decision"]["victim"]["name"], "leaker");
     assert_eq!(outcome["leftBehind"].as_array().unwrap().len(), 0);
     assert!(

@@ -68,11 +68,14 @@ impl Views {
         let workload = ranked.workload(index);
         let place = ranked.order.iter().position(|&other| other == index);
         let now = guard::now();
-        let full = workload.full_name();
+        // A record keeps the first part of a long name only.
+        let is_against = |victim: &RankedWorkload| {
+            victim.uid == workload.uid || victim.full_name() == workload.full_name()
+        };
         let orders = state
             .decisions
             .iter()
-            .filter(|record| record.victim_name() == full);
+            .filter(|record| is_against(&record.victim));
         Answer::Explanation(Box::new(Explanation {
             api_version: API_VERSION.to_owned(),
             kind: "Explanation".to_owned(),
