@@ -185,6 +185,18 @@ fn thresholds(screen: &mut Screen, status: &Status) {
         Column::Text("STATE"),
     ];
     screen.table(&columns, &rows);
+    let mut signals: Vec<&str> = Vec::new();
+    for threshold in status.thresholds.iter().filter(|one| !one.observed) {
+        let signal = threshold.signal.as_str();
+        if !signals.contains(&signal) {
+            signals.push(signal);
+            let why = unmeasured(signal);
+            screen.line(
+                "  ",
+                &format!("{signal} is not measured here{why}, so it is never met."),
+            );
+        }
+    }
 }
 
 fn row(threshold: &ThresholdState) -> Vec<String> {
@@ -208,7 +220,7 @@ fn row(threshold: &ThresholdState) -> Vec<String> {
 
 fn state(threshold: &ThresholdState) -> String {
     if !threshold.observed {
-        return format!("not measured{}", unmeasured(&threshold.signal));
+        return "not measured".to_owned();
     }
     if !threshold.met {
         return "clear".to_owned();
@@ -226,8 +238,8 @@ fn state(threshold: &ThresholdState) -> String {
 /// Why a signal has no figures here.
 fn unmeasured(signal: &str) -> &'static str {
     match signal {
-        "allocatableMemory.available" => ": podsCgroup is not set",
-        _ if signal.contains("fs.") => ": file systems are not read",
+        "allocatableMemory.available" => " (podsCgroup is not set)",
+        _ if signal.contains("fs.") => " (file systems are not read)",
         _ => "",
     }
 }

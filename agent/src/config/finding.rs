@@ -266,13 +266,13 @@ fn distance(one: &[char], other: &str) -> usize {
         let mut next = vec![row + 1];
         for (column, &wanted) in one.iter().enumerate() {
             let replaced = last[column] + usize::from(wanted != letter);
-            let mut least = replaced.min(last[column + 1] + 1).min(next[column] + 1);
+            let mut cost = replaced.min(last[column + 1] + 1).min(next[column] + 1);
             let is_swapped =
                 row > 0 && column > 0 && (wanted, one[column - 1]) == (other[row - 1], letter);
             if is_swapped {
-                least = least.min(older[column - 1] + 1);
+                cost = cost.min(older[column - 1] + 1);
             }
-            next.push(least);
+            next.push(cost);
         }
         older = std::mem::replace(&mut last, next);
     }

@@ -64,10 +64,10 @@ impl KubeletView {
         let mut parts = Vec::new();
         if evicting > 0 {
             parts.push(format!(
-                "in {evicting} of {} phases of its poll it evicts {}, the same victim in {}",
+                "in {evicting} of {} phases of its poll it evicts {} {}",
                 self.phases.len(),
-                between(first, last),
-                self.same_victim
+                self.whom(evicting),
+                between(first, last)
             ));
         }
         if self.kernel_oom_first > 0 {
@@ -87,6 +87,14 @@ impl KubeletView {
             return "within two minutes it does nothing".to_owned();
         }
         parts.join("; ")
+    }
+
+    fn whom(&self, evicting: usize) -> String {
+        match self.same_victim as usize {
+            0 => "somebody else".to_owned(),
+            all if all == evicting => "the same victim".to_owned(),
+            some => format!("the same victim ({some} times) or somebody else"),
+        }
     }
 }
 

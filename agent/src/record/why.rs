@@ -63,12 +63,23 @@ fn excess(signal: &str, one: &RankedWorkload, other: &RankedWorkload) -> String 
     let (Some(uses), Some(others)) = (one.usage, other.usage) else {
         return "nothing is known of its usage, so it may be anything".to_owned();
     };
+    let wanted = |request: i64| amount(signal, request);
+    let mine = match one.request {
+        0 => "and requested none".to_owned(),
+        request => format!("more than the {} it requested", wanted(request)),
+    };
+    let yours = match (others, other.request) {
+        (0, 0) => "none".to_owned(),
+        (others, request) => format!(
+            "{} of the {} it requested",
+            amount(signal, others),
+            wanted(request)
+        ),
+    };
+    let comma = if one.request == 0 { "" } else { "," };
     format!(
-        "it uses {}, more than the {} it requested, while the other uses {} of the {} it requested",
-        amount(signal, uses),
-        amount(signal, one.request),
-        amount(signal, others),
-        amount(signal, other.request)
+        "it uses {}{comma} {mine}, while the other uses {yours}",
+        amount(signal, uses)
     )
 }
 
@@ -164,6 +175,13 @@ mod tests {
             &x(9, Some(101)),
             &y(0, Some(100)),
             "it uses 101B, more than the 100B it requested, while the other uses 100B of the 100B it requested",
+        );
+        let idle = workload("y", 0, Some(0), 0);
+        check(
+            MEMORY,
+            &workload("x", 9, Some(101), 0),
+            &idle,
+            "it uses 101B and requested none, while the other uses none",
         );
         check(
             MEMORY,

@@ -72,7 +72,7 @@ fn the_leaker_goes_the_others_live_and_nothing_is_left() {
         "burstable lives",
         "nothing is left behind",
         "first SIGKILL sent",
-        "The kubelet alone",
+        "alone, in ",
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }

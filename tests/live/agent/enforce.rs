@@ -339,7 +339,7 @@ fn the_journal_replays_to_the_same_answers() {
         String::from_utf8_lossy(&replay.stderr)
     );
     assert!(
-        text.contains("the same answers") && text.contains("Kill"),
+        text.contains("the same answers") && text.contains("kill test/leaker"),
         "{text}"
     );
 }

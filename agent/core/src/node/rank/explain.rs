@@ -154,13 +154,16 @@ fn because(a: &Place, b: &Place, decider: Decider, what: What) -> String {
         Decider::Statistics => {
             format!("nothing is known of its {resource} usage, so it may be anything")
         }
+        Decider::Excess if a.request.is_zero() => format!(
+            "it uses {} of {resource} and requested none, while {}",
+            used(a),
+            within(b)
+        ),
         Decider::Excess => format!(
-            "it uses {} of {resource}, more than the {} it requested, while the other uses {}, no \
-             more than its {}",
+            "it uses {} of {resource}, more than the {} it requested, while {}",
             used(a),
             a.request,
-            used(b),
-            b.request
+            within(b)
         ),
         Decider::Priority => {
             format!("its priority {} is lower than {}", a.priority, b.priority)
@@ -173,6 +176,13 @@ fn because(a: &Place, b: &Place, decider: Decider, what: What) -> String {
             footnote(what)
         ),
         Decider::Uid => "nothing that counts tells them apart, so the lower uid goes".into(),
+    }
+}
+
+fn within(other: &Place) -> String {
+    match (other.used.unwrap_or_default(), other.request) {
+        (used, request) if used.is_zero() && request.is_zero() => "the other uses none".into(),
+        (used, request) => format!("the other uses {used}, no more than its {request}"),
     }
 }
 
