@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 pub use entry::{Author, Completion, Record};
 
+/// Name of the ledger in the agent's folder under /run.
+pub const FILE: &str = "ledger";
 /// Bytes of a record: the victim and sixteen places with their names at full length, and the figures.
 pub const RECORD_BYTES: usize = DECISIONS.record as usize;
 /// Bytes of a completion.

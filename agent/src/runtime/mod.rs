@@ -14,3 +14,6 @@ pub mod prepare;
 pub mod state;
 pub mod stop_button;
 pub mod watch;
+
+/// Name of the enforcer's lock in the agent's folder under /run: agents that share the folder share the lock.
+pub const LOCK: &str = "enforcer.lock";

@@ -18,6 +18,7 @@ use brink_host::realtime::{self, FifoPriority, oom_score};
 use brink_host::{open_files, realtime::trim_heap};
 use tracing::{debug, info, warn};
 
+use super::LOCK;
 use super::clerk::{BoardCell, Clerk};
 use super::equipment::{Equipment, Loaded};
 use super::graces::Graces;
@@ -33,7 +34,7 @@ use crate::guard::files::{NodePlan, Scope};
 use crate::guard::ports::{Command, Ports};
 use crate::guard::roster::Roster;
 use crate::guard::{self, Plan, Realtime};
-use crate::ledger::{Author, DECISIONS, Record, Rung};
+use crate::ledger::{self, Author, DECISIONS, Record, Rung};
 use crate::record::DecisionRecord;
 use crate::warmer::Warmer;
 
@@ -44,9 +45,6 @@ const STEP_BYTES: usize = 2 << 20;
 const STARTING: i32 = -20;
 /// Niceness of the threads that take the guard's reports and make its rosters.
 const HURRIED: i32 = -10;
-/// Files in the agent's folder under /run.
-const LOCK: &str = "enforcer.lock";
-const LEDGER: &str = "ledger";
 
 /// A running agent. Stop it with [`Running::stop`].
 pub struct Running {
@@ -433,7 +431,7 @@ fn open_ledger(config: &AgentConfig, boot: BootId) -> anyhow::Result<Ledger> {
 }
 
 fn ledger_in(folder: &Path, boot: BootId) -> anyhow::Result<Ledger> {
-    let (ledger, opening) = Ledger::open(&folder.join(LEDGER), DECISIONS, boot)?;
+    let (ledger, opening) = Ledger::open(&folder.join(ledger::FILE), DECISIONS, boot)?;
     match opening {
         Opening::Created => {}
         Opening::Resumed { records } => info!(records, "the ledger of this boot goes on"),

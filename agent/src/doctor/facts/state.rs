@@ -12,7 +12,8 @@ use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
 
 use super::source::{Known, known};
 use crate::config::AgentConfig;
-use crate::ledger::DECISIONS;
+use crate::ledger::{self, DECISIONS};
+use crate::runtime::LOCK;
 use crate::runtime::stop_button::{Pressed, StopButton};
 
 /// Magic number of tmpfs (`linux/magic.h`).
@@ -86,7 +87,7 @@ impl StateFiles {
     pub fn read(root: &Path, config: &AgentConfig) -> Self {
         let paths = &config.paths;
         let folder = &paths.state_dir;
-        let ledger = folder.join("ledger");
+        let ledger = folder.join(ledger::FILE);
         let own = rustix::process::geteuid().as_raw();
         let owner = std::fs::symlink_metadata(&ledger)
             .ok()
@@ -97,7 +98,7 @@ impl StateFiles {
             ledger: known(BootId::read(root))
                 .and_then(|boot| known(Ledger::look(&ledger, DECISIONS, boot))),
             ledger_owner: owner.filter(|owner| *owner != own),
-            enforcer: known(holder_of(root, &folder.join("enforcer.lock"))),
+            enforcer: known(holder_of(root, &folder.join(LOCK))),
             button: button(folder),
             journal: paths
                 .journal
