@@ -4,7 +4,7 @@ use super::text::{
     amount, amount_or_unknown, bytes, counted, end_words, hardness, means_words, millis,
     mode_words, moment, monotonic, stage_words, unsigned,
 };
-use super::wire::{DecisionRecord, KillFacts, RankedWorkload};
+use super::wire::{DecisionRecord, KillFacts, MemoryFacts, RankedWorkload};
 use crate::ledger::entry::ReclaimCost;
 use crate::terminal::{Column, Paint, Screen, Style};
 
@@ -59,21 +59,25 @@ fn headline(screen: &mut Screen, record: &DecisionRecord) {
 fn figures(screen: &mut Screen, record: &DecisionRecord) {
     screen.gap();
     screen.heading("Figures it was decided on");
-    let memory = &record.memory;
-    let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut row = |name: &str, value: String, remark: String| {
-        rows.push(vec![name.to_owned(), value, remark]);
-    };
-    for signal in &record.signals {
-        let capacity = format!("of {}", amount(&signal.signal, signal.capacity));
-        row(
-            &signal.signal,
-            amount(&signal.signal, signal.available),
-            capacity,
-        );
-    }
+    let signals = record.signals.iter().map(|seen| {
+        let of = |value| amount(&seen.signal, value);
+        let capacity = format!("of {}", of(seen.capacity));
+        vec![seen.signal.clone(), of(seen.available), capacity]
+    });
+    let rows: Vec<Vec<String>> = signals.chain(memory(&record.memory)).collect();
+    let columns = [
+        Column::Left("FIGURE"),
+        Column::Right("VALUE"),
+        Column::Text(""),
+    ];
+    screen.table(&columns, &rows);
+}
+
+/// What was known of memory beside the signals.
+fn memory(memory: &MemoryFacts) -> Vec<Vec<String>> {
+    let row = |name: &str, value: String, remark: String| vec![name.to_owned(), value, remark];
     let headroom = memory.headroom_bytes;
-    row(
+    let mut rows = vec![row(
         "headroom without swap",
         headroom.map_or_else(|| "unknown".to_owned(), bytes),
         format!(
@@ -81,24 +85,16 @@ fn figures(screen: &mut Screen, record: &DecisionRecord) {
             unsigned(memory.reserve_bytes),
             unsigned(memory.usable_swap_bytes)
         ),
-    );
+    )];
     if let Some(headroom) = memory.pods_headroom_bytes {
-        row("headroom of all pods", bytes(headroom), String::new());
+        rows.push(row("headroom of all pods", bytes(headroom), String::new()));
     }
     if memory.credit_bytes > 0 {
         let credit = unsigned(memory.credit_bytes);
-        row(
-            "credit for the dying",
-            credit,
-            "memory on its way back".to_owned(),
-        );
+        let remark = "memory on its way back".to_owned();
+        rows.push(row("credit for the dying", credit, remark));
     }
-    let columns = [
-        Column::Left("FIGURE"),
-        Column::Right("VALUE"),
-        Column::Text(""),
-    ];
-    screen.table(&columns, &rows);
+    rows
 }
 
 fn ranking(screen: &mut Screen, record: &DecisionRecord) {

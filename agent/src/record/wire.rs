@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kubelet::KubeletView;
 use super::why;
-use crate::ledger::entry::{Completion, Kill, Place, ReclaimCost, Record, Seen, Stages};
+use crate::ledger::entry::{Completion, Crossed, Kill, Place, ReclaimCost, Record, Seen, Stages};
 
 /// The version of everything in this file.
 pub const API_VERSION: &str = "brink.dev/v1alpha1";
@@ -215,22 +215,9 @@ impl DecisionRecord {
             rung: record.rung.word().to_owned(),
             mode: mode_word(record.mode).to_owned(),
             memory_policy: memory_word(record.policy).to_owned(),
-            threshold: CrossedThreshold {
-                signal: signal.to_owned(),
-                hard: record.crossed.grace == 0,
-                grace_seconds: record.crossed.grace / 1_000_000_000,
-                quantity: record.crossed.quantity,
-                available: record.crossed.seen.available,
-                capacity: record.crossed.seen.capacity,
-            },
+            threshold: CrossedThreshold::of(&record.crossed),
             signals: record.signals.iter().filter_map(signal_value).collect(),
-            memory: MemoryFacts {
-                headroom_bytes: record.confirmation.node,
-                pods_headroom_bytes: record.confirmation.pods,
-                usable_swap_bytes: record.confirmation.swap,
-                reserve_bytes: record.confirmation.reserve,
-                credit_bytes: record.credit,
-            },
+            memory: MemoryFacts::of(record),
             why: why::sentences(signal, &ranking, &victim),
             victim,
             candidates: record.candidates,
@@ -257,6 +244,31 @@ impl DecisionRecord {
     /// `namespace/name` of the victim.
     pub fn victim_name(&self) -> String {
         self.victim.full_name()
+    }
+}
+
+impl CrossedThreshold {
+    fn of(crossed: &Crossed) -> Self {
+        Self {
+            signal: crossed.signal.name().to_owned(),
+            hard: crossed.grace == 0,
+            grace_seconds: crossed.grace / 1_000_000_000,
+            quantity: crossed.quantity,
+            available: crossed.seen.available,
+            capacity: crossed.seen.capacity,
+        }
+    }
+}
+
+impl MemoryFacts {
+    const fn of(record: &Record<'_>) -> Self {
+        Self {
+            headroom_bytes: record.confirmation.node,
+            pods_headroom_bytes: record.confirmation.pods,
+            usable_swap_bytes: record.confirmation.swap,
+            reserve_bytes: record.confirmation.reserve,
+            credit_bytes: record.credit,
+        }
     }
 }
 

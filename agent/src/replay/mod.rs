@@ -6,7 +6,7 @@ mod wire;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use brink_core::node::action::Actions;
 use brink_core::node::engine::Engine;
 use brink_core::node::input::{Input, Reconfiguration, Sample};
@@ -70,43 +70,18 @@ impl Replay {
     }
 
     fn step(&mut self, step: &StepLine, number: u64) -> anyhow::Result<ReplayedStep> {
-        let (engine, clocks) = self
-            .running
-            .as_mut()
-            .with_context(|| format!("line {number}: a step comes before the start"))?;
-        let mut actions = Actions::default();
         let sample = Sample {
             observations: step.observations,
             confirmation: step.confirmation,
             usage: &step.usage,
         };
-        let input = match step.kind {
-            Kind::Tick => Input::Tick,
-            Kind::Sample => Input::Sample(&sample),
-            Kind::Workloads => {
-                let table = self
-                    .table
-                    .clone()
-                    .filter(|table| table.generation() == step.generation);
-                match table {
-                    Some(table) => Input::Workloads(table),
-                    None => bail!(
-                        "line {number}: the table of generation {} is missing",
-                        step.generation
-                    ),
-                }
-            }
-            Kind::Gone { workload } => Input::Gone { workload },
-            Kind::Dying { workload, charged } => Input::Dying { workload, charged },
-            Kind::Outcome { order, delivered } => Input::Outcome { order, delivered },
-            Kind::Reclaimed => Input::Reclaimed,
-            Kind::Recall(recalled) => Input::Recall(recalled),
-            Kind::Control(control) => Input::Control(control),
-            Kind::Reconfigure => match &self.configuration {
-                Some(new) => Input::Reconfigure(new),
-                None => bail!("line {number}: the new configuration is missing"),
-            },
-        };
+        let tables = (self.table.as_ref(), self.configuration.as_deref());
+        let input = input(step, &sample, tables).with_context(|| format!("line {number}"))?;
+        let (engine, clocks) = self
+            .running
+            .as_mut()
+            .with_context(|| format!("line {number}: a step comes before the start"))?;
+        let mut actions = Actions::default();
         engine.step(step.at, input, &mut actions);
         let differs = actions.as_slice() != step.actions;
         self.summary.steps += 1;
@@ -129,4 +104,32 @@ impl Replay {
             ..self.summary
         }
     }
+}
+
+/// What the engine was told, with the table and the configuration that earlier lines have brought.
+fn input<'a>(
+    step: &StepLine,
+    sample: &'a Sample<'a>,
+    (table, configuration): (Option<&Arc<WorkloadTable>>, Option<&'a Reconfiguration>),
+) -> anyhow::Result<Input<'a>> {
+    Ok(match step.kind {
+        Kind::Tick => Input::Tick,
+        Kind::Sample => Input::Sample(sample),
+        Kind::Workloads => {
+            let generation = step.generation;
+            let table = table.filter(|table| table.generation() == generation);
+            let table = table
+                .with_context(|| format!("the table of generation {generation} is missing"))?;
+            Input::Workloads(Arc::clone(table))
+        }
+        Kind::Gone { workload } => Input::Gone { workload },
+        Kind::Dying { workload, charged } => Input::Dying { workload, charged },
+        Kind::Outcome { order, delivered } => Input::Outcome { order, delivered },
+        Kind::Reclaimed => Input::Reclaimed,
+        Kind::Recall(recalled) => Input::Recall(recalled),
+        Kind::Control(control) => Input::Control(control),
+        Kind::Reconfigure => {
+            Input::Reconfigure(configuration.context("the new configuration is missing")?)
+        }
+    })
 }

@@ -79,22 +79,17 @@ impl fmt::Display for ThresholdName {
 
 impl fmt::Display for InputView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Tick => f.write_str("time went by"),
-            Self::Workloads => f.write_str("new table of workloads"),
-            Self::Sample => f.write_str("sample"),
+        let text = match self {
+            Self::Tick => "time went by".to_owned(),
+            Self::Workloads => "new table of workloads".to_owned(),
+            Self::Sample => "sample".to_owned(),
             Self::Gone { workload } => {
-                write!(
-                    f,
-                    "the last process of {} is gone",
-                    named(workload.as_ref())
-                )
+                format!("the last process of {} is gone", named(workload.as_ref()))
             }
             Self::Dying {
                 workload,
                 charged_bytes,
-            } => write!(
-                f,
+            } => format!(
                 "somebody else killed {} in {}",
                 unsigned(*charged_bytes),
                 named(workload.as_ref())
@@ -103,33 +98,32 @@ impl fmt::Display for InputView {
                 order,
                 delivered,
                 processes,
-            } => match *delivered {
-                "done" => write!(
-                    f,
-                    "order {order} reached {}",
-                    counted(u64::from(*processes), "process")
-                ),
-                "empty" => write!(f, "order {order} found nobody left"),
-                _ => write!(f, "order {order} could not be carried out"),
-            },
-            Self::Reclaimed => f.write_str("reclaim on the node has run"),
-            Self::Pause { for_ms: None } => f.write_str("paused until further notice"),
-            Self::Pause { for_ms: Some(ms) } => write!(f, "paused for {}", stretch(*ms)),
-            Self::Unpause => f.write_str("no pause"),
-            Self::Resume => f.write_str("resumed"),
-            Self::Standby { on: true } => f.write_str("another agent enforces"),
-            Self::Standby { on: false } => f.write_str("no other agent enforces"),
-            Self::Enforce { on: true } => f.write_str("configured to enforce"),
-            Self::Enforce { on: false } => f.write_str("configured to observe"),
-            Self::Reconfigure => f.write_str("new configuration"),
-            Self::RecallOrder { order } => write!(f, "recalled: orders up to {order} are given"),
-            Self::RecallMet { threshold, since } => write!(
-                f,
-                "recalled: {} met since {}",
-                crossed(threshold.as_ref()),
-                moment(since)
-            ),
-        }
+            } => format!("order {order} {}", delivery(delivered, *processes)),
+            Self::Reclaimed => "reclaim on the node has run".to_owned(),
+            Self::Pause { for_ms: None } => "paused until further notice".to_owned(),
+            Self::Pause { for_ms: Some(ms) } => format!("paused for {}", stretch(*ms)),
+            Self::Unpause => "no pause".to_owned(),
+            Self::Resume => "resumed".to_owned(),
+            Self::Standby { on: true } => "another agent enforces".to_owned(),
+            Self::Standby { on: false } => "no other agent enforces".to_owned(),
+            Self::Enforce { on: true } => "configured to enforce".to_owned(),
+            Self::Enforce { on: false } => "configured to observe".to_owned(),
+            Self::Reconfigure => "new configuration".to_owned(),
+            Self::RecallOrder { order } => format!("recalled: orders up to {order} are given"),
+            Self::RecallMet { threshold, since } => {
+                let threshold = crossed(threshold.as_ref());
+                format!("recalled: {threshold} met since {}", moment(since))
+            }
+        };
+        f.write_str(&text)
+    }
+}
+
+fn delivery(delivered: &str, processes: u32) -> String {
+    match delivered {
+        "done" => format!("reached {}", counted(u64::from(processes), "process")),
+        "empty" => "found nobody left".to_owned(),
+        _ => "could not be carried out".to_owned(),
     }
 }
 

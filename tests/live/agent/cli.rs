@@ -113,6 +113,21 @@ fn every_question_has_its_answer_in_both_forms() {
         "ranking",
         &["the first 1 of 2"],
     );
+    check(&node, &["pause"], "mode", &["paused until `brink resume`"]);
+    check(
+        &node,
+        &["status"],
+        "status",
+        &["paused until `brink resume`"],
+    );
+    check(&node, &["resume"], "mode", &["enforcing"]);
+}
+
+#[test]
+fn workloads_and_decisions_are_explained_in_both_forms() {
+    let node = node();
+    let _web = node.holding(0, 20);
+    after_a_kill(&node);
     let group = node.groups[0].group().to_string();
     for name in ["web", "test/web", "uid-web", group.as_str()] {
         let explained = check(
@@ -145,14 +160,6 @@ fn every_question_has_its_answer_in_both_forms() {
         "decision-list",
         &["test/leaker"],
     );
-    check(&node, &["pause"], "mode", &["paused until `brink resume`"]);
-    check(
-        &node,
-        &["status"],
-        "status",
-        &["paused until `brink resume`"],
-    );
-    check(&node, &["resume"], "mode", &["enforcing"]);
 }
 
 #[test]

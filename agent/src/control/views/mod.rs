@@ -1,6 +1,7 @@
 //! What is answered: views of the shared state, and the few things that can be asked to happen.
 
 mod names;
+mod ranked;
 mod ranking;
 mod status;
 

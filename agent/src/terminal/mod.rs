@@ -1,8 +1,13 @@
 //! What a terminal is told: nothing that steers it, in lines and columns that fit its width, in colours only where it has them.
 
+mod table;
+
 use std::env;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
+
+pub use table::Column;
+use table::Layout;
 
 /// What is coloured, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,19 +31,6 @@ pub struct Style {
     pub colour: bool,
 }
 
-/// A column of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Column {
-    /// Words.
-    Left(&'static str),
-    /// Amounts.
-    Right(&'static str),
-    /// Names from outside: cut in their middle where the terminal is too narrow.
-    Name(&'static str),
-    /// Sentences, only as the last column: broken between words where the terminal is too narrow.
-    Text(&'static str),
-}
-
 /// A text that is being put together. Nothing gets into it unescaped.
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
@@ -49,10 +41,6 @@ pub struct Screen {
 /// A paragraph is not made narrower or wider than this: longer lines are hard to read.
 const NARROWEST: usize = 40;
 const WIDEST: usize = 120;
-/// A name and a sentence in a table keep at least so much room.
-const LEAST: usize = 16;
-/// Between two columns.
-const GAP: usize = 2;
 
 /// Whether a stream gets colours: a terminal that is not dumb, and `NO_COLOR` not set.
 pub fn is_coloured(stream: &impl IsTerminal) -> bool {
@@ -195,119 +183,18 @@ impl Screen {
 
     /// Rows under a head. A column that has nothing to say in any row is left out.
     pub fn table(&mut self, columns: &[Column], rows: &[Vec<String>]) {
-        let rows: Vec<Vec<String>> = rows
-            .iter()
-            .map(|row| row.iter().map(|cell| plain(cell)).collect())
-            .collect();
-        let says = |column: usize| {
-            rows.is_empty()
-                || rows
-                    .iter()
-                    .any(|row| row.get(column).is_some_and(|cell| !cell.is_empty()))
-        };
-        let shown: Vec<usize> = (0..columns.len()).filter(|&column| says(column)).collect();
-        let layout = self.layout(columns, &rows, &shown);
-        let head: Vec<String> = columns
-            .iter()
-            .map(|column| column.head().to_owned())
-            .collect();
-        for line in layout.lines(&head) {
-            let line = painted(&line, Paint::Strong, self.style.colour);
-            self.text.push_str(&line);
-            self.text.push('\n');
-        }
-        for line in rows.iter().flat_map(|row| layout.lines(row)) {
+        let escaped = |row: &Vec<String>| row.iter().map(|cell| plain(cell)).collect();
+        let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
+        let layout = Layout::new(columns, &rows, self.style.width);
+        let colour = self.style.colour;
+        let head = layout.head().into_iter();
+        let head = head.map(|line| painted(&line, Paint::Strong, colour));
+        let rows = rows.iter().flat_map(|row| layout.lines(row));
+        for line in head.chain(rows) {
             self.text.push_str(&line);
             self.text.push('\n');
         }
     }
-
-    fn layout(&self, columns: &[Column], rows: &[Vec<String>], shown: &[usize]) -> Layout {
-        let widest = |&column: &usize| {
-            let cells = rows.iter().filter_map(|row| row.get(column));
-            let cells = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
-            (
-                column,
-                columns[column],
-                cells.max(columns[column].head().len()),
-            )
-        };
-        let mut widths: Vec<(usize, Column, usize)> = shown.iter().map(widest).collect();
-        let gaps = GAP * widths.len();
-        if let Some(width) = self.style.width {
-            // Sentences give way first, then names; amounts never.
-            for gives in [Column::is_text, Column::is_name] {
-                let total = gaps + widths.iter().map(|(.., width)| width).sum::<usize>();
-                let mut over = total.saturating_sub(width);
-                for (_, _, width) in widths.iter_mut().filter(|(_, column, _)| gives(*column)) {
-                    let narrower = (*width).saturating_sub(over).max((*width).min(LEAST));
-                    over -= (*width - narrower).min(over);
-                    *width = narrower;
-                }
-            }
-        }
-        Layout(widths)
-    }
-}
-
-impl Column {
-    const fn head(&self) -> &'static str {
-        match self {
-            Self::Left(head) | Self::Right(head) | Self::Name(head) | Self::Text(head) => head,
-        }
-    }
-
-    const fn is_text(self) -> bool {
-        matches!(self, Self::Text(_))
-    }
-
-    const fn is_name(self) -> bool {
-        matches!(self, Self::Name(_))
-    }
-}
-
-/// The columns that are shown, with their widths.
-struct Layout(Vec<(usize, Column, usize)>);
-
-impl Layout {
-    /// A row in as many lines as its sentence needs.
-    fn lines(&self, row: &[String]) -> Vec<String> {
-        let mut start = String::new();
-        for &(column, kind, width) in &self.0 {
-            let cell = row.get(column).map_or("", String::as_str);
-            start.push_str(&" ".repeat(GAP));
-            let shown = match kind {
-                Column::Left(_) => format!("{cell:<width$}"),
-                Column::Right(_) => format!("{cell:>width$}"),
-                Column::Name(_) => format!("{:<width$}", cut(cell, width)),
-                Column::Text(_) => return sentence(&start, cell, width),
-            };
-            start.push_str(&shown);
-        }
-        vec![start.trim_end().to_owned()]
-    }
-}
-
-/// A sentence behind the rest of its row; further lines begin under the first one's text.
-fn sentence(start: &str, text: &str, width: usize) -> Vec<String> {
-    let indent = " ".repeat(start.chars().count());
-    let starts = std::iter::once(start).chain(std::iter::repeat(indent.as_str()));
-    let lines = starts.zip(wrapped(text, width));
-    lines
-        .map(|(start, line)| format!("{start}{line}").trim_end().to_owned())
-        .collect()
-}
-
-/// A name in at most so many characters: its beginning and its end tell names apart better than its middle.
-fn cut(name: &str, width: usize) -> String {
-    let letters: Vec<char> = name.chars().collect();
-    if letters.len() <= width || width == 0 {
-        return name.to_owned();
-    }
-    let front = (width - 1) / 2;
-    let back = letters.len() - (width - 1 - front);
-    let (front, back) = (letters[..front].iter(), letters[back..].iter());
-    front.chain(std::iter::once(&'…')).chain(back).collect()
 }
 
 #[cfg(test)]
@@ -330,63 +217,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_name_loses_its_middle() {
-        for (width, expected) in [(10, "abcdefghij"), (9, "abcd…ghij"), (4, "a…ij"), (1, "…")]
-        {
-            assert_eq!(cut("abcdefghij", width), expected);
-        }
-    }
-
-    fn screen(width: Option<usize>, rows: &[[&str; 4]]) -> String {
-        let mut screen = Screen::new(Style {
-            width,
-            colour: false,
-        });
-        let columns = [
-            Column::Name("NAME"),
-            Column::Right("USES"),
-            Column::Left("WISH"),
-            Column::Text("STATE"),
-        ];
-        let rows: Vec<Vec<String>> = rows
-            .iter()
-            .map(|row| row.iter().map(ToString::to_string).collect())
-            .collect();
-        screen.table(&columns, &rows);
-        screen.into_text()
-    }
-
-    #[test]
-    fn a_table_is_as_wide_as_it_must_be_and_as_narrow_as_the_terminal() {
-        let rows = [
-            ["short", "9.0Mi", "", "clear"],
-            [
-                "a-name-of-more-than-forty-characters-in-all",
-                "100Mi",
-                "",
-                "one two three four five six",
-            ],
-        ];
-        let wide = "  NAME                                          USES  STATE\n  short                                        9.0Mi  clear\n  a-name-of-more-than-forty-characters-in-all  100Mi  one two three four five six\n";
-        assert_eq!(screen(None, &rows), wide);
-        assert_eq!(screen(Some(200), &rows), wide);
-        let narrow = "  NAME                        USES  STATE\n  short                      9.0Mi  clear\n  a-name-of-mo…cters-in-all  100Mi  one two three\n                                    four five six\n";
-        assert_eq!(screen(Some(52), &rows), narrow);
-        assert_eq!(screen(None, &[]), "  NAME  USES  WISH  STATE\n");
-    }
-
     proptest! {
         #[test]
         fn nothing_that_steers_is_left(text in any::<String>()) {
             prop_assert!(!plain(&text).chars().any(char::is_control));
-        }
-
-        #[test]
-        fn a_row_fits_unless_its_columns_cannot(name in "[a-z]{0,90}", text in "[a-z]{0,9}( [a-z]{1,9}){0,20}", width in 60..140_usize) {
-            for line in screen(Some(width), &[[&name, "1", "normal", &text]]).lines() {
-                prop_assert!(line.chars().count() <= width, "{line:?}");
-            }
         }
 
         #[test]

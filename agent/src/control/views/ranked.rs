@@ -1,0 +1,217 @@
+//! The workloads as they would be ranked now: who is meant by a name, where each stands, and why.
+
+use brink_core::base::{Moment, Reason};
+use brink_core::node::decision::Standing;
+use brink_core::node::rank::{Preferences, Ranking as RankFor, explain, place, rank};
+use brink_core::node::signal::{Resource, Signal};
+use brink_core::node::workload::{Origin, PodUsage, Stage, Workload, WorkloadTable};
+
+use super::names::{Found, Names, find};
+use crate::control::protocol::{Answer, RefusalReason, Why};
+use crate::control::server::refused;
+use crate::record::text::refusal_words;
+use crate::record::wire::{RankedWorkload, decider_word, excess_word, preference_word};
+use crate::runtime::state::State;
+
+/// Why a name means no single workload.
+pub(super) enum Missing {
+    /// Nobody has it; these are nearest.
+    Unknown(Vec<String>),
+    /// These have it.
+    Several(Vec<String>),
+}
+
+/// The workloads as they would be ranked now.
+pub(super) struct Ranked<'a> {
+    /// What it is ranked for.
+    pub(super) ranking: RankFor,
+    table: &'a WorkloadTable,
+    cgroups: &'a [Vec<String>],
+    usage: &'a [Option<PodUsage>],
+    at: Moment,
+    /// Indexes of the candidates, first to go in front.
+    pub(super) order: Vec<u32>,
+}
+
+impl<'a> Ranked<'a> {
+    /// The ranking for a signal; the answer that says why there is none otherwise.
+    pub(super) fn new(state: &'a State, signal: Option<&str>) -> Result<Self, Answer> {
+        let Some(signal) = parse_signal(signal) else {
+            let names = Signal::ALL.map(Signal::name).join(", ");
+            return Err(refused(
+                RefusalReason::NotFound,
+                &format!("there is no signal {:?}", signal.unwrap_or_default()),
+                &format!("name one of {names}"),
+            ));
+        };
+        let reading = state.reading.as_ref();
+        let table = reading.and_then(|reading| state.table_of(reading.generation));
+        let (Some(reading), Some(table)) = (reading, table) else {
+            return Err(refused(
+                RefusalReason::NotPossible,
+                "the guard has not read the node yet",
+                "try again in a moment",
+            ));
+        };
+        let ranking = RankFor {
+            signal,
+            layout: state.policy.layout(),
+            preferences: Preferences::Respect,
+        };
+        let mut order = Vec::with_capacity(table.len());
+        rank(ranking, table, &reading.usage, &mut order);
+        Ok(Self {
+            ranking,
+            table,
+            cgroups: state.cgroups_of(reading.generation),
+            usage: &reading.usage,
+            at: reading.at,
+            order,
+        })
+    }
+
+    pub(super) fn age_ms(&self, now: Moment) -> i64 {
+        now.since(self.at).as_nanos() / 1_000_000
+    }
+
+    pub(super) fn find(&self, wanted: &str) -> Result<u32, Missing> {
+        let names = |(workload, index): (&'a Workload, u32)| Names {
+            namespace: &workload.namespace,
+            name: &workload.name,
+            uid: &workload.uid,
+            cgroups: self.cgroups(index),
+        };
+        let all: Vec<Names<'_>> = self.table.workloads().iter().zip(0..).map(names).collect();
+        match find(wanted, &all) {
+            Found::One(place) => Ok(u32::try_from(place).unwrap_or(u32::MAX)),
+            Found::Several(names) => Err(Missing::Several(names)),
+            Found::None(near) => Err(Missing::Unknown(near)),
+        }
+    }
+
+    /// Cgroups of a workload; none is known for a moment when the table is new.
+    pub(super) fn cgroups(&self, index: u32) -> &'a [String] {
+        self.cgroups.get(index as usize).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn why(&self, one: u32, other: u32) -> Why {
+        let stands = |index| place(self.ranking, self.table, self.usage, index);
+        let resource: Resource = self.ranking.signal.resource();
+        let by = stands(one)
+            .zip(stands(other))
+            .map(|(one, other)| one.compare(&other, resource).1);
+        Why {
+            by: by.map_or("", decider_word).to_owned(),
+            sentence: explain(self.ranking, self.table, self.usage, (one, other)),
+        }
+    }
+
+    pub(super) fn workload(&self, index: u32) -> RankedWorkload {
+        let place = place(self.ranking, self.table, self.usage, index).map(Standing::from);
+        let workload = self.table.workloads().get(index as usize);
+        let row = self.table.rows().get(index as usize);
+        let text =
+            |field: fn(&Workload) -> &String| workload.map(field).cloned().unwrap_or_default();
+        RankedWorkload {
+            namespace: text(|workload| &workload.namespace),
+            name: text(|workload| &workload.name),
+            uid: text(|workload| &workload.uid),
+            preference: row
+                .map_or("", |row| preference_word(row.preference))
+                .to_owned(),
+            usage_to_request: place
+                .map_or("unknown", |place| excess_word(place.excess))
+                .to_owned(),
+            priority: row.map_or(0, |row| row.priority),
+            usage: place.and_then(|place| place.usage),
+            request: place.map_or(0, |place| place.request),
+            refusal: self.refusal(index).map(|reason| reason.word().to_owned()),
+        }
+    }
+
+    /// Why it would not be evicted now; the engine's rules, in its order.
+    fn refusal(&self, index: u32) -> Option<Reason> {
+        let row = self.table.rows().get(index as usize)?;
+        let workload = self.table.workloads().get(index as usize)?;
+        let usage = self.usage.get(index as usize).and_then(Option::as_ref);
+        let is_empty = usage.is_some_and(|usage| usage.processes == Some(0));
+        let protected = row.is_protected.then_some(Reason::Protected);
+        let refusal = workload.refusal().or(protected);
+        refusal.or_else(|| is_empty.then_some(Reason::Empty))
+    }
+
+    /// Sentences about a workload's place, most important first.
+    pub(super) fn reasons(
+        &self,
+        index: u32,
+        place: Option<usize>,
+        other: Option<u32>,
+    ) -> Vec<String> {
+        let Some(place) = place else {
+            return vec![self.no_candidate(index).to_owned()];
+        };
+        let compared = other.filter(|&other| other != index);
+        let goes = |&&other: &&u32| self.refusal(other).is_none();
+        let first = self.order.iter().find(goes).copied();
+        let before = place.checked_sub(1).and_then(|at| self.order.get(at));
+        // What goes first has been named already.
+        let before = before.filter(|&&before| first != Some(before));
+        let next = self.order.get(place + 1);
+        let all = [
+            compared.map(|other| self.why(index, other).sentence),
+            self.refusal(index).map(refuses),
+            Some(self.first_of_all(index, first)),
+            before.map(|&before| self.why(before, index).sentence),
+            next.map(|&next| self.why(index, next).sentence),
+        ];
+        let mut reasons: Vec<String> = Vec::new();
+        for reason in all.into_iter().flatten() {
+            if !reasons.contains(&reason) {
+                reasons.push(reason);
+            }
+        }
+        reasons
+    }
+
+    /// Who would go first, seen from one workload.
+    fn first_of_all(&self, index: u32, first: Option<u32>) -> String {
+        let signal = self.ranking.signal.name();
+        match first {
+            Some(first) if first == index => {
+                format!("It would go first if a threshold of {signal} were crossed now.")
+            }
+            Some(first) if self.refusal(index).is_none() => {
+                let why = self.why(first, index).sentence;
+                format!("It would not go first. {why}")
+            }
+            Some(first) => format!("{} would go first.", self.workload(first).full_name()),
+            None => "Nobody can be evicted at all.".to_owned(),
+        }
+    }
+
+    fn no_candidate(&self, index: u32) -> &'static str {
+        let workload = self.table.workloads().get(index as usize);
+        match workload.map(|workload| (workload.origin, workload.stage)) {
+            Some((Origin::Mirror, _)) => {
+                "It is no candidate: a mirror pod, of which the static pod behind it is ranked."
+            }
+            Some((_, Stage::Terminal | Stage::Finished)) => "It is no candidate: its life is over.",
+            _ => "It is no candidate.",
+        }
+    }
+}
+
+fn parse_signal(name: Option<&str>) -> Option<Signal> {
+    let Some(name) = name else {
+        return Some(Signal::MemoryAvailable);
+    };
+    Signal::ALL.into_iter().find(|signal| signal.name() == name)
+}
+
+fn refuses(refusal: Reason) -> String {
+    let word = refusal.word();
+    format!(
+        "It is ranked, and refuses: {} ({word}).",
+        refusal_words(word)
+    )
+}
