@@ -1,6 +1,6 @@
 //! A global allocator that counts what each thread allocates, to prove that a path allocates nothing.
 //!
-//! ```ignore
+//! ```text
 //! #[global_allocator]
 //! static ALLOCATOR: CountingAllocator = CountingAllocator;
 //!

@@ -1,5 +1,7 @@
-//! The order of victims. Cases of a single comparator hold for the whole order too: in each of them
-//! the other comparators see equal pods, or agree.
+//! The order of victims.
+//!
+//! Cases of a single comparator hold for the whole order too: in each of them the other comparators see equal pods, or
+//! agree.
 
 use brink_core::node::observe::Layout;
 use brink_core::node::rank::{Preferences, Ranking, rank};

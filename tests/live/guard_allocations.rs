@@ -72,7 +72,7 @@ fn allocations_of_a_kill(extra: &str) -> u64 {
             .lock()
             .decision(1)
             .filter(|record| record.end.is_some())
-            .map(|record| record.victim_name())
+            .map(brink::record::DecisionRecord::victim_name)
     });
     let after = of_watched();
     running.stop();

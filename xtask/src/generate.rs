@@ -1,4 +1,6 @@
 //! `cargo xtask gen`: files made from the code and committed, so that readers need no build.
+mod cli_pages;
+
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
 use anyhow::Context as _;
@@ -17,7 +19,16 @@ pub struct Generator {
 }
 
 /// Every generator of the project.
-const GENERATORS: &[Generator] = &[];
+const GENERATORS: &[Generator] = &[
+    Generator {
+        folder: "docs/man",
+        make: cli_pages::man,
+    },
+    Generator {
+        folder: "deploy/completions",
+        make: cli_pages::completions,
+    },
+];
 
 /// Options of `cargo xtask gen`.
 #[derive(Debug, Clone, Default, clap::Args)]

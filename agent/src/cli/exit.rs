@@ -94,14 +94,6 @@ impl CliError {
         }
     }
 
-    /// What is not there yet, said honestly.
-    pub fn not_built(command: &str) -> Self {
-        Self::new(
-            Exit::Failure,
-            anyhow::anyhow!("brink {command} is not built yet"),
-        )
-    }
-
     /// How to end.
     pub const fn exit(&self) -> Exit {
         match self {

@@ -105,7 +105,9 @@ pub fn man_pages() -> std::io::Result<Vec<Generated>> {
 fn render(command: &clap::Command, pages: &mut Vec<Generated>) -> std::io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut bytes = Vec::new();
-    Man::new(command.clone())
+    // The page has room for what `-h` leaves out, but leaves it out too where it is marked so.
+    let whole = command.clone().mut_args(|arg| arg.hide_short_help(false));
+    Man::new(whole)
         .source(format!("brink {}", env!("CARGO_PKG_VERSION")))
         .manual("Brink")
         .render(&mut bytes)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::record::DecisionRecord;
 pub use show::Show;
@@ -61,16 +61,18 @@ pub fn run(bytes: u64, show: &mut dyn Show) -> anyhow::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    // Before there is anything to clear away: a signal that comes in between is not lost.
+    let mut signals = {
+        let _context = runtime.enter();
+        Signals::catch()?
+    };
     let mut stage = Stage::build(bytes)?;
     let played = runtime.block_on(async {
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
         tokio::select! {
             played = tokio::time::timeout(LONGEST, play(&mut stage, show)) => {
                 played.context("the demonstration took too long")?
             }
-            _ = interrupt.recv() => bail!("interrupted"),
-            _ = terminate.recv() => bail!("ended from outside"),
+            how = signals.recv() => bail!("{how}"),
         }
     });
     let left_behind = stage.clear();
@@ -86,6 +88,31 @@ pub fn run(bytes: u64, show: &mut dyn Show) -> anyhow::Result<Outcome> {
         survivors,
         left_behind,
     })
+}
+
+/// What ends the demonstration early.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn catch() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn recv(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.interrupt.recv() => "interrupted",
+            _ = self.terminate.recv() => "ended from outside",
+            _ = self.hang_up.recv() => "the terminal is gone",
+        }
+    }
 }
 
 async fn play(

@@ -84,6 +84,7 @@ impl Guard {
             return;
         };
         let stages = Stages {
+            above: self.last_above.get(decision.threshold).copied().flatten(),
             decided: Some(at),
             ..stages
         };
@@ -152,11 +153,20 @@ impl Guard {
                 let _too_many_watched = kernel.watch_victim(id);
             }
         }
+        let family = self
+            .roster
+            .of(workload)
+            .flat_map(|(_, group)| &group.family);
+        let reclaim = self
+            .kernel
+            .as_ref()
+            .and_then(|kernel| kernel.reclaim_cost(family));
         if let Some(current) = self
             .current
             .as_mut()
             .filter(|current| current.order == order)
         {
+            current.completion.reclaim = reclaim;
             current.killed(&total, now());
             self.times.follow = current.next_look(now());
         }

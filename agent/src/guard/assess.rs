@@ -144,6 +144,7 @@ impl Guard {
         let slow = self.files.slow();
         let observations = figures.observations(slow);
         let met = thresholds_met(self.engine.policy(), &observations, true);
+        self.note_above(met, figures.at, stages.above);
         let pressed = !met.is_empty();
         let gather = pressed || closely || self.engine.open_order().is_some();
         let confirmation = figures.confirmation(slow);
@@ -198,6 +199,20 @@ impl Guard {
             memory: wanted.memory.or(signal.is_memory().then_some(signal)),
             processes: wanted.processes || signal == Signal::PidAvailable,
         })
+    }
+
+    /// Keeps the last moment at which each threshold was not met; `before` is the kernel's last look
+    /// before a crossing.
+    fn note_above(&mut self, met: ThresholdSet, at: Moment, before: Option<Moment>) {
+        let known = self.engine.policy().thresholds().len();
+        for (index, last) in self.last_above.iter_mut().enumerate().take(known) {
+            if !met.contains(index) {
+                *last = Some(at);
+            } else if !self.met_before.contains(index) {
+                *last = (*last).max(before.filter(|&before| before < at));
+            }
+        }
+        self.met_before = met;
     }
 
     /// Bytes to the nearest memory threshold; none without one.

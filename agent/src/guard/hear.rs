@@ -3,7 +3,7 @@
 use brink_core::base::Moment;
 use brink_core::node::input::Input;
 use brink_host::probe::Signal;
-use brink_host::probe::abi::record::{Head, UNKNOWN, VictimRecord};
+use brink_host::probe::abi::record::{CROSSING, Head, UNKNOWN, VictimRecord};
 use brink_host::probe::abi::sample::SampleRecord;
 
 use super::Guard;
@@ -97,7 +97,10 @@ impl Guard {
         if self.distrusted {
             return;
         }
-        let stages = stages(&record.head, woke);
+        let mut stages = stages(&record.head, woke);
+        if record.head.kind == CROSSING {
+            stages.above = at(record.sample.before_ns);
+        }
         self.assess_kernel(&record.sample, stages);
     }
 
@@ -115,8 +118,11 @@ impl Guard {
     }
 }
 
+fn at(nanos: u64) -> Option<Moment> {
+    i64::try_from(nanos).ok().map(Moment::from_nanos)
+}
+
 fn stages(head: &Head, woke: Moment) -> Stages {
-    let at = |nanos: u64| i64::try_from(nanos).ok().map(Moment::from_nanos);
     Stages {
         sampled: at(head.at_ns),
         submitted: at(head.submit_ns),

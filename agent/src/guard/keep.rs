@@ -3,6 +3,7 @@
 use brink_core::base::Moment;
 use brink_core::node::input::{Input, Reconfiguration};
 use brink_core::node::signal::Signal;
+use brink_core::node::threshold::ThresholdSet;
 use brink_host::probe::calibrate::Verdict;
 
 use super::assess::doubt;
@@ -15,6 +16,8 @@ use super::{Guard, now};
 
 /// A sampler that was distrusted must agree this often in a row before it serves again.
 const AGREEMENTS: u32 = 2;
+/// With more threads than this the counts of processes are not mended.
+const MOST_SYNCED: i64 = 5_000;
 /// The pace of refreshing what the sampler cannot read of the node's own cgroups.
 const TERMS: brink_core::base::Span = brink_core::base::Span::from_millis(100);
 
@@ -28,6 +31,7 @@ impl Guard {
         self.arm();
         self.check_sampler();
         self.calibrate_threads();
+        self.sync_processes();
         self.tell_standing();
         self.look(now());
         let groups = self.files.node_group().or(self.files.pods_group());
@@ -132,6 +136,21 @@ impl Guard {
         self.arm_threads();
     }
 
+    /// Mends the kernel's counts of processes, which can drift by a rare race. It takes two microseconds a process, in
+    /// which nothing else is looked at, so a very full machine keeps what was counted at the start.
+    fn sync_processes(&mut self) {
+        let thresholds = self.engine.policy().thresholds();
+        let wanted = thresholds.iter().any(|t| t.signal == Signal::PidAvailable);
+        if !wanted || self.threads.is_none_or(|threads| threads > MOST_SYNCED) {
+            return;
+        }
+        let kernel = self.kernel.as_mut();
+        if let Some(kernel) = kernel.filter(|kernel| kernel.counts_processes()) {
+            // It ran when the kernel was made; a failure now leaves what was counted since.
+            let _counted_since = kernel.probe().sync_processes();
+        }
+    }
+
     /// Asks for a signal at the next number of threads at which a threshold on process ids changes.
     pub(super) fn arm_threads(&mut self) {
         let (Some(most), Some(threads)) = (self.files.most_tasks(), self.threads) else {
@@ -203,6 +222,9 @@ impl Guard {
     pub(super) fn reconfigure(&mut self, new: Box<Reconfiguration>) {
         self.memory = new.live.memory;
         self.author.policy = new.live.memory;
+        // Indexes of thresholds mean something else now.
+        self.last_above = [None; ThresholdSet::CAPACITY];
+        self.met_before = ThresholdSet::EMPTY;
         self.feed(now(), &Input::Reconfigure(&new));
         let _told_or_counted = self.ports.reports.send(Report::Reconfigured(new));
         self.housekeep(now());

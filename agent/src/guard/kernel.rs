@@ -9,12 +9,13 @@ use brink_core::node::policy::Policy;
 use brink_host::probe::abi::MAX_SLOTS;
 use brink_host::probe::abi::command::Terms;
 use brink_host::probe::abi::sample::{NODE_KNOWN, Sample, USAGE_KNOWN, Usage};
-use brink_host::probe::{Meters, Probe, ProbeError, Victim};
+use brink_host::probe::{Family, Meters, Probe, ProbeError, Victim};
 
 use super::figures::{NodeFigures, saturated};
 use super::files::NodeFiles;
 use super::roster::Roster;
 use super::watches::{FIRST_WORKLOAD_SLOT, NODE_SLOT, PODS_SLOT, Terrain, Watches, watches};
+use crate::ledger::entry::ReclaimCost;
 
 /// Slots armed in one go; the rest follows in later turns, so that no turn is long.
 const ARMED_A_TURN: usize = 16;
@@ -25,6 +26,8 @@ pub struct Kernel {
     /// Why the sampler itself cannot serve, though other programs run.
     without_sampler: Option<String>,
     meters: Option<Arc<Meters>>,
+    /// Whether the kernel counts the processes of each cgroup.
+    counts_processes: bool,
     watches: Watches,
     capacity: i64,
     pods_capacity: Option<i64>,
@@ -36,10 +39,14 @@ pub struct Kernel {
 
 impl Kernel {
     /// Takes a loaded probe over. It stands still until [`Kernel::arm`].
-    pub fn new(probe: Probe, meters: Option<Arc<Meters>>) -> Self {
+    pub fn new(mut probe: Probe, meters: Option<Arc<Meters>>) -> Self {
+        // Counts are right only if every change was seen since they were taken.
+        let counts_processes =
+            probe.coverage().whole(Family::Process) && probe.sync_processes().is_ok();
         Self {
             without_sampler: crate::equip::without_sampler(&probe),
             meters,
+            counts_processes,
             probe,
             watches: Watches::default(),
             capacity: 0,
@@ -247,16 +254,42 @@ impl Kernel {
         }
     }
 
+    /// Whether the kernel counts the processes of each cgroup.
+    pub const fn counts_processes(&self) -> bool {
+        self.counts_processes
+    }
+
     /// Processes of a family of cgroups, by the kernel's own count; none when it does not count them.
     pub fn processes(&self, family: &[u64]) -> Option<u64> {
-        let meters = self.meters.as_ref()?;
+        let meters = self.meters.as_ref().filter(|_| self.counts_processes)?;
         let mut sum = 0_i64;
         for &id in family {
             if let Some(meter) = meters.cgroup(id).ok()? {
+                if meter.untracked > 0 {
+                    // The process table was full: the count is too low.
+                    return None;
+                }
                 sum = sum.saturating_add(meter.processes);
             }
         }
         u64::try_from(sum).ok()
+    }
+
+    /// What tasks in these cgroups spent in reclaim; none where nobody looks.
+    pub fn reclaim_cost<'a>(&self, ids: impl Iterator<Item = &'a u64>) -> Option<ReclaimCost> {
+        let whole = self.probe.coverage().whole(Family::Reclaim);
+        let meters = self.meters.as_ref().filter(|_| whole)?;
+        let mut sum = ReclaimCost::default();
+        for &id in ids {
+            if let Some(meter) = meters.cgroup(id).ok()? {
+                sum.node += meter.direct;
+                sum.node_ns += meter.direct_ns;
+                sum.cgroup += meter.memcg;
+                sum.cgroup_ns += meter.memcg_ns;
+                sum.pages += meter.reclaimed;
+            }
+        }
+        Some(sum)
     }
 
     /// Asks for a signal when the cgroup's processes are gone.

@@ -32,6 +32,7 @@ use brink_core::base::{Moment, Span};
 use brink_core::node::action::Actions;
 use brink_core::node::engine::{Engine, MemoryPolicy};
 use brink_core::node::input::Input;
+use brink_core::node::threshold::ThresholdSet;
 use brink_core::node::workload::PodUsage;
 use brink_host::cgroup::Layout;
 use brink_host::kill::Killer;
@@ -122,6 +123,9 @@ struct Guard {
     heard: Vec<Item>,
     times: Times,
     last_evaluated: Moment,
+    /// When each threshold was not met for the last time.
+    last_above: [Option<Moment>; ThresholdSet::CAPACITY],
+    met_before: ThresholdSet,
     /// The engine asked the node to reclaim; nobody can yet, and it is told so.
     reclaim_asked: bool,
     /// The node could not be read when it was last tried.
@@ -184,6 +188,8 @@ impl Guard {
             heard: Vec::with_capacity(hear::BOUND),
             times: Times::new(plan.housekeeping),
             last_evaluated: Moment::START,
+            last_above: [None; ThresholdSet::CAPACITY],
+            met_before: ThresholdSet::EMPTY,
             reclaim_asked: false,
             unreadable: None,
             trouble: None,

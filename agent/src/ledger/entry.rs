@@ -197,8 +197,26 @@ pub struct Completion {
     pub kill: Option<Kill>,
     /// Bytes that came back.
     pub freed: u64,
+    /// What reclaim had cost the victim's tasks; none where the kernel's programs do not tell.
+    pub reclaim: Option<ReclaimCost>,
     /// Why the order is over.
     pub end: Option<End>,
+}
+
+/// What tasks of a workload spent in reclaim, since the agent began to look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReclaimCost {
+    /// Reclaims for the whole node (direct).
+    pub node: u64,
+    /// Time they took, in nanoseconds.
+    pub node_ns: u64,
+    /// Reclaims for a cgroup's limit.
+    pub cgroup: u64,
+    /// Time they took, in nanoseconds.
+    pub cgroup_ns: u64,
+    /// Pages that both brought back.
+    pub pages: u64,
 }
 
 impl<'a> Record<'a> {

@@ -186,10 +186,26 @@ fn timeline(out: &mut fmt::Formatter<'_>, record: &DecisionRecord) -> fmt::Resul
         )?;
         writeln!(out, ", {} given back", unsigned(record.freed_bytes))?;
     }
+    if let Some(cost) = record.reclaim.filter(|cost| cost.node + cost.cgroup > 0) {
+        writeln!(
+            out,
+            "  its tasks had spent {} in {} reclaims for the node and {} in {} for a limit, {} pages back",
+            millis(cost.node_ns),
+            cost.node,
+            millis(cost.cgroup_ns),
+            cost.cgroup,
+            cost.pages
+        )?;
+    }
     match &record.end {
         Some(end) => writeln!(out, "  over: {}", end_words(end)),
         None => writeln!(out, "  still open"),
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds for people")]
+fn millis(nanos: u64) -> String {
+    format!("{:.1} ms", nanos as f64 / 1e6)
 }
 
 fn stage_words(stage: &str) -> &str {
@@ -221,7 +237,7 @@ pub fn end_words(end: &str) -> &str {
         "under-reserve" => "headroom is under the kernel's reserve, so nobody waits",
         "failed" => "the kill could not be carried out",
         "dry-run" => "dry run",
-        "stopped" => "stopped by hand before its grace was over",
+        "stopped" => "stopped before its grace was over, by hand or because it is protected now",
         other => other,
     }
 }

@@ -10,7 +10,7 @@ use brink_host::clock::BootId;
 use serde::{Deserialize, Serialize};
 
 use super::kubelet::KubeletView;
-use crate::ledger::entry::{Completion, Kill, Place, Record, Seen, Stages};
+use crate::ledger::entry::{Completion, Kill, Place, ReclaimCost, Record, Seen, Stages};
 
 /// The version of everything in this file.
 pub const API_VERSION: &str = "brink.dev/v1alpha1";
@@ -53,6 +53,8 @@ pub struct DecisionRecord {
     pub kill: Option<KillFacts>,
     /// Bytes that came back.
     pub freed_bytes: u64,
+    /// What reclaim had cost the victim's tasks before; none where the kernel's programs do not tell.
+    pub reclaim: Option<ReclaimCost>,
     /// Why the order is over; none while it is open.
     pub end: Option<String>,
     /// What the kubelet would have done instead; none where the course is not known.
@@ -209,6 +211,7 @@ impl DecisionRecord {
             stages: stage_times(record, &stages),
             kill: kill.as_ref().map(kill_facts),
             freed_bytes: completion.map_or(0, |completion| completion.freed),
+            reclaim: completion.and_then(|completion| completion.reclaim),
             end: completion
                 .and_then(|completion| completion.end)
                 .map(|end| word_of(&end)),

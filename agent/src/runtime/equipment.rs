@@ -53,6 +53,12 @@ impl Equipment {
             (probe.take_meters().map(Arc::new), probe.take_evidence())
         });
         let sampler = probe.map(|probe| Box::new(Kernel::new(probe, meters.clone())));
+        if sampler
+            .as_ref()
+            .is_ok_and(|kernel| !kernel.counts_processes())
+        {
+            warn!("the kernel does not count processes a cgroup here; they are counted from files");
+        }
         Self {
             sampler,
             meters,

@@ -104,7 +104,7 @@ impl Graces {
 #[cfg(test)]
 mod tests {
     use brink_core::base::{Quantity, Span};
-    use brink_core::node::engine::{LiveSettings, MemoryPolicy};
+    use brink_core::node::engine::MemoryPolicy;
     use brink_core::node::observe::Layout;
     use brink_core::node::policy::{Policy, Settings};
     use brink_core::node::safety::Mode;

@@ -141,7 +141,7 @@ impl LiveRun {
     fn send_sample(&mut self, now: Moment, step: &Step, observations: &Observations) {
         // No processes given is not known to be empty: whoever is listed in `pods` runs until it is gone.
         let running = |usage: &Option<PodUsage>| {
-            let mut usage = usage.clone()?;
+            let mut usage = (*usage)?;
             usage.processes = usage.processes.filter(|&count| count > 0);
             Some(usage)
         };

@@ -54,6 +54,8 @@ shared! {
         pub tick: u64,
         /// `CLOCK_MONOTONIC` at the start of the tick
         pub at_ns: u64,
+        /// the same of the tick before, 0 in the first: what `changed` tells of came about in between
+        pub before_ns: u64,
         /// `NODE_KNOWN` and its neighbours
         pub flags: u64,
         /// time until the next tick

@@ -28,9 +28,9 @@ fn sizes() {
     check("CgroupRecord", size_of::<CgroupRecord>(), 432);
     check("ExecRecord", size_of::<ExecRecord>(), 56);
     check("Watch", size_of::<Watch>(), 16);
-    check("Sample", size_of::<Sample>(), 416);
-    check("SampleRecord", size_of::<SampleRecord>(), 440);
-    check("Published", size_of::<Published>(), 456);
+    check("Sample", size_of::<Sample>(), 424);
+    check("SampleRecord", size_of::<SampleRecord>(), 448);
+    check("Published", size_of::<Published>(), 464);
     check("Usage", size_of::<Usage>(), 16);
     check("UsageTable", size_of::<UsageTable>(), 8224);
     check("Knobs", size_of::<Knobs>(), 72);
@@ -65,7 +65,7 @@ fn places() {
     // Every record begins with its head.
     assert_eq!(offset_of!(SampleRecord, head), 0);
     assert_eq!(offset_of!(CgroupRecord, head), 0);
-    assert_eq!(offset_of!(Sample, values), 160);
+    assert_eq!(offset_of!(Sample, values), 168);
     assert_eq!(align_of::<SampleRecord>(), 8);
 }
 

@@ -49,6 +49,7 @@ fn tick(engine: *mut Engine, at: u64) -> u64 {
         (*meter).ticks += 1;
         (*meter).unknown_node += u64::from((*sample).flags & NODE_KNOWN == 0);
         (*sample).tick = (*meter).ticks;
+        (*sample).before_ns = (*sample).at_ns;
         (*sample).at_ns = at;
         (*sample).period_ns = period;
         let size = size_of::<SampleRecord>() as u32;

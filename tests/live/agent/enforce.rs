@@ -69,7 +69,7 @@ fn every_process_of_the_victim_dies_wherever_it_moved_below() {
     node.configure("enforce", HARD);
     node.start(&[]);
     let hidden = {
-        let spec = HogSpec::new(Load::Anon, 4 * MIB, Duration::from_secs(60));
+        let spec = HogSpec::new(Load::Anon, 4 * MIB, Duration::from_mins(1));
         let program = std::path::Path::new(env!("CARGO_BIN_EXE_brink-hog"));
         brink_tests::Hog::spawn(program, Some(&nested), &spec).unwrap()
     };

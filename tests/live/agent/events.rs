@@ -3,6 +3,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
+use brink::control::protocol::ProgramView;
 use brink_host::cgroup::Controller;
 use brink_host::hog::{HogSpec, Load};
 use brink_tests::{skip, wait_until};
@@ -44,6 +45,37 @@ fn a_kill_by_the_kernel_is_seen_and_its_memory_is_waited_for() {
     );
 }
 
+/// A limit of its own makes the victim reclaim its page cache again and again: its record says what that cost.
+#[test]
+fn what_reclaim_cost_the_victim_is_in_its_record() {
+    let mut node = Node::new(300);
+    let victim = node.workload("victim", "containers: [{name: c}]");
+    node.groups[victim]
+        .limit_memory(&node.sandbox.layout, 220 * MIB)
+        .unwrap();
+    node.configure("enforce", "evictionHard: {memory.available: 120Mi}");
+    let status = node.start(&[]);
+    let runs = |program: &ProgramView| program.family != "reclaim" || program.running;
+    if !status.programs.iter().all(runs) {
+        skip!(
+            "the reclaim programs do not run here: {:?}",
+            status.rung_reasons
+        );
+    }
+    let folder = node.path("files");
+    fs::create_dir(&folder).unwrap();
+    let mut spec = HogSpec::new(Load::CacheRead, 600 * MIB, Duration::from_secs(30));
+    spec.folder = Some(folder);
+    let mut stream = node.hog(victim, &spec);
+    stream.wait_touched(600 * MIB, PATIENCE).unwrap();
+    let leak = node.load(victim, Load::Anon, 200 * MIB);
+    gone_after(&leak);
+    let record = node.finished(1);
+    let cost = record.reclaim.expect("the programs run");
+    assert!(cost.cgroup > 10 && cost.cgroup_ns > 10_000, "{cost:?}");
+    assert!(cost.pages > 50_000, "{cost:?}: 400 MiB had to go");
+}
+
 #[test]
 fn a_fork_bomb_is_stopped_by_the_count_of_threads() {
     let mut node = Node::new(1500);
@@ -74,7 +106,7 @@ fn a_fork_bomb_is_stopped_by_the_count_of_threads() {
     let calm = node.holding(innocent, 8);
     let storm = node.hog(
         bomb,
-        HogSpec::new(Load::ForkStorm, 1200, Duration::from_secs(20)),
+        &HogSpec::new(Load::ForkStorm, 1200, Duration::from_secs(20)),
     );
     let record = node.finished(1);
     assert_eq!(record.victim_name(), "test/bomb", "{record:?}");
@@ -96,11 +128,11 @@ fn a_fork_bomb_is_stopped_by_the_count_of_threads() {
 }
 
 /// Thresholds are chosen from what the machine has at that moment; the leak takes what lies between the two signals
-/// and a little more.
+/// and so much more that others may give some back meanwhile.
 #[test]
 fn the_machine_as_the_node_page_cache_kills_nobody_and_a_leak_does() {
-    const MOST: i64 = 4096 * MIB as i64;
-    let mut node = Node::new(MOST as u64 / MIB);
+    const MOST: i64 = 6144 * MIB.cast_signed();
+    let mut node = Node::new(MOST.cast_unsigned() / MIB);
     let reader = node.workload("reader", "containers: [{name: c}]");
     let leaker = node.workload("leaker", "containers: [{name: c}]");
     node.configure_machine("observe", "evictionHard: {memory.available: 1Mi}");
@@ -114,9 +146,9 @@ fn the_machine_as_the_node_page_cache_kills_nobody_and_a_leak_does() {
     };
     let available = seen("memory.available").unwrap();
     let headroom = look.headroom_bytes.unwrap();
-    let threshold = available.min(headroom) - 400 * MIB as i64;
-    let leak = available.max(headroom) - threshold + 300 * MIB as i64;
-    if leak + 800 * MIB as i64 > MOST || threshold < 1024 * MIB as i64 {
+    let threshold = available.min(headroom) - 400 * MIB.cast_signed();
+    let leak = available.max(headroom) - threshold + 1500 * MIB.cast_signed();
+    if leak + 800 * MIB.cast_signed() > MOST || threshold < 1024 * MIB.cast_signed() {
         skip!(
             "{available} available and {headroom} of headroom: too little, or too far apart for a bounded leak"
         );
@@ -130,9 +162,9 @@ fn the_machine_as_the_node_page_cache_kills_nobody_and_a_leak_does() {
     fs::create_dir(&folder).unwrap();
     let mut spec = HogSpec::new(Load::CacheRead, 600 * MIB, Duration::from_secs(30));
     spec.folder = Some(folder);
-    let mut stream = node.hog(reader, spec);
+    let mut stream = node.hog(reader, &spec);
     stream.wait_touched(600 * MIB, PATIENCE).unwrap();
-    let leak = node.load(leaker, Load::Anon, leak as u64);
+    let leak = node.load(leaker, Load::Anon, leak.cast_unsigned());
     gone_after(&leak);
     let record = node.finished(1);
     assert_eq!(record.victim_name(), "test/leaker");

@@ -1,7 +1,9 @@
 //! The whole agent on the real kernel: `brink run` in a bounded node, and what it does there.
 #![cfg(test)]
 
+mod demo;
 mod enforce;
 mod events;
 mod rungs;
+mod standby;
 mod support;

@@ -132,6 +132,13 @@ impl Node {
         }
     }
 
+    /// Ends the agent that was started first and waits for it.
+    pub(crate) fn stop_first(&mut self, signal: rustix::process::Signal) {
+        let mut agent = self.agents.remove(0);
+        rustix::process::kill_process(rustix::process::Pid::from_child(&agent), signal).unwrap();
+        agent.wait().unwrap();
+    }
+
     /// Sends a signal to every agent.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         for agent in &self.agents {
@@ -181,13 +188,13 @@ impl Node {
 
     /// A load in a workload's cgroup that has just been started.
     pub(crate) fn load(&self, workload: usize, load: Load, amount: u64) -> Hog {
-        let spec = HogSpec::new(load, amount, Duration::from_secs(60));
-        self.hog(workload, spec)
+        let spec = HogSpec::new(load, amount, Duration::from_mins(1));
+        self.hog(workload, &spec)
     }
 
-    pub(crate) fn hog(&self, workload: usize, spec: HogSpec) -> Hog {
+    pub(crate) fn hog(&self, workload: usize, spec: &HogSpec) -> Hog {
         let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
-        Hog::spawn(program, Some(&self.groups[workload]), &spec).unwrap()
+        Hog::spawn(program, Some(&self.groups[workload]), spec).unwrap()
     }
 }
 

@@ -7,7 +7,7 @@ use super::{
 };
 
 /// Where `unsafe` may stand (one `*` a path, for any part of a name), and why it has to.
-const PLACES: [(&str, &str); 6] = [
+const PLACES: [(&str, &str); 7] = [
     (
         "ebpf/*.rs",
         "kernel programs: helpers and kernel pointers have no safe form",
@@ -27,6 +27,10 @@ const PLACES: [(&str, &str); 6] = [
     (
         "agent/host/src/probe/*.rs",
         "plain-data marks for maps and globals, records out of a ring",
+    ),
+    (
+        "agent/host/src/hog/raw.rs",
+        "mappings, advice, locks and bare forks of a load",
     ),
     (
         "*/counting_allocator.rs",

@@ -87,7 +87,7 @@ pub enum End {
     Failed,
     /// A dry run whose threshold is no longer crossed, or that is old enough to be told again.
     DryRun,
-    /// Somebody pressed the stop button before the grace was over.
+    /// Before the grace was over somebody pressed the stop button, or the victim became protected.
     Stopped,
 }
 

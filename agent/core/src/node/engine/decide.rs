@@ -238,14 +238,24 @@ impl Engine {
     }
 
     fn refusal(&self, now: Moment, usage: &[Option<PodUsage>], index: usize) -> Option<Reason> {
+        let rules = [
+            (self.recent.holds(now, index), Reason::Waiting),
+            (remains_of(usage, index).processes == Some(0), Reason::Empty),
+        ];
+        let passing = rules
+            .into_iter()
+            .find_map(|(holds, reason)| holds.then_some(reason));
+        self.protection_of(index).or(passing)
+    }
+
+    /// Why a workload is never evicted, if so.
+    pub(super) fn protection_of(&self, index: usize) -> Option<Reason> {
         let row = self.table.rows().get(index)?;
         let is_static = self.table.workloads().get(index)?.origin == Origin::Static;
         let rules = [
             (is_static, Reason::Static),
             (row.is_critical, Reason::Critical),
             (row.is_protected, Reason::Protected),
-            (self.recent.holds(now, index), Reason::Waiting),
-            (remains_of(usage, index).processes == Some(0), Reason::Empty),
         ];
         rules
             .into_iter()

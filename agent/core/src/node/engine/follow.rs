@@ -15,7 +15,7 @@ use super::{Engine, Reclaiming};
 use crate::base::{Moment, Reason};
 
 impl Engine {
-    pub(super) fn replace_table(&mut self, table: Arc<WorkloadTable>) {
+    pub(super) fn replace_table(&mut self, table: Arc<WorkloadTable>, actions: &mut Actions) {
         let old = core::mem::replace(&mut self.table, table);
         let new = &self.table;
         let place = |index: usize| {
@@ -29,6 +29,18 @@ impl Engine {
         }
         self.order.clear();
         self.order.reserve(self.table.len());
+        self.spare_the_protected(actions);
+    }
+
+    /// Whoever is protected by now was asked to end, but is not killed for staying.
+    fn spare_the_protected(&mut self, actions: &mut Actions) {
+        let asked = self.open.as_ref().filter(|order| order.is_soft());
+        let protected = asked
+            .and_then(|order| order.workload)
+            .is_some_and(|workload| self.protection_of(workload).is_some());
+        if protected {
+            self.close(End::Stopped, actions);
+        }
     }
 
     /// Takes another configuration over: what both know of a threshold is kept, an open order goes

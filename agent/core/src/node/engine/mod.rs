@@ -1,8 +1,11 @@
-//! The live engine: the kubelet's rules evaluated at every sample, and the rules above them that
-//! keep at most one order open, wait for memory on its way back, and can be stopped.
+//! The live engine: the kubelet's rules at every sample, and the rules above them.
+//!
+//! Those keep at most one order open, wait for memory on its way back, and can be stopped.
 
 mod decide;
 mod follow;
+#[cfg(test)]
+mod properties;
 #[cfg(test)]
 mod tests;
 
@@ -120,7 +123,7 @@ impl Engine {
     pub fn step(&mut self, now: Moment, input: Input<'_>, actions: &mut Actions) {
         actions.clear();
         match input {
-            Input::Workloads(table) => self.replace_table(table),
+            Input::Workloads(table) => self.replace_table(table, actions),
             Input::Sample(sample) => self.sample(now, sample, actions),
             Input::Gone { workload } => {
                 self.recent.forget(workload);

@@ -1,5 +1,6 @@
-//! The defaults a pod gets before the kubelet ever sees it, from the API server or from its own
-//! reading of a manifest.
+//! The defaults a pod has before the kubelet looks at it.
+//!
+//! The API server fills them in, or the kubelet's own reading of a manifest does.
 
 use super::super::requests;
 use super::{Container, ResourceList, Workload};

@@ -1,0 +1,317 @@
+//! What holds for the live engine whatever happens to it: any inputs, in any order, at any time.
+
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::super::action::Action;
+use super::super::input::{Confirmation, Control, Delivery, Sample};
+use super::super::observe::{Layout, Observation, Observations};
+use super::super::policy::Settings;
+use super::super::safety::Limits;
+use super::super::signal::{PerSignal, Signal};
+use super::super::threshold::{Threshold, Value};
+use super::super::workload::{Origin, PodUsage, Protection, Workload};
+use super::*;
+use crate::base::{Quantity, Span};
+
+const LIMITS: Limits = Limits {
+    burst: 4,
+    refill: Span::from_secs(2),
+    most: 6,
+    window: Span::from_secs(60),
+};
+
+/// One thing that happens, so many milliseconds after the last.
+#[derive(Clone, Debug)]
+enum Event {
+    Sample {
+        available: Vec<Option<i64>>,
+        headroom: Option<i64>,
+        usage: Vec<Option<(u64, u64)>>,
+    },
+    Workloads(Vec<Workload>),
+    Gone(usize),
+    Dying(usize, u64),
+    Outcome(Delivery),
+    Control(Control),
+    Recall(Recalled),
+    Reclaimed,
+    Tick,
+}
+
+fn any_workloads() -> impl Strategy<Value = Vec<Workload>> {
+    let origin = prop_oneof![
+        4 => Just(Origin::Api),
+        1 => Just(Origin::Static),
+        1 => Just(Origin::Mirror)
+    ];
+    let protection = prop_oneof![
+        4 => Just(None),
+        1 => Just(Some(Protection::OomdOmit)),
+        1 => Just(Some(Protection::Runtime))
+    ];
+    let priority = proptest::sample::select(&[None, Some(-1), Some(7), Some(2_000_000_000)][..]);
+    let one = (origin, protection, priority, 0u8..20);
+    proptest::collection::vec(one, 0..8).prop_map(|many| {
+        let build = |(origin, protection, priority, name): (_, _, _, u8)| Workload {
+            name: name.to_string(),
+            uid: name.to_string(),
+            origin,
+            protection,
+            priority,
+            ..Workload::default()
+        };
+        let mut all: Vec<Workload> = many.into_iter().map(build).collect();
+        all.sort_by(|a, b| a.uid.cmp(&b.uid));
+        all.dedup_by(|a, b| a.uid == b.uid);
+        all
+    })
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    let amount = || proptest::option::weighted(0.9, -5i64..1200);
+    let used = proptest::option::weighted(0.9, (0u64..500, 0u64..3));
+    let sample = (
+        proptest::collection::vec(amount(), Signal::COUNT),
+        amount(),
+        proptest::collection::vec(used, 0..9),
+    );
+    let delivered = prop_oneof![
+        (0u32..100).prop_map(|processes| Delivery::Done { processes }),
+        Just(Delivery::Empty),
+        Just(Delivery::Failed)
+    ];
+    let control = prop_oneof![
+        Just(Control::Pause(None)),
+        Just(Control::Pause(Some(Span::from_millis(300)))),
+        Just(Control::Unpause),
+        Just(Control::Resume),
+        any::<bool>().prop_map(Control::Standby),
+        any::<bool>().prop_map(Control::Enforce)
+    ];
+    prop_oneof![
+        12 => sample.prop_map(|(available, headroom, usage)| Event::Sample { available, headroom, usage }),
+        1 => any_workloads().prop_map(Event::Workloads),
+        2 => (0usize..9).prop_map(Event::Gone),
+        1 => (0usize..9, 0u64..500).prop_map(|(workload, charged)| Event::Dying(workload, charged)),
+        2 => delivered.prop_map(Event::Outcome),
+        2 => control.prop_map(Event::Control),
+        1 => (0u64..5).prop_map(|last| Event::Recall(Recalled::LastOrder(last))),
+        1 => Just(Event::Reclaimed),
+        2 => Just(Event::Tick)
+    ]
+}
+
+fn any_thresholds() -> impl Strategy<Value = Vec<Threshold>> {
+    let one = (
+        proptest::sample::select(&Signal::ALL[..]),
+        0i64..3,
+        1i64..1100,
+    );
+    proptest::collection::vec(one, 1..8).prop_map(|many| {
+        let build = |(signal, grace, amount)| Threshold {
+            signal,
+            grace: Span::from_secs(grace),
+            value: Value::Quantity(Quantity::from_bytes(amount)),
+            min_reclaim: None,
+        };
+        many.into_iter().map(build).collect()
+    })
+}
+
+/// An engine, and what has been seen of it so far.
+struct Run {
+    engine: Engine,
+    now: Moment,
+    mode: Mode,
+    open: Option<u64>,
+    last: u64,
+    kills: Vec<Moment>,
+    log: Vec<Action>,
+}
+
+impl Run {
+    fn new(thresholds: Vec<Threshold>, memory: MemoryPolicy) -> Self {
+        let settings = LiveSettings {
+            enforce: true,
+            memory,
+            limits: LIMITS,
+        };
+        let policy = Policy::new(thresholds, Layout::Split, Settings::default());
+        Self {
+            engine: Engine::new(policy, settings, Moment::START),
+            now: Moment::START,
+            mode: Mode::Enforcing,
+            open: None,
+            last: 0,
+            kills: Vec::new(),
+            log: Vec::new(),
+        }
+    }
+
+    fn apply(&mut self, pause: i64, event: &Event) -> Result<(), TestCaseError> {
+        self.now = self.now + Span::from_millis(pause);
+        match event {
+            Event::Sample {
+                available,
+                headroom,
+                usage,
+            } => self.sample(available, *headroom, usage),
+            Event::Workloads(workloads) => {
+                let generation = self.engine.table().generation() + 1;
+                let table = WorkloadTable::new(workloads.clone(), generation);
+                self.step(Input::Workloads(Arc::new(table)))
+            }
+            Event::Gone(workload) => self.step(Input::Gone {
+                workload: *workload,
+            }),
+            Event::Dying(workload, charged) => self.step(Input::Dying {
+                workload: *workload,
+                charged: *charged,
+            }),
+            Event::Outcome(delivered) => self.step(Input::Outcome {
+                order: self.open.unwrap_or(0),
+                delivered: *delivered,
+            }),
+            Event::Control(control) => self.step(Input::Control(*control)),
+            Event::Recall(recalled) => self.step(Input::Recall(*recalled)),
+            Event::Reclaimed => self.step(Input::Reclaimed),
+            Event::Tick => self.step(Input::Tick),
+        }
+    }
+
+    fn sample(
+        &mut self,
+        available: &[Option<i64>],
+        headroom: Option<i64>,
+        usage: &[Option<(u64, u64)>],
+    ) -> Result<(), TestCaseError> {
+        let at = Some(self.now);
+        let observations: Observations = PerSignal::from_fn(|signal| {
+            available[signal as usize].map(|available| Observation {
+                available,
+                capacity: 1000,
+                at,
+            })
+        });
+        let used = |&(memory, processes): &(u64, u64)| PodUsage {
+            memory: Some(memory),
+            processes: Some(processes),
+            ..PodUsage::default()
+        };
+        let usage: Vec<_> = usage.iter().map(|one| one.as_ref().map(used)).collect();
+        let sample = Sample {
+            observations,
+            confirmation: Confirmation {
+                node: headroom,
+                pods: headroom,
+                swap: 0,
+                reserve: 10,
+            },
+            usage: &usage,
+        };
+        let blind = available.iter().all(Option::is_none);
+        let before = self.log.len();
+        self.step(Input::Sample(&sample))?;
+        let orders = self.log[before..]
+            .iter()
+            .filter(|action| order_of(action).is_some());
+        // A grace that is over ends in a kill, whatever is known then.
+        let new = orders
+            .filter(|action| !matches!(action, Action::Kill { .. }))
+            .count();
+        prop_assert!(!blind || new == 0, "nothing is known, so nobody goes");
+        Ok(())
+    }
+
+    fn step(&mut self, input: Input<'_>) -> Result<(), TestCaseError> {
+        let mut actions = Actions::default();
+        self.engine.step(self.now, input, &mut actions);
+        prop_assert_eq!(actions.lost(), 0);
+        for action in actions.as_slice() {
+            self.check(action)?;
+            self.log.push(*action);
+        }
+        prop_assert_eq!(self.engine.open_order().map(|order| order.id), self.open);
+        prop_assert!(
+            self.engine
+                .next_wake(self.now)
+                .is_none_or(|at| at > self.now)
+        );
+        Ok(())
+    }
+
+    fn check(&mut self, action: &Action) -> Result<(), TestCaseError> {
+        match *action {
+            Action::Mode(mode) => self.mode = mode,
+            Action::Ended { order, .. } => {
+                prop_assert_eq!(self.open.take(), Some(order), "the open one ended");
+            }
+            _ => {}
+        }
+        let Some((order, workload)) = order_of(action) else {
+            return Ok(());
+        };
+        let row = &self.engine.table().rows()[workload];
+        let of = &self.engine.table().workloads()[workload];
+        let spared = row.is_critical || row.is_protected || of.origin != Origin::Api;
+        prop_assert!(!spared, "{of:?} is never ordered");
+        let dry = matches!(action, Action::WouldEvict { .. });
+        if self.open == Some(order) {
+            prop_assert!(
+                matches!(action, Action::Kill { .. }),
+                "a soft order turned hard"
+            );
+            return Ok(());
+        }
+        prop_assert_eq!(self.open, None, "one order at a time");
+        prop_assert!(order > self.last, "numbers rise");
+        prop_assert_eq!(dry, self.mode != Mode::Enforcing, "only who enforces kills");
+        self.open = Some(order);
+        self.last = order;
+        if !dry {
+            self.kills.push(self.now);
+        }
+        Ok(())
+    }
+}
+
+fn order_of(action: &Action) -> Option<(u64, usize)> {
+    match *action {
+        Action::Kill { order, workload }
+        | Action::Ask {
+            order, workload, ..
+        }
+        | Action::WouldEvict { order, workload } => Some((order, workload)),
+        _ => None,
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens(
+        thresholds in any_thresholds(),
+        confirmed in any::<bool>(),
+        first in any_workloads(),
+        events in proptest::collection::vec((0i64..400, any_event()), 1..60),
+    ) {
+        let memory = if confirmed { MemoryPolicy::Confirmed } else { MemoryPolicy::Kubelet };
+        let mut run = Run::new(thresholds.clone(), memory);
+        run.apply(0, &Event::Workloads(first.clone()))?;
+        for (pause, event) in &events {
+            run.apply(*pause, event)?;
+        }
+        let empty = events.iter().filter(|(_, event)| matches!(event, Event::Outcome(Delivery::Empty))).count();
+        let lifted = events.iter().filter(|(_, event)| matches!(event, Event::Control(Control::Resume))).count();
+        prop_assert!(run.kills.len() <= LIMITS.most * (1 + lifted) + empty, "no more than the guards allow");
+
+        let mut again = Run::new(thresholds, memory);
+        again.apply(0, &Event::Workloads(first))?;
+        for (pause, event) in &events {
+            again.apply(*pause, event)?;
+        }
+        prop_assert_eq!(run.log, again.log, "the same inputs, the same actions");
+    }
+}

@@ -1,0 +1,145 @@
+//! What changes under an engine that runs: tables, modes, configurations, restarts.
+
+use super::*;
+
+#[test]
+fn the_stop_button_ends_an_order_that_only_asked() {
+    let mut node = Node::enforcing(soft_and_hard());
+    node.at(0, 150);
+    node.at(60_000, 150);
+    let actions = node.step(Input::Control(Control::Pause(None)));
+    assert_eq!(ends(&actions), [End::Stopped]);
+    node.now = ms(70_000);
+    assert_eq!(kills(&node.step(Input::Tick)), []);
+    let actions = node.at(70_001, 50);
+    assert_eq!(kills(&actions), []);
+    assert!(actions.contains(&Action::WouldEvict {
+        order: 2,
+        workload: 0
+    }));
+}
+
+#[test]
+fn resuming_acts_on_a_crossing_that_still_holds() {
+    let mut node = Node::enforcing(hard());
+    node.step(Input::Control(Control::Pause(None)));
+    assert_eq!(kills(&node.at(1, 50)), []);
+    let actions = node.step(Input::Control(Control::Resume));
+    assert_eq!(ends(&actions), [End::DryRun]);
+    assert_eq!(kills(&node.at(2, 50)), [0]);
+}
+
+#[test]
+fn an_exhausted_guard_ends_in_observing_and_says_so() {
+    let limits = Limits {
+        burst: 1,
+        ..Limits::default()
+    };
+    let settings = LiveSettings {
+        enforce: true,
+        memory: MemoryPolicy::Kubelet,
+        limits,
+    };
+    let mut node = Node::new(settings, hard());
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    let actions = node.at(200, 50);
+    assert_eq!(kills(&actions), []);
+    assert!(actions.contains(&Action::Mode(Mode::Observing(Reason::Throttled))));
+    assert!(actions.contains(&Action::WouldEvict {
+        order: 2,
+        workload: 1
+    }));
+}
+
+#[test]
+fn a_new_table_keeps_the_open_order_on_its_victim() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    node.workloads(["x", "c", "b", "a"].map(named).to_vec());
+    node.usage = [400, 100, 200, 300].map(|mib| Some(holding(mib))).to_vec();
+    assert_eq!(node.engine.open_order().unwrap().workload, Some(3));
+    assert_eq!(kills(&node.at(10, 50)), []);
+    node.workloads(["x", "c", "b"].map(named).to_vec());
+    assert_eq!(node.engine.open_order().unwrap().workload, None);
+    assert_eq!(kills(&node.at(200, 50)), [0]);
+}
+
+#[test]
+fn a_soft_grace_resumes_after_a_restart() {
+    let mut node = Node::enforcing(soft_and_hard());
+    node.step(Input::Recall(Recalled::Met {
+        threshold: 1,
+        since: ms(-50_000),
+    }));
+    assert_eq!(kills(&node.at(0, 150)), []);
+    let actions = node.at(10_000, 150);
+    assert!(
+        actions
+            .iter()
+            .any(|action| matches!(action, Action::Ask { .. }))
+    );
+}
+
+#[test]
+fn another_configuration_keeps_what_both_know() {
+    let mut node = Node::enforcing(soft_and_hard());
+    node.at(0, 150);
+    node.step(Input::Control(Control::Pause(None)));
+    let mut thresholds = soft_and_hard();
+    thresholds.insert(0, threshold(Signal::MemoryHeadroom, 10, 0));
+    let policy = Policy::new(thresholds, Layout::Single, Settings::default());
+    let live = LiveSettings {
+        enforce: true,
+        memory: MemoryPolicy::Kubelet,
+        ..LiveSettings::default()
+    };
+    node.step(Input::Reconfigure(&Reconfiguration { policy, live }));
+    let soft = node
+        .engine
+        .policy()
+        .thresholds()
+        .iter()
+        .position(|t| !t.is_hard());
+    assert_eq!(
+        node.engine.gate().first_observed(soft.unwrap()),
+        Some(ms(0)),
+        "the grace goes on"
+    );
+    let actions = node.at(60_000, 150);
+    assert_eq!(kills(&actions), [], "and so does the pause");
+    assert!(
+        actions
+            .iter()
+            .any(|action| matches!(action, Action::WouldEvict { .. }))
+    );
+}
+
+#[test]
+fn an_open_order_survives_a_new_configuration() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    let policy = Policy::new(Vec::new(), Layout::Single, Settings::default());
+    let live = LiveSettings::default();
+    node.step(Input::Reconfigure(&Reconfiguration { policy, live }));
+    assert!(node.engine.open_order().is_some());
+    assert_eq!(ends(&node.at(200, 50)), [End::Stalled]);
+}
+
+#[test]
+fn whoever_is_protected_meanwhile_is_not_killed_for_staying() {
+    let mut node = Node::enforcing([threshold(Signal::MemoryAvailable, 500, 1)].to_vec());
+    node.at(0, 400);
+    assert_eq!(
+        node.at(1_000, 400)
+            .iter()
+            .filter(|a| matches!(a, Action::Ask { workload: 0, .. }))
+            .count(),
+        1
+    );
+    let mut workloads = ["a", "b", "c"].map(named).to_vec();
+    workloads[0].protection = Some(Protection::OomdOmit);
+    let generation = node.engine.table().generation() + 1;
+    let table = Arc::new(WorkloadTable::new(workloads, generation));
+    assert_eq!(ends(&node.step(Input::Workloads(table))), [End::Stopped]);
+    assert_eq!(kills(&node.at(60_000, 400)), []);
+}

@@ -1,0 +1,159 @@
+//! The life of an order, and when the next one may follow.
+
+use super::*;
+
+#[test]
+fn the_next_order_waits_until_the_memory_is_back() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    assert_eq!(held(&node.at(1, 60)), [Reason::Waiting]);
+    node.holds(0, 150);
+    assert_eq!(node.at(50, 60), []);
+    node.holds(0, 0);
+    let actions = node.at(90, 60);
+    assert_eq!(ends(&actions), [End::MemoryBack]);
+    assert_eq!(kills(&actions), [1]);
+}
+
+#[test]
+fn a_stuck_victim_is_given_up_after_200_ms_and_not_ordered_again() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    assert_eq!(kills(&node.at(199, 50)), []);
+    let actions = node.at(200, 50);
+    assert_eq!(ends(&actions), [End::Stalled]);
+    assert_eq!(kills(&actions), [1]);
+}
+
+#[test]
+fn under_the_reserve_nobody_waits() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 5)), [0]);
+    assert_eq!(kills(&node.at(9, 5)), []);
+    let actions = node.at(10, 5);
+    assert_eq!(ends(&actions), [End::UnderReserve]);
+    assert_eq!(kills(&actions), [1]);
+}
+
+#[test]
+fn what_the_dying_still_owe_counts_before_anybody_else_dies() {
+    let mut node = Node::enforcing(hard());
+    node.step(Input::Dying {
+        workload: 0,
+        charged: 80 * MIB as u64,
+    });
+    node.holds(0, 80);
+    assert_eq!(held(&node.at(1, 50)), [Reason::Credited]);
+    node.holds(0, 20);
+    assert_eq!(
+        kills(&node.at(2, 50)),
+        [1],
+        "20 MiB are not enough for the missing 50"
+    );
+}
+
+#[test]
+fn credit_never_counts_under_the_reserve() {
+    let mut node = Node::enforcing(hard());
+    node.step(Input::Dying {
+        workload: 0,
+        charged: 200 * MIB as u64,
+    });
+    assert_eq!(kills(&node.at(1, 9)), [0]);
+}
+
+#[test]
+fn a_soft_order_asks_first_and_kills_at_the_end_of_the_grace() {
+    let mut node = Node::enforcing(soft_and_hard());
+    assert_eq!(kills(&node.at(0, 150)), []);
+    assert_eq!(node.engine.next_wake(ms(0)), Some(ms(60_000)));
+    let actions = node.at(60_000, 150);
+    let until = ms(65_000);
+    assert!(actions.contains(&Action::Ask {
+        order: 1,
+        workload: 0,
+        until
+    }));
+    assert_eq!(node.engine.next_wake(ms(60_000)), Some(until));
+    node.now = until;
+    assert_eq!(kills(&node.step(Input::Tick)), [0]);
+}
+
+#[test]
+fn a_hard_crossing_takes_over_an_open_soft_order() {
+    let mut node = Node::enforcing(soft_and_hard());
+    node.at(0, 150);
+    node.at(60_000, 150);
+    assert_eq!(kills(&node.at(61_000, 90)), [0], "the same victim, at once");
+    assert_eq!(kills(&node.at(61_001, 90)), []);
+}
+
+#[test]
+fn a_failed_kill_goes_on_to_the_next() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    let outcome = Input::Outcome {
+        order: 1,
+        delivered: Delivery::Failed,
+    };
+    assert_eq!(ends(&node.step(outcome)), [End::Failed]);
+    assert_eq!(kills(&node.at(1, 50)), [1]);
+}
+
+#[test]
+fn a_dry_run_orders_once_per_crossing() {
+    let mut node = Node::new(
+        LiveSettings {
+            memory: MemoryPolicy::Kubelet,
+            ..LiveSettings::default()
+        },
+        hard(),
+    );
+    let would = |actions: &[Action]| {
+        actions
+            .iter()
+            .filter(|action| matches!(action, Action::WouldEvict { .. }))
+            .count()
+    };
+    assert_eq!(would(&node.at(0, 50)), 1);
+    assert_eq!(would(&node.at(10_000, 50)), 0);
+    assert_eq!(ends(&node.at(10_001, 150)), [End::DryRun]);
+    assert_eq!(would(&node.at(10_002, 50)), 1);
+    assert_eq!(
+        would(&node.at(40_002, 50)),
+        1,
+        "told again after the kubelet's cleanup wait"
+    );
+}
+
+#[test]
+fn killed_processes_that_nobody_has_reaped_yet_kill_nobody_else() {
+    let mut few = threshold(Signal::PidAvailable, 0, 0);
+    few.value = Value::Quantity(Quantity::from_count(1000));
+    let mut node = Node::enforcing([few].to_vec());
+    let at = |node: &mut Node, at: i64, pids: i64, running: [u64; 3]| {
+        node.pids = Some(pids);
+        for (used, processes) in node.usage.iter_mut().flatten().zip(running) {
+            used.processes = Some(processes);
+        }
+        node.sample(at, 2048)
+    };
+    let actions = at(&mut node, 0, 999, [1, 600, 2]);
+    assert_eq!(kills(&actions), [1]);
+    let delivered = Delivery::Done { processes: 650 };
+    node.step(Input::Outcome {
+        order: 1,
+        delivered,
+    });
+    at(&mut node, 10, 950, [1, 0, 2]);
+    node.step(Input::Gone { workload: 1 });
+    let actions = at(&mut node, 40, 950, [1, 0, 2]);
+    assert_eq!(ends(&actions), [End::Gone]);
+    assert_eq!(kills(&actions), [], "650 ids are on their way");
+    assert_eq!(kills(&at(&mut node, 4_999, 950, [1, 0, 2])), []);
+    assert_eq!(
+        kills(&at(&mut node, 5_000, 950, [1, 0, 2])),
+        [2],
+        "nobody reaps"
+    );
+}

@@ -1,0 +1,137 @@
+//! Who is chosen, and who never is.
+
+use super::*;
+
+#[test]
+fn a_hard_crossing_kills_the_first_in_the_ranking_at_once() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(node.at(1, 100), []);
+    let actions = node.at(2, 99);
+    assert_eq!(kills(&actions), [0]);
+    assert!(actions.contains(&Action::Crossed { threshold: 0 }));
+    let decision = node.engine.decision().unwrap();
+    assert_eq!(decision.victim.workload, 0);
+    assert_eq!(decision.candidates, 3);
+    assert_eq!(decision.quantity.value(), 100 * MIB);
+    assert_eq!(decision.observation.available, 99 * MIB);
+}
+
+#[test]
+fn page_cache_kills_nobody_where_crossings_are_confirmed() {
+    let settings = LiveSettings {
+        enforce: true,
+        ..LiveSettings::default()
+    };
+    let mut node = Node::new(settings, hard());
+    node.headroom = Some(900);
+    let actions = node.sample(1, 50);
+    assert_eq!(kills(&actions), []);
+    assert_eq!(held(&actions), [Reason::Unconfirmed]);
+    assert!(
+        actions
+            .iter()
+            .any(|a| matches!(a, Action::Conditions(set) if !set.is_empty()))
+    );
+    node.headroom = Some(99);
+    assert_eq!(kills(&node.sample(2, 50)), [0]);
+}
+
+#[test]
+fn a_node_that_can_still_swap_is_not_dying() {
+    let settings = LiveSettings {
+        enforce: true,
+        ..LiveSettings::default()
+    };
+    let both = [
+        threshold(Signal::MemoryAvailable, 100, 0),
+        threshold(Signal::MemoryHeadroom, 50, 0),
+    ];
+    let mut node = Node::new(settings, both.to_vec());
+    node.swap = 80 * MIB as u64;
+    assert_eq!(
+        held(&node.at(1, 30)),
+        [Reason::Unconfirmed, Reason::Unconfirmed]
+    );
+    node.swap = 0;
+    assert_eq!(kills(&node.at(2, 30)), [0]);
+}
+
+#[test]
+fn unknown_headroom_confirms_nothing() {
+    let settings = LiveSettings {
+        enforce: true,
+        ..LiveSettings::default()
+    };
+    let mut node = Node::new(settings, hard());
+    node.headroom = None;
+    assert_eq!(held(&node.sample(1, 50)), [Reason::Unconfirmed]);
+}
+
+#[test]
+fn the_protected_and_critical_are_ranked_and_refuse() {
+    let mut node = Node::enforcing(hard());
+    let mut workloads = ["a", "b", "c"].map(named).to_vec();
+    workloads[0].protection = Some(Protection::System);
+    workloads[1].priority = Some(2_000_000_000);
+    node.workloads(workloads);
+    assert_eq!(kills(&node.at(1, 50)), [2]);
+    let places = node.engine.decision().unwrap().ranking;
+    let refusals: Vec<_> = places
+        .as_slice()
+        .iter()
+        .map(|place| place.refusal)
+        .collect();
+    assert_eq!(
+        refusals,
+        [Some(Reason::Protected), None, Some(Reason::Critical)]
+    );
+}
+
+#[test]
+fn nobody_left_to_evict_is_told_once() {
+    let mut node = Node::enforcing(hard());
+    node.workloads(Vec::new());
+    assert_eq!(held(&node.at(1, 50)), [Reason::Nobody]);
+    assert_eq!(held(&node.at(2, 50)), []);
+}
+
+#[test]
+fn the_node_gives_back_what_it_can_before_anybody_dies() {
+    let mut node = Node::enforcing([threshold(Signal::NodefsAvailable, 100, 0)].to_vec());
+    let disk = |node: &mut Node, at: i64, mib: i64| {
+        node.now = ms(at);
+        let mut observations = Observations::default();
+        observations[Signal::NodefsAvailable] = Some(Observation {
+            available: mib * MIB,
+            capacity: CAPACITY,
+            at: Some(node.now),
+        });
+        let usage = node.usage.clone();
+        let confirmation = Confirmation::default();
+        node.step(Input::Sample(&Sample {
+            observations,
+            confirmation,
+            usage: &usage,
+        }))
+    };
+    let actions = disk(&mut node, 1, 50);
+    assert!(actions.contains(&Action::Reclaim { threshold: 0 }));
+    assert_eq!(kills(&disk(&mut node, 2, 50)), []);
+    node.step(Input::Reclaimed);
+    assert_eq!(kills(&disk(&mut node, 3, 150)), [], "it was enough");
+    disk(&mut node, 4, 50);
+    node.step(Input::Reclaimed);
+    assert_eq!(kills(&disk(&mut node, 5, 60)).len(), 1, "it was not");
+}
+
+#[test]
+fn a_workload_in_which_nothing_runs_is_not_killed() {
+    let mut node = Node::enforcing(hard());
+    node.usage[0] = Some(PodUsage {
+        processes: Some(0),
+        ..holding(300)
+    });
+    assert_eq!(kills(&node.at(1, 50)), [1]);
+    let places = node.engine.decision().unwrap().ranking;
+    assert_eq!(places.as_slice()[0].refusal, Some(Reason::Empty));
+}
