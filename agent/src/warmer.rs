@@ -5,10 +5,11 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use brink_host::HostError;
 use brink_host::cgroup::walk;
+use brink_host::clock;
 use brink_host::hot_file::HotFile;
 
 use crate::guard::board::{Board, Figures};
@@ -19,8 +20,10 @@ use crate::guard::roster::{Group, Member, Roster};
 const SLACK_PER_SECOND: i64 = 512 << 20;
 const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(10);
-/// A pass may take this part of the time at most: one in five.
+/// Passes may take this part of a processor at most: one in five.
 const SHARE: u32 = 4;
+/// However long a pass took, the next is not put off longer for it.
+const LONGEST_PENANCE: Duration = Duration::from_secs(1);
 /// Groups below one workload that are counted.
 const MOST_GROUPS: u32 = 4096;
 
@@ -131,9 +134,10 @@ fn run(warmth: &Warmth) {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let began = Instant::now();
+        let before = clock::thread_cpu();
         pass(&work, warmth.count_processes.load(Ordering::Relaxed));
-        let least = began.elapsed() * SHARE;
+        let spent = clock::thread_cpu().saturating_sub(before);
+        let least = (spent * SHARE).min(LONGEST_PENANCE);
         drop(work);
         let rest = rest(warmth.slack.load(Ordering::Relaxed)).max(least);
         std::thread::park_timeout(rest);

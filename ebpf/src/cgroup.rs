@@ -10,7 +10,7 @@ use brink_abi::record::{
     EmptyRecord,
 };
 
-use crate::emit::{ADAPTIVE, Fate, count, evidence, now, signal};
+use crate::emit::{Fate, Wake, count, evidence, now, signal};
 use crate::kernel::{cgroup_id, layout, pointer, read};
 use crate::maps::{CGROUP_KEY, CGROUPS, VICTIMS};
 use crate::process::member;
@@ -85,7 +85,7 @@ fn record(change: u32, cgroup: u64, path: *const u8, value: u32) -> i32 {
     };
     let level = read::<i32>(cgroup, layout!(cgroup_level)).unwrap_or(0);
     evidence(
-        ADAPTIVE,
+        Wake::AtOnce,
         CGROUP_EVIDENCE,
         CGROUP,
         now(),

@@ -10,10 +10,20 @@ use crate::maps::{EVIDENCE, LOSS, SIGNALS};
 
 /// Ring flag: wake the reader whether or not it has caught up.
 pub const FORCE_WAKEUP: u64 = 2;
-/// Ring flag: wake the reader only when it has caught up.
-pub const ADAPTIVE: u64 = 0;
 /// Ring flag: never wake the reader for this record.
-pub const NO_WAKEUP: u64 = 1;
+const NO_WAKEUP: u64 = 1;
+/// Ring query: bytes that wait for the reader.
+const WAITING: u64 = 0;
+/// Ring query: its size in bytes.
+const SIZE: u64 = 1;
+
+/// When a record of evidence wakes the reader: at once, or once an eighth of the ring waits. The ring's own choice, to wake a reader that has caught up, would leave
+/// a hurried record lying behind one that nobody was woken for.
+#[derive(Clone, Copy)]
+pub enum Wake {
+    AtOnce,
+    WhenFilling,
+}
 
 /// Monotonic time in nanoseconds.
 #[inline(always)]
@@ -85,6 +95,11 @@ pub fn signal<T: Plain>(row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T))
 
 /// Sends a record on the large ring.
 #[inline(always)]
-pub fn evidence<T: Plain>(wake: u64, row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {
-    emit(&EVIDENCE, wake, row, kind, at, fill);
+pub fn evidence<T: Plain>(wake: Wake, row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {
+    let flags = match wake {
+        Wake::AtOnce => FORCE_WAKEUP,
+        Wake::WhenFilling if EVIDENCE.query(WAITING) > EVIDENCE.query(SIZE) / 8 => FORCE_WAKEUP,
+        Wake::WhenFilling => NO_WAKEUP,
+    };
+    emit(&EVIDENCE, flags, row, kind, at, fill);
 }

@@ -9,7 +9,7 @@ use brink_abi::record::{
 };
 
 use crate::atomic::add;
-use crate::emit::{Fate, NO_WAKEUP, count, evidence, now};
+use crate::emit::{Fate, Wake, count, evidence, now};
 use crate::kernel::{layout, memory_cgroup};
 use crate::maps::{ENGINE, RECLAIMS, cgroup_meter};
 use crate::sampler::pull;
@@ -105,7 +105,7 @@ fn end(gear: u32, pages: u64) -> i32 {
         return 0;
     }
     evidence(
-        NO_WAKEUP,
+        Wake::WhenFilling,
         RECLAIM_EVIDENCE,
         RECLAIM,
         at,

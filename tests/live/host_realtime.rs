@@ -34,6 +34,22 @@ fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 }
 
 #[test]
+fn a_thread_goes_ahead_and_keeps_it_to_itself() {
+    if !may(Ability::RealTime) {
+        skip!("CAP_SYS_NICE is missing");
+    }
+    on_a_thread(|| {
+        let before = realtime::set_nice(-7).expect("with the capability");
+        assert!(matches!(realtime::scheduling(), Ok(Scheduling::Nice(-7))));
+        let child = thread::spawn(realtime::scheduling)
+            .join()
+            .expect("no panic");
+        assert!(matches!(child, Ok(Scheduling::Nice(0))), "{child:?}");
+        assert_eq!(realtime::set_nice(before), Ok(-7));
+    });
+}
+
+#[test]
 fn a_thread_gets_fifo_and_keeps_it_to_itself() {
     if !may(Ability::RealTime) {
         skip!("CAP_SYS_NICE is missing");

@@ -104,6 +104,37 @@ fn threads_are_those_of_loadavg() {
 }
 
 #[test]
+fn a_count_that_is_too_high_is_lowered_when_it_stays_so() {
+    let mut probe = match probe(Wishes::default()) {
+        Ok(probe) => probe,
+        Err(why) => skip!("{why}"),
+    };
+    // No total of the kernel's but one that is told, relative to what is counted: others fork and exit all the time.
+    let mut correction = |by: i64| {
+        let counted = probe.processes().unwrap().threads;
+        let delta = probe
+            .calibrate_threads(|| Ok(u64::try_from(counted + by).unwrap_or(0)))
+            .unwrap();
+        // Rounded to what these steps are made of.
+        (delta + delta.signum() * 500) / 1000 * 1000
+    };
+    assert_eq!(correction(50_000), 50_000, "too low: raised at once");
+    assert_eq!(
+        correction(-9_000),
+        0,
+        "too high once: perhaps only not freed yet"
+    );
+    assert_eq!(
+        correction(-4_000),
+        -4_000,
+        "too high twice: the smaller excess"
+    );
+    assert_eq!(correction(-5_000), 0);
+    assert_eq!(correction(1_000), 1_000);
+    assert_eq!(correction(-5_000), 0, "the one before was too low");
+}
+
+#[test]
 fn the_limit_on_threads_is_told_once_each_way() {
     let mut probe = match probe(Wishes::default()) {
         Ok(probe) => probe,

@@ -1,6 +1,7 @@
 //! The two clocks of the records: monotonic nanoseconds for every stage, the wall clock beside it, and which boot it was.
 
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -12,6 +13,13 @@ const NANOS_PER_SECOND: i64 = 1_000_000_000;
 /// Nanoseconds of `CLOCK_MONOTONIC`: the clock of the kernel programs and of every record.
 pub fn monotonic_ns() -> u64 {
     u64::try_from(nanoseconds(clock_gettime(ClockId::Monotonic))).unwrap_or(0)
+}
+
+/// What the calling thread has spent on a processor so far.
+pub fn thread_cpu() -> Duration {
+    Duration::from_nanos(
+        u64::try_from(nanoseconds(clock_gettime(ClockId::ThreadCPUTime))).unwrap_or(0),
+    )
 }
 
 /// A moment on both clocks.

@@ -142,10 +142,26 @@ fn nice() -> i32 {
 /// # Errors
 /// The kernel's error number; [`refusal::diagnose`] tells what it means.
 pub fn set_fifo(priority: FifoPriority) -> Result<(), Errno> {
+    schedule(libc::SCHED_FIFO, i32::from(priority.get()))
+}
+
+/// Puts the calling thread ahead of ordinary ones (nice −20 to −1), or back (0). Threads and processes it starts do not
+/// inherit it. Returns the nice value before.
+///
+/// # Errors
+/// The kernel's error number: `EACCES` or `EPERM` without `CAP_SYS_NICE` or a large enough `RLIMIT_NICE`.
+pub fn set_nice(value: i32) -> Result<i32, Errno> {
+    let before = nice();
+    schedule(libc::SCHED_OTHER, 0)?;
+    rustix::process::setpriority_process(None, value)?;
+    Ok(before)
+}
+
+fn schedule(policy: i32, priority: i32) -> Result<(), Errno> {
     let parameters = libc::sched_param {
-        sched_priority: i32::from(priority.get()),
+        sched_priority: priority,
     };
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
+    let policy = policy | libc::SCHED_RESET_ON_FORK;
     // SAFETY: needed because no safe wrapper exists. The system call (not the C library's function, which in musl always
     // fails) reads one `sched_param`, which lives until after the call; thread 0 is the calling thread.
     let answer = unsafe {
@@ -276,6 +292,15 @@ impl Mapping {
     }
 }
 
+/// Makes the allocator return what is freed at the end of a heap, whatever was freed before (glibc only). By itself it
+/// keeps as much as the largest piece that was ever freed, for each thread's heap, and no call returns that.
+pub fn keep_heap_small() {
+    const KEPT: i32 = 128 << 10;
+    #[cfg(target_env = "gnu")]
+    // SAFETY: needed because no safe wrapper exists. The function may be called at any time from any thread.
+    let _refused = unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT) };
+}
+
 /// Returns free heap to the kernel once start-up is over, so that what is locked is what is used (glibc only).
 pub fn trim_heap() {
     #[cfg(target_env = "gnu")]
@@ -334,6 +359,7 @@ mod tests {
 
     #[test]
     fn heap_and_stack_can_be_prepared_at_any_time() {
+        keep_heap_small();
         prefault_stack::<65536>();
         trim_heap();
     }

@@ -138,21 +138,14 @@ impl Guard {
 
     /// SIGKILL to every cgroup of the workload; the answer is for the engine.
     fn kill(&mut self, order: u64, workload: usize) -> (u64, Delivery) {
+        let charged = self.sampled_usage_of(workload);
         let mut total = Tally::default();
         let members = self.roster.of(workload);
         for (_, group) in members {
             let outcome = self.killer.kill(&group.target);
             total.add(&outcome);
         }
-        let watched = self
-            .roster
-            .of(workload)
-            .map(|(_, group)| group.target.id().0);
-        if let Some(kernel) = self.kernel.as_mut() {
-            for id in watched {
-                let _too_many_watched = kernel.watch_victim(id);
-            }
-        }
+        self.watch_victim(order, workload);
         let family = self
             .roster
             .of(workload)
@@ -167,6 +160,7 @@ impl Guard {
             .filter(|current| current.order == order)
         {
             current.completion.reclaim = reclaim;
+            current.charged = charged;
             current.killed(&total, now());
             self.times.follow = current.next_look(now());
         }
@@ -186,27 +180,59 @@ impl Guard {
         }
     }
 
+    /// Asks the kernel to tell when the victim's cgroups are empty.
+    fn watch_victim(&mut self, order: u64, workload: usize) {
+        let current = self
+            .current
+            .as_mut()
+            .filter(|current| current.order == order);
+        let (Some(kernel), Some(current)) = (self.kernel.as_mut(), current) else {
+            return;
+        };
+        for (_, group) in self.roster.of(workload) {
+            let id = group.target.id().0;
+            if !current.watched().any(|watched| watched == id) && current.remember_watched(id) {
+                let _too_many_watched = kernel.watch_victim(id);
+            }
+        }
+    }
+
+    /// The order is over. The record stays open while its victim is still on its way out.
     fn close_record(&mut self, order: u64, end: End) {
         let Some(mut current) = self.current.take_if(|current| current.order == order) else {
             return;
         };
         current.completion.end = Some(end);
         current.completion.stages.ended = Some(now());
-        if let Some(kernel) = &mut self.kernel {
-            for (_, group) in self.roster.of(current.workload) {
-                kernel.unwatch_victim(group.target.id().0);
-            }
+        if current.lingers() {
+            self.complete_in_ledger(&current);
+            self.linger(current);
+        } else {
+            self.finish_record(current);
         }
+        self.plan_follow(now());
+    }
+
+    fn complete_in_ledger(&mut self, current: &Current) {
         if let (Some(ledger), Some(slot)) = (&mut self.ledger, current.slot) {
             ledger.complete(slot, |bytes| write_completion(bytes, &current.completion));
         }
+    }
+
+    /// Everything about an order is known, or is not waited for any more.
+    pub(super) fn finish_record(&mut self, mut current: Current) {
+        if let Some(kernel) = &mut self.kernel {
+            for id in current.watched() {
+                kernel.unwatch_victim(id);
+            }
+        }
+        self.complete_in_ledger(&current);
         if let Some(mut page) = current.page.take() {
             page.complete(current.completion);
             if let Err(Report::Completed(page)) = self.ports.reports.send(Report::Completed(page)) {
                 self.ports.recycle_page(page);
             }
         }
-        self.times.follow = None;
     }
 
     /// Tells the runtime of a step: what was fed in, and what came of it.

@@ -1,4 +1,4 @@
-//! Following an order that is being carried out: when memory comes back, when the victim is gone, when it is over.
+//! Following an order: when memory comes back, when it is over, and when the victim is gone, which may be later.
 
 use brink_core::base::{Moment, Span};
 use brink_core::node::decision::Decision;
@@ -22,6 +22,14 @@ const PACES: [(Span, Span); 2] = [
 const SLOW_PACE: Span = Span::from_millis(5);
 /// Memory counts as coming back once this much of it is there.
 const FIRST_BACK: u64 = 256 << 10;
+/// The node is looked at again whenever the victim has given back one more of so many parts.
+const PARTS: u64 = 32;
+/// A victim whose order is over is followed to its end for so long, as the engine leaves it alone.
+const LINGER: Span = Span::from_secs(5);
+/// Victims that are followed beyond their orders.
+pub(super) const LINGERING: usize = 4;
+/// Cgroups of one victim whose end the kernel is asked to tell; any others are only looked at.
+const WATCHED: usize = 16;
 
 /// The order that is being carried out.
 #[derive(Debug)]
@@ -38,8 +46,13 @@ pub(super) struct Current {
     quantity: i64,
     dry_run: bool,
     opened: Moment,
-    /// Usage of the victim's cgroups when it was chosen, page cache included.
-    charged: Option<u64>,
+    /// Usage of the victim's cgroups when it was chosen, page cache included; as first seen after the kill without a
+    /// sampler.
+    pub(super) charged: Option<u64>,
+    /// Parts of it that had been given back when the node was last looked at.
+    parts: u64,
+    /// Cgroups whose end the kernel was asked to tell.
+    watched: [Option<u64>; WATCHED],
 }
 
 impl Current {
@@ -61,6 +74,8 @@ impl Current {
             dry_run: open.is_none_or(|open| open.dry_run),
             opened: decision.at,
             charged: None,
+            parts: 0,
+            watched: [None; WATCHED],
         }
     }
 
@@ -83,6 +98,33 @@ impl Current {
         (!self.dry_run).then(|| now + pace)
     }
 
+    /// The kernel will tell when this cgroup is empty; false when there is no more room to remember it.
+    pub(super) fn remember_watched(&mut self, id: u64) -> bool {
+        let free = self.watched.iter_mut().find(|slot| slot.is_none());
+        free.map(|slot| *slot = Some(id)).is_some()
+    }
+
+    /// Cgroups whose end the kernel was asked to tell.
+    pub(super) fn watched(&self) -> impl Iterator<Item = u64> {
+        self.watched.into_iter().flatten()
+    }
+
+    /// Whether there is anything left to follow now that the order is over.
+    pub(super) fn lingers(&self) -> bool {
+        self.is_killed() && self.completion.stages.gone.is_none()
+    }
+
+    /// Whether the victim has given back another part since this was last true.
+    fn has_moved(&mut self) -> bool {
+        let parts = self.charged.filter(|&charged| charged > 0).map(|charged| {
+            let parts = u128::from(self.completion.freed) * u128::from(PARTS) / u128::from(charged);
+            u64::try_from(parts).unwrap_or(PARTS)
+        });
+        let before = self.parts;
+        self.parts = parts.unwrap_or(before).max(before);
+        self.parts != before
+    }
+
     /// Takes in what the victim's cgroups still hold.
     fn note_usage(&mut self, usage: Option<u64>, at: Moment) {
         let Some(usage) = usage else {
@@ -103,18 +145,31 @@ impl Current {
 }
 
 impl Guard {
-    /// Looks at the victim of the order that is being carried out, and at the node.
+    /// Looks at whoever is being followed, and at the node when that brought news.
     pub(super) fn follow(&mut self, at: Moment) {
+        let mut news = self.follow_order(at);
+        for place in 0..LINGERING {
+            news |= self.follow_beyond(place, at);
+        }
+        self.plan_follow(at);
+        if news || self.times.evaluate.is_some_and(|due| due <= at) {
+            self.look(now());
+        }
+    }
+
+    /// Sets the next look at whoever is being followed.
+    pub(super) fn plan_follow(&mut self, at: Moment) {
+        let followed = self.current.iter().chain(self.lingering.iter().flatten());
+        self.times.follow = followed.filter_map(|each| each.next_look(at)).min();
+    }
+
+    /// Looks at the victim of the open order; true when that is news for the engine.
+    fn follow_order(&mut self, at: Moment) -> bool {
         let Some(mut current) = self.current.take() else {
-            self.times.follow = None;
-            return;
+            return false;
         };
-        let mut usage = Some(0_u64);
         let mut empty = true;
         for (_, group) in self.roster.of(current.workload) {
-            usage = usage
-                .zip(read_usage(group))
-                .map(|(sum, more)| sum.saturating_add(more));
             // Asked victims are only looked at: whoever came meanwhile has been granted the same grace.
             empty &= if current.is_killed() {
                 self.killer.sweep(&group.target).is_empty()
@@ -122,28 +177,89 @@ impl Guard {
                 group.target.is_empty()
             };
         }
-        current.note_usage(usage, at);
+        current.note_usage(self.usage_of(current.workload), at);
         let gone = empty && current.completion.stages.gone.is_none();
         if gone {
             current.completion.stages.gone = Some(now());
         }
-        let workload = current.workload;
-        self.times.follow = current.next_look(at);
+        let (moved, workload) = (current.has_moved(), current.workload);
         self.current = Some(current);
         if gone {
             self.feed(now(), &Input::Gone { workload });
         }
-        self.look(now());
+        gone || moved
+    }
+
+    /// Looks at a victim whose order is over, until it is gone or nobody waits any more; true when it is gone. Whoever
+    /// is started in its place is left alone.
+    fn follow_beyond(&mut self, place: usize, at: Moment) -> bool {
+        let Some(mut victim) = self.lingering.get_mut(place).and_then(Option::take) else {
+            return false;
+        };
+        let gone = {
+            let mut groups = self.roster.of(victim.workload);
+            groups.all(|(_, group)| group.target.is_empty())
+        };
+        victim.note_usage(self.usage_of(victim.workload), at);
+        if !gone && at.since(victim.opened) < LINGER {
+            self.lingering[place] = Some(victim);
+            return false;
+        }
+        let workload = victim.workload;
+        if gone {
+            victim.completion.stages.gone = Some(now());
+        }
+        self.finish_record(victim);
+        if gone {
+            self.feed(now(), &Input::Gone { workload });
+        }
+        gone
+    }
+
+    /// What the cgroups of a workload hold, page cache included; none when one cannot be read.
+    fn usage_of(&self, workload: usize) -> Option<u64> {
+        let mut groups = self.roster.of(workload);
+        groups.try_fold(0_u64, |sum, (_, group)| {
+            Some(sum.saturating_add(read_usage(group)?))
+        })
+    }
+
+    /// What the cgroups of a workload held when the sampler last looked, page cache included; none when it did not.
+    pub(super) fn sampled_usage_of(&self, workload: usize) -> Option<u64> {
+        let kernel = self.kernel.as_ref().filter(|_| !self.distrusted)?;
+        let mut groups = self.roster.of(workload);
+        groups.try_fold(0_u64, |sum, (index, _)| {
+            let slot = self.roster.slots.get(index).copied().flatten()?;
+            Some(sum.saturating_add(kernel.usage(slot)?))
+        })
+    }
+
+    /// Follows a victim beyond its order; the one followed longest makes room.
+    pub(super) fn linger(&mut self, victim: Current) {
+        let oldest = self
+            .lingering
+            .iter_mut()
+            .min_by_key(|slot| slot.as_ref().map(|each| each.opened));
+        if let Some(slot) = oldest
+            && let Some(displaced) = slot.replace(victim)
+        {
+            self.finish_record(displaced);
+        }
     }
 
     /// Notes when the signal of the current order is above its threshold again.
     pub(super) fn note_progress(&mut self, seen: &Observations, at: Moment) {
-        if let Some(current) = &mut self.current
-            && let Some(seen) = seen[current.signal]
-            && seen.available >= current.quantity
-            && current.completion.stages.above_again.is_none()
-        {
-            current.completion.stages.above_again = Some(at);
+        let followed = self
+            .current
+            .iter_mut()
+            .chain(self.lingering.iter_mut().flatten());
+        for each in followed {
+            if let Some(seen) = seen[each.signal]
+                && seen.available >= each.quantity
+                && each.completion.stages.above_again.is_none()
+            {
+                each.completion.stages.above_again = Some(at);
+            }
         }
     }
 }

@@ -188,18 +188,22 @@ impl Guard {
         self.usage.reserve(table.len());
         self.order.reserve(table.len());
         self.feed(now(), &Input::Workloads(table));
-        self.forget_or_move_current(&old);
+        self.move_victims(&old);
         self.adopt_slots();
         let _told_or_counted = self.ports.reports.send(Report::Retired(old));
     }
 
-    /// The victim of the current order has another index now, or is gone from the table.
-    fn forget_or_move_current(&mut self, old: &Roster) {
-        if let Some(current) = &mut self.current {
-            let uid = old.table.workloads().get(current.workload).map(|w| &w.uid);
-            let new = self.roster.table.workloads();
+    /// Victims have another index now, or are gone from the table.
+    fn move_victims(&mut self, old: &Roster) {
+        let (old, new) = (old.table.workloads(), self.roster.table.workloads());
+        let followed = self
+            .current
+            .iter_mut()
+            .chain(self.lingering.iter_mut().flatten());
+        for victim in followed {
+            let uid = old.get(victim.workload).map(|w| &w.uid);
             let place = uid.and_then(|uid| new.iter().position(|w| &w.uid == uid));
-            current.workload = place.unwrap_or(usize::MAX);
+            victim.workload = place.unwrap_or(usize::MAX);
         }
     }
 

@@ -42,7 +42,7 @@ use brink_host::{HostError, clock};
 
 use crate::ledger::Author;
 use files::{NodeFiles, NodePlan};
-use follow::Current;
+use follow::{Current, LINGERING};
 use hear::Item;
 use kernel::Kernel;
 use ports::Ports;
@@ -120,6 +120,8 @@ struct Guard {
     order: Vec<u32>,
     threads: Option<i64>,
     current: Option<Current>,
+    /// Victims that outlive their orders.
+    lingering: [Option<Current>; LINGERING],
     heard: Vec<Item>,
     times: Times,
     last_evaluated: Moment,
@@ -185,6 +187,7 @@ impl Guard {
             order: Vec::with_capacity(workloads),
             threads: None,
             current: None,
+            lingering: [const { None }; LINGERING],
             heard: Vec::with_capacity(hear::BOUND),
             times: Times::new(plan.housekeeping),
             last_evaluated: Moment::START,

@@ -1,6 +1,6 @@
 //! What each workload uses, at the instant of a decision: the sampler's numbers or the files', less warm inactive file memory.
 
-use brink_core::node::rank::{Preferences, Ranking, rank};
+use brink_core::node::rank::{Preferences, Ranking, rank_head};
 use brink_core::node::signal::Signal;
 use brink_core::node::workload::PodUsage;
 use brink_host::HotError;
@@ -14,6 +14,8 @@ use super::roster::Group;
 const VERIFIED: usize = 3;
 /// Places that are looked at to find them.
 const LOOKED_AT: usize = 64;
+/// Below this nobody is killed for memory: the kernel's word that nothing runs there is enough.
+const NEGLIGIBLE: u64 = 1 << 20;
 
 impl Guard {
     /// Fills the usage of every workload. Allocates nothing while there is room for the table.
@@ -52,14 +54,15 @@ impl Guard {
             layout: self.engine.policy().layout(),
             preferences: Preferences::Respect,
         };
-        rank(ranking, &self.roster.table, &self.usage, &mut self.order);
+        let table = &self.roster.table;
+        rank_head(ranking, table, &self.usage, &mut self.order, LOOKED_AT);
         let mut verified = 0;
         for place in 0..LOOKED_AT.min(self.order.len()) {
             if verified == VERIFIED {
                 break;
             }
             let workload = self.order[place] as usize;
-            if self.is_empty(workload) {
+            if self.is_deserted(workload) || self.is_empty(workload) {
                 if let Some(Some(used)) = self.usage.get_mut(workload) {
                     used.processes = Some(0);
                 }
@@ -83,6 +86,20 @@ impl Guard {
                 used.memory = Some(memory);
             }
         }
+    }
+
+    /// Whether the kernel counts no process in a workload's cgroups, and next to nothing is left in them. Counts may
+    /// drift, which would not matter then.
+    fn is_deserted(&self, workload: usize) -> bool {
+        let used = self.usage.get(workload).and_then(Option::as_ref);
+        let is_small = used
+            .and_then(|used| used.memory)
+            .is_some_and(|memory| memory < NEGLIGIBLE);
+        let counted = |family: &[u64]| self.kernel.as_ref()?.processes(family);
+        let mut groups = self.roster.of(workload).peekable();
+        is_small
+            && groups.peek().is_some()
+            && groups.all(|(_, group)| counted(&group.family) == Some(0))
     }
 
     /// Whether nothing runs in a workload's cgroups, for sure.

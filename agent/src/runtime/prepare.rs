@@ -16,7 +16,7 @@ use brink_host::ledger::{Ledger, Opening};
 use brink_host::lock::{Enforcer, EnforcerLock};
 use brink_host::realtime::{self, FifoPriority, oom_score};
 use brink_host::{open_files, realtime::trim_heap};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::clerk::{BoardCell, Clerk};
 use super::equipment::{Equipment, Loaded};
@@ -40,6 +40,10 @@ use crate::warmer::Warmer;
 /// Empty steps for the guard, and the memory they may take together.
 const STEPS: usize = 64;
 const STEP_BYTES: usize = 2 << 20;
+/// Niceness of whoever starts the guard: nobody is protected before.
+const STARTING: i32 = -20;
+/// Niceness of the threads that take the guard's reports and make its rosters.
+const HURRIED: i32 = -10;
 /// Files in the agent's folder under /run.
 const LOCK: &str = "enforcer.lock";
 const LEDGER: &str = "ledger";
@@ -72,11 +76,18 @@ pub struct Running {
 /// # Errors
 /// What could not be had, with what to do about it.
 pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
+    let before = go_ahead(STARTING);
+    let running = prepare(config)?;
+    go_ahead(before);
+    Ok(running)
+}
+
+fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let root = config.paths.root.as_path();
     let layout = Layout::detect(root).context("no control groups to watch over")?;
     std::fs::create_dir_all(&config.paths.state_dir)
         .with_context(|| format!("cannot make {}", config.paths.state_dir.display()))?;
-    prepare_process(config, root);
+    prepare_process(root);
     let clocks = Clocks {
         boot: BootId::read(root)?,
         started: ClockPair::now(),
@@ -211,15 +222,19 @@ impl Around {
             board: Arc::clone(&self.board),
             bell: Arc::clone(&self.bell),
             reload: Arc::clone(&self.reload),
+            lost: 0,
         };
         let loader = self.loader(config);
         // The guard first: it protects from files while the programs are being loaded.
         Ok(vec![
             ("brink-guard", guard::start(plan, Arc::clone(&self.ports))?),
-            ("brink-clerk", spawn("brink-clerk", move || clerk.run())?),
+            (
+                "brink-clerk",
+                spawn("brink-clerk", || hurried(|| clerk.run()))?,
+            ),
             (
                 "brink-watcher",
-                spawn("brink-watcher", move || watcher.run())?,
+                spawn("brink-watcher", || hurried(|| watcher.run()))?,
             ),
             ("brink-loader", spawn("brink-loader", loader)?),
         ])
@@ -233,6 +248,7 @@ impl Around {
             Arc::clone(&self.bell),
         );
         let (root, wanted) = (config.paths.root.clone(), config.kernel_programs);
+        let lock = config.realtime.lock_memory;
         move || {
             let command = if wanted {
                 let mut equipment = Equipment::load(&root);
@@ -247,7 +263,7 @@ impl Around {
             if ports.commands.send(command).is_err() {
                 warn!("the guard's queue is full; it goes on without kernel programs");
             }
-            trim_heap();
+            settle_memory(lock);
         }
     }
 }
@@ -355,7 +371,8 @@ impl Running {
 }
 
 /// Limits, score and memory of this process; what is refused is said, and nothing stops for it.
-fn prepare_process(config: &AgentConfig, root: &Path) {
+fn prepare_process(root: &Path) {
+    realtime::keep_heap_small();
     if let Err(error) = open_files::raise_limit() {
         warn!(%error, "the limit on open files stays as it is");
     }
@@ -370,9 +387,13 @@ fn prepare_process(config: &AgentConfig, root: &Path) {
     if let Err(error) = realtime::prefault_program(root) {
         warn!(%error, "our own program is not read in: the first kill may wait for it");
     }
-    if config.realtime.lock_memory
-        && let Err(error) = realtime::lock_memory()
-    {
+}
+
+/// Keeps what is in memory there. Only after the programs have been loaded: what loading took and gave back could not
+/// be returned to the kernel while it was locked, and is several times what we need.
+fn settle_memory(lock: bool) {
+    trim_heap();
+    if lock && let Err(error) = realtime::lock_memory() {
         warn!(%error, "memory is not locked: the guard may have to wait for its own pages");
     }
 }
@@ -463,6 +484,20 @@ pub(super) fn uses_pids(config: &AgentConfig) -> bool {
 fn steps_for(workloads: usize) -> usize {
     let bytes = workloads * size_of::<Option<brink_core::node::workload::PodUsage>>();
     (STEP_BYTES / bytes.max(1)).clamp(4, STEPS)
+}
+
+/// Runs a thread that the guard depends on ahead of ordinary ones: a fork bomb must not keep it from the guard's queues.
+fn hurried(body: impl FnOnce()) {
+    go_ahead(HURRIED);
+    body();
+}
+
+/// Puts the calling thread ahead of ordinary ones, and returns where it was.
+fn go_ahead(nice: i32) -> i32 {
+    realtime::set_nice(nice).unwrap_or_else(|errno| {
+        debug!(%errno, nice, "a thread stays where it is");
+        0
+    })
 }
 
 fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use brink_host::clock;
 use brink_host::probe::abi::record::{CGROUP_ATTACH, CGROUP_MKDIR, CGROUP_POPULATED, CGROUP_RMDIR};
-use brink_host::probe::{Evidence, EvidenceReader};
+use brink_host::probe::{Evidence, EvidenceReader, Row};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::inotify;
 use rustix::time::Timespec;
@@ -25,8 +26,10 @@ use crate::warmer::Warmer;
 
 /// Changes that come together become one roster.
 const SETTLE: Duration = Duration::from_millis(10);
-/// Making a roster may take this part of the time at most: one in five.
+/// Making rosters may take this part of a processor at most: one in five.
 const SHARE: u32 = 4;
+/// However long one took, the next is not put off longer.
+const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Without hooks on cgroups, and in any case, everything is looked at again so often.
 const SLOWEST: Duration = Duration::from_secs(10);
 /// Records taken from the ring at a time.
@@ -56,6 +59,8 @@ pub struct Watcher {
     pub reload: Arc<Reload>,
     /// Ends the watcher, and wakes it to look at once.
     pub bell: Arc<Bell>,
+    /// Changes of cgroups that found no room in the ring, as of the last look.
+    pub lost: u64,
 }
 
 /// What a reload of the configuration leaves for the watcher.
@@ -142,7 +147,7 @@ impl Watcher {
                     .max(earliest)
                     .saturating_duration_since(Instant::now())
             });
-            let woken = self.wait(inotify.as_ref(), timeout);
+            let woken = self.wait(inotify.as_ref(), timeout, dirty.is_none());
             self.evidence = self.evidence.take().or_else(|| self.loaded.take_evidence());
             if let Some(reloaded) = self.reload.take() {
                 self.manifests = reloaded.manifests;
@@ -160,8 +165,10 @@ impl Watcher {
             let due = dirty.is_some_and(|since| now >= (since + SETTLE).max(earliest));
             if due || now >= earliest + SLOWEST {
                 dirty = None;
+                let before = clock::thread_cpu();
                 self.rebuild();
-                earliest = Instant::now() + now.elapsed() * SHARE;
+                let spent = clock::thread_cpu().saturating_sub(before);
+                earliest = Instant::now() + (spent * SHARE).min(LONGEST_REST);
             }
         }
     }
@@ -182,9 +189,11 @@ impl Watcher {
         Some(inotify)
     }
 
-    fn wait(&mut self, inotify: Option<&OwnedFd>, timeout: Duration) -> Woken {
+    /// Waits for a reason to look; once there is one, more changes of cgroups are no news.
+    fn wait(&mut self, inotify: Option<&OwnedFd>, timeout: Duration, for_evidence: bool) -> Woken {
         let bell = self.bell.fd.as_fd();
-        let evidence = self.evidence.as_ref().map(EvidenceReader::fd);
+        let evidence = self.evidence.as_ref().filter(|_| for_evidence);
+        let evidence = evidence.map(EvidenceReader::fd);
         let fds = [Some(bell), inotify.map(AsFd::as_fd), evidence];
         let mut polled: Vec<PollFd<'_>> = fds
             .into_iter()
@@ -229,7 +238,19 @@ impl Watcher {
                 );
             }
         });
-        changed
+        changed | self.lost_evidence()
+    }
+
+    /// Whether a change of cgroups found no room in the ring.
+    fn lost_evidence(&mut self) -> bool {
+        let loss = self
+            .loaded
+            .meters()
+            .map(|meters| meters.loss(Row::CgroupEvidence));
+        let Some(Ok(loss)) = loss else {
+            return false;
+        };
+        std::mem::replace(&mut self.lost, loss.dropped) != loss.dropped
     }
 
     fn look_at_button(&self, before: Pressed) -> Pressed {
@@ -243,6 +264,7 @@ impl Watcher {
                 .is_err()
             {
                 warn!("the guard's queue is full; the stop button is tried again");
+                self.bell.ring();
                 return before;
             }
         }

@@ -13,7 +13,7 @@ use brink_abi::meter::{PROCESS_EVIDENCE, PROCESS_SIGNALS};
 use brink_abi::record::{EXEC, EXIT, ExecRecord, ExitRecord, UNKNOWN};
 
 use crate::atomic::add;
-use crate::emit::{ADAPTIVE, Fate, count, evidence, now, signal};
+use crate::emit::{Fate, Wake, count, evidence, now, signal};
 use crate::kernel::{layout, memory_cgroup, pointer, read};
 use crate::maps::{CGROUP_KEY, PROCESS, VICTIMS};
 
@@ -107,7 +107,7 @@ pub fn exec(context: BtfTracePointContext) -> i32 {
         return 0;
     };
     evidence(
-        ADAPTIVE,
+        Wake::AtOnce,
         PROCESS_EVIDENCE,
         EXEC,
         now(),

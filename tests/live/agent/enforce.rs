@@ -61,6 +61,28 @@ fn the_leaker_dies_and_the_record_explains_it() {
 }
 
 #[test]
+fn whoever_is_started_again_after_a_kill_and_leaks_again_goes_again() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    let bystander = node.workload("bystander", "containers: [{name: c}]");
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    let bystander = node.holding(bystander, 10);
+    for round in 1..=3 {
+        // Huge pages are back, and the order over, before the process is gone.
+        let leak = node.load(leaker, Load::AnonHuge, 280 * MIB);
+        gone_after(&leak);
+        let record = node.finished(round);
+        assert_eq!(
+            (record.order, record.victim_name().as_str()),
+            (round, "test/leaker")
+        );
+        assert!(record.since_sample("gone").is_some(), "{record:?}");
+    }
+    assert!(lives(&bystander));
+}
+
+#[test]
 fn every_process_of_the_victim_dies_wherever_it_moved_below() {
     let mut node = Node::new(300);
     let [.., leaker] = three(&mut node);

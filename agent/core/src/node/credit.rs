@@ -58,30 +58,43 @@ impl Dying {
 /// Process ids of killed processes that nobody has reaped yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reaping {
-    killed: i64,
-    /// Process ids that were available before they were killed.
-    base: i64,
+    owed: i64,
+    /// The most process ids that have been available since.
+    most: i64,
     until: Option<Moment>,
 }
 
 impl Reaping {
     /// Waits for `killed` more processes; `available` process ids were left at that moment.
     pub fn add(&mut self, now: Moment, killed: u32, available: i64) {
-        let owed = self.ids(now, available);
+        self.observe(now, available);
         *self = Self {
-            killed: owed.saturating_add(i64::from(killed)),
-            base: available,
+            owed: self.owed.saturating_add(i64::from(killed)),
+            most: available,
             until: Some(now + LIFETIME),
         };
     }
 
-    /// Process ids that are expected to come back beyond those `available`.
-    pub fn ids(&self, now: Moment, available: i64) -> i64 {
+    /// Takes in how many process ids are available. One that came back is owed no more, whoever takes it next.
+    pub fn observe(&mut self, now: Moment, available: i64) {
         if self.until.is_none_or(|until| now >= until) {
-            return 0;
+            *self = Self::default();
+        } else if available > self.most {
+            let back = available.saturating_sub(self.most);
+            self.owed = self.owed.saturating_sub(back).max(0);
+            self.most = available;
         }
-        let back = available.saturating_sub(self.base).max(0);
-        self.killed.saturating_sub(back).max(0)
+    }
+
+    /// Process ids that are expected to come back beyond those `available`; nothing counts with less than half of
+    /// the `wanted` ones left, as nothing counts under the kernel's reserve of memory.
+    pub fn ids(&self, now: Moment, available: i64, wanted: i64) -> i64 {
+        let waits = self.until.is_some_and(|until| now < until);
+        if waits && available >= wanted / 2 {
+            self.owed
+        } else {
+            0
+        }
     }
 
     /// When the wait ends.
@@ -211,14 +224,32 @@ mod tests {
     #[test]
     fn process_ids_come_back_when_they_are_reaped() {
         let mut reaping = Reaping::default();
-        assert_eq!(reaping.ids(ms(0), 100), 0);
+        assert_eq!(reaping.ids(ms(0), 100, 150), 0);
         reaping.add(ms(0), 50, 100);
-        assert_eq!(reaping.ids(ms(1), 90), 50);
-        assert_eq!(reaping.ids(ms(1), 120), 30);
-        assert_eq!(reaping.ids(ms(1), 200), 0);
+        let mut owed = |at: i64, available: i64| {
+            reaping.observe(ms(at), available);
+            reaping.ids(ms(at), available, 150)
+        };
+        assert_eq!(owed(1, 90), 50);
+        assert_eq!(owed(2, 120), 30);
+        // Taken again by somebody else: that is not owed.
+        assert_eq!(owed(3, 80), 30);
+        assert_eq!(owed(4, 120), 30);
+        assert_eq!(owed(5, 74), 0, "less than half of what is wanted");
+        assert_eq!(owed(6, 140), 10);
+        assert_eq!(owed(7, 200), 0);
+    }
+
+    #[test]
+    fn process_ids_are_waited_for_as_long_as_memory() {
+        let mut reaping = Reaping::default();
+        reaping.add(ms(0), 50, 100);
+        reaping.observe(ms(2), 120);
         reaping.add(ms(2), 10, 120);
-        assert_eq!(reaping.ids(ms(3), 120), 40);
-        assert_eq!(reaping.ids(ms(5_002), 120), 0);
+        assert_eq!(reaping.ids(ms(3), 120, 0), 40);
+        assert_eq!(reaping.ids(ms(5_002), 120, 0), 0);
+        reaping.observe(ms(5_002), 120);
+        assert_eq!(reaping.next_wake(), None);
     }
 
     #[test]

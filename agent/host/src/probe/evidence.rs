@@ -17,7 +17,7 @@ impl EvidenceReader {
         Self { ring, undecoded: 0 }
     }
 
-    /// Readable when a cgroup or a program start is told. Reclaim alone does not wake: drain on a timer as well.
+    /// Readable when a cgroup or a program start is told. Reclaim alone wakes only when an eighth of the ring waits.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.ring.as_fd()
     }

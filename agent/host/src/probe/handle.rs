@@ -17,7 +17,7 @@ use super::facts::Facts;
 use super::load::{load, take};
 use super::meters::Meters;
 use super::pod::Pod;
-use super::trim::trim;
+use crate::realtime::trim_heap;
 
 /// Tries of a copy that a tick may be rewriting.
 const COPIES: usize = 16;
@@ -32,6 +32,8 @@ pub struct Probe {
     pub(super) victims: HashMap<MapData, u64, u64>,
     /// entries of `victims`
     pub(super) watched: u64,
+    /// by how much the count of threads was too high at the last look, negative; zero when it was not
+    pub(super) threads_excess: i64,
     signals: RingBuf<MapData>,
     evidence: Option<EvidenceReader>,
     meters: Option<Meters>,
@@ -52,7 +54,7 @@ impl Probe {
         let mut coverage = decide(facts, &settings.wishes);
         let mut object = load(facts, settings, &mut coverage)?;
         // The type description was parsed in many small pieces; what is left of them is a multiple of what we need.
-        trim();
+        trim_heap();
         let mut probe = Self {
             meters: Some(Meters::take(&mut object)?),
             signals: take(&mut object, "SIGNALS")?,
@@ -68,6 +70,7 @@ impl Probe {
             object,
             coverage,
             watched: 0,
+            threads_excess: 0,
             undecoded: 0,
         };
         if probe.coverage.has("command") {

@@ -23,7 +23,6 @@ mod pod;
 mod processes;
 pub mod programs;
 mod thin;
-mod trim;
 pub mod truth;
 
 pub use brink_abi as abi;

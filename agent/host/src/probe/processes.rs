@@ -54,6 +54,9 @@ impl Probe {
     /// Brings the count of threads to what `total` says (the second number of `/proc/loadavg`'s fourth field). `total`
     /// is asked again when threads came or went around the reading, a few times at most. Returns the correction.
     ///
+    /// The kernel leaves a task out of its total some time before it frees it, which is when we do: a count that is too
+    /// high may only be that. It is lowered when the call before found it too high as well, by the smaller excess.
+    ///
     /// # Errors
     /// [`ProbeError`] when `total` fails, or the map or the program cannot be used.
     pub fn calibrate_threads(
@@ -71,6 +74,11 @@ impl Probe {
             if self.processes()?.threads == before {
                 break;
             }
+        }
+        let excess_before = std::mem::replace(&mut self.threads_excess, delta.min(0));
+        if delta < 0 {
+            delta = delta.max(excess_before);
+            self.threads_excess -= delta;
         }
         let op = command::ADD_THREADS;
         self.command(

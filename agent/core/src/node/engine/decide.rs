@@ -17,6 +17,11 @@ use super::follow::remains_of;
 use super::{Engine, MemoryPolicy, Reclaiming};
 use crate::base::{Moment, Quantity, Reason, Span};
 
+/// Places that are put in order at first; the victim is nearly always among them.
+const FIRST_HEAD: usize = 64;
+/// So many times more when all of those refuse.
+const MORE: usize = 8;
+
 impl Engine {
     pub(super) fn decide(
         &mut self,
@@ -87,9 +92,10 @@ impl Engine {
         sample: &Sample<'_>,
     ) -> Option<Reason> {
         let seen = sample.observations[Signal::PidAvailable]?;
-        let ids = self.reaping.ids(now, seen.available);
+        let wanted = threshold.quantity(seen.capacity);
+        let ids = self.reaping.ids(now, seen.available, wanted.value());
         let credited = Quantity::from_count(seen.available.saturating_add(ids));
-        (ids > 0 && credited >= threshold.quantity(seen.capacity)).then_some(Reason::Credited)
+        (ids > 0 && credited >= wanted).then_some(Reason::Credited)
     }
 
     /// Whether nothing can be allocated any more beyond `quantity`: headroom and usable swap.
@@ -132,8 +138,7 @@ impl Engine {
         };
         let seen = sample.observations[threshold.signal].ok_or(Reason::Unknown)?;
         self.reclaim_first(chosen, sample, actions)?;
-        rank::rank(ranking, &self.table, sample.usage, &mut self.order);
-        let (victim, ranking) = self.first_that_accepts(now, ranking, sample.usage);
+        let (victim, ranking) = self.find_victim(now, ranking, sample.usage);
         let victim = victim.ok_or(Reason::Nobody)?;
         let mode = self.permit(now, actions);
         self.last_order += 1;
@@ -209,15 +214,34 @@ impl Engine {
         mode
     }
 
+    /// Ranks as many as it takes to find one that accepts.
+    fn find_victim(
+        &mut self,
+        now: Moment,
+        ranking: Ranking,
+        usage: &[Option<PodUsage>],
+    ) -> (Option<Ranked>, Places) {
+        let mut head = FIRST_HEAD;
+        loop {
+            rank::rank_head(ranking, &self.table, usage, &mut self.order, head);
+            let (victim, places) = self.first_that_accepts(now, ranking, usage, head);
+            if victim.is_some() || head >= self.order.len() {
+                return (victim, places);
+            }
+            head *= MORE;
+        }
+    }
+
     fn first_that_accepts(
         &self,
         now: Moment,
         ranking: Ranking,
         usage: &[Option<PodUsage>],
+        head: usize,
     ) -> (Option<Ranked>, Places) {
         let mut places = Places::default();
         let mut victim = None;
-        for (place, &index) in self.order.iter().enumerate() {
+        for (place, &index) in self.order.iter().take(head).enumerate() {
             if victim.is_some() && place >= PLACES {
                 break;
             }

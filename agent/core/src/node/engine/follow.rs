@@ -141,6 +141,9 @@ impl Engine {
     pub(super) fn sample(&mut self, now: Moment, sample: &Sample<'_>, actions: &mut Actions) {
         let memory = |index: usize| usage_at(sample.usage, index).and_then(|used| used.memory);
         self.credit.observe(now, memory);
+        if let Some(seen) = sample.observations[Signal::PidAvailable] {
+            self.reaping.observe(now, seen.available);
+        }
         let verdict = evaluate(&self.policy, &mut self.gate, now, &sample.observations);
         self.tell(&verdict, actions);
         self.advance_order(now, sample, &verdict, actions);

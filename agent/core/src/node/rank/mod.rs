@@ -50,6 +50,18 @@ pub fn rank(
     usage: &[Option<PodUsage>],
     order: &mut Vec<u32>,
 ) {
+    rank_head(ranking, table, usage, order, usize::MAX);
+}
+
+/// The same, but only the first `head` places are in order; who follows them stands anywhere behind. With many
+/// workloads most of the work is in the order of those who are never reached.
+pub fn rank_head(
+    ranking: Ranking,
+    table: &WorkloadTable,
+    usage: &[Option<PodUsage>],
+    order: &mut Vec<u32>,
+    head: usize,
+) {
     order.clear();
     let candidates = (0u32..)
         .zip(table.rows())
@@ -63,15 +75,25 @@ pub fn rank(
         )
     };
     match ranking.signal.resource() {
-        Resource::Pids => order.sort_unstable_by_key(|&index| {
+        Resource::Pids => sort_head(order, head, |&index| {
             let (row, used) = pod(index);
             ProcessKey::of(ranking.preferences, row, used)
         }),
-        _ => order.sort_unstable_by_key(|&index| {
+        _ => sort_head(order, head, |&index| {
             let (row, used) = pod(index);
             RequestKey::of(ranking, row, used)
         }),
     }
+}
+
+fn sort_head<K: Ord>(order: &mut [u32], head: usize, key: impl Fn(&u32) -> K) {
+    let mut head = head.min(order.len());
+    if (1..order.len()).contains(&head) {
+        order.select_nth_unstable_by_key(head - 1, &key);
+    } else {
+        head = order.len();
+    }
+    order[..head].sort_unstable_by_key(&key);
 }
 
 /// The key for memory and disk; field order is the policy.

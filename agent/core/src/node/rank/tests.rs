@@ -382,6 +382,24 @@ proptest! {
     }
 
     #[test]
+    fn the_head_is_the_beginning_of_the_whole(
+        ranking in any_ranking(),
+        pods in any_pods(),
+        head in 0usize..30,
+    ) {
+        let table = WorkloadTable::new(pods.iter().map(workload).collect(), 1);
+        let usage: Vec<_> = pods.iter().map(usage).collect();
+        let (mut whole, mut order) = (Vec::new(), Vec::new());
+        rank(ranking, &table, &usage, &mut whole);
+        rank_head(ranking, &table, &usage, &mut order, head);
+        let head = head.min(whole.len());
+        prop_assert_eq!(&order[..head], &whole[..head]);
+        order.sort_unstable();
+        whole.sort_unstable();
+        prop_assert_eq!(order, whole);
+    }
+
+    #[test]
     fn using_more_never_moves_a_pod_back(
         ranking in any_ranking(),
         pods in any_pods(),

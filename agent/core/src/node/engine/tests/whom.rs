@@ -88,6 +88,19 @@ fn the_protected_and_critical_are_ranked_and_refuse() {
 }
 
 #[test]
+fn the_one_who_accepts_is_found_behind_a_hundred_who_refuse() {
+    let mut node = Node::enforcing(hard());
+    let mut workloads: Vec<Workload> = (0..101).map(|n| named(&n.to_string())).collect();
+    for workload in &mut workloads[..100] {
+        workload.protection = Some(Protection::System);
+    }
+    node.usage = (0..101).map(|n| Some(holding(500 - n))).collect();
+    node.workloads(workloads);
+    assert_eq!(kills(&node.at(1, 50)), [100]);
+    assert_eq!(node.engine.decision().unwrap().candidates, 101);
+}
+
+#[test]
 fn nobody_left_to_evict_is_told_once() {
     let mut node = Node::enforcing(hard());
     node.workloads(Vec::new());
