@@ -130,6 +130,20 @@ pub fn read_headroom_keys<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, draft
         text("headroomSoftGracePeriod", "a duration such as 90s or 1m30s");
 }
 
+/// Reports thresholds of a base file without a value. To the kubelet null is the empty text, which it
+/// refuses; in a drop-in null takes a key out.
+pub fn refuse_nulls(reader: &mut Reader<'_>) {
+    let root = reader.root();
+    for map in MAPS.iter().filter_map(|key| root.get(key)) {
+        for entry in map.entries() {
+            if entry.node.value == Value::Null && map.get(&entry.key).is_none() {
+                let accepted = "a text such as 100Mi, 10% or 90s, or the key left out";
+                reader.fault(&entry.node, "there is no value", accepted);
+            }
+        }
+    }
+}
+
 fn read_map<'a>(reader: &mut Reader<'a>, node: &'a Node, dialect: Dialect) -> SignalMap {
     let mut map = SignalMap::new();
     for entry in reader.entries(node, dialect.keys()) {

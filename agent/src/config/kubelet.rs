@@ -45,6 +45,7 @@ pub fn merge(
     let mut tree = with_defaults(&empty(Origins::DEFAULT));
     if let Some(document) = document {
         check_document(document, false, origins, report);
+        eviction::refuse_nulls(&mut Reader::new(document, origins, report));
         tree = with_defaults(document);
     }
     match folder {

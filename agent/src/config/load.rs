@@ -140,6 +140,8 @@ impl Loader {
         if let Some(base) = &base {
             self.check_header(base, false);
             self.read_tree(base);
+            let mut reader = Reader::new(base, &self.origins, &mut self.report);
+            eviction::refuse_nulls(&mut reader);
         }
         let mut layers = Layers {
             base: base.unwrap_or_else(|| empty(Origins::DEFAULT)),

@@ -31,15 +31,22 @@ pub fn read_pod<'a>(reader: &mut Reader<'a>, node: &'a Node, reading: Reading) -
     let spec = section(reader, pod, "spec");
     let status = section(reader, pod, "status");
     let annotations = section(reader, metadata, "annotations");
-    let Some(name) = metadata.get("name").and_then(|node| reader.name(node)) else {
+    let Some(name) = label(reader, metadata, "name", reading) else {
         if metadata.get("name").is_none() {
             let at = metadata.node().unwrap_or(node);
             reader.fault(at, "the pod has no name", "metadata.name");
         }
         return None;
     };
+    if name.is_empty() {
+        let at = metadata.get("name").unwrap_or(node);
+        reader.fault(at, "empty", "a text of at least one character");
+        return None;
+    }
     let mut workload = Workload {
-        name: name.to_string(),
+        name,
+        namespace: label(reader, metadata, "namespace", reading).unwrap_or_default(),
+        uid: label(reader, metadata, "uid", reading).unwrap_or_default(),
         ..Workload::default()
     };
     read_metadata(reader, metadata, annotations, &mut workload);
@@ -70,17 +77,34 @@ fn text<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, key: &str) -> String {
     text.unwrap_or_default().to_string()
 }
 
+/// A name or an id. The API takes no bare number for one; a scenario may be less strict, as nothing
+/// hangs on it there.
+fn label<'a>(
+    reader: &mut Reader<'a>,
+    metadata: Fields<'a>,
+    key: &str,
+    reading: Reading,
+) -> Option<String> {
+    let node = metadata.get(key)?;
+    if reading == Reading::AsWritten
+        && let Value::Number(number) = &node.value
+    {
+        let problem = "a number where the API wants a text: it refuses this until quoted";
+        reader.warn(node, problem);
+        return Some(number.clone());
+    }
+    reader.text(node).map(str::to_string)
+}
+
 fn read_metadata<'a>(
     reader: &mut Reader<'a>,
     metadata: Fields<'a>,
     annotations: Fields<'a>,
     workload: &mut Workload,
 ) {
-    workload.namespace = text(reader, metadata, "namespace");
     if workload.namespace.is_empty() {
         workload.namespace = "default".to_string();
     }
-    workload.uid = text(reader, metadata, "uid");
     let generation = metadata.get("generation");
     workload.generation = generation
         .and_then(|node| reader.integer(node, i64::MIN, i64::MAX))

@@ -255,8 +255,23 @@ fn a_reported_class_counts_if_it_is_one() {
 }
 
 #[test]
+fn a_scenario_may_number_its_pods() {
+    let text = "metadata: {name: 7, namespace: 010, uid: 1_000}\n";
+    let (manifest, report) = read(text, Reading::AsWritten);
+    let pod = manifest.unwrap().workload;
+    assert_eq!(
+        [pod.name, pod.namespace, pod.uid],
+        ["7", "8", "1000"].map(String::from)
+    );
+    assert_eq!((report.faults.len(), report.warnings.len()), (0, 3));
+    let (manifest, report) = read(text, Reading::AsAdmitted);
+    assert!(manifest.is_none());
+    assert!(report.faults[0].to_string().contains("this is a number"));
+}
+
+#[test]
 fn wrong_types_are_faults_with_their_places() {
-    let text = "kind: Deployment\nmetadata: {name: 5}\nspec: 7\n";
+    let text = "kind: Deployment\nmetadata: {name: [5]}\nspec: 7\n";
     let said: Vec<_> = read(text, Reading::AsWritten)
         .1
         .faults
@@ -268,7 +283,7 @@ fn wrong_types_are_faults_with_their_places() {
         [
             "pod.yaml:1:7: kind: \"Deployment\": not a pod; accepted: Pod",
             "pod.yaml:3:7: spec: \"7\": this is a number; accepted: a map",
-            "pod.yaml:2:18: metadata.name: \"5\": this is a number; accepted: a text; quote it if it looks like something else",
+            "pod.yaml:2:18: metadata.name: this is a list; accepted: a text; quote it if it looks like something else",
         ]
     );
     let text = "metadata: {name: n}\nspec:\n  priority: '5'\n  containers: [{resources: {requests: {memory: 1x, gpu: []}}}, 3]\n  volumes: {}\n";

@@ -72,7 +72,7 @@ const SCENARIO: &str = "apiVersion: brink.dev/v1alpha1
 kind: Scenario
 config: {evictionHard: {memory.available: 1Gi}, evictionSoft: {nodefs.available: 10%}, evictionSoftGracePeriod: {nodefs.available: 500ms}, evictionMinimumReclaim: {nodefs.available: 5%}}
 pods:
-- {metadata: {name: a, uid: 1}, spec: {containers: [{name: c}]}}
+- {metadata: {name: a, uid: [1]}, spec: {containers: [{name: c}]}}
 - {metadata: {name: b, uid: '2'}, spec: {volumes: [{name: v, emptyDir: {sizeLimit: 1Mi}}]}}
 steps:
 - {at: 0, signals: {memory.available: {available: 2Gi, capacity: 4Gi}, memory.headroom: {available: 1Gi, capacity: 4Gi}}}
@@ -120,7 +120,7 @@ fn a_configuration_in_force() {
 
 #[test]
 fn the_steps_of_a_scenario() {
-    let text = SCENARIO.replace("uid: 1}", "uid: '1'}");
+    let text = SCENARIO.replace("uid: [1]}", "uid: '1'}");
     check("simulate", &["simulate", "-"], &text);
     check("simulate-live", &["simulate", "--live", "-"], &text);
     check("simulate-faults", &["simulate", "-"], SCENARIO);

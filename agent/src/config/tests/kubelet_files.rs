@@ -74,6 +74,28 @@ fn defaults_merge_as_on_the_kubelet() {
 }
 
 #[test]
+fn a_threshold_without_a_value_is_no_threshold_left_out() {
+    let null = "evictionHard: {memory.available: null}\n";
+    for head in [HEAD, KUBELET] {
+        let folder = Folder::new(&[("config.yaml", &format!("{head}{null}"))]);
+        let said = check::check(&folder.sources()).unwrap_err().to_string();
+        let said = folder.plain(&said);
+        assert!(
+            said.contains("config.yaml:3:34: evictionHard.memory.available: there is no value"),
+            "{said}"
+        );
+        let folder = Folder::new(&[
+            ("config.yaml", head),
+            ("conf.d/1.conf", &format!("{head}{null}")),
+        ]);
+        let found = check::check(&folder.sources()).unwrap().thresholds;
+        let taken_out = |signal: Signal| found.iter().all(|threshold| threshold.signal != signal);
+        assert!(taken_out(Signal::MemoryAvailable));
+        assert!(!taken_out(Signal::NodefsAvailable));
+    }
+}
+
+#[test]
 fn the_kubelets_thresholds_are_inherited_and_raised() {
     let kubelet = format!(
         "{KUBELET}port: 10250\nevictionSoft: {{memory.available: 10.5%, nodefs.available: 20%}}\n\
