@@ -9,7 +9,8 @@ use super::check::{Check, State};
 use super::facts::Facts;
 use super::verdict::Verdict;
 use crate::config::RunMode;
-use crate::record::wire::{API_VERSION, Time, mode_word, wall_clock};
+use crate::record::wire::{API_VERSION, Time, wall_clock};
+use crate::record::words::mode_word;
 
 /// Everything that is told.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

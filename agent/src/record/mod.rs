@@ -5,6 +5,7 @@ pub mod page;
 pub mod text;
 mod why;
 pub mod wire;
+pub mod words;
 
 pub use page::page;
 pub use wire::DecisionRecord;

@@ -1,16 +1,13 @@
 //! The versioned wire form of a decision: what `-o json` prints and the journal keeps. Fields are only ever added.
 
 use brink_core::base::Moment;
-use brink_core::node::engine::MemoryPolicy;
-use brink_core::node::rank::{Decider, Excess};
-use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
-use brink_core::node::workload::Preference;
 use brink_host::clock::BootId;
 use serde::{Deserialize, Serialize};
 
 use super::kubelet::KubeletView;
 use super::why;
+use super::words::{excess_word, memory_word, mode_word, preference_word, word_of};
 use crate::ledger::entry::{Completion, Crossed, Kill, Place, ReclaimCost, Record, Seen, Stages};
 
 /// The version of everything in this file.
@@ -294,30 +291,6 @@ impl RankedWorkload {
     }
 }
 
-/// The word for a mode.
-pub const fn mode_word(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Enforcing => "enforcing",
-        Mode::Observing(reason) => reason.word(),
-    }
-}
-
-/// The word for a memory policy.
-pub const fn memory_word(policy: MemoryPolicy) -> &'static str {
-    match policy {
-        MemoryPolicy::Kubelet => "kubelet",
-        MemoryPolicy::Confirmed => "confirmed",
-    }
-}
-
-/// The word serde has for a unit variant.
-pub(crate) fn word_of(value: &impl Serialize) -> String {
-    match serde_json::to_value(value) {
-        Ok(serde_json::Value::String(word)) => word,
-        _ => String::new(),
-    }
-}
-
 fn signal_value((signal, seen): (Signal, &Option<Seen>)) -> Option<SignalValue> {
     let seen = seen.as_ref()?;
     Some(SignalValue {
@@ -339,37 +312,6 @@ fn ranked(place: &Place<'_>) -> RankedWorkload {
         usage: standing.usage,
         request: standing.request,
         refusal: place.refusal.map(|reason| reason.word().to_owned()),
-    }
-}
-
-/// The word for a preference.
-pub const fn preference_word(preference: Preference) -> &'static str {
-    match preference {
-        Preference::Prefer => "prefer",
-        Preference::Normal => "normal",
-        Preference::Avoid => "avoid",
-    }
-}
-
-/// The word for how usage stands to the request.
-pub const fn excess_word(excess: Excess) -> &'static str {
-    match excess {
-        Excess::Unknown => "unknown",
-        Excess::Over => "over",
-        Excess::Within => "within",
-    }
-}
-
-/// The word for what decides between two workloads.
-pub const fn decider_word(decider: Decider) -> &'static str {
-    match decider {
-        Decider::Preference => "preference",
-        Decider::Statistics => "statistics",
-        Decider::Excess => "excess",
-        Decider::Priority => "priority",
-        Decider::Beyond => "beyond",
-        Decider::Processes => "processes",
-        Decider::Uid => "uid",
     }
 }
 

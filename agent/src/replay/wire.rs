@@ -12,7 +12,8 @@ use brink_core::node::workload::WorkloadTable;
 use serde::Serialize;
 
 use crate::guard::step::Kind;
-use crate::record::wire::{Time, mode_word, wall_clock, word_of};
+use crate::record::wire::{Time, wall_clock};
+use crate::record::words::{mode_word, word_of};
 use crate::runtime::journal::Clocks;
 
 /// One step again.

@@ -24,7 +24,7 @@ use crate::guard::step::{Kind, Step};
 use crate::record::DecisionRecord;
 use crate::record::kubelet::KubeletView;
 use crate::record::text::{amount, end_words};
-use crate::record::wire::mode_word;
+use crate::record::words::mode_word;
 use crate::warmer::Warmer;
 
 /// Takes reports until the guard ends.

@@ -10,7 +10,8 @@ use super::names::{Found, Names, find};
 use crate::control::protocol::{Answer, RefusalReason, Why};
 use crate::control::server::refused;
 use crate::record::text::refusal_words;
-use crate::record::wire::{RankedWorkload, decider_word, excess_word, preference_word};
+use crate::record::wire::RankedWorkload;
+use crate::record::words::{decider_word, excess_word, preference_word};
 use crate::runtime::state::State;
 
 /// Why a name means no single workload.

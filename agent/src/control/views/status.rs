@@ -8,7 +8,8 @@ use brink_host::probe::Row;
 use super::Views;
 use crate::control::protocol::{ProgramView, RingView, SamplerView, Status, ThresholdState};
 use crate::guard;
-use crate::record::wire::{API_VERSION, OrderView, SignalValue, memory_word, mode_word};
+use crate::record::wire::{API_VERSION, OrderView, SignalValue};
+use crate::record::words::{memory_word, mode_word};
 use crate::runtime::equipment::ProgramState;
 use crate::runtime::state::State;
 
