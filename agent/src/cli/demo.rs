@@ -8,7 +8,9 @@ use brink_core::base::Quantity;
 use super::exit::{CliError, Exit};
 use super::options::FormatArgs;
 use super::output::{Data, Format};
+use crate::config::RunMode;
 use crate::demo::{self, Outcome, Show, WorkloadState};
+use crate::doctor::rights;
 use crate::record::page;
 use crate::record::text::unsigned;
 use crate::terminal::{Paint, is_coloured, painted};
@@ -43,7 +45,8 @@ pub struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     if !rustix::process::geteuid().is_root() {
         let error = anyhow::anyhow!(
-            "the demonstration makes cgroups and loads kernel programs, which takes root"
+            "the demonstration makes cgroups and loads kernel programs, which takes root: {}",
+            rights(RunMode::Enforce).found
         );
         return Err(CliError::new(Exit::Denied, error).advise("run it with sudo"));
     }

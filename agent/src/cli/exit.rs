@@ -22,8 +22,8 @@ pub enum Exit {
     NoAgent = 4,
     /// A permission or capability is missing; which one has been said.
     Denied = 5,
-    /// Another agent enforces on this node.
-    OtherEnforcer = 6,
+    /// Another agent runs here already.
+    OtherAgent = 6,
 }
 
 impl Exit {
@@ -38,7 +38,7 @@ impl Exit {
         ),
         (Self::NoAgent, "no agent answers"),
         (Self::Denied, "a permission or capability is missing"),
-        (Self::OtherEnforcer, "another agent enforces on this node"),
+        (Self::OtherAgent, "another agent runs here already"),
     ];
 
     /// The number.

@@ -46,7 +46,7 @@ Exit codes:
   3  a threshold is crossed, or a check has failed
   4  no agent answers
   5  a permission or capability is missing
-  6  another agent enforces on this node
+  6  another agent runs here already
 
 Data is on stdout, talk on stderr. Colours are for terminals only; NO_COLOR switches them off."
 )]

@@ -1,10 +1,15 @@
 //! `brink run`: the agent.
 
+use std::io;
+
+use tracing::warn;
+
 use super::exit::{CliError, Exit};
 use super::logging;
 use super::options::ConfigArgs;
 use super::output::Talk;
-use crate::config::{Override, Sources, load};
+use crate::config::{Override, RunMode, Sources, load};
+use crate::doctor::{State, Step, rights};
 use crate::runtime::agent;
 
 /// Options of `brink run`.
@@ -47,6 +52,48 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let checked = load(&sources)?;
     Talk::new().warnings(&checked.warnings);
     logging::init(checked.config.log);
-    agent::run(&checked.config, &sources)?;
+    look_at_rights(checked.config.mode)?;
+    agent::run(&checked.config, &sources).map_err(ended)?;
     Ok(Exit::Success)
+}
+
+/// Says what is missing and how to get it; an agent that cannot kill does not pretend to enforce.
+fn look_at_rights(mode: RunMode) -> Result<(), CliError> {
+    let check = rights(mode);
+    let ways: Vec<String> = check.next.iter().map(way).collect();
+    let ways = ways.join("; or ");
+    match check.state {
+        State::Ok => Ok(()),
+        State::Failed => {
+            let error = anyhow::anyhow!("mode is enforce, and {}", check.found);
+            Err(CliError::new(Exit::Denied, error)
+                .advise(format!("observe (--mode observe), or {ways}")))
+        }
+        State::Warning | State::Unknown | State::Note => {
+            warn!(how = ways, "{}", check.found);
+            Ok(())
+        }
+    }
+}
+
+fn way(step: &Step) -> String {
+    match &step.command {
+        Some(command) => format!("{}: {command}", step.text),
+        None => step.text.clone(),
+    }
+}
+
+/// How an agent that could not be started ends.
+fn ended(error: anyhow::Error) -> CliError {
+    let kind = error
+        .chain()
+        .find_map(|cause| cause.downcast_ref::<io::Error>())
+        .map(io::Error::kind);
+    match kind {
+        Some(io::ErrorKind::PermissionDenied) => CliError::new(Exit::Denied, error)
+            .advise("run it as root, or name a folder of its own with --state-dir"),
+        Some(io::ErrorKind::AddrInUse) => CliError::new(Exit::OtherAgent, error)
+            .advise("`brink status` asks that one; a second agent needs a --state-dir of its own"),
+        _ => CliError::from(error),
+    }
 }

@@ -185,17 +185,27 @@ fn thresholds(screen: &mut Screen, status: &Status) {
         Column::Text("STATE"),
     ];
     screen.table(&columns, &rows);
-    let mut signals: Vec<&str> = Vec::new();
+    unmeasured(screen, status);
+}
+
+/// Thresholds on what is not observed here, a line for each reason.
+fn unmeasured(screen: &mut Screen, status: &Status) {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for threshold in status.thresholds.iter().filter(|one| !one.observed) {
         let signal = threshold.signal.as_str();
-        if !signals.contains(&signal) {
-            signals.push(signal);
-            let why = unmeasured(signal);
-            screen.line(
-                "  ",
-                &format!("{signal} is not measured here{why}, so it is never met."),
-            );
+        let why = why_unmeasured(signal);
+        match groups.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, signals)) if signals.contains(&signal) => {}
+            Some((_, signals)) => signals.push(signal),
+            None => groups.push((why, vec![signal])),
         }
+    }
+    for (why, signals) in groups {
+        let text = format!(
+            "not measured here, so never met: {}{why}",
+            signals.join(", ")
+        );
+        screen.paragraph("  ", &text, Some(Paint::Faint));
     }
 }
 
@@ -236,7 +246,7 @@ fn state(threshold: &ThresholdState) -> String {
 }
 
 /// Why a signal has no figures here.
-fn unmeasured(signal: &str) -> &'static str {
+fn why_unmeasured(signal: &str) -> &'static str {
     match signal {
         "allocatableMemory.available" => " (podsCgroup is not set)",
         _ if signal.contains("fs.") => " (file systems are not read)",

@@ -20,7 +20,15 @@ pub use report::{Counts, Machine, Report};
 pub use text::Page;
 pub use verdict::Verdict;
 
-use crate::config::Checked;
+use std::path::Path;
+
+use crate::config::{Checked, RunMode};
+use facts::process::Process;
+
+/// What this process lacks to do what an agent in this mode does; failed where it cannot do it at all.
+pub fn rights(mode: RunMode) -> Check {
+    checks::capabilities(&Process::read(Path::new("/")), mode)
+}
 
 /// Looks at this machine, with everything that can be tried.
 pub fn examine(checked: &Checked) -> Report {

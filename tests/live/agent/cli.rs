@@ -287,6 +287,66 @@ fn nobody_but_root_is_answered() {
 }
 
 #[test]
+fn without_root_an_agent_says_which_capabilities_are_missing() {
+    let node = Node::new(64);
+    let binary = node.path("brink");
+    fs::copy(agent_binary().unwrap(), &binary).unwrap();
+    for (path, mode) in [(&binary, 0o755), (&node.folder.path().to_owned(), 0o777)] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+    let as_nobody = |folder: &str, mode: &str| {
+        let mut command = Command::new(&binary);
+        command.args(["run", "--state-dir", folder, "--mode", mode]);
+        command.uid(NOBODY).gid(NOBODY).stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let missing = [
+        "CAP_KILL",
+        "CAP_BPF",
+        "CAP_SYS_NICE",
+        "sudo setcap cap_",
+        "AmbientCapabilities=",
+    ];
+    let enforcing = as_nobody("/run/brink-of-nobody", "enforce")
+        .output()
+        .unwrap();
+    check_refusal(&enforcing, 5, &missing);
+    let observing = as_nobody("/run/brink-of-nobody", "observe")
+        .output()
+        .unwrap();
+    check_refusal(
+        &observing,
+        5,
+        &[
+            &missing[..],
+            &["cannot make /run/brink-of-nobody", "--state-dir"],
+        ]
+        .concat(),
+    );
+    // With a folder of its own it observes all the same.
+    let folder = node.path("state").display().to_string();
+    let mut child = as_nobody(&folder, "observe").spawn().unwrap();
+    let up = wait_until(PATIENCE, || node.status());
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    let status = up.expect("it came up");
+    assert_eq!(
+        (status.mode.as_str(), status.rung.as_deref()),
+        ("observing", Some("poll"))
+    );
+}
+
+#[test]
+fn a_second_agent_on_the_same_socket_ends_with_six() {
+    let node = node();
+    let config = node.path("config.yaml").display().to_string();
+    let second = run(&node, &["run", "--config", &config]);
+    check_refusal(&second, 6, &["another agent listens on", "brink status"]);
+    assert_eq!(node.status().unwrap().mode, "enforcing");
+}
+
+#[test]
 fn a_watched_status_goes_on_until_its_reader_leaves() {
     let node = node();
     let mut child = brink(&node, &["status", "--watch", "-o", "json"])

@@ -15,6 +15,7 @@ mod workloads;
 
 use super::check::Check;
 use super::facts::Facts;
+pub(super) use rights::capabilities;
 
 /// Every check, in the order in which one would look.
 pub fn checks(facts: &Facts) -> Vec<Check> {

@@ -6,7 +6,7 @@ use crate::config::RunMode;
 use crate::doctor::advice::obtain;
 use crate::doctor::check::{Check, State, Subject};
 use crate::doctor::facts::Facts;
-use crate::doctor::facts::process::Namespaces;
+use crate::doctor::facts::process::{Namespaces, Process};
 
 /// Abilities that no other check tries.
 const UNTRIED: [Ability; 3] = [
@@ -16,12 +16,17 @@ const UNTRIED: [Ability; 3] = [
 ];
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
-    Vec::from([capabilities(facts), namespaces(facts)])
+    let mut capabilities = capabilities(&facts.process, facts.config.mode);
+    if !matches!(capabilities.state, State::Ok | State::Unknown) {
+        capabilities =
+            capabilities.follows("everything below is what an agent with these rights would have");
+    }
+    Vec::from([capabilities, namespaces(facts)])
 }
 
-fn capabilities(facts: &Facts) -> Check {
+/// Which capabilities a process lacks, for what, and how to get them.
+pub(in crate::doctor) fn capabilities(process: &Process, mode: RunMode) -> Check {
     const SUBJECT: Subject = Subject("rights.capabilities", "capabilities");
-    let process = &facts.process;
     let held = match &process.capabilities {
         Ok(held) => held,
         Err(why) => return SUBJECT.unknown(why.clone()),
@@ -35,7 +40,7 @@ fn capabilities(facts: &Facts) -> Check {
         return SUBJECT.ok(format!("{user} with all that Brink can use"));
     }
     let lacks = |ability| lacking.iter().any(|(lacked, _)| *lacked == ability);
-    let state = if lacks(Ability::Kill) && facts.config.mode == RunMode::Enforce {
+    let state = if lacks(Ability::Kill) && mode == RunMode::Enforce {
         State::Failed
     } else if UNTRIED.into_iter().any(lacks) {
         State::Warning
@@ -43,9 +48,7 @@ fn capabilities(facts: &Facts) -> Check {
         // A check of its own has tried what is missing, and warns if it was refused.
         State::Note
     };
-    let mut check = SUBJECT
-        .check(state, format!("{user} lacks {}", in_words(&lacking)))
-        .follows("everything below is what an agent with these rights would have");
+    let mut check = SUBJECT.check(state, format!("{user} lacks {}", in_words(&lacking)));
     if process.user != 0 {
         check = check.run("see what root has here", "sudo brink doctor");
     }
