@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use brink::config::{Sources, load};
 use brink::guard::ports::Command;
+use brink::guard::rung::LOADING;
 use brink::runtime::prepare;
 use brink_host::cgroup::Controller;
 use brink_host::hog::{HogSpec, Load};
@@ -50,11 +51,7 @@ fn allocations_of_a_kill(extra: &str) -> u64 {
     let running = prepare::start(&config).unwrap();
     let settled = wait_until(PATIENCE, || {
         let standing = running.shared.lock().standing.clone()?;
-        (!standing
-            .reasons
-            .iter()
-            .any(|why| why.contains("being loaded")))
-        .then_some(())
+        (!standing.reasons.iter().any(|why| why == LOADING)).then_some(())
     });
     settled.expect("the guard takes its place");
     // Everything that happens once has happened: a full look, and the slots of all workloads.

@@ -21,6 +21,8 @@ const LONGEST: Duration = Duration::from_secs(25);
 const BEAT: Duration = Duration::from_millis(100);
 /// The survivors are looked at for so long after the kill.
 const AFTERMATH: Duration = Duration::from_millis(500);
+/// Longest wait for the kernel's programs.
+const LOADING: Duration = Duration::from_secs(6);
 
 /// What the demonstration showed.
 #[derive(Clone, Debug, Serialize)]
@@ -124,6 +126,8 @@ async fn play(
     stage.start_peaceful()?;
     let ready = wait(stage, Duration::from_secs(8), Stage::is_settled).await;
     ready.context("the peaceful workloads did not come up")?;
+    // A slow machine shows a lower rung then, which protects as well.
+    let _shown_as_it_stands = wait(stage, LOADING, Stage::stands).await;
     show.agent(&stage.standing())?;
     show.workloads(&stage.workloads())?;
     stage.start_leak()?;

@@ -199,15 +199,23 @@ impl Stage {
         Ok(())
     }
 
-    /// Whether the peaceful ones use what they are to use, and the agent stands.
+    /// Whether the peaceful ones use what they are to use.
     pub(super) fn is_settled(&mut self) -> bool {
         let request = self.request(GUARANTEED);
         let uses = |place: usize| self.usage[place].read().unwrap_or(0);
-        let standing = self
-            .agent
-            .as_ref()
-            .is_some_and(|agent| agent.shared.lock().standing.is_some());
-        uses(0) >= request / 10 * 9 && uses(1) >= request / 2 && standing
+        uses(0) >= request / 10 * 9 && uses(1) >= request / 2
+    }
+
+    /// Whether the agent stands where it is going to stand.
+    pub(super) fn stands(&mut self) -> bool {
+        let agent = self.agent.as_ref();
+        agent.is_some_and(|agent| {
+            let state = agent.shared.lock();
+            state
+                .standing
+                .as_ref()
+                .is_some_and(|standing| !standing.is_passing())
+        })
     }
 
     /// Rung and scheduling of the guard, in words.

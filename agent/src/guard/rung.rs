@@ -15,6 +15,16 @@ pub struct Standing {
     pub reasons: Vec<String>,
 }
 
+/// Why the guard polls at first.
+pub const LOADING: &str = "its programs are still being loaded";
+
+impl Standing {
+    /// Whether it may stand higher in a moment.
+    pub fn is_passing(&self) -> bool {
+        self.reasons.iter().any(|reason| reason == LOADING)
+    }
+}
+
 impl Rung {
     /// The word for it in status, metrics and records.
     pub const fn word(self) -> &'static str {

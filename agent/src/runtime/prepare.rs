@@ -32,6 +32,7 @@ use crate::equip;
 use crate::guard::files::{NodePlan, Scope};
 use crate::guard::ports::{Command, Ports};
 use crate::guard::roster::Roster;
+use crate::guard::rung::LOADING;
 use crate::guard::{self, Plan, Realtime};
 use crate::ledger::{Author, DECISIONS, Record, Rung};
 use crate::record::DecisionRecord;
@@ -109,7 +110,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         engine,
         first,
         memory: config.memory_policy,
-        without_sampler: "its programs are still being loaded".to_owned(),
+        without_sampler: LOADING.to_owned(),
         killer: killer(config, &layout)?,
         layout,
         ledger,

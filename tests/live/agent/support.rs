@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use brink::control::client::{AskError, ask};
 use brink::control::protocol::{Answer, Question, Status};
+use brink::guard::rung::LOADING;
 use brink::record::DecisionRecord;
 use brink_host::cgroup::Controller;
 use brink_host::cgroup::owned::OwnedCgroup;
@@ -116,7 +117,7 @@ impl Node {
     pub(crate) fn start(&mut self, flags: &[&str]) -> Status {
         self.launch(flags);
         let settled = |status: &Status| {
-            let loading = |reason: &String| reason.contains("being loaded");
+            let loading = |reason: &String| reason == LOADING;
             status.rung.is_some() && !status.rung_reasons.iter().any(loading)
         };
         let status = wait_until(PATIENCE, || self.status().filter(settled));
