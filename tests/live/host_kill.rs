@@ -162,8 +162,9 @@ fn storm(controllers: &[Controller], way: usize) -> Option<KillOutcome> {
     assert!(wait_until(PATIENCE, tasks).is_some(), "no storm");
     let outcome = kill(&mut killer, &target);
     report("fork storm", &outcome);
-    // `cgroup.kill` reaches those that were not signalled one by one.
+    // Those that `cgroup.kill` reached, and were not signalled one by one, count too.
     assert!(outcome.settled && outcome.live >= 100, "{outcome:?}");
+    assert!(outcome.signalled >= 100, "{outcome:?}");
     let last = emptied(&mut killer, &target);
     report("the last sweep", &last);
     assert_eq!(signal_of(&mut storm), Some(SIGKILL));

@@ -177,13 +177,13 @@ impl Node {
         }
     }
 
-    /// Waits for a finished decision with at least this number.
+    /// Waits for the decision with this number to be finished.
     pub(crate) fn finished(&self, order: u64) -> DecisionRecord {
         let found = wait_until(PATIENCE, || {
             let records = self.decisions();
             records
                 .into_iter()
-                .find(|record| record.order >= order && record.end.is_some())
+                .find(|record| record.order == order && record.end.is_some())
         });
         found.unwrap_or_else(|| panic!("no decision {order}: {}", self.log()))
     }

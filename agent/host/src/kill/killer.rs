@@ -67,6 +67,7 @@ impl Killer {
         let whole = target.is_v2() && outcome.spared == 0 && first.complete;
         if whole && kill_whole_group(target.as_fd(), Means::GroupKill, &mut outcome) {
             outcome.settled = true;
+            outcome.signalled += self.workspace.rest();
             if let Some(pool) = &self.release {
                 self.workspace.release_rest(pool, &mut outcome);
             }

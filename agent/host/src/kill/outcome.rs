@@ -73,7 +73,7 @@ pub struct KillOutcome {
     pub passes: u32,
     /// Groups in the subtree, at the last pass.
     pub groups: u32,
-    /// Processes signalled.
+    /// Processes signalled, one by one or, as far as they were listed, with their whole group.
     pub signalled: u32,
     /// Processes found in the last pass, the dying included, the spared not.
     pub live: u32,

@@ -102,6 +102,12 @@ impl Workspace {
         found
     }
 
+    /// Processes that were listed after the first batch.
+    pub(super) fn rest(&self) -> u32 {
+        let rest = self.roster.as_slice().len().saturating_sub(self.next);
+        u32::try_from(rest).unwrap_or(u32::MAX)
+    }
+
     /// Hands the processes that `cgroup.kill` killed after the first batch to the release pool. They are not confirmed: a
     /// pid that was given away meanwhile is a living process, and releasing the memory of a living process is refused.
     pub(super) fn release_rest(&mut self, pool: &ReleasePool, outcome: &mut KillOutcome) {
