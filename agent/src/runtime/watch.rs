@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use brink_host::clock;
-use brink_host::probe::abi::record::{CGROUP_ATTACH, CGROUP_MKDIR, CGROUP_POPULATED, CGROUP_RMDIR};
+use brink_host::probe::abi::record::{CGROUP_ATTACH, CGROUP_MKDIR, CGROUP_RMDIR};
 use brink_host::probe::{Evidence, EvidenceReader, Row};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::inotify;
@@ -26,6 +26,9 @@ use crate::warmer::Warmer;
 
 /// Changes that come together become one roster.
 const SETTLE: Duration = Duration::from_millis(10);
+/// A process that came into a cgroup may make it an essential one, or one that a pattern names; each probe that is run in
+/// a container comes so, and is worth no hurry.
+const SETTLE_PROCESSES: Duration = Duration::from_secs(1);
 /// Making rosters may take this part of a processor at most: one in five.
 const SHARE: u32 = 4;
 /// However long one took, the next is not put off longer.
@@ -102,7 +105,17 @@ pub struct Bell {
 #[derive(Clone, Copy, Debug, Default)]
 struct Woken {
     workloads: bool,
+    processes: bool,
     button: bool,
+}
+
+impl Woken {
+    /// When a roster is due for what has changed.
+    fn due(self, now: Instant) -> Option<Instant> {
+        let changes = [(self.workloads, SETTLE), (self.processes, SETTLE_PROCESSES)];
+        let settle = changes.into_iter().find(|(changed, _)| *changed);
+        settle.map(|(_, settle)| now + settle)
+    }
 }
 
 impl Bell {
@@ -138,16 +151,16 @@ impl Watcher {
     /// Runs until stopped.
     pub fn run(mut self) {
         let mut inotify = self.inotify();
-        let mut dirty: Option<Instant> = None;
+        // When the next roster is due for what has changed.
+        let mut wanted: Option<Instant> = None;
         let mut earliest = Instant::now();
         let mut pressed = Pressed::No;
         while !self.bell.is_stopped() {
-            let timeout = dirty.map_or(SLOWEST, |since| {
-                (since + SETTLE)
-                    .max(earliest)
-                    .saturating_duration_since(Instant::now())
-            });
-            let woken = self.wait(inotify.as_ref(), timeout, dirty.is_none());
+            let due = wanted.map(|wanted| wanted.max(earliest));
+            let timeout = due.map_or(SLOWEST, |due| due.saturating_duration_since(Instant::now()));
+            // Once a roster is due at once, more changes of cgroups are no news.
+            let for_evidence = due.is_none_or(|due| due > Instant::now() + SETTLE);
+            let woken = self.wait(inotify.as_ref(), timeout, for_evidence);
             self.evidence = self.evidence.take().or_else(|| self.loaded.take_evidence());
             if let Some(reloaded) = self.reload.take() {
                 self.manifests = reloaded.manifests;
@@ -158,13 +171,11 @@ impl Watcher {
             if woken.button {
                 pressed = self.look_at_button(pressed);
             }
-            if woken.workloads {
-                dirty.get_or_insert_with(Instant::now);
-            }
             let now = Instant::now();
-            let due = dirty.is_some_and(|since| now >= (since + SETTLE).max(earliest));
+            wanted = wanted.into_iter().chain(woken.due(now)).min();
+            let due = wanted.is_some_and(|wanted| now >= wanted.max(earliest));
             if due || now >= earliest + SLOWEST {
-                dirty = None;
+                wanted = None;
                 let before = clock::thread_cpu();
                 self.rebuild();
                 let spent = clock::thread_cpu().saturating_sub(before);
@@ -189,7 +200,7 @@ impl Watcher {
         Some(inotify)
     }
 
-    /// Waits for a reason to look; once there is one, more changes of cgroups are no news.
+    /// Waits for a reason to look.
     fn wait(&mut self, inotify: Option<&OwnedFd>, timeout: Duration, for_evidence: bool) -> Woken {
         let bell = self.bell.fd.as_fd();
         let evidence = self.evidence.as_ref().filter(|_| for_evidence);
@@ -207,6 +218,7 @@ impl Watcher {
         drop(polled);
         let mut woken = Woken {
             workloads: rung,
+            processes: false,
             button: rung,
         };
         let mut rings = [0; 8];
@@ -214,31 +226,26 @@ impl Watcher {
         if let Some(inotify) = inotify {
             let mut events = [0; 4096];
             while rustix::io::read(inotify, &mut events).is_ok_and(|length| length > 0) {
-                woken = Woken {
-                    workloads: self.manifests.is_some(),
-                    button: true,
-                };
+                woken.workloads |= self.manifests.is_some();
+                woken.button = true;
             }
         }
-        woken.workloads |= self.drain_evidence();
+        self.drain_evidence(&mut woken);
         woken
     }
 
-    /// Whether a cgroup came, went, or changed its population.
-    fn drain_evidence(&mut self) -> bool {
+    /// Whether a cgroup came or went, or a process came into one.
+    fn drain_evidence(&mut self, woken: &mut Woken) {
         let Some(evidence) = &mut self.evidence else {
-            return false;
+            return;
         };
-        let mut changed = false;
         evidence.drain(BOUND, |record| {
             if let Evidence::Cgroup(change) = record {
-                changed |= matches!(
-                    change.change,
-                    CGROUP_MKDIR | CGROUP_RMDIR | CGROUP_POPULATED | CGROUP_ATTACH
-                );
+                woken.workloads |= matches!(change.change, CGROUP_MKDIR | CGROUP_RMDIR);
+                woken.processes |= change.change == CGROUP_ATTACH;
             }
         });
-        changed | self.lost_evidence()
+        woken.workloads |= self.lost_evidence();
     }
 
     /// Whether a change of cgroups found no room in the ring.

@@ -13,7 +13,7 @@ use crate::cgroup::membership::Membership;
 use crate::cgroup::pod::PodGroup;
 use crate::error::HostError;
 use crate::process::lineage::Lineage;
-use crate::process::{ProcessInfo, Processes};
+use crate::process::{self, Glimpse, ProcessInfo};
 
 /// What a process is to the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,60 +108,59 @@ const UNITS: [(&str, Role); 21] = [
     ("rke2-agent", Role::Kubelet),
 ];
 
-/// Finds the essential processes under a root, in ascending order of their ids.
+/// Finds the essential processes under a root, in ascending order of their ids. Reads one file of a kernel thread, two of
+/// most others, and everything only of those whose name could make them essential.
 ///
 /// # Errors
 /// [`HostError`] when the processes, or our own lineage, cannot be read.
 pub fn find(root: &Path, own: i32) -> Result<Vec<Essential>, HostError> {
     let lineage = Lineage::of(root, own)?;
     let mut found = Vec::new();
-    for info in Processes::read(root)?.known {
+    for pid in process::ids(root)? {
+        let glimpse = Glimpse::of(root, pid).filter(|glimpse| !glimpse.is_kernel_thread);
         // One that ends meanwhile needs no protection.
-        let Ok(groups) = Membership::read(root, &info.pid.to_string()) else {
+        let (Some(glimpse), Ok(groups)) = (glimpse, Membership::read(root, &pid.to_string()))
+        else {
             continue;
         };
-        if let Some(role) = role(&info, &groups, own, &lineage) {
+        let service = groups.service().unwrap_or("/");
+        let role = role_of_place(pid, service, own, &lineage)
+            .or_else(|| role_of_name(root, pid, &glimpse.name, service));
+        if let Some(role) = role {
             found.push(Essential {
-                pid: info.pid,
+                pid,
                 role,
-                name: info.name,
+                name: glimpse.name,
                 groups,
             });
         }
     }
-    found.sort_by_key(|essential| essential.pid);
     Ok(found)
 }
 
-fn role(info: &ProcessInfo, groups: &Membership, own: i32, lineage: &Lineage) -> Option<Role> {
-    let service = groups.service().unwrap_or("/");
-    let in_login = lineage
-        .login_group
-        .as_ref()
-        .is_some_and(|login| is_within(service, login));
-    if info.is_kernel_thread {
-        return None;
-    }
-    match info.pid {
-        1 => return Some(Role::FirstProcess),
-        pid if pid == own => return Some(Role::Ourselves),
+fn role_of_place(pid: i32, service: &str, own: i32, lineage: &Lineage) -> Option<Role> {
+    let login = lineage.login_group.as_ref();
+    let in_login = login.is_some_and(|login| is_within(service, login));
+    match pid {
+        1 => Some(Role::FirstProcess),
+        pid if pid == own => Some(Role::Ourselves),
         pid if in_login
             || lineage.ancestors.contains(&pid)
             || lineage.session_leader == Some(pid) =>
         {
-            return Some(Role::StartedUs);
+            Some(Role::StartedUs)
         }
-        _ => {}
+        _ => role_of_unit(service),
     }
-    if let Some(role) = role_of_unit(service) {
-        return Some(role);
-    }
+}
+
+/// By name only if it is root's own.
+fn role_of_name(root: &Path, pid: i32, name: &str, service: &str) -> Option<Role> {
+    let (_, role) = NAMES.iter().find(|(known, _)| *known == name)?;
+    let info = ProcessInfo::read(root, pid).ok()??;
     let is_roots_own =
         info.user == 0 && info.is_contained == Some(false) && PodGroup::parse(service).is_none();
-    NAMES
-        .iter()
-        .find(|(name, _)| is_roots_own && *name == info.name)
-        .map(|(_, role)| *role)
+    is_roots_own.then_some(*role)
 }
 
 /// The role of the systemd unit a group path is of.

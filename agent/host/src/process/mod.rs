@@ -134,25 +134,50 @@ impl Processes {
     /// # Errors
     /// [`HostError::Read`] when the list itself cannot be read.
     pub fn read(root: &Path) -> Result<Self, HostError> {
-        let folder = root.join("proc");
-        let failed = |source: io::Error| HostError::Read {
-            path: folder.clone(),
-            source,
-        };
         let mut processes = Self::default();
-        for entry in fs::read_dir(&folder).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
-                continue;
-            };
+        for pid in ids(root)? {
             match ProcessInfo::read(root, pid) {
                 Ok(info) => processes.known.extend(info),
                 Err(_) => processes.unreadable.push(pid),
             }
         }
-        processes.known.sort_by_key(|info| info.pid);
-        processes.unreadable.sort_unstable();
         Ok(processes)
+    }
+}
+
+/// The ids of all processes under a root, in ascending order.
+pub(crate) fn ids(root: &Path) -> Result<Vec<i32>, HostError> {
+    let folder = root.join("proc");
+    let failed = |source: io::Error| HostError::Read {
+        path: folder.clone(),
+        source,
+    };
+    let mut ids = Vec::new();
+    for entry in fs::read_dir(&folder).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
+        ids.extend(name.to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    ids.sort_unstable();
+    Ok(ids)
+}
+
+/// The little of a process that one file tells: enough to see that most of them are of no interest.
+pub(crate) struct Glimpse {
+    /// Its name, at most 15 bytes.
+    pub(crate) name: String,
+    /// Whether it is a thread of the kernel.
+    pub(crate) is_kernel_thread: bool,
+}
+
+impl Glimpse {
+    /// Reads it; none when the process is gone or its file cannot be understood.
+    pub(crate) fn of(root: &Path, pid: i32) -> Option<Self> {
+        let path = root.join("proc").join(pid.to_string()).join("stat");
+        let stat = parse_stat(&read_bytes(&path).ok()?)?;
+        Some(Self {
+            name: stat.comm,
+            is_kernel_thread: stat.flags & KERNEL_THREAD != 0,
+        })
     }
 }
 
