@@ -146,6 +146,7 @@ impl Guard {
             total.add(&outcome);
         }
         self.watch_victim(order, workload);
+        self.expect_reaping(now(), workload);
         let family = self
             .roster
             .of(workload)

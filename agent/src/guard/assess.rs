@@ -147,9 +147,12 @@ impl Guard {
         self.note_above(met, figures.at, stages.above);
         let pressed = !met.is_empty();
         let gather = pressed || closely || self.engine.open_order().is_some();
-        let confirmation = figures.confirmation(slow);
+        let mut confirmation = figures.confirmation(slow);
         if gather {
             let wanted = self.met_resources(met);
+            if wanted.processes {
+                confirmation.unreaped = self.unreaped(now());
+            }
             self.gather_usage(wanted.processes || closely);
             if let Some(signal) = wanted.memory
                 && self.may_order(&observations, confirmation, met)

@@ -58,13 +58,14 @@ impl NodeFigures {
         }
     }
 
-    /// What confirms that memory is short.
+    /// What confirms that memory is short. Who has been reaped is the caller's.
     pub fn confirmation(&self, slow: Slow) -> Confirmation {
         Confirmation {
             node: self.headroom,
             pods: self.pods_headroom,
             swap: slow.swap,
             reserve: slow.reserve,
+            unreaped: None,
         }
     }
 }

@@ -79,6 +79,11 @@ impl Current {
         }
     }
 
+    /// What the order is for.
+    pub(super) const fn signal(&self) -> Signal {
+        self.signal
+    }
+
     /// The kill was sent.
     pub(super) fn killed(&mut self, tally: &Tally, at: Moment) {
         let stages = &mut self.completion.stages;

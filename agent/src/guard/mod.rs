@@ -21,6 +21,7 @@ mod follow;
 mod hear;
 mod keep;
 mod turn;
+mod unreaped;
 mod usage;
 
 use std::os::fd::OwnedFd;
@@ -48,6 +49,7 @@ use kernel::Kernel;
 use ports::Ports;
 use roster::Roster;
 use turn::Times;
+use unreaped::Unreaped;
 
 /// What a guard is made of.
 pub struct Plan {
@@ -122,6 +124,7 @@ struct Guard {
     current: Option<Current>,
     /// Victims that outlive their orders.
     lingering: [Option<Current>; LINGERING],
+    unreaped: Unreaped,
     heard: Vec<Item>,
     times: Times,
     last_evaluated: Moment,
@@ -188,6 +191,7 @@ impl Guard {
             threads: None,
             current: None,
             lingering: [const { None }; LINGERING],
+            unreaped: Unreaped::new(),
             heard: Vec::with_capacity(hear::BOUND),
             times: Times::new(plan.housekeeping),
             last_evaluated: Moment::START,

@@ -297,6 +297,7 @@ fn read_headroom<'a>(
         pods,
         swap,
         reserve: reserve.unwrap_or(0),
+        unreaped: None,
     }
 }
 

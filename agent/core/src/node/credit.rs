@@ -59,30 +59,35 @@ impl Dying {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reaping {
     owed: i64,
-    /// The most process ids that have been available since.
-    most: i64,
+    /// The most process ids that have been available since; none before the first look after the kill, since some of
+    /// the killed were born after it was decided.
+    most: Option<i64>,
     until: Option<Moment>,
 }
 
 impl Reaping {
-    /// Waits for `killed` more processes; `available` process ids were left at that moment.
-    pub fn add(&mut self, now: Moment, killed: u32, available: i64) {
-        self.observe(now, available);
+    /// Waits for `killed` more processes.
+    pub fn add(&mut self, now: Moment, killed: u32) {
         *self = Self {
             owed: self.owed.saturating_add(i64::from(killed)),
-            most: available,
+            most: None,
             until: Some(now + LIFETIME),
         };
     }
 
-    /// Takes in how many process ids are available. One that came back is owed no more, whoever takes it next.
-    pub fn observe(&mut self, now: Moment, available: i64) {
+    /// Takes in how many process ids are available, and how many of the killed processes still hold theirs, if somebody
+    /// counts. An id that came back is owed no more, whoever takes it next.
+    pub fn observe(&mut self, now: Moment, available: i64, unreaped: Option<u64>) {
         if self.until.is_none_or(|until| now >= until) {
             *self = Self::default();
-        } else if available > self.most {
-            let back = available.saturating_sub(self.most);
-            self.owed = self.owed.saturating_sub(back).max(0);
-            self.most = available;
+            return;
+        }
+        let most = self.most.unwrap_or(available);
+        let back = available.saturating_sub(most).max(0);
+        self.most = Some(most.max(available));
+        self.owed = self.owed.saturating_sub(back).max(0);
+        if let Some(unreaped) = unreaped {
+            self.owed = self.owed.min(i64::try_from(unreaped).unwrap_or(i64::MAX));
         }
     }
 
@@ -225,30 +230,46 @@ mod tests {
     fn process_ids_come_back_when_they_are_reaped() {
         let mut reaping = Reaping::default();
         assert_eq!(reaping.ids(ms(0), 100, 150), 0);
-        reaping.add(ms(0), 50, 100);
+        reaping.add(ms(0), 50);
         let mut owed = |at: i64, available: i64| {
-            reaping.observe(ms(at), available);
+            reaping.observe(ms(at), available, None);
             reaping.ids(ms(at), available, 150)
         };
         assert_eq!(owed(1, 90), 50);
-        assert_eq!(owed(2, 120), 30);
+        assert_eq!(owed(2, 110), 30);
         // Taken again by somebody else: that is not owed.
         assert_eq!(owed(3, 80), 30);
-        assert_eq!(owed(4, 120), 30);
+        assert_eq!(owed(4, 110), 30);
         assert_eq!(owed(5, 74), 0, "less than half of what is wanted");
-        assert_eq!(owed(6, 140), 10);
+        assert_eq!(owed(6, 130), 10);
         assert_eq!(owed(7, 200), 0);
+    }
+
+    #[test]
+    fn the_kernels_own_count_of_the_killed_decides() {
+        let mut reaping = Reaping::default();
+        reaping.add(ms(0), 500);
+        let mut owed = |at: i64, unreaped: u64| {
+            reaping.observe(ms(at), 100, Some(unreaped));
+            reaping.ids(ms(at), 100, 150)
+        };
+        assert_eq!(owed(1, 700), 500, "never more than were killed");
+        assert_eq!(owed(2, 20), 20);
+        // Started in the same place since: nobody's to wait for.
+        assert_eq!(owed(3, 300), 20);
+        assert_eq!(owed(4, 0), 0);
     }
 
     #[test]
     fn process_ids_are_waited_for_as_long_as_memory() {
         let mut reaping = Reaping::default();
-        reaping.add(ms(0), 50, 100);
-        reaping.observe(ms(2), 120);
-        reaping.add(ms(2), 10, 120);
-        assert_eq!(reaping.ids(ms(3), 120, 0), 40);
-        assert_eq!(reaping.ids(ms(5_002), 120, 0), 0);
-        reaping.observe(ms(5_002), 120);
+        reaping.add(ms(0), 50);
+        reaping.observe(ms(2), 120, None);
+        reaping.add(ms(2), 10);
+        reaping.observe(ms(3), 110, None);
+        assert_eq!(reaping.ids(ms(3), 110, 0), 60);
+        assert_eq!(reaping.ids(ms(5_002), 110, 0), 0);
+        reaping.observe(ms(5_002), 110, None);
         assert_eq!(reaping.next_wake(), None);
     }
 

@@ -95,6 +95,9 @@ pub struct Confirmation {
     pub swap: u64,
     /// Headroom below this is the kernel's own; there is no time to wait for anything.
     pub reserve: u64,
+    /// Processes in the cgroups of those killed for a shortage of process ids that still hold theirs; none where nobody
+    /// counts them.
+    pub unreaped: Option<u64>,
 }
 
 /// Whether the signals of a kill reached anybody.

@@ -79,13 +79,7 @@ impl Engine {
         match delivered {
             Delivery::Done { processes } => {
                 order.mark_sent(now);
-                let decision = self
-                    .decision
-                    .as_ref()
-                    .filter(|decision| decision.order == id);
-                if let Some(seen) = decision.and_then(|d| d.observations[Signal::PidAvailable]) {
-                    self.reaping.add(now, processes, seen.available);
-                }
+                self.reaping.add(now, processes);
             }
             Delivery::Empty => {
                 // Whoever was asked first and is gone by now was evicted all the same.
@@ -142,7 +136,8 @@ impl Engine {
         let memory = |index: usize| usage_at(sample.usage, index).and_then(|used| used.memory);
         self.credit.observe(now, memory);
         if let Some(seen) = sample.observations[Signal::PidAvailable] {
-            self.reaping.observe(now, seen.available);
+            let unreaped = sample.confirmation.unreaped;
+            self.reaping.observe(now, seen.available, unreaped);
         }
         let verdict = evaluate(&self.policy, &mut self.gate, now, &sample.observations);
         self.tell(&verdict, actions);

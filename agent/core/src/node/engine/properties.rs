@@ -209,6 +209,7 @@ impl Run {
                 pods: headroom,
                 swap: 0,
                 reserve: 10,
+                unreaped: None,
             },
             usage: &usage,
         };

@@ -121,6 +121,7 @@ impl Node {
             pods: None,
             swap: self.swap,
             reserve: 10 * MIB as u64,
+            unreaped: None,
         };
         let usage = self.usage.clone();
         self.step(Input::Sample(&Sample {
