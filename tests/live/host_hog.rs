@@ -62,6 +62,20 @@ fn written_files_are_page_cache() {
 }
 
 #[test]
+fn a_file_read_again_and_again_becomes_active() {
+    let Ok(sandbox) = Sandbox::new(&[Controller::Memory], 256 * MIB) else {
+        skip!("no memory controller for a group of our own")
+    };
+    let dir = sandbox.dir(Controller::Memory).expect("made for it");
+    let stat = StatReader::open(dir).expect("stat");
+    let spec = HogSpec::new(Load::CacheChurn, 32 * MIB, PATIENCE);
+    let mut hog = Hog::spawn(Path::new(HOG), Some(&sandbox.group), &spec).expect("a hog");
+    hog.wait_touched(128 * MIB, PATIENCE).expect("progress");
+    let stat = stat.read().expect("stat");
+    assert!(stat.active_file >= Some(30 * MIB), "{stat:?}");
+}
+
+#[test]
 fn names_that_are_not_there_are_reclaimable_slab() {
     let meminfo = MeminfoReader::open(Path::new("/")).expect("meminfo");
     let before = meminfo.read().expect("readable");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use crate::{
-    Verdict, deny, ebpf, generate,
+    Verdict, bench, deny, ebpf, generate,
     test::{self, Report},
     tidy, toolchain,
     workspace::{self, succeeds},
@@ -58,7 +58,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "clippy",
-        run: || cargo(&clippy(&["--features", "brink-tests/live"])),
+        run: || cargo(&clippy(&["--features", "brink-tests/live,xtask/bench"])),
     },
     Step {
         name: "clippy-core",
@@ -77,6 +77,10 @@ const STEPS: &[Step] = &[
             })
             .map(Finding::Verdict)
         },
+    },
+    Step {
+        name: "bench",
+        run: || bench::run(&bench::Args::check_short()).map(Finding::Verdict),
     },
 ];
 

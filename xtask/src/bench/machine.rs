@@ -1,15 +1,15 @@
 //! The facts of the machine without which a measurement means nothing.
 use std::{fmt, fs, path::Path};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What is known of the machine; what cannot be read is unknown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// Release of the kernel.
     pub kernel: Option<String>,
     /// Processor architecture of this build.
-    pub architecture: &'static str,
+    pub architecture: String,
     /// Processors that we may run on.
     pub cpus: Option<usize>,
     /// The processor's name, where the kernel gives one.
@@ -32,7 +32,7 @@ impl Machine {
         let meminfo = read("proc/meminfo").unwrap_or_default();
         Self {
             kernel: line("proc/sys/kernel/osrelease"),
-            architecture: std::env::consts::ARCH,
+            architecture: std::env::consts::ARCH.to_owned(),
             cpus: std::thread::available_parallelism().ok().map(Into::into),
             cpu_model: read("proc/cpuinfo").and_then(|text| field(&text, "model name")),
             memory: kilobytes(&meminfo, "MemTotal"),

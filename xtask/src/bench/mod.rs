@@ -1,23 +1,25 @@
 //! `cargo xtask bench`: measures, keeps the raw values, and compares with the figures that must be reached.
 pub mod machine;
+#[cfg(feature = "bench")]
+pub mod measure;
+pub mod page;
 pub mod random;
 pub mod raw;
 pub mod registry;
+#[cfg(not(feature = "bench"))]
+mod release_build;
 pub mod stats;
 pub mod table;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use crate::Verdict;
 
-use self::{
-    machine::Machine,
-    registry::{BENCHMARKS, Benchmark, Measured, Settings},
-};
-use crate::{Verdict, workspace};
+const SEED: u64 = 1;
+const OUT: &str = "target/bench";
 
 /// Options of `cargo xtask bench`.
-#[derive(Debug, Clone, Default, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 pub struct Args {
     /// Fail if a figure that must be reached is missed
     #[arg(long)]
@@ -25,80 +27,44 @@ pub struct Args {
     /// Fewer runs, for every change; the figures stay the same
     #[arg(long)]
     pub short: bool,
-    /// Only the benchmark of this name
-    #[arg(long, value_name = "NAME")]
-    pub only: Option<String>,
+    /// Only the benchmarks of these names
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
     /// Seed of everything that is random, so that a run can be repeated
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = SEED)]
     pub seed: u64,
     /// Folder for the raw values, one file a benchmark
-    #[arg(long, value_name = "FOLDER", default_value = "target/bench")]
+    #[arg(long, value_name = "FOLDER", default_value = OUT)]
     pub out: PathBuf,
+    /// Keep the raw values in the repository, and write the tables of docs/benchmarks.md from them
+    #[arg(long)]
+    pub publish: bool,
 }
 
-/// Runs the benchmarks, in a release build of ourselves.
+impl Args {
+    /// What every change is held to.
+    pub fn check_short() -> Self {
+        Self {
+            check: true,
+            short: true,
+            names: Vec::new(),
+            seed: SEED,
+            out: PathBuf::from(OUT),
+            publish: false,
+        }
+    }
+}
+
+/// Runs the benchmarks, in a release build of everything.
 ///
 /// # Errors
 /// When a benchmark cannot be run or its raw values cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let wanted =
-        |benchmark: &&Benchmark| args.only.as_ref().is_none_or(|only| benchmark.name == only);
-    let chosen: Vec<&Benchmark> = BENCHMARKS.iter().filter(wanted).collect();
-    if let (Some(only), true) = (&args.only, chosen.is_empty()) {
-        let names: Vec<_> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
-        bail!("no benchmark `{only}`; benchmarks: {}", names.join(", "));
-    }
-    if cfg!(debug_assertions) && !chosen.is_empty() {
-        return run_in_release(args);
-    }
-    let settings = Settings {
-        short: args.short,
-        seed: args.seed,
-    };
-    let machine = Machine::read(std::path::Path::new("/"));
-    println!("{machine}");
-    let mut verdicts = Vec::new();
-    for benchmark in chosen {
-        println!("\n=== {}: {}", benchmark.name, benchmark.about);
-        let measured = (benchmark.run)(&settings).with_context(|| benchmark.name.to_owned())?;
-        if let Measured::Ran { cells, .. } = &measured {
-            print!("{}", table::of_cells(cells));
-            let file = workspace::root()
-                .join(&args.out)
-                .join(format!("{}.json", benchmark.name));
-            raw::write(
-                &file,
-                &raw::Results::new(benchmark.name, &settings, &machine, cells),
-            )?;
-        }
-        verdicts.push((benchmark.name, measured));
-    }
-    print!("\n{}", table::of_limits(&verdicts));
-    let reached = verdicts.iter().all(|(_, measured)| measured.reached());
-    Ok(Verdict::from_holds(reached || !args.check))
+    #[cfg(feature = "bench")]
+    return session::run(args);
+    #[cfg(not(feature = "bench"))]
+    release_build::run(args)
 }
 
-/// What is measured in a debug build is the debug build.
-fn run_in_release(args: &Args) -> anyhow::Result<Verdict> {
-    let mut cargo = workspace::cargo();
-    cargo.args([
-        "run",
-        "--quiet",
-        "--locked",
-        "--release",
-        "--package",
-        "xtask",
-        "--",
-        "bench",
-    ]);
-    cargo
-        .args(args.check.then_some("--check"))
-        .args(args.short.then_some("--short"));
-    cargo.args(args.only.iter().flat_map(|only| ["--only", only]));
-    cargo
-        .arg("--seed")
-        .arg(args.seed.to_string())
-        .arg("--out")
-        .arg(&args.out);
-    Ok(Verdict::from_holds(workspace::succeeds(&mut cargo)?))
-}
+#[cfg(feature = "bench")]
+mod session;

@@ -2,76 +2,89 @@
 use std::{fs, path::Path};
 
 use anyhow::Context as _;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     machine::Machine,
-    registry::{Cell, Settings},
+    registry::{Outcome, Settings},
 };
 
 /// The form of the file; it grows by one when a reader would have to know.
 const SCHEMA: u32 = 1;
 
 /// The file's contents.
-#[derive(Debug, Serialize)]
-pub struct Results<'a> {
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Results {
     schema: u32,
-    benchmark: &'a str,
-    kernel: Option<&'a str>,
-    machine: &'a Machine,
-    seed: u64,
-    short: bool,
-    cells: Vec<CellResults<'a>>,
+    /// Which benchmark.
+    pub benchmark: String,
+    /// What it measures.
+    pub about: String,
+    /// Where.
+    pub machine: Machine,
+    /// Load average of the last minute, before and after.
+    pub load: [Option<f64>; 2],
+    /// Seed of everything that was random.
+    pub seed: u64,
+    /// Whether it was the short form.
+    pub short: bool,
+    /// What was found.
+    #[serde(flatten)]
+    pub outcome: Outcome,
 }
 
-#[derive(Debug, Serialize)]
-struct CellResults<'a> {
-    cell: &'a str,
-    unit: &'a str,
-    n: usize,
-    values: &'a [f64],
-}
-
-impl<'a> Results<'a> {
+impl Results {
     /// The results of one benchmark.
     pub fn new(
-        benchmark: &'a str,
+        (benchmark, about): (&str, &str),
         settings: &Settings,
-        machine: &'a Machine,
-        cells: &'a [Cell],
+        (machine, load): (&Machine, [Option<f64>; 2]),
+        outcome: &Outcome,
     ) -> Self {
-        let results = |cell: &'a Cell| CellResults {
-            cell: &cell.name,
-            unit: cell.unit,
-            n: cell.values.len(),
-            values: &cell.values,
-        };
         Self {
             schema: SCHEMA,
-            benchmark,
-            kernel: machine.kernel.as_deref(),
-            machine,
+            benchmark: benchmark.to_owned(),
+            about: about.to_owned(),
+            machine: machine.clone(),
+            load,
             seed: settings.seed,
             short: settings.short,
-            cells: cells.iter().map(results).collect(),
+            outcome: outcome.clone(),
         }
     }
-}
 
-/// Writes the file, and its folder where it is missing.
-///
-/// # Errors
-/// When one of them cannot be written.
-pub fn write(file: &Path, results: &Results<'_>) -> anyhow::Result<()> {
-    let context = || format!("writing {}", file.display());
-    if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder).with_context(context)?;
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is of another form.
+    pub fn read(file: &Path) -> anyhow::Result<Self> {
+        let context = || format!("reading {}", file.display());
+        let text = fs::read_to_string(file).with_context(context)?;
+        let found: Self = serde_json::from_str(&text).with_context(context)?;
+        anyhow::ensure!(
+            found.schema == SCHEMA,
+            "{} has schema {}, and {SCHEMA} is known",
+            file.display(),
+            found.schema
+        );
+        Ok(found)
     }
-    let mut text = serde_json::to_string(results).with_context(context)?;
-    text.push('\n');
-    fs::write(file, text).with_context(context)?;
-    println!("raw values: {}", file.display());
-    Ok(())
+
+    /// Writes the file, and its folder where it is missing.
+    ///
+    /// # Errors
+    /// When one of them cannot be written.
+    pub fn write(&self, file: &Path) -> anyhow::Result<()> {
+        let context = || format!("writing {}", file.display());
+        if let Some(folder) = file.parent() {
+            fs::create_dir_all(folder).with_context(context)?;
+        }
+        let mut text = serde_json::to_string(self).with_context(context)?;
+        text.push('\n');
+        fs::write(file, text).with_context(context)?;
+        println!("raw values: {}", file.display());
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -84,32 +97,37 @@ mod tests {
     fn the_file_has_what_is_needed_to_repeat_it() {
         let folder = tempfile::tempdir().unwrap();
         let machine = Machine::read(folder.path());
-        let cells = [Cell {
-            name: "a, idle".to_owned(),
-            unit: "ms",
-            values: vec![1.5, 0.25],
-        }];
+        let mut outcome = Outcome::default();
+        outcome.add("idle", "delay", "ms", vec![1.5, 0.25]);
+        outcome.limit_median("idle", "delay", 1.0);
         let settings = Settings {
             short: true,
             seed: 7,
         };
         let file = folder.path().join("new/crossing.json");
-        write(
-            &file,
-            &Results::new("crossing", &settings, &machine, &cells),
-        )
-        .unwrap();
+        let results = Results::new(
+            ("crossing", "how late"),
+            &settings,
+            (&machine, [Some(0.5), None]),
+            &outcome,
+        );
+        results.write(&file).unwrap();
+        assert_eq!(Results::read(&file).unwrap(), results);
         let found: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-        let cell = json!({"cell": "a, idle", "unit": "ms", "n": 2, "values": [1.5, 0.25]});
+        let cell =
+            json!({"case": "idle", "what": "delay", "unit": "ms", "n": 2, "values": [1.5, 0.25]});
         assert_eq!(found["cells"], json!([cell]));
+        let limit = json!({"name": "delay, idle: p50", "unit": "ms", "must": {"atMost": 1.0}, "measured": 0.25});
+        assert_eq!(found["limits"], json!([limit]));
         assert_eq!((&found["schema"], &found["seed"]), (&json!(1), &json!(7)));
-        assert_eq!(
-            (&found["kernel"], &found["short"]),
-            (&Value::Null, &json!(true))
-        );
-        assert_eq!(
-            found["machine"]["architecture"],
-            json!(std::env::consts::ARCH)
-        );
+        assert_eq!(found["machine"]["kernel"], Value::Null);
+    }
+
+    #[test]
+    fn a_file_of_another_form_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("old.json");
+        fs::write(&file, "{}").unwrap();
+        assert!(Results::read(&file).is_err());
     }
 }

@@ -1,11 +1,11 @@
-//! Every benchmark of the project, and what one gives: cells of raw values, and figures to be reached.
+//! What a benchmark is and what it gives: cells of raw values, and figures to be reached.
+use serde::{Deserialize, Serialize};
 
-/// The benchmarks in the order they run.
-pub const BENCHMARKS: &[Benchmark] = &[];
+use super::stats;
 
 /// One benchmark.
 pub struct Benchmark {
-    /// Its name: of `--only`, and of the file with its raw values.
+    /// Its name: on the command line, and of the file with its raw values.
     pub name: &'static str,
     /// What it measures, in one line.
     pub about: &'static str,
@@ -27,18 +27,24 @@ impl Settings {
     pub fn runs(&self, short: usize, full: usize) -> usize {
         if self.short { short } else { full }
     }
+
+    /// A figure to be reached. The short form runs beside whatever else a machine does, and is held to one that noise
+    /// does not miss and a broken thing does; the full form is held to the figure itself.
+    pub fn figure(&self, short: f64, full: f64) -> f64 {
+        if self.short { short } else { full }
+    }
+
+    /// A figure of time, twice as large in the short form.
+    pub fn time(&self, figure: f64) -> f64 {
+        self.figure(2.0 * figure, figure)
+    }
 }
 
 /// What a benchmark gives.
 #[derive(Debug)]
 pub enum Measured {
     /// It ran.
-    Ran {
-        /// The raw values.
-        cells: Vec<Cell>,
-        /// The figures that must be reached.
-        limits: Vec<Limit>,
-    },
+    Ran(Outcome),
     /// It cannot run on this machine.
     Skipped {
         /// Why, and what it would need.
@@ -46,29 +52,115 @@ pub enum Measured {
     },
 }
 
+/// What a benchmark found out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The figures that must be reached.
+    pub limits: Vec<Limit>,
+    /// What has to be known to judge the values, a sentence each.
+    pub notes: Vec<String>,
+    /// The raw values.
+    pub cells: Vec<Cell>,
+}
+
 impl Measured {
     /// Whether no figure is missed; what was skipped has missed none.
     pub fn reached(&self) -> bool {
         match self {
-            Self::Ran { limits, .. } => limits.iter().all(Limit::is_reached),
+            Self::Ran(outcome) => outcome.limits.iter().all(Limit::is_reached),
             Self::Skipped { .. } => true,
         }
     }
 }
 
+impl Outcome {
+    /// Adds a cell.
+    pub fn add(&mut self, case: &str, what: &str, unit: &str, values: Vec<f64>) {
+        self.cells.push(Cell {
+            case: case.to_owned(),
+            what: what.to_owned(),
+            unit: unit.to_owned(),
+            n: values.len(),
+            values,
+        });
+    }
+
+    /// The values of a cell; none if there is no such cell.
+    pub fn values(&self, case: &str, what: &str) -> &[f64] {
+        let found = self
+            .cells
+            .iter()
+            .find(|cell| cell.case == case && cell.what == what);
+        found.map_or(&[], |cell| &cell.values)
+    }
+
+    /// The median must not be above the figure.
+    pub fn limit_median(&mut self, case: &str, what: &str, most: f64) {
+        let measured = stats::quantile(self.values(case, what), 50);
+        self.limit(&format!("{what}, {case}: p50"), most, measured, case, what);
+    }
+
+    /// Not more than one in a hundred may be above the figure.
+    pub fn limit_tail(&mut self, case: &str, what: &str, most: f64) {
+        let values = self.values(case, what);
+        let allowed = stats::allowed_above(values.len());
+        let measured = stats::tail(values);
+        let name = match values.len() {
+            100.. => format!("{what}, {case}: p99"),
+            n => format!("{what}, {case}: p99 ({allowed} of {n} may be above)"),
+        };
+        self.limit(&name, most, measured, case, what);
+    }
+
+    /// All values together must not be more than the figure.
+    pub fn limit_sum(&mut self, case: &str, what: &str, most: f64) {
+        let values = self.values(case, what);
+        let sum = (!values.is_empty()).then(|| values.iter().sum());
+        self.limit(&format!("{what}, {case}"), most, sum, case, what);
+    }
+
+    fn limit(&mut self, name: &str, most: f64, measured: Option<f64>, case: &str, what: &str) {
+        let cell = self
+            .cells
+            .iter()
+            .find(|cell| cell.case == case && cell.what == what);
+        self.limits.push(Limit {
+            name: name.to_owned(),
+            unit: cell.map_or_else(String::new, |cell| cell.unit.clone()),
+            must: Must::AtMost(most),
+            measured,
+        });
+    }
+
+    /// A figure that is no quantile of a cell.
+    pub fn limit_value(&mut self, name: &str, unit: &str, most: f64, measured: Option<f64>) {
+        self.limits.push(Limit {
+            name: name.to_owned(),
+            unit: unit.to_owned(),
+            must: Must::AtMost(most),
+            measured,
+        });
+    }
+}
+
 /// All values of one thing under one condition.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// What and under which condition, as `crossing to kill, idle, 4K`.
-    pub name: String,
+    /// Under which condition, as `machine, idle, 4K`.
+    pub case: String,
+    /// What, as `crossing to SIGKILL`.
+    pub what: String,
     /// Unit of the values, as `ms`.
-    pub unit: &'static str,
+    pub unit: String,
+    /// How many values.
+    pub n: usize,
     /// The values in the order they were measured.
     pub values: Vec<f64>,
 }
 
 /// How a measured value stands to its figure.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Must {
     /// Not more than this.
     AtMost(f64),
@@ -77,12 +169,12 @@ pub enum Must {
 }
 
 /// A figure that must be reached.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Limit {
-    /// What is compared, as `p99 of crossing to kill, idle, 4K`.
+    /// What is compared, as `crossing to SIGKILL, idle, 4K: p99`.
     pub name: String,
     /// Unit of both numbers.
-    pub unit: &'static str,
+    pub unit: String,
     /// The figure.
     pub must: Must,
     /// The value; nothing if it could not be measured, which misses the figure.
@@ -107,15 +199,15 @@ mod tests {
     fn check(must: Must, measured: Option<f64>, expected: bool) {
         let limit = Limit {
             name: "a".to_owned(),
-            unit: "ms",
+            unit: "ms".to_owned(),
             must,
             measured,
         };
         assert_eq!(limit.is_reached(), expected, "{limit:?}");
-        let measured = Measured::Ran {
-            cells: Vec::new(),
+        let measured = Measured::Ran(Outcome {
             limits: vec![limit],
-        };
+            ..Outcome::default()
+        });
         assert_eq!(measured.reached(), expected);
     }
 
@@ -137,5 +229,48 @@ mod tests {
             }
             .reached()
         );
+    }
+
+    fn outcome(values: Vec<f64>) -> Outcome {
+        let mut outcome = Outcome::default();
+        outcome.add("idle", "delay", "ms", values);
+        outcome.limit_median("idle", "delay", 1.0);
+        outcome.limit_tail("idle", "delay", 2.0);
+        outcome
+    }
+
+    #[test]
+    fn limits_are_taken_from_the_cell() {
+        let values = (0..200_u32).map(|at| f64::from(at) / 100.0).collect();
+        let outcome = outcome(values);
+        let found: Vec<_> = outcome.limits.iter().map(Limit::is_reached).collect();
+        assert_eq!(found, [true, true]);
+        assert_eq!(outcome.limits[1].measured, Some(1.97));
+        assert_eq!(outcome.limits[1].unit, "ms");
+    }
+
+    #[test]
+    fn a_count_of_nothing_is_unknown() {
+        let mut outcome = Outcome::default();
+        outcome.add("idle", "faults", "", vec![0.0, 1.0, 1.0]);
+        outcome.limit_sum("idle", "faults", 2.0);
+        outcome.limit_sum("busy", "faults", 2.0);
+        let measured: Vec<_> = outcome.limits.iter().map(|limit| limit.measured).collect();
+        assert_eq!(measured, [Some(2.0), None]);
+    }
+
+    #[test]
+    fn few_runs_name_what_they_let_pass() {
+        let mut values = vec![0.5; 19];
+        values.push(9.0);
+        let limits = outcome(values).limits;
+        assert_eq!(limits[1].name, "delay, idle: p99 (1 of 20 may be above)");
+        assert!(limits[1].is_reached());
+    }
+
+    #[test]
+    fn a_cell_without_values_misses_its_limits() {
+        let limits = outcome(Vec::new()).limits;
+        assert!(limits.iter().all(|limit| !limit.is_reached()));
     }
 }

@@ -1,4 +1,4 @@
-//! What is said of many values: quantiles by nearest rank, and ratios of what was measured in pairs.
+//! What is said of many values: quantiles by nearest rank, tails of few runs, and ratios of what was measured in pairs.
 
 /// The usual quantiles of a set of values, in their unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -34,6 +34,39 @@ impl Summary {
 /// Nothing without values, if one of them is no number, or if `percent` is above 100.
 pub fn quantile(values: &[f64], percent: usize) -> Option<f64> {
     nearest_rank(&sorted(values)?, percent)
+}
+
+/// How many of `n` runs may be above a figure that one in a hundred may exceed.
+///
+/// From a hundred runs on this is the 99th percentile by nearest rank. Fewer runs cannot show it; they can only refute
+/// it: allowed is what a thing that does exceed the figure once in a hundred would exceed it by chance, but for 2 % of
+/// all tries. So `--short` fails a thing that holds the figure once in fifty times at most, and with 20 runs it
+/// catches a thing that exceeds the figure every fifth time in 93 % of all tries.
+pub fn allowed_above(n: usize) -> usize {
+    const SHARE: f64 = 0.01;
+    const DOUBT: f64 = 0.02;
+    if n >= 100 {
+        return n - (99 * n).div_ceil(100);
+    }
+    let runs = u32::try_from(n).unwrap_or(u32::MAX);
+    // The chance of exactly `above` exceedances, from none upwards.
+    let mut exactly = (1.0 - SHARE).powi(i32::try_from(runs).unwrap_or(i32::MAX));
+    let mut at_most = exactly;
+    let mut above = 0;
+    while 1.0 - at_most > DOUBT {
+        exactly *= f64::from(runs - above) / f64::from(above + 1) * SHARE / (1.0 - SHARE);
+        at_most += exactly;
+        above += 1;
+    }
+    usize::try_from(above).unwrap_or(n)
+}
+
+/// The value that is compared with a figure one in a hundred may exceed: the largest but those that
+/// [`allowed_above`] lets pass. Nothing without values, or if one of them is no number.
+pub fn tail(values: &[f64]) -> Option<f64> {
+    let sorted = sorted(values)?;
+    let place = sorted.len().checked_sub(1 + allowed_above(sorted.len()))?;
+    sorted.get(place).copied()
 }
 
 /// How one of two things stands to the other, measured side by side.
@@ -126,6 +159,28 @@ mod tests {
     fn few_values_have_no_tail_but_their_largest() {
         let values: Vec<f64> = (1..=99).map(f64::from).collect();
         assert_eq!(quantile(&values, 99), Some(99.0));
+    }
+
+    #[test]
+    fn a_tail_of_many_runs_is_their_percentile() {
+        let values: Vec<f64> = (1..=250).map(f64::from).collect();
+        assert_eq!(tail(&values), quantile(&values, 99));
+        let values: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(tail(&values), Some(99.0));
+    }
+
+    #[test]
+    fn a_tail_of_few_runs_lets_chance_pass_and_no_more() {
+        // By the binomial distribution: P(X >= 1) of one run is 1 %, of three 3 %; P(X >= 2) of 20 is 1.7 %, of 30
+        // 3.6 %; P(X >= 3) of 30 is 0.3 %, of 60 2.2 %.
+        for (n, expected) in [(1, 0), (2, 0), (3, 1), (20, 1), (30, 2), (60, 3)] {
+            assert_eq!(allowed_above(n), expected, "{n} runs");
+        }
+        let mut values = vec![1.0; 18];
+        values.extend([7.0, 9.0]);
+        assert_eq!(tail(&values), Some(7.0));
+        assert_eq!(tail(&[]), None);
+        assert_eq!(tail(&[f64::NAN]), None);
     }
 
     #[test]

@@ -38,12 +38,13 @@ pub fn markdown<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String
 }
 
 /// One row a cell, with its quantiles.
-pub fn of_cells(cells: &[Cell]) -> String {
-    let rows: Vec<_> = cells.iter().map(cell_row).collect();
-    markdown(["cell", "unit", "n", "p50", "p90", "p99", "max"], &rows)
+pub fn of_cells<'a>(cells: impl IntoIterator<Item = &'a Cell>) -> String {
+    let rows: Vec<_> = cells.into_iter().map(cell_row).collect();
+    let head = ["case", "what", "unit", "n", "p50", "p90", "p99", "max"];
+    markdown(head, &rows)
 }
 
-fn cell_row(cell: &Cell) -> [String; 7] {
+fn cell_row(cell: &Cell) -> [String; 8] {
     let summary = Summary::of(&cell.values);
     let number = |of: fn(&Summary) -> f64| {
         summary
@@ -51,9 +52,10 @@ fn cell_row(cell: &Cell) -> [String; 7] {
             .map_or_else(|| "unknown".to_owned(), |summary| figure(of(summary)))
     };
     [
-        cell.name.clone(),
-        cell.unit.to_owned(),
-        cell.values.len().to_string(),
+        cell.case.clone(),
+        cell.what.clone(),
+        cell.unit.clone(),
+        cell.n.to_string(),
         number(|summary| summary.p50),
         number(|summary| summary.p90),
         number(|summary| summary.p99),
@@ -66,7 +68,7 @@ pub fn of_limits(measured: &[(&str, Measured)]) -> String {
     let mut rows = Vec::new();
     for (name, measured) in measured {
         match measured {
-            Measured::Ran { limits, .. } => rows.extend(limits.iter().map(limit_row)),
+            Measured::Ran(outcome) => rows.extend(outcome.limits.iter().map(limit_row)),
             Measured::Skipped { reason } => {
                 let row = [
                     format!("{name}: skipped: {reason}"),
@@ -78,10 +80,14 @@ pub fn of_limits(measured: &[(&str, Measured)]) -> String {
             }
         }
     }
-    markdown(["must reach", "figure", "measured", "verdict"], &rows)
+    markdown(LIMIT_HEAD, &rows)
 }
 
-fn limit_row(limit: &Limit) -> [String; 4] {
+/// The head of a table of figures.
+pub const LIMIT_HEAD: [&str; 4] = ["must reach", "figure", "measured", "verdict"];
+
+/// The row of one figure.
+pub fn limit_row(limit: &Limit) -> [String; 4] {
     let must = match limit.must {
         Must::AtMost(most) => format!("≤ {} {}", figure(most), limit.unit),
         Must::AtLeast(least) => format!("≥ {} {}", figure(least), limit.unit),
@@ -99,7 +105,7 @@ fn limit_row(limit: &Limit) -> [String; 4] {
 }
 
 /// Three significant digits, and never fewer than the whole number has.
-fn figure(value: f64) -> String {
+pub fn figure(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 100.0 || size == 0.0 => 0,
         size if size >= 10.0 => 1,
@@ -112,6 +118,7 @@ fn figure(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::registry::Outcome;
     use super::*;
 
     #[test]
@@ -131,32 +138,23 @@ mod tests {
 
     #[test]
     fn cells_show_their_quantiles() {
-        let cells = [
-            Cell {
-                name: "idle".to_owned(),
-                unit: "ms",
-                values: vec![1.0, 2.0, 3.0],
-            },
-            Cell {
-                name: "lost".to_owned(),
-                unit: "ms",
-                values: vec![],
-            },
-        ];
+        let mut outcome = Outcome::default();
+        outcome.add("idle", "delay", "ms", vec![1.0, 2.0, 3.0]);
+        outcome.add("lost", "delay", "ms", vec![]);
         let expected = "\
-| cell | unit | n |     p50 |     p90 |     p99 |     max |
-|------|-----:|--:|--------:|--------:|--------:|--------:|
-| idle |   ms | 3 |    2.00 |    3.00 |    3.00 |    3.00 |
-| lost |   ms | 0 | unknown | unknown | unknown | unknown |
+| case |  what | unit | n |     p50 |     p90 |     p99 |     max |
+|------|------:|-----:|--:|--------:|--------:|--------:|--------:|
+| idle | delay |   ms | 3 |    2.00 |    3.00 |    3.00 |    3.00 |
+| lost | delay |   ms | 0 | unknown | unknown | unknown | unknown |
 ";
-        assert_eq!(of_cells(&cells), expected);
+        assert_eq!(of_cells(&outcome.cells), expected);
     }
 
     #[test]
     fn limits_show_what_was_missed_and_what_was_skipped() {
         let limit = |name: &str, must, measured| Limit {
             name: name.to_owned(),
-            unit: "ms",
+            unit: "ms".to_owned(),
             must,
             measured,
         };
@@ -164,10 +162,10 @@ mod tests {
             limit("p50", Must::AtMost(0.5), Some(0.21)),
             limit("p99", Must::AtMost(2.0), None),
         ];
-        let ran = Measured::Ran {
-            cells: Vec::new(),
+        let ran = Measured::Ran(Outcome {
             limits,
-        };
+            ..Outcome::default()
+        });
         let skipped = Measured::Skipped {
             reason: "needs root".to_owned(),
         };

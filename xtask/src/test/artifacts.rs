@@ -1,4 +1,6 @@
 //! Builds every test binary in one go and says where each one is.
+#[cfg(not(feature = "bench"))]
+use std::collections::BTreeMap;
 use std::{path::PathBuf, process::Command};
 
 use anyhow::Context as _;
@@ -73,6 +75,17 @@ pub(super) fn build_agent() -> anyhow::Result<PathBuf> {
         .rev()
         .find_map(|message| message.executable);
     agent.context("cargo built no binary `brink`")
+}
+
+/// Builds, and tells where each binary is, by name.
+///
+/// # Errors
+/// When the build fails.
+#[cfg(not(feature = "bench"))]
+pub(crate) fn executables(cargo: &mut Command) -> anyhow::Result<BTreeMap<String, PathBuf>> {
+    let built = artifacts(cargo)?.into_iter();
+    let named = built.filter_map(|message| Some((message.target?.name, message.executable?)));
+    Ok(named.collect())
 }
 
 fn artifacts(cargo: &mut Command) -> anyhow::Result<Vec<Message>> {

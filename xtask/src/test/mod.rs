@@ -1,5 +1,5 @@
 //! `cargo xtask test`: everything that can be tested on this machine, and an honest count of the rest.
-mod artifacts;
+pub(crate) mod artifacts;
 pub mod leftovers;
 pub mod libtest;
 mod live;

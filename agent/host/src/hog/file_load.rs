@@ -12,7 +12,8 @@ use crate::hog::spec::{HogSpec, Load};
 
 const STEP: usize = 256 << 10;
 
-/// Reads a file of nothing but holes (the kernel makes a page of zeroes for each), or writes one.
+/// Reads a file of nothing but holes (the kernel makes a page of zeroes for each), or writes one; once, or until the
+/// deadline.
 pub(super) fn page_cache(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
     let folder = spec.folder.as_deref().ok_or(HogError::Needs {
         load: spec.load,
@@ -26,19 +27,26 @@ pub(super) fn page_cache(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogE
             source,
         })
     };
-    if spec.load == Load::CacheRead {
+    let reads = matches!(spec.load, Load::CacheRead | Load::CacheChurn);
+    let again = matches!(spec.load, Load::CacheChurn | Load::CacheWriteChurn) && spec.bytes > 0;
+    if reads {
         file.set_len(spec.bytes).map_err(failed)?;
     }
     let mut contents = vec![0x5au8; STEP];
     let mut at = 0;
     while at < spec.bytes {
         let amount = usize::try_from(spec.bytes - at).unwrap_or(STEP).min(STEP);
-        match spec.load {
-            Load::CacheRead => file.read_exact_at(&mut contents[..amount], at),
-            _ => file.write_all_at(&contents[..amount], at),
-        }
-        .map_err(failed)?;
+        let part = &mut contents[..amount];
+        let done = if reads {
+            file.read_exact_at(part, at)
+        } else {
+            file.write_all_at(part, at)
+        };
+        done.map_err(failed)?;
         at += amount as u64;
+        if again && at == spec.bytes {
+            at = 0;
+        }
         if let Some(stop) = pacer.took(amount as u64) {
             return Ok(pacer.stopped(stop));
         }

@@ -48,6 +48,27 @@ pub(super) fn anonymous(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogEr
     Ok(pacer.finish(spec))
 }
 
+/// Maps, fills and unmaps until the deadline.
+pub(super) fn churn(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
+    let failed = |errno| HogError::Call {
+        what: "mapping the memory to fill",
+        errno,
+    };
+    let length = usize::try_from(spec.bytes).unwrap_or(usize::MAX).max(1);
+    let page = rustix::param::page_size();
+    loop {
+        let mut region = Region::new(length, Pages::Base).map_err(failed)?;
+        for byte in region.as_mut_slice().iter_mut().step_by(page) {
+            *byte = 1;
+        }
+        std::hint::black_box(region.as_mut_slice());
+        drop(region);
+        if let Some(stop) = pacer.took(spec.bytes) {
+            return Ok(pacer.stopped(stop));
+        }
+    }
+}
+
 /// Shared memory: a file that lives in memory alone.
 pub(super) fn shared(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
     let failed = |errno| HogError::Call {

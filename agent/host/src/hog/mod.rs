@@ -101,8 +101,11 @@ pub fn run(spec: &HogSpec) -> Result<HogReport, HogError> {
     let mut pacer = Pacer::start(spec, progress)?;
     let stop = match spec.load {
         Load::Anon | Load::AnonHuge | Load::Locked => memory_load::anonymous(spec, &mut pacer)?,
+        Load::AnonChurn => memory_load::churn(spec, &mut pacer)?,
         Load::Shmem => memory_load::shared(spec, &mut pacer)?,
-        Load::CacheRead | Load::CacheWrite => file_load::page_cache(spec, &mut pacer)?,
+        Load::CacheRead | Load::CacheChurn | Load::CacheWrite | Load::CacheWriteChurn => {
+            file_load::page_cache(spec, &mut pacer)?
+        }
         Load::Dentries => kernel_load::dentries(spec, &mut pacer)?,
         Load::Pipes => kernel_load::pipes(spec, &mut pacer)?,
         Load::ForkStorm => fork_load::storm(spec, &mut pacer)?,
@@ -123,7 +126,10 @@ fn offer_ourselves(spec: &HogSpec) {
         maximum: Some(0),
     };
     let _ = rustix::process::setrlimit(Resource::Core, none);
-    if matches!(spec.load, Load::Anon | Load::AnonHuge | Load::Locked) {
+    if matches!(
+        spec.load,
+        Load::Anon | Load::AnonHuge | Load::AnonChurn | Load::Locked
+    ) {
         // Room for the program itself, and for aligning to huge pages.
         let most = Some(spec.bytes.saturating_add(1 << 30));
         let _ = rustix::process::setrlimit(

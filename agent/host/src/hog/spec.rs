@@ -12,14 +12,21 @@ pub enum Load {
     Anon,
     /// Anonymous memory in huge pages (`MADV_HUGEPAGE`).
     AnonHuge,
+    /// Anonymous memory in 4K pages, mapped, filled and unmapped over and over: a storm of faults that takes nothing
+    /// for good. The amount is that of one mapping.
+    AnonChurn,
     /// Anonymous memory in 4K pages, locked.
     Locked,
     /// Shared memory (a memfd, which is tmpfs).
     Shmem,
     /// Clean page cache: a sparse file, read. Takes no disk space.
     CacheRead,
+    /// The same file read again and again: what fits into memory becomes active.
+    CacheChurn,
     /// Dirty page cache: a file, written. Takes disk space until it ends.
     CacheWrite,
+    /// The same file written again and again.
+    CacheWriteChurn,
     /// Reclaimable slab: names that are looked up and not there. Needs a folder that is not on tmpfs.
     Dentries,
     /// Kernel memory that is neither cache nor slab the kubelet's formula sees: full pipes.
@@ -32,13 +39,16 @@ pub enum Load {
 
 impl Load {
     /// All kinds.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Anon,
         Self::AnonHuge,
+        Self::AnonChurn,
         Self::Locked,
         Self::Shmem,
         Self::CacheRead,
+        Self::CacheChurn,
         Self::CacheWrite,
+        Self::CacheWriteChurn,
         Self::Dentries,
         Self::Pipes,
         Self::ForkStorm,
@@ -50,10 +60,13 @@ impl Load {
         match self {
             Self::Anon => "anon",
             Self::AnonHuge => "anon-huge",
+            Self::AnonChurn => "anon-churn",
             Self::Locked => "locked",
             Self::Shmem => "shmem",
             Self::CacheRead => "cache-read",
+            Self::CacheChurn => "cache-churn",
             Self::CacheWrite => "cache-write",
+            Self::CacheWriteChurn => "cache-write-churn",
             Self::Dentries => "dentries",
             Self::Pipes => "pipes",
             Self::ForkStorm => "fork-storm",

@@ -1,0 +1,155 @@
+//! From a crossing, as the truth sees it, to the first SIGKILL: Brink on each of its rungs, and polls beside it.
+//!
+//! The node is the machine, a cgroup, or (for `allocatableMemory.available`) the cgroup of all pods. In each run one
+//! contender alone is armed, in random order, round by round; the threshold lies a fixed amount under what is
+//! available at that moment, and a process that allocates at full speed starts at a random phase.
+mod scene;
+mod trial;
+mod verdict;
+
+use std::collections::BTreeMap;
+
+use super::super::{
+    random::SplitMix64,
+    registry::{Measured, Outcome, Settings},
+};
+use scene::{Contender, Node, Scene};
+use trial::{Pages, Trial};
+
+/// Workloads on the node, beside the groups that take turns as the victim.
+const WORKLOADS: usize = 110;
+
+/// Runs under one condition, by contender and pages.
+type Runs = BTreeMap<(Contender, Pages), Vec<Trial>>;
+
+/// One condition: who is the node, and what else runs.
+#[derive(Debug, Clone, Copy)]
+struct Condition {
+    node: Node,
+    storm: bool,
+}
+
+impl Condition {
+    fn name(self) -> String {
+        let load = if self.storm { "storms" } else { "idle" };
+        format!("{}, {load}", self.node.word())
+    }
+}
+
+/// Runs it.
+pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
+    if let Some(refusal) = super::refusal() {
+        return Ok(refusal);
+    }
+    let mut random = SplitMix64::new(settings.seed);
+    let mut outcome = Outcome::default();
+    for node in [Node::Machine, Node::Group, Node::Pods] {
+        for storm in [false, true] {
+            let condition = Condition { node, storm };
+            match measure(condition, settings, &mut random, &mut outcome)? {
+                Some(runs) => verdict::add(&mut outcome, settings, &condition.name(), &runs),
+                None => {
+                    return Ok(Measured::Skipped {
+                        reason: "the guard gets no SCHED_FIFO here".to_owned(),
+                    });
+                }
+            }
+        }
+    }
+    Ok(Measured::Ran(outcome))
+}
+
+/// Who is measured under a condition.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    contender: Contender,
+    pages: Pages,
+    /// It takes part in every such round.
+    every: usize,
+}
+
+/// Who is measured under a condition, and in how many rounds.
+fn plan(condition: Condition, settings: &Settings) -> (Vec<Entry>, usize) {
+    let rounds = settings.runs(10, 120);
+    let machine = matches!(condition.node, Node::Machine);
+    let mut chosen = Vec::new();
+    for contender in Contender::ALL {
+        // The others are compared on the machine. The short form looks whether they still work; a poll every 10 s
+        // takes 5 s a run, and needs no many of them to show it.
+        let every = match (contender, settings.short) {
+            (Contender::Brink, _) | (Contender::FifoPoll, true) => 1,
+            (Contender::SlowPoll, true) => rounds,
+            (Contender::SlowPoll, false) => 6,
+            (_, true) => 5,
+            (_, false) => 1,
+        };
+        for pages in [Pages::Base, Pages::Huge] {
+            let base_only = settings.short && (contender != Contender::Brink || !machine);
+            let wanted = contender == Contender::Brink || machine;
+            if wanted && !(base_only && pages == Pages::Huge) {
+                chosen.push(Entry {
+                    contender,
+                    pages,
+                    every,
+                });
+            }
+        }
+    }
+    (chosen, rounds)
+}
+
+/// The entries of all runs, round by round, each round in an order of its own.
+fn order(chosen: &[Entry], rounds: usize, random: &mut SplitMix64) -> Vec<Entry> {
+    let places = random.rounds(chosen.len(), rounds).into_iter().enumerate();
+    let entries = places.filter_map(|(at, place)| {
+        let entry = chosen.get(place)?;
+        (at / chosen.len())
+            .is_multiple_of(entry.every)
+            .then_some(*entry)
+    });
+    entries.collect()
+}
+
+/// All runs under one condition; none without real time.
+fn measure(
+    condition: Condition,
+    settings: &Settings,
+    random: &mut SplitMix64,
+    outcome: &mut Outcome,
+) -> anyhow::Result<Option<Runs>> {
+    let (chosen, rounds) = plan(condition, settings);
+    let contenders = chosen.iter().map(|entry| entry.contender);
+    let mut scene = Scene::new(condition.node, contenders)?;
+    if !scene.brink_is_fifo()? {
+        return Ok(None);
+    }
+    let storms = if condition.storm {
+        scene.arena.storm()?
+    } else {
+        Vec::new()
+    };
+    let mut runs = Runs::new();
+    let mut disturbed = 0;
+    for Entry {
+        contender, pages, ..
+    } in order(&chosen, rounds, random)
+    {
+        match trial::undisturbed(&mut scene, contender, pages, random)? {
+            (Some(trial), again) => {
+                disturbed += again;
+                runs.entry((contender, pages)).or_default().push(trial);
+            }
+            (None, again) => disturbed += again,
+        }
+    }
+    drop(storms);
+    outcome.notes.push(format!(
+        "{}: {}; {disturbed} runs were disturbed by others (crossed before the load began) and made again",
+        condition.name(),
+        scene.witness.note()?
+    ));
+    let sampler = scene.sampler_note()?;
+    let note = sampler.map(|note| format!("{}: {note}", condition.name()));
+    outcome.notes.extend(note);
+    Ok(Some(runs))
+}

@@ -1,0 +1,219 @@
+//! The truth: a sampler of its own in the kernel, every 50 µs, that knows nothing of the agent.
+use std::{
+    os::fd::{AsFd as _, AsRawFd as _},
+    path::Path,
+    thread::sleep,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use brink_host::{
+    cgroup::{CgroupDir, stat::StatReader},
+    meminfo::MeminfoReader,
+    probe::{
+        Facts, Roots, Wishes,
+        abi::{
+            Plain as _,
+            sample::{
+                SOURCE_NODE_AVAILABLE, SOURCE_NODE_HEADROOM, SOURCE_SLOT_AVAILABLE,
+                SOURCE_SLOT_HEADROOM,
+            },
+            truth::{Crossing, TruthWatch},
+        },
+        coverage,
+        truth::{Order, Truth},
+    },
+    zoneinfo::Zoneinfo,
+};
+
+use super::units::signed;
+
+/// The period of the truth.
+pub(super) const PERIOD_NS: u64 = 50_000;
+
+/// Whose memory is judged.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Ground<'a> {
+    /// The machine's.
+    Machine,
+    /// A group's, whose limit is the capacity.
+    Group(&'a CgroupDir),
+}
+
+/// The judge.
+pub(super) struct Witness {
+    truth: Truth,
+    confirmed: bool,
+}
+
+/// What it saw of one crossing. Times are nanoseconds of `CLOCK_MONOTONIC`.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Seen {
+    /// The first tick below the limit; nothing if there was none.
+    pub(super) crossed: Option<u64>,
+    /// The tick before that.
+    pub(super) before: u64,
+    /// The first tick at the limit again.
+    pub(super) back: Option<u64>,
+    /// Bytes below the limit at the worst.
+    pub(super) overshoot: i64,
+}
+
+impl Witness {
+    /// Loads it. With `confirmed`, a crossing is both `memory.available` and headroom below the limit, as that policy
+    /// has it; else `memory.available` alone.
+    pub(super) fn new(confirmed: bool) -> anyhow::Result<Self> {
+        let facts = Facts::gather(&Roots::default());
+        let truth = Truth::load(&coverage::settings(&facts, Wishes::default()));
+        Ok(Self {
+            truth: truth.context("loading the truth sampler")?,
+            confirmed,
+        })
+    }
+
+    /// Judges against a limit from now on.
+    pub(super) fn aim(&mut self, ground: Ground<'_>, limit: i64) -> anyhow::Result<()> {
+        let (watches, order) = match ground {
+            Ground::Machine => machine(limit)?,
+            Ground::Group(dir) => group(dir, limit)?,
+        };
+        self.truth.start(&Order {
+            watches: &watches,
+            ..order
+        })?;
+        self.forget()
+    }
+
+    /// Forgets what was seen.
+    pub(super) fn forget(&mut self) -> anyhow::Result<()> {
+        // A tick that was under way may put one field back: the second time there is none.
+        for _ in 0..2 {
+            self.truth.reset()?;
+            sleep(Duration::from_micros(500));
+        }
+        Ok(())
+    }
+
+    /// `memory.available` now, in bytes.
+    pub(super) fn available(&mut self, ground: Ground<'_>) -> anyhow::Result<i64> {
+        self.aim(ground, i64::MIN)?;
+        Ok(self.truth.crossing(0)?.value)
+    }
+
+    /// The crossing, if there was one.
+    pub(super) fn seen(&self) -> anyhow::Result<Seen> {
+        let available = self.truth.crossing(0)?;
+        if !self.confirmed {
+            return Ok(of(&available));
+        }
+        Ok(later(&available, &self.truth.crossing(1)?))
+    }
+
+    /// Watches a group's usage fall to `limit` from now on; [`Seen::back`] is when it has.
+    pub(super) fn aim_at_usage(&mut self, dir: &CgroupDir, limit: i64) -> anyhow::Result<()> {
+        // What is left of nothing, less the usage: below `-limit` while more than `limit` is used.
+        let watches = [TruthWatch {
+            source: SOURCE_SLOT_AVAILABLE,
+            fd: dir.as_fd().as_raw_fd(),
+            limit: -limit,
+            ..TruthWatch::ZERO
+        }];
+        self.truth.start(&Order {
+            period_ns: PERIOD_NS,
+            capacity: 0,
+            deferred: 0,
+            watches: &watches,
+        })?;
+        self.forget()
+    }
+
+    /// The only watch.
+    pub(super) fn first(&self) -> anyhow::Result<Seen> {
+        Ok(of(&self.truth.crossing(0)?))
+    }
+
+    /// What the truth itself costs and misses, as a note.
+    pub(super) fn note(&self) -> anyhow::Result<String> {
+        let result = self.truth.result()?;
+        let mean = result.cost_ns.checked_div(result.ticks).unwrap_or(0);
+        Ok(format!(
+            "the truth sampler took {mean} ns a tick in the mean and {:.0} µs at most; its ticks were {:.0} µs apart at most",
+            super::units::micros(signed(result.cost_max_ns)),
+            super::units::micros(signed(result.gap_max_ns)),
+        ))
+    }
+}
+
+fn of(crossing: &Crossing) -> Seen {
+    let known = |at: u64| Some(at).filter(|&at| at > 0);
+    Seen {
+        crossed: known(crossing.crossed_ns),
+        before: crossing.before_ns,
+        back: known(crossing.back_ns),
+        overshoot: crossing.overshoot,
+    }
+}
+
+/// Both are below their limit from the later crossing to the earlier way back.
+fn later(available: &Crossing, headroom: &Crossing) -> Seen {
+    let (one, other) = (of(available), of(headroom));
+    let (Some(first), Some(second)) = (one.crossed, other.crossed) else {
+        return Seen::default();
+    };
+    let last = if first >= second { one } else { other };
+    let back = match (one.back, other.back) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, other) => one.or(other),
+    };
+    Seen { back, ..last }
+}
+
+fn machine(limit: i64) -> anyhow::Result<([TruthWatch; 2], Order<'static>)> {
+    let info = MeminfoReader::open(Path::new("/"))?.read()?;
+    let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
+    let owned = Zoneinfo::read(Path::new("/"))?.totals().free * page;
+    let watch = |source| TruthWatch {
+        source,
+        limit,
+        ..TruthWatch::ZERO
+    };
+    let order = Order {
+        period_ns: PERIOD_NS,
+        capacity: info.total,
+        deferred: info.free.saturating_sub(owned),
+        watches: &[],
+    };
+    Ok((
+        [watch(SOURCE_NODE_AVAILABLE), watch(SOURCE_NODE_HEADROOM)],
+        order,
+    ))
+}
+
+fn group(dir: &CgroupDir, limit: i64) -> anyhow::Result<([TruthWatch; 2], Order<'static>)> {
+    let capacity = dir
+        .memory_limit()?
+        .value()
+        .context("the group has no limit")?;
+    let stat = StatReader::open(dir)?.read()?;
+    let known = |bytes: Option<u64>| signed(bytes.unwrap_or(0));
+    let file = known(stat.active_file) + known(stat.inactive_file);
+    let held = known(stat.dirty) + known(stat.writeback);
+    let watch = |source| TruthWatch {
+        source,
+        fd: dir.as_fd().as_raw_fd(),
+        limit,
+        capacity: signed(capacity),
+        inactive_file: known(stat.inactive_file),
+        reclaimable: (file - held).max(0) + known(stat.slab_reclaimable),
+    };
+    let order = Order {
+        period_ns: PERIOD_NS,
+        capacity,
+        deferred: 0,
+        watches: &[],
+    };
+    Ok((
+        [watch(SOURCE_SLOT_AVAILABLE), watch(SOURCE_SLOT_HEADROOM)],
+        order,
+    ))
+}

@@ -1,0 +1,40 @@
+//! The benchmarks in a release build: of the agent, of the load, and of ourselves with the benchmarks in it.
+//!
+//! The benchmarks link the agent, and everything else of xtask does not: without them it is small, is built in no
+//! time, and works when the agent does not compile.
+use anyhow::Context as _;
+
+use super::Args;
+use crate::{
+    Verdict,
+    test::artifacts,
+    workspace::{self, succeeds},
+};
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--release", "--locked", "--bins"]);
+    cargo.args(["--package", "brink", "--package", "brink-tests"]);
+    cargo.args(["--package", "xtask", "--features", "xtask/bench"]);
+    let built = artifacts::executables(&mut cargo).context("building the benchmarks")?;
+    let program = |name: &str| {
+        let found = built.get(name).cloned();
+        found.with_context(|| format!("cargo built no binary `{name}`"))
+    };
+    let mut bench = std::process::Command::new(program("xtask")?);
+    bench.current_dir(workspace::root()).arg("bench");
+    bench
+        .env("BRINK_BIN", program("brink")?)
+        .env("BRINK_HOG", program("brink-hog")?);
+    bench
+        .args(args.check.then_some("--check"))
+        .args(args.short.then_some("--short"))
+        .args(args.publish.then_some("--publish"));
+    bench.arg("--seed").arg(args.seed.to_string());
+    bench
+        .arg("--out")
+        .arg(&args.out)
+        .arg("--")
+        .args(&args.names);
+    Ok(Verdict::from_holds(succeeds(&mut bench)?))
+}

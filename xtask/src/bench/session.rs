@@ -1,0 +1,92 @@
+//! One session of benchmarks: machine, warm-up, every benchmark with its raw values, and the verdict.
+use std::{fs, path::Path};
+
+use anyhow::{Context as _, bail};
+
+use super::{
+    Args,
+    machine::Machine,
+    measure::{BENCHMARKS, warm_up},
+    page, raw,
+    registry::{Benchmark, Measured, Settings},
+    table,
+};
+use crate::{Verdict, workspace};
+
+/// The folder of raw values that are published, from the workspace's directory.
+const PUBLISHED: &str = "docs/benchmarks/raw";
+
+pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let chosen = chosen(&args.names)?;
+    let settings = Settings {
+        short: args.short,
+        seed: args.seed,
+    };
+    let machine = Machine::read(Path::new("/"));
+    println!("{machine}");
+    let warmed = warm_up::warm_up(args.short)?;
+    println!("{warmed}");
+    let mut verdicts = Vec::new();
+    for benchmark in chosen {
+        verdicts.push((
+            benchmark.name,
+            measure(benchmark, &settings, &machine, args)?,
+        ));
+    }
+    if args.publish {
+        page::write(workspace::root())?;
+    }
+    print!("\n{}", table::of_limits(&verdicts));
+    let reached = verdicts.iter().all(|(_, measured)| measured.reached());
+    Ok(Verdict::from_holds(reached || !args.check))
+}
+
+/// The benchmarks of these names, all without names, in the order they run.
+fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Benchmark>> {
+    let known = |name: &&String| BENCHMARKS.iter().any(|benchmark| benchmark.name == *name);
+    if let Some(unknown) = names.iter().find(|name| !known(name)) {
+        let known: Vec<_> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
+        bail!("no benchmark `{unknown}`; benchmarks: {}", known.join(", "));
+    }
+    let wanted = |benchmark: &&Benchmark| {
+        names.is_empty() || names.iter().any(|name| name == benchmark.name)
+    };
+    Ok(BENCHMARKS.iter().filter(wanted).collect())
+}
+
+fn measure(
+    benchmark: &Benchmark,
+    settings: &Settings,
+    machine: &Machine,
+    args: &Args,
+) -> anyhow::Result<Measured> {
+    println!("\n=== {}: {}", benchmark.name, benchmark.about);
+    let began = std::time::Instant::now();
+    let before = load();
+    let measured = (benchmark.run)(settings).with_context(|| benchmark.name.to_owned())?;
+    let Measured::Ran(outcome) = &measured else {
+        return Ok(measured);
+    };
+    print!("{}", table::of_cells(&outcome.cells));
+    for note in &outcome.notes {
+        println!("- {note}");
+    }
+    println!("took {:.1?}", began.elapsed());
+    let folder = if args.publish {
+        Path::new(PUBLISHED)
+    } else {
+        args.out.as_path()
+    };
+    let file = workspace::root()
+        .join(folder)
+        .join(format!("{}.json", benchmark.name));
+    let of = (benchmark.name, benchmark.about);
+    raw::Results::new(of, settings, (machine, [before, load()]), outcome).write(&file)?;
+    Ok(measured)
+}
+
+/// Load average of the last minute.
+fn load() -> Option<f64> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
