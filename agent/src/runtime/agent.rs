@@ -15,8 +15,8 @@ use crate::control::server::Server;
 use crate::control::views::Views;
 use crate::guard::ports::Command;
 
-/// How often the guard is asked for a sign of life.
-const PULSE: Duration = Duration::from_secs(1);
+/// How often an agent that stands by looks whether the one that enforces is gone.
+const STANDBY: Duration = Duration::from_secs(1);
 
 /// Runs an agent until SIGTERM, SIGINT, or the guard's end.
 ///
@@ -49,7 +49,6 @@ async fn serve(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    let mut pulse = tokio::time::interval(PULSE);
     info!(socket = %socket.display(), mode = ?config.mode, "brink is running");
     let serving = server.serve(views);
     tokio::pin!(serving);
@@ -59,10 +58,10 @@ async fn serve(
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
             _ = hangup.recv() => reload(sources, running, config),
-            _ = pulse.tick() => {
-                if running.shared.lock().guard_ended {
-                    anyhow::bail!("the guard has ended; nothing is protected any more");
-                }
+            () = running.shared.guards_end() => {
+                anyhow::bail!("the guard has ended; nothing is protected any more");
+            }
+            () = tokio::time::sleep(STANDBY), if running.enforcement.is_elsewhere() => {
                 if let Err(error) = running.try_takeover() {
                     warn!(%error, "enforcement cannot be taken over yet");
                 }

@@ -3,22 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use brink_core::base::{Moment, Reason};
+use brink_core::base::Reason;
 use brink_core::node::action::Action;
-use brink_core::node::gate::GateState;
-use brink_core::node::shadow::{Course as Outlook, MemoryRates, fates};
 use brink_core::node::signal::Signal;
 use rustix::event::{PollFd, PollFlags, poll};
 use tracing::{error, info, warn};
 
+use super::foresight::{BoardCell, foresee};
 use super::graces::Graces;
 use super::hooks::{Hooks, Occasion};
 use super::journal::Journal;
 use super::state::{Course, Reading, Shared, State};
-use crate::guard::board::Board;
 use crate::guard::page::Page;
 use crate::guard::ports::{Ports, Report};
-use crate::guard::roster::Roster;
 use crate::guard::rung::Standing;
 use crate::guard::step::{Kind, Step};
 use crate::record::DecisionRecord;
@@ -45,53 +42,6 @@ pub struct Clerk {
     pub graces: Graces,
 }
 
-/// The board of the newest roster, for whoever works out growth.
-#[derive(Debug, Default)]
-pub struct BoardCell(std::sync::Mutex<Option<BoardView>>);
-
-#[derive(Clone, Debug)]
-struct BoardView {
-    board: Arc<Board>,
-    workloads: Vec<usize>,
-}
-
-impl BoardCell {
-    /// Remembers the board of a roster that is about to be handed to the guard.
-    pub fn set(&self, roster: &Roster) {
-        let view = BoardView {
-            board: Arc::clone(&roster.board),
-            workloads: roster
-                .members
-                .iter()
-                .map(|member| member.workload)
-                .collect(),
-        };
-        *self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner) = Some(view);
-    }
-
-    /// Growth of each of `count` workloads, in bytes a second.
-    fn growth(&self, count: usize) -> Vec<i64> {
-        let mut growth = vec![0_i64; count];
-        let view = self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner)
-            .clone();
-        let Some(view) = view else {
-            return growth;
-        };
-        for (member, &workload) in view.workloads.iter().enumerate() {
-            if let (Some(sum), Some(figures)) = (growth.get_mut(workload), view.board.get(member)) {
-                *sum = sum.saturating_add(figures.growth());
-            }
-        }
-        growth
-    }
-}
-
 impl Clerk {
     /// Runs until the guard has ended.
     pub fn run(mut self) {
@@ -99,7 +49,7 @@ impl Clerk {
             self.ports.reports.hush();
             while let Some(report) = self.ports.reports.take() {
                 if let Report::Stopped = report {
-                    self.shared.lock().guard_ended = true;
+                    self.shared.tell_guards_end();
                     return;
                 }
                 self.take(report);
@@ -216,7 +166,7 @@ impl Clerk {
             | Action::Ask { order, .. }
             | Action::WouldEvict { order, .. } => {
                 state.open_order = Some(order);
-                self.foresee(state, step, order);
+                foresee(&self.board, state, step, order);
             }
             Action::Ended { .. } => state.open_order = None,
             Action::Reclaim { .. } => {}
@@ -233,30 +183,6 @@ impl Clerk {
         {
             self.graces.save(state);
         }
-    }
-
-    /// Works out what the kubelet would have done, from the course the node was on.
-    fn foresee(&self, state: &mut State, step: &Step, order: u64) {
-        let Some(table) = state.table_of(step.generation).cloned() else {
-            return;
-        };
-        let growth = self.board.growth(table.len());
-        let rates = rates(state, step.at);
-        let headroom = step.confirmation.node.map(|bytes| {
-            bytes.saturating_add(i64::try_from(step.confirmation.swap).unwrap_or(i64::MAX))
-        });
-        let fates = fates(&Outlook {
-            policy: &state.policy,
-            gate: &GateState::default(),
-            now: step.at,
-            observations: &step.observations,
-            rates,
-            headroom,
-            table: &table,
-            usage: &step.usage,
-            growth: &growth,
-        });
-        state.foreseen = Some((order, fates, table));
     }
 
     fn take_page(&mut self, page: Box<Page>, occasion: Occasion) {
@@ -340,33 +266,6 @@ fn slack(state: &State) -> i64 {
         )
     });
     slack.min().unwrap_or(i64::MAX)
-}
-
-/// How fast memory runs short: from the oldest reading of the last second.
-fn rates(state: &State, now: Moment) -> MemoryRates {
-    let second = brink_core::base::Span::from_secs(1);
-    let recent = state
-        .readings
-        .iter()
-        .find(|course| now.since(course.at) <= second);
-    let before = recent.filter(|course| course.at < now);
-    let older = || state.readings.iter().rev().find(|course| course.at < now);
-    let (Some(before), Some(last)) = (before.or_else(older), state.readings.back()) else {
-        return MemoryRates::default();
-    };
-    let nanos = i128::from(last.at.since(before.at).as_nanos());
-    let rate = |now: Option<i64>, then: Option<i64>| {
-        let (Some(now), Some(then)) = (now, then) else {
-            return 0;
-        };
-        let change = (i128::from(now) - i128::from(then)) * 1_000_000_000;
-        i64::try_from(change.checked_div(nanos).unwrap_or(0)).unwrap_or(0)
-    };
-    MemoryRates {
-        available: rate(last.available, before.available),
-        allocatable: rate(last.allocatable, before.allocatable),
-        headroom: rate(last.headroom, before.headroom),
-    }
 }
 
 fn signal_name(state: &State, threshold: usize) -> &'static str {

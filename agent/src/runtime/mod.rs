@@ -6,11 +6,14 @@
 
 pub mod agent;
 pub mod clerk;
+pub mod enforcer;
 pub mod equipment;
+pub mod foresight;
 pub mod graces;
 pub mod hooks;
 pub mod journal;
 pub mod prepare;
+mod process;
 pub mod state;
 pub mod stop_button;
 pub mod watch;

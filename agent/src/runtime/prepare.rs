@@ -1,7 +1,6 @@
 //! From a checked configuration to a running agent: what is opened, loaded and locked before the guard starts.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
@@ -12,18 +11,18 @@ use brink_core::node::signal::Signal;
 use brink_host::cgroup::Layout;
 use brink_host::clock::{BootId, ClockPair};
 use brink_host::kill::Killer;
-use brink_host::ledger::{Ledger, Opening};
-use brink_host::lock::{self, Enforcer, EnforcerLock};
-use brink_host::realtime::{self, FifoPriority, oom_score};
-use brink_host::{open_files, realtime::trim_heap};
-use tracing::{debug, info, warn};
+use brink_host::ledger::Ledger;
+use brink_host::realtime::FifoPriority;
+use tracing::{info, warn};
 
-use super::LOCK;
-use super::clerk::{BoardCell, Clerk};
+use super::clerk::Clerk;
+use super::enforcer::{Enforcement, remember};
 use super::equipment::{Equipment, Loaded};
+use super::foresight::BoardCell;
 use super::graces::Graces;
 use super::hooks::Hooks;
 use super::journal::Journal;
+use super::process::{self, go_ahead, hurried, settle_memory, spawn};
 use super::state::{Shared, State};
 use super::stop_button::StopButton;
 use super::watch::{Bell, Reload, Watcher, manifests};
@@ -35,8 +34,7 @@ use crate::guard::ports::{Command, Ports};
 use crate::guard::roster::Roster;
 use crate::guard::rung::LOADING;
 use crate::guard::{self, Plan, Realtime};
-use crate::ledger::{self, Author, DECISIONS, Record, Rung};
-use crate::record::DecisionRecord;
+use crate::ledger::{Author, Rung};
 use crate::warmer::Warmer;
 
 /// Empty steps for the guard, and the memory they may take together.
@@ -44,8 +42,6 @@ const STEPS: usize = 64;
 const STEP_BYTES: usize = 2 << 20;
 /// Niceness of whoever starts the guard: nobody is protected before.
 const STARTING: i32 = -20;
-/// Niceness of the threads that take the guard's reports and make its rosters.
-const HURRIED: i32 = -10;
 
 /// A running agent. Stop it with [`Running::stop`].
 pub struct Running {
@@ -65,9 +61,8 @@ pub struct Running {
     pub started: ClockPair,
     /// What the watcher takes over at a reload.
     pub reload: Arc<Reload>,
-    lock: Mutex<Option<EnforcerLock>>,
-    ledger_path: PathBuf,
-    root: PathBuf,
+    /// Who enforces here.
+    pub enforcement: Enforcement,
     threads: Vec<(&'static str, JoinHandle<()>)>,
 }
 
@@ -85,22 +80,18 @@ pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
 fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let root = config.paths.root.as_path();
     let layout = Layout::detect(root).context("no control groups to watch over")?;
-    prepare_process(root);
+    process::prepare(root);
     std::fs::create_dir_all(&config.paths.state_dir)
         .with_context(|| format!("cannot make {}", config.paths.state_dir.display()))?;
     let clocks = Clocks {
         boot: BootId::read(root)?,
         started: ClockPair::now(),
     };
-    let lock = become_enforcer(config)?;
-    let ledger = match &lock {
-        Some(_) => Some(open_ledger(config, clocks.boot)?),
-        None => None,
-    };
+    let (enforcement, ledger) = Enforcement::begin(root, &config.paths.state_dir, clocks.boot)?;
     let mut builder = builder(config, &layout);
     let roster = first_roster(config, &mut builder)?;
     let around = Around::new(config, &roster, clocks.boot)?;
-    let first = around.first_inputs(config, ledger.as_ref(), lock.is_none());
+    let first = around.first_inputs(config, ledger.as_ref());
     let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
     around.shared.lock().mode = engine.mode(guard::now());
     let plan = Plan {
@@ -128,9 +119,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         boot: clocks.boot,
         started: clocks.started,
         reload: around.reload,
-        lock: Mutex::new(lock),
-        ledger_path: config.paths.state_dir.clone(),
-        root: root.to_path_buf(),
+        enforcement,
         threads,
     })
 }
@@ -178,17 +167,12 @@ impl Around {
     }
 
     /// What the engine is told before anything else: what outlived the last run, and whether it may enforce.
-    fn first_inputs(
-        &self,
-        config: &AgentConfig,
-        ledger: Option<&Ledger>,
-        standby: bool,
-    ) -> Vec<Input<'static>> {
+    fn first_inputs(&self, config: &AgentConfig, ledger: Option<&Ledger>) -> Vec<Input<'static>> {
         let pressed = self.button.read();
         let mut state = self.shared.lock();
         let last = ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger)));
         let recalled = last.into_iter().chain(self.graces.recall(&config.policy));
-        let standby = standby.then_some(Control::Standby(true));
+        let standby = ledger.is_none().then_some(Control::Standby(true));
         let controls = standby.into_iter().chain([pressed.control()]);
         recalled
             .map(Input::Recall)
@@ -334,16 +318,10 @@ impl Running {
     /// # Errors
     /// When the lock or the ledger cannot be had although nobody else has it.
     pub fn try_takeover(&self) -> anyhow::Result<()> {
-        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.is_some() {
-            return Ok(());
-        }
-        let Enforcer::We(lock) = EnforcerLock::acquire(&self.ledger_path.join(LOCK))? else {
+        let Some(ledger) = self.enforcement.take_over()? else {
             return Ok(());
         };
-        let ledger = ledger_in(&self.ledger_path, self.boot)?;
         let last = remember(&mut self.shared.lock(), &ledger);
-        *held = Some(lock);
         info!("the other agent is gone; this one takes over");
         let commands = [
             Command::Ledger(Box::new(ledger), last),
@@ -355,17 +333,6 @@ impl Running {
             }
         }
         Ok(())
-    }
-
-    /// The process that enforces in our place; none if we do, or it is not seen from here.
-    pub fn other_enforcer(&self) -> Option<i32> {
-        let held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.is_some() {
-            return None;
-        }
-        lock::holder_of(&self.root, &self.ledger_path.join(LOCK))
-            .ok()
-            .flatten()
     }
 
     /// Ends everything; nothing is left in the kernel.
@@ -380,86 +347,6 @@ impl Running {
             }
         }
     }
-}
-
-/// Limits, score and memory of this process; what is refused is said, and nothing stops for it.
-fn prepare_process(root: &Path) {
-    // Whoever may write the stop button or the ledger decides who dies: that is nobody else, whatever started us.
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
-    realtime::keep_heap_small();
-    if let Err(error) = open_files::raise_limit() {
-        warn!(%error, "the limit on open files stays as it is");
-    }
-    match oom_score::adjust(root, -999) {
-        Ok(oom_score::OomScore::Set(_)) => {}
-        Ok(score) => warn!(
-            ?score,
-            "our own oom_score_adj cannot be lowered: the kernel's killer may choose us"
-        ),
-        Err(error) => warn!(%error, "our own oom_score_adj cannot be set"),
-    }
-    if let Err(error) = realtime::prefault_program(root) {
-        warn!(%error, "our own program is not read in: the first kill may wait for it");
-    }
-}
-
-/// Keeps what is in memory there. Only after the programs have been loaded: what loading took and gave back could not
-/// be returned to the kernel while it was locked, and is several times what we need.
-fn settle_memory(lock: bool) {
-    trim_heap();
-    if lock && let Err(error) = realtime::lock_memory() {
-        warn!(%error, "memory is not locked: the guard may have to wait for its own pages");
-    }
-}
-
-/// One enforcer a node; whoever comes second observes until the first is gone.
-fn become_enforcer(config: &AgentConfig) -> anyhow::Result<Option<EnforcerLock>> {
-    let path = config.paths.state_dir.join(LOCK);
-    match EnforcerLock::acquire(&path)? {
-        Enforcer::We(lock) => Ok(Some(lock)),
-        Enforcer::Other(pid) => {
-            warn!(
-                ?pid,
-                "another agent enforces on this node; this one only observes"
-            );
-            Ok(None)
-        }
-    }
-}
-
-fn open_ledger(config: &AgentConfig, boot: BootId) -> anyhow::Result<Ledger> {
-    ledger_in(&config.paths.state_dir, boot)
-}
-
-fn ledger_in(folder: &Path, boot: BootId) -> anyhow::Result<Ledger> {
-    let (ledger, opening) = Ledger::open(&folder.join(ledger::FILE), DECISIONS, boot)?;
-    match opening {
-        Opening::Created => {}
-        Opening::Resumed { records } => info!(records, "the ledger of this boot goes on"),
-        Opening::Replaced { aside, why } => {
-            warn!(aside = %aside.display(), why, "a ledger that is not ours was put aside");
-        }
-    }
-    Ok(ledger)
-}
-
-/// Remembers the decisions of this boot; the number of the last one.
-fn remember(state: &mut State, ledger: &Ledger) -> u64 {
-    let mut entries: Vec<_> = ledger.entries().collect();
-    entries.sort_by_key(|entry| entry.slot.sequence);
-    let mut last = 0;
-    for entry in entries {
-        let Ok(record) = postcard::from_bytes::<Record<'_>>(entry.record) else {
-            warn!("a record of the ledger cannot be read; it is left out");
-            continue;
-        };
-        last = last.max(record.order);
-        let completion = entry
-            .completion
-            .and_then(|bytes| postcard::from_bytes(bytes).ok());
-        state.add_decision(DecisionRecord::new(&record, completion.as_ref()));
-    }
-    last
 }
 
 fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
@@ -498,25 +385,4 @@ pub(super) fn uses_pids(config: &AgentConfig) -> bool {
 fn steps_for(workloads: usize) -> usize {
     let bytes = workloads * size_of::<Option<brink_core::node::workload::PodUsage>>();
     (STEP_BYTES / bytes.max(1)).clamp(4, STEPS)
-}
-
-/// Runs a thread that the guard depends on ahead of ordinary ones: a fork bomb must not keep it from the guard's queues.
-fn hurried(body: impl FnOnce()) {
-    go_ahead(HURRIED);
-    body();
-}
-
-/// Puts the calling thread ahead of ordinary ones, and returns where it was.
-fn go_ahead(nice: i32) -> i32 {
-    realtime::set_nice(nice).unwrap_or_else(|errno| {
-        debug!(%errno, nice, "a thread stays where it is");
-        0
-    })
-}
-
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> anyhow::Result<JoinHandle<()>> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn(body)
-        .with_context(|| format!("cannot start the thread {name}"))
 }

@@ -14,6 +14,7 @@ use brink_core::node::shadow::{Fate, PHASES};
 use brink_core::node::threshold::ThresholdSet;
 use brink_core::node::workload::{PodUsage, WorkloadTable};
 use brink_host::probe::abi::record::VictimRecord;
+use tokio::sync::Notify;
 
 use crate::guard::figures::NodeFigures;
 use crate::guard::roster::Roster;
@@ -31,7 +32,10 @@ const READINGS: usize = 64;
 
 /// The shared state; locked for moments only, and never by the guard.
 #[derive(Debug)]
-pub struct Shared(Mutex<State>);
+pub struct Shared {
+    state: Mutex<State>,
+    guard_ended: Notify,
+}
 
 /// Everything the runtime knows.
 #[derive(Debug)]
@@ -74,8 +78,6 @@ pub struct State {
     pub oom_kills: VecDeque<VictimRecord>,
     /// Steps and pages of the guard that found no empty one.
     pub lost: u64,
-    /// The guard has ended.
-    pub guard_ended: bool,
 }
 
 /// One reading of the node.
@@ -110,14 +112,27 @@ pub struct Course {
 
 impl Shared {
     /// Shares a state.
-    pub const fn new(state: State) -> Self {
-        Self(Mutex::new(state))
+    pub fn new(state: State) -> Self {
+        Self {
+            state: Mutex::new(state),
+            guard_ended: Notify::new(),
+        }
+    }
+
+    /// Tells that the guard has ended.
+    pub fn tell_guards_end(&self) {
+        self.guard_ended.notify_one();
+    }
+
+    /// Waits for the guard's end.
+    pub async fn guards_end(&self) {
+        self.guard_ended.notified().await;
     }
 
     /// The state, for a moment. A thread that died with it locked left it whole: every change of it
     /// is one assignment.
     pub fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -144,7 +159,6 @@ impl State {
             decisions: VecDeque::new(),
             oom_kills: VecDeque::new(),
             lost: 0,
-            guard_ended: false,
         }
     }
 

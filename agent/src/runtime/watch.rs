@@ -14,8 +14,8 @@ use rustix::fs::inotify;
 use rustix::time::Timespec;
 use tracing::{info, warn};
 
-use super::clerk::BoardCell;
 use super::equipment::Loaded;
+use super::foresight::BoardCell;
 use super::state::Shared;
 use super::stop_button::{Pressed, StopButton};
 use crate::backend::build::{Builder, Built};
@@ -33,8 +33,10 @@ const SETTLE_PROCESSES: Duration = Duration::from_secs(1);
 const SHARE: u32 = 4;
 /// However long one took, the next is not put off longer.
 const LONGEST_REST: Duration = Duration::from_millis(100);
-/// Without hooks on cgroups, and in any case, everything is looked at again so often.
+/// Everything is looked at again so often.
 const SLOWEST: Duration = Duration::from_secs(10);
+/// The same where the kernel tells what happens to cgroups and files: only an owner's attribute is told by nobody.
+const SLOWEST_TOLD: Duration = Duration::from_secs(30);
 /// Records taken from the ring at a time.
 const BOUND: usize = 4096;
 
@@ -156,16 +158,17 @@ impl Watcher {
         let mut earliest = Instant::now();
         let mut pressed = Pressed::No;
         while !self.bell.is_stopped() {
+            let slowest = match (&self.evidence, &inotify) {
+                (Some(_), Some(_)) => SLOWEST_TOLD,
+                _ => SLOWEST,
+            };
             let due = wanted.map(|wanted| wanted.max(earliest));
-            let timeout = due.map_or(SLOWEST, |due| due.saturating_duration_since(Instant::now()));
+            let timeout = due.map_or(slowest, |due| due.saturating_duration_since(Instant::now()));
             // Once a roster is due at once, more changes of cgroups are no news.
             let for_evidence = due.is_none_or(|due| due > Instant::now() + SETTLE);
             let woken = self.wait(inotify.as_ref(), timeout, for_evidence);
             self.evidence = self.evidence.take().or_else(|| self.loaded.take_evidence());
-            if let Some(reloaded) = self.reload.take() {
-                self.manifests = reloaded.manifests;
-                self.builder.reconfigure(reloaded.rules, reloaded.selection);
-                self.warmer.count_processes(reloaded.count_processes);
+            if self.take_reload() {
                 inotify = self.inotify();
             }
             if woken.button {
@@ -174,14 +177,30 @@ impl Watcher {
             let now = Instant::now();
             wanted = wanted.into_iter().chain(woken.due(now)).min();
             let due = wanted.is_some_and(|wanted| now >= wanted.max(earliest));
-            if due || now >= earliest + SLOWEST {
+            if due || now >= earliest + slowest {
                 wanted = None;
-                let before = clock::thread_cpu();
-                self.rebuild();
-                let spent = clock::thread_cpu().saturating_sub(before);
-                earliest = Instant::now() + (spent * SHARE).min(LONGEST_REST);
+                earliest = self.rebuild_in_turn();
             }
         }
+    }
+
+    /// Takes over what a reload of the configuration has left; true when it did.
+    fn take_reload(&mut self) -> bool {
+        let Some(reloaded) = self.reload.take() else {
+            return false;
+        };
+        self.manifests = reloaded.manifests;
+        self.builder.reconfigure(reloaded.rules, reloaded.selection);
+        self.warmer.count_processes(reloaded.count_processes);
+        true
+    }
+
+    /// Makes a roster, and tells when the next may be made.
+    fn rebuild_in_turn(&mut self) -> Instant {
+        let before = clock::thread_cpu();
+        self.rebuild();
+        let spent = clock::thread_cpu().saturating_sub(before);
+        Instant::now() + (spent * SHARE).min(LONGEST_REST)
     }
 
     fn inotify(&self) -> Option<OwnedFd> {

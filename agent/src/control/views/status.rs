@@ -31,7 +31,7 @@ impl Views {
             now: self.time(now),
             mode: mode_word(state.mode).to_owned(),
             pause: self.pressed(),
-            other_enforcer: self.running.other_enforcer(),
+            other_enforcer: self.running.enforcement.other(),
             memory_policy: memory_word(state.memory).to_owned(),
             rung: standing.map(|standing| standing.rung.word().to_owned()),
             scheduling: standing.map(|standing| standing.scheduling.clone()),

@@ -12,6 +12,7 @@ use super::super::registry::{Measured, Outcome, Settings};
 use super::{
     agent::{Agent, Rung, Setup},
     arena::Arena,
+    ticks,
     units::{MIB, mebibytes, micros, millis, signed},
 };
 
@@ -47,6 +48,9 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     let mut outcome = Outcome::default();
     add_time(&mut outcome, settings, &costs, began.elapsed());
     add_memory(&mut outcome, agent.pid())?;
+    drop(agent);
+    ticks::add(&mut outcome, settings)?;
+    outcome.limit_median(ticks::CASE, ticks::FASTEST, settings.time(1.0));
     Ok(Measured::Ran(outcome))
 }
 
@@ -68,7 +72,6 @@ fn add_time(outcome: &mut Outcome, settings: &Settings, costs: &[Cost], elapsed:
         settings.time(0.1),
         Some(share(threads + sampler)),
     );
-    outcome.limit_median(CASE, TICK, settings.time(1.0));
     outcome.notes.push(format!(
         "over {:.0} s, {} ticks; threads' share by name: {}",
         elapsed.as_secs_f64(),

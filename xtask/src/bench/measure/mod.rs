@@ -14,6 +14,7 @@ mod poller;
 mod programs;
 mod release;
 mod start;
+mod ticks;
 mod trace;
 mod units;
 pub(super) mod warm_up;

@@ -25,6 +25,9 @@ use super::{
 const SIZE: u64 = 1024 * MIB;
 /// Its memory is back when no more than this is left: its page tables go with the process itself.
 const LEFT: u64 = 16 * MIB;
+/// With a processor to itself the victim frees at once, in the same order and behind the same locks as its helper: there
+/// is little to gain, and nothing may be lost.
+const NEVER_SLOWER: f64 = 1.0;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs it.
@@ -55,7 +58,11 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
         outcome.limit_value(
             &format!("1 GiB back with process_mrelease over without, {case}: median of the pairs"),
             "",
-            settings.figure(0.85, 0.6),
+            if storm {
+                settings.figure(0.85, 0.6)
+            } else {
+                NEVER_SLOWER
+            },
             ratio.map(|ratio| ratio.median),
         );
     }

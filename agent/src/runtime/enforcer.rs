@@ -1,0 +1,115 @@
+//! Who enforces on this node, and the ledger that goes with it: one agent at a time, the others observe.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use brink_host::clock::BootId;
+use brink_host::ledger::{Ledger, Opening};
+use brink_host::lock::{self, Enforcer, EnforcerLock};
+use tracing::{info, warn};
+
+use super::LOCK;
+use super::state::State;
+use crate::ledger::{self, DECISIONS, Record};
+use crate::record::DecisionRecord;
+
+/// The right to enforce; ours, or another agent's.
+pub struct Enforcement {
+    root: PathBuf,
+    folder: PathBuf,
+    boot: BootId,
+    lock: Mutex<Option<EnforcerLock>>,
+}
+
+impl Enforcement {
+    /// Takes the right if nobody has it, and opens the ledger then.
+    ///
+    /// # Errors
+    /// When the lock or the ledger cannot be had although nobody else has it.
+    pub fn begin(
+        root: &Path,
+        folder: &Path,
+        boot: BootId,
+    ) -> anyhow::Result<(Self, Option<Ledger>)> {
+        let enforcement = Self {
+            root: root.to_path_buf(),
+            folder: folder.to_path_buf(),
+            boot,
+            lock: Mutex::new(None),
+        };
+        let ledger = enforcement.take_over()?;
+        if ledger.is_none() {
+            let other = enforcement.other();
+            warn!(
+                ?other,
+                "another agent enforces on this node; this one only observes"
+            );
+        }
+        Ok((enforcement, ledger))
+    }
+
+    /// Takes the right when nobody else has it; the ledger if it became ours just now.
+    ///
+    /// # Errors
+    /// When the lock or the ledger cannot be had although nobody else has it.
+    pub fn take_over(&self) -> anyhow::Result<Option<Ledger>> {
+        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_some() {
+            return Ok(None);
+        }
+        let Enforcer::We(lock) = EnforcerLock::acquire(&self.folder.join(LOCK))? else {
+            return Ok(None);
+        };
+        let ledger = self.open_ledger()?;
+        *held = Some(lock);
+        Ok(Some(ledger))
+    }
+
+    /// Whether another agent has it.
+    pub fn is_elsewhere(&self) -> bool {
+        let held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        held.is_none()
+    }
+
+    /// The process that enforces in our place; none if we do, or it is not seen from here.
+    pub fn other(&self) -> Option<i32> {
+        if !self.is_elsewhere() {
+            return None;
+        }
+        lock::holder_of(&self.root, &self.folder.join(LOCK))
+            .ok()
+            .flatten()
+    }
+
+    fn open_ledger(&self) -> anyhow::Result<Ledger> {
+        let path = self.folder.join(ledger::FILE);
+        let (ledger, opening) = Ledger::open(&path, DECISIONS, self.boot)?;
+        match opening {
+            Opening::Created => {}
+            Opening::Resumed { records } => info!(records, "the ledger of this boot goes on"),
+            Opening::Replaced { aside, why } => {
+                warn!(aside = %aside.display(), why, "a ledger that is not ours was put aside");
+            }
+        }
+        Ok(ledger)
+    }
+}
+
+/// Remembers the decisions of this boot; the number of the last one.
+pub(super) fn remember(state: &mut State, ledger: &Ledger) -> u64 {
+    let mut entries: Vec<_> = ledger.entries().collect();
+    entries.sort_by_key(|entry| entry.slot.sequence);
+    let mut last = 0;
+    for entry in entries {
+        let Ok(record) = postcard::from_bytes::<Record<'_>>(entry.record) else {
+            warn!("a record of the ledger cannot be read; it is left out");
+            continue;
+        };
+        last = last.max(record.order);
+        let completion = entry
+            .completion
+            .and_then(|bytes| postcard::from_bytes(bytes).ok());
+        state.add_decision(DecisionRecord::new(&record, completion.as_ref()));
+    }
+    last
+}
