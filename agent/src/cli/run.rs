@@ -10,7 +10,7 @@ use super::options::ConfigArgs;
 use super::output::Talk;
 use crate::config::{Override, RunMode, Sources, load};
 use crate::doctor::{State, Step, rights};
-use crate::runtime::agent;
+use crate::runtime::{agent, process};
 
 /// Options of `brink run`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -48,11 +48,14 @@ impl Args {
 /// # Errors
 /// What keeps it from running.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
+    // The configuration too is read ahead of whoever makes memory short.
+    let before = process::go_first();
     let sources = args.sources();
     let checked = load(&sources)?;
     Talk::new().warnings(&checked.warnings);
     logging::init(checked.config.log);
     look_at_rights(checked.config.mode)?;
+    process::go_ahead(before);
     agent::run(&checked.config, &sources).map_err(ended)?;
     Ok(Exit::Success)
 }

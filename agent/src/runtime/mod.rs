@@ -13,7 +13,7 @@ pub mod graces;
 pub mod hooks;
 pub mod journal;
 pub mod prepare;
-mod process;
+pub mod process;
 pub mod state;
 pub mod stop_button;
 pub mod watch;

@@ -22,7 +22,7 @@ use super::foresight::BoardCell;
 use super::graces::Graces;
 use super::hooks::Hooks;
 use super::journal::Journal;
-use super::process::{self, go_ahead, hurried, settle_memory, spawn};
+use super::process::{self, go_ahead, go_first, hurried, settle_memory, spawn};
 use super::state::{Shared, State};
 use super::stop_button::StopButton;
 use super::watch::{Bell, Reload, Watcher, manifests};
@@ -40,8 +40,6 @@ use crate::warmer::Warmer;
 /// Empty steps for the guard, and the memory they may take together.
 const STEPS: usize = 64;
 const STEP_BYTES: usize = 2 << 20;
-/// Niceness of whoever starts the guard: nobody is protected before.
-const STARTING: i32 = -20;
 
 /// A running agent. Stop it with [`Running::stop`].
 pub struct Running {
@@ -71,7 +69,7 @@ pub struct Running {
 /// # Errors
 /// What could not be had, with what to do about it.
 pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
-    let before = go_ahead(STARTING);
+    let before = go_first();
     let running = prepare(config)?;
     go_ahead(before);
     Ok(running)
@@ -248,7 +246,7 @@ impl Around {
             if ports.commands.send(command).is_err() {
                 warn!("the guard's queue is full; it goes on without kernel programs");
             }
-            settle_memory(lock);
+            settle_memory(&root, lock);
         }
     }
 }

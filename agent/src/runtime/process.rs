@@ -8,6 +8,8 @@ use brink_host::open_files;
 use brink_host::realtime::{self, oom_score, trim_heap};
 use tracing::{debug, warn};
 
+/// Niceness of whoever starts the guard: nobody is protected before.
+const STARTING: i32 = -20;
 /// Niceness of the threads that take the guard's reports and make its rosters.
 const HURRIED: i32 = -10;
 
@@ -27,15 +29,15 @@ pub(super) fn prepare(root: &Path) {
         ),
         Err(error) => warn!(%error, "our own oom_score_adj cannot be set"),
     }
+}
+
+/// Reads the program in and keeps what is in memory there. Only after the programs have been loaded: what loading took and gave back could not
+/// be returned to the kernel while it was locked, and is several times what we need.
+pub(super) fn settle_memory(root: &Path, lock: bool) {
+    trim_heap();
     if let Err(error) = realtime::prefault_program(root) {
         warn!(%error, "our own program is not read in: the first kill may wait for it");
     }
-}
-
-/// Keeps what is in memory there. Only after the programs have been loaded: what loading took and gave back could not
-/// be returned to the kernel while it was locked, and is several times what we need.
-pub(super) fn settle_memory(lock: bool) {
-    trim_heap();
     if lock && let Err(error) = realtime::lock_memory() {
         warn!(%error, "memory is not locked: the guard may have to wait for its own pages");
     }
@@ -47,8 +49,13 @@ pub(super) fn hurried(body: impl FnOnce()) {
     body();
 }
 
+/// Puts the calling thread first until the guard stands; returns where it was.
+pub fn go_first() -> i32 {
+    go_ahead(STARTING)
+}
+
 /// Puts the calling thread ahead of ordinary ones, and returns where it was.
-pub(super) fn go_ahead(nice: i32) -> i32 {
+pub fn go_ahead(nice: i32) -> i32 {
     realtime::set_nice(nice).unwrap_or_else(|errno| {
         debug!(%errno, nice, "a thread stays where it is");
         0
