@@ -15,8 +15,8 @@ pub struct Dying {
     pub workload: usize,
     /// Bytes that the dead processes were charged with: the credit never exceeds them.
     charged: u64,
-    /// Usage of the workload when they were killed, in bytes.
-    baseline: u64,
+    /// Usage of the workload when they were killed, or at the first look after it, in bytes.
+    baseline: Option<u64>,
     /// The least usage seen since, in bytes.
     least: u64,
     since: Moment,
@@ -24,22 +24,27 @@ pub struct Dying {
 }
 
 impl Dying {
-    /// A death seen at `now`: `charged` of the workload's `usage` bytes belong to it.
-    pub fn new(workload: usize, charged: u64, usage: u64, now: Moment) -> Self {
+    /// A death seen at `now`: `charged` of the workload's `usage` bytes belong to it, if that is known.
+    pub fn new(workload: usize, charged: u64, usage: Option<u64>, now: Moment) -> Self {
         Self {
             workload,
-            charged: charged.min(usage),
+            charged: charged.min(usage.unwrap_or(charged)),
             baseline: usage,
-            least: usage,
+            least: usage.unwrap_or(u64::MAX),
             since: now,
             progress: now,
         }
     }
 
     fn observe(&mut self, now: Moment, usage: Option<u64>) {
-        if let Some(usage) = usage
-            && usage < self.least
-        {
+        let Some(usage) = usage else {
+            return;
+        };
+        if self.baseline.is_none() {
+            self.baseline = Some(usage);
+            self.charged = self.charged.min(usage);
+            self.least = usage;
+        } else if usage < self.least {
             self.least = usage;
             self.progress = now;
         }
@@ -51,7 +56,10 @@ impl Dying {
 
     /// Bytes still owed by this death.
     fn owed(&self) -> u64 {
-        self.charged.saturating_sub(self.baseline - self.least)
+        let freed = self
+            .baseline
+            .map_or(0, |before| before.saturating_sub(self.least));
+        self.charged.saturating_sub(freed)
     }
 }
 
@@ -147,7 +155,7 @@ impl Credit {
             return 0;
         }
         let believed = self.dying.iter().flatten().filter(|d| d.believed(now));
-        believed.map(Dying::owed).sum()
+        believed.map(Dying::owed).fold(0, u64::saturating_add)
     }
 
     /// Whether a death in this workload is still being waited for.
@@ -187,7 +195,7 @@ mod tests {
 
     fn one(charged: u64, usage: u64) -> Credit {
         let mut credit = Credit::default();
-        credit.add(Dying::new(0, charged, usage, ms(0)));
+        credit.add(Dying::new(0, charged, Some(usage), ms(0)));
         credit
     }
 
@@ -195,6 +203,18 @@ mod tests {
     fn never_exceeds_what_was_charged() {
         assert_eq!(one(900 * MIB, 400 * MIB).bytes(ms(1), false), 400 * MIB);
         assert_eq!(one(100 * MIB, 400 * MIB).bytes(ms(1), false), 100 * MIB);
+    }
+
+    #[test]
+    fn a_death_in_a_larger_workload_is_measured_from_the_first_look() {
+        let mut credit = Credit::default();
+        credit.add(Dying::new(0, 300 * MIB, None, ms(0)));
+        assert_eq!(credit.bytes(ms(0), false), 300 * MIB);
+        credit.observe(ms(1), |_| Some(1024 * MIB));
+        credit.observe(ms(2), |_| Some(824 * MIB));
+        assert_eq!(credit.bytes(ms(2), false), 100 * MIB);
+        credit.observe(ms(3), |_| Some(724 * MIB));
+        assert!(!credit.covers(0));
     }
 
     #[test]
@@ -282,7 +302,7 @@ mod tests {
     fn the_oldest_gives_way() {
         let mut credit = Credit::default();
         for (workload, at) in (0..=Credit::SLOTS).zip(0..) {
-            credit.add(Dying::new(workload, MIB, MIB, ms(at)));
+            credit.add(Dying::new(workload, MIB, Some(MIB), ms(at)));
         }
         assert!(!credit.covers(0));
         assert!(credit.covers(1) && credit.covers(Credit::SLOTS));

@@ -6,6 +6,7 @@ use super::super::decision::{Decision, PLACES, Places, Ranked};
 use super::super::gate::Verdict;
 use super::super::grace;
 use super::super::input::{Confirmation, Sample};
+use super::super::observe::Observations;
 use super::super::order::{OpenOrder, Phase, Stake};
 use super::super::rank::{self, Preferences, Ranking};
 use super::super::reclaim;
@@ -100,15 +101,42 @@ impl Engine {
 
     /// Whether nothing can be allocated any more beyond `quantity`: headroom and usable swap.
     fn is_confirmed(&self, signal: Signal, quantity: Quantity, seen: &Confirmation) -> bool {
+        let is_asked = signal == Signal::MemoryHeadroom || self.memory == MemoryPolicy::Confirmed;
+        let left = self.confirming(signal, seen);
+        !is_asked || left.is_some_and(|left| Quantity::from_bytes(left) < quantity)
+    }
+
+    /// The bytes that could still be allocated, where they decide with a memory signal whether anybody is killed; none
+    /// where they do not, or are unknown.
+    pub fn confirming(&self, signal: Signal, seen: &Confirmation) -> Option<i64> {
         let headroom = match (signal, self.memory) {
             (Signal::MemoryHeadroom, _) => seen.node,
-            (_, MemoryPolicy::Kubelet) => return true,
+            (_, MemoryPolicy::Kubelet) => None,
             (Signal::AllocatableMemoryAvailable, MemoryPolicy::Confirmed) => seen.pods,
             (_, MemoryPolicy::Confirmed) => seen.node,
         };
-        headroom.is_some_and(|headroom| {
-            Quantity::from_bytes(headroom.saturating_add(saturated(seen.swap))) < quantity
-        })
+        Some(headroom?.saturating_add(saturated(seen.swap)))
+    }
+
+    /// Whether somebody could have to go for one of the `met` thresholds. One that headroom does not confirm is only
+    /// told.
+    pub fn is_pressing(
+        &self,
+        met: ThresholdSet,
+        observations: &Observations,
+        confirmation: &Confirmation,
+    ) -> bool {
+        let thresholds = met
+            .iter()
+            .filter_map(|index| self.policy.thresholds().get(index));
+        let mut pressing = thresholds.filter(|threshold| {
+            let signal = threshold.signal;
+            let quantity = observations[signal].map(|seen| threshold.quantity(seen.capacity));
+            !signal.is_memory()
+                || quantity
+                    .is_some_and(|quantity| self.is_confirmed(signal, quantity, confirmation))
+        });
+        pressing.next().is_some()
     }
 
     /// A hard crossing takes over an open soft order.

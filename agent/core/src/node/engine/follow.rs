@@ -202,7 +202,7 @@ impl Engine {
             && owed > 0
             && let Some(workload) = workload
         {
-            self.credit.add(Dying::new(workload, owed, owed, now));
+            self.credit.add(Dying::new(workload, owed, Some(owed), now));
         }
         self.close(end, actions);
     }

@@ -132,8 +132,7 @@ impl Engine {
                 }
             }
             Input::Dying { workload, charged } => {
-                let usage = charged;
-                self.credit.add(Dying::new(workload, charged, usage, now));
+                self.credit.add(Dying::new(workload, charged, None, now));
             }
             Input::Outcome { order, delivered } => self.outcome(now, order, delivered, actions),
             Input::Reclaimed => self.reclaim = Reclaiming::Done,
