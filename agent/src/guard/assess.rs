@@ -60,7 +60,7 @@ impl Guard {
         let Some(kernel) = &self.kernel else {
             return;
         };
-        let figures = kernel.figures(sample);
+        let mut figures = kernel.figures(sample);
         let read_at = now();
         let Ok(check) = self.files.read(read_at) else {
             self.assess(figures, stages, false);
@@ -69,11 +69,14 @@ impl Guard {
         // Older than what was evaluated last: it would count as stale, so the files speak.
         let is_late = figures.at <= self.last_evaluated;
         let agrees = self.agree(&figures, &check);
+        // The sampler does not count threads.
+        figures.pids = check.pids;
+        let believed = if agrees && !is_late { figures } else { check };
+        self.assess(believed, stages, false);
+        // Whom to believe from now on can wait until whoever had to go is gone.
         if !agrees && self.files.node_group().is_none() {
             self.recheck_or_distrust();
         }
-        let believed = if agrees && !is_late { figures } else { check };
-        self.assess(believed, stages, false);
     }
 
     /// Whether a sample and a later reading can be of the same node: within the tolerance, and what may
@@ -137,17 +140,16 @@ impl Guard {
     }
 
     /// Evaluates the thresholds on these figures and carries out what follows.
-    pub(super) fn assess(&mut self, mut figures: NodeFigures, stages: Stages, closely: bool) {
-        if figures.pids.is_none() {
-            figures.pids = self.files.pids(self.threads, figures.at);
-        }
+    pub(super) fn assess(&mut self, figures: NodeFigures, stages: Stages, closely: bool) {
         let slow = self.files.slow();
         let observations = figures.observations(slow);
         let met = thresholds_met(self.engine.policy(), &observations, true);
         self.note_above(met, figures.at, stages.above);
-        let pressed = !met.is_empty();
-        let gather = pressed || closely || self.engine.open_order().is_some();
         let mut confirmation = figures.confirmation(slow);
+        let followed = self.engine.open_order().is_some();
+        // Page cache that nobody is killed for may hold a threshold met for hours.
+        let pressed = followed || self.engine.is_pressing(met, &observations, &confirmation);
+        let gather = pressed || closely;
         if gather {
             let wanted = self.met_resources(met);
             if wanted.processes {
@@ -174,7 +176,7 @@ impl Guard {
         self.conclude(at, &Input::Sample(&sample), Some(&figures), stages);
         self.usage = usage;
         self.last_evaluated = figures.at;
-        let slack = self.slack(&observations);
+        let slack = self.slack(&observations, &confirmation);
         self.note_progress(&observations, figures.at);
         self.plan_next(at, pressed, slack);
     }
@@ -218,15 +220,17 @@ impl Guard {
         self.met_before = met;
     }
 
-    /// Bytes to the nearest memory threshold; none without one.
-    fn slack(&self, seen: &Observations) -> Option<i64> {
+    /// Bytes to the nearest memory threshold that anybody would be killed for; none without one.
+    fn slack(&self, seen: &Observations, confirmation: &Confirmation) -> Option<i64> {
         let thresholds = self.engine.policy().thresholds().iter();
         let slack = thresholds
             .filter(|threshold| threshold.signal.is_memory())
             .filter_map(|threshold| {
-                let seen = seen[threshold.signal]?;
-                let quantity: Quantity = threshold.quantity(seen.capacity);
-                Some(seen.available.saturating_sub(quantity.value()))
+                let available = seen[threshold.signal]?;
+                let quantity: Quantity = threshold.quantity(available.capacity);
+                let left = self.engine.confirming(threshold.signal, confirmation);
+                let left = left.unwrap_or(available.available).max(available.available);
+                Some(left.saturating_sub(quantity.value()))
             });
         slack.min()
     }

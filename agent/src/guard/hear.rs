@@ -12,6 +12,8 @@ use crate::ledger::entry::Stages;
 
 /// Signals taken from the ring in one turn.
 pub(super) const BOUND: usize = 64;
+/// Emptyings of the ring in one turn; commands wait meanwhile.
+const BATCHES: u32 = 8;
 
 /// A signal, without what the guard does not look at.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +52,7 @@ impl Guard {
     /// Empties the ring and applies what was in it.
     pub(super) fn hear(&mut self, woke: Moment) {
         let mut heard = std::mem::take(&mut self.heard);
+        let mut batches = 0;
         loop {
             heard.clear();
             let Some(kernel) = &mut self.kernel else {
@@ -62,11 +65,19 @@ impl Guard {
             for item in &heard {
                 self.apply(item, woke);
             }
-            if taken < BOUND {
+            if heard.iter().any(|item| matches!(item, Item::Ended)) {
+                self.follow(super::now());
+            }
+            batches += 1;
+            if taken < BOUND || batches == BATCHES {
                 break;
             }
         }
         self.heard = heard;
+        if batches > 1 {
+            // The ring may have been full: what found no room in it is seen by looking.
+            self.look(super::now());
+        }
     }
 
     fn apply(&mut self, item: &Item, woke: Moment) {
@@ -78,7 +89,8 @@ impl Guard {
             }
             // Reclaim gives up: whatever the last sample said, this is the moment to look.
             Item::Retry => self.look(super::now()),
-            Item::Ended => self.follow(super::now()),
+            // Once for all of them: a service of thousands ends in as many signals.
+            Item::Ended => {}
             Item::Threads { threads } => {
                 self.threads = Some(*threads);
                 self.arm_threads();
@@ -107,7 +119,8 @@ impl Guard {
     /// The kernel's own killer was faster: what its victim holds is on its way back.
     fn kernel_killed(&mut self, record: &VictimRecord, woke: Moment) {
         let _told_or_counted = self.ports.reports.send(Report::OomKill(*record));
-        if record.cgroup == UNKNOWN {
+        // Older kernels tell who, and not how much.
+        if record.cgroup == UNKNOWN || record.extended == 0 {
             return;
         }
         if let Some(workload) = self.roster.workload_of(record.cgroup) {

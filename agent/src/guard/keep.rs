@@ -166,7 +166,7 @@ impl Guard {
             .or_else(|| limits.max());
         let limit = next.and_then(|limit| u32::try_from(limit).ok());
         if let Some(kernel) = &mut self.kernel {
-            let _files_serve = kernel.probe().set_thread_limit(limit);
+            kernel.limit_threads(limit);
         }
     }
 
@@ -195,14 +195,19 @@ impl Guard {
 
     /// Victims have another index now, or are gone from the table.
     fn move_victims(&mut self, old: &Roster) {
-        let (old, new) = (old.table.workloads(), self.roster.table.workloads());
+        let (old_table, new) = (old.table.workloads(), self.roster.table.workloads());
         let followed = self
             .current
             .iter_mut()
             .chain(self.lingering.iter_mut().flatten());
         for victim in followed {
-            let uid = old.get(victim.workload).map(|w| &w.uid);
+            let uid = old_table.get(victim.workload).map(|w| &w.uid);
             let place = uid.and_then(|uid| new.iter().position(|w| &w.uid == uid));
+            let mut groups = old.of(victim.workload);
+            // A cgroup is removed when nobody is in it any more.
+            if place.is_none() && groups.all(|(_, group)| !group.target.dir().is_alive()) {
+                victim.note_gone(now());
+            }
             victim.workload = place.unwrap_or(usize::MAX);
         }
     }

@@ -35,6 +35,10 @@ pub struct Kernel {
     /// Id of the cgroup that each slot is armed for.
     armed: Box<[Option<u64>; MAX_SLOTS]>,
     generation: u32,
+    /// The number of threads that a signal is asked for.
+    thread_limit: Option<u32>,
+    /// Members of the roster up to this one have had their try at a slot.
+    tried: usize,
 }
 
 impl Kernel {
@@ -54,6 +58,8 @@ impl Kernel {
             usages: Box::new([Usage::default(); MAX_SLOTS]),
             armed: Box::new([None; MAX_SLOTS]),
             generation: 0,
+            thread_limit: None,
+            tried: 0,
         }
     }
 
@@ -139,10 +145,18 @@ impl Kernel {
         Ok(())
     }
 
-    /// Arms slots for the cgroups of a roster, some at a time; true when all that fit are armed.
+    /// Asks for a signal at this number of threads. Asked again for the same it would come again.
+    pub fn limit_threads(&mut self, limit: Option<u32>) {
+        if limit != self.thread_limit && self.probe.set_thread_limit(limit).is_ok() {
+            self.thread_limit = limit;
+        }
+    }
+
+    /// Arms slots for the cgroups of a roster, some at a time, each tried once; true when all were.
     pub fn arm_roster(&mut self, roster: &mut Roster) -> bool {
         let mut left = ARMED_A_TURN;
-        for index in 0..roster.members.len() {
+        for index in self.tried..roster.members.len() {
+            self.tried = index;
             if roster.slots[index].is_some() {
                 continue;
             }
@@ -167,6 +181,7 @@ impl Kernel {
 
     /// Gives each member of a new roster the slot its cgroup has already, and frees the others.
     pub fn adopt_roster(&mut self, roster: &mut Roster) {
+        self.tried = 0;
         for slot in FIRST_WORKLOAD_SLOT as usize..MAX_SLOTS {
             let Some(id) = self.armed[slot] else {
                 continue;

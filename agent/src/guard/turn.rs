@@ -14,8 +14,10 @@ use super::kernel::Kernel;
 use super::ports::{Command, Report};
 use super::{Guard, Realtime, now};
 
-/// While a threshold is met it is looked at again at least this often, whatever was pushed.
+/// While somebody may have to go the node is looked at again at least this often, whatever was pushed.
 const PRESSED: Span = Span::from_millis(10);
+/// The same while a threshold is met that nobody goes for.
+const TOLD: Span = Span::from_millis(100);
 /// The pace at which slots of a new roster are armed.
 const ARMING: Span = Span::from_millis(1);
 /// Without a sampler the node is read at most this often, and at least that.
@@ -215,7 +217,8 @@ impl Guard {
 
     /// Sets the next look after an evaluation: by what the engine waits for, by pressure, by pace.
     pub(super) fn plan_next(&mut self, now: Moment, pressed: bool, slack: Option<i64>) {
-        let pressed = pressed.then(|| now + PRESSED);
+        let again = if pressed { PRESSED } else { TOLD };
+        let pressed = (pressed || !self.met_before.is_empty()).then(|| now + again);
         let arming = (!self.armed_whole_roster).then(|| now + ARMING);
         let wishes = [self.engine.next_wake(now), pressed, arming];
         self.times.evaluate = wishes.into_iter().flatten().min();
