@@ -183,16 +183,17 @@ impl Guard {
 
     /// Asks the kernel to tell when the victim's cgroups are empty.
     fn watch_victim(&mut self, order: u64, workload: usize) {
-        let current = self
-            .current
-            .as_mut()
-            .filter(|current| current.order == order);
-        let (Some(kernel), Some(current)) = (self.kernel.as_mut(), current) else {
+        let current = self.current.as_mut();
+        let Some(current) = current.filter(|current| current.order == order) else {
             return;
         };
         for (_, group) in self.roster.of(workload) {
             let id = group.target.id().0;
-            if !current.watched().any(|watched| watched == id) && current.remember_watched(id) {
+            let is_new = !current.watched().any(|watched| watched == id);
+            if is_new
+                && current.remember_watched(id)
+                && let Some(kernel) = &mut self.kernel
+            {
                 let _too_many_watched = kernel.watch_victim(id);
             }
         }

@@ -5,6 +5,7 @@ use brink_core::node::decision::Decision;
 use brink_core::node::input::Input;
 use brink_core::node::observe::Observations;
 use brink_core::node::order::OpenOrder;
+use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
 use brink_host::ledger::SlotId;
 
@@ -147,6 +148,19 @@ impl Current {
     fn is_killed(&self) -> bool {
         self.completion.stages.last_signal.is_some()
     }
+
+    /// Whether its cgroup of this number was killed, and somebody was left in it when it was last looked at: whoever is
+    /// started there later is nobody's victim.
+    fn is_dying_in(&self, id: u64) -> bool {
+        self.is_killed()
+            && self.completion.stages.gone.is_none()
+            && self.watched.contains(&Some(id))
+    }
+
+    /// Nobody is left.
+    pub(super) fn note_gone(&mut self, at: Moment) {
+        self.completion.stages.gone.get_or_insert(at);
+    }
 }
 
 impl Guard {
@@ -173,19 +187,22 @@ impl Guard {
         let Some(mut current) = self.current.take() else {
             return false;
         };
-        let mut empty = true;
+        let enforces = self.engine.mode(at) == Mode::Enforcing;
+        let (mut known, mut empty) = (false, true);
         for (_, group) in self.roster.of(current.workload) {
+            known = true;
             // Asked victims are only looked at: whoever came meanwhile has been granted the same grace.
-            empty &= if current.is_killed() {
+            let sweeps = enforces && current.is_dying_in(group.target.id().0);
+            empty &= if sweeps {
                 self.killer.sweep(&group.target).is_empty()
             } else {
                 group.target.is_empty()
             };
         }
         current.note_usage(self.usage_of(current.workload), at);
-        let gone = empty && current.completion.stages.gone.is_none();
+        let gone = known && empty && current.completion.stages.gone.is_none();
         if gone {
-            current.completion.stages.gone = Some(now());
+            current.note_gone(now());
         }
         let (moved, workload) = (current.has_moved(), current.workload);
         self.current = Some(current);
@@ -201,18 +218,21 @@ impl Guard {
         let Some(mut victim) = self.lingering.get_mut(place).and_then(Option::take) else {
             return false;
         };
-        let gone = {
-            let mut groups = self.roster.of(victim.workload);
-            groups.all(|(_, group)| group.target.is_empty())
-        };
+        let mut known = false;
+        let empty = self.roster.of(victim.workload).all(|(_, group)| {
+            known = true;
+            group.target.is_empty()
+        });
+        let gone = known && empty;
         victim.note_usage(self.usage_of(victim.workload), at);
-        if !gone && at.since(victim.opened) < LINGER {
+        // One that left the table has nothing that could be looked at.
+        if known && !gone && at.since(victim.opened) < LINGER {
             self.lingering[place] = Some(victim);
             return false;
         }
         let workload = victim.workload;
         if gone {
-            victim.completion.stages.gone = Some(now());
+            victim.note_gone(now());
         }
         self.finish_record(victim);
         if gone {
@@ -221,12 +241,13 @@ impl Guard {
         gone
     }
 
-    /// What the cgroups of a workload hold, page cache included; none when one cannot be read.
+    /// What the cgroups of a workload hold, page cache included; none when there are none or one cannot be read.
     fn usage_of(&self, workload: usize) -> Option<u64> {
-        let mut groups = self.roster.of(workload);
-        groups.try_fold(0_u64, |sum, (_, group)| {
-            Some(sum.saturating_add(read_usage(group)?))
-        })
+        let mut sum = None;
+        for (_, group) in self.roster.of(workload) {
+            sum = Some(sum.unwrap_or(0_u64).saturating_add(read_usage(group)?));
+        }
+        sum
     }
 
     /// What the cgroups of a workload held when the sampler last looked, page cache included; none when it did not.

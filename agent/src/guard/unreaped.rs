@@ -14,6 +14,8 @@ const FOR: Span = Span::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Unreaped {
     cgroups: Vec<u64>,
+    /// Some are not among them.
+    incomplete: bool,
     until: Moment,
 }
 
@@ -21,20 +23,22 @@ impl Unreaped {
     pub(super) fn new() -> Self {
         Self {
             cgroups: Vec::with_capacity(MOST),
+            incomplete: false,
             until: Moment::START,
         }
     }
 
-    /// Remembers a victim; nothing when there is no room for all of it, which then counts as unknown.
+    /// Remembers a victim; without room for all of it nothing is known until the wait is over.
     fn add<'a>(&mut self, now: Moment, family: impl Iterator<Item = &'a u64>) {
         if now >= self.until {
             self.cgroups.clear();
+            self.incomplete = false;
         }
         self.until = now + FOR;
         for id in family {
             if !self.cgroups.contains(id) {
-                if self.cgroups.len() == MOST {
-                    self.cgroups.clear();
+                self.incomplete |= self.cgroups.len() == MOST;
+                if self.incomplete {
                     return;
                 }
                 self.cgroups.push(*id);
@@ -44,7 +48,8 @@ impl Unreaped {
 
     /// The cgroups whose processes are waited for; none when nobody is, or nothing is known.
     fn at(&self, now: Moment) -> Option<&[u64]> {
-        (now < self.until && !self.cgroups.is_empty()).then_some(&self.cgroups)
+        let is_known = now < self.until && !self.incomplete && !self.cgroups.is_empty();
+        is_known.then_some(&self.cgroups)
     }
 }
 
@@ -85,6 +90,9 @@ mod tests {
         assert_eq!(unreaped.at(at(9)), Some(&[5][..]));
         let crowd: Vec<u64> = (0..257).collect();
         unreaped.add(at(9), crowd.iter());
-        assert_eq!(unreaped.at(at(9)), None);
+        unreaped.add(at(10), [5].iter());
+        assert_eq!(unreaped.at(at(10)), None);
+        unreaped.add(at(15), [5].iter());
+        assert_eq!(unreaped.at(at(15)), Some(&[5][..]));
     }
 }

@@ -25,7 +25,18 @@ impl Guard {
             .as_mut()
             .is_some_and(|k| !self.distrusted && k.load_usages());
         self.usage.clear();
-        self.usage.resize(self.roster.table.len(), None);
+        // A manifest whose pod does not run has no cgroup, and uses nothing: unknown it would go first.
+        let nothing = PodUsage {
+            memory: Some(0),
+            processes: Some(0),
+            ..PodUsage::default()
+        };
+        self.usage.resize(self.roster.table.len(), Some(nothing));
+        for member in &self.roster.members {
+            if let Some(used) = self.usage.get_mut(member.workload) {
+                *used = None;
+            }
+        }
         for index in 0..self.roster.members.len() {
             let member = &self.roster.members[index];
             let slot = self.roster.slots[index].filter(|_| loaded);
