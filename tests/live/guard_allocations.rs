@@ -1,4 +1,5 @@
-//! From the kernel's event to the kill the guard thread allocates and frees nothing, counted by the allocator.
+//! From the kernel's event to the kill the guard thread allocates and frees nothing, counted by the allocator, and meets no
+//! page for the first time, counted by the kernel.
 #![cfg(test)]
 
 use std::fs;
@@ -20,8 +21,15 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The agent in this process, a leak in a node of 300 MiB, and the guard's count around its kill.
-fn allocations_of_a_kill(extra: &str) -> u64 {
+/// What a kill cost the guard thread.
+#[derive(Debug)]
+struct Cost {
+    allocations: u64,
+    page_faults: u64,
+}
+
+/// The agent in this process, a leak in a node of 300 MiB, and the guard's counts around its kill.
+fn cost_of_a_kill(extra: &str) -> Cost {
     let sandbox = Sandbox::new(&[Controller::Memory], 300 * MIB).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -58,8 +66,9 @@ fn allocations_of_a_kill(extra: &str) -> u64 {
     running.ports.commands.send(Command::Inquire).ok().unwrap();
     std::thread::sleep(Duration::from_millis(500));
 
-    watch(thread_named("brink-guard"));
-    let before = of_watched();
+    let guard = thread_named("brink-guard");
+    watch(guard);
+    let before = (of_watched(), page_faults(guard));
     let spec = HogSpec::new(Load::Anon, 280 * MIB, Duration::from_secs(20));
     let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
     let _leak = Hog::spawn(program, Some(&groups[3]), &spec).unwrap();
@@ -71,11 +80,25 @@ fn allocations_of_a_kill(extra: &str) -> u64 {
             .filter(|record| record.end.is_some())
             .map(brink::record::DecisionRecord::victim_name)
     });
-    let after = of_watched();
+    let after = (of_watched(), page_faults(guard));
     running.stop();
     assert_eq!(ended.as_deref(), Some("default/w3"));
-    after - before
+    Cost {
+        allocations: after.0 - before.0,
+        page_faults: after.1 - before.1,
+    }
 }
+
+/// Page faults of a thread of this process so far, without and with reading from a disk.
+fn page_faults(id: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/self/task/{id}/stat")).unwrap();
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    let field = |number: usize| fields.split(' ').nth(number - 3).unwrap().parse::<u64>();
+    field(10).unwrap() + field(12).unwrap()
+}
+
+/// Pages of the ledger, which lies on a disk here and not under /run: written back they are met again.
+const LEDGER_PAGES: u64 = 8;
 
 /// The id of the thread of this process with this name.
 fn thread_named(name: &str) -> i32 {
@@ -90,12 +113,16 @@ fn thread_named(name: &str) -> i32 {
 
 #[test]
 fn with_the_sampler_a_kill_allocates_nothing() {
-    assert_eq!(allocations_of_a_kill(""), 0);
+    let cost = cost_of_a_kill("");
+    assert_eq!(cost.allocations, 0, "{cost:?}");
+    assert!(cost.page_faults <= LEDGER_PAGES, "{cost:?}");
 }
 
 #[test]
 fn polling_a_kill_allocates_nothing() {
-    assert_eq!(allocations_of_a_kill("kernelPrograms: false"), 0);
+    let cost = cost_of_a_kill("kernelPrograms: false");
+    assert_eq!(cost.allocations, 0, "{cost:?}");
+    assert!(cost.page_faults <= LEDGER_PAGES, "{cost:?}");
 }
 
 #[test]

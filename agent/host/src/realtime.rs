@@ -246,6 +246,13 @@ pub fn prefault_stack<const BYTES: usize>() {
     black_box(&touched);
 }
 
+/// Touches all the room of an empty buffer, so that none of its pages has to be found when memory is short.
+pub fn prefault_buffer<T: Clone>(buffer: &mut Vec<T>, filler: &T) {
+    buffer.resize(buffer.capacity(), filler.clone());
+    black_box(&mut *buffer);
+    buffer.clear();
+}
+
 /// Reads every page of our own program in, so that the first kill does not wait for a disk to find its code; with locked
 /// memory they stay. Returns how many bytes that are.
 ///

@@ -184,9 +184,7 @@ impl Guard {
     pub(super) fn replace_roster(&mut self, roster: Box<Roster>) {
         let old = std::mem::replace(&mut self.roster, roster);
         let table = std::sync::Arc::clone(&self.roster.table);
-        self.usage.clear();
-        self.usage.reserve(table.len());
-        self.order.reserve(table.len());
+        self.make_room();
         self.feed(now(), &Input::Workloads(table));
         self.move_victims(&old);
         self.adopt_slots();

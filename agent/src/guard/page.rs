@@ -11,8 +11,9 @@ pub struct Page {
 
 impl Default for Page {
     fn default() -> Self {
+        // Not zero, so that its pages are there.
         Self {
-            record: Box::new([0; RECORD_BYTES]),
+            record: Box::new([1; RECORD_BYTES]),
             completion: None,
         }
     }

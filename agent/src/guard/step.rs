@@ -5,6 +5,7 @@ use brink_core::node::action::{Action, Actions};
 use brink_core::node::input::{Confirmation, Control, Delivery, Input, Recalled};
 use brink_core::node::observe::Observations;
 use brink_core::node::workload::PodUsage;
+use brink_host::realtime::prefault_buffer;
 use serde::{Deserialize, Serialize};
 
 use super::figures::NodeFigures;
@@ -73,9 +74,13 @@ pub struct Step {
 impl Step {
     /// An empty step with room for so many workloads.
     pub fn with_room(workloads: usize) -> Self {
+        let mut usage = Vec::with_capacity(workloads);
+        prefault_buffer(&mut usage, &Some(PodUsage::default()));
+        let mut actions = Vec::with_capacity(Actions::CAPACITY);
+        prefault_buffer(&mut actions, &Action::Cleared { threshold: 0 });
         Self {
-            usage: Vec::with_capacity(workloads),
-            actions: Vec::with_capacity(Actions::CAPACITY),
+            usage,
+            actions,
             ..Self::default()
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use brink_core::base::{Moment, Span};
 use brink_core::node::input::{Input, Recalled};
-use brink_host::realtime::{Scheduling, prefault_stack, raise_thread};
+use brink_host::realtime::{Scheduling, prefault_buffer, prefault_stack, raise_thread};
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::time::Timespec;
@@ -75,7 +75,7 @@ impl Guard {
     /// Runs until told to stop.
     pub(super) fn run(mut self, realtime: Realtime, first: &[Input<'_>]) {
         self.take_standing(realtime);
-        prefault_stack::<65_536>();
+        prefault_stack::<262_144>();
         self.waiter = self.make_waiter().ok();
         if self.waiter.is_none() {
             // Without an event descriptor there is nothing to wait on; the runtime sees the end and says so.
@@ -84,13 +84,14 @@ impl Guard {
         }
         let table = Arc::clone(&self.roster.table);
         self.feed(now(), &Input::Workloads(table));
-        self.usage.reserve(self.roster.table.len());
-        self.order.reserve(self.roster.table.len());
+        self.make_room();
         for input in first {
             self.feed(now(), input);
         }
         self.adopt_slots();
         self.housekeep(now());
+        // Once with everything a decision reads, so that no page of it is met for the first time then.
+        self.look_closely(now());
         loop {
             self.wait();
             let woke = now();
@@ -101,6 +102,17 @@ impl Guard {
             self.keep_time(now());
         }
         let _full = self.ports.reports.send(Report::Stopped);
+    }
+
+    /// Room for the roster's workloads, all of it touched.
+    pub(super) fn make_room(&mut self) {
+        let workloads = self.roster.table.len();
+        self.usage.clear();
+        self.usage.reserve(workloads);
+        prefault_buffer(&mut self.usage, &None);
+        self.order.clear();
+        self.order.reserve(workloads);
+        prefault_buffer(&mut self.order, &0);
     }
 
     fn take_standing(&mut self, realtime: Realtime) {
@@ -144,6 +156,7 @@ impl Guard {
         self.kernel = Some(kernel);
         self.adopt_slots();
         self.housekeep(now());
+        self.look_closely(now());
     }
 
     fn wait(&self) {

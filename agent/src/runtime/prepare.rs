@@ -37,6 +37,8 @@ use crate::guard::{self, Plan, Realtime};
 use crate::ledger::{Author, Rung};
 use crate::warmer::Warmer;
 
+/// Workloads that there is room for at the least.
+const ROOM: usize = 128;
 /// Empty steps for the guard, and the memory they may take together.
 const STEPS: usize = 64;
 const STEP_BYTES: usize = 2 << 20;
@@ -144,7 +146,7 @@ struct Around {
 
 impl Around {
     fn new(config: &AgentConfig, roster: &Roster, boot: BootId) -> anyhow::Result<Self> {
-        let workloads = roster.table.len().max(256);
+        let workloads = roster.table.len().max(ROOM);
         let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
         state.add_roster(roster);
         let around = Self {

@@ -1,5 +1,7 @@
 //! Sets of process ids with all their room made in advance: those signalled already, and those never to be.
 
+use crate::realtime::prefault_buffer;
+
 /// Room for so many signalled processes; a power of two, half of which is used.
 const SLOTS: usize = 1 << 15;
 
@@ -13,8 +15,11 @@ pub(super) struct PidSet {
 
 impl PidSet {
     pub(super) fn new() -> Self {
+        let mut slots = Vec::with_capacity(SLOTS);
+        prefault_buffer(&mut slots, &1);
+        slots.resize(SLOTS, 0);
         Self {
-            slots: vec![0; SLOTS].into_boxed_slice(),
+            slots: slots.into_boxed_slice(),
             length: 0,
         }
     }

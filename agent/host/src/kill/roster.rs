@@ -8,6 +8,7 @@ use rustix::io::Errno;
 
 use crate::cgroup::walk::{self, Walk};
 use crate::hot_file::retry;
+use crate::realtime::prefault_buffer;
 
 /// Groups of one subtree that are visited. A pod has a handful; a whole system slice some hundred.
 const MOST_GROUPS: u32 = 8192;
@@ -90,8 +91,10 @@ pub(super) struct Roster {
 
 impl Roster {
     pub(super) fn new() -> Self {
+        let mut pids = Vec::with_capacity(MOST_PIDS);
+        prefault_buffer(&mut pids, &1);
         Self {
-            pids: Vec::with_capacity(MOST_PIDS),
+            pids,
             overflowed: false,
         }
     }
