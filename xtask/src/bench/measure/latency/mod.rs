@@ -79,9 +79,9 @@ fn plan(condition: Condition, settings: &Settings) -> (Vec<Entry>, usize) {
         let every = match (contender, settings.short) {
             (Contender::Brink, _) | (Contender::FifoPoll, true) => 1,
             (Contender::SlowPoll, true) => rounds,
-            (Contender::SlowPoll, false) => 6,
+            (Contender::SlowPoll, false) => 12,
             (_, true) => 5,
-            (_, false) => 1,
+            (_, false) => 3,
         };
         for pages in [Pages::Base, Pages::Huge] {
             let base_only = settings.short && (contender != Contender::Brink || !machine);
