@@ -61,7 +61,7 @@ async fn serve(
             () = running.shared.guards_end() => {
                 anyhow::bail!("the guard has ended; nothing is protected any more");
             }
-            () = tokio::time::sleep(STANDBY), if running.enforcement.is_elsewhere() => {
+            () = tokio::time::sleep(STANDBY), if running.awaits_takeover() => {
                 if let Err(error) = running.try_takeover() {
                     warn!(%error, "enforcement cannot be taken over yet");
                 }

@@ -12,6 +12,7 @@ pub mod foresight;
 pub mod graces;
 pub mod hooks;
 pub mod journal;
+mod outbox;
 pub mod prepare;
 pub mod process;
 pub mod state;

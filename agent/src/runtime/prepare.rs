@@ -1,6 +1,6 @@
 //! From a checked configuration to a running agent: what is opened, loaded and locked before the guard starts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
@@ -22,6 +22,7 @@ use super::foresight::BoardCell;
 use super::graces::Graces;
 use super::hooks::Hooks;
 use super::journal::Journal;
+use super::outbox::Outbox;
 use super::process::{self, go_ahead, go_first, hurried, settle_memory, spawn};
 use super::state::{Shared, State};
 use super::stop_button::StopButton;
@@ -61,6 +62,8 @@ pub struct Running {
     pub reload: Arc<Reload>,
     /// Who enforces here.
     pub enforcement: Enforcement,
+    /// What the guard is still to be told of a takeover.
+    takeover: Mutex<Outbox>,
     threads: Vec<(&'static str, JoinHandle<()>)>,
 }
 
@@ -118,6 +121,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         started: clocks.started,
         reload: around.reload,
         enforcement,
+        takeover: Mutex::default(),
         threads,
     })
 }
@@ -311,26 +315,33 @@ fn journal(config: &AgentConfig) -> anyhow::Result<Option<Journal>> {
 }
 
 impl Running {
-    /// Takes enforcement over when the agent that had it is gone.
+    /// Takes enforcement over when the agent that had it is gone. Once the right is ours the guard is told until it has heard:
+    /// to hold the right and stand by would keep everybody from enforcing.
     ///
     /// # Errors
-    /// When the lock or the ledger cannot be had although nobody else has it.
+    /// When the lock or the ledger cannot be had although nobody else has it; when the guard has no room to be told.
     pub fn try_takeover(&self) -> anyhow::Result<()> {
-        let Some(ledger) = self.enforcement.take_over()? else {
-            return Ok(());
-        };
-        let last = remember(&mut self.shared.lock(), &ledger);
-        info!("the other agent is gone; this one takes over");
-        let commands = [
-            Command::Ledger(Box::new(ledger), last),
-            Command::Control(Control::Standby(false)),
-        ];
-        for command in commands {
-            if self.ports.commands.send(command).is_err() {
-                anyhow::bail!("the guard's queue is full");
-            }
+        let mut takeover = self.takeover();
+        if let Some(ledger) = self.enforcement.take_over()? {
+            let last = remember(&mut self.shared.lock(), &ledger);
+            info!("the other agent is gone; this one takes over");
+            takeover.put(Command::Ledger(Box::new(ledger), last));
+            takeover.put(Command::Control(Control::Standby(false)));
         }
+        anyhow::ensure!(
+            takeover.send(&self.ports.commands),
+            "the guard's queue is full"
+        );
         Ok(())
+    }
+
+    /// Whether [`Self::try_takeover`] has anything left to do.
+    pub fn awaits_takeover(&self) -> bool {
+        self.enforcement.is_elsewhere() || !self.takeover().is_empty()
+    }
+
+    fn takeover(&self) -> std::sync::MutexGuard<'_, Outbox> {
+        self.takeover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends everything; nothing is left in the kernel.
