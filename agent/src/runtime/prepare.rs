@@ -210,6 +210,7 @@ impl Around {
             bell: Arc::clone(&self.bell),
             reload: Arc::clone(&self.reload),
             lost: 0,
+            unsent: Outbox::default(),
         };
         let loader = self.loader(config);
         // The guard first: it protects from files while the programs are being loaded.

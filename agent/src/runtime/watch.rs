@@ -16,6 +16,7 @@ use tracing::{info, warn};
 
 use super::equipment::Loaded;
 use super::foresight::BoardCell;
+use super::outbox::Outbox;
 use super::state::Shared;
 use super::stop_button::{Pressed, StopButton};
 use crate::backend::build::{Builder, Built};
@@ -66,6 +67,8 @@ pub struct Watcher {
     pub bell: Arc<Bell>,
     /// Changes of cgroups that found no room in the ring, as of the last look.
     pub lost: u64,
+    /// The newest roster, while the guard has no room for it.
+    pub(super) unsent: Outbox,
 }
 
 /// What a reload of the configuration leaves for the watcher.
@@ -180,6 +183,9 @@ impl Watcher {
             if due || now >= earliest + slowest {
                 wanted = None;
                 earliest = self.rebuild_in_turn();
+                if !self.unsent.is_empty() {
+                    wanted = Some(Instant::now() + SETTLE);
+                }
             }
         }
     }
@@ -299,23 +305,24 @@ impl Watcher {
 
     fn rebuild(&mut self) {
         let pods = manifests(self.manifests.as_deref());
+        let was_sent = self.unsent.is_empty();
         match self.builder.build(&pods) {
             Ok(Built { roster, troubles }) => {
                 for trouble in troubles {
                     warn!(trouble, "a cgroup cannot be watched over");
                 }
-                if !self.builder.changed() {
-                    return;
-                }
-                self.shared.lock().add_roster(&roster);
-                self.board.set(&roster);
-                self.warmer.follow(&roster);
-                if self.ports.commands.send(Command::Roster(roster)).is_err() {
-                    warn!("the guard's queue is full; the workloads are looked at again");
-                    self.bell.ring();
+                if self.builder.changed() {
+                    self.shared.lock().add_roster(&roster);
+                    self.board.set(&roster);
+                    self.warmer.follow(&roster);
+                    self.unsent.replace(Command::Roster(roster));
                 }
             }
             Err(error) => warn!(%error, "the workloads cannot be listed; the last list stands"),
+        }
+        // To the builder it is told already: one that found no room would never come again by itself.
+        if !self.unsent.send(&self.ports.commands) && was_sent {
+            warn!("the guard's queue is full; it is told of the workloads as soon as there is room");
         }
     }
 }
