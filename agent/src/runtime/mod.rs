@@ -8,6 +8,7 @@ pub mod agent;
 pub mod clerk;
 pub mod enforcer;
 pub mod equipment;
+mod folders;
 pub mod foresight;
 pub mod graces;
 pub mod hooks;
