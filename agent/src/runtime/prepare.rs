@@ -12,6 +12,7 @@ use brink_host::cgroup::Layout;
 use brink_host::clock::{BootId, ClockPair};
 use brink_host::kill::Killer;
 use brink_host::ledger::Ledger;
+use brink_host::lock::make_folder;
 use brink_host::realtime::FifoPriority;
 use tracing::{info, warn};
 
@@ -82,8 +83,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let root = config.paths.root.as_path();
     let layout = Layout::detect(root).context("no control groups to watch over")?;
     process::prepare(root);
-    std::fs::create_dir_all(&config.paths.state_dir)
-        .with_context(|| format!("cannot make {}", config.paths.state_dir.display()))?;
+    make_folder(&config.paths.state_dir)?;
     let clocks = Clocks {
         boot: BootId::read(root)?,
         started: ClockPair::now(),
