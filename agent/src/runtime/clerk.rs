@@ -14,6 +14,7 @@ use super::graces::Graces;
 use super::hooks::{Hooks, Occasion};
 use super::journal::Journal;
 use super::state::{Course, Reading, Shared, State};
+use super::steps::give_back;
 use crate::guard::page::Page;
 use crate::guard::ports::{Ports, Report};
 use crate::guard::rung::Standing;
@@ -64,8 +65,8 @@ impl Clerk {
     fn take(&mut self, report: Report) {
         match report {
             Report::Step(step) => {
-                self.take_step(&step);
-                self.ports.recycle_step(step);
+                let workloads = self.take_step(&step);
+                give_back(&self.ports.steps, step, workloads);
             }
             Report::Decided(page) => self.take_page(page, Occasion::Before),
             Report::Completed(page) => self.take_page(page, Occasion::After),
@@ -101,7 +102,8 @@ impl Clerk {
         self.shared.lock().standing = Some(standing);
     }
 
-    fn take_step(&mut self, step: &Step) {
+    /// Takes a step, and tells how many workloads the newest roster has.
+    fn take_step(&mut self, step: &Step) -> usize {
         let mut state = self.shared.lock();
         if step.kind == Kind::Reconfigure
             && let Some(new) = state.pending.take()
@@ -121,8 +123,10 @@ impl Clerk {
             self.tell(&mut state, step, action);
         }
         let slack = slack(&state);
+        let workloads = state.table().map_or(0, |table| table.len());
         drop(state);
         self.warmer.set_slack(slack);
+        workloads
     }
 
     fn tell(&self, state: &mut State, step: &Step, action: &Action) {

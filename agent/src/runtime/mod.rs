@@ -17,6 +17,7 @@ mod outbox;
 pub mod prepare;
 pub mod process;
 pub mod state;
+mod steps;
 pub mod stop_button;
 pub mod watch;
 

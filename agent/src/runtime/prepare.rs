@@ -26,6 +26,7 @@ use super::journal::Journal;
 use super::outbox::Outbox;
 use super::process::{self, go_ahead, go_first, hurried, settle_memory, spawn};
 use super::state::{Shared, State};
+use super::steps::{room_for, steps_with};
 use super::stop_button::StopButton;
 use super::watch::{Bell, Reload, Watcher, manifests};
 use crate::backend::build::{Builder, Built};
@@ -38,10 +39,6 @@ use crate::guard::rung::LOADING;
 use crate::guard::{self, Plan, Realtime};
 use crate::ledger::{Author, Rung};
 use crate::warmer::Warmer;
-
-/// Empty steps for the guard, and the memory they may take together.
-const STEPS: usize = 64;
-const STEP_BYTES: usize = 2 << 20;
 
 /// A running agent. Stop it with [`Running::stop`].
 pub struct Running {
@@ -148,12 +145,12 @@ struct Around {
 
 impl Around {
     fn new(config: &AgentConfig, roster: &Roster, boot: BootId) -> anyhow::Result<Self> {
-        let workloads = roster.table.len().max(256);
+        let room = room_for(roster.table.len());
         let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
         state.add_roster(roster);
         let around = Self {
             shared: Arc::new(Shared::new(state)),
-            ports: Arc::new(Ports::new(steps_for(workloads), workloads)?),
+            ports: Arc::new(Ports::new(steps_with(room), room)?),
             bell: Arc::new(Bell::new()?),
             button: StopButton::new(&config.paths.state_dir),
             warmer: Arc::new(Warmer::start()?),
@@ -390,9 +387,4 @@ pub(super) fn uses_pids(config: &AgentConfig) -> bool {
         .thresholds()
         .iter()
         .any(|threshold| threshold.signal == Signal::PidAvailable)
-}
-
-fn steps_for(workloads: usize) -> usize {
-    let bytes = workloads * size_of::<Option<brink_core::node::workload::PodUsage>>();
-    (STEP_BYTES / bytes.max(1)).clamp(4, STEPS)
 }

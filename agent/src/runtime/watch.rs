@@ -19,6 +19,7 @@ use super::folders::Folders;
 use super::foresight::BoardCell;
 use super::outbox::Outbox;
 use super::state::Shared;
+use super::steps::make_room;
 use super::stop_button::{Pressed, StopButton, Written};
 use crate::backend::build::{Builder, Built};
 use crate::config::{CgroupRule, Selection};
@@ -291,7 +292,10 @@ impl Watcher {
         let command = Command::Control(pressed.control());
         if self.ports.commands.send(command).is_err() {
             if heard {
-                warn!(?pressed, "the guard's queue is full; it is told of the stop button as soon as there is room");
+                warn!(
+                    ?pressed,
+                    "the guard's queue is full; it is told of the stop button as soon as there is room"
+                );
             }
             return false;
         }
@@ -314,6 +318,7 @@ impl Watcher {
                     self.shared.lock().add_roster(&roster);
                     self.board.set(&roster);
                     self.warmer.follow(&roster);
+                    make_room(&self.ports.steps, roster.table.len());
                     self.unsent.replace(Command::Roster(roster));
                 }
             }
@@ -321,7 +326,9 @@ impl Watcher {
         }
         // To the builder it is told already: one that found no room would never come again by itself.
         if !self.unsent.send(&self.ports.commands) && was_sent {
-            warn!("the guard's queue is full; it is told of the workloads as soon as there is room");
+            warn!(
+                "the guard's queue is full; it is told of the workloads as soon as there is room"
+            );
         }
     }
 }
