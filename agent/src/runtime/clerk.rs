@@ -5,12 +5,15 @@ use std::sync::atomic::Ordering;
 
 use brink_core::base::Reason;
 use brink_core::node::action::Action;
+use brink_core::node::input::Reconfiguration;
+use brink_core::node::policy::Policy;
 use brink_core::node::signal::Signal;
+use brink_core::node::workload::WorkloadTable;
 use rustix::event::{PollFd, PollFlags, poll};
 use tracing::{error, info, warn};
 
 use super::foresight::{BoardCell, foresee};
-use super::graces::Graces;
+use super::graces::{Graces, Kept};
 use super::hooks::{Hooks, Occasion};
 use super::journal::Journal;
 use super::state::{Course, Reading, Shared, State};
@@ -102,70 +105,68 @@ impl Clerk {
         self.shared.lock().standing = Some(standing);
     }
 
-    /// Takes a step, and tells how many workloads the newest roster has.
+    /// Takes a step, and tells how many workloads the newest roster has. The state is free again before anything is written:
+    /// a disk that stalls must not keep a pause waiting.
     fn take_step(&mut self, step: &Step) -> usize {
-        let mut state = self.shared.lock();
-        if step.kind == Kind::Reconfigure
-            && let Some(new) = state.pending.take()
-        {
-            state.reconfigure(&new);
-            if let Some(journal) = &mut self.journal {
+        let noted = self.note(step);
+        self.warmer.set_slack(noted.slack);
+        if let Some(journal) = &mut self.journal {
+            if let Some(new) = noted.new {
                 journal.reconfigure(new);
             }
+            journal.step(step, noted.table.as_ref());
         }
-        if let Some(journal) = &mut self.journal {
-            journal.step(step, state.table_of(step.generation));
+        if let Some(policy) = &noted.policy {
+            for action in &step.actions {
+                say(policy, step, action);
+            }
+        }
+        if let Some(kept) = &noted.graces {
+            self.graces.write(kept);
+        }
+        noted.workloads
+    }
+
+    /// Takes a step over into the state.
+    fn note(&self, step: &Step) -> Noted {
+        let mut state = self.shared.lock();
+        let is_taken_over = step.kind == Kind::Reconfigure;
+        let new = is_taken_over.then(|| state.pending.take()).flatten();
+        if let Some(new) = &new {
+            state.reconfigure(new);
         }
         if step.kind == Kind::Sample {
             remember(&mut state, step);
         }
+        let mut is_grace = false;
         for action in &step.actions {
-            self.tell(&mut state, step, action);
+            is_grace |= changes_grace(&state, action);
+            self.apply(&mut state, step, action);
         }
-        let slack = slack(&state);
-        let workloads = state.table().map_or(0, |table| table.len());
-        drop(state);
-        self.warmer.set_slack(slack);
-        workloads
+        Noted {
+            new,
+            table: state.table_of(step.generation).cloned(),
+            policy: (!step.actions.is_empty()).then(|| state.policy.clone()),
+            graces: is_grace.then(|| self.graces.of(&state)),
+            slack: slack(&state),
+            workloads: state.table().map_or(0, |table| table.len()),
+        }
     }
 
-    fn tell(&self, state: &mut State, step: &Step, action: &Action) {
+    fn apply(&self, state: &mut State, step: &Step, action: &Action) {
         match *action {
             Action::Crossed { threshold } => {
                 state.met.insert(threshold);
                 state.met_since[threshold] = Some(step.at);
-                self.keep_grace(state, threshold);
-                tell_threshold(state, step, threshold, "threshold crossed");
             }
             Action::Cleared { threshold } => {
                 state.met.remove(threshold);
                 state.met_since[threshold] = None;
                 state.held[threshold] = None;
-                self.keep_grace(state, threshold);
-                tell_threshold(state, step, threshold, "threshold cleared");
             }
-            Action::Held { threshold, reason } => {
-                state.held[threshold] = Some(reason);
-                if !matches!(reason, Reason::Waiting | Reason::Stale) {
-                    let signal = signal_name(state, threshold);
-                    info!(
-                        signal,
-                        reason = reason.word(),
-                        "a threshold is due and not acted on"
-                    );
-                }
-            }
-            Action::Conditions(conditions) => {
-                state.conditions = conditions;
-                info!(conditions = %conditions, "node conditions");
-            }
-            Action::Mode(mode) => {
-                state.mode = mode;
-                warn!(
-                    mode = mode_word(mode),
-                    "whether orders are carried out changed"
-                );
-            }
+            Action::Held { threshold, reason } => state.held[threshold] = Some(reason),
+            Action::Conditions(conditions) => state.conditions = conditions,
+            Action::Mode(mode) => state.mode = mode,
             Action::Kill { order, .. }
             | Action::Ask { order, .. }
             | Action::WouldEvict { order, .. } => {
@@ -174,18 +175,6 @@ impl Clerk {
             }
             Action::Ended { .. } => state.open_order = None,
             Action::Reclaim { .. } => {}
-        }
-    }
-
-    /// Only soft thresholds have a grace that a restart could lose.
-    fn keep_grace(&self, state: &State, threshold: usize) {
-        if state
-            .policy
-            .thresholds()
-            .get(threshold)
-            .is_some_and(|threshold| !threshold.is_hard())
-        {
-            self.graces.save(state);
         }
     }
 
@@ -221,12 +210,36 @@ impl Clerk {
             .map(|counter| counter.load(Ordering::Relaxed))
             .sum();
         let lost = lost + ports.reports.lost() + ports.commands.lost();
-        let mut state = self.shared.lock();
-        if lost > state.lost {
+        let before = std::mem::replace(&mut self.shared.lock().lost, lost);
+        if lost > before {
             warn!(lost, "reports of the guard were lost: its queues were full");
-            state.lost = lost;
         }
     }
+}
+
+/// What is to be done about a step once the state is free again.
+struct Noted {
+    /// The configuration that it took over.
+    new: Option<Reconfiguration>,
+    /// The table that it speaks of.
+    table: Option<Arc<WorkloadTable>>,
+    /// The policy that its answers speak of; none without answers.
+    policy: Option<Policy>,
+    /// Graces to be kept.
+    graces: Option<Kept>,
+    /// Bytes to the nearest memory threshold.
+    slack: i64,
+    /// Workloads of the newest roster.
+    workloads: usize,
+}
+
+/// Only soft thresholds have a grace that a restart could lose.
+fn changes_grace(state: &State, action: &Action) -> bool {
+    let (Action::Crossed { threshold } | Action::Cleared { threshold }) = *action else {
+        return false;
+    };
+    let threshold = state.policy.thresholds().get(threshold);
+    threshold.is_some_and(|threshold| !threshold.is_hard())
 }
 
 fn remember(state: &mut State, step: &Step) {
@@ -272,16 +285,36 @@ fn slack(state: &State) -> i64 {
     slack.min().unwrap_or(i64::MAX)
 }
 
-fn signal_name(state: &State, threshold: usize) -> &'static str {
-    state
-        .policy
-        .thresholds()
-        .get(threshold)
-        .map_or("", |threshold| threshold.signal.name())
+/// Tells the log of an answer; orders are told with their record.
+fn say(policy: &Policy, step: &Step, action: &Action) {
+    match *action {
+        Action::Crossed { threshold } => say_threshold(policy, step, threshold, "threshold crossed"),
+        Action::Cleared { threshold } => say_threshold(policy, step, threshold, "threshold cleared"),
+        Action::Held { threshold, reason } => {
+            if !matches!(reason, Reason::Waiting | Reason::Stale) {
+                let threshold = policy.thresholds().get(threshold);
+                info!(
+                    signal = threshold.map_or("", |threshold| threshold.signal.name()),
+                    reason = reason.word(),
+                    "a threshold is due and not acted on"
+                );
+            }
+        }
+        Action::Conditions(conditions) => info!(conditions = %conditions, "node conditions"),
+        Action::Mode(mode) => warn!(
+            mode = mode_word(mode),
+            "whether orders are carried out changed"
+        ),
+        Action::Kill { .. }
+        | Action::Ask { .. }
+        | Action::WouldEvict { .. }
+        | Action::Ended { .. }
+        | Action::Reclaim { .. } => {}
+    }
 }
 
-fn tell_threshold(state: &State, step: &Step, threshold: usize, what: &str) {
-    let Some(threshold) = state.policy.thresholds().get(threshold) else {
+fn say_threshold(policy: &Policy, step: &Step, threshold: usize, what: &str) {
+    let Some(threshold) = policy.thresholds().get(threshold) else {
         return;
     };
     let name = threshold.signal.name();

@@ -21,8 +21,9 @@ pub struct Graces {
     boot: String,
 }
 
+/// What the file says.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+pub(super) struct Kept {
     /// Monotonic times of another boot mean nothing.
     boot: String,
     met: Vec<Met>,
@@ -43,8 +44,8 @@ impl Graces {
         }
     }
 
-    /// Keeps what is met now.
-    pub fn save(&self, state: &State) {
+    /// What is met now.
+    pub(super) fn of(&self, state: &State) -> Kept {
         let met = state.met.iter().filter_map(|index| {
             let threshold = *state.policy.thresholds().get(index)?;
             Some(Met {
@@ -52,19 +53,22 @@ impl Graces {
                 since: state.met_since[index]?,
             })
         });
-        let kept = Kept {
+        Kept {
             boot: self.boot.clone(),
             met: met.collect(),
-        };
-        if let Err(error) = self.write(&kept) {
-            warn!(%error, path = %self.path.display(), "graces cannot be kept; a restart would begin them anew");
         }
     }
 
-    fn write(&self, kept: &Kept) -> io::Result<()> {
+    /// Keeps it.
+    pub(super) fn write(&self, kept: &Kept) {
         let aside = self.path.with_extension("new");
-        fs::write(&aside, serde_json::to_vec(kept)?)?;
-        fs::rename(&aside, &self.path)
+        let written = serde_json::to_vec(kept)
+            .map_err(io::Error::from)
+            .and_then(|text| fs::write(&aside, text))
+            .and_then(|()| fs::rename(&aside, &self.path));
+        if let Err(error) = written {
+            warn!(%error, path = %self.path.display(), "graces cannot be kept; a restart would begin them anew");
+        }
     }
 
     /// The graces that were kept in this boot, for thresholds that this policy has too.
@@ -137,7 +141,7 @@ mod tests {
             .unwrap();
         state.met.insert(soft);
         state.met_since[soft] = Some(Moment::from_secs(7));
-        graces.save(&state);
+        graces.write(&graces.of(&state));
         let since = Moment::from_secs(7);
         let met = Recalled::Met {
             threshold: soft,
