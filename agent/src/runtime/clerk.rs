@@ -128,8 +128,9 @@ impl Clerk {
     }
 
     /// Takes a step over into the state.
-    fn note(&self, step: &Step) -> Noted {
-        let mut state = self.shared.lock();
+    fn note(&mut self, step: &Step) -> Noted {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
         let is_taken_over = step.kind == Kind::Reconfigure;
         let new = is_taken_over.then(|| state.pending.take()).flatten();
         if let Some(new) = &new {
@@ -143,11 +144,16 @@ impl Clerk {
             is_grace |= changes_grace(&state, action);
             self.apply(&mut state, step, action);
         }
+        state.settle_recalled(step);
+        let is_look = is_grace || step.kind == Kind::Sample;
+        let graces = is_look
+            .then(|| self.graces.due(&state, step.at, is_grace))
+            .flatten();
         Noted {
             new,
             table: state.table_of(step.generation).cloned(),
             policy: (!step.actions.is_empty()).then(|| state.policy.clone()),
-            graces: is_grace.then(|| self.graces.of(&state)),
+            graces,
             slack: slack(&state),
             workloads: state.table().map_or(0, |table| table.len()),
         }
@@ -157,7 +163,8 @@ impl Clerk {
         match *action {
             Action::Crossed { threshold } => {
                 state.met.insert(threshold);
-                state.met_since[threshold] = Some(step.at);
+                // A grace that was recalled began before this agent saw it.
+                state.met_since[threshold].get_or_insert(step.at);
             }
             Action::Cleared { threshold } => {
                 state.met.remove(threshold);

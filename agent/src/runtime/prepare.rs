@@ -155,7 +155,11 @@ impl Around {
             button: StopButton::new(&config.paths.state_dir),
             warmer: Arc::new(Warmer::start()?),
             board: Arc::new(BoardCell::default()),
-            graces: Graces::new(&config.paths.state_dir, boot),
+            graces: Graces::new(
+                &config.paths.state_dir,
+                boot,
+                config.housekeeping_interval,
+            ),
             reload: Arc::new(Reload::default()),
             loaded: Arc::new(Loaded::default()),
         };
@@ -170,7 +174,7 @@ impl Around {
         let pressed = self.button.read();
         let mut state = self.shared.lock();
         let last = ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger)));
-        let recalled = last.into_iter().chain(self.graces.recall(&config.policy));
+        let recalled = last.into_iter().chain(self.graces.recall(&config.policy, guard::now()));
         let standby = ledger.is_none().then_some(Control::Standby(true));
         let controls = standby.into_iter().chain([pressed.control()]);
         recalled
