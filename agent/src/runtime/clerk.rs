@@ -44,6 +44,10 @@ pub struct Clerk {
     pub board: Arc<BoardCell>,
     /// Graces that have begun, for a restart.
     pub graces: Graces,
+    /// Steps whose loss the journal has been told of.
+    pub steps_lost: u64,
+    /// Whether the step of the configuration that the guard takes over has been seen.
+    pub is_taken_over: bool,
 }
 
 impl Clerk {
@@ -82,7 +86,22 @@ impl Clerk {
                 self.shared.lock().add_oom_kill(record);
             }
             Report::Rung(standing) => self.take_standing(*standing),
-            Report::Retired(_) | Report::Reconfigured(_) | Report::Stopped => {}
+            Report::Reconfigured(new) => self.take_reconfigured(*new),
+            Report::Retired(_) | Report::Stopped => {}
+        }
+    }
+
+    /// The guard has taken a configuration over. Its step has told so already, unless that was lost.
+    fn take_reconfigured(&mut self, new: Reconfiguration) {
+        if std::mem::take(&mut self.is_taken_over) {
+            return;
+        }
+        let mut state = self.shared.lock();
+        let _the_same = state.pending.pop_front();
+        state.reconfigure(&new);
+        drop(state);
+        if let Some(journal) = &mut self.journal {
+            journal.reconfigure(new);
         }
     }
 
@@ -110,7 +129,13 @@ impl Clerk {
     fn take_step(&mut self, step: &Step) -> usize {
         let noted = self.note(step);
         self.warmer.set_slack(noted.slack);
+        let lost = self.steps_lost();
         if let Some(journal) = &mut self.journal {
+            // Before the step: those that are missing may be from before it or after it, and a gap must not be told too late.
+            if lost > self.steps_lost {
+                journal.lost(lost - self.steps_lost);
+                self.steps_lost = lost;
+            }
             if let Some(new) = noted.new {
                 journal.reconfigure(new);
             }
@@ -132,9 +157,10 @@ impl Clerk {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
         let is_taken_over = step.kind == Kind::Reconfigure;
-        let new = is_taken_over.then(|| state.pending.take()).flatten();
+        let new = is_taken_over.then(|| state.pending.pop_front()).flatten();
         if let Some(new) = &new {
             state.reconfigure(new);
+            self.is_taken_over = true;
         }
         if step.kind == Kind::Sample {
             remember(&mut state, step);
@@ -209,14 +235,14 @@ impl Clerk {
         self.ports.recycle_page(page);
     }
 
+    /// Steps that were not told, or not whole, so far. A report that found no room may have been one.
+    fn steps_lost(&self) -> u64 {
+        self.ports.steps_lost.load(Ordering::Relaxed) + self.ports.reports.lost()
+    }
+
     fn count_lost(&self) {
-        let ports = &self.ports;
-        let counters = [&ports.steps_lost, &ports.pages_lost];
-        let lost: u64 = counters
-            .iter()
-            .map(|counter| counter.load(Ordering::Relaxed))
-            .sum();
-        let lost = lost + ports.reports.lost() + ports.commands.lost();
+        let pages = self.ports.pages_lost.load(Ordering::Relaxed);
+        let lost = self.steps_lost() + pages + self.ports.commands.lost();
         let before = std::mem::replace(&mut self.shared.lock().lost, lost);
         if lost > before {
             warn!(lost, "reports of the guard were lost: its queues were full");
@@ -295,8 +321,12 @@ fn slack(state: &State) -> i64 {
 /// Tells the log of an answer; orders are told with their record.
 fn say(policy: &Policy, step: &Step, action: &Action) {
     match *action {
-        Action::Crossed { threshold } => say_threshold(policy, step, threshold, "threshold crossed"),
-        Action::Cleared { threshold } => say_threshold(policy, step, threshold, "threshold cleared"),
+        Action::Crossed { threshold } => {
+            say_threshold(policy, step, threshold, "threshold crossed");
+        }
+        Action::Cleared { threshold } => {
+            say_threshold(policy, step, threshold, "threshold cleared");
+        }
         Action::Held { threshold, reason } => {
             if !matches!(reason, Reason::Waiting | Reason::Stale) {
                 let threshold = policy.thresholds().get(threshold);

@@ -155,11 +155,7 @@ impl Around {
             button: StopButton::new(&config.paths.state_dir),
             warmer: Arc::new(Warmer::start()?),
             board: Arc::new(BoardCell::default()),
-            graces: Graces::new(
-                &config.paths.state_dir,
-                boot,
-                config.housekeeping_interval,
-            ),
+            graces: Graces::new(&config.paths.state_dir, boot, config.housekeeping_interval),
             reload: Arc::new(Reload::default()),
             loaded: Arc::new(Loaded::default()),
         };
@@ -174,7 +170,9 @@ impl Around {
         let pressed = self.button.read();
         let mut state = self.shared.lock();
         let last = ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger)));
-        let recalled = last.into_iter().chain(self.graces.recall(&config.policy, guard::now()));
+        let recalled = last
+            .into_iter()
+            .chain(self.graces.recall(&config.policy, guard::now()));
         let standby = ledger.is_none().then_some(Control::Standby(true));
         let controls = standby.into_iter().chain([pressed.control()]);
         recalled
@@ -197,6 +195,8 @@ impl Around {
             journal: journal(config)?,
             board: Arc::clone(&self.board),
             graces: self.graces.clone(),
+            steps_lost: 0,
+            is_taken_over: false,
         };
         let watcher = Watcher {
             builder,

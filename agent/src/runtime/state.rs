@@ -47,8 +47,8 @@ pub struct State {
     pub memory: MemoryPolicy,
     /// The guard's standing, once it was told.
     pub standing: Option<Standing>,
-    /// A configuration on its way to the guard.
-    pub pending: Option<Reconfiguration>,
+    /// Configurations on their way to the guard, oldest first.
+    pub pending: VecDeque<Reconfiguration>,
     /// The latest full reading.
     pub reading: Option<Reading>,
     /// Counts the readings that had the usage of workloads.
@@ -144,7 +144,7 @@ impl State {
             policy,
             memory,
             standing: None,
-            pending: None,
+            pending: VecDeque::new(),
             reading: None,
             closely: 0,
             readings: VecDeque::with_capacity(READINGS),
@@ -171,7 +171,8 @@ impl State {
         let mut met_since = [None; ThresholdSet::CAPACITY];
         for index in self.met.iter() {
             let known = before.thresholds().get(index);
-            let same = known.and_then(|known| thresholds.iter().position(|now| now.is_same_as(known)));
+            let same =
+                known.and_then(|known| thresholds.iter().position(|now| now.is_same_as(known)));
             if let Some(now) = same {
                 met.insert(now);
                 met_since[now] = self.met_since[index];
