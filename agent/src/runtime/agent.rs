@@ -135,6 +135,10 @@ fn needs_restart(before: &AgentConfig, now: &AgentConfig) -> Vec<&'static str> {
         ("hooks", before.hooks != now.hooks),
         ("log", before.log != now.log),
         (
+            "kernelPrograms",
+            before.kernel_programs != now.kernel_programs,
+        ),
+        (
             "housekeepingInterval",
             before.housekeeping_interval != now.housekeeping_interval,
         ),
