@@ -9,3 +9,4 @@ mod rungs;
 mod socket;
 mod standby;
 mod support;
+mod upkeep;
