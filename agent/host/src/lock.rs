@@ -1,9 +1,9 @@
 //! One enforcer a node: a lock file under /run that the kernel releases when its holder dies.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
 use std::io::{Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::FlockOperation;
@@ -12,6 +12,9 @@ use rustix::io::Errno;
 use crate::error::HostError;
 use crate::hot_file::read_bytes;
 use crate::scan;
+
+/// Mode of the lock file: nobody else may hold it, and so keep us from enforcing.
+const MODE: u32 = 0o600;
 
 /// The lock, held until it is dropped or this process ends, however it ends.
 #[derive(Debug)]
@@ -37,10 +40,7 @@ impl EnforcerLock {
     /// [`HostError`] with the path.
     pub fn acquire(path: &Path) -> Result<Enforcer, HostError> {
         if let Some(folder) = path.parent() {
-            fs::create_dir_all(folder).map_err(|source| HostError::Create {
-                path: folder.to_path_buf(),
-                source,
-            })?;
+            make_folder(folder)?;
         }
         let mut options = OpenOptions::new();
         options
@@ -48,12 +48,13 @@ impl EnforcerLock {
             .write(true)
             .create(true)
             .truncate(false)
-            .mode(0o644)
+            .mode(MODE)
             .custom_flags(libc::O_NOFOLLOW);
         let mut file = options.open(path).map_err(|source| HostError::Create {
             path: path.to_path_buf(),
             source,
         })?;
+        keep_to_ourselves(&file, path)?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Ok(Enforcer::Other(holder(&mut file))),
@@ -77,6 +78,35 @@ impl EnforcerLock {
         })?;
         Ok(Enforcer::We(Self { _file: file }))
     }
+}
+
+/// Makes the folder of the lock, and those above it, for its owner alone; one that is there stays as it is.
+///
+/// # Errors
+/// [`HostError`] with the path.
+pub fn make_folder(folder: &Path) -> Result<(), HostError> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(folder).map_err(|source| HostError::Create {
+        path: folder.to_path_buf(),
+        source,
+    })
+}
+
+/// Whoever may open the file may lock it, were it for reading only. One that an older agent has made is open to all.
+fn keep_to_ourselves(file: &File, path: &Path) -> Result<(), HostError> {
+    let restrict = || {
+        let mode = file.metadata()?.permissions().mode();
+        if mode & 0o7777 == MODE {
+            return Ok(());
+        }
+        file.set_permissions(Permissions::from_mode(MODE))
+    };
+    restrict().map_err(|source| HostError::Write {
+        path: path.to_path_buf(),
+        value: format!("mode {MODE:o}"),
+        source,
+    })
 }
 
 /// Who holds the lock on a file, by the kernel's own list (`proc/locks` under a root). Nothing is locked to find out, so
@@ -145,7 +175,29 @@ fn holder(file: &mut File) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        let found = fs::metadata(path).expect("it is there");
+        found.permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn nobody_else_may_open_it_nor_look_into_its_folder() {
+        let parent = tempfile::tempdir().expect("temporary folder");
+        let folder = parent.path().join("run/brink");
+        let path = folder.join("enforcer.lock");
+        drop(EnforcerLock::acquire(&path).expect("ours"));
+        assert_eq!((mode(&path), mode(&folder)), (0o600, 0o700));
+
+        // As an older agent left them: the file is closed, and a folder that was there is its owner's affair.
+        fs::set_permissions(&path, Permissions::from_mode(0o644)).expect("chmod");
+        fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("chmod");
+        drop(EnforcerLock::acquire(&path).expect("ours"));
+        assert_eq!((mode(&path), mode(&folder)), (0o600, 0o755));
+    }
 
     #[test]
     fn the_second_learns_who_is_first() {

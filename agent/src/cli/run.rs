@@ -97,6 +97,8 @@ fn ended(error: anyhow::Error) -> CliError {
             .advise("run it as root, or name a folder of its own with --state-dir"),
         Some(io::ErrorKind::AddrInUse) => CliError::new(Exit::OtherAgent, error)
             .advise("`brink status` asks that one; a second agent needs a --state-dir of its own"),
+        Some(io::ErrorKind::AlreadyExists) => CliError::new(Exit::Usage, error)
+            .advise("name another paths.socket or --state-dir; what is there is left alone"),
         _ => CliError::from(error),
     }
 }

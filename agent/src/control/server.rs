@@ -1,7 +1,7 @@
 //! The agent's end of the socket: mode 0600, and only root and the agent's own user are answered.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,19 +33,13 @@ impl Server {
     /// Listens at a path. A socket that nobody listens on any more is replaced.
     ///
     /// # Errors
-    /// When another agent listens there, or the file cannot be made.
+    /// `AddrInUse` when another agent listens there, `AlreadyExists` when what is there is no socket; when the file cannot be
+    /// made.
     pub fn bind(path: &Path) -> io::Result<Self> {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder)?;
         }
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            let problem = format!("another agent listens on {}", path.display());
-            return Err(io::Error::new(io::ErrorKind::AddrInUse, problem));
-        }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            result => result?,
-        }
+        make_way(path)?;
         // Nobody can connect between bind and chmod: the umask of the process allows nothing to others.
         let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
         let bound = UnixListener::bind(path);
@@ -82,6 +76,27 @@ impl Server {
                 }
             }
         }
+    }
+}
+
+/// Removes a socket that nobody listens on any more, and nothing else.
+fn make_way(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => {}
+        Ok(_) => {
+            let problem = format!("{} is there already and is no socket", path.display());
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    }
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        let problem = format!("another agent listens on {}", path.display());
+        return Err(io::Error::new(io::ErrorKind::AddrInUse, problem));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
     }
 }
 
@@ -168,4 +183,39 @@ pub fn refused(reason: RefusalReason, message: &str, next: &str) -> Answer {
         message: message.to_owned(),
         next: next.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(path: &Path, expected: Option<io::ErrorKind>) {
+        let found = make_way(path).err().map(|error| error.kind());
+        assert_eq!(found, expected, "{}", path.display());
+    }
+
+    #[test]
+    fn only_a_socket_that_nobody_listens_on_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        check(&path("nothing"), None);
+
+        let (file, link) = (path("file"), path("link"));
+        fs::write(&file, "precious").unwrap();
+        check(&file, Some(io::ErrorKind::AlreadyExists));
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        check(&link, Some(io::ErrorKind::AlreadyExists));
+        check(folder.path(), Some(io::ErrorKind::AlreadyExists));
+        assert_eq!(fs::read_to_string(&link).unwrap(), "precious");
+
+        let socket = path("socket");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        check(&socket, Some(io::ErrorKind::AddrInUse));
+        drop(listener);
+        check(&socket, None);
+        assert!(!socket.exists());
+    }
 }

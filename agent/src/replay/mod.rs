@@ -40,9 +40,11 @@ impl Replay {
                 clocks,
                 policy,
                 live,
+                continues,
             } => {
                 self.running = Some((Engine::new(*policy, live, at), clocks));
                 self.table = None;
+                self.summary.continues |= continues;
                 Ok(None)
             }
             Line::Table {
@@ -82,6 +84,14 @@ impl Replay {
             .as_mut()
             .with_context(|| format!("line {number}: a step comes before the start"))?;
         let mut actions = Actions::default();
+        // A journal that continues another one has the table, and not the step that brought it.
+        let is_behind = self.summary.continues
+            && step.kind != Kind::Workloads
+            && engine.table().generation() != step.generation;
+        if is_behind && let Some(table) = &self.table {
+            engine.step(step.at, Input::Workloads(Arc::clone(table)), &mut actions);
+            actions.clear();
+        }
         engine.step(step.at, input, &mut actions);
         let differs = actions.as_slice() != step.actions;
         self.summary.steps += 1;

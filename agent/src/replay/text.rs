@@ -51,6 +51,10 @@ pub fn summary(summary: &Summary, style: Style) -> String {
         counted(summary.decisions, "decision")
     );
     screen.paragraph("", &text, paint);
+    if summary.continues {
+        let text = "it continues a journal that was put aside: answers may differ for want of what came before";
+        screen.paragraph("", text, Some(Paint::Warning));
+    }
     screen.into_text()
 }
 

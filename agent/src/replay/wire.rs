@@ -46,6 +46,8 @@ pub struct Summary {
     pub lost: u64,
     /// Decisions recorded.
     pub decisions: u64,
+    /// Whether it continues a journal that was put aside: the first answers may differ for want of what came before.
+    pub continues: bool,
 }
 
 /// An input, with names in the place of indexes.

@@ -17,6 +17,8 @@ use crate::guard::ports::Command;
 
 /// How often an agent that stands by looks whether the one that enforces is gone.
 const STANDBY: Duration = Duration::from_secs(1);
+/// Configurations that may be on their way to the guard.
+const PENDING: usize = 4;
 
 /// Runs an agent until SIGTERM, SIGINT, or the guard's end.
 ///
@@ -61,7 +63,7 @@ async fn serve(
             () = running.shared.guards_end() => {
                 anyhow::bail!("the guard has ended; nothing is protected any more");
             }
-            () = tokio::time::sleep(STANDBY), if running.enforcement.is_elsewhere() => {
+            () = tokio::time::sleep(STANDBY), if running.awaits_takeover() => {
                 if let Err(error) = running.try_takeover() {
                     warn!(%error, "enforcement cannot be taken over yet");
                 }
@@ -93,15 +95,8 @@ fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
         policy: config.policy.clone(),
         live: config.live_settings(),
     };
-    running.shared.lock().pending = Some(new.clone());
-    if running
-        .ports
-        .commands
-        .send(Command::Reconfigure(Box::new(new)))
-        .is_err()
-    {
-        running.shared.lock().pending = None;
-        error!("the guard's queue is full; the old configuration stays, send SIGHUP again");
+    if !hand_over(running, new) {
+        error!("the guard does not keep up; the old configuration stays, send SIGHUP again");
         return;
     }
     running.reload.leave(Reloaded {
@@ -114,6 +109,22 @@ fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
     info!("the configuration was read again");
 }
 
+/// Sends a configuration to the guard, and leaves a copy to whoever is told when the guard takes it; false if there is no room.
+fn hand_over(running: &Running, new: Reconfiguration) -> bool {
+    // Locked until both are done: the copies are in the order of the commands, and never later than the guard's answer.
+    let mut state = running.shared.lock();
+    if state.pending.len() >= PENDING {
+        return false;
+    }
+    state.pending.push_back(new.clone());
+    let command = Command::Reconfigure(Box::new(new));
+    let is_sent = running.ports.commands.send(command).is_ok();
+    if !is_sent {
+        state.pending.pop_back();
+    }
+    is_sent
+}
+
 /// Settings that differ and cannot be taken over by a running agent.
 fn needs_restart(before: &AgentConfig, now: &AgentConfig) -> Vec<&'static str> {
     let differs = [
@@ -123,6 +134,10 @@ fn needs_restart(before: &AgentConfig, now: &AgentConfig) -> Vec<&'static str> {
         ("realtime", before.realtime != now.realtime),
         ("hooks", before.hooks != now.hooks),
         ("log", before.log != now.log),
+        (
+            "kernelPrograms",
+            before.kernel_programs != now.kernel_programs,
+        ),
         (
             "housekeepingInterval",
             before.housekeeping_interval != now.housekeeping_interval,

@@ -5,15 +5,19 @@ use std::sync::atomic::Ordering;
 
 use brink_core::base::Reason;
 use brink_core::node::action::Action;
+use brink_core::node::input::Reconfiguration;
+use brink_core::node::policy::Policy;
 use brink_core::node::signal::Signal;
+use brink_core::node::workload::WorkloadTable;
 use rustix::event::{PollFd, PollFlags, poll};
 use tracing::{error, info, warn};
 
 use super::foresight::{BoardCell, foresee};
-use super::graces::Graces;
+use super::graces::{Graces, Kept};
 use super::hooks::{Hooks, Occasion};
 use super::journal::Journal;
 use super::state::{Course, Reading, Shared, State};
+use super::steps::give_back;
 use crate::guard::page::Page;
 use crate::guard::ports::{Ports, Report};
 use crate::guard::rung::Standing;
@@ -40,6 +44,10 @@ pub struct Clerk {
     pub board: Arc<BoardCell>,
     /// Graces that have begun, for a restart.
     pub graces: Graces,
+    /// Steps whose loss the journal has been told of.
+    pub steps_lost: u64,
+    /// Whether the step of the configuration that the guard takes over has been seen.
+    pub is_taken_over: bool,
 }
 
 impl Clerk {
@@ -64,8 +72,8 @@ impl Clerk {
     fn take(&mut self, report: Report) {
         match report {
             Report::Step(step) => {
-                self.take_step(&step);
-                self.ports.recycle_step(step);
+                let workloads = self.take_step(&step);
+                give_back(&self.ports.steps, step, workloads);
             }
             Report::Decided(page) => self.take_page(page, Occasion::Before),
             Report::Completed(page) => self.take_page(page, Occasion::After),
@@ -78,7 +86,22 @@ impl Clerk {
                 self.shared.lock().add_oom_kill(record);
             }
             Report::Rung(standing) => self.take_standing(*standing),
-            Report::Retired(_) | Report::Reconfigured(_) | Report::Stopped => {}
+            Report::Reconfigured(new) => self.take_reconfigured(*new),
+            Report::Retired(_) | Report::Stopped => {}
+        }
+    }
+
+    /// The guard has taken a configuration over. Its step has told so already, unless that was lost.
+    fn take_reconfigured(&mut self, new: Reconfiguration) {
+        if std::mem::take(&mut self.is_taken_over) {
+            return;
+        }
+        let mut state = self.shared.lock();
+        let _the_same = state.pending.pop_front();
+        state.reconfigure(&new);
+        drop(state);
+        if let Some(journal) = &mut self.journal {
+            journal.reconfigure(new);
         }
     }
 
@@ -101,67 +124,82 @@ impl Clerk {
         self.shared.lock().standing = Some(standing);
     }
 
-    fn take_step(&mut self, step: &Step) {
-        let mut state = self.shared.lock();
-        if step.kind == Kind::Reconfigure
-            && let Some(new) = state.pending.take()
-        {
-            state.reconfigure(&new);
-            if let Some(journal) = &mut self.journal {
+    /// Takes a step, and tells how many workloads the newest roster has. The state is free again before anything is written:
+    /// a disk that stalls must not keep a pause waiting.
+    fn take_step(&mut self, step: &Step) -> usize {
+        let noted = self.note(step);
+        self.warmer.set_slack(noted.slack);
+        let lost = self.steps_lost();
+        if let Some(journal) = &mut self.journal {
+            // Before the step: those that are missing may be from before it or after it, and a gap must not be told too late.
+            if lost > self.steps_lost {
+                journal.lost(lost - self.steps_lost);
+                self.steps_lost = lost;
+            }
+            if let Some(new) = noted.new {
                 journal.reconfigure(new);
             }
+            journal.step(step, noted.table.as_ref());
         }
-        if let Some(journal) = &mut self.journal {
-            journal.step(step, state.table_of(step.generation));
+        if let Some(policy) = &noted.policy {
+            for action in &step.actions {
+                say(policy, step, action);
+            }
+        }
+        if let Some(kept) = &noted.graces {
+            self.graces.write(kept);
+        }
+        noted.workloads
+    }
+
+    /// Takes a step over into the state.
+    fn note(&mut self, step: &Step) -> Noted {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.lock();
+        let is_taken_over = step.kind == Kind::Reconfigure;
+        let new = is_taken_over.then(|| state.pending.pop_front()).flatten();
+        if let Some(new) = &new {
+            state.reconfigure(new);
+            self.is_taken_over = true;
         }
         if step.kind == Kind::Sample {
             remember(&mut state, step);
         }
+        let mut is_grace = false;
         for action in &step.actions {
-            self.tell(&mut state, step, action);
+            is_grace |= changes_grace(&state, action);
+            self.apply(&mut state, step, action);
         }
-        let slack = slack(&state);
-        drop(state);
-        self.warmer.set_slack(slack);
+        state.settle_recalled(step);
+        let is_look = is_grace || step.kind == Kind::Sample;
+        let graces = is_look
+            .then(|| self.graces.due(&state, step.at, is_grace))
+            .flatten();
+        Noted {
+            new,
+            table: state.table_of(step.generation).cloned(),
+            policy: (!step.actions.is_empty()).then(|| state.policy.clone()),
+            graces,
+            slack: slack(&state),
+            workloads: state.table().map_or(0, |table| table.len()),
+        }
     }
 
-    fn tell(&self, state: &mut State, step: &Step, action: &Action) {
+    fn apply(&self, state: &mut State, step: &Step, action: &Action) {
         match *action {
             Action::Crossed { threshold } => {
                 state.met.insert(threshold);
-                state.met_since[threshold] = Some(step.at);
-                self.keep_grace(state, threshold);
-                tell_threshold(state, step, threshold, "threshold crossed");
+                // A grace that was recalled began before this agent saw it.
+                state.met_since[threshold].get_or_insert(step.at);
             }
             Action::Cleared { threshold } => {
                 state.met.remove(threshold);
                 state.met_since[threshold] = None;
                 state.held[threshold] = None;
-                self.keep_grace(state, threshold);
-                tell_threshold(state, step, threshold, "threshold cleared");
             }
-            Action::Held { threshold, reason } => {
-                state.held[threshold] = Some(reason);
-                if !matches!(reason, Reason::Waiting | Reason::Stale) {
-                    let signal = signal_name(state, threshold);
-                    info!(
-                        signal,
-                        reason = reason.word(),
-                        "a threshold is due and not acted on"
-                    );
-                }
-            }
-            Action::Conditions(conditions) => {
-                state.conditions = conditions;
-                info!(conditions = %conditions, "node conditions");
-            }
-            Action::Mode(mode) => {
-                state.mode = mode;
-                warn!(
-                    mode = mode_word(mode),
-                    "whether orders are carried out changed"
-                );
-            }
+            Action::Held { threshold, reason } => state.held[threshold] = Some(reason),
+            Action::Conditions(conditions) => state.conditions = conditions,
+            Action::Mode(mode) => state.mode = mode,
             Action::Kill { order, .. }
             | Action::Ask { order, .. }
             | Action::WouldEvict { order, .. } => {
@@ -170,18 +208,6 @@ impl Clerk {
             }
             Action::Ended { .. } => state.open_order = None,
             Action::Reclaim { .. } => {}
-        }
-    }
-
-    /// Only soft thresholds have a grace that a restart could lose.
-    fn keep_grace(&self, state: &State, threshold: usize) {
-        if state
-            .policy
-            .thresholds()
-            .get(threshold)
-            .is_some_and(|threshold| !threshold.is_hard())
-        {
-            self.graces.save(state);
         }
     }
 
@@ -209,20 +235,44 @@ impl Clerk {
         self.ports.recycle_page(page);
     }
 
+    /// Steps that were not told, or not whole, so far. A report that found no room may have been one.
+    fn steps_lost(&self) -> u64 {
+        self.ports.steps_lost.load(Ordering::Relaxed) + self.ports.reports.lost()
+    }
+
     fn count_lost(&self) {
-        let ports = &self.ports;
-        let counters = [&ports.steps_lost, &ports.pages_lost];
-        let lost: u64 = counters
-            .iter()
-            .map(|counter| counter.load(Ordering::Relaxed))
-            .sum();
-        let lost = lost + ports.reports.lost() + ports.commands.lost();
-        let mut state = self.shared.lock();
-        if lost > state.lost {
+        let pages = self.ports.pages_lost.load(Ordering::Relaxed);
+        let lost = self.steps_lost() + pages + self.ports.commands.lost();
+        let before = std::mem::replace(&mut self.shared.lock().lost, lost);
+        if lost > before {
             warn!(lost, "reports of the guard were lost: its queues were full");
-            state.lost = lost;
         }
     }
+}
+
+/// What is to be done about a step once the state is free again.
+struct Noted {
+    /// The configuration that it took over.
+    new: Option<Reconfiguration>,
+    /// The table that it speaks of.
+    table: Option<Arc<WorkloadTable>>,
+    /// The policy that its answers speak of; none without answers.
+    policy: Option<Policy>,
+    /// Graces to be kept.
+    graces: Option<Kept>,
+    /// Bytes to the nearest memory threshold.
+    slack: i64,
+    /// Workloads of the newest roster.
+    workloads: usize,
+}
+
+/// Only soft thresholds have a grace that a restart could lose.
+fn changes_grace(state: &State, action: &Action) -> bool {
+    let (Action::Crossed { threshold } | Action::Cleared { threshold }) = *action else {
+        return false;
+    };
+    let threshold = state.policy.thresholds().get(threshold);
+    threshold.is_some_and(|threshold| !threshold.is_hard())
 }
 
 fn remember(state: &mut State, step: &Step) {
@@ -268,16 +318,40 @@ fn slack(state: &State) -> i64 {
     slack.min().unwrap_or(i64::MAX)
 }
 
-fn signal_name(state: &State, threshold: usize) -> &'static str {
-    state
-        .policy
-        .thresholds()
-        .get(threshold)
-        .map_or("", |threshold| threshold.signal.name())
+/// Tells the log of an answer; orders are told with their record.
+fn say(policy: &Policy, step: &Step, action: &Action) {
+    match *action {
+        Action::Crossed { threshold } => {
+            say_threshold(policy, step, threshold, "threshold crossed");
+        }
+        Action::Cleared { threshold } => {
+            say_threshold(policy, step, threshold, "threshold cleared");
+        }
+        Action::Held { threshold, reason } => {
+            if !matches!(reason, Reason::Waiting | Reason::Stale) {
+                let threshold = policy.thresholds().get(threshold);
+                info!(
+                    signal = threshold.map_or("", |threshold| threshold.signal.name()),
+                    reason = reason.word(),
+                    "a threshold is due and not acted on"
+                );
+            }
+        }
+        Action::Conditions(conditions) => info!(conditions = %conditions, "node conditions"),
+        Action::Mode(mode) => warn!(
+            mode = mode_word(mode),
+            "whether orders are carried out changed"
+        ),
+        Action::Kill { .. }
+        | Action::Ask { .. }
+        | Action::WouldEvict { .. }
+        | Action::Ended { .. }
+        | Action::Reclaim { .. } => {}
+    }
 }
 
-fn tell_threshold(state: &State, step: &Step, threshold: usize, what: &str) {
-    let Some(threshold) = state.policy.thresholds().get(threshold) else {
+fn say_threshold(policy: &Policy, step: &Step, threshold: usize, what: &str) {
+    let Some(threshold) = policy.thresholds().get(threshold) else {
         return;
     };
     let name = threshold.signal.name();

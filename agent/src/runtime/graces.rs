@@ -1,10 +1,10 @@
-//! Soft graces that have begun, kept under /run so that they go on where they were after a restart.
+//! Soft graces that have begun, kept under /run so that they go on where they were after a short restart.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use brink_core::base::Moment;
+use brink_core::base::{Moment, Span};
 use brink_core::node::input::Recalled;
 use brink_core::node::policy::Policy;
 use brink_core::node::threshold::Threshold;
@@ -14,15 +14,23 @@ use tracing::warn;
 
 use super::state::State;
 
+/// While a soft threshold is met the file is written so often in the time after which it would be worth nothing.
+const KEPT_A_TIME: i64 = 10;
+
 /// The file.
 #[derive(Clone, Debug)]
 pub struct Graces {
     path: PathBuf,
     boot: String,
+    /// An agent that was away for longer does not know what happened meanwhile: its graces begin anew.
+    longest_absence: Span,
+    /// When something that is met was last kept.
+    kept: Option<Moment>,
 }
 
+/// What the file says.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+pub(super) struct Kept {
     /// Monotonic times of another boot mean nothing.
     boot: String,
     met: Vec<Met>,
@@ -32,45 +40,64 @@ struct Kept {
 struct Met {
     threshold: Threshold,
     since: Moment,
+    /// When it was last seen to be met.
+    seen: Moment,
 }
 
 impl Graces {
     /// The file in a folder.
-    pub fn new(folder: &Path, boot: BootId) -> Self {
+    pub fn new(folder: &Path, boot: BootId, longest_absence: Span) -> Self {
         Self {
             path: folder.join("graces.json"),
             boot: boot.to_string(),
+            longest_absence,
+            kept: None,
         }
     }
 
-    /// Keeps what is met now.
-    pub fn save(&self, state: &State) {
+    /// What is to be kept of how things stand at `seen`, a moment the node was looked at: all of it when a soft threshold was
+    /// crossed or cleared, and now and then while one is met; none in between.
+    pub(super) fn due(&mut self, state: &State, seen: Moment, is_changed: bool) -> Option<Kept> {
+        let every = Span::from_nanos(self.longest_absence.as_nanos() / KEPT_A_TIME);
+        let is_old = self.kept.is_none_or(|kept| seen.since(kept) >= every);
+        let is_due = is_changed || (is_old && has_grace(state));
+        if !is_due {
+            return None;
+        }
+        self.kept = Some(seen);
         let met = state.met.iter().filter_map(|index| {
             let threshold = *state.policy.thresholds().get(index)?;
             Some(Met {
                 threshold,
                 since: state.met_since[index]?,
+                seen,
             })
         });
-        let kept = Kept {
+        Some(Kept {
             boot: self.boot.clone(),
             met: met.collect(),
-        };
-        if let Err(error) = self.write(&kept) {
+        })
+    }
+
+    /// Keeps it.
+    pub(super) fn write(&self, kept: &Kept) {
+        let aside = self.path.with_extension("new");
+        let written = serde_json::to_vec(kept)
+            .map_err(io::Error::from)
+            .and_then(|text| fs::write(&aside, text))
+            .and_then(|()| fs::rename(&aside, &self.path));
+        if let Err(error) = written {
             warn!(%error, path = %self.path.display(), "graces cannot be kept; a restart would begin them anew");
         }
     }
 
-    fn write(&self, kept: &Kept) -> io::Result<()> {
-        let aside = self.path.with_extension("new");
-        fs::write(&aside, serde_json::to_vec(kept)?)?;
-        fs::rename(&aside, &self.path)
-    }
-
-    /// The graces that were kept in this boot, for thresholds that this policy has too.
-    pub fn recall(&self, policy: &Policy) -> Vec<Recalled> {
+    /// The graces that were kept in this boot not too long ago, for thresholds that this policy has too.
+    pub fn recall(&self, policy: &Policy, now: Moment) -> Vec<Recalled> {
         let thresholds = policy.thresholds();
         let recalled = |met: Met| {
+            if now.since(met.seen) > self.longest_absence {
+                return None;
+            }
             let mut places = thresholds.iter();
             let threshold = places.position(|now| now.is_same_as(&met.threshold))?;
             Some(Recalled::Met {
@@ -101,9 +128,18 @@ impl Graces {
     }
 }
 
+/// Whether a soft threshold is met.
+fn has_grace(state: &State) -> bool {
+    let is_soft = |index| {
+        let threshold: Option<&Threshold> = state.policy.thresholds().get(index);
+        threshold.is_some_and(|threshold| !threshold.is_hard())
+    };
+    state.met.iter().any(is_soft)
+}
+
 #[cfg(test)]
 mod tests {
-    use brink_core::base::{Quantity, Span};
+    use brink_core::base::Quantity;
     use brink_core::node::engine::MemoryPolicy;
     use brink_core::node::observe::Layout;
     use brink_core::node::policy::{Policy, Settings};
@@ -124,31 +160,68 @@ mod tests {
         Policy::new(thresholds, Layout::Single, Settings::default())
     }
 
+    const ABSENCE: Span = Span::from_secs(10);
+
+    fn graces(folder: &tempfile::TempDir, boot: u8) -> Graces {
+        Graces::new(folder.path(), BootId([boot; 16]), ABSENCE)
+    }
+
+    /// A soft threshold that has been met since second 7, and its index.
+    fn met() -> (State, usize) {
+        let mut state = State::new(policy(), MemoryPolicy::Kubelet, Mode::Enforcing);
+        let thresholds = state.policy.thresholds();
+        let soft = thresholds.iter().position(|t| !t.is_hard()).unwrap();
+        state.met.insert(soft);
+        state.met_since[soft] = Some(Moment::from_secs(7));
+        (state, soft)
+    }
+
     #[test]
     fn a_grace_goes_on_in_the_same_boot_only() {
         let folder = tempfile::tempdir().unwrap();
-        let graces = Graces::new(folder.path(), BootId([1; 16]));
-        let mut state = State::new(policy(), MemoryPolicy::Kubelet, Mode::Enforcing);
-        let soft = state
-            .policy
-            .thresholds()
-            .iter()
-            .position(|t| !t.is_hard())
-            .unwrap();
-        state.met.insert(soft);
-        state.met_since[soft] = Some(Moment::from_secs(7));
-        graces.save(&state);
-        let since = Moment::from_secs(7);
+        let mut graces = graces(&folder, 1);
+        let (state, soft) = met();
+        let now = Moment::from_secs(8);
+        graces.write(&graces.clone().due(&state, now, true).unwrap());
         let met = Recalled::Met {
             threshold: soft,
-            since,
+            since: Moment::from_secs(7),
         };
-        assert_eq!(graces.recall(&policy()), [met]);
-        assert_eq!(
-            Graces::new(folder.path(), BootId([2; 16])).recall(&policy()),
-            []
-        );
+        assert_eq!(graces.recall(&policy(), now), [met]);
+        assert_eq!(self::graces(&folder, 2).recall(&policy(), now), []);
         fs::write(folder.path().join("graces.json"), "{").unwrap();
-        assert_eq!(graces.recall(&policy()), []);
+        assert_eq!(graces.recall(&policy(), now), []);
+        let nothing = State::new(policy(), MemoryPolicy::Kubelet, Mode::Enforcing);
+        graces.write(&graces.clone().due(&nothing, now, true).unwrap());
+        assert_eq!(graces.recall(&policy(), now), []);
+        assert!(graces.due(&nothing, Moment::from_secs(60), false).is_none());
+    }
+
+    #[test]
+    fn a_grace_begins_anew_after_too_long_an_absence() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut graces = graces(&folder, 1);
+        let (state, _) = met();
+        let kept = graces.due(&state, Moment::from_secs(20), false);
+        graces.write(&kept.unwrap());
+        let recalled = |second| graces.recall(&policy(), Moment::from_secs(second)).len();
+        assert_eq!((recalled(20), recalled(30), recalled(31)), (1, 1, 0));
+    }
+
+    #[test]
+    fn what_stays_met_is_kept_now_and_then() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut graces = graces(&folder, 1);
+        let (state, _) = met();
+        let mut is_due = |millis, is_changed| {
+            let at = Moment::START + Span::from_millis(millis);
+            graces.due(&state, at, is_changed).is_some()
+        };
+        assert!(is_due(8000, false));
+        assert!(!is_due(8999, false));
+        assert!(is_due(9000, false));
+        assert!(is_due(9001, true));
+        assert!(!is_due(10_000, false));
+        assert!(is_due(10_001, false));
     }
 }

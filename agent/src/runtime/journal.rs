@@ -36,6 +36,9 @@ pub enum Line {
         policy: Box<Policy>,
         /// Its live settings.
         live: LiveSettings,
+        /// Whether an earlier journal, put aside, goes on here: what the engine knew from it is not told again.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        continues: bool,
     },
     /// A table of workloads, before the first step that speaks of it.
     Table {
@@ -109,7 +112,10 @@ pub struct Journal {
     path: PathBuf,
     out: Option<BufWriter<File>>,
     written: u64,
-    start: Line,
+    largest: u64,
+    /// What the engine is made of by now.
+    policy: Policy,
+    live: LiveSettings,
     table: u64,
 }
 
@@ -119,24 +125,20 @@ impl Journal {
     /// # Errors
     /// When the file cannot be made.
     pub fn create(path: &Path, at: Moment, policy: Policy, live: LiveSettings) -> io::Result<Self> {
-        let start = Line::Start {
-            at,
-            clocks: Clocks::now(),
-            policy: Box::new(policy),
-            live,
-        };
         let mut journal = Self {
             path: path.to_path_buf(),
             out: None,
             written: 0,
-            start,
+            largest: LARGEST,
+            policy,
+            live,
             table: 0,
         };
-        journal.begin()?;
+        journal.begin(at, false)?;
         Ok(journal)
     }
 
-    fn begin(&mut self) -> io::Result<()> {
+    fn begin(&mut self, at: Moment, continues: bool) -> io::Result<()> {
         self.out = None;
         let mut aside = self.path.clone().into_os_string();
         aside.push(".1");
@@ -147,7 +149,13 @@ impl Journal {
         self.out = Some(BufWriter::new(File::create(&self.path)?));
         self.written = 0;
         self.table = 0;
-        let start = self.start.clone();
+        let start = Line::Start {
+            at,
+            clocks: Clocks::now(),
+            policy: Box::new(self.policy.clone()),
+            live: self.live,
+            continues,
+        };
         self.write(&start);
         Ok(())
     }
@@ -171,6 +179,11 @@ impl Journal {
             usage: step.usage.clone(),
             actions: step.actions.clone(),
         })));
+        // Only here: what stands before a step belongs to it.
+        if self.out.is_some() && self.written > self.largest {
+            let begun = self.begin(step.at, true);
+            self.look_at(begun);
+        }
     }
 
     /// Writes a decision.
@@ -185,6 +198,8 @@ impl Journal {
 
     /// Writes a configuration, before the step that takes it over.
     pub fn reconfigure(&mut self, new: Reconfiguration) {
+        self.policy = new.policy.clone();
+        self.live = new.live;
         self.write(&Line::Reconfiguration(Box::new(new)));
     }
 
@@ -198,16 +213,95 @@ impl Journal {
                 self.written += text.len() as u64 + 1;
                 writeln!(out, "{text}").and_then(|()| out.flush())
             });
-        let result = result.and_then(|()| {
-            if self.written > LARGEST {
-                self.begin()
-            } else {
-                Ok(())
-            }
-        });
+        self.look_at(result);
+    }
+
+    fn look_at(&mut self, result: io::Result<()>) {
         if let Err(error) = result {
             warn!(%error, path = %self.path.display(), "the journal cannot be written and ends here");
             self.out = None;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_core::base::{Quantity, Span};
+    use brink_core::node::observe::Layout;
+    use brink_core::node::policy::Settings;
+    use brink_core::node::signal::Signal;
+    use brink_core::node::threshold::{Threshold, Value};
+
+    use super::*;
+
+    fn policy(mib: i64) -> Policy {
+        let threshold = Threshold {
+            signal: Signal::MemoryAvailable,
+            grace: Span::ZERO,
+            value: Value::Quantity(Quantity::from_bytes(mib << 20)),
+            min_reclaim: None,
+        };
+        Policy::new(vec![threshold], Layout::Single, Settings::default())
+    }
+
+    fn lines(path: &Path) -> Vec<Line> {
+        let text = fs::read_to_string(path).unwrap();
+        text.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// When a journal's engine was made, its threshold, and whether it continues an earlier one.
+    fn start(path: &Path) -> (Moment, String, bool) {
+        match lines(path).into_iter().next() {
+            Some(Line::Start {
+                at,
+                policy,
+                continues,
+                ..
+            }) => (at, policy.thresholds()[0].value.to_string(), continues),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_journal_that_goes_on_begins_with_the_policy_of_its_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, aside) = (
+            folder.path().join("journal"),
+            folder.path().join("journal.1"),
+        );
+        let live = LiveSettings::default();
+        let mut journal = Journal::create(&path, Moment::START, policy(100), live).unwrap();
+        let new = Reconfiguration {
+            policy: policy(200),
+            live,
+        };
+        journal.largest = 0;
+        journal.reconfigure(new);
+        assert!(!aside.exists(), "a configuration stays with its step");
+        let step = Step {
+            at: Moment::from_secs(5),
+            kind: Kind::Reconfigure,
+            ..Step::default()
+        };
+        journal.step(&step, None);
+        assert_eq!(start(&aside), (Moment::START, "100Mi".to_owned(), false));
+        assert!(matches!(
+            lines(&aside)[1..],
+            [Line::Reconfiguration(_), Line::Step(_)]
+        ));
+        assert_eq!(start(&path), (step.at, "200Mi".to_owned(), true));
+        assert_eq!(lines(&path).len(), 1);
+    }
+
+    #[test]
+    fn a_gap_is_a_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let live = LiveSettings::default();
+        let mut journal = Journal::create(&path, Moment::START, policy(100), live).unwrap();
+        journal.lost(3);
+        assert!(matches!(lines(&path)[1..], [Line::Lost { steps: 3 }]));
     }
 }

@@ -8,13 +8,16 @@ pub mod agent;
 pub mod clerk;
 pub mod enforcer;
 pub mod equipment;
+mod folders;
 pub mod foresight;
 pub mod graces;
 pub mod hooks;
 pub mod journal;
+mod outbox;
 pub mod prepare;
 pub mod process;
 pub mod state;
+mod steps;
 pub mod stop_button;
 pub mod watch;
 

@@ -1,6 +1,6 @@
 //! From a checked configuration to a running agent: what is opened, loaded and locked before the guard starts.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
@@ -12,6 +12,7 @@ use brink_host::cgroup::Layout;
 use brink_host::clock::{BootId, ClockPair};
 use brink_host::kill::Killer;
 use brink_host::ledger::Ledger;
+use brink_host::lock::make_folder;
 use brink_host::realtime::FifoPriority;
 use tracing::{info, warn};
 
@@ -22,8 +23,10 @@ use super::foresight::BoardCell;
 use super::graces::Graces;
 use super::hooks::Hooks;
 use super::journal::Journal;
+use super::outbox::Outbox;
 use super::process::{self, go_ahead, go_first, hurried, settle_memory, spawn};
 use super::state::{Shared, State};
+use super::steps::{room_for, steps_with};
 use super::stop_button::StopButton;
 use super::watch::{Bell, Reload, Watcher, manifests};
 use crate::backend::build::{Builder, Built};
@@ -36,12 +39,6 @@ use crate::guard::rung::LOADING;
 use crate::guard::{self, Plan, Realtime};
 use crate::ledger::{Author, Rung};
 use crate::warmer::Warmer;
-
-/// Workloads that there is room for at the least.
-const ROOM: usize = 128;
-/// Empty steps for the guard, and the memory they may take together.
-const STEPS: usize = 64;
-const STEP_BYTES: usize = 2 << 20;
 
 /// A running agent. Stop it with [`Running::stop`].
 pub struct Running {
@@ -63,6 +60,8 @@ pub struct Running {
     pub reload: Arc<Reload>,
     /// Who enforces here.
     pub enforcement: Enforcement,
+    /// What the guard is still to be told of a takeover.
+    takeover: Mutex<Outbox>,
     threads: Vec<(&'static str, JoinHandle<()>)>,
 }
 
@@ -81,8 +80,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let root = config.paths.root.as_path();
     let layout = Layout::detect(root).context("no control groups to watch over")?;
     process::prepare(root);
-    std::fs::create_dir_all(&config.paths.state_dir)
-        .with_context(|| format!("cannot make {}", config.paths.state_dir.display()))?;
+    make_folder(&config.paths.state_dir)?;
     let clocks = Clocks {
         boot: BootId::read(root)?,
         started: ClockPair::now(),
@@ -120,6 +118,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         started: clocks.started,
         reload: around.reload,
         enforcement,
+        takeover: Mutex::default(),
         threads,
     })
 }
@@ -146,17 +145,17 @@ struct Around {
 
 impl Around {
     fn new(config: &AgentConfig, roster: &Roster, boot: BootId) -> anyhow::Result<Self> {
-        let workloads = roster.table.len().max(ROOM);
+        let room = room_for(roster.table.len());
         let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
         state.add_roster(roster);
         let around = Self {
             shared: Arc::new(Shared::new(state)),
-            ports: Arc::new(Ports::new(steps_for(workloads), workloads)?),
+            ports: Arc::new(Ports::new(steps_with(room), room)?),
             bell: Arc::new(Bell::new()?),
             button: StopButton::new(&config.paths.state_dir),
             warmer: Arc::new(Warmer::start()?),
             board: Arc::new(BoardCell::default()),
-            graces: Graces::new(&config.paths.state_dir, boot),
+            graces: Graces::new(&config.paths.state_dir, boot, config.housekeeping_interval),
             reload: Arc::new(Reload::default()),
             loaded: Arc::new(Loaded::default()),
         };
@@ -171,7 +170,9 @@ impl Around {
         let pressed = self.button.read();
         let mut state = self.shared.lock();
         let last = ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger)));
-        let recalled = last.into_iter().chain(self.graces.recall(&config.policy));
+        let recalled = last
+            .into_iter()
+            .chain(self.graces.recall(&config.policy, guard::now()));
         let standby = ledger.is_none().then_some(Control::Standby(true));
         let controls = standby.into_iter().chain([pressed.control()]);
         recalled
@@ -194,6 +195,8 @@ impl Around {
             journal: journal(config)?,
             board: Arc::clone(&self.board),
             graces: self.graces.clone(),
+            steps_lost: 0,
+            is_taken_over: false,
         };
         let watcher = Watcher {
             builder,
@@ -208,6 +211,7 @@ impl Around {
             bell: Arc::clone(&self.bell),
             reload: Arc::clone(&self.reload),
             lost: 0,
+            unsent: Outbox::default(),
         };
         let loader = self.loader(config);
         // The guard first: it protects from files while the programs are being loaded.
@@ -313,26 +317,33 @@ fn journal(config: &AgentConfig) -> anyhow::Result<Option<Journal>> {
 }
 
 impl Running {
-    /// Takes enforcement over when the agent that had it is gone.
+    /// Takes enforcement over when the agent that had it is gone. Once the right is ours the guard is told until it has heard:
+    /// to hold the right and stand by would keep everybody from enforcing.
     ///
     /// # Errors
-    /// When the lock or the ledger cannot be had although nobody else has it.
+    /// When the lock or the ledger cannot be had although nobody else has it; when the guard has no room to be told.
     pub fn try_takeover(&self) -> anyhow::Result<()> {
-        let Some(ledger) = self.enforcement.take_over()? else {
-            return Ok(());
-        };
-        let last = remember(&mut self.shared.lock(), &ledger);
-        info!("the other agent is gone; this one takes over");
-        let commands = [
-            Command::Ledger(Box::new(ledger), last),
-            Command::Control(Control::Standby(false)),
-        ];
-        for command in commands {
-            if self.ports.commands.send(command).is_err() {
-                anyhow::bail!("the guard's queue is full");
-            }
+        let mut takeover = self.takeover();
+        if let Some(ledger) = self.enforcement.take_over()? {
+            let last = remember(&mut self.shared.lock(), &ledger);
+            info!("the other agent is gone; this one takes over");
+            takeover.put(Command::Ledger(Box::new(ledger), last));
+            takeover.put(Command::Control(Control::Standby(false)));
         }
+        anyhow::ensure!(
+            takeover.send(&self.ports.commands),
+            "the guard's queue is full"
+        );
         Ok(())
+    }
+
+    /// Whether [`Self::try_takeover`] has anything left to do.
+    pub fn awaits_takeover(&self) -> bool {
+        self.enforcement.is_elsewhere() || !self.takeover().is_empty()
+    }
+
+    fn takeover(&self) -> std::sync::MutexGuard<'_, Outbox> {
+        self.takeover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends everything; nothing is left in the kernel.
@@ -380,9 +391,4 @@ pub(super) fn uses_pids(config: &AgentConfig) -> bool {
         .thresholds()
         .iter()
         .any(|threshold| threshold.signal == Signal::PidAvailable)
-}
-
-fn steps_for(workloads: usize) -> usize {
-    let bytes = workloads * size_of::<Option<brink_core::node::workload::PodUsage>>();
-    (STEP_BYTES / bytes.max(1)).clamp(4, STEPS)
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use brink_core::base::{Moment, Reason};
 use brink_core::node::condition::ConditionSet;
 use brink_core::node::engine::MemoryPolicy;
-use brink_core::node::input::{Confirmation, Reconfiguration};
+use brink_core::node::input::{Confirmation, Recalled, Reconfiguration};
 use brink_core::node::observe::Observations;
 use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::guard::figures::NodeFigures;
 use crate::guard::roster::Roster;
 use crate::guard::rung::Standing;
+use crate::guard::step::{Kind, Step};
 use crate::record::DecisionRecord;
 
 /// Decisions that are remembered beside the ledger.
@@ -46,8 +47,8 @@ pub struct State {
     pub memory: MemoryPolicy,
     /// The guard's standing, once it was told.
     pub standing: Option<Standing>,
-    /// A configuration on its way to the guard.
-    pub pending: Option<Reconfiguration>,
+    /// Configurations on their way to the guard, oldest first.
+    pub pending: VecDeque<Reconfiguration>,
     /// The latest full reading.
     pub reading: Option<Reading>,
     /// Counts the readings that had the usage of workloads.
@@ -143,7 +144,7 @@ impl State {
             policy,
             memory,
             standing: None,
-            pending: None,
+            pending: VecDeque::new(),
             reading: None,
             closely: 0,
             readings: VecDeque::with_capacity(READINGS),
@@ -162,13 +163,42 @@ impl State {
         }
     }
 
-    /// Forgets what indexes of another policy said.
+    /// Takes a policy over as the engine does: what both know of a threshold stays, what else an index said is forgotten.
     pub fn reconfigure(&mut self, new: &Reconfiguration) {
-        self.policy = new.policy.clone();
+        let before = std::mem::replace(&mut self.policy, new.policy.clone());
+        let thresholds = self.policy.thresholds();
+        let mut met = ThresholdSet::EMPTY;
+        let mut met_since = [None; ThresholdSet::CAPACITY];
+        for index in self.met.iter() {
+            let known = before.thresholds().get(index);
+            let same =
+                known.and_then(|known| thresholds.iter().position(|now| now.is_same_as(known)));
+            if let Some(now) = same {
+                met.insert(now);
+                met_since[now] = self.met_since[index];
+            }
+        }
+        self.met = met;
+        self.met_since = met_since;
         self.memory = new.live.memory;
-        self.met = ThresholdSet::EMPTY;
-        self.met_since = [None; ThresholdSet::CAPACITY];
         self.held = [None; ThresholdSet::CAPACITY];
+    }
+
+    /// Remembers since when a recalled threshold is met; a first look at the node that does not find it met forgets it again.
+    pub fn settle_recalled(&mut self, step: &Step) {
+        match step.kind {
+            Kind::Recall(Recalled::Met { threshold, since }) => {
+                self.met_since[threshold] = Some(since);
+            }
+            Kind::Sample => {
+                for index in 0..ThresholdSet::CAPACITY {
+                    if !self.met.contains(index) {
+                        self.met_since[index] = None;
+                    }
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Takes a new roster's table, and the names of its cgroups.

@@ -18,12 +18,23 @@ pub struct StopButton {
     path: PathBuf,
 }
 
+/// What the file says, which stays the same while time goes by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// There is no such file.
+    Nothing,
+    /// Until it is lifted. A file that cannot be read or understood counts so too: it is there.
+    Forever,
+    /// Until then.
+    Until(Timestamp),
+}
+
 /// How the button stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pressed {
-    /// There is no such file.
+    /// It is not.
     No,
-    /// Until it is lifted. A file that cannot be read or understood counts so too: it is there.
+    /// Until it is lifted.
     Forever,
     /// For so long.
     For(Duration),
@@ -42,13 +53,18 @@ impl StopButton {
         &self.path
     }
 
+    /// What the file says.
+    pub fn look(&self) -> Written {
+        match fs::read_to_string(&self.path) {
+            Ok(text) => Written::of(text.trim()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Written::Nothing,
+            Err(_) => Written::Forever,
+        }
+    }
+
     /// How it stands now.
     pub fn read(&self) -> Pressed {
-        match fs::read_to_string(&self.path) {
-            Ok(text) => pressed(text.trim(), Timestamp::now()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Pressed::No,
-            Err(_) => Pressed::Forever,
-        }
+        self.look().at(Timestamp::now())
     }
 
     /// Presses it.
@@ -90,17 +106,22 @@ impl Pressed {
     }
 }
 
-fn pressed(text: &str, now: Timestamp) -> Pressed {
-    if text.is_empty() {
-        return Pressed::Forever;
+impl Written {
+    fn of(text: &str) -> Self {
+        text.parse().map_or(Self::Forever, Self::Until)
     }
-    let Ok(until) = text.parse::<Timestamp>() else {
-        return Pressed::Forever;
-    };
-    let left = until.duration_since(now);
-    match Duration::try_from(left) {
-        Ok(left) if !left.is_zero() => Pressed::For(left),
-        _ => Pressed::No,
+
+    /// How the button stands at a time.
+    pub fn at(self, now: Timestamp) -> Pressed {
+        let until = match self {
+            Self::Nothing => return Pressed::No,
+            Self::Forever => return Pressed::Forever,
+            Self::Until(until) => until,
+        };
+        match Duration::try_from(until.duration_since(now)) {
+            Ok(left) if !left.is_zero() => Pressed::For(left),
+            _ => Pressed::No,
+        }
     }
 }
 
@@ -120,7 +141,7 @@ mod tests {
             ("2025-12-31T23:59:59Z", Pressed::No),
             ("tomorrow", Pressed::Forever),
         ] {
-            assert_eq!(pressed(text, now), expected, "{text:?}");
+            assert_eq!(Written::of(text).at(now), expected, "{text:?}");
         }
     }
 

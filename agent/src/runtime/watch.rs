@@ -9,15 +9,18 @@ use std::time::{Duration, Instant};
 use brink_host::clock;
 use brink_host::probe::abi::record::{CGROUP_ATTACH, CGROUP_MKDIR, CGROUP_RMDIR};
 use brink_host::probe::{Evidence, EvidenceReader, Row};
+use jiff::Timestamp;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::fs::inotify;
 use rustix::time::Timespec;
 use tracing::{info, warn};
 
 use super::equipment::Loaded;
+use super::folders::Folders;
 use super::foresight::BoardCell;
+use super::outbox::Outbox;
 use super::state::Shared;
-use super::stop_button::{Pressed, StopButton};
+use super::steps::make_room;
+use super::stop_button::{Pressed, StopButton, Written};
 use crate::backend::build::{Builder, Built};
 use crate::config::{CgroupRule, Selection};
 use crate::guard::ports::{Command, Ports};
@@ -37,6 +40,8 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 const SLOWEST: Duration = Duration::from_secs(10);
 /// The same where the kernel tells what happens to cgroups and files: only an owner's attribute is told by nobody.
 const SLOWEST_TOLD: Duration = Duration::from_secs(30);
+/// The stop button is looked at so often where nobody tells of it; and at every other wake.
+const BUTTON: Duration = Duration::from_secs(1);
 /// Records taken from the ring at a time.
 const BOUND: usize = 4096;
 
@@ -66,6 +71,8 @@ pub struct Watcher {
     pub bell: Arc<Bell>,
     /// Changes of cgroups that found no room in the ring, as of the last look.
     pub lost: u64,
+    /// The newest roster, while the guard has no room for it.
+    pub(super) unsent: Outbox,
 }
 
 /// What a reload of the configuration leaves for the watcher.
@@ -108,7 +115,6 @@ pub struct Bell {
 struct Woken {
     workloads: bool,
     processes: bool,
-    button: bool,
 }
 
 impl Woken {
@@ -152,35 +158,49 @@ impl Bell {
 impl Watcher {
     /// Runs until stopped.
     pub fn run(mut self) {
-        let mut inotify = self.inotify();
+        let mut folders = self.folders();
         // When the next roster is due for what has changed.
         let mut wanted: Option<Instant> = None;
         let mut earliest = Instant::now();
-        let mut pressed = Pressed::No;
+        // What the guard has been told of the stop button, and whether that is how it stands.
+        let (mut told, mut heard) = (None, true);
         while !self.bell.is_stopped() {
-            let slowest = match (&self.evidence, &inotify) {
-                (Some(_), Some(_)) => SLOWEST_TOLD,
-                _ => SLOWEST,
+            let slowest = if self.evidence.is_some() && folders.tell_of_all() {
+                SLOWEST_TOLD
+            } else {
+                SLOWEST
             };
             let due = wanted.map(|wanted| wanted.max(earliest));
             let timeout = due.map_or(slowest, |due| due.saturating_duration_since(Instant::now()));
+            let timeout = timeout.min(self.patience(&folders, heard));
             // Once a roster is due at once, more changes of cgroups are no news.
             let for_evidence = due.is_none_or(|due| due > Instant::now() + SETTLE);
-            let woken = self.wait(inotify.as_ref(), timeout, for_evidence);
+            let mut woken = self.wait(&folders, timeout, for_evidence);
+            heard = self.tell_button(&mut told, heard);
             self.evidence = self.evidence.take().or_else(|| self.loaded.take_evidence());
-            if self.take_reload() {
-                inotify = self.inotify();
-            }
-            if woken.button {
-                pressed = self.look_at_button(pressed);
+            if self.take_reload() || folders.are_others() {
+                folders = self.folders();
+                woken.workloads = true;
             }
             let now = Instant::now();
             wanted = wanted.into_iter().chain(woken.due(now)).min();
             let due = wanted.is_some_and(|wanted| now >= wanted.max(earliest));
             if due || now >= earliest + slowest {
-                wanted = None;
                 earliest = self.rebuild_in_turn();
+                let unsent = !self.unsent.is_empty();
+                wanted = unsent.then(|| Instant::now() + SETTLE);
             }
+        }
+    }
+
+    /// How long the stop button may go without a look.
+    fn patience(&self, folders: &Folders, heard: bool) -> Duration {
+        let folder = self.button.path().parent();
+        let is_told = folder.is_some_and(|folder| folders.tell_of(folder));
+        match (heard, is_told) {
+            (false, _) => SETTLE,
+            (true, false) => BUTTON,
+            (true, true) => SLOWEST_TOLD,
         }
     }
 
@@ -203,28 +223,18 @@ impl Watcher {
         Instant::now() + (spent * SHARE).min(LONGEST_REST)
     }
 
-    fn inotify(&self) -> Option<OwnedFd> {
-        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let inotify = match inotify::init(flags) {
-            Ok(inotify) => inotify,
-            Err(errno) => {
-                warn!(%errno, "files cannot be watched; they are read every ten seconds");
-                return None;
-            }
-        };
+    fn folders(&self) -> Folders {
         let folders = [self.button.path().parent(), self.manifests.as_deref()];
-        for folder in folders.into_iter().flatten() {
-            watch(&inotify, folder);
-        }
-        Some(inotify)
+        let folders: Vec<&Path> = folders.into_iter().flatten().collect();
+        Folders::watch(&folders)
     }
 
     /// Waits for a reason to look.
-    fn wait(&mut self, inotify: Option<&OwnedFd>, timeout: Duration, for_evidence: bool) -> Woken {
+    fn wait(&mut self, folders: &Folders, timeout: Duration, for_evidence: bool) -> Woken {
         let bell = self.bell.fd.as_fd();
         let evidence = self.evidence.as_ref().filter(|_| for_evidence);
         let evidence = evidence.map(EvidenceReader::fd);
-        let fds = [Some(bell), inotify.map(AsFd::as_fd), evidence];
+        let fds = [Some(bell), folders.fd(), evidence];
         let mut polled: Vec<PollFd<'_>> = fds
             .into_iter()
             .flatten()
@@ -238,17 +248,10 @@ impl Watcher {
         let mut woken = Woken {
             workloads: rung,
             processes: false,
-            button: rung,
         };
         let mut rings = [0; 8];
         let _silent = rustix::io::read(&self.bell.fd, &mut rings);
-        if let Some(inotify) = inotify {
-            let mut events = [0; 4096];
-            while rustix::io::read(inotify, &mut events).is_ok_and(|length| length > 0) {
-                woken.workloads |= self.manifests.is_some();
-                woken.button = true;
-            }
-        }
+        folders.drain(|folder| woken.workloads |= self.manifests.as_deref() == Some(folder));
         self.drain_evidence(&mut woken);
         woken
     }
@@ -279,43 +282,53 @@ impl Watcher {
         std::mem::replace(&mut self.lost, loss.dropped) != loss.dropped
     }
 
-    fn look_at_button(&self, before: Pressed) -> Pressed {
-        let pressed = self.button.read();
-        if pressed != before {
-            info!(?pressed, "the stop button");
-            if self
-                .ports
-                .commands
-                .send(Command::Control(pressed.control()))
-                .is_err()
-            {
-                warn!("the guard's queue is full; the stop button is tried again");
-                self.bell.ring();
-                return before;
-            }
+    /// Tells the guard how the stop button stands if that is news; false if there was no room for it.
+    fn tell_button(&self, told: &mut Option<Written>, heard: bool) -> bool {
+        let written = self.button.look();
+        if *told == Some(written) {
+            return true;
         }
-        pressed
+        let pressed = written.at(Timestamp::now());
+        let command = Command::Control(pressed.control());
+        if self.ports.commands.send(command).is_err() {
+            if heard {
+                warn!(
+                    ?pressed,
+                    "the guard's queue is full; it is told of the stop button as soon as there is room"
+                );
+            }
+            return false;
+        }
+        if told.is_some() || pressed != Pressed::No {
+            info!(?pressed, "the stop button");
+        }
+        *told = Some(written);
+        true
     }
 
     fn rebuild(&mut self) {
         let pods = manifests(self.manifests.as_deref());
+        let was_sent = self.unsent.is_empty();
         match self.builder.build(&pods) {
             Ok(Built { roster, troubles }) => {
                 for trouble in troubles {
                     warn!(trouble, "a cgroup cannot be watched over");
                 }
-                if !self.builder.changed() {
-                    return;
-                }
-                self.shared.lock().add_roster(&roster);
-                self.board.set(&roster);
-                self.warmer.follow(&roster);
-                if self.ports.commands.send(Command::Roster(roster)).is_err() {
-                    warn!("the guard's queue is full; the workloads are looked at again");
-                    self.bell.ring();
+                if self.builder.changed() {
+                    self.shared.lock().add_roster(&roster);
+                    self.board.set(&roster);
+                    self.warmer.follow(&roster);
+                    make_room(&self.ports.steps, roster.table.len());
+                    self.unsent.replace(Command::Roster(roster));
                 }
             }
             Err(error) => warn!(%error, "the workloads cannot be listed; the last list stands"),
+        }
+        // To the builder it is told already: one that found no room would never come again by itself.
+        if !self.unsent.send(&self.ports.commands) && was_sent {
+            warn!(
+                "the guard's queue is full; it is told of the workloads as soon as there is room"
+            );
         }
     }
 }
@@ -336,13 +349,5 @@ pub fn manifests(folder: Option<&Path>) -> Vec<Manifest> {
             warn!(%error, folder = %folder.display(), "the manifests cannot be read");
             Vec::new()
         }
-    }
-}
-
-fn watch(inotify: &OwnedFd, folder: &Path) {
-    use inotify::WatchFlags as On;
-    let changes = On::CREATE | On::DELETE | On::CLOSE_WRITE | On::MOVED_TO | On::MOVED_FROM;
-    if let Err(errno) = inotify::add_watch(inotify, folder, changes) {
-        warn!(%errno, folder = %folder.display(), "a folder cannot be watched; it is read every ten seconds");
     }
 }

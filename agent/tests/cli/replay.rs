@@ -164,6 +164,25 @@ fn a_last_line_that_is_not_finished_is_left_out() {
 }
 
 #[test]
+fn a_journal_that_continues_another_says_so_and_knows_its_table() {
+    let later = |text: String| {
+        let begun = text.replacen("\"at\":", "\"continues\":true,\"at\":", 1);
+        let kept = begun
+            .split_inclusive('\n')
+            .filter(|line| !line.contains("\"kind\":\"workloads\""));
+        kept.collect()
+    };
+    let parts = [
+        "order 1: kill shop/leak",
+        "4 steps, 0 decisions: the same answers\nit continues a journal that was put aside",
+    ];
+    check(later, 0, &parts);
+    let (_, data, _) = replayed(later, &["-o", "json"]);
+    let last = data.lines().last().unwrap();
+    assert!(last.contains("\"continues\":true"), "{last}");
+}
+
+#[test]
 fn what_is_no_journal_is_code_two() {
     check(
         |_| "{}\n".to_owned(),

@@ -104,7 +104,7 @@ fn the_checker_finds_what_is_wrong() {
         ),
         (
             "replay",
-            r#"{"steps":1,"differing":0,"lost":0,"decisions":"many"}"#,
+            r#"{"steps":1,"differing":0,"lost":0,"decisions":"many","continues":false}"#,
             &[".decisions: type"],
         ),
         (

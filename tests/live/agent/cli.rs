@@ -320,7 +320,7 @@ fn without_root_an_agent_says_which_capabilities_are_missing() {
         5,
         &[
             &missing[..],
-            &["cannot make /run/brink-of-nobody", "--state-dir"],
+            &["cannot create /run/brink-of-nobody", "--state-dir"],
         ]
         .concat(),
     );

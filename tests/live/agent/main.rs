@@ -9,4 +9,5 @@ mod rungs;
 mod socket;
 mod standby;
 mod support;
+mod upkeep;
 mod whom;

@@ -1,0 +1,181 @@
+//! What goes on around the guard, on the real kernel: hooks, graces over a restart, and the stop button whatever became of its folder.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
+
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
+use brink::control::protocol::Status;
+use brink_host::hog::Load;
+use brink_tests::wait_until;
+use rustix::process::Signal;
+
+const HARD: &str = "evictionHard: {memory.available: 60Mi}";
+
+/// A program that writes down what it was told, once the agent has had time to make it an ordinary process.
+fn hooks(node: &Node) -> String {
+    let script = node.path("hook");
+    let text = format!(
+        "#!/bin/sh\nsleep 0.3\n{{ env; echo score=$(cat /proc/self/oom_score_adj); echo group=$(cut -d' ' -f5 /proc/$$/stat) pid=$$; }} > {}.new\nmv {0}.new {0}-$BRINK_HOOK\n",
+        node.path("told").display()
+    );
+    fs::write(&script, text).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+    format!(
+        "hooks: {{beforeKill: ['{0}'], afterKill: ['{0}']}}",
+        script.display()
+    )
+}
+
+#[test]
+fn hooks_are_told_of_a_kill() {
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    node.configure("enforce", &format!("{HARD}\n{}", hooks(&node)));
+    node.start(&[]);
+    gone_after(&node.load(leaker, Load::Anon, 280 * MIB));
+    for occasion in ["before-kill", "after-kill"] {
+        let path = node.path(&format!("told-{occasion}"));
+        let told = wait_until(PATIENCE, || fs::read_to_string(&path).ok());
+        let told = told.unwrap_or_else(|| panic!("{occasion}: {}", node.log()));
+        let has = |line: &str| told.lines().any(|told| told == line);
+        for line in [
+            &format!("BRINK_HOOK={occasion}"),
+            "BRINK_ORDER=1",
+            "BRINK_NAMESPACE=test",
+            "BRINK_NAME=leaker",
+            "BRINK_UID=uid-leaker",
+            "BRINK_SIGNAL=memory.available",
+            "BRINK_DECISION_MODE=enforcing",
+            "score=0",
+        ] {
+            assert!(has(line), "{line} in\n{told}");
+        }
+        assert!(!told.contains("BRINK_MODE="), "{told}");
+        let of = |name: &str| told.split(name).nth(1)?.split_whitespace().next();
+        assert_eq!(of("group="), of(" pid="), "a group of its own: {told}");
+        assert_eq!(has("BRINK_END="), occasion == "before-kill", "{told}");
+    }
+}
+
+#[test]
+fn hooks_are_not_called_for_what_is_only_observed() {
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    node.configure("observe", &format!("{HARD}\n{}", hooks(&node)));
+    node.start(&[]);
+    let leak = node.holding(leaker, 260);
+    wait_until(PATIENCE, || node.decisions().pop()).expect("it was observed");
+    std::thread::sleep(Duration::from_secs(1));
+    assert!(lives(&leak) && !node.path("told-before-kill").exists());
+}
+
+#[test]
+fn a_grace_goes_on_over_a_restart_and_not_over_an_absence() {
+    let mut node = Node::new(300);
+    let holder = node.workload("holder", "containers: [{name: c}]");
+    let soft = "evictionHard: {memory.available: 20Mi}\nevictionSoft: {memory.available: 150Mi}\nevictionSoftGracePeriod: {memory.available: 10m}\nhousekeepingInterval: 5s";
+    node.configure("enforce", soft);
+    node.start(&[]);
+    let _held = node.holding(holder, 200);
+    let began = Instant::now();
+    let met_for = |node: &Node| {
+        let of = |status: Status| {
+            let mut thresholds = status.thresholds.into_iter();
+            let soft = thresholds.find(|threshold| !threshold.hard && threshold.met)?;
+            u64::try_from(soft.met_for_ms?).ok()
+        };
+        let met = wait_until(PATIENCE, || node.status().and_then(of));
+        Duration::from_millis(met.unwrap_or_else(|| panic!("not met: {}", node.log())))
+    };
+    met_for(&node);
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_secs(1));
+        let before = began.elapsed();
+        node.stop(Signal::KILL);
+        node.launch(&[]);
+        let goes_on = met_for(&node);
+        assert!(goes_on >= before, "{goes_on:?} of {before:?}");
+    }
+    node.stop(Signal::KILL);
+    std::thread::sleep(Duration::from_secs(6));
+    let anew = Instant::now();
+    node.launch(&[]);
+    let met = met_for(&node);
+    assert!(met <= anew.elapsed(), "{met:?} of {:?}", began.elapsed());
+}
+
+#[test]
+fn the_stop_button_is_seen_in_a_folder_that_was_made_anew() {
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    let state = node.path("state");
+    fs::rename(&state, node.path("old")).unwrap();
+    fs::create_dir(&state).unwrap();
+    fs::write(state.join("pause"), "").unwrap();
+    let seen = wait_until(PATIENCE, || node.log().contains("Forever").then_some(()));
+    assert!(seen.is_some(), "{}", node.log());
+    let leak = node.holding(leaker, 260);
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(lives(&leak));
+    // It is watched again: nothing else happens in there.
+    fs::remove_file(state.join("pause")).unwrap();
+    gone_after(&leak);
+}
+
+#[test]
+fn a_file_in_the_place_of_the_socket_is_left_alone() {
+    let node = Node::new(300);
+    let precious = node.path("precious");
+    fs::write(&precious, "precious").unwrap();
+    node.configure("observe", HARD);
+    let config = fs::read_to_string(node.path("config.yaml")).unwrap();
+    let socket = format!("paths: {{socket: '{}', ", precious.display());
+    fs::write(
+        node.path("config.yaml"),
+        config.replace("paths: {", &socket),
+    )
+    .unwrap();
+    let refused = std::process::Command::new(brink_tests::agent_binary().unwrap())
+        .args(["run", "--config"])
+        .arg(node.path("config.yaml"))
+        .output()
+        .unwrap();
+    let talk = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{talk}");
+    assert!(talk.contains("is no socket"), "{talk}");
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
+}
+
+#[test]
+fn reloads_that_follow_each_other_are_all_taken_over_and_replayed() {
+    let mut node = Node::new(300);
+    node.workload("leaker", "containers: [{name: c}]");
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    for mib in [70, 80, 90] {
+        let before = node.log().matches("was read again").count();
+        node.configure(
+            "enforce",
+            &format!("evictionHard: {{memory.available: {mib}Mi}}"),
+        );
+        node.signal(Signal::HUP);
+        // As fast as the agent reads them, and without a look at whether the guard has the one before.
+        let read = || (node.log().matches("was read again").count() > before).then_some(());
+        wait_until(PATIENCE, read).unwrap();
+    }
+    let newest = |status: &Status| status.thresholds[0].value == "90Mi";
+    let status = wait_until(PATIENCE, || node.status().filter(newest));
+    assert!(status.is_some(), "{}", node.log());
+    node.stop(Signal::TERM);
+    let replay = std::process::Command::new(brink_tests::agent_binary().unwrap())
+        .arg("replay")
+        .arg(node.path("journal"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&replay.stdout);
+    assert!(replay.status.success(), "{text}");
+    assert!(text.contains("the same answers"), "{text}");
+}
