@@ -8,6 +8,7 @@ use brink_core::node::workload::{Workload, WorkloadTable};
 use brink_host::HostError;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{Controller, Layout};
+use brink_host::kill::pid_set::ProtectedPids;
 use brink_host::process::ProcessInfo;
 
 use super::bind::{Bound, bind};
@@ -43,6 +44,7 @@ struct Last {
     members: Vec<Member>,
     board: Arc<Board>,
     workloads: Vec<Workload>,
+    protected: ProtectedPids,
 }
 
 /// A roster, and what went wrong on the way.
@@ -126,13 +128,15 @@ impl Builder {
             roster.inherit(&last.members, &last.board);
         }
         self.changed = self.last.as_ref().is_none_or(|last| {
-            last.workloads != workloads || ids(&last.members) != ids(&roster.members)
+            last.workloads != workloads
+                || ids(&last.members) != ids(&roster.members)
+                || last.protected != roster.protected
         });
-        let (members, board) = (roster.members.clone(), Arc::clone(&roster.board));
         self.last = Some(Last {
-            members,
-            board,
+            members: roster.members.clone(),
+            board: Arc::clone(&roster.board),
             workloads,
+            protected: roster.protected.clone(),
         });
         Ok(Built {
             roster: Box::new(roster),

@@ -183,6 +183,7 @@ impl Guard {
     /// Takes a new roster; the old one goes back to be freed elsewhere.
     pub(super) fn replace_roster(&mut self, roster: Box<Roster>) {
         let old = std::mem::replace(&mut self.roster, roster);
+        self.killer.protect(&mut self.roster.protected);
         let table = std::sync::Arc::clone(&self.roster.table);
         self.usage.clear();
         self.usage.reserve(table.len());

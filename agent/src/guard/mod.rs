@@ -164,8 +164,9 @@ pub fn now() -> Moment {
 }
 
 impl Guard {
-    fn new(plan: Plan, files: NodeFiles, ports: Arc<Ports>) -> Self {
+    fn new(mut plan: Plan, files: NodeFiles, ports: Arc<Ports>) -> Self {
         let workloads = plan.roster.table.len();
+        plan.killer.protect(&mut plan.roster.protected);
         Self {
             root: plan.root,
             layout: plan.layout,
