@@ -23,6 +23,7 @@ mod keep;
 mod turn;
 mod unreaped;
 mod usage;
+mod verify;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
