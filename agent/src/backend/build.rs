@@ -1,18 +1,19 @@
 //! From bound workloads to a roster: every cgroup opened once and kept open for as long as it is the same one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brink_core::node::workload::{Workload, WorkloadTable};
 use brink_host::HostError;
+use brink_host::cgroup::layout::Hierarchy;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{Controller, Layout};
 use brink_host::kill::pid_set::ProtectedPids;
-use brink_host::process::ProcessInfo;
 
-use super::bind::{Bound, bind};
-use super::protect::{Essentials, Facts, select};
+use super::bind::bind;
+use super::facts::{Known, Look};
+use super::protect::{Essentials, select};
 use crate::config::{CgroupRule, Selection};
 use crate::guard::board::Board;
 use crate::guard::roster::{Group, Member, Roster};
@@ -20,8 +21,6 @@ use crate::pod::Manifest;
 
 /// Cgroups of one machine; more are a runaway, and counted as such.
 const MOST_GROUPS: usize = 65_536;
-/// Processes of a workload whose names are compared with the patterns.
-const MOST_COMMANDS: usize = 64;
 
 /// Makes rosters, and remembers what it opened for the last one.
 #[derive(Debug)]
@@ -34,6 +33,10 @@ pub struct Builder {
     selection: Selection,
     generation: u64,
     open: HashMap<String, Arc<Group>>,
+    /// What was read of each cgroup, for when it cannot be read.
+    known: Known,
+    /// What was said of the last roster.
+    said: BTreeSet<String>,
     last: Option<Last>,
     changed: bool,
 }
@@ -52,7 +55,7 @@ struct Last {
 pub struct Built {
     /// The roster.
     pub roster: Box<Roster>,
-    /// One sentence each; a cgroup that went away meanwhile is none.
+    /// One sentence each, unless it was said of the roster before; a cgroup that went away meanwhile is none.
     pub troubles: Vec<String>,
 }
 
@@ -73,6 +76,8 @@ impl Builder {
             selection,
             generation: 0,
             open: HashMap::new(),
+            known: Known::new(),
+            said: BTreeSet::new(),
             last: None,
             changed: false,
         }
@@ -98,15 +103,20 @@ impl Builder {
         let groups = groups_below(hierarchy, &self.scope, MOST_GROUPS)?;
         let bound = bind(pods, &self.rules, &groups);
         let essentials = Essentials::find(&self.root, &self.layout)?;
-        let mut troubles = Vec::new();
+        let mut look = self.look(hierarchy);
         let mut workloads = Vec::with_capacity(bound.len());
         let mut members = Vec::new();
         let mut open = HashMap::new();
         for bound in bound {
             let index = workloads.len();
-            let groups = self.open_all(&bound, &groups, &mut open, &mut troubles);
+            let families: Vec<Vec<&str>> = bound
+                .groups
+                .iter()
+                .map(|path| family(path, &groups))
+                .collect();
+            let groups = self.open_all(&families, &mut open, &mut look.troubles);
+            let facts = look.at(&families);
             let mut workload = bound.workload;
-            let facts = self.facts(&groups);
             select(
                 &mut workload,
                 &bound.groups,
@@ -120,7 +130,9 @@ impl Builder {
             }));
             workloads.push(workload);
         }
-        self.open = open;
+        let Look { now, troubles, .. } = look;
+        (self.open, self.known) = (open, now);
+        let troubles = self.news_of(troubles);
         self.generation += 1;
         let table = WorkloadTable::new(workloads.clone(), self.generation);
         let roster = Roster::new(table, members, essentials.pids());
@@ -147,15 +159,17 @@ impl Builder {
     /// Opens the cgroups of a workload, or finds them open from the last time.
     fn open_all(
         &self,
-        bound: &Bound,
-        all: &[String],
+        families: &[Vec<&str>],
         open: &mut HashMap<String, Arc<Group>>,
         troubles: &mut Vec<String>,
     ) -> Vec<Arc<Group>> {
         let mut opened = Vec::new();
-        for path in &bound.groups {
+        for family in families {
+            let Some(&path) = family.first() else {
+                continue;
+            };
             let known = self.open.get(path).filter(|group| {
-                group.target.dir().is_alive() && group.family.len() == size_of_family(path, all)
+                group.target.dir().is_alive() && group.family.len() == family.len()
             });
             let group = match known {
                 Some(group) => Ok(Arc::clone(group)),
@@ -163,7 +177,7 @@ impl Builder {
             };
             match group {
                 Ok(group) => {
-                    open.insert(path.clone(), Arc::clone(&group));
+                    open.insert(path.to_owned(), Arc::clone(&group));
                     opened.push(group);
                 }
                 Err(error) if error.errno() == Some(libc::ENOENT) => {}
@@ -171,6 +185,25 @@ impl Builder {
             }
         }
         opened
+    }
+
+    fn look<'a>(&'a self, hierarchy: &'a Hierarchy) -> Look<'a> {
+        Look {
+            root: &self.root,
+            hierarchy,
+            names: self.names_commands(),
+            before: &self.known,
+            now: Known::new(),
+            troubles: Vec::new(),
+        }
+    }
+
+    /// Those of these troubles that were not said of the roster before.
+    fn news_of(&mut self, troubles: Vec<String>) -> Vec<String> {
+        let now: BTreeSet<String> = troubles.into_iter().collect();
+        let news = now.difference(&self.said).cloned().collect();
+        self.said = now;
+        news
     }
 
     /// Whether any pattern may be about a command's name.
@@ -185,25 +218,6 @@ impl Builder {
             .into_iter()
             .any(|patterns| !patterns.is_empty())
     }
-
-    fn facts(&self, groups: &[Arc<Group>]) -> Facts {
-        let mut facts = Facts::default();
-        for group in groups {
-            let dir = group.target.dir();
-            if let Ok(wish) = dir.preference() {
-                facts.owners_wish = Some(facts.owners_wish.map_or(wish, |other| other.min(wish)));
-            }
-            if self.names_commands() {
-                let pids = dir.processes().unwrap_or_default();
-                let names = pids
-                    .into_iter()
-                    .take(MOST_COMMANDS)
-                    .filter_map(|pid| Some(ProcessInfo::read(&self.root, pid).ok()??.name));
-                facts.commands.extend(names);
-            }
-        }
-        facts
-    }
 }
 
 /// What each member is bound to.
@@ -214,12 +228,12 @@ fn ids(members: &[Member]) -> Vec<(usize, u64)> {
         .collect()
 }
 
-/// How many of `all` are the cgroup at `path` or below it.
-fn size_of_family(path: &str, all: &[String]) -> usize {
-    let below = |group: &&String| {
+/// Those of `all` that are the cgroup at `path`, first, or below it.
+fn family<'a>(path: &str, all: &'a [String]) -> Vec<&'a str> {
+    let is_within = |group: &&str| {
         group
             .strip_prefix(path)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    all.iter().filter(below).count()
+    all.iter().map(String::as_str).filter(is_within).collect()
 }

@@ -254,6 +254,26 @@ fn whoever_the_configuration_ignores_is_ranked_and_refuses() {
 }
 
 #[test]
+fn a_pattern_meets_the_commands_in_the_cgroups_of_a_pods_containers() {
+    let mut node = Node::new(300);
+    let [first, _, leaker] = three(&mut node);
+    node.configure("enforce", &format!("{HARD}\nignore: ['^postgres$']"));
+    let container = node.groups[leaker].child("container").unwrap();
+    let program = node.path("postgres");
+    fs::copy(env!("CARGO_BIN_EXE_brink-hog"), &program).unwrap();
+    let spec = HogSpec::new(Load::Anon, 180 * MIB, Duration::from_mins(1));
+    let mut database = Hog::spawn(&program, Some(&container), &spec).unwrap();
+    database.wait_touched(180 * MIB, PATIENCE).unwrap();
+    node.start(&[]);
+    let innocent = node.load(first, Load::Anon, 80 * MIB);
+    gone_after(&innocent);
+    let record = node.finished(1);
+    assert_eq!(record.victim_name(), "test/first");
+    assert_eq!(record.ranking[0].refusal.as_deref(), Some("protected"));
+    assert!(lives(&database));
+}
+
+#[test]
 fn an_essential_process_that_came_into_the_victim_is_spared() {
     let mut node = Node::new(300);
     let [.., leaker] = three(&mut node);
