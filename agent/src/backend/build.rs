@@ -7,6 +7,7 @@ use std::sync::Arc;
 use brink_core::node::workload::{Workload, WorkloadTable};
 use brink_host::HostError;
 use brink_host::cgroup::layout::Hierarchy;
+use brink_host::cgroup::pod::PodRoots;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{Controller, Layout};
 use brink_host::kill::pid_set::ProtectedPids;
@@ -29,6 +30,7 @@ pub struct Builder {
     layout: Layout,
     /// Only cgroups below this one are workloads; the node, if it is a cgroup.
     scope: String,
+    roots: PodRoots,
     rules: Vec<CgroupRule>,
     selection: Selection,
     generation: u64,
@@ -72,6 +74,7 @@ impl Builder {
             root: root.to_path_buf(),
             layout,
             scope: scope.to_owned(),
+            roots: PodRoots::new(scope, None),
             rules,
             selection,
             generation: 0,
@@ -81,6 +84,13 @@ impl Builder {
             last: None,
             changed: false,
         }
+    }
+
+    /// Names the group all pods live in, where it is not the kubelet's default.
+    #[must_use]
+    pub fn with_pods_in(mut self, group: Option<&str>) -> Self {
+        self.roots = PodRoots::new(&self.scope, group);
+        self
     }
 
     /// Takes other rules over, from the next roster on.
@@ -101,7 +111,7 @@ impl Builder {
     pub fn build(&mut self, pods: &[Manifest]) -> Result<Built, HostError> {
         let hierarchy = self.layout.require(Controller::Memory)?;
         let groups = groups_below(hierarchy, &self.scope, MOST_GROUPS)?;
-        let bound = bind(pods, &self.rules, &groups);
+        let bound = bind(pods, &self.roots, &self.rules, &groups);
         let essentials = Essentials::find(&self.root, &self.layout)?;
         let mut look = self.look(hierarchy);
         let mut workloads = Vec::with_capacity(bound.len());

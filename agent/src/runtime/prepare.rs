@@ -360,6 +360,7 @@ fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
         rules,
         config.selection.clone(),
     )
+    .with_pods_in(config.pods_cgroup.as_deref())
 }
 
 fn node_plan(config: &AgentConfig) -> NodePlan {
