@@ -252,7 +252,7 @@ impl Around {
 }
 
 fn first_roster(config: &AgentConfig, builder: &mut Builder) -> anyhow::Result<Box<Roster>> {
-    let pods = manifests(config.workloads.manifests.as_deref());
+    let pods = manifests(config.workloads.manifests.as_deref(), builder);
     let Built { roster, troubles } = builder.build(&pods)?;
     for trouble in troubles {
         warn!(trouble, "a cgroup cannot be watched over");
