@@ -32,6 +32,7 @@ impl Guard {
         self.check_sampler();
         self.calibrate_threads();
         self.sync_processes();
+        self.check_counts();
         self.tell_standing();
         self.look(now());
         let groups = self.files.node_group().or(self.files.pods_group());

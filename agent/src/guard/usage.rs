@@ -16,6 +16,9 @@ const NEGLIGIBLE: u64 = 1 << 20;
 impl Guard {
     /// Fills the usage of every workload. Allocates nothing while there is room for the table.
     pub(super) fn gather_usage(&mut self, count_processes: bool) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.check_meters();
+        }
         let loaded = self
             .kernel
             .as_mut()
@@ -40,6 +43,18 @@ impl Guard {
                     (known, more) => known.or(more),
                 };
             }
+        }
+    }
+
+    /// Says that the kernel's counts of processes were given up, if so.
+    pub(super) fn check_counts(&mut self) {
+        let Some(kernel) = &mut self.kernel else {
+            return;
+        };
+        kernel.check_meters();
+        if kernel.is_out_of_meters() && self.trouble.is_none() {
+            let why = "more cgroups than the kernel's programs have room for; processes are counted from files";
+            self.trouble = Some(why.to_owned());
         }
     }
 
