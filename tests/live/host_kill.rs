@@ -208,7 +208,7 @@ fn the_protected_are_spared_whatever_group_they_are_in() {
         };
         let (mut victim, mut spared) = (full_hog(&sandbox.group), full_hog(&sandbox.group));
         let mut killer = killer(&sandbox.layout);
-        killer.protect(ProtectedPids::new([spared.pid()]));
+        killer.protect(&mut ProtectedPids::new([spared.pid()]));
         let outcome = kill(&mut killer, &target);
         assert_eq!(
             (outcome.signalled, outcome.spared, outcome.means),

@@ -305,3 +305,34 @@ fn a_full_table_is_counted_and_said() {
     let of_group = meters.cgroup(group.id()).unwrap();
     assert!(meter.untracked > 0, "{meter:?} {of_group:?}");
 }
+
+#[test]
+fn a_cgroup_that_finds_no_room_for_its_meters_is_counted() {
+    let group = match Group::new("unmetered") {
+        Ok(group) => group,
+        Err(why) => skip!("{why}"),
+    };
+    for (cgroups, expected) in [(1, true), (2048, false)] {
+        let wishes = Wishes {
+            cgroups,
+            ..Wishes::default()
+        };
+        let mut probe = match probe(wishes) {
+            Ok(probe) => probe,
+            Err(why) => skip!("{why}"),
+        };
+        let meters = probe.take_meters().unwrap();
+        let children: Vec<Group> = ["a", "b"].map(|name| group.child(name)).into();
+        let _sleepers: Vec<Sleepers> = children
+            .iter()
+            .map(|child| Sleepers::new(child, 1))
+            .collect();
+        let meter = probe.processes().unwrap();
+        let known = children
+            .iter()
+            .filter(|child| meters.cgroup(child.id()).unwrap().is_some())
+            .count();
+        assert_eq!(meter.unmetered > 0, expected, "{meter:?}");
+        assert_eq!(known == children.len(), !expected, "{known}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use brink_core::node::workload::{Container, Resources, Workload};
-use brink_host::cgroup::pod::PodGroup;
+use brink_host::cgroup::pod::PodRoots;
 
 use crate::config::CgroupRule;
 use crate::pod::Manifest;
@@ -22,13 +22,22 @@ pub struct Bound {
 
 /// Binds what is there: `groups` are the paths of all cgroups, parents before children.
 ///
+/// A pod is found by the kubelet's naming only where a kubelet makes pods.
 /// A manifest without any cgroup is bound to none: it is not running. A cgroup belongs to one
 /// workload at most, the first that claims it or a cgroup above it; manifests come before patterns.
-pub fn bind(pods: &[Manifest], rules: &[CgroupRule], groups: &[String]) -> Vec<Bound> {
+pub fn bind(
+    pods: &[Manifest],
+    roots: &PodRoots,
+    rules: &[CgroupRule],
+    groups: &[String],
+) -> Vec<Bound> {
     let mut claimed = Claimed::default();
     let mut bound: Vec<Bound> = Vec::new();
+    let named: Vec<Option<String>> = groups.iter().map(|group| uid_of(roots, group)).collect();
     for pod in pods {
-        let mine = groups.iter().filter(|group| belongs(pod, group));
+        let mine = groups.iter().zip(&named);
+        let mine = mine.filter(|(group, uid)| belongs(pod, group, uid.as_deref()));
+        let mine = mine.map(|(group, _)| group);
         let groups = claimed.claim(mine);
         bound.push(Bound {
             workload: pod.workload.clone(),
@@ -48,12 +57,17 @@ pub fn bind(pods: &[Manifest], rules: &[CgroupRule], groups: &[String]) -> Vec<B
     bound
 }
 
-fn belongs(pod: &Manifest, group: &str) -> bool {
+/// The uid of the pod whose own cgroup this is.
+fn uid_of(roots: &PodRoots, group: &str) -> Option<String> {
+    let parsed = roots.parse(group)?;
+    parsed.member.is_none().then_some(parsed.uid)
+}
+
+fn belongs(pod: &Manifest, group: &str, uid: Option<&str>) -> bool {
     if let Some(glob) = &pod.cgroup {
         return glob.matches(group);
     }
-    let parsed = PodGroup::parse(group);
-    parsed.is_some_and(|parsed| parsed.member.is_none() && parsed.uid == pod.workload.uid)
+    uid == Some(pod.workload.uid.as_str())
 }
 
 /// Cgroups that belong to somebody already.
@@ -153,7 +167,7 @@ mod tests {
     fn check(pods: &[Manifest], rules: &[&str], groups: &[&str], expected: &[(&str, &[&str])]) {
         let rules: Vec<CgroupRule> = rules.iter().map(|pattern| rule(pattern)).collect();
         let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
-        let bound = bind(pods, &rules, &groups);
+        let bound = bind(pods, &PodRoots::new("/", None), &rules, &groups);
         let found: Vec<(&str, Vec<&str>)> = bound
             .iter()
             .map(|bound| {
@@ -211,6 +225,8 @@ mod tests {
             );
         }
         check(&[pod("other", None)], &[], &[&cgroupfs], &[("other", &[])]);
+        let users = format!("/user.slice/user-1000.slice/kubepods-pod{underscored}.slice");
+        check(&[pod(uid, None)], &[], &[&users], &[(uid, &[])]);
     }
 
     #[test]

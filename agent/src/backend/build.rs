@@ -1,26 +1,27 @@
 //! From bound workloads to a roster: every cgroup opened once and kept open for as long as it is the same one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use brink_core::node::workload::{Workload, WorkloadTable};
 use brink_host::HostError;
+use brink_host::cgroup::layout::Hierarchy;
+use brink_host::cgroup::pod::PodRoots;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{Controller, Layout};
-use brink_host::process::ProcessInfo;
+use brink_host::kill::pid_set::ProtectedPids;
 
-use super::bind::{Bound, bind};
-use super::protect::{Essentials, Facts, select};
+use super::bind::bind;
+use super::facts::{Known, Look};
+use super::protect::{Essentials, select};
 use crate::config::{CgroupRule, Selection};
 use crate::guard::board::Board;
 use crate::guard::roster::{Group, Member, Roster};
-use crate::pod::Manifest;
+use crate::pod::{LastGood, Manifest};
 
 /// Cgroups of one machine; more are a runaway, and counted as such.
 const MOST_GROUPS: usize = 65_536;
-/// Processes of a workload whose names are compared with the patterns.
-const MOST_COMMANDS: usize = 64;
 
 /// Makes rosters, and remembers what it opened for the last one.
 #[derive(Debug)]
@@ -29,10 +30,17 @@ pub struct Builder {
     layout: Layout,
     /// Only cgroups below this one are workloads; the node, if it is a cgroup.
     scope: String,
+    roots: PodRoots,
     rules: Vec<CgroupRule>,
     selection: Selection,
     generation: u64,
     open: HashMap<String, Arc<Group>>,
+    /// What was read of each cgroup, for when it cannot be read.
+    known: Known,
+    /// What the manifests said when they were last in order.
+    manifests: LastGood,
+    /// What was said of the last roster.
+    said: BTreeSet<String>,
     last: Option<Last>,
     changed: bool,
 }
@@ -43,6 +51,7 @@ struct Last {
     members: Vec<Member>,
     board: Arc<Board>,
     workloads: Vec<Workload>,
+    protected: ProtectedPids,
 }
 
 /// A roster, and what went wrong on the way.
@@ -50,7 +59,7 @@ struct Last {
 pub struct Built {
     /// The roster.
     pub roster: Box<Roster>,
-    /// One sentence each; a cgroup that went away meanwhile is none.
+    /// One sentence each, unless it was said of the roster before; a cgroup that went away meanwhile is none.
     pub troubles: Vec<String>,
 }
 
@@ -67,13 +76,24 @@ impl Builder {
             root: root.to_path_buf(),
             layout,
             scope: scope.to_owned(),
+            roots: PodRoots::new(scope, None),
             rules,
             selection,
             generation: 0,
             open: HashMap::new(),
+            known: Known::new(),
+            manifests: LastGood::default(),
+            said: BTreeSet::new(),
             last: None,
             changed: false,
         }
+    }
+
+    /// Names the group all pods live in, where it is not the kubelet's default.
+    #[must_use]
+    pub fn with_pods_in(mut self, group: Option<&str>) -> Self {
+        self.roots = PodRoots::new(&self.scope, group);
+        self
     }
 
     /// Takes other rules over, from the next roster on.
@@ -87,6 +107,12 @@ impl Builder {
         self.changed
     }
 
+    /// The pods that a folder describes, and what is wrong with it, one sentence each. What a file said when it was last
+    /// in order stands until it is again, or gone.
+    pub fn read_manifests(&mut self, folder: Option<&Path>) -> (Vec<Manifest>, Vec<String>) {
+        self.manifests.read(folder)
+    }
+
     /// Looks at the machine and makes a roster of what is there now.
     ///
     /// # Errors
@@ -94,17 +120,22 @@ impl Builder {
     pub fn build(&mut self, pods: &[Manifest]) -> Result<Built, HostError> {
         let hierarchy = self.layout.require(Controller::Memory)?;
         let groups = groups_below(hierarchy, &self.scope, MOST_GROUPS)?;
-        let bound = bind(pods, &self.rules, &groups);
+        let bound = bind(pods, &self.roots, &self.rules, &groups);
         let essentials = Essentials::find(&self.root, &self.layout)?;
-        let mut troubles = Vec::new();
+        let mut look = self.look(hierarchy);
         let mut workloads = Vec::with_capacity(bound.len());
         let mut members = Vec::new();
         let mut open = HashMap::new();
         for bound in bound {
             let index = workloads.len();
-            let groups = self.open_all(&bound, &groups, &mut open, &mut troubles);
+            let families: Vec<Vec<&str>> = bound
+                .groups
+                .iter()
+                .map(|path| family(path, &groups))
+                .collect();
+            let groups = self.open_all(&families, &mut open, &mut look.troubles);
+            let facts = look.at(&families);
             let mut workload = bound.workload;
-            let facts = self.facts(&groups);
             select(
                 &mut workload,
                 &bound.groups,
@@ -118,7 +149,9 @@ impl Builder {
             }));
             workloads.push(workload);
         }
-        self.open = open;
+        let Look { now, troubles, .. } = look;
+        (self.open, self.known) = (open, now);
+        let troubles = self.news_of(troubles);
         self.generation += 1;
         let table = WorkloadTable::new(workloads.clone(), self.generation);
         let roster = Roster::new(table, members, essentials.pids());
@@ -126,13 +159,15 @@ impl Builder {
             roster.inherit(&last.members, &last.board);
         }
         self.changed = self.last.as_ref().is_none_or(|last| {
-            last.workloads != workloads || ids(&last.members) != ids(&roster.members)
+            last.workloads != workloads
+                || ids(&last.members) != ids(&roster.members)
+                || last.protected != roster.protected
         });
-        let (members, board) = (roster.members.clone(), Arc::clone(&roster.board));
         self.last = Some(Last {
-            members,
-            board,
+            members: roster.members.clone(),
+            board: Arc::clone(&roster.board),
             workloads,
+            protected: roster.protected.clone(),
         });
         Ok(Built {
             roster: Box::new(roster),
@@ -143,15 +178,17 @@ impl Builder {
     /// Opens the cgroups of a workload, or finds them open from the last time.
     fn open_all(
         &self,
-        bound: &Bound,
-        all: &[String],
+        families: &[Vec<&str>],
         open: &mut HashMap<String, Arc<Group>>,
         troubles: &mut Vec<String>,
     ) -> Vec<Arc<Group>> {
         let mut opened = Vec::new();
-        for path in &bound.groups {
+        for family in families {
+            let Some(&path) = family.first() else {
+                continue;
+            };
             let known = self.open.get(path).filter(|group| {
-                group.target.dir().is_alive() && group.family.len() == size_of_family(path, all)
+                group.target.dir().is_alive() && group.family.len() == family.len()
             });
             let group = match known {
                 Some(group) => Ok(Arc::clone(group)),
@@ -159,7 +196,7 @@ impl Builder {
             };
             match group {
                 Ok(group) => {
-                    open.insert(path.clone(), Arc::clone(&group));
+                    open.insert(path.to_owned(), Arc::clone(&group));
                     opened.push(group);
                 }
                 Err(error) if error.errno() == Some(libc::ENOENT) => {}
@@ -167,6 +204,25 @@ impl Builder {
             }
         }
         opened
+    }
+
+    fn look<'a>(&'a self, hierarchy: &'a Hierarchy) -> Look<'a> {
+        Look {
+            root: &self.root,
+            hierarchy,
+            names: self.names_commands(),
+            before: &self.known,
+            now: Known::new(),
+            troubles: Vec::new(),
+        }
+    }
+
+    /// Those of these troubles that were not said of the roster before.
+    fn news_of(&mut self, troubles: Vec<String>) -> Vec<String> {
+        let now: BTreeSet<String> = troubles.into_iter().collect();
+        let news = now.difference(&self.said).cloned().collect();
+        self.said = now;
+        news
     }
 
     /// Whether any pattern may be about a command's name.
@@ -181,25 +237,6 @@ impl Builder {
             .into_iter()
             .any(|patterns| !patterns.is_empty())
     }
-
-    fn facts(&self, groups: &[Arc<Group>]) -> Facts {
-        let mut facts = Facts::default();
-        for group in groups {
-            let dir = group.target.dir();
-            if let Ok(wish) = dir.preference() {
-                facts.owners_wish = Some(facts.owners_wish.map_or(wish, |other| other.min(wish)));
-            }
-            if self.names_commands() {
-                let pids = dir.processes().unwrap_or_default();
-                let names = pids
-                    .into_iter()
-                    .take(MOST_COMMANDS)
-                    .filter_map(|pid| Some(ProcessInfo::read(&self.root, pid).ok()??.name));
-                facts.commands.extend(names);
-            }
-        }
-        facts
-    }
 }
 
 /// What each member is bound to.
@@ -210,12 +247,12 @@ fn ids(members: &[Member]) -> Vec<(usize, u64)> {
         .collect()
 }
 
-/// How many of `all` are the cgroup at `path` or below it.
-fn size_of_family(path: &str, all: &[String]) -> usize {
-    let below = |group: &&String| {
+/// Those of `all` that are the cgroup at `path`, first, or below it.
+fn family<'a>(path: &str, all: &'a [String]) -> Vec<&'a str> {
+    let is_within = |group: &&str| {
         group
             .strip_prefix(path)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    all.iter().filter(below).count()
+    all.iter().map(String::as_str).filter(is_within).collect()
 }

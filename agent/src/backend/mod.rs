@@ -2,4 +2,5 @@
 
 pub mod bind;
 pub mod build;
+pub mod facts;
 pub mod protect;

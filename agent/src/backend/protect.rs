@@ -9,6 +9,7 @@ use brink_host::cgroup::{Controller, Layout, preference};
 use brink_host::kill::pid_set::ProtectedPids;
 use brink_host::process::essential::{Role, find};
 
+use super::facts::Facts;
 use crate::config::{Pattern, Selection};
 
 /// The processes a node cannot do without, and where they live.
@@ -17,15 +18,6 @@ pub struct Essentials {
     /// Each with its cgroup of the memory hierarchy.
     places: Vec<(String, Role)>,
     pids: BTreeSet<i32>,
-}
-
-/// What is known of a workload beside its cgroups' paths.
-#[derive(Clone, Debug, Default)]
-pub struct Facts {
-    /// Names of its processes' commands.
-    pub commands: Vec<String>,
-    /// The strongest wish of its cgroups' owners.
-    pub owners_wish: Option<preference::Preference>,
 }
 
 impl Essentials {
@@ -62,16 +54,17 @@ impl Essentials {
     }
 }
 
-/// Fills preference and protection of a workload in; the strongest protection and the latest wish win.
+/// Fills preference and protection of a workload in: `groups` are its own cgroups, the facts are of all below them too; the strongest protection and the latest wish win.
 pub fn select(
     workload: &mut Workload,
     groups: &[String],
-    facts: &Facts,
+    facts: &Facts<'_>,
     essentials: &Essentials,
     selection: &Selection,
 ) {
-    let commands = || facts.commands.iter().map(String::as_str);
-    let paths = || groups.iter().map(String::as_str);
+    let commands = || facts.seen.commands.iter().map(String::as_str);
+    let below = || facts.paths.iter().copied();
+    let paths = || groups.iter().map(String::as_str).chain(below());
     let named = |patterns: &[Pattern]| {
         let found = |pattern: &Pattern| {
             commands()
@@ -85,13 +78,13 @@ pub fn select(
             .protect
             .iter()
             .any(|glob| paths().any(|path| glob.matches(path)));
-    let omitted = facts.owners_wish == Some(preference::Preference::Omit);
+    let omitted = facts.seen.wish == Some(preference::Preference::Omit);
     workload.protection = workload
         .protection
         .or_else(|| essentials.protection(groups))
         .or(configured.then_some(Protection::Configured))
         .or(omitted.then_some(Protection::OomdOmit));
-    let avoided = facts.owners_wish == Some(preference::Preference::Avoid);
+    let avoided = facts.seen.wish == Some(preference::Preference::Avoid);
     workload.preference = if named(&selection.avoid) || avoided {
         Preference::Avoid
     } else if named(&selection.prefer) {
@@ -127,6 +120,7 @@ mod tests {
     use brink_host::cgroup::glob::Glob;
 
     use super::*;
+    use crate::backend::facts::Seen;
 
     fn essentials(places: &[(&str, Role)]) -> Essentials {
         let places = places
@@ -141,7 +135,7 @@ mod tests {
 
     fn selected(
         group: &str,
-        facts: &Facts,
+        facts: &Facts<'_>,
         essentials: &Essentials,
         selection: &Selection,
     ) -> Workload {
@@ -179,8 +173,11 @@ mod tests {
     #[test]
     fn owners_and_configuration_are_heard() {
         let facts = |wish, command: &str| Facts {
-            commands: vec![command.to_owned()],
-            owners_wish: wish,
+            seen: Seen {
+                commands: [command.to_owned()].into(),
+                wish,
+            },
+            ..Facts::default()
         };
         let selection = Selection {
             prefer: vec![Pattern::new("^chrome$").unwrap()],
@@ -189,7 +186,7 @@ mod tests {
             protect: vec![Glob::new("/vault").unwrap()],
         };
         let none = Essentials::default();
-        let check = |group: &str, facts: Facts, preference, protection| {
+        let check = |group: &str, facts: Facts<'_>, preference, protection| {
             let workload = selected(group, &facts, &none, &selection);
             assert_eq!(
                 (workload.preference, workload.protection),
@@ -221,5 +218,17 @@ mod tests {
         );
         let avoid = Some(preference::Preference::Avoid);
         check("/b", facts(avoid, "chrome"), Preference::Avoid, None);
+        let below = |paths: &[&'static str]| Facts {
+            paths: paths.to_vec(),
+            ..Facts::default()
+        };
+        check("/c", below(&["/c/x"]), Preference::Normal, None);
+        check("/c", below(&["/c/postgres"]), Preference::Avoid, None);
+        check(
+            "/",
+            below(&["/web", "/vault"]),
+            Preference::Normal,
+            Some(Protection::Configured),
+        );
     }
 }

@@ -32,6 +32,7 @@ impl Guard {
         self.check_sampler();
         self.calibrate_threads();
         self.sync_processes();
+        self.check_counts();
         self.tell_standing();
         self.look(now());
         let groups = self.files.node_group().or(self.files.pods_group());
@@ -183,6 +184,7 @@ impl Guard {
     /// Takes a new roster; the old one goes back to be freed elsewhere.
     pub(super) fn replace_roster(&mut self, roster: Box<Roster>) {
         let old = std::mem::replace(&mut self.roster, roster);
+        self.killer.protect(&mut self.roster.protected);
         let table = std::sync::Arc::clone(&self.roster.table);
         self.make_room();
         self.feed(now(), &Input::Workloads(table));

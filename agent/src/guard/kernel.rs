@@ -28,6 +28,8 @@ pub struct Kernel {
     meters: Option<Arc<Meters>>,
     /// Whether the kernel counts the processes of each cgroup.
     counts_processes: bool,
+    /// Whether it did, and found no room for a cgroup: counts are never made good then.
+    is_out_of_meters: bool,
     watches: Watches,
     capacity: i64,
     pods_capacity: Option<i64>,
@@ -51,6 +53,7 @@ impl Kernel {
             without_sampler: crate::equip::without_sampler(&probe),
             meters,
             counts_processes,
+            is_out_of_meters: false,
             probe,
             watches: Watches::default(),
             capacity: 0,
@@ -274,7 +277,22 @@ impl Kernel {
         self.counts_processes
     }
 
-    /// Processes of a family of cgroups, by the kernel's own count; none when it does not count them.
+    /// Looks whether every cgroup that a process came into has had its meters; the counts are given up when one had none,
+    /// since a cgroup without meters would count as empty.
+    pub fn check_meters(&mut self) {
+        if self.counts_processes {
+            let found = self.probe.processes();
+            self.counts_processes = found.is_ok_and(|meter| meter.unmetered == 0);
+            self.is_out_of_meters = !self.counts_processes;
+        }
+    }
+
+    /// Whether the kernel's counts were given up.
+    pub const fn is_out_of_meters(&self) -> bool {
+        self.is_out_of_meters
+    }
+
+    /// Processes of a family of cgroups, by the kernel's own count, as of [`Kernel::check_meters`]; none when it does not count them.
     pub fn processes(&self, family: &[u64]) -> Option<u64> {
         let meters = self.meters.as_ref().filter(|_| self.counts_processes)?;
         let mut sum = 0_i64;

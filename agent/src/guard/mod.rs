@@ -23,6 +23,7 @@ mod keep;
 mod turn;
 mod unreaped;
 mod usage;
+mod verify;
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -164,8 +165,9 @@ pub fn now() -> Moment {
 }
 
 impl Guard {
-    fn new(plan: Plan, files: NodeFiles, ports: Arc<Ports>) -> Self {
+    fn new(mut plan: Plan, files: NodeFiles, ports: Arc<Ports>) -> Self {
         let workloads = plan.roster.table.len();
+        plan.killer.protect(&mut plan.roster.protected);
         Self {
             root: plan.root,
             layout: plan.layout,

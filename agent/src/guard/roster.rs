@@ -44,7 +44,8 @@ pub struct Roster {
     pub members: Vec<Member>,
     /// Warm figures, in the order of `members`.
     pub board: Arc<Board>,
-    /// Processes that are never signalled.
+    /// Processes that are never signalled. The guard gives them to the killer, and has those of the roster before here
+    /// from then on, so that they are freed where rosters are.
     pub protected: ProtectedPids,
     /// The sampler's slot of each member; room for the guard.
     pub slots: Vec<Option<u32>>,

@@ -1,6 +1,6 @@
 //! What each workload uses, at the instant of a decision: the sampler's numbers or the files', less warm inactive file memory.
 
-use brink_core::node::rank::{Preferences, Ranking, rank_head};
+use brink_core::node::rank::{Preferences, Ranking};
 use brink_core::node::signal::Signal;
 use brink_core::node::workload::PodUsage;
 use brink_host::HotError;
@@ -8,18 +8,17 @@ use rustix::io::Errno;
 
 use super::Guard;
 use super::roster::Group;
+use super::verify::verify_head;
 
-/// Candidates with processes at the head of the ranking whose statistics are read anew before
-/// anybody is chosen.
-const VERIFIED: usize = 3;
-/// Places that are looked at to find them.
-const LOOKED_AT: usize = 64;
 /// Below this nobody is killed for memory: the kernel's word that nothing runs there is enough.
 const NEGLIGIBLE: u64 = 1 << 20;
 
 impl Guard {
     /// Fills the usage of every workload. Allocates nothing while there is room for the table.
     pub(super) fn gather_usage(&mut self, count_processes: bool) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.check_meters();
+        }
         let loaded = self
             .kernel
             .as_mut()
@@ -58,51 +57,62 @@ impl Guard {
         }
     }
 
-    /// Reads the statistics of the first candidates anew, since theirs decide.
+    /// Says that the kernel's counts of processes were given up, if so.
+    pub(super) fn check_counts(&mut self) {
+        let Some(kernel) = &mut self.kernel else {
+            return;
+        };
+        kernel.check_meters();
+        if kernel.is_out_of_meters() && self.trouble.is_none() {
+            let why = "more cgroups than the kernel's programs have room for; processes are counted from files";
+            self.trouble = Some(why.to_owned());
+        }
+    }
+
+    /// Reads the statistics of those who would be chosen anew, since theirs decide.
     pub(super) fn verify_first(&mut self, signal: Signal) {
         let ranking = Ranking {
             signal,
             layout: self.engine.policy().layout(),
             preferences: Preferences::Respect,
         };
+        let mut usage = std::mem::take(&mut self.usage);
+        let mut order = std::mem::take(&mut self.order);
+        let read_anew = |workload: usize, used: &mut Option<PodUsage>| {
+            self.read_anew(workload, used);
+        };
         let table = &self.roster.table;
-        rank_head(ranking, table, &self.usage, &mut self.order, LOOKED_AT);
-        let mut verified = 0;
-        for place in 0..LOOKED_AT.min(self.order.len()) {
-            if verified == VERIFIED {
-                break;
-            }
-            let workload = self.order[place] as usize;
-            if self.is_deserted(workload) || self.is_empty(workload) {
-                if let Some(Some(used)) = self.usage.get_mut(workload) {
-                    used.processes = Some(0);
-                }
+        verify_head(ranking, table, &mut usage, &mut order, read_anew);
+        self.usage = usage;
+        self.order = order;
+    }
+
+    /// Reads what a workload uses now; no process where nothing runs.
+    fn read_anew(&self, workload: usize, used: &mut Option<PodUsage>) {
+        if self.is_deserted(workload, used.as_ref()) || self.is_empty(workload) {
+            used.get_or_insert_default().processes = Some(0);
+            return;
+        }
+        let mut sum = None;
+        for (index, group) in self.roster.of(workload) {
+            let (Some(usage), Ok(stat)) = (read_usage(group), group.stat.read()) else {
                 continue;
+            };
+            if let (Some(figures), Some(bytes)) = (self.roster.board.get(index), stat.inactive_file)
+            {
+                figures.set_inactive_file(bytes);
             }
-            verified += 1;
-            let mut sum = None;
-            for (index, group) in self.roster.of(workload) {
-                let (Some(usage), Ok(stat)) = (read_usage(group), group.stat.read()) else {
-                    continue;
-                };
-                if let (Some(figures), Some(bytes)) =
-                    (self.roster.board.get(index), stat.inactive_file)
-                {
-                    figures.set_inactive_file(bytes);
-                }
-                let working_set = stat.working_set(usage).unwrap_or(usage);
-                sum = Some(sum.unwrap_or(0_u64).saturating_add(working_set));
-            }
-            if let (Some(Some(used)), Some(memory)) = (self.usage.get_mut(workload), sum) {
-                used.memory = Some(memory);
-            }
+            let working_set = stat.working_set(usage).unwrap_or(usage);
+            sum = Some(sum.unwrap_or(0_u64).saturating_add(working_set));
+        }
+        if let Some(memory) = sum {
+            used.get_or_insert_default().memory = Some(memory);
         }
     }
 
     /// Whether the kernel counts no process in a workload's cgroups, and next to nothing is left in them. Counts may
     /// drift, which would not matter then.
-    fn is_deserted(&self, workload: usize) -> bool {
-        let used = self.usage.get(workload).and_then(Option::as_ref);
+    fn is_deserted(&self, workload: usize, used: Option<&PodUsage>) -> bool {
         let is_small = used
             .and_then(|used| used.memory)
             .is_some_and(|memory| memory < NEGLIGIBLE);

@@ -1,8 +1,8 @@
 //! Manifest files: single pods, lists, several documents, and whole folders of them.
 
-use std::collections::HashMap;
-use std::io;
-use std::path::Path;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use super::{Manifest, Reading, read_pod};
 use crate::config::document::{Keys, Limits, Node, Origins, Reader};
@@ -86,6 +86,83 @@ pub fn read_folder(path: &Path) -> io::Result<Folder> {
         }
     }
     Ok(folder)
+}
+
+/// A folder that is read again and again. What a file said when it was last in order stands until it is in order again
+/// or gone: a file that is just being written must not make its pods unknown.
+#[derive(Debug, Default)]
+pub struct LastGood {
+    folder: Option<PathBuf>,
+    files: BTreeMap<PathBuf, Vec<Manifest>>,
+}
+
+impl LastGood {
+    /// Reads the folder, and tells the pods and what is wrong, one sentence each. Pods of files that are in order come
+    /// before those that are only remembered.
+    pub fn read(&mut self, folder: Option<&Path>) -> (Vec<Manifest>, Vec<String>) {
+        if self.folder.as_deref() != folder {
+            self.folder = folder.map(Path::to_path_buf);
+            self.files.clear();
+        }
+        let Some(folder) = folder else {
+            return (Vec::new(), Vec::new());
+        };
+        let mut troubles = Vec::new();
+        let mut now = BTreeMap::new();
+        let mut stale = Vec::new();
+        match drop_ins(folder, &["yaml", "yml", "json"]) {
+            Ok(paths) => {
+                for path in paths {
+                    let before = self.files.remove(&path);
+                    match read_whole(&path, before.as_ref()) {
+                        Ok(pods) => drop(now.insert(path, pods)),
+                        Err(why) => {
+                            troubles.push(told(&why, before.is_some()));
+                            stale.extend(before.map(|pods| (path, pods)));
+                        }
+                    }
+                }
+            }
+            Err(error) => {
+                let why = format!("{}: {error}", folder.display());
+                troubles.push(told(&why, !self.files.is_empty()));
+                stale.extend(std::mem::take(&mut self.files));
+            }
+        }
+        let mut all = Folder::default();
+        let mut names = HashMap::new();
+        for (path, pods) in now
+            .iter()
+            .chain(stale.iter().map(|(path, pods)| (path, pods)))
+        {
+            let file = path.display().to_string();
+            for pod in pods {
+                all.add(pod.clone(), &file, &mut names);
+            }
+        }
+        now.extend(stale);
+        self.files = now;
+        (all.pods, troubles)
+    }
+}
+
+/// The pods of a file, unless it is not in order; nor is it when it had pods and there is nothing in it now.
+fn read_whole(path: &Path, before: Option<&Vec<Manifest>>) -> Result<Vec<Manifest>, String> {
+    let Manifests { pods, .. } = read_file(path).map_err(|faults| faults.to_string())?;
+    let had_pods = before.is_some_and(|pods| !pods.is_empty());
+    let is_blank = || fs::read(path).is_ok_and(|text| text.trim_ascii().is_empty());
+    if pods.is_empty() && had_pods && is_blank() {
+        return Err(format!("{}: there is nothing in it", path.display()));
+    }
+    Ok(pods)
+}
+
+fn told(why: &str, is_remembered: bool) -> String {
+    if is_remembered {
+        format!("{why}; the pods it had stand until it is in order again or gone")
+    } else {
+        format!("{why}; its pods are unknown")
+    }
 }
 
 impl Folder {

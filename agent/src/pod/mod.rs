@@ -12,7 +12,7 @@ use brink_host::cgroup::glob::Glob;
 
 use crate::config::document::Site;
 
-pub use files::{Folder, Manifests, read_file, read_folder};
+pub use files::{Folder, LastGood, Manifests, read_file, read_folder};
 pub use read::read_pod;
 
 /// The annotation that binds a pod to its control group: a path below the cgroup root, or a glob.

@@ -350,6 +350,59 @@ fn folders_keep_what_is_in_order() {
     );
 }
 
+#[test]
+fn the_last_good_pods_of_a_file_stand_until_it_is_good_again_or_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let pod = |name: &str| format!("kind: Pod\nmetadata: {{name: {name}}}\n");
+    let mut memory = LastGood::default();
+    let mut check = |path: &std::path::Path, expected: &[&str], troubles: &[&str]| {
+        let (pods, said) = memory.read(Some(path));
+        let names: Vec<_> = pods.iter().map(|pod| pod.workload.name.as_str()).collect();
+        assert_eq!(names, expected);
+        assert_eq!(said.len(), troubles.len(), "{said:?}");
+        for (said, words) in said.iter().zip(troubles) {
+            assert!(said.contains(words), "{said}");
+        }
+    };
+    let path = folder.path();
+    write("1.yaml", "metadata: {name: a\n");
+    write("2.yaml", &pod("b"));
+    check(path, &["b"], &["its pods are unknown"]);
+    write("1.yaml", &pod("a"));
+    check(path, &["a", "b"], &[]);
+    // Half written, then blank, then for good.
+    write("1.yaml", "kind: Pod\nmetadata: {na");
+    check(path, &["b", "a"], &["the pods it had stand"]);
+    write("1.yaml", "\n");
+    check(
+        path,
+        &["b", "a"],
+        &["there is nothing in it; the pods it had stand"],
+    );
+    write("1.yaml", &pod("c"));
+    check(path, &["c", "b"], &[]);
+    // What is in order comes before what is only remembered.
+    write("1.yaml", "kind: [");
+    write("3.yaml", "kind: Pod\nmetadata: {name: c, uid: new}\n");
+    check(path, &["b", "c"], &["the pods it had stand"]);
+    // A file of other objects has no pod, and is in order.
+    write("1.yaml", "kind: Service\n");
+    fs::remove_file(path.join("3.yaml")).unwrap();
+    check(path, &["b"], &[]);
+    fs::remove_file(path.join("2.yaml")).unwrap();
+    check(path, &[], &[]);
+    write("2.yaml", &pod("b"));
+    check(path, &["b"], &[]);
+    let away = tempfile::tempdir().unwrap();
+    let moved = away.path().join("moved");
+    fs::rename(path, &moved).unwrap();
+    check(path, &["b"], &["the pods it had stand"]);
+    check(&moved, &["b"], &[]);
+    check(away.path(), &[], &[]);
+    fs::rename(&moved, path).unwrap();
+}
+
 proptest! {
     #[test]
     fn any_document_is_read_or_refused(text in "[a-z]{0,3}: ?[-0-9a-zA-Z{}\\[\\],: '\"]{0,40}") {

@@ -258,7 +258,7 @@ impl Around {
 }
 
 fn first_roster(config: &AgentConfig, builder: &mut Builder) -> anyhow::Result<Box<Roster>> {
-    let pods = manifests(config.workloads.manifests.as_deref());
+    let pods = manifests(config.workloads.manifests.as_deref(), builder);
     let Built { roster, troubles } = builder.build(&pods)?;
     for trouble in troubles {
         warn!(trouble, "a cgroup cannot be watched over");
@@ -373,6 +373,7 @@ fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
         rules,
         config.selection.clone(),
     )
+    .with_pods_in(config.pods_cgroup.as_deref())
 }
 
 fn node_plan(config: &AgentConfig) -> NodePlan {

@@ -24,7 +24,7 @@ use super::stop_button::{Pressed, StopButton, Written};
 use crate::backend::build::{Builder, Built};
 use crate::config::{CgroupRule, Selection};
 use crate::guard::ports::{Command, Ports};
-use crate::pod::{Manifest, read_folder};
+use crate::pod::Manifest;
 use crate::warmer::Warmer;
 
 /// Changes that come together become one roster.
@@ -307,7 +307,7 @@ impl Watcher {
     }
 
     fn rebuild(&mut self) {
-        let pods = manifests(self.manifests.as_deref());
+        let pods = manifests(self.manifests.as_deref(), &mut self.builder);
         let was_sent = self.unsent.is_empty();
         match self.builder.build(&pods) {
             Ok(Built { roster, troubles }) => {
@@ -334,20 +334,10 @@ impl Watcher {
 }
 
 /// The pods of the folder; what is wrong with a file is said, and leaves the others alone.
-pub fn manifests(folder: Option<&Path>) -> Vec<Manifest> {
-    let Some(folder) = folder else {
-        return Vec::new();
-    };
-    match read_folder(folder) {
-        Ok(read) => {
-            for faults in &read.faults {
-                warn!(%faults, "a manifest is not in order; its pods are unknown");
-            }
-            read.pods
-        }
-        Err(error) => {
-            warn!(%error, folder = %folder.display(), "the manifests cannot be read");
-            Vec::new()
-        }
+pub fn manifests(folder: Option<&Path>, builder: &mut Builder) -> Vec<Manifest> {
+    let (pods, troubles) = builder.read_manifests(folder);
+    for trouble in troubles {
+        warn!(trouble, "a manifest is not in order");
     }
+    pods
 }

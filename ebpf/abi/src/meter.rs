@@ -81,6 +81,8 @@ shared! {
         pub victims: u64,
         /// threads and processes the iterator added or moved
         pub synced: u64,
+        /// processes whose cgroup found the map of cgroups full: with any, no count per cgroup can be relied on
+        pub unmetered: u64,
     }
 }
 

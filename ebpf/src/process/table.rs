@@ -3,7 +3,7 @@
 //! A process enters once and leaves once, whoever comes first: the insertion refuses a second entry and the deletion
 //! succeeds once, so hooks and the iterator that fills the table at start cannot count anyone twice.
 
-use brink_abi::meter::{Process, ProcessMeter};
+use brink_abi::meter::{CgroupMeter, Process, ProcessMeter};
 use brink_abi::record::UNKNOWN;
 
 use crate::atomic::{add, add_signed, exchange, swap};
@@ -16,7 +16,7 @@ const ONLY_NEW: u64 = 1;
 #[inline(always)]
 pub fn enter(meter: *mut ProcessMeter, tgid: u32, cgroup: u64) -> bool {
     let entered = PROCESSES.insert(tgid, Process { cgroup }, ONLY_NEW).is_ok();
-    let counts = cgroup_meter(cgroup);
+    let counts = process_meter(meter, cgroup);
     // SAFETY: both are map values.
     unsafe {
         if entered {
@@ -75,11 +75,22 @@ pub fn settle(meter: *mut ProcessMeter, tgid: u32, cgroup: u64) -> bool {
         if let Some(counts) = CGROUPS.get_ptr_mut(before) {
             add_signed(&raw mut (*counts).processes, -1);
         }
-        if let Some(counts) = cgroup_meter(cgroup) {
+        if let Some(counts) = process_meter(meter, cgroup) {
             add_signed(&raw mut (*counts).processes, 1);
         }
     }
     true
+}
+
+/// The meters of the cgroup a process comes into; where there is no room for them, that is counted.
+#[inline(always)]
+fn process_meter(meter: *mut ProcessMeter, cgroup: u64) -> Option<*mut CgroupMeter> {
+    let counts = cgroup_meter(cgroup);
+    if counts.is_none() {
+        // SAFETY: a map value.
+        add(unsafe { &raw mut (*meter).unmetered }, 1);
+    }
+    counts
 }
 
 /// Changes the over-limit mark; true for the one caller that did.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::protocol::Question;
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::wait_until;
+use brink_tests::{Hog, wait_until};
 use rustix::process::Signal;
 
 const HARD: &str = "evictionHard: {memory.available: 60Mi}";
@@ -96,7 +96,7 @@ fn every_process_of_the_victim_dies_wherever_it_is_below() {
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_brink-hog"));
     let start = |group, bytes| {
         let spec = HogSpec::new(Load::Anon, bytes, Duration::from_mins(1));
-        brink_tests::Hog::spawn(program, Some(group), &spec).unwrap()
+        Hog::spawn(program, Some(group), &spec).unwrap()
     };
     let hidden = start(&nested, 4 * MIB);
     let leak = start(&beside, 290 * MIB);
@@ -251,6 +251,51 @@ fn whoever_the_configuration_ignores_is_ranked_and_refuses() {
     );
     assert_eq!(record.ranking[0].refusal.as_deref(), Some("protected"));
     assert!(lives(&leak));
+}
+
+#[test]
+fn a_pattern_meets_the_commands_in_the_cgroups_of_a_pods_containers() {
+    let mut node = Node::new(300);
+    let [first, _, leaker] = three(&mut node);
+    node.configure("enforce", &format!("{HARD}\nignore: ['^postgres$']"));
+    let container = node.groups[leaker].child("container").unwrap();
+    let program = node.path("postgres");
+    fs::copy(env!("CARGO_BIN_EXE_brink-hog"), &program).unwrap();
+    let spec = HogSpec::new(Load::Anon, 180 * MIB, Duration::from_mins(1));
+    let mut database = Hog::spawn(&program, Some(&container), &spec).unwrap();
+    database.wait_touched(180 * MIB, PATIENCE).unwrap();
+    node.start(&[]);
+    let innocent = node.load(first, Load::Anon, 80 * MIB);
+    gone_after(&innocent);
+    let record = node.finished(1);
+    assert_eq!(record.victim_name(), "test/first");
+    assert_eq!(record.ranking[0].refusal.as_deref(), Some("protected"));
+    assert!(lives(&database));
+}
+
+#[test]
+fn an_essential_process_that_came_into_the_victim_is_spared() {
+    let mut node = Node::new(300);
+    let [.., leaker] = three(&mut node);
+    node.configure("enforce", HARD);
+    // Root's own, outside every container, by a name that makes it essential.
+    let program = node.path("sshd");
+    fs::copy(env!("CARGO_BIN_EXE_brink-hog"), &program).unwrap();
+    let spec = HogSpec::new(Load::Anon, MIB, Duration::from_mins(1));
+    let mut essential = Hog::spawn(&program, None, &spec).unwrap();
+    essential.wait_touched(MIB, PATIENCE).unwrap();
+    node.start(&[]);
+    let leak = node.holding(leaker, 200);
+    // The roster after this is a second away: until then the cgroup is a workload like any other.
+    let pid = u32::try_from(essential.pid()).unwrap();
+    node.groups[leaker].add_process(pid).unwrap();
+    let last = node.load(leaker, Load::Anon, 70 * MIB);
+    gone_after(&leak);
+    gone_after(&last);
+    let record = node.finished(1);
+    assert_eq!(record.victim_name(), "test/leaker");
+    assert_eq!(record.kill.unwrap().spared, 1);
+    assert!(lives(&essential), "it is never signalled");
 }
 
 #[test]

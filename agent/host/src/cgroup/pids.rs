@@ -1,10 +1,11 @@
 //! How many tasks and which processes a group has.
 
 use std::os::fd::AsFd;
+use std::path::Path;
 
 use crate::cgroup::dir::CgroupDir;
 use crate::error::{HostError, HotError};
-use crate::hot_file::HotFile;
+use crate::hot_file::{HotFile, read_bytes};
 use crate::scan;
 
 /// More processes than this in one group are not listed (the largest `pid_max` there is).
@@ -43,6 +44,15 @@ impl CgroupDir {
     }
 }
 
+/// The processes of the group of a folder alone, as [`CgroupDir::processes`] lists them.
+///
+/// # Errors
+/// [`HostError`] with the path; the group may have gone.
+pub fn processes_at(folder: &Path) -> Result<Vec<i32>, HostError> {
+    let path = folder.join("cgroup.procs");
+    parse_processes(&read_bytes(&path)?).map_err(|error| error.at(&path))
+}
+
 /// One process id a line; 0 stands for a process of another pid namespace.
 fn parse_processes(text: &[u8]) -> Result<Vec<i32>, HotError> {
     let mut processes = Vec::new();
@@ -76,6 +86,7 @@ mod tests {
             &[("cgroup.procs", &text), ("pids.current", "3\n")],
         );
         assert_eq!(dir.processes().expect("list"), many);
+        assert_eq!(processes_at(dir.path()).expect("list"), many);
         assert_eq!(dir.tasks().expect("count"), 3);
     }
 

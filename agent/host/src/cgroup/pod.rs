@@ -47,10 +47,11 @@ pub struct PodGroup {
 }
 
 impl PodGroup {
-    /// The pod of a path as `/proc/<pid>/cgroup` writes it; `None` when it is under no pod root.
+    /// The pod of a path as `/proc/<pid>/cgroup` writes it, by its names alone; `None` when they are no pod's. Whether
+    /// a kubelet made the group is for [`PodRoots`] to tell.
     pub fn parse(group: &str) -> Option<Self> {
         let names: Vec<&str> = group.split('/').filter(|name| !name.is_empty()).collect();
-        let (at, (uid, qos)) = (0..names.len()).find_map(|at| Some((at, pod_at(&names, at)?)))?;
+        let (at, (uid, qos)) = find_pod(&names)?;
         let member = names.get(at + 1).map(|name| member(name));
         Some(Self {
             uid,
@@ -59,6 +60,62 @@ impl PodGroup {
             nested: names.len() > at + 2,
         })
     }
+}
+
+/// The groups that a kubelet makes its pods in. A name proves nothing: whoever has a subtree to himself can make a group
+/// that is called like a pod in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRoots(Vec<Vec<String>>);
+
+impl PodRoots {
+    /// The roots of both drivers at the top of the hierarchy, which only root can make, and those that were named:
+    /// `scope` is the group that is the node (`/` for the machine), `pods` the group all pods live in.
+    pub fn new(scope: &str, pods: Option<&str>) -> Self {
+        let top: &[String] = &[];
+        let mut roots = roots_below(top);
+        roots.extend(roots_below(&names_of(scope)));
+        let named = pods.into_iter().chain([scope]).map(names_of);
+        let is_root = |names: &Vec<String>| names.last().is_some_and(|name| is_root_name(name));
+        roots.extend(named.filter(is_root));
+        Self(roots)
+    }
+
+    /// The pod of a path, if its own group is where a kubelet makes it: in one of the roots, or in a class of one.
+    pub fn parse(&self, group: &str) -> Option<PodGroup> {
+        let names = names_of(group);
+        let root = self.0.iter().find(|root| names.starts_with(root))?;
+        let (at, _) = find_pod(&names)?;
+        let depth = at.checked_sub(root.len())?;
+        (depth < 2).then(|| PodGroup::parse(group)).flatten()
+    }
+}
+
+fn names_of(group: &str) -> Vec<String> {
+    let names = group.split('/').filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
+}
+
+/// Where the two drivers make their root in a group. A slice has the names of all slices above it in its own.
+fn roots_below(parent: &[String]) -> Vec<Vec<String>> {
+    let inner = parent.last().and_then(|name| name.strip_suffix(".slice"));
+    let slice = inner.map(|inner| format!("{inner}-kubepods.slice"));
+    let names = ["kubepods".to_owned(), "kubepods.slice".to_owned()];
+    names
+        .into_iter()
+        .chain(slice)
+        .map(|name| [parent, &[name]].concat())
+        .collect()
+}
+
+fn is_root_name(name: &str) -> bool {
+    let bare = name.strip_suffix(".slice").unwrap_or(name);
+    bare == "kubepods" || bare.ends_with("-kubepods") && bare != name
+}
+
+/// The outermost pod of a path: at which name its own group is, and what that says.
+fn find_pod<T: AsRef<str>>(names: &[T]) -> Option<(usize, (String, QosClass))> {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    (0..names.len()).find_map(|at| Some((at, pod_at(&names, at)?)))
 }
 
 impl fmt::Display for QosClass {
@@ -243,6 +300,77 @@ mod tests {
         check("/user.slice/notkubepods-podUID_.slice");
         check("/kubepods/podcast");
         check("/kubepods/pod");
+    }
+
+    #[test]
+    fn pods_are_where_a_kubelet_makes_them_and_nowhere_else() {
+        fn check(roots: (&str, Option<&str>), path: &str, expected: bool) {
+            let path = path.replace("UID_", UID_).replace("UID", UID);
+            let found = PodRoots::new(roots.0, roots.1).parse(&path);
+            assert_eq!(found.is_some(), expected, "{roots:?} {path}");
+            assert!(!expected || found == PodGroup::parse(&path), "{path}");
+        }
+        let machine = ("/", None);
+        for path in [
+            "/kubepods/podUID",
+            "/kubepods/burstable/podUID/x",
+            "/kubepods.slice/kubepods-podUID_.slice",
+            "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-podUID_.slice/x",
+        ] {
+            check(machine, path, true);
+            check(("/machine.slice/vm", None), path, true);
+        }
+        let users = "/user.slice/user-1000.slice/user@1000.service";
+        for below in [
+            "/kubepods-podUID_.slice",
+            "/kubepods.slice/kubepods-podUID_.slice",
+            "/kubepods/podUID",
+            "/kubepods/burstable/podUID",
+        ] {
+            let path = format!("{users}{below}");
+            check(machine, &path, false);
+            check(("/user.slice", None), &path, false);
+            check(
+                ("/", Some("/kubelet.slice/kubelet-kubepods.slice")),
+                &path,
+                false,
+            );
+        }
+        check(machine, "/kubepods-podUID_.slice", false);
+        check(
+            machine,
+            "/kubepods.slice/a.slice/b.slice/kubepods-podUID_.slice",
+            false,
+        );
+        check(machine, "/kubepodsx/kubepods/podUID", false);
+        check(machine, "/kubelet/kubepods/podUID", false);
+        check(("/kubelet", None), "/kubelet/kubepods/podUID", true);
+        check(
+            ("/", Some("/kubelet/kubepods")),
+            "/kubelet/kubepods/podUID",
+            true,
+        );
+        check(
+            ("/kubelet/kubepods", None),
+            "/kubelet/kubepods/podUID",
+            true,
+        );
+        let sliced = "/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-burstable.slice/\
+                      kubelet-kubepods-burstable-podUID_.slice";
+        check(machine, sliced, false);
+        check(("/kubelet.slice", None), sliced, true);
+        check(
+            ("/", Some("/kubelet.slice/kubelet-kubepods.slice")),
+            sliced,
+            true,
+        );
+        // No root of pods is named: the kubelet's is.
+        check(("/", Some("/")), "/kubelet/kubepods/podUID", false);
+        check(
+            ("/", Some("/user.slice")),
+            "/user.slice/kubepods-podUID_.slice",
+            false,
+        );
     }
 
     #[test]

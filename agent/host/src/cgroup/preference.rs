@@ -4,6 +4,10 @@
 //! that root owns: any user may set them on groups delegated to him, and would otherwise exempt himself. The `trusted.`
 //! attributes can be set by `CAP_SYS_ADMIN` alone and always count.
 
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::cgroup::dir::CgroupDir;
@@ -26,27 +30,61 @@ impl CgroupDir {
     /// # Errors
     /// [`HostError::Read`] when the attributes exist and cannot be read.
     pub fn preference(&self) -> Result<Preference, HostError> {
-        let failed = |errno: Errno| HostError::Read {
-            path: self.path().to_path_buf(),
-            source: errno.into(),
-        };
-        let owner = rustix::fs::fstat(self).map_err(failed)?.st_uid;
-        let set = |names: [&str; 2]| -> Result<bool, HostError> {
-            let [trusted, user] = names.map(|name| attribute(self, name));
-            Ok(trusted.map_err(failed)? || (user.map_err(failed)? && owner == 0))
-        };
-        Ok(if set(["trusted.oomd_omit", "user.oomd_omit"])? {
-            Preference::Omit
-        } else if set(["trusted.oomd_avoid", "user.oomd_avoid"])? {
-            Preference::Avoid
-        } else {
-            Preference::None
-        })
+        preference_of(self.as_fd()).map_err(|errno| unread(self.path(), errno))
     }
 }
 
+/// Room for the names of a group's attributes; with more of them each is asked for.
+const NAMES: usize = 1024;
+
+/// The preference set on the group of a folder. One call tells of most groups that they have no such attribute.
+///
+/// # Errors
+/// [`HostError::Read`] when the attributes cannot be read; the group may have gone.
+pub fn preference_at(folder: &Path) -> Result<Preference, HostError> {
+    let failed = |errno: Errno| unread(folder, errno);
+    let mut names = [0u8; NAMES];
+    match rustix::fs::llistxattr(folder, &mut names[..]) {
+        Ok(length) if !is_named(names.get(..length).unwrap_or(&[])) => return Ok(Preference::None),
+        Err(Errno::OPNOTSUPP) => return Ok(Preference::None),
+        Ok(_) | Err(Errno::RANGE) => {}
+        Err(errno) => return Err(failed(errno)),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = rustix::fs::open(folder, flags, Mode::empty()).map_err(failed)?;
+    preference_of(dir.as_fd()).map_err(failed)
+}
+
+/// Whether one of the names, each of which ends with a zero byte, may be of a preference.
+fn is_named(names: &[u8]) -> bool {
+    let mut names = names.split(|byte| *byte == 0);
+    names.any(|name| name.ends_with(b".oomd_omit") || name.ends_with(b".oomd_avoid"))
+}
+
+fn unread(path: &Path, errno: Errno) -> HostError {
+    HostError::Read {
+        path: path.to_path_buf(),
+        source: errno.into(),
+    }
+}
+
+fn preference_of(dir: BorrowedFd<'_>) -> Result<Preference, Errno> {
+    let owner = rustix::fs::fstat(dir)?.st_uid;
+    let set = |names: [&str; 2]| -> Result<bool, Errno> {
+        let [trusted, user] = names.map(|name| attribute(dir, name));
+        Ok(trusted? || (user? && owner == 0))
+    };
+    Ok(if set(["trusted.oomd_omit", "user.oomd_omit"])? {
+        Preference::Omit
+    } else if set(["trusted.oomd_avoid", "user.oomd_avoid"])? {
+        Preference::Avoid
+    } else {
+        Preference::None
+    })
+}
+
 /// Whether an attribute is there and true. A file system or version without such attributes has none set.
-fn attribute(dir: &CgroupDir, name: &str) -> Result<bool, Errno> {
+fn attribute(dir: BorrowedFd<'_>, name: &str) -> Result<bool, Errno> {
     let mut value = [0u8; 16];
     match rustix::fs::fgetxattr(dir, name, &mut value[..]) {
         Ok(length) => Ok(is_true(value.get(..length).unwrap_or(&[]))),
@@ -83,6 +121,24 @@ mod tests {
     fn a_group_without_attributes_has_no_preference() {
         let (_root, dir) = fake::group(Version::V2, &[]);
         assert_eq!(dir.preference().expect("readable"), Preference::None);
+        assert_eq!(
+            preference_at(dir.path()).expect("readable"),
+            Preference::None
+        );
+        let gone = preference_at(&dir.path().join("gone")).expect_err("there is none");
+        assert_eq!(gone.errno(), Some(libc::ENOENT));
+    }
+
+    #[test]
+    fn only_names_of_preferences_are_worth_a_closer_look() {
+        fn check(names: &[u8], expected: bool) {
+            assert_eq!(is_named(names), expected, "{names:?}");
+        }
+        check(b"", false);
+        check(b"security.selinux\0", false);
+        check(b"security.selinux\0trusted.oomd_omit\0", true);
+        check(b"user.oomd_avoid\0user.delegate\0", true);
+        check(b"user.oomd_omitted\0", false);
     }
 
     #[test]

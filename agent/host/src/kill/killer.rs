@@ -45,10 +45,10 @@ impl Killer {
         })
     }
 
-    /// Replaces the set of processes never to be signalled. The old one is returned, so that a thread that must not
-    /// free memory can hand it on.
-    pub fn protect(&mut self, protected: ProtectedPids) -> ProtectedPids {
-        std::mem::replace(&mut self.protected, protected)
+    /// Takes another set of processes never to be signalled, and leaves the one before in its place: nothing is
+    /// allocated or freed.
+    pub fn protect(&mut self, protected: &mut ProtectedPids) {
+        std::mem::swap(&mut self.protected, protected);
     }
 
     /// The pool that gives memory back.

@@ -140,12 +140,11 @@ impl Workspace {
             }
         });
         self.roster.sort();
-        let mut ours = 0;
-        let here = each_process(target.as_fd(), &mut |pid| {
-            ours += usize::from(self.roster.as_slice().binary_search(&pid).is_ok());
-        });
+        let (all_ours, here) = self
+            .roster
+            .all_found(|visitor| each_process(target.as_fd(), visitor));
         let seen = there.complete && here.complete && !self.roster.overflowed();
-        seen && listed > 0 && ours >= self.roster.as_slice().len()
+        seen && listed > 0 && all_ours
     }
 
     /// Lists the processes that may be signalled and have not been.

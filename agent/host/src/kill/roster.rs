@@ -87,6 +87,8 @@ fn processes_of(group: BorrowedFd<'_>, visitor: &mut dyn FnMut(i32)) -> Result<(
 pub(super) struct Roster {
     pids: Vec<i32>,
     overflowed: bool,
+    /// Which of them were found again, by their place.
+    found: Vec<bool>,
 }
 
 impl Roster {
@@ -96,6 +98,7 @@ impl Roster {
         Self {
             pids,
             overflowed: false,
+            found: Vec::with_capacity(MOST_PIDS),
         }
     }
 
@@ -122,6 +125,23 @@ impl Roster {
     pub(super) fn sort(&mut self) {
         self.pids.sort_unstable();
         self.pids.dedup();
+    }
+
+    /// Whether a look, done by `look` with a visitor, finds every process of the sorted roster at least once, however
+    /// often it finds any of them. Never grows.
+    pub(super) fn all_found<T>(
+        &mut self,
+        look: impl FnOnce(&mut dyn FnMut(i32)) -> T,
+    ) -> (bool, T) {
+        let Self { pids, found, .. } = self;
+        found.clear();
+        found.resize(pids.len(), false);
+        let looked = look(&mut |pid| {
+            if let Ok(place) = pids.binary_search(&pid) {
+                found[place] = true;
+            }
+        });
+        (found.iter().all(|found| *found), looked)
     }
 
     pub(super) fn as_slice(&self) -> &[i32] {
@@ -187,6 +207,30 @@ mod tests {
                 "{text:?}"
             );
         }
+    }
+
+    #[test]
+    fn one_found_twice_does_not_stand_for_another() {
+        fn check(held: &[i32], seen: &[i32], expected: bool) {
+            let mut roster = Roster::new();
+            let capacity = roster.found.capacity();
+            for pid in held {
+                roster.push(*pid);
+            }
+            roster.sort();
+            let (all, ()) = roster.all_found(|visitor| {
+                for pid in seen {
+                    visitor(*pid);
+                }
+            });
+            assert_eq!(all, expected, "{held:?} {seen:?}");
+            assert_eq!(roster.found.capacity(), capacity);
+        }
+        check(&[], &[], true);
+        check(&[7, 5], &[5, 7], true);
+        check(&[7, 5], &[5, 5], false);
+        check(&[5, 5, 7], &[7, 9, 5], true);
+        check(&[5], &[9], false);
     }
 
     #[test]

@@ -145,6 +145,23 @@ impl Processes {
     }
 }
 
+/// The name of a process's command alone, at most 15 bytes, by the one file that tells it. `None` when there is no such
+/// process (any more).
+///
+/// # Errors
+/// [`HostError`] when the file cannot be read.
+pub fn command_name(root: &Path, pid: i32) -> Result<Option<String>, HostError> {
+    let path = root.join("proc").join(pid.to_string()).join("comm");
+    match read_bytes(&path) {
+        Ok(text) => {
+            let name = text.strip_suffix(b"\n").unwrap_or(&text);
+            Ok(Some(String::from_utf8_lossy(name).into_owned()))
+        }
+        Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// The ids of all processes under a root, in ascending order.
 pub(crate) fn ids(root: &Path) -> Result<Vec<i32>, HostError> {
     let folder = root.join("proc");

@@ -105,6 +105,7 @@ fn builder(root: &Path, config: &AgentConfig, layout: &Layout) -> Builder {
     };
     let rules = config.workloads.cgroups.clone();
     Builder::new(root, layout.clone(), scope, rules, config.selection.clone())
+        .with_pods_in(config.pods_cgroup.as_deref())
 }
 
 fn read_manifests(folder: &Path) -> Known<(Vec<Manifest>, Manifests)> {
