@@ -91,8 +91,10 @@ pub struct Confirmation {
     pub node: Option<i64>,
     /// Headroom of the cgroup all pods live in, swap not counted.
     pub pods: Option<i64>,
-    /// Swap that could still be used.
+    /// Swap that the node could still use.
     pub swap: u64,
+    /// Swap that the cgroup all pods live in could still use.
+    pub pods_swap: u64,
     /// Headroom below this is the kernel's own; there is no time to wait for anything.
     pub reserve: u64,
     /// Processes in the cgroups of those killed for a shortage of process ids that still hold theirs; none where nobody

@@ -100,14 +100,16 @@ impl Engine {
 
     /// Whether nothing can be allocated any more beyond `quantity`: headroom and usable swap.
     fn is_confirmed(&self, signal: Signal, quantity: Quantity, seen: &Confirmation) -> bool {
-        let headroom = match (signal, self.memory) {
-            (Signal::MemoryHeadroom, _) => seen.node,
+        let (headroom, swap) = match (signal, self.memory) {
+            (Signal::MemoryHeadroom, _) => (seen.node, seen.swap),
             (_, MemoryPolicy::Kubelet) => return true,
-            (Signal::AllocatableMemoryAvailable, MemoryPolicy::Confirmed) => seen.pods,
-            (_, MemoryPolicy::Confirmed) => seen.node,
+            (Signal::AllocatableMemoryAvailable, MemoryPolicy::Confirmed) => {
+                (seen.pods, seen.pods_swap)
+            }
+            (_, MemoryPolicy::Confirmed) => (seen.node, seen.swap),
         };
         headroom.is_some_and(|headroom| {
-            Quantity::from_bytes(headroom.saturating_add(saturated(seen.swap))) < quantity
+            Quantity::from_bytes(headroom.saturating_add(saturated(swap))) < quantity
         })
     }
 
