@@ -63,6 +63,8 @@ pub(super) fn load_onto(
     let tree = layers.effective(&defaults.tree);
     let written = loader.read_tree(&tree);
     let policy = loader.judge(&written, &tree, &defaults, sources);
+    let kubelets = defaults.kubelets.as_ref();
+    let kubelets = kubelets.and_then(|tree| kubelet::policy(tree, &loader.origins));
     let Loader { origins, report } = loader;
     let warnings = report.into_result()?;
     let policy = policy.ok_or_else(|| {
@@ -76,7 +78,10 @@ pub(super) fn load_onto(
     };
     let raised = defaults.raised.into_iter().filter(in_force).collect();
     Ok(Checked {
-        config: agent_config(written, policy, raised),
+        config: AgentConfig {
+            kubelets_policy: kubelets,
+            ..agent_config(written, policy, raised)
+        },
         warnings,
         tree,
         origins,
@@ -90,6 +95,7 @@ fn agent_config(written: Written, policy: Policy, raised: Vec<Raised>) -> AgentC
         policy,
         draft: written.draft,
         kubelet: written.kubelet,
+        kubelets_policy: None,
         lead_margin: written.lead_margin,
         raised,
         node: written.node,

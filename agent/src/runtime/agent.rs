@@ -104,6 +104,11 @@ fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
         error!("the guard's queue is full; the old configuration stays, send SIGHUP again");
         return;
     }
+    running
+        .shared
+        .lock()
+        .kubelets
+        .clone_from(&config.kubelets_policy);
     running.reload.leave(Reloaded {
         manifests: config.workloads.manifests.clone(),
         count_processes: prepare::uses_pids(&config),

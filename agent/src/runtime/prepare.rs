@@ -146,6 +146,7 @@ impl Around {
     fn new(config: &AgentConfig, roster: &Roster, boot: BootId) -> anyhow::Result<Self> {
         let workloads = roster.table.len().max(256);
         let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
+        state.kubelets.clone_from(&config.kubelets_policy);
         state.add_roster(roster);
         let around = Self {
             shared: Arc::new(Shared::new(state)),
