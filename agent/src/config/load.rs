@@ -14,7 +14,7 @@ use super::margin::Raised;
 use super::overrides::Override;
 use super::schema::{self, API_VERSION, KEYS, KIND, Written};
 use super::settings::AgentConfig;
-use super::{capacity, lead};
+use super::{capacity, idle, lead};
 
 /// What a configuration is loaded from, lowest layer first.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,8 @@ pub struct Checked {
     pub config: AgentConfig,
     /// What is doubtful about it.
     pub warnings: Vec<Finding>,
+    /// What it asks for and `brink run` does not do yet.
+    pub idle: Vec<Finding>,
     /// The same as a tree in which every value knows where it came from.
     pub tree: Node,
     /// The places that the tree speaks of.
@@ -72,6 +74,7 @@ pub(super) fn load_onto(
         let problem = "no policy follows from it";
         Faults::one(Finding::at(&origins, tree.site, String::new(), problem))
     })?;
+    let idle = idle::findings(&tree, defaults.kubelets.as_ref(), &origins);
     let in_force = |raised: &Raised| {
         let node = tree.get(raised.key).and_then(|map| map.get(&raised.signal));
         node.is_some_and(|node| node.site == raised.site)
@@ -83,6 +86,7 @@ pub(super) fn load_onto(
             ..agent_config(written, policy, raised)
         },
         warnings,
+        idle,
         tree,
         origins,
     })

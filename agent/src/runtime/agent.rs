@@ -75,7 +75,10 @@ async fn serve(
 /// Takes a new configuration over; a bad one changes nothing.
 fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
     let Checked {
-        config, warnings, ..
+        config,
+        warnings,
+        idle,
+        ..
     } = match load(sources) {
         Ok(checked) => checked,
         Err(faults) => {
@@ -83,7 +86,7 @@ fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
             return;
         }
     };
-    for warning in warnings {
+    for warning in warnings.into_iter().chain(idle) {
         warn!(%warning, "configuration");
     }
     for setting in needs_restart(before, &config) {
