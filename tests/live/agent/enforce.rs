@@ -86,6 +86,29 @@ fn headroom_alone_is_enforced() {
     assert_eq!(node.decisions().len(), 1, "one kill was enough");
 }
 
+/// An agent that is started again and again has no more kills than one that is not.
+#[test]
+fn kills_of_the_run_before_count_for_the_limits() {
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    let limits = format!("{HARD}\nlimits: {{burst: 1, refill: 10m}}");
+    node.configure("enforce", &limits);
+    node.start(&[]);
+    let first = node.load(leaker, Load::Anon, 280 * MIB);
+    gone_after(&first);
+    assert_eq!(node.finished(1).mode, "enforcing");
+    node.stop(Signal::KILL);
+    node.start(&[]);
+    let second = node.holding(leaker, 260);
+    let told = wait_until(PATIENCE, || {
+        let records = node.decisions();
+        records.into_iter().find(|record| record.order == 2)
+    });
+    let told = told.unwrap_or_else(|| panic!("{}", node.log()));
+    assert!(told.mode.contains("throttled"), "{}", told.mode);
+    assert!(lives(&second), "{}", node.log());
+}
+
 #[test]
 fn whoever_is_started_again_after_a_kill_and_leaks_again_goes_again() {
     let mut node = Node::new(300);

@@ -63,6 +63,11 @@ pub struct Reconfiguration {
 pub enum Recalled {
     /// Orders up to this number have been given.
     LastOrder(u64),
+    /// A kill was carried out; those of one window, oldest first, before anything is ordered.
+    Kill {
+        /// When.
+        at: Moment,
+    },
     /// A threshold has been met for a while: its grace goes on.
     Met {
         /// Index of the threshold in the policy.
