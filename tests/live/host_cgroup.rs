@@ -10,6 +10,7 @@ use brink_host::HostError;
 use brink_host::cgroup::owned::{OwnedCgroup, remove_abandoned};
 use brink_host::cgroup::preference::Preference;
 use brink_host::cgroup::stat::{MemoryStat, StatReader};
+use brink_host::cgroup::swap::SwapRoomReader;
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{CgroupDir, Controller, Layout, Limit, Version};
@@ -259,4 +260,18 @@ fn a_removed_group_answers_with_an_error_and_never_with_zero() {
         UsageReader::open(&dir),
         Err(HostError::Open { .. })
     ));
+}
+
+#[test]
+fn a_bounded_group_and_those_in_it_can_use_no_swap() {
+    let Ok(sandbox) = Sandbox::new(&[Controller::Memory], 64 * MIB) else {
+        skip!("no memory controller for a group of our own")
+    };
+    let hierarchy = sandbox.layout.require(Controller::Memory).expect("memory");
+    let inner = sandbox.group.child("inner").expect("a group in it");
+    for group in [&sandbox.group, &inner] {
+        let reader = SwapRoomReader::open(Path::new("/"), hierarchy, group.group());
+        let room = reader.expect("readable").read(64 * MIB);
+        assert_eq!(room, Ok(Some(0)), "{}", group.group());
+    }
 }

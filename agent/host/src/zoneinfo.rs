@@ -48,6 +48,9 @@ pub struct ZoneTotals {
     pub usable: u64,
     /// Σ min(managed, min + protection): what user processes are never given.
     pub reserved: u64,
+    /// Σ what zones lack of the pages they never give: free pages of other zones do not fill it, so
+    /// `usable` is `free − reserved + lacking`.
+    pub lacking: u64,
     /// Σ free pages in lists of CPUs, which are not in `free`.
     pub on_cpus: u64,
 }
@@ -97,6 +100,7 @@ impl Zoneinfo {
     pub fn totals(&self) -> ZoneTotals {
         self.zones.iter().fold(ZoneTotals::default(), |sum, zone| {
             let kept = zone.min.saturating_add(zone.protection);
+            let reserved = kept.min(zone.managed);
             ZoneTotals {
                 free: sum.free.saturating_add(zone.free),
                 managed: sum.managed.saturating_add(zone.managed),
@@ -104,7 +108,10 @@ impl Zoneinfo {
                 low: sum.low.saturating_add(zone.low),
                 high: sum.high.saturating_add(zone.high),
                 usable: sum.usable.saturating_add(zone.free.saturating_sub(kept)),
-                reserved: sum.reserved.saturating_add(kept.min(zone.managed)),
+                reserved: sum.reserved.saturating_add(reserved),
+                lacking: sum
+                    .lacking
+                    .saturating_add(reserved.saturating_sub(zone.free)),
                 on_cpus: sum.on_cpus.saturating_add(zone.on_cpus),
             }
         })
@@ -293,9 +300,12 @@ Node 1, zone  Movable
             high: 1272,
             usable: 600,
             reserved: 3840 + 400 + 400,
+            lacking: 300,
             on_cpus: 400,
         };
         assert_eq!(info.totals(), expected);
+        let from_sums = expected.free + expected.lacking - expected.reserved;
+        assert_eq!(expected.usable, from_sums);
     }
 
     #[test]

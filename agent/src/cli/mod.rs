@@ -30,7 +30,7 @@ pub use generate::{Generated, completions, man_pages};
 pub use options::{ConfigArgs, FormatArgs, SocketArgs};
 pub use output::{Data, Format, Talk};
 
-/// Acts before a Linux node runs out of memory, disk or process ids.
+/// Acts before a Linux node runs out of memory or process ids.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "brink",

@@ -53,6 +53,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let sources = args.sources();
     let checked = load(&sources)?;
     Talk::new().warnings(&checked.warnings);
+    Talk::new().warnings(&checked.idle);
     logging::init(checked.config.log);
     look_at_rights(checked.config.mode)?;
     process::go_ahead(before);

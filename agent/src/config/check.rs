@@ -32,7 +32,7 @@ pub fn check(sources: &Sources) -> Result<Outcome, Faults> {
         Some(document) if is_kubelets(&document) => check_kubelets(loader, &document, sources),
         base => load_onto(loader, base, sources).map(|checked| Outcome {
             thresholds: checked.config.policy.thresholds().to_vec(),
-            warnings: checked.warnings,
+            warnings: [checked.warnings, checked.idle].concat(),
         }),
     }
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use brink_core::base::Span;
 use brink_core::node::policy::{
-    DEFAULT_ENFORCEMENT, DEFAULT_PRESSURE_TRANSITION, Draft, default_hard,
+    DEFAULT_ENFORCEMENT, DEFAULT_PRESSURE_TRANSITION, Draft, Policy, default_hard,
 };
 
 use super::document::{Fields, Limits, Node, Origins, Reader, Site, Value};
@@ -161,6 +161,13 @@ fn check_document(document: &Node, drop_in: bool, origins: &Origins, report: &mu
         }
     }
     read_keys(&mut reader);
+}
+
+/// The policy that follows from keys in force, which have been reported on; none if the kubelet would not take them.
+pub(super) fn policy(tree: &Node, origins: &Origins) -> Option<Policy> {
+    let mut reported = Report::default();
+    let draft = read_keys(&mut Reader::new(tree, origins, &mut reported));
+    draft.check().ok()
 }
 
 /// The eviction keys as written. Other keys are the kubelet's business, unless they look like a

@@ -14,7 +14,7 @@ use super::margin::Raised;
 use super::overrides::Override;
 use super::schema::{self, API_VERSION, KEYS, KIND, Written};
 use super::settings::AgentConfig;
-use super::{capacity, lead};
+use super::{capacity, idle, lead};
 
 /// What a configuration is loaded from, lowest layer first.
 #[derive(Clone, Debug, Default)]
@@ -36,6 +36,8 @@ pub struct Checked {
     pub config: AgentConfig,
     /// What is doubtful about it.
     pub warnings: Vec<Finding>,
+    /// What it asks for and `brink run` does not do yet.
+    pub idle: Vec<Finding>,
     /// The same as a tree in which every value knows where it came from.
     pub tree: Node,
     /// The places that the tree speaks of.
@@ -63,6 +65,8 @@ pub(super) fn load_onto(
     let tree = layers.effective(&defaults.tree);
     let written = loader.read_tree(&tree);
     let policy = loader.judge(&written, &tree, &defaults, sources);
+    let kubelets = defaults.kubelets.as_ref();
+    let kubelets = kubelets.and_then(|tree| kubelet::policy(tree, &loader.origins));
     let Loader { origins, report } = loader;
     let warnings = report.into_result()?;
     let policy = policy.ok_or_else(|| {
@@ -70,14 +74,19 @@ pub(super) fn load_onto(
         let problem = "no policy follows from it";
         Faults::one(Finding::at(&origins, tree.site, String::new(), problem))
     })?;
+    let idle = idle::findings(&tree, defaults.kubelets.as_ref(), &origins);
     let in_force = |raised: &Raised| {
         let node = tree.get(raised.key).and_then(|map| map.get(&raised.signal));
         node.is_some_and(|node| node.site == raised.site)
     };
     let raised = defaults.raised.into_iter().filter(in_force).collect();
     Ok(Checked {
-        config: agent_config(written, policy, raised),
+        config: AgentConfig {
+            kubelets_policy: kubelets,
+            ..agent_config(written, policy, raised)
+        },
         warnings,
+        idle,
         tree,
         origins,
     })
@@ -90,6 +99,7 @@ fn agent_config(written: Written, policy: Policy, raised: Vec<Raised>) -> AgentC
         policy,
         draft: written.draft,
         kubelet: written.kubelet,
+        kubelets_policy: None,
         lead_margin: written.lead_margin,
         raised,
         node: written.node,

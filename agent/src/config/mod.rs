@@ -9,6 +9,7 @@ pub mod check;
 pub mod document;
 pub mod eviction;
 pub mod finding;
+mod idle;
 pub mod kubelet;
 mod layers;
 mod lead;

@@ -28,6 +28,9 @@ pub struct AgentConfig {
     pub draft: Draft,
     /// Where thresholds are inherited from.
     pub kubelet: KubeletFiles,
+    /// The kubelet's own thresholds, not raised, whatever is set over them here; none where nothing is inherited, or
+    /// the kubelet would not take them.
+    pub kubelets_policy: Option<Policy>,
     /// By how much inherited ones are raised.
     pub lead_margin: LeadMargin,
     /// The inherited thresholds that were raised and are in force.

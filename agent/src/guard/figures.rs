@@ -15,6 +15,9 @@ pub struct NodeFigures {
     pub memory: Option<Observation>,
     /// What could still be allocated, swap not counted, in bytes.
     pub headroom: Option<i64>,
+    /// The same with what zones lacked of their reserves when they were read last, which other zones' free pages do not
+    /// fill; none where there are no zones, and of the sampler, which looks at each zone for itself.
+    pub headroom_by_zone: Option<i64>,
     /// `allocatableMemory.available`.
     pub pods: Option<Observation>,
     /// The same headroom for the cgroup all pods live in.
@@ -23,11 +26,13 @@ pub struct NodeFigures {
     pub pids: Option<Observation>,
 }
 
-/// What changes too slowly to be read every time.
+/// What goes with every reading of the node, whoever took it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Slow {
-    /// Swap that could still be used, in bytes.
+    /// Swap that the node could still use, in bytes, as of the last reading of the node.
     pub swap: u64,
+    /// The same for the cgroup all pods live in.
+    pub pods_swap: u64,
     /// Headroom below this is the kernel's own, in bytes.
     pub reserve: u64,
 }
@@ -58,12 +63,21 @@ impl NodeFigures {
         }
     }
 
+    /// The same with headroom by zones where it is known: the sampler's lies between the two.
+    pub fn numbers_by_zone(&self) -> Numbers {
+        Numbers {
+            headroom: self.headroom_by_zone.or(self.headroom),
+            ..self.numbers()
+        }
+    }
+
     /// What confirms that memory is short. Who has been reaped is the caller's.
     pub fn confirmation(&self, slow: Slow) -> Confirmation {
         Confirmation {
             node: self.headroom,
             pods: self.pods_headroom,
             swap: slow.swap,
+            pods_swap: slow.pods_swap,
             reserve: slow.reserve,
             unreaped: None,
         }

@@ -1,22 +1,24 @@
 //! The node read from files: the rung below the sampler, and what the sampler is checked against.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 
 use brink_core::base::Moment;
 use brink_core::node::headroom::{FreeSwap, Headroom, Reclaimable};
 use brink_core::node::observe::{self, Observation};
 use brink_host::cgroup::stat::{MemoryStat, StatReader};
+use brink_host::cgroup::swap::SwapRoomReader;
 use brink_host::cgroup::usage::UsageReader;
-use brink_host::cgroup::{CgroupDir, Controller, Layout};
+use brink_host::cgroup::{CgroupDir, Controller, Hierarchy, Layout};
 use brink_host::loadavg::TaskCountReader;
 use brink_host::meminfo::{Meminfo, MeminfoReader};
 use brink_host::pid_limits::PidLimits;
 use brink_host::probe::abi::command::Terms;
-use brink_host::swap::Swaps;
-use brink_host::zoneinfo::Zoneinfo;
+use brink_host::zoneinfo::{ZoneTotals, Zoneinfo};
 use brink_host::{HostError, HotError};
 
 use super::figures::{NodeFigures, Slow, saturated};
+use super::swap::SwapAreas;
 
 /// Pages a CPU may charge to a cgroup in advance: what is left below that is not to be had.
 const CHARGE_BATCH: u64 = 64;
@@ -48,24 +50,40 @@ pub struct NodeFiles {
     pods: Option<GroupFiles>,
     tasks: Option<TaskCountReader>,
     most_tasks: Option<i64>,
-    slow: Slow,
+    areas: SwapAreas,
+    slow: Cell<Slow>,
 }
 
 #[derive(Debug)]
 enum Source {
     Machine {
         meminfo: MeminfoReader,
-        reserved: u64,
+        zones: Zones,
     },
-    Group(GroupFiles),
+    Group {
+        files: GroupFiles,
+        /// For the machine's free swap; none where the machine cannot be read.
+        meminfo: Option<MeminfoReader>,
+    },
+}
+
+/// What the machine's zones keep for the kernel, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Zones {
+    /// Pages that user processes are never given.
+    reserved: u64,
+    /// What zones lack of those.
+    lacking: u64,
 }
 
 /// One cgroup that has a capacity: the node, or the cgroup of all pods.
 #[derive(Debug)]
 pub struct GroupFiles {
+    hierarchy: Hierarchy,
     dir: CgroupDir,
     usage: UsageReader,
     stat: StatReader,
+    swap: SwapRoomReader,
     limit: Option<u64>,
 }
 
@@ -76,6 +94,8 @@ pub struct GroupFigures {
     pub available: Option<Observation>,
     /// Limit less usage plus what reclaim could give back.
     pub headroom: Option<i64>,
+    /// Limit less usage, in bytes.
+    pub unused: u64,
     /// What the sampler needs to work out both from the usage alone.
     pub terms: Terms,
 }
@@ -89,10 +109,10 @@ impl NodeFiles {
         let source = match &plan.scope {
             Scope::Machine => Source::Machine {
                 meminfo: MeminfoReader::open(root)?,
-                reserved: 0,
+                zones: Zones::default(),
             },
             Scope::Group(group) => {
-                let files = GroupFiles::open(layout, group)?;
+                let files = GroupFiles::open(root, layout, group)?;
                 if files.limit.is_none() {
                     return Err(HostError::Unsupported {
                         what: "this cgroup as the node",
@@ -101,13 +121,16 @@ impl NodeFiles {
                         ),
                     });
                 }
-                Source::Group(files)
+                Source::Group {
+                    files,
+                    meminfo: MeminfoReader::open(root).ok(),
+                }
             }
         };
         let pods = plan
             .pods
             .as_deref()
-            .map(|group| GroupFiles::open(layout, group))
+            .map(|group| GroupFiles::open(root, layout, group))
             .transpose()?;
         let mut files = Self {
             root: root.to_path_buf(),
@@ -115,13 +138,14 @@ impl NodeFiles {
             pods,
             tasks: TaskCountReader::open(root).ok(),
             most_tasks: None,
-            slow: Slow::default(),
+            areas: SwapAreas::default(),
+            slow: Cell::default(),
         };
         files.refresh()?;
         Ok(files)
     }
 
-    /// Reads again what changes slowly: limits, reserves, swap, the number of tasks there may be.
+    /// Reads again what changes slowly: limits, reserves, areas of swap, the number of tasks there may be.
     ///
     /// # Errors
     /// [`HostError`] with the path; what could be read before the error stands.
@@ -129,35 +153,44 @@ impl NodeFiles {
         let limits = PidLimits::read(&self.root);
         let known = |limit: Option<u64>| limit.map(saturated);
         self.most_tasks = observe::max_pid(known(limits.pid_max), known(limits.threads_max));
-        self.slow.swap = usable_swap(&self.root)?;
-        let page = u64::try_from(rustix::param::page_size()).unwrap_or(4096);
-        match &mut self.source {
-            Source::Machine { reserved, .. } => {
-                let totals = Zoneinfo::read(&self.root)?.totals();
-                *reserved = totals.reserved.saturating_mul(page);
-                self.slow.reserve = totals.min.saturating_mul(page);
-            }
-            Source::Group(group) => {
-                group.refresh()?;
-                self.slow.reserve = CHARGE_BATCH * page * cpus();
-            }
+        self.areas = SwapAreas::read(&self.root)?;
+        if let Source::Group { files, .. } = &mut self.source {
+            files.refresh(&self.root)?;
+            let slow = self.slow.get_mut();
+            slow.reserve = CHARGE_BATCH * page() * cpus();
         }
+        self.refresh_zones()?;
         if let Some(pods) = &mut self.pods {
-            pods.refresh()?;
+            pods.refresh(&self.root)?;
         }
         Ok(())
     }
 
-    /// What changes slowly, as of the last [`NodeFiles::refresh`].
-    pub const fn slow(&self) -> Slow {
-        self.slow
+    /// Reads again what the zones keep, and what they lack of it. A node that is a group has none. Allocates.
+    ///
+    /// # Errors
+    /// [`HostError`] with the path.
+    pub fn refresh_zones(&mut self) -> Result<(), HostError> {
+        if let Source::Machine { zones, .. } = &mut self.source {
+            let totals = Zoneinfo::read(&self.root)?.totals();
+            *zones = Zones::of(&totals);
+            let slow = self.slow.get_mut();
+            slow.reserve = totals.min.saturating_mul(page());
+        }
+        Ok(())
+    }
+
+    /// What goes with a reading: swap as of the last [`NodeFiles::read`], the reserve as of the last
+    /// [`NodeFiles::refresh`].
+    pub fn slow(&self) -> Slow {
+        self.slow.get()
     }
 
     /// The cgroup that is the node, if it is one.
     pub const fn node_group(&self) -> Option<&GroupFiles> {
         match &self.source {
             Source::Machine { .. } => None,
-            Source::Group(group) => Some(group),
+            Source::Group { files, .. } => Some(files),
         }
     }
 
@@ -173,7 +206,7 @@ impl NodeFiles {
     pub fn meminfo(&self) -> Result<Option<Meminfo>, HotError> {
         match &self.source {
             Source::Machine { meminfo, .. } => meminfo.read().map(Some),
-            Source::Group(_) => Ok(None),
+            Source::Group { .. } => Ok(None),
         }
     }
 
@@ -196,43 +229,86 @@ impl NodeFiles {
     /// Reads the node. Allocates nothing.
     ///
     /// # Errors
-    /// [`HotError`] when the node's own memory cannot be read; anything else that cannot be is none.
+    /// [`HotError`] when the node's own memory cannot be read; anything else that cannot be is none, and of swap what
+    /// was known before.
     pub fn read(&self, at: Moment) -> Result<NodeFigures, HotError> {
-        let (memory, headroom) = match &self.source {
-            Source::Machine { meminfo, reserved } => machine(&meminfo.read()?, *reserved, at),
-            Source::Group(group) => {
-                let figures = group.read(at)?;
-                (figures.available, figures.headroom)
+        let pods = self.pods.as_ref().and_then(|pods| pods.read(at).ok());
+        let figures = match &self.source {
+            Source::Machine { meminfo, zones } => {
+                let info = meminfo.read()?;
+                self.note_swap(Some(info.swap_free), None, pods.as_ref());
+                machine(&info, *zones, at)
+            }
+            Source::Group { files, meminfo } => {
+                let read = files.read(at)?;
+                let free = self.areas.exist().then(|| meminfo.as_ref()?.read().ok());
+                let free = free.flatten().map(|info| info.swap_free);
+                self.note_swap(free, Some(&read), pods.as_ref());
+                NodeFigures {
+                    at,
+                    memory: read.available,
+                    headroom: read.headroom,
+                    ..NodeFigures::default()
+                }
             }
         };
-        let pods = self.pods.as_ref().and_then(|pods| pods.read(at).ok());
         Ok(NodeFigures {
-            at,
-            memory,
-            headroom,
             pods: pods.and_then(|figures| figures.available),
             pods_headroom: pods.and_then(|figures| figures.headroom),
             pids: self.pids(self.threads(), at),
+            ..figures
         })
+    }
+
+    /// Keeps what swap is worth now, to the node and to the pods: a group may use less than the machine has.
+    fn note_swap(
+        &self,
+        free: Option<u64>,
+        node: Option<&GroupFigures>,
+        pods: Option<&GroupFigures>,
+    ) {
+        let machines = self.areas.worth(free);
+        let mut slow = self.slow.get();
+        slow.swap = match (self.node_group(), node) {
+            (Some(group), Some(figures)) => group.usable_swap(machines, figures.unused, slow.swap),
+            _ => machines,
+        };
+        if let (Some(group), Some(figures)) = (&self.pods, pods) {
+            slow.pods_swap = group.usable_swap(machines, figures.unused, slow.pods_swap);
+        }
+        self.slow.set(slow);
     }
 }
 
 impl GroupFiles {
-    fn open(layout: &Layout, group: &str) -> Result<Self, HostError> {
-        let dir = CgroupDir::open(layout.require(Controller::Memory)?, group)?;
-        let mut files = Self {
+    fn open(root: &Path, layout: &Layout, group: &str) -> Result<Self, HostError> {
+        let hierarchy = layout.require(Controller::Memory)?;
+        let dir = CgroupDir::open(hierarchy, group)?;
+        Ok(Self {
+            limit: dir.memory_limit()?.value(),
             usage: UsageReader::open(&dir)?,
             stat: StatReader::open(&dir)?,
+            swap: SwapRoomReader::open(root, hierarchy, group)?,
+            hierarchy: hierarchy.clone(),
             dir,
-            limit: None,
-        };
-        files.refresh()?;
-        Ok(files)
+        })
     }
 
-    fn refresh(&mut self) -> Result<(), HostError> {
+    fn refresh(&mut self, root: &Path) -> Result<(), HostError> {
         self.limit = self.dir.memory_limit()?.value();
+        self.swap = SwapRoomReader::open(root, &self.hierarchy, self.dir.group())?;
         Ok(())
+    }
+
+    /// What of the machine's swap this group may still use; `before` where its own files cannot be read.
+    fn usable_swap(&self, machines: u64, unused: u64, before: u64) -> u64 {
+        if machines == 0 {
+            return 0;
+        }
+        match self.swap.read(unused) {
+            Ok(room) => room.map_or(machines, |room| room.min(machines)),
+            Err(_) => before.min(machines),
+        }
     }
 
     /// The open directory.
@@ -259,6 +335,7 @@ impl GroupFiles {
         Ok(GroupFigures {
             available: observe::memory(limit, working_set, Some(at)),
             headroom: headroom.map(|headroom| saturated(headroom.memory)),
+            unused: limit.saturating_sub(usage),
             terms: Terms {
                 limit: saturated(limit),
                 inactive_file: saturated(stat.inactive_file.unwrap_or(0)),
@@ -280,31 +357,41 @@ fn reclaimable(stat: &MemoryStat) -> Reclaimable {
 }
 
 /// The kubelet's formula, and free memory above the reserves plus what reclaim could give back.
-fn machine(info: &Meminfo, reserved: u64, at: Moment) -> (Option<Observation>, Option<i64>) {
+fn machine(info: &Meminfo, zones: Zones, at: Moment) -> NodeFigures {
     let inputs = info.memory_available_inputs();
     let used = inputs.anon.saturating_add(inputs.file);
     let working_set = used.saturating_sub(inputs.inactive_file);
-    let free = info.free.saturating_sub(reserved);
-    let headroom = free.saturating_add(info.reclaimable());
-    (
-        observe::memory(inputs.capacity, working_set, Some(at)),
-        Some(saturated(headroom)),
-    )
+    let free = |lacking: u64| {
+        info.free
+            .saturating_add(lacking)
+            .saturating_sub(zones.reserved)
+    };
+    let headroom = |free: u64| saturated(free.saturating_add(info.reclaimable()));
+    NodeFigures {
+        at,
+        memory: observe::memory(inputs.capacity, working_set, Some(at)),
+        headroom: Some(headroom(free(0))),
+        headroom_by_zone: Some(headroom(free(zones.lacking))),
+        ..NodeFigures::default()
+    }
 }
 
-fn usable_swap(root: &Path) -> Result<u64, HostError> {
-    let mut free = FreeSwap::default();
-    for area in Swaps::read(root)?.areas {
-        let kind = if area.is_zram() {
-            &mut free.zram
-        } else {
-            &mut free.disk
-        };
-        *kind = kind.saturating_add(area.free());
+impl Zones {
+    fn of(totals: &ZoneTotals) -> Self {
+        Self {
+            reserved: totals.reserved.saturating_mul(page()),
+            lacking: totals.lacking.saturating_mul(page()),
+        }
     }
-    Ok(free.usable())
+}
+
+fn page() -> u64 {
+    u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 
 fn cpus() -> u64 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }
+
+#[cfg(test)]
+mod tests;

@@ -51,8 +51,10 @@ impl Guard {
             pods_capacity: figures.pods.map(|seen| seen.capacity),
             node_is_group: self.files.node_group().is_some(),
             swap: saturated(self.files.slow().swap),
+            pods_swap: saturated(self.files.slow().pods_swap),
             memory: self.memory,
         };
+        self.terrain = Some(terrain);
         let Some(kernel) = &mut self.kernel else {
             return;
         };

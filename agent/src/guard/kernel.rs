@@ -107,12 +107,21 @@ impl Kernel {
         }
         self.capacity = terrain.capacity;
         self.pods_capacity = terrain.pods_capacity;
+        self.watch(policy, terrain)?;
+        self.probe.start()
+    }
+
+    /// Compares with the limits that these thresholds and this terrain call for from now on.
+    ///
+    /// # Errors
+    /// [`ProbeError`].
+    pub fn watch(&mut self, policy: &Policy, terrain: Terrain) -> Result<(), ProbeError> {
         let watches = watches(policy, terrain);
         if watches != self.watches {
             self.probe.set_watches(&watches.list)?;
             self.watches = watches;
         }
-        self.probe.start()
+        Ok(())
     }
 
     fn arm_group(&mut self, slot: u32, group: &super::files::GroupFiles) -> Result<(), ProbeError> {
@@ -264,6 +273,7 @@ impl Kernel {
                 self.capacity,
             ),
             headroom: value(self.watches.headroom).filter(|_| node_known),
+            headroom_by_zone: None,
             pods: self
                 .pods_capacity
                 .and_then(|capacity| observed(pods, capacity)),

@@ -13,6 +13,7 @@ pub mod ports;
 pub mod roster;
 pub mod rung;
 pub mod step;
+pub mod swap;
 pub mod watches;
 
 mod act;
@@ -51,6 +52,7 @@ use ports::Ports;
 use roster::Roster;
 use turn::Times;
 use unreaped::Unreaped;
+use watches::Terrain;
 
 /// What a guard is made of.
 pub struct Plan {
@@ -109,6 +111,8 @@ struct Guard {
     kernel: Option<Kernel>,
     /// Why the sampler does not serve, for the standing.
     without_kernel: Vec<String>,
+    /// What the sampler's limits were made for.
+    terrain: Option<Terrain>,
     /// Passes in a row in which a distrusted sampler agreed with the files again.
     agreements: u32,
     distrusted: bool,
@@ -179,6 +183,7 @@ impl Guard {
             waiter: None,
             kernel: None,
             without_kernel: vec![plan.without_sampler],
+            terrain: None,
             agreements: 0,
             distrusted: false,
             is_realtime: false,

@@ -27,10 +27,26 @@ pub struct Terrain {
     pub pods_capacity: Option<i64>,
     /// Whether the node is a cgroup in [`NODE_SLOT`].
     pub node_is_group: bool,
-    /// Swap that could still be used, in bytes.
+    /// Swap that the node could still use, in bytes.
     pub swap: i64,
+    /// Swap that the cgroup all pods live in could still use, in bytes.
+    pub pods_swap: i64,
     /// Whose word is enough for a kill.
     pub memory: MemoryPolicy,
+}
+
+impl Terrain {
+    /// Whether swap is so far from `other`'s that the limits have to be made anew: by more than an eighth of the
+    /// smallest memory threshold.
+    pub fn is_far_from(&self, other: &Self, policy: &Policy) -> bool {
+        let memory = policy.thresholds().iter().filter(|t| t.signal.is_memory());
+        let amounts = memory.map(|threshold| threshold.quantity(self.capacity).value());
+        let Some(smallest) = amounts.filter(|&amount| amount > 0).min() else {
+            return false;
+        };
+        let far = |one: i64, other: i64| one.abs_diff(other) > smallest.unsigned_abs() / 8;
+        far(self.swap, other.swap) || far(self.pods_swap, other.pods_swap)
+    }
 }
 
 /// The watches, and where to find the value of each source.
@@ -51,7 +67,8 @@ pub struct Watches {
 }
 
 /// One watch for each amount at which a memory threshold changes: where it is crossed, where its
-/// minimum reclaim lets it go, and where headroom confirms it.
+/// minimum reclaim lets it go, and where headroom confirms it. Swap lifts headroom above a threshold that
+/// memory alone is below; that crossing is watched too, since from there on swap has to be looked at.
 pub fn watches(policy: &Policy, terrain: Terrain) -> Watches {
     let mut watches = Watches::default();
     let node = |node: u32, slot: u32| if terrain.node_is_group { slot } else { node };
@@ -67,32 +84,32 @@ pub fn watches(policy: &Policy, terrain: Terrain) -> Watches {
         watches.pods_headroom = watches.add((SOURCE_SLOT_HEADROOM, PODS_SLOT), NEVER);
     }
     for threshold in policy.thresholds() {
-        let (source, confirming, capacity) = match threshold.signal {
-            Signal::MemoryAvailable => (available, headroom, terrain.capacity),
-            Signal::MemoryHeadroom => (headroom, headroom, terrain.capacity),
+        let of_node = (terrain.capacity, terrain.swap);
+        let (source, confirming, (capacity, swap)) = match threshold.signal {
+            Signal::MemoryAvailable => (available, headroom, of_node),
+            Signal::MemoryHeadroom => (headroom, headroom, of_node),
             Signal::AllocatableMemoryAvailable => match terrain.pods_capacity {
                 Some(capacity) => (
                     (SOURCE_SLOT_AVAILABLE, PODS_SLOT),
                     (SOURCE_SLOT_HEADROOM, PODS_SLOT),
-                    capacity,
+                    (capacity, terrain.pods_swap),
                 ),
                 None => continue,
             },
             _ => continue,
         };
-        let swap = if threshold.signal == Signal::MemoryHeadroom {
-            terrain.swap
-        } else {
-            0
-        };
         let quantity = threshold.quantity(capacity).value();
-        watches.add(source, quantity.saturating_sub(swap));
-        watches.add(
-            source,
-            threshold.release(capacity).value().saturating_sub(swap),
-        );
+        // Headroom counts swap, which no source of the sampler does.
+        let counts_swap = threshold.signal == Signal::MemoryHeadroom;
+        let counted = if counts_swap { swap } else { 0 };
+        let release = threshold.release(capacity).value();
+        watches.add(source, quantity.saturating_sub(counted));
+        watches.add(source, release.saturating_sub(counted));
         if terrain.memory == MemoryPolicy::Confirmed {
-            watches.add(confirming, quantity.saturating_sub(terrain.swap));
+            watches.add(confirming, quantity.saturating_sub(swap));
+        }
+        if counts_swap {
+            watches.add(source, quantity);
         }
     }
     watches
@@ -153,6 +170,7 @@ mod tests {
             pods_capacity: None,
             node_is_group: false,
             swap: 0,
+            pods_swap: 0,
             memory,
         }
     }
@@ -174,8 +192,52 @@ mod tests {
         };
         assert_eq!(
             limits(&watches(&policy, with_swap), SOURCE_NODE_HEADROOM),
-            [70, 30]
+            [70, 30, 60],
+            "the last one tells that swap is being eaten"
         );
+    }
+
+    #[test]
+    fn the_pods_swap_is_their_own() {
+        let policy = policy(&[
+            (Signal::MemoryAvailable, 100, 0),
+            (Signal::AllocatableMemoryAvailable, 80, 0),
+        ]);
+        let terrain = Terrain {
+            pods_capacity: Some(500 * MIB),
+            swap: 50 * MIB,
+            pods_swap: 20 * MIB,
+            ..terrain(MemoryPolicy::Confirmed)
+        };
+        let watches = watches(&policy, terrain);
+        assert_eq!(limits(&watches, SOURCE_NODE_HEADROOM), [50]);
+        assert_eq!(limits(&watches, SOURCE_SLOT_HEADROOM), [60]);
+    }
+
+    #[test]
+    fn limits_are_made_anew_when_swap_moved_by_an_eighth_of_the_smallest_threshold() {
+        let policy = policy(&[
+            (Signal::MemoryAvailable, 100, 0),
+            (Signal::MemoryHeadroom, 80, 0),
+        ]);
+        let armed = Terrain {
+            swap: 500 * MIB,
+            pods_swap: 500 * MIB,
+            ..terrain(MemoryPolicy::Confirmed)
+        };
+        let check = |swap: i64, pods_swap: i64, expected: bool| {
+            let now = Terrain {
+                swap: swap * MIB,
+                pods_swap: pods_swap * MIB,
+                ..armed
+            };
+            assert_eq!(now.is_far_from(&armed, &policy), expected, "{swap}");
+        };
+        check(500, 500, false);
+        check(490, 500, false);
+        check(489, 500, true);
+        check(511, 500, true);
+        check(500, 0, true);
     }
 
     #[test]

@@ -87,7 +87,9 @@ fn memory(memory: &MemoryFacts) -> Vec<Vec<String>> {
         ),
     )];
     if let Some(headroom) = memory.pods_headroom_bytes {
-        rows.push(row("headroom of all pods", bytes(headroom), String::new()));
+        let swap = unsigned(memory.pods_usable_swap_bytes);
+        let remark = format!("usable swap {swap}");
+        rows.push(row("headroom of all pods", bytes(headroom), remark));
     }
     if memory.credit_bytes > 0 {
         let credit = unsigned(memory.credit_bytes);

@@ -110,8 +110,10 @@ pub struct MemoryFacts {
     pub headroom_bytes: Option<i64>,
     /// The same in the cgroup all pods live in.
     pub pods_headroom_bytes: Option<i64>,
-    /// Swap that could still be used.
+    /// Swap that the node could still use.
     pub usable_swap_bytes: u64,
+    /// Swap that the cgroup all pods live in could still use.
+    pub pods_usable_swap_bytes: u64,
     /// Headroom below this is the kernel's own.
     pub reserve_bytes: u64,
     /// Memory of the dying that was on its way back.
@@ -263,6 +265,7 @@ impl MemoryFacts {
             headroom_bytes: record.confirmation.node,
             pods_headroom_bytes: record.confirmation.pods,
             usable_swap_bytes: record.confirmation.swap,
+            pods_usable_swap_bytes: record.confirmation.pods_swap,
             reserve_bytes: record.confirmation.reserve,
             credit_bytes: record.credit,
         }

@@ -113,6 +113,11 @@ pub enum InputView {
         /// The number.
         order: u64,
     },
+    /// The last run killed.
+    RecallKill {
+        /// When.
+        at: Time,
+    },
     /// The last run saw a threshold met.
     RecallMet {
         /// Which; none if the policy has no such threshold.
@@ -318,6 +323,7 @@ impl<'a> Namer<'a> {
             Kind::Control(control) => self::control(control),
             Kind::Reconfigure => InputView::Reconfigure,
             Kind::Recall(Recalled::LastOrder(order)) => InputView::RecallOrder { order },
+            Kind::Recall(Recalled::Kill { at }) => InputView::RecallKill { at: self.time(at) },
             Kind::Recall(Recalled::Met { threshold, since }) => InputView::RecallMet {
                 threshold: self.threshold(threshold),
                 since: self.time(since),

@@ -77,7 +77,10 @@ async fn serve(
 /// Takes a new configuration over; a bad one changes nothing.
 fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
     let Checked {
-        config, warnings, ..
+        config,
+        warnings,
+        idle,
+        ..
     } = match load(sources) {
         Ok(checked) => checked,
         Err(faults) => {
@@ -85,7 +88,7 @@ fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
             return;
         }
     };
-    for warning in warnings {
+    for warning in warnings.into_iter().chain(idle) {
         warn!(%warning, "configuration");
     }
     for setting in needs_restart(before, &config) {
@@ -99,6 +102,11 @@ fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
         error!("the guard does not keep up; the old configuration stays, send SIGHUP again");
         return;
     }
+    running
+        .shared
+        .lock()
+        .kubelets
+        .clone_from(&config.kubelets_policy);
     running.reload.leave(Reloaded {
         manifests: config.workloads.manifests.clone(),
         count_processes: prepare::uses_pids(&config),

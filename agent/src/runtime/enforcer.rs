@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use brink_core::base::Moment;
+use brink_core::node::safety::Mode;
 use brink_host::clock::BootId;
-use brink_host::ledger::{Ledger, Opening};
+use brink_host::ledger::{Entry, Ledger, Opening};
 use brink_host::lock::{self, Enforcer, EnforcerLock};
 use tracing::{info, warn};
 
 use super::LOCK;
 use super::state::State;
-use crate::ledger::{self, DECISIONS, Record};
+use crate::ledger::{self, Completion, DECISIONS, Record};
 use crate::record::DecisionRecord;
 
 /// The right to enforce; ours, or another agent's.
@@ -93,6 +95,28 @@ impl Enforcement {
         }
         Ok(ledger)
     }
+}
+
+/// When this boot's kills since `since` were ordered, oldest first. An order that found nobody was none.
+pub(super) fn kills(ledger: &Ledger, since: Moment) -> Vec<Moment> {
+    let mut kills: Vec<Moment> = ledger
+        .entries()
+        .filter_map(|entry| killed(&entry))
+        .collect();
+    kills.retain(|&at| at > since);
+    kills.sort_unstable();
+    kills
+}
+
+fn killed(entry: &Entry<'_>) -> Option<Moment> {
+    let record: Record<'_> = postcard::from_bytes(entry.record).ok()?;
+    let completion = entry.completion.as_ref();
+    let completion = completion.and_then(|bytes| postcard::from_bytes::<Completion>(bytes).ok());
+    let found_nobody = completion
+        .and_then(|completion| completion.kill)
+        .is_some_and(|kill| kill.signalled == 0);
+    let carried_out = record.mode == Mode::Enforcing && !found_nobody;
+    record.stages.decided.filter(|_| carried_out)
 }
 
 /// Remembers the decisions of this boot; the number of the last one.

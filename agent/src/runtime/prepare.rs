@@ -17,7 +17,7 @@ use brink_host::realtime::FifoPriority;
 use tracing::{info, warn};
 
 use super::clerk::Clerk;
-use super::enforcer::{Enforcement, remember};
+use super::enforcer::{Enforcement, kills, remember};
 use super::equipment::{Equipment, Loaded};
 use super::foresight::BoardCell;
 use super::graces::Graces;
@@ -147,6 +147,7 @@ impl Around {
     fn new(config: &AgentConfig, roster: &Roster, boot: BootId) -> anyhow::Result<Self> {
         let room = room_for(roster.table.len());
         let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
+        state.kubelets.clone_from(&config.kubelets_policy);
         state.add_roster(roster);
         let around = Self {
             shared: Arc::new(Shared::new(state)),
@@ -170,9 +171,11 @@ impl Around {
         let pressed = self.button.read();
         let mut state = self.shared.lock();
         let last = ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger)));
-        let recalled = last
-            .into_iter()
-            .chain(self.graces.recall(&config.policy, guard::now()));
+        let since = guard::now() - config.limits.window;
+        let kills = ledger.map_or_else(Vec::new, |ledger| kills(ledger, since));
+        let kills = kills.into_iter().map(|at| Recalled::Kill { at });
+        let recalled = last.into_iter().chain(kills);
+        let recalled = recalled.chain(self.graces.recall(&config.policy, guard::now()));
         let standby = ledger.is_none().then_some(Control::Standby(true));
         let controls = standby.into_iter().chain([pressed.control()]);
         recalled

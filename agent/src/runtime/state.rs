@@ -43,6 +43,8 @@ pub struct Shared {
 pub struct State {
     /// The policy in force.
     pub policy: Policy,
+    /// The kubelet's own thresholds, where they are inherited; those in force may be raised or replaced.
+    pub kubelets: Option<Policy>,
     /// Whose word is enough for a kill.
     pub memory: MemoryPolicy,
     /// The guard's standing, once it was told.
@@ -142,6 +144,7 @@ impl State {
     pub fn new(policy: Policy, memory: MemoryPolicy, mode: Mode) -> Self {
         Self {
             policy,
+            kubelets: None,
             memory,
             standing: None,
             pending: VecDeque::new(),

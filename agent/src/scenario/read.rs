@@ -296,6 +296,7 @@ fn read_headroom<'a>(
         node,
         pods,
         swap,
+        pods_swap: swap,
         reserve: reserve.unwrap_or(0),
         unreaped: None,
     }

@@ -62,6 +62,53 @@ fn the_leaker_dies_and_the_record_explains_it() {
     assert_eq!(node.decisions().len(), 1, "one kill was enough");
 }
 
+/// Brink's own signal serves alone: nothing of the kubelet's is set.
+#[test]
+fn headroom_alone_is_enforced() {
+    let mut node = Node::new(300);
+    let [first, second, leaker] = three(&mut node);
+    node.configure("enforce", "evictionHard: {}");
+    node.start(&["--headroom-hard", "60Mi"]);
+    let peaceful = [node.holding(first, 60), node.holding(second, 40)];
+    let leak = node.load(leaker, Load::Anon, 280 * MIB);
+    gone_after(&leak);
+    let record = node.finished(1);
+    assert_eq!(record.victim_name(), "test/leaker");
+    let crossed = &record.threshold;
+    assert_eq!(
+        (crossed.signal.as_str(), crossed.quantity, crossed.hard),
+        ("memory.headroom", 60 << 20, true)
+    );
+    assert!(crossed.available < crossed.quantity, "{crossed:?}");
+    assert_eq!(record.memory.headroom_bytes, Some(crossed.available));
+    assert_eq!(record.memory.usable_swap_bytes, 0, "the node may not swap");
+    assert!(peaceful.iter().all(lives));
+    assert_eq!(node.decisions().len(), 1, "one kill was enough");
+}
+
+/// An agent that is started again and again has no more kills than one that is not.
+#[test]
+fn kills_of_the_run_before_count_for_the_limits() {
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    let limits = format!("{HARD}\nlimits: {{burst: 1, refill: 10m}}");
+    node.configure("enforce", &limits);
+    node.start(&[]);
+    let first = node.load(leaker, Load::Anon, 280 * MIB);
+    gone_after(&first);
+    assert_eq!(node.finished(1).mode, "enforcing");
+    node.stop(Signal::KILL);
+    node.start(&[]);
+    let second = node.holding(leaker, 260);
+    let told = wait_until(PATIENCE, || {
+        let records = node.decisions();
+        records.into_iter().find(|record| record.order == 2)
+    });
+    let told = told.unwrap_or_else(|| panic!("{}", node.log()));
+    assert!(told.mode.contains("throttled"), "{}", told.mode);
+    assert!(lives(&second), "{}", node.log());
+}
+
 #[test]
 fn whoever_is_started_again_after_a_kill_and_leaks_again_goes_again() {
     let mut node = Node::new(300);

@@ -45,6 +45,50 @@ fn a_kill_by_the_kernel_is_seen_and_its_memory_is_waited_for() {
     );
 }
 
+/// Memory of those whom the kernel killed is on its way back: a crossing meanwhile is first held for it. Who else is in the
+/// group keeps more than the killed one had, so that its memory is owed for as long as anybody believes in that.
+#[test]
+fn a_crossing_beside_a_kill_by_the_kernel_is_held_as_credited() {
+    let mut node = Node::new(300);
+    let bounded = node.workload("bounded", "containers: [{name: c}]");
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    node.groups[bounded]
+        .limit_memory(&node.sandbox.layout, 120 * MIB)
+        .unwrap();
+    node.configure("enforce", "evictionHard: {memory.available: 60Mi}");
+    let status = node.start(&[]);
+    let runs = |program: &ProgramView| program.family != "oom" || program.running;
+    if !status.programs.iter().all(runs) {
+        skip!(
+            "the OOM programs do not run here: {:?}",
+            status.rung_reasons
+        );
+    }
+    let calm = [(); 3].map(|()| node.holding(bounded, 25));
+    // The credit lasts 200 ms, and a busy machine may take longer to cross.
+    let credited = (1..=5).any(|order| {
+        let base = node.holding(leaker, 100);
+        let killed = node.load(bounded, Load::Anon, 60 * MIB);
+        gone_after(&killed);
+        let leak = node.load(leaker, Load::Anon, 150 * MIB);
+        gone_after(&leak);
+        gone_after(&base);
+        let record = node.finished(order);
+        assert_eq!(record.victim_name(), "test/leaker");
+        held_as_credited(&node)
+    });
+    assert!(credited, "{}\n{:#?}", node.log(), node.decisions());
+    assert!(calm.iter().all(lives), "{}", node.log());
+}
+
+/// Whether a threshold was held so between the kernel's last kill and our own next one.
+fn held_as_credited(node: &Node) -> bool {
+    let journal = fs::read_to_string(node.path("journal")).unwrap();
+    let (_, since) = journal.rsplit_once("\"dying\"").unwrap_or_default();
+    let (before, _) = since.split_once("\"kill\"").unwrap_or((since, ""));
+    before.contains("\"reason\":\"credited\"")
+}
+
 /// The kernel's number of tmpfs.
 const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 

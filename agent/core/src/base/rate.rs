@@ -134,6 +134,11 @@ impl WindowGuard {
         }
     }
 
+    /// Whether no act is remembered.
+    pub const fn is_empty(&self) -> bool {
+        self.acts.is_empty()
+    }
+
     /// How many acts lie within the window that ends at `now`, the limit at most.
     pub fn count(&self, now: Moment) -> usize {
         self.acts

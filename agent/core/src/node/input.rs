@@ -63,6 +63,11 @@ pub struct Reconfiguration {
 pub enum Recalled {
     /// Orders up to this number have been given.
     LastOrder(u64),
+    /// A kill was carried out; those of one window, oldest first, before anything is ordered.
+    Kill {
+        /// When.
+        at: Moment,
+    },
     /// A threshold has been met for a while: its grace goes on.
     Met {
         /// Index of the threshold in the policy.
@@ -91,8 +96,10 @@ pub struct Confirmation {
     pub node: Option<i64>,
     /// Headroom of the cgroup all pods live in, swap not counted.
     pub pods: Option<i64>,
-    /// Swap that could still be used.
+    /// Swap that the node could still use.
     pub swap: u64,
+    /// Swap that the cgroup all pods live in could still use.
+    pub pods_swap: u64,
     /// Headroom below this is the kernel's own; there is no time to wait for anything.
     pub reserve: u64,
     /// Processes in the cgroups of those killed for a shortage of process ids that still hold theirs; none where nobody

@@ -144,6 +144,16 @@ impl Safety {
         Ok(())
     }
 
+    /// Counts a kill of the run before as if it had been ours. Before the first of them the bucket was full.
+    pub fn recall(&mut self, at: Moment) {
+        if self.guard.is_empty() {
+            self.bucket = TokenBucket::new(self.limits.burst, self.limits.refill, at);
+        }
+        // An empty bucket stays empty; whether that one was allowed is over.
+        let _was_allowed = self.bucket.take(at);
+        self.guard.record(at);
+    }
+
     /// Gives the right to the last kill back: there was nobody to kill.
     pub fn refund(&mut self) {
         self.bucket.put_back();
@@ -196,6 +206,32 @@ mod tests {
         safety.control(at(1), Control::Resume);
         assert_eq!(safety.mode(at(1)), Mode::Enforcing);
         assert!(safety.spend(at(1)).is_ok());
+    }
+
+    #[test]
+    fn a_restart_forgives_no_kill() {
+        let restarted = |kills: &[i64], burst: u32, most: usize| {
+            let limits = Limits {
+                burst,
+                most,
+                ..Limits::default()
+            };
+            let mut safety = Safety::new(true, limits, at(100));
+            for &second in kills {
+                safety.recall(at(second));
+            }
+            safety.spend(at(100))
+        };
+        assert_eq!(restarted(&[], 1, 3), Ok(()));
+        // One token comes back in six seconds.
+        assert_eq!(restarted(&[95], 1, 3), Err(Reason::Throttled));
+        assert_eq!(restarted(&[94], 1, 3), Ok(()));
+        assert_eq!(
+            restarted(&[95, 96, 97, 98, 99], 3, 30),
+            Err(Reason::Throttled)
+        );
+        assert_eq!(restarted(&[1, 2, 3], 10, 3), Err(Reason::Exhausted));
+        assert_eq!(restarted(&[1, 2], 10, 3), Ok(()));
     }
 
     #[test]

@@ -25,9 +25,9 @@ const HORIZON: Span = Span::from_secs(120);
 /// The node at a decision and the course it was on.
 #[derive(Clone, Copy, Debug)]
 pub struct Course<'a> {
-    /// The policy, as the live engine has it; Brink's own headroom is left out.
+    /// The kubelet's policy; Brink's own headroom is left out.
     pub policy: &'a Policy,
-    /// Since when thresholds have been met.
+    /// Since when its thresholds have been met.
     pub gate: &'a GateState,
     /// The moment of the decision.
     pub now: Moment,
@@ -93,7 +93,7 @@ pub fn fates(course: &Course<'_>) -> [Fate; PHASES] {
 
 fn fate(course: &Course<'_>, first_look: Span, order: &mut Vec<u32>) -> Fate {
     let out_of_memory = course.out_of_memory();
-    let mut gate = *course.gate;
+    let mut gate = course.gate_of(course.now + first_look);
     let mut after = first_look;
     while after < HORIZON {
         if let Some(oom) = out_of_memory.filter(|&oom| oom <= after) {
@@ -124,6 +124,22 @@ impl Course<'_> {
         let falling = self.rates.headroom.checked_neg().filter(|&rate| rate > 0)?;
         let nanos = i128::from(headroom) * 1_000_000_000 / i128::from(falling);
         Some(Span::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX)))
+    }
+
+    /// The gate of a kubelet one of whose looks is at `look`: it saw a threshold met at its first look after it was.
+    fn gate_of(&self, look: Moment) -> GateState {
+        let mut gate = *self.gate;
+        for index in 0..self.policy.thresholds().len() {
+            if let Some(since) = gate.first_observed(index) {
+                let interval = MONITORING_INTERVAL.as_nanos();
+                let looks = look.since(since).as_nanos() / interval;
+                gate.resume(
+                    index,
+                    look - Span::from_nanos(looks.saturating_mul(interval)),
+                );
+            }
+        }
+        gate
     }
 
     fn at(&self, after: Span) -> (Observations, Vec<Option<PodUsage>>) {
@@ -224,6 +240,20 @@ mod tests {
 
     /// 99 MiB available with a hard threshold of 100 MiB; `a` uses 300 MiB, `b` 200 MiB and grows.
     fn fates_at(thresholds: &[Threshold], headroom: i64, rate: i64) -> [Fate; PHASES] {
+        fates_since(thresholds, headroom, rate, None)
+    }
+
+    /// The same with the first threshold met since then.
+    fn fates_since(
+        thresholds: &[Threshold],
+        headroom: i64,
+        rate: i64,
+        since: Option<Moment>,
+    ) -> [Fate; PHASES] {
+        let mut gate = GateState::default();
+        if let Some(since) = since {
+            gate.resume(0, since);
+        }
         let policy = Policy::new(thresholds.to_vec(), Layout::Single, Settings::default());
         let named = |name: &str| Workload {
             name: name.to_string(),
@@ -245,7 +275,7 @@ mod tests {
         };
         fates(&Course {
             policy: &policy,
-            gate: &GateState::default(),
+            gate: &gate,
             now: Moment::START,
             observations: &observations,
             rates: MemoryRates {
@@ -293,6 +323,17 @@ mod tests {
         };
         assert_eq!(fates[0], after(20));
         assert_eq!(fates[5], after(25));
+    }
+
+    #[test]
+    fn a_grace_began_at_the_kubelets_first_look_after_the_crossing() {
+        let crossed = Moment::from_secs(-8);
+        let fates = fates_since(&[threshold(100, 15)], 900, 0, Some(crossed));
+        let after = fates.map(|fate| match fate {
+            Fate::Evicts { after, .. } => after.as_secs(),
+            _ => -1,
+        });
+        assert_eq!(after, [20, 21, 12, 13, 14, 15, 16, 17, 18, 19]);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl CgroupDir {
         self.limit_unless_root(c"pids.max")
     }
 
-    fn limit(&self, name: &CStr) -> Result<Limit, HostError> {
+    pub(crate) fn limit(&self, name: &CStr) -> Result<Limit, HostError> {
         let mut buffer = [0; 64];
         Limit::parse(self.read(name, &mut buffer)?).map_err(|error| self.wrong(name, error))
     }

@@ -6,6 +6,7 @@
 //! | [`dir`] | one group, held open, with its id |
 //! | [`membership`] | which groups a process is in |
 //! | [`usage`], [`limit`], [`stat`], [`events`], [`pids`] | one file each, v1 and v2 behind one type |
+//! | [`swap`] | what a group may still swap out |
 //! | [`walk`] | the groups below a group, with and without allocation |
 //! | [`pod`] | the pod and container a kubelet's group name stands for |
 //! | [`preference`], [`glob`] | what the owner of a group asked for, and patterns over group paths |
@@ -23,6 +24,7 @@ pub mod pids;
 pub mod pod;
 pub mod preference;
 pub mod stat;
+pub mod swap;
 pub mod usage;
 pub mod walk;
 

@@ -179,7 +179,8 @@ impl OwnedCgroup {
             .collect()
     }
 
-    /// Bounds its memory, swap included where the kernel can.
+    /// Bounds its memory, and keeps it from swapping. A v1 kernel that does not account for swap has no limit for it;
+    /// there the group, and every group made in it from now on, gets the swappiness 0.
     ///
     /// # Errors
     /// [`HostError::Write`] with the path.
@@ -201,7 +202,7 @@ impl OwnedCgroup {
         write_value(&dir.path().join(limit), &bytes.to_string())?;
         match write_value(&dir.path().join(swap), &swap_value.to_string()) {
             // A kernel without swap accounting has no such file.
-            Err(error) if error.errno() == Some(libc::ENOENT) => Ok(()),
+            Err(error) if error.errno() == Some(libc::ENOENT) => keep_from_swapping(dir),
             answer => answer,
         }
     }
@@ -292,6 +293,17 @@ pub fn remove_abandoned(layout: &Layout, purpose: &str) -> Result<usize, HostErr
         }
     }
     Ok(removed)
+}
+
+/// Only v1 has a swappiness of each group; a kernel without swap has none either.
+fn keep_from_swapping(dir: &CgroupDir) -> Result<(), HostError> {
+    if dir.version() == Version::V2 {
+        return Ok(());
+    }
+    match write_value(&dir.path().join("memory.swappiness"), "0") {
+        Err(error) if error.errno() == Some(libc::ENOENT) => Ok(()),
+        answer => answer,
+    }
 }
 
 fn require_delegated(hierarchy: &Hierarchy, controller: Controller) -> Result<(), HostError> {

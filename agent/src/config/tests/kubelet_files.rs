@@ -3,6 +3,7 @@
 use std::fs;
 
 use brink_core::node::engine::MemoryPolicy;
+use brink_core::node::policy::Policy;
 use brink_core::node::signal::Signal;
 use serde_json::json;
 
@@ -141,6 +142,22 @@ fn the_kubelets_thresholds_are_inherited_and_raised() {
         yaml.contains("memory.available: 164Mi  # the kubelet's 100Mi, raised"),
         "{yaml}"
     );
+    let kubelets_hard = |checked: &Checked| {
+        let policy = checked.config.kubelets_policy.as_ref().unwrap();
+        let hard = policy
+            .thresholds()
+            .iter()
+            .find(|threshold| threshold.signal == Signal::MemoryAvailable && threshold.is_hard());
+        hard.unwrap().quantity(0).to_string()
+    };
+    assert_eq!(kubelets_hard(&checked), "100Mi");
+    let kubelets = checked.config.kubelets_policy.as_ref().unwrap();
+    assert_eq!(kubelets.settings.max_pod_grace, 60);
+    let own_signal = |policy: &Policy| {
+        let mut thresholds = policy.thresholds().iter();
+        thresholds.any(|threshold| threshold.signal == Signal::MemoryHeadroom)
+    };
+    assert!(own_signal(&checked.config.policy) && !own_signal(kubelets));
     let allocatable = checked.config.policy.thresholds()[0];
     assert_eq!(allocatable.signal, Signal::AllocatableMemoryAvailable);
     assert_eq!(allocatable.quantity(0).to_string(), "164Mi");
@@ -159,12 +176,9 @@ fn the_kubelets_thresholds_are_inherited_and_raised() {
         format!("{text}evictionHard: {{memory.available: 50Mi}}\n"),
     )
     .unwrap();
-    let warnings: Vec<_> = folder
-        .load()
-        .warnings
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let checked = folder.load();
+    assert_eq!(kubelets_hard(&checked), "100Mi");
+    let warnings: Vec<_> = checked.warnings.iter().map(ToString::to_string).collect();
     assert!(
         warnings
             .iter()

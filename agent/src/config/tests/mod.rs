@@ -312,3 +312,42 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_run_does_not_do_yet_is_told_of_keys_that_somebody_wrote() {
+    fn check(text: &str, expected: &[&str]) {
+        let folder = Folder::new(&[
+            ("config.yaml", &format!("{HEAD}{text}\n")),
+            (
+                "kubelet.yaml",
+                &format!("{KUBELET}evictionHard: {{nodefs.available: 20%}}\n"),
+            ),
+        ]);
+        let text = text.replace(
+            "KUBELET",
+            &folder.path("kubelet.yaml").display().to_string(),
+        );
+        fs::write(folder.path("config.yaml"), format!("{HEAD}{text}\n")).unwrap();
+        let idle = folder.load().idle;
+        let paths: Vec<&str> = idle.iter().map(|found| found.path.as_str()).collect();
+        assert_eq!(paths, expected, "{text}");
+    }
+    check("mode: enforce", &[]);
+    check("evictionHard: {memory.available: 1Gi}", &[]);
+    check(
+        "evictionHard: {nodefs.available: 10%, imagefs.inodesFree: 0%}\nlocalStorageCapacityIsolation: false",
+        &["evictionHard.nodefs.available"],
+    );
+    check(
+        "evictionSoft: {imagefs.available: 1Gi}\nevictionSoftGracePeriod: {imagefs.available: 1m}\nlocalStorageCapacityIsolation: true",
+        &[
+            "evictionSoft.imagefs.available",
+            "localStorageCapacityIsolation",
+        ],
+    );
+    check("kubeletConfig: KUBELET", &[]);
+    check(
+        "kubeletConfig: KUBELET\nevictionHard: {nodefs.available: 20%}",
+        &["evictionHard.nodefs.available"],
+    );
+}

@@ -98,6 +98,7 @@ fn in_bytes(pages: ZoneTotals) -> ZoneTotals {
         high: bytes(pages.high),
         usable: bytes(pages.usable),
         reserved: bytes(pages.reserved),
+        lacking: bytes(pages.lacking),
         on_cpus: bytes(pages.on_cpus),
     }
 }

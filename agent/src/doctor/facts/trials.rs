@@ -297,6 +297,7 @@ fn compare(
         pods_capacity: figures.pods.map(|seen| seen.capacity),
         node_is_group: files.node_group().is_some(),
         swap: saturated(files.slow().swap),
+        pods_swap: saturated(files.slow().pods_swap),
         memory: config.memory_policy,
     };
     let mut kernel = Kernel::new(probe, None);
@@ -312,7 +313,7 @@ fn compare(
         readings.push(Agreement {
             before,
             sampler: kernel.figures(&sample).numbers(),
-            after: known(files.read(Moment::START))?.numbers(),
+            after: known(files.read(Moment::START))?.numbers_by_zone(),
         });
     }
     let comparable = readings

@@ -109,13 +109,15 @@ impl Engine {
     /// The bytes that could still be allocated, where they decide with a memory signal whether anybody is killed; none
     /// where they do not, or are unknown.
     pub fn confirming(&self, signal: Signal, seen: &Confirmation) -> Option<i64> {
-        let headroom = match (signal, self.memory) {
-            (Signal::MemoryHeadroom, _) => seen.node,
-            (_, MemoryPolicy::Kubelet) => None,
-            (Signal::AllocatableMemoryAvailable, MemoryPolicy::Confirmed) => seen.pods,
-            (_, MemoryPolicy::Confirmed) => seen.node,
+        let (headroom, swap) = match (signal, self.memory) {
+            (Signal::MemoryHeadroom, _) => (seen.node, seen.swap),
+            (_, MemoryPolicy::Kubelet) => return None,
+            (Signal::AllocatableMemoryAvailable, MemoryPolicy::Confirmed) => {
+                (seen.pods, seen.pods_swap)
+            }
+            (_, MemoryPolicy::Confirmed) => (seen.node, seen.swap),
         };
-        Some(headroom?.saturating_add(saturated(seen.swap)))
+        Some(headroom?.saturating_add(saturated(swap)))
     }
 
     /// Whether somebody could have to go for one of the `met` thresholds. One that headroom does not confirm is only

@@ -206,10 +206,11 @@ impl Engine {
         &self.gate
     }
 
-    /// Soft graces that began before a restart go on, and numbers of orders stay unique.
+    /// Soft graces that began before a restart go on, kills count for the guards, and numbers of orders stay unique.
     fn recall(&mut self, recalled: Recalled) {
         match recalled {
             Recalled::LastOrder(last) => self.last_order = self.last_order.max(last),
+            Recalled::Kill { at } => self.safety.recall(at),
             Recalled::Met { threshold, since } => self.gate.resume(threshold, since),
         }
     }

@@ -208,6 +208,7 @@ impl Run {
                 node: headroom,
                 pods: headroom,
                 swap: 0,
+                pods_swap: 0,
                 reserve: 10,
                 unreaped: None,
             },

@@ -120,6 +120,7 @@ impl Node {
             node: self.headroom.map(|mib| mib * MIB),
             pods: None,
             swap: self.swap,
+            pods_swap: self.swap,
             reserve: 10 * MIB as u64,
             unreaped: None,
         };

@@ -1,0 +1,201 @@
+//! The node read from files that are made up: swap of groups, and zones below their reserves.
+
+use std::fs;
+
+use super::*;
+
+const MIB: u64 = 1 << 20;
+const V1: &str = "30 23 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
+const V2: &str = "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+
+/// A machine with a disk to swap to, of which `swap_free` MiB are free.
+struct Machine(tempfile::TempDir);
+
+impl Machine {
+    fn new(mountinfo: &str, swap_free: u64) -> Self {
+        let machine = Self(tempfile::tempdir().unwrap());
+        machine.write("proc/self/mountinfo", mountinfo);
+        machine.write(
+            "proc/swaps",
+            "Filename Type Size Used Priority\n/dev/sda2 partition 4194304 0 -2\n",
+        );
+        machine.zone(100_000);
+        machine.swap_free(swap_free);
+        machine.write("sys/fs/cgroup/cgroup.controllers", "memory\n");
+        machine
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.0.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn swap_free(&self, mib: u64) {
+        self.meminfo(500 * MIB, mib);
+    }
+
+    fn meminfo(&self, free: u64, swap_free: u64) {
+        let (free, swap) = (free / 1024, swap_free * 1024);
+        self.write(
+            "proc/meminfo",
+            &format!(
+                "MemTotal: 8388608 kB\nMemFree: {free} kB\nBuffers: 0 kB\nCached: 0 kB\nSwapCached: 0 kB\n\
+                 Active(file): 0 kB\nInactive(file): 0 kB\nUnevictable: 0 kB\nMlocked: 0 kB\nDirty: 0 kB\n\
+                 Writeback: 0 kB\nAnonPages: 0 kB\nShmem: 0 kB\nSReclaimable: 0 kB\nSUnreclaim: 0 kB\n\
+                 KernelStack: 0 kB\nPageTables: 0 kB\nSwapTotal: 4194304 kB\nSwapFree: {swap} kB\n"
+            ),
+        );
+    }
+
+    /// A small zone that is always full, and one with `free` pages of which it keeps 10000.
+    fn zone(&self, free: u64) {
+        let zone = |name: &str, free: u64| {
+            format!(
+                "Node 0, zone {name}\n  pages free {free}\n min 10000\n low 12000\n high 14000\n managed 500000\n \
+                 protection: (0, 0)\n"
+            )
+        };
+        let text = zone("DMA32", 30_000) + &zone("Normal", free);
+        self.write("proc/zoneinfo", &text);
+    }
+
+    /// A v2 group of 1000 MiB with 900 in use.
+    fn group_v2(&self, group: &str) {
+        let mib = |mib: u64| format!("{}\n", mib * MIB);
+        let file = |name: &str| format!("sys/fs/cgroup{group}/{name}");
+        self.write(&file("memory.max"), &mib(1000));
+        self.write(&file("memory.current"), &mib(900));
+        self.write(&file("memory.stat"), "inactive_file 0\nactive_file 0\n");
+    }
+
+    fn open(&self, plan: &NodePlan) -> NodeFiles {
+        let root = self.0.path();
+        let layout = Layout::detect(root).unwrap();
+        NodeFiles::open(root, &layout, plan).unwrap()
+    }
+}
+
+/// Usable swap of node and pods after a look, in MiB.
+fn swap(files: &NodeFiles) -> (u64, u64) {
+    files.read(Moment::START).unwrap();
+    let slow = files.slow();
+    (slow.swap / MIB, slow.pods_swap / MIB)
+}
+
+fn group(name: &str) -> NodePlan {
+    NodePlan {
+        scope: Scope::Group(name.to_owned()),
+        pods: None,
+    }
+}
+
+#[test]
+fn a_group_that_may_not_swap_is_not_confirmed_with_the_machines_swap() {
+    let machine = Machine::new(V2, 2048);
+    machine.group_v2("/node");
+    machine.write("sys/fs/cgroup/node/memory.swap.max", "0\n");
+    machine.write("sys/fs/cgroup/node/memory.swap.current", "0\n");
+    let files = machine.open(&group("/node"));
+    let figures = files.read(Moment::START).unwrap();
+    let confirmation = figures.confirmation(files.slow());
+    assert_eq!(confirmation.node, Some((100 * MIB).cast_signed()));
+    assert_eq!(confirmation.swap, 0);
+}
+
+#[test]
+fn a_v1_group_whose_memory_and_swap_are_bounded_alike_has_none() {
+    let machine = Machine::new(V1, 2048);
+    let file = |name: &str| format!("sys/fs/cgroup/memory/node/memory.{name}");
+    let mib = |mib: u64| format!("{}\n", mib * MIB);
+    machine.write(&file("limit_in_bytes"), &mib(1000));
+    machine.write(&file("usage_in_bytes"), &mib(900));
+    machine.write(
+        &file("stat"),
+        "total_inactive_file 0\ntotal_active_file 0\n",
+    );
+    let mut files = machine.open(&group("/node"));
+    assert_eq!(swap(&files), (2048, 0), "no swap accounting");
+    machine.write(&file("memsw.limit_in_bytes"), &mib(1000));
+    machine.write(&file("memsw.usage_in_bytes"), &mib(900));
+    files.refresh().unwrap();
+    assert_eq!(swap(&files), (0, 0));
+    machine.write(&file("memsw.limit_in_bytes"), &mib(1500));
+    files.refresh().unwrap();
+    assert_eq!(swap(&files), (500, 0));
+    // 200 MiB swapped out: 300 are left, and memory is as full as before.
+    machine.write(&file("memsw.usage_in_bytes"), &mib(1100));
+    assert_eq!(swap(&files), (300, 0));
+    machine.write(&file("swappiness"), "0\n");
+    files.refresh().unwrap();
+    assert_eq!(swap(&files), (0, 0));
+}
+
+#[test]
+fn the_pods_have_their_own_limit_of_swap() {
+    let machine = Machine::new(V2, 2048);
+    machine.group_v2("/pods");
+    let mib = |mib: u64| format!("{}\n", mib * MIB);
+    machine.write("sys/fs/cgroup/pods/memory.swap.max", &mib(100));
+    machine.write("sys/fs/cgroup/pods/memory.swap.current", &mib(40));
+    let files = machine.open(&NodePlan {
+        scope: Scope::Machine,
+        pods: Some("/pods".to_owned()),
+    });
+    assert_eq!(swap(&files), (2048, 60));
+    machine.write("sys/fs/cgroup/pods/memory.swap.current", &mib(90));
+    assert_eq!(swap(&files), (2048, 10));
+}
+
+#[test]
+fn each_look_sees_swap_as_it_is() {
+    let machine = Machine::new(V2, 2048);
+    machine.group_v2("/node");
+    let of_machine = machine.open(&NodePlan::default());
+    let of_group = machine.open(&group("/node"));
+    for free in [2048, 700, 3, 0] {
+        machine.swap_free(free);
+        assert_eq!(swap(&of_machine).0, free);
+        assert_eq!(swap(&of_group).0, free);
+    }
+}
+
+#[test]
+fn a_zone_below_its_reserve_lies_between_both_headrooms() {
+    let machine = Machine::new(V2, 0);
+    let mut files = machine.open(&NodePlan::default());
+    let page = page();
+    let mut check = |normal: u64, sums: u64, zones: u64| {
+        machine.zone(normal);
+        machine.meminfo((30_000 + normal) * page, 0);
+        files.refresh_zones().unwrap();
+        let figures = files.read(Moment::START).unwrap();
+        let headroom = |numbers: brink_host::probe::calibrate::Numbers| {
+            numbers.headroom.unwrap().cast_unsigned() / page
+        };
+        assert_eq!(headroom(figures.numbers()), sums, "{normal}");
+        assert_eq!(headroom(figures.numbers_by_zone()), zones, "{normal}");
+    };
+    check(15_000, 25_000, 25_000);
+    // 4000 pages below its reserve: the other zone's 20000 are there all the same.
+    check(6_000, 16_000, 20_000);
+    check(0, 10_000, 20_000);
+}
+
+#[test]
+fn the_sampler_is_believed_although_a_zone_is_below_its_reserve() {
+    use brink_host::probe::calibrate::{Verdict, compare};
+    let machine = Machine::new(V2, 0);
+    machine.zone(0);
+    machine.meminfo(30_000 * page(), 0);
+    let files = machine.open(&NodePlan::default());
+    let figures = files.read(Moment::START).unwrap();
+    let sampled = NodeFigures {
+        headroom: Some(saturated(20_000 * page())),
+        headroom_by_zone: None,
+        ..figures
+    };
+    let verdict = |after| compare(&figures.numbers(), &sampled.numbers(), &after, MIB);
+    assert!(matches!(verdict(figures.numbers()), Verdict::Differs(_)));
+    assert_eq!(verdict(figures.numbers_by_zone()), Verdict::Agrees);
+}
