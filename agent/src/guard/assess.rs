@@ -72,7 +72,11 @@ impl Guard {
         if !agrees && self.files.node_group().is_none() {
             self.recheck_or_distrust();
         }
-        let believed = if agrees && !is_late { figures } else { check };
+        let believed = if agrees && !is_late {
+            figures.with_groups_of(&check, self.files.node_group().is_some())
+        } else {
+            check
+        };
         self.assess(believed, stages, false);
     }
 
