@@ -1,5 +1,4 @@
-//! From the kernel's event to the kill the guard thread allocates and frees nothing, counted by the allocator, and meets no
-//! page for the first time, counted by the kernel.
+//! From the kernel's event to the kill the guard thread allocates nothing, frees nothing and meets no page for the first time.
 #![cfg(test)]
 
 use std::fs;

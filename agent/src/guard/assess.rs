@@ -71,7 +71,11 @@ impl Guard {
         let agrees = self.agree(&figures, &check);
         // The sampler does not count threads.
         figures.pids = check.pids;
-        let believed = if agrees && !is_late { figures } else { check };
+        let believed = if agrees && !is_late {
+            figures.with_groups_of(&check, self.files.node_group().is_some())
+        } else {
+            check
+        };
         self.assess(believed, stages, false);
         // Whom to believe from now on can wait until whoever had to go is gone.
         if !agrees && self.files.node_group().is_none() {

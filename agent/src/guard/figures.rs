@@ -55,6 +55,21 @@ impl NodeFigures {
         all
     }
 
+    /// A sample with what it says of groups taken from a later reading of the files. The sampler has a group's usage as
+    /// it is, but its page cache as it was when user space told it last: a stream that filled the group with cache since
+    /// looks like a leak, and a guard that woke late cannot tell the two apart by how far they lie from the files.
+    #[must_use]
+    pub fn with_groups_of(self, files: &Self, node_is_group: bool) -> Self {
+        if node_is_group {
+            return *files;
+        }
+        Self {
+            pods: files.pods,
+            pods_headroom: files.pods_headroom,
+            ..self
+        }
+    }
+
     /// The numbers that sampler and files must agree on.
     pub fn numbers(&self) -> Numbers {
         Numbers {
@@ -87,4 +102,40 @@ impl NodeFigures {
 /// Bytes as the engine counts them.
 pub fn saturated(bytes: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(available: i64) -> NodeFigures {
+        let seen = Some(Observation {
+            available,
+            capacity: 1000,
+            at: None,
+        });
+        NodeFigures {
+            at: Moment::from_nanos(available),
+            memory: seen,
+            headroom: Some(available),
+            pods: seen,
+            pods_headroom: Some(available),
+            ..NodeFigures::default()
+        }
+    }
+
+    #[test]
+    fn of_groups_the_files_speak_and_of_the_machine_the_sampler() {
+        let (sampled, read) = (figures(10), figures(500));
+        assert_eq!(sampled.with_groups_of(&read, true), read);
+        let machine = sampled.with_groups_of(&read, false);
+        assert_eq!(
+            (machine.memory, machine.headroom),
+            (sampled.memory, Some(10))
+        );
+        assert_eq!(
+            (machine.pods, machine.pods_headroom),
+            (read.pods, Some(500))
+        );
+    }
 }
