@@ -61,7 +61,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
             if storm {
                 settings.figure(0.85, 0.6)
             } else {
-                NEVER_SLOWER
+                settings.figure(1.25, NEVER_SLOWER)
             },
             ratio.map(|ratio| ratio.median),
         );
