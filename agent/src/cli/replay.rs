@@ -1,7 +1,7 @@
 //! `brink replay`: a journal again, input by input.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
 
 use anyhow::Context as _;
@@ -29,6 +29,9 @@ pub struct Args {
     pub format: FormatArgs,
 }
 
+/// The longest line that is read.
+const LONGEST: u64 = 64 << 20;
+
 /// Replays the journal and compares.
 ///
 /// # Errors
@@ -44,11 +47,15 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let mut replay = Replay::default();
     for number in 1.. {
         let mut line = Vec::new();
-        let read = lines.read_until(b'\n', &mut line);
+        let read = lines.by_ref().take(LONGEST).read_until(b'\n', &mut line);
         read.with_context(|| format!("cannot read {name}"))
             .map_err(wrong)?;
         if line.is_empty() {
             break;
+        }
+        if line.len() as u64 == LONGEST {
+            let error = anyhow::anyhow!("{name}:{number}: the line is too long for a journal");
+            return Err(wrong(error));
         }
         let parsed = match serde_json::from_slice(&line) {
             Ok(parsed) => parsed,
@@ -67,7 +74,13 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
             show(&mut data, &step, args.format.output)?;
         }
     }
-    end(&mut data, &replay.summary(), args.format.output)
+    let summary = replay.summary();
+    if summary.steps == 0 {
+        return Err(wrong(anyhow::anyhow!(
+            "{name}: there is no step in it to replay"
+        )));
+    }
+    end(&mut data, &summary, args.format.output)
 }
 
 fn show(data: &mut Data, step: &ReplayedStep, format: Format) -> Result<(), CliError> {

@@ -1,7 +1,7 @@
 //! The journal: every input of the engine and its answers as JSON lines, so that an incident can be replayed.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -106,6 +106,32 @@ pub struct StepLine {
     pub actions: Vec<Action>,
 }
 
+/// Refuses to touch a file that is no journal: whatever else has the name is somebody's.
+fn refuse_others(path: &Path) -> io::Result<()> {
+    const START: &[u8] = br#"{"line":"start""#;
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    let mut head = Vec::new();
+    if found.is_file() {
+        File::open(path)?
+            .take(START.len() as u64)
+            .read_to_end(&mut head)?;
+    }
+    // An agent that was ended at once left an empty one.
+    if found.is_file() && (head.is_empty() || head == START) {
+        return Ok(());
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!(
+            "{} is there and is no journal; it is left alone",
+            path.display()
+        ),
+    ))
+}
+
 /// A journal that is being written.
 #[derive(Debug)]
 pub struct Journal {
@@ -120,10 +146,10 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Begins a journal; what is at the path is put aside.
+    /// Begins a journal; the one that is at the path is put aside.
     ///
     /// # Errors
-    /// When the file cannot be made.
+    /// When the file cannot be made, or what is at its path or would have to make room is no journal.
     pub fn create(path: &Path, at: Moment, policy: Policy, live: LiveSettings) -> io::Result<Self> {
         let mut journal = Self {
             path: path.to_path_buf(),
@@ -142,6 +168,9 @@ impl Journal {
         self.out = None;
         let mut aside = self.path.clone().into_os_string();
         aside.push(".1");
+        for path in [&self.path, Path::new(&aside)] {
+            refuse_others(path)?;
+        }
         match fs::rename(&self.path, aside) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => result?,
@@ -303,5 +332,26 @@ mod tests {
         let mut journal = Journal::create(&path, Moment::START, policy(100), live).unwrap();
         journal.lost(3);
         assert!(matches!(lines(&path)[1..], [Line::Lost { steps: 3 }]));
+    }
+
+    #[test]
+    fn what_is_no_journal_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("journal");
+        let aside = folder.path().join("journal.1");
+        let begin = || {
+            let policy = Policy::new(Vec::new(), Layout::Single, Settings::default());
+            Journal::create(&path, Moment::START, policy, LiveSettings::default()).map(drop)
+        };
+        fs::write(&path, "precious").unwrap();
+        assert_eq!(begin().unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&aside).unwrap();
+        assert!(begin().is_err() && aside.is_dir());
+        fs::remove_dir(&aside).unwrap();
+        begin().unwrap();
+        begin().unwrap();
+        assert!(path.is_file() && aside.is_file());
     }
 }
