@@ -29,6 +29,8 @@ pub(super) fn init(settings: LogSettings) {
     let log = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
+        // Whoever reads the log may be gone, or its disk full: told on the same channel, that would end the agent.
+        .log_internal_errors(false)
         .with_target(false);
     // A second start in one process keeps the first log.
     let _started_already = if is_text {

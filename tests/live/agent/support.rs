@@ -91,11 +91,13 @@ impl Node {
 
     /// Starts `brink run` without waiting for anything.
     pub(crate) fn launch(&mut self, flags: &[&str]) -> u32 {
-        let log = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.path("log"))
-            .unwrap();
+        self.launch_logging_to(&self.path("log"), flags)
+    }
+
+    /// The same with its log in another file.
+    pub(crate) fn launch_logging_to(&mut self, log: &Path, flags: &[&str]) -> u32 {
+        let mut options = fs::File::options();
+        let log = options.create(true).append(true).open(log).unwrap();
         let binary = agent_binary().unwrap().display().to_string();
         let mut line = self.within.iter().chain([&binary]);
         let child = Command::new(line.next().unwrap())
