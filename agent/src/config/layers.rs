@@ -88,7 +88,8 @@ pub fn drop_ins(folder: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
         let fits = path
             .extension()
             .is_some_and(|ending| endings.iter().any(|known| ending == *known));
-        if fits && !path.is_dir() {
+        // A pipe or a device could keep whoever reads it waiting for ever. What cannot be looked at is told when read.
+        if fits && fs::metadata(&path).map_or(true, |found| found.is_file()) {
             paths.push(path);
         }
     }

@@ -55,6 +55,10 @@ impl StopButton {
 
     /// What the file says.
     pub fn look(&self) -> Written {
+        // Anything else of that name presses it too, and a pipe would keep its reader waiting.
+        if fs::metadata(&self.path).is_ok_and(|found| !found.is_file()) {
+            return Written::Forever;
+        }
         match fs::read_to_string(&self.path) {
             Ok(text) => Written::of(text.trim()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Written::Nothing,

@@ -181,7 +181,7 @@ fn writable_or_makeable(path: &Path) -> Known<()> {
 /// The button counts a file it cannot read as pressed; here that is only unknown.
 fn button(folder: &Path) -> Known<Pressed> {
     let button = StopButton::new(folder);
-    match std::fs::read(button.path()) {
+    match accessat(CWD, button.path(), Access::READ_OK, AtFlags::EACCESS).map_err(io::Error::from) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(format!("{}: {error}", button.path().display()))
         }
