@@ -8,6 +8,7 @@ use brink_host::probe::calibrate::Verdict;
 
 use super::assess::doubt;
 use super::figures::saturated;
+use super::files::NodeFiles;
 use super::ports::Report;
 use super::roster::Roster;
 use super::rung::{Rung, Standing};
@@ -27,6 +28,10 @@ impl Guard {
         self.times.housekeeping = at + self.times.housekeeping_every;
         if let Err(error) = self.files.refresh() {
             self.trouble = Some(error.to_string());
+            // Its cgroup may have been removed and made anew.
+            if let Ok(files) = NodeFiles::open(&self.root, &self.layout, &self.node) {
+                self.files = files;
+            }
         }
         self.arm();
         self.check_sampler();

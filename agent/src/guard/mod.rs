@@ -106,6 +106,8 @@ struct Guard {
     actions: Actions,
     memory: MemoryPolicy,
     files: NodeFiles,
+    /// What the node is.
+    node: NodePlan,
     /// What the guard waits on.
     waiter: Option<OwnedFd>,
     kernel: Option<Kernel>,
@@ -180,6 +182,7 @@ impl Guard {
             actions: Actions::default(),
             memory: plan.memory,
             files,
+            node: plan.node,
             waiter: None,
             kernel: None,
             without_kernel: vec![plan.without_sampler],

@@ -2,10 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
-use brink::control::protocol::Status;
+use brink::control::protocol::{Question, Status};
+use brink_host::cgroup::Controller;
 use brink_host::hog::Load;
 use brink_tests::wait_until;
 use rustix::process::Signal;
@@ -178,4 +180,45 @@ fn reloads_that_follow_each_other_are_all_taken_over_and_replayed() {
     let text = String::from_utf8_lossy(&replay.stdout);
     assert!(replay.status.success(), "{text}");
     assert!(text.contains("the same answers"), "{text}");
+}
+
+#[test]
+fn a_node_that_was_removed_and_made_anew_is_watched_again() {
+    let mut node = Node::new(300);
+    node.configure(
+        "enforce",
+        "evictionHard: {memory.available: 60Mi}\nhousekeepingInterval: 1s",
+    );
+    node.start(&[]);
+    let group = &node.sandbox.group;
+    let path = group
+        .dir(&node.sandbox.layout, Controller::Memory)
+        .unwrap()
+        .path()
+        .to_path_buf();
+    fs::remove_dir(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    group.limit_memory(&node.sandbox.layout, 200 * MIB).unwrap();
+    let seen = wait_until(PATIENCE, || {
+        let status = node.status()?;
+        let memory = status
+            .signals
+            .iter()
+            .find(|each| each.signal == "memory.available")?;
+        (memory.capacity == 200 << 20).then_some(())
+    });
+    assert!(seen.is_some(), "{}", node.log());
+}
+
+#[test]
+fn an_agent_whose_log_nobody_reads_goes_on() {
+    let mut node = Node::new(300);
+    node.configure("observe", "evictionHard: {memory.available: 60Mi}");
+    node.launch_logging_to(Path::new("/dev/full"), &[]);
+    let up = wait_until(PATIENCE, || node.status());
+    assert!(up.is_some());
+    let paused = node.ask(&Question::Pause { seconds: Some(60) });
+    assert!(paused.is_ok(), "{paused:?}");
+    std::thread::sleep(Duration::from_millis(200));
+    assert!(node.status().is_some(), "it lives on");
 }
