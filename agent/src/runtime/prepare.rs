@@ -213,6 +213,7 @@ impl Around {
             board: Arc::clone(&self.board),
             bell: Arc::clone(&self.bell),
             reload: Arc::clone(&self.reload),
+            told: Vec::new(),
             lost: 0,
             unsent: Outbox::default(),
         };
@@ -261,7 +262,11 @@ impl Around {
 }
 
 fn first_roster(config: &AgentConfig, builder: &mut Builder) -> anyhow::Result<Box<Roster>> {
-    let pods = manifests(config.workloads.manifests.as_deref(), builder);
+    let pods = manifests(
+        config.workloads.manifests.as_deref(),
+        builder,
+        &mut Vec::new(),
+    );
     let Built { roster, troubles } = builder.build(&pods)?;
     for trouble in troubles {
         warn!(trouble, "a cgroup cannot be watched over");

@@ -69,6 +69,8 @@ pub struct Watcher {
     pub reload: Arc<Reload>,
     /// Ends the watcher, and wakes it to look at once.
     pub bell: Arc<Bell>,
+    /// What was said of the manifests at the last look.
+    pub told: Vec<String>,
     /// Changes of cgroups that found no room in the ring, as of the last look.
     pub lost: u64,
     /// The newest roster, while the guard has no room for it.
@@ -307,7 +309,7 @@ impl Watcher {
     }
 
     fn rebuild(&mut self) {
-        let pods = manifests(self.manifests.as_deref(), &mut self.builder);
+        let pods = manifests(self.manifests.as_deref(), &mut self.builder, &mut self.told);
         let was_sent = self.unsent.is_empty();
         match self.builder.build(&pods) {
             Ok(Built { roster, troubles }) => {
@@ -334,10 +336,15 @@ impl Watcher {
 }
 
 /// The pods of the folder; what is wrong with a file is said, and leaves the others alone.
-pub fn manifests(folder: Option<&Path>, builder: &mut Builder) -> Vec<Manifest> {
+pub fn manifests(
+    folder: Option<&Path>,
+    builder: &mut Builder,
+    told: &mut Vec<String>,
+) -> Vec<Manifest> {
     let (pods, troubles) = builder.read_manifests(folder);
-    for trouble in troubles {
+    for trouble in troubles.iter().filter(|trouble| !told.contains(trouble)) {
         warn!(trouble, "a manifest is not in order");
     }
+    *told = troubles;
     pods
 }
