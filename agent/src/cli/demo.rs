@@ -16,7 +16,7 @@ use crate::record::text::unsigned;
 use crate::terminal::{Paint, is_coloured, painted};
 
 /// The smallest node that three workloads fit in, and the largest that harms nobody.
-const SIZES: std::ops::RangeInclusive<u64> = 64 << 20..=4 << 30;
+const SIZES: std::ops::RangeInclusive<u64> = 96 << 20..=4 << 30;
 /// Characters of a bar.
 const BAR: u16 = 30;
 
@@ -70,7 +70,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
 
 fn size(text: &str) -> Result<u64, CliError> {
     let wrong = || {
-        let error = anyhow::anyhow!("--size {text:?} is not a size from 64Mi to 4Gi");
+        let error = anyhow::anyhow!("--size {text:?} is not a size from 96Mi to 4Gi");
         CliError::new(Exit::Usage, error).advise("write it as 256Mi or 1Gi")
     };
     let quantity: Quantity = text.parse().map_err(|_| wrong())?;

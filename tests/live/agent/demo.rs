@@ -124,6 +124,6 @@ fn a_size_that_harms_or_does_nothing_is_refused() {
     for size in ["1Mi", "1Ti", "many", "-5Gi"] {
         let output = demo(&[&format!("--size={size}")]).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{size}");
-        assert!(String::from_utf8_lossy(&output.stderr).contains("from 64Mi to 4Gi"));
+        assert!(String::from_utf8_lossy(&output.stderr).contains("from 96Mi to 4Gi"));
     }
 }
