@@ -1,7 +1,7 @@
 //! The head of a ranking, put right: whoever would be chosen is read anew first.
 
 use brink_core::node::rank::{Ranking, rank_head};
-use brink_core::node::workload::{Origin, PodUsage, WorkloadTable};
+use brink_core::node::workload::{PodUsage, Workload, WorkloadTable};
 
 /// Candidates at the head of the ranking that are read anew before anybody is chosen.
 const FIRST: usize = 3;
@@ -59,11 +59,9 @@ pub(super) fn verify_head(
 
 /// Whether the engine will pass a workload over, whatever it uses.
 fn refuses(table: &WorkloadTable, index: usize, used: Option<&PodUsage>) -> bool {
-    let row = table.rows().get(index);
-    let is_kept = row.is_none_or(|row| row.is_critical || row.is_protected);
-    let workload = table.workloads().get(index);
-    let is_static = workload.is_some_and(|workload| workload.origin == Origin::Static);
-    is_kept || is_static || used.is_some_and(|used| used.processes == Some(0))
+    let is_spared = |workload: &Workload| workload.spared().is_some();
+    table.workloads().get(index).is_none_or(is_spared)
+        || used.is_some_and(|used| used.processes == Some(0))
 }
 
 #[cfg(test)]
@@ -71,7 +69,7 @@ mod tests {
     use brink_core::node::observe::Layout;
     use brink_core::node::rank::Preferences;
     use brink_core::node::signal::Signal;
-    use brink_core::node::workload::{Protection, Workload};
+    use brink_core::node::workload::{Origin, Protection};
 
     use super::*;
 

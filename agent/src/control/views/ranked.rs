@@ -132,13 +132,12 @@ impl<'a> Ranked<'a> {
 
     /// Why it would not be evicted now; the engine's rules, in its order.
     fn refusal(&self, index: u32) -> Option<Reason> {
-        let row = self.table.rows().get(index as usize)?;
         let workload = self.table.workloads().get(index as usize)?;
         let usage = self.usage.get(index as usize).and_then(Option::as_ref);
         let is_empty = usage.is_some_and(|usage| usage.processes == Some(0));
-        let protected = row.is_protected.then_some(Reason::Protected);
-        let refusal = workload.refusal().or(protected);
-        refusal.or_else(|| is_empty.then_some(Reason::Empty))
+        workload
+            .spared()
+            .or_else(|| is_empty.then_some(Reason::Empty))
     }
 
     /// Sentences about a workload's place, most important first.

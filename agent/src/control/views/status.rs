@@ -103,9 +103,9 @@ fn conditions(state: &State) -> Vec<String> {
 
 /// Workloads that are never evicted.
 fn protected(state: &State) -> usize {
-    let rows = state.table().map_or(&[][..], |table| table.rows()).iter();
-    rows.filter(|row| row.is_critical || row.is_protected)
-        .count()
+    let workloads = state.table().map_or(&[][..], |table| table.workloads());
+    let spared = workloads.iter().filter(|each| each.spared().is_some());
+    spared.count()
 }
 
 fn signals(state: &State) -> Vec<SignalValue> {

@@ -71,7 +71,7 @@ impl Crowd {
         for Bound { workload, runs } in all {
             if !runs {
                 crowd.idle += 1;
-            } else if workload.is_critical() || workload.protection.is_some() {
+            } else if workload.spared().is_some() {
                 crowd.kept += 1;
             } else {
                 crowd.open += 1;

@@ -13,7 +13,7 @@ use super::super::reclaim;
 use super::super::safety::Mode;
 use super::super::signal::Signal;
 use super::super::threshold::{Threshold, ThresholdSet};
-use super::super::workload::{Origin, PodUsage};
+use super::super::workload::PodUsage;
 use super::follow::remains_of;
 use super::{Engine, MemoryPolicy, Reclaiming};
 use crate::base::{Moment, Quantity, Reason, Span};
@@ -304,16 +304,7 @@ impl Engine {
 
     /// Why a workload is never evicted, if so.
     pub(super) fn protection_of(&self, index: usize) -> Option<Reason> {
-        let row = self.table.rows().get(index)?;
-        let is_static = self.table.workloads().get(index)?.origin == Origin::Static;
-        let rules = [
-            (is_static, Reason::Static),
-            (row.is_critical, Reason::Critical),
-            (row.is_protected, Reason::Protected),
-        ];
-        rules
-            .into_iter()
-            .find_map(|(holds, reason)| holds.then_some(reason))
+        self.table.workloads().get(index)?.spared()
     }
 
     /// The grace of a soft order, as the kubelet and its pod worker grant it.

@@ -258,7 +258,7 @@ impl Run {
         };
         let row = &self.engine.table().rows()[workload];
         let of = &self.engine.table().workloads()[workload];
-        let spared = row.is_critical || row.is_protected || of.origin != Origin::Api;
+        let spared = row.is_critical || of.protection.is_some() || of.origin != Origin::Api;
         prop_assert!(!spared, "{of:?} is never ordered");
         let dry = matches!(action, Action::WouldEvict { .. });
         if self.open == Some(order) {

@@ -264,6 +264,12 @@ impl Workload {
         }
     }
 
+    /// Why it is never evicted, if so: the kubelet refuses, or it is protected.
+    pub fn spared(&self) -> Option<Reason> {
+        let protected = self.protection.is_some().then_some(Reason::Protected);
+        self.refusal().or(protected)
+    }
+
     /// Whether it can be ranked at all: mirror pods and pods whose life is over cannot.
     pub const fn is_candidate(&self) -> bool {
         !matches!(self.origin, Origin::Mirror)

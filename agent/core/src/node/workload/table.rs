@@ -36,8 +36,6 @@ pub struct Row {
     pub is_candidate: bool,
     /// Whether the kubelet refuses to evict it.
     pub is_critical: bool,
-    /// Whether Brink must never kill it.
-    pub is_protected: bool,
     /// Brink's own place in the order.
     pub preference: Preference,
     /// Quality of service class.
@@ -111,7 +109,6 @@ impl Row {
             uid_order: 0,
             is_candidate: workload.is_candidate(),
             is_critical: workload.is_critical(),
-            is_protected: workload.protection.is_some(),
             preference: workload.preference,
             qos: requests::qos_class(workload),
         }
