@@ -11,6 +11,7 @@ use brink_host::ledger::SlotId;
 
 use super::act::Tally;
 use super::page::Page;
+use super::roster::Group;
 use super::usage::read_usage;
 use super::{Guard, now};
 use crate::ledger::entry::Completion;
@@ -218,12 +219,8 @@ impl Guard {
         let Some(mut victim) = self.lingering.get_mut(place).and_then(Option::take) else {
             return false;
         };
-        let mut known = false;
-        let empty = self.roster.of(victim.workload).all(|(_, group)| {
-            known = true;
-            group.target.is_empty()
-        });
-        let gone = known && empty;
+        let known = self.roster.of(victim.workload).next().is_some();
+        let gone = self.is_empty(victim.workload);
         victim.note_usage(self.usage_of(victim.workload), at);
         // One that left the table has nothing that could be looked at.
         if known && !gone && at.since(victim.opened) < LINGER {
@@ -243,21 +240,24 @@ impl Guard {
 
     /// What the cgroups of a workload hold, page cache included; none when there are none or one cannot be read.
     fn usage_of(&self, workload: usize) -> Option<u64> {
-        let mut sum = None;
-        for (_, group) in self.roster.of(workload) {
-            sum = Some(sum.unwrap_or(0_u64).saturating_add(read_usage(group)?));
-        }
-        sum
+        self.sum_of(workload, |_, group| read_usage(group))
     }
 
     /// What the cgroups of a workload held when the sampler last looked, page cache included; none when it did not.
     pub(super) fn sampled_usage_of(&self, workload: usize) -> Option<u64> {
         let kernel = self.kernel.as_ref().filter(|_| !self.distrusted)?;
-        let mut groups = self.roster.of(workload);
-        groups.try_fold(0_u64, |sum, (index, _)| {
-            let slot = self.roster.slots.get(index).copied().flatten()?;
-            Some(sum.saturating_add(kernel.usage(slot)?))
+        self.sum_of(workload, |index, _| {
+            kernel.usage(self.roster.slots.get(index).copied().flatten()?)
         })
+    }
+
+    /// What the cgroups of a workload hold together; none when there are none or one is unknown.
+    fn sum_of(&self, workload: usize, held: impl Fn(usize, &Group) -> Option<u64>) -> Option<u64> {
+        let mut sum = None;
+        for (index, group) in self.roster.of(workload) {
+            sum = Some(sum.unwrap_or(0_u64).saturating_add(held(index, group)?));
+        }
+        sum
     }
 
     /// Follows a victim beyond its order; the one followed longest makes room.

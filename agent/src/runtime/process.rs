@@ -31,8 +31,8 @@ pub(super) fn prepare(root: &Path) {
     }
 }
 
-/// Reads the program in and keeps what is in memory there. Only after the programs have been loaded: what loading took and gave back could not
-/// be returned to the kernel while it was locked, and is several times what we need.
+/// Reads the program in and keeps what is in memory there. Only after the programs have been loaded: what loading took
+/// and gave back could not be returned to the kernel while it was locked, and is several times what we need.
 pub(super) fn settle_memory(root: &Path, lock: bool) {
     trim_heap();
     if let Err(error) = realtime::prefault_program(root) {
