@@ -426,17 +426,7 @@ fn the_journal_replays_to_the_same_answers() {
     gone_after(&leak);
     node.finished(1);
     node.stop(Signal::TERM);
-    let replay = std::process::Command::new(brink_tests::agent_binary().unwrap())
-        .arg("replay")
-        .arg(node.path("journal"))
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&replay.stdout);
-    assert!(
-        replay.status.success(),
-        "{text}{}",
-        String::from_utf8_lossy(&replay.stderr)
-    );
+    let text = node.replay();
     assert!(
         text.contains("the same answers") && text.contains("kill test/leaker"),
         "{text}"

@@ -6,7 +6,7 @@ use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::protocol::ProgramView;
 use brink_host::cgroup::Controller;
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{skip, wait_until};
+use brink_tests::{Hog, skip, wait_until};
 use rustix::process::Signal;
 
 #[test]
@@ -92,6 +92,23 @@ fn held_as_credited(node: &Node) -> bool {
 /// The kernel's number of tmpfs.
 const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
+/// A load that has read 600 MiB of page cache and keeps it, or why there can be none.
+fn streaming(node: &Node, workload: usize) -> Result<Hog, String> {
+    let folder = node.path("files");
+    fs::create_dir(&folder).unwrap();
+    if rustix::fs::statfs(&folder).unwrap().f_type == TMPFS {
+        let folder = folder.display();
+        return Err(format!(
+            "{folder} is on tmpfs, which reads holes without page cache"
+        ));
+    }
+    let mut spec = HogSpec::new(Load::CacheRead, 600 * MIB, Duration::from_secs(30));
+    spec.folder = Some(folder);
+    let mut stream = node.hog(workload, &spec);
+    stream.wait_touched(600 * MIB, PATIENCE).unwrap();
+    Ok(stream)
+}
+
 /// A limit of its own makes the victim reclaim its page cache again and again: its record says what that cost.
 #[test]
 fn what_reclaim_cost_the_victim_is_in_its_record() {
@@ -109,18 +126,10 @@ fn what_reclaim_cost_the_victim_is_in_its_record() {
             status.rung_reasons
         );
     }
-    let folder = node.path("files");
-    fs::create_dir(&folder).unwrap();
-    if rustix::fs::statfs(&folder).unwrap().f_type == TMPFS {
-        skip!(
-            "{} is on tmpfs, which reads holes without page cache",
-            folder.display()
-        );
-    }
-    let mut spec = HogSpec::new(Load::CacheRead, 600 * MIB, Duration::from_secs(30));
-    spec.folder = Some(folder);
-    let mut stream = node.hog(victim, &spec);
-    stream.wait_touched(600 * MIB, PATIENCE).unwrap();
+    let _stream = match streaming(&node, victim) {
+        Ok(stream) => stream,
+        Err(why) => skip!("{why}"),
+    };
     let leak = node.load(victim, Load::Anon, 200 * MIB);
     gone_after(&leak);
     let record = node.finished(1);
@@ -204,18 +213,10 @@ fn the_machine_as_the_node_page_cache_kills_nobody_and_a_leak_does() {
         &format!("evictionHard: {{memory.available: \"{threshold}\"}}"),
     );
     node.start(&[]);
-    let folder = node.path("files");
-    fs::create_dir(&folder).unwrap();
-    if rustix::fs::statfs(&folder).unwrap().f_type == TMPFS {
-        skip!(
-            "{} is on tmpfs, which reads holes without page cache",
-            folder.display()
-        );
-    }
-    let mut spec = HogSpec::new(Load::CacheRead, 600 * MIB, Duration::from_secs(30));
-    spec.folder = Some(folder);
-    let mut stream = node.hog(reader, &spec);
-    stream.wait_touched(600 * MIB, PATIENCE).unwrap();
+    let stream = match streaming(&node, reader) {
+        Ok(stream) => stream,
+        Err(why) => skip!("{why}"),
+    };
     let leak = node.load(leaker, Load::Anon, leak.cast_unsigned());
     gone_after(&leak);
     let record = node.finished(1);

@@ -190,6 +190,17 @@ impl Node {
         found.unwrap_or_else(|| panic!("no decision {order}: {}", self.log()))
     }
 
+    /// What `brink replay` says of the journal, which must give the same answers.
+    pub(crate) fn replay(&self) -> String {
+        let mut command = Command::new(agent_binary().unwrap());
+        let output = command.arg("replay").arg(self.path("journal")).output();
+        let output = output.unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}{talk}");
+        text
+    }
+
     /// A load in a workload's cgroup that has taken all it is to take.
     pub(crate) fn holding(&self, workload: usize, mib: u64) -> Hog {
         let mut hog = self.load(workload, Load::Anon, mib * MIB);

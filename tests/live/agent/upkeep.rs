@@ -18,7 +18,7 @@ const HARD: &str = "evictionHard: {memory.available: 60Mi}";
 fn hooks(node: &Node) -> String {
     let script = node.path("hook");
     let text = format!(
-        "#!/bin/sh\nsleep 0.3\n{{ env; echo score=$(cat /proc/self/oom_score_adj); echo group=$(cut -d' ' -f5 /proc/$$/stat) pid=$$; }} > {}.new\nmv {0}.new {0}-$BRINK_HOOK\n",
+        "#!/bin/sh\nsleep 0.3\n{{ env; echo score=$(cat /proc/self/oom_score_adj); echo group=$(cut -d' ' -f5 /proc/$$/stat) pid=$$; }} > {}-$BRINK_HOOK.new\nmv {0}-$BRINK_HOOK.new {0}-$BRINK_HOOK\n",
         node.path("told").display()
     );
     fs::write(&script, text).unwrap();
@@ -172,13 +172,7 @@ fn reloads_that_follow_each_other_are_all_taken_over_and_replayed() {
     let status = wait_until(PATIENCE, || node.status().filter(newest));
     assert!(status.is_some(), "{}", node.log());
     node.stop(Signal::TERM);
-    let replay = std::process::Command::new(brink_tests::agent_binary().unwrap())
-        .arg("replay")
-        .arg(node.path("journal"))
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&replay.stdout);
-    assert!(replay.status.success(), "{text}");
+    let text = node.replay();
     assert!(text.contains("the same answers"), "{text}");
 }
 
