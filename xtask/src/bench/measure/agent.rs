@@ -23,7 +23,7 @@ use rustix::{
     thread::CapabilitySet,
 };
 
-use super::programs;
+use super::{arena::Arena, programs};
 
 /// How long an agent may take to start, to read its configuration again, and to stop.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -70,6 +70,21 @@ pub(super) struct Setup {
     pub(super) rung: Rung,
     /// Whether inputs are journalled.
     pub(super) journal: bool,
+}
+
+impl Setup {
+    /// The arena as the node, in the default policy, on the top rung.
+    pub(super) fn of(arena: &Arena) -> Self {
+        Self {
+            node: Some(arena.node.group().to_owned()),
+            pods: None,
+            workloads: arena.glob(),
+            protected: None,
+            policy: "confirmed",
+            rung: Rung::KernelSampler,
+            journal: false,
+        }
+    }
 }
 
 /// A running agent. Dropping it ends it.

@@ -21,7 +21,7 @@ use super::super::{
     registry::{Measured, Outcome, Settings},
 };
 use super::{
-    agent::{Agent, Rung, Setup, time_of},
+    agent::{Agent, Setup, time_of},
     arena::Arena,
     console::Quiet,
     journal::{Journal, crosses, is_dying},
@@ -130,13 +130,8 @@ impl<'a> Ground<'a> {
     fn new(trace: &'a Trace, storm: bool) -> anyhow::Result<Self> {
         let arena = Arena::new(NODE, WORKLOADS)?;
         let agent = Agent::start(Setup {
-            node: Some(arena.node.group().to_owned()),
-            pods: None,
-            workloads: arena.glob(),
-            protected: None,
-            policy: "confirmed",
-            rung: Rung::KernelSampler,
             journal: true,
+            ..Setup::of(&arena)
         })?;
         let storms = if storm { arena.storm()? } else { Vec::new() };
         Ok(Self {

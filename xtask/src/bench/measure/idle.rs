@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use super::super::registry::{Measured, Outcome, Settings};
 use super::{
-    agent::{Agent, Rung, Setup},
+    agent::{Agent, Setup},
     arena::Arena,
     ticks,
     units::{MIB, mebibytes, micros, millis, signed},
@@ -31,12 +31,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     let arena = Arena::new(2048 * MIB, WORKLOADS)?;
     let agent = Agent::start(Setup {
         node: None,
-        pods: None,
-        workloads: arena.glob(),
-        protected: None,
-        policy: "confirmed",
-        rung: Rung::KernelSampler,
-        journal: false,
+        ..Setup::of(&arena)
     })?;
     sleep(SETTLING);
     let began = Instant::now();

@@ -11,7 +11,7 @@ use brink_tests::Hog;
 
 use super::super::registry::{Measured, Outcome, Settings};
 use super::{
-    agent::{Agent, Rung, Setup},
+    agent::{Agent, Setup},
     arena::Arena,
     lowest::{Lowest, Watch},
     programs,
@@ -114,13 +114,8 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
 fn play(scenario: &Scenario, policy: &'static str, time: Duration) -> anyhow::Result<Found> {
     let arena = Arena::new(NODE, WORKLOADS)?;
     let agent = Agent::start(Setup {
-        node: Some(arena.node.group().to_owned()),
-        pods: None,
-        workloads: arena.glob(),
-        protected: None,
         policy,
-        rung: Rung::KernelSampler,
-        journal: false,
+        ..Setup::of(&arena)
     })?;
     agent.arm(&[("memory.available", THRESHOLD)])?;
     let group = arena.next_victim()?;

@@ -9,7 +9,7 @@ use super::super::{
     registry::{Measured, Outcome, Settings},
 };
 use super::{
-    agent::{Agent, Rung, Setup, time_of},
+    agent::{Agent, Setup, time_of},
     arena::Arena,
     programs,
     units::{MIB, between, millis},
@@ -60,16 +60,7 @@ fn start(arena: &Arena, random: &mut SplitMix64) -> anyhow::Result<Option<i64>> 
     let mut hog = Hog::spawn(&programs::hog()?, Some(&victim), &spec)?;
     hog.wait_touched(HELD, PATIENCE)?;
     std::thread::sleep(Duration::from_nanos(random.below(PHASE_NS)));
-    let setup = Setup {
-        node: Some(arena.node.group().to_owned()),
-        pods: None,
-        workloads: arena.glob(),
-        protected: None,
-        policy: "confirmed",
-        rung: Rung::KernelSampler,
-        journal: false,
-    };
-    let (agent, began) = Agent::launch(setup, &[("memory.available", THRESHOLD)])?;
+    let (agent, began) = Agent::launch(Setup::of(arena), &[("memory.available", THRESHOLD)])?;
     let record = agent.decision_since(began, PATIENCE);
     let victim = victim.group();
     let record = record.filter(|record| record.order == 1 && record.victim.name.ends_with(victim));
