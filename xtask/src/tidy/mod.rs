@@ -8,6 +8,7 @@ mod samples;
 mod sizes;
 mod text;
 mod tokens;
+mod top;
 mod tree;
 mod unsafety;
 mod wording;
@@ -23,8 +24,9 @@ use crate::{Verdict, workspace};
 /// One rule, or a family that reads the same thing.
 type Rule = fn(&Tree) -> Vec<Problem>;
 
-const RULES: [Rule; 9] = [
+const RULES: [Rule; 10] = [
     tree::unreadable,
+    top::check,
     layering::check,
     unsafety::check,
     sizes::check,
