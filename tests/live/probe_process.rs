@@ -208,6 +208,36 @@ fn processes_of_a_cgroup_are_those_of_its_file() {
 }
 
 #[test]
+fn the_dead_are_counted_until_they_are_reaped() {
+    let group = match Group::new("zombies") {
+        Ok(group) => group,
+        Err(why) => skip!("{why}"),
+    };
+    let mut probe = match probe(Wishes::default()) {
+        Ok(probe) => probe,
+        Err(why) => skip!("{why}"),
+    };
+    let meters = probe.take_meters().unwrap();
+    let mut sleepers = Sleepers::new(&group, 4);
+    let counted = || {
+        let meter = meters.cgroup(group.id()).unwrap().unwrap();
+        (meter.processes, meter.zombies)
+    };
+    assert_eq!(counted(), (4, 0));
+    for child in &mut sleepers.0 {
+        child.kill().unwrap();
+    }
+    until("all to be dead", || (counted() == (0, 4)).then_some(()));
+    // Long enough for every grace period: nobody asked after them.
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(counted(), (0, 4));
+    sleepers.0.pop().unwrap().wait().unwrap();
+    until("one to be reaped", || (counted() == (0, 3)).then_some(()));
+    sleepers.end();
+    until("all to be reaped", || (counted() == (0, 0)).then_some(()));
+}
+
+#[test]
 fn threads_of_a_process_do_not_count_as_processes() {
     let (mut probe, group) = match ready("threads") {
         Ok(both) => both,

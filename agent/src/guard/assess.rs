@@ -149,7 +149,12 @@ impl Guard {
     }
 
     /// Evaluates the thresholds on these figures and carries out what follows.
-    pub(super) fn assess(&mut self, figures: NodeFigures, stages: Stages, closely: bool) {
+    pub(super) fn assess(&mut self, mut figures: NodeFigures, stages: Stages, closely: bool) {
+        let unreaped = self.unreaped(now());
+        if unreaped.is_some() {
+            // Counted anew after the dead: an id that comes back in between counts twice rather than not at all.
+            figures.pids = self.files.pids(self.files.threads(), now());
+        }
         let slow = self.files.slow();
         let observations = figures.observations(slow);
         let met = thresholds_met(self.engine.policy(), &observations, true);
@@ -161,9 +166,7 @@ impl Guard {
         let gather = pressed || closely;
         if gather {
             let wanted = self.met_resources(met);
-            if wanted.processes {
-                confirmation.unreaped = self.unreaped(now());
-            }
+            confirmation.unreaped = unreaped;
             self.gather_usage(wanted.processes || closely);
             if let Some(signal) = wanted.memory
                 && self.may_order(&observations, confirmation, met)

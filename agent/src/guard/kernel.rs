@@ -8,6 +8,7 @@ use brink_core::node::observe::Observation;
 use brink_core::node::policy::Policy;
 use brink_host::probe::abi::MAX_SLOTS;
 use brink_host::probe::abi::command::Terms;
+use brink_host::probe::abi::meter::CgroupMeter;
 use brink_host::probe::abi::sample::{NODE_KNOWN, Sample, USAGE_KNOWN, Usage};
 use brink_host::probe::{Family, Meters, Probe, ProbeError, Victim};
 
@@ -302,8 +303,20 @@ impl Kernel {
         self.is_out_of_meters
     }
 
-    /// Processes of a family of cgroups, by the kernel's own count, as of [`Kernel::check_meters`]; none when it does not count them.
+    /// Processes of a family of cgroups, by the kernel's own count, as of [`Kernel::check_meters`]; none when it does
+    /// not count them.
     pub fn processes(&self, family: &[u64]) -> Option<u64> {
+        self.sum_of_meters(family, |meter| meter.processes)
+    }
+
+    /// The same with those that have exited and that nobody has reaped: all that hold a process id.
+    pub fn processes_and_zombies(&self, family: &[u64]) -> Option<u64> {
+        self.sum_of_meters(family, |meter| {
+            meter.processes.saturating_add(meter.zombies.max(0))
+        })
+    }
+
+    fn sum_of_meters(&self, family: &[u64], value: impl Fn(&CgroupMeter) -> i64) -> Option<u64> {
         let meters = self.meters.as_ref().filter(|_| self.counts_processes)?;
         let mut sum = 0_i64;
         for &id in family {
@@ -312,7 +325,7 @@ impl Kernel {
                     // The process table was full: the count is too low.
                     return None;
                 }
-                sum = sum.saturating_add(meter.processes);
+                sum = sum.saturating_add(value(&meter));
             }
         }
         u64::try_from(sum).ok()

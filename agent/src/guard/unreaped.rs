@@ -66,7 +66,8 @@ impl Guard {
 
     /// Processes in the cgroups of those victims that still hold their ids, by the kernel's count; none without it.
     pub(super) fn unreaped(&self, now: Moment) -> Option<u64> {
-        self.kernel.as_ref()?.processes(self.unreaped.at(now)?)
+        let cgroups = self.unreaped.at(now)?;
+        self.kernel.as_ref()?.processes_and_zombies(cgroups)
     }
 }
 

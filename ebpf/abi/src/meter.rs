@@ -90,6 +90,8 @@ shared! {
     /// One memory cgroup, keyed by its id.
     pub struct CgroupMeter {
         pub processes: i64,
+        /// processes that have exited here and still hold their id, the lower bound of those from before the hooks ran
+        pub zombies: i64,
         pub forks: u64,
         pub exits: u64,
         /// processes of this cgroup that found the process table full

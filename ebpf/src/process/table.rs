@@ -54,8 +54,23 @@ pub fn leave(meter: *mut ProcessMeter, tgid: u32) -> (u64, u64) {
             return (cgroup, UNKNOWN);
         };
         add(&raw mut (*counts).exits, 1);
+        add_signed(&raw mut (*counts).zombies, 1);
         let left = add_signed(&raw mut (*counts).processes, -1);
         (cgroup, left.max(0) as u64)
+    }
+}
+
+/// A process of this cgroup gave its id back. One that had exited before the hooks ran was never counted, and takes
+/// nobody else's place for longer than it takes the count to reach zero.
+#[inline(always)]
+pub fn release(cgroup: u64) {
+    if let Some(counts) = CGROUPS.get_ptr_mut(cgroup) {
+        // SAFETY: a map value; two at once may take it below zero, which the next exit makes good.
+        unsafe {
+            if (*counts).zombies > 0 {
+                add_signed(&raw mut (*counts).zombies, -1);
+            }
+        }
     }
 }
 

@@ -41,11 +41,24 @@ pub fn fork(context: BtfTracePointContext) -> i32 {
 }
 
 #[btf_tracepoint(function = "sched_process_free")]
-pub fn free(_context: BtfTracePointContext) -> i32 {
-    if let Some(meter) = PROCESS.get_ptr_mut(0) {
-        // SAFETY: a map value.
-        let threads = add_signed(unsafe { &raw mut (*meter).threads }, -1);
-        compare(meter, threads);
+pub fn free(context: BtfTracePointContext) -> i32 {
+    let task: *const c_void = context.arg(0);
+    let Some(meter) = PROCESS.get_ptr_mut(0) else {
+        return 0;
+    };
+    // SAFETY: `meter` is a map value, `task` the tracepoint's first argument.
+    let (threads, pid, tgid): (i64, u32, u32) = unsafe {
+        (
+            add_signed(&raw mut (*meter).threads, -1),
+            member(task, layout!(task_pid)),
+            member(task, layout!(task_tgid)),
+        )
+    };
+    compare(meter, threads);
+    if pid == tgid
+        && let Some(cgroup) = memory_cgroup(task as u64)
+    {
+        table::release(cgroup);
     }
     0
 }
