@@ -1,5 +1,7 @@
 //! Carrying the engine's answers out: the record first, then the signal, then everything else.
 
+use std::time::Duration;
+
 use brink_core::base::Moment;
 use brink_core::node::action::Action;
 use brink_core::node::input::{Delivery, Input};
@@ -145,6 +147,10 @@ impl Guard {
             let outcome = self.killer.kill(&group.target);
             total.add(&outcome);
         }
+        total.kill.waited_ns = total
+            .first_signal
+            .zip(total.cpu)
+            .and_then(|(at, cpu)| self.awake.waited_ns(at, cpu));
         self.watch_victim(order, workload);
         self.expect_reaping(now(), workload);
         let family = self
@@ -267,6 +273,8 @@ impl Guard {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub(super) first_signal: Option<Moment>,
+    /// What the guard had spent on a processor at that signal.
+    cpu: Option<Duration>,
     pub(super) kill: Kill,
     groups: u32,
     empty: u32,
@@ -279,6 +287,7 @@ impl Tally {
         self.first_signal = self
             .first_signal
             .or(moment(outcome.times.after_first_signal));
+        self.cpu = self.cpu.or(outcome.times.cpu_at_first_signal);
         self.kill.means = match outcome.means {
             HostMeans::Signals => Means::Signals,
             HostMeans::GroupKill => Means::CgroupKill,

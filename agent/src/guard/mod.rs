@@ -50,7 +50,7 @@ use hear::Item;
 use kernel::Kernel;
 use ports::Ports;
 use roster::Roster;
-use turn::Times;
+use turn::{Awake, Times};
 use unreaped::Unreaped;
 use watches::Terrain;
 
@@ -134,6 +134,7 @@ struct Guard {
     unreaped: Unreaped,
     heard: Vec<Item>,
     times: Times,
+    awake: Awake,
     last_evaluated: Moment,
     /// When each threshold was not met for the last time.
     last_above: [Option<Moment>; ThresholdSet::CAPACITY],
@@ -204,6 +205,7 @@ impl Guard {
             unreaped: Unreaped::new(),
             heard: Vec::with_capacity(hear::BOUND),
             times: Times::new(plan.housekeeping),
+            awake: Awake::new(),
             last_evaluated: Moment::START,
             last_above: [None; ThresholdSet::CAPACITY],
             met_before: ThresholdSet::EMPTY,

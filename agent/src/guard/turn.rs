@@ -2,9 +2,11 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use brink_core::base::{Moment, Span};
 use brink_core::node::input::{Input, Recalled};
+use brink_host::clock::thread_cpu;
 use brink_host::realtime::{Scheduling, prefault_buffer, prefault_stack, raise_thread};
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -25,6 +27,30 @@ const FASTEST_POLL: Span = Span::from_millis(1);
 const SLOWEST_POLL: Span = Span::from_millis(50);
 /// Fastest growth assumed, in bytes a nanosecond, times the eight looks that must fit in before a crossing.
 const SLACK_PER_NANO: i64 = 27 * 8;
+
+/// When the guard woke last.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Awake {
+    at: Moment,
+    /// What it had spent on a processor by then.
+    cpu: Duration,
+}
+
+impl Awake {
+    pub(super) const fn new() -> Self {
+        Self {
+            at: Moment::START,
+            cpu: Duration::ZERO,
+        }
+    }
+
+    /// Of the time since then, what the guard was without a processor: `at` and `cpu` are as of one moment.
+    pub(super) fn waited_ns(self, at: Moment, cpu: Duration) -> Option<u64> {
+        let whole = u64::try_from(at.since(self.at).as_nanos()).ok()?;
+        let spent = u64::try_from(cpu.checked_sub(self.cpu)?.as_nanos()).ok()?;
+        Some(whole.saturating_sub(spent))
+    }
+}
 
 /// When what is due next.
 #[derive(Debug)]
@@ -95,6 +121,10 @@ impl Guard {
         loop {
             self.wait();
             let woke = now();
+            self.awake = Awake {
+                at: woke,
+                cpu: thread_cpu(),
+            };
             self.hear(woke);
             if self.take_commands() {
                 break;
@@ -236,5 +266,25 @@ impl Guard {
         let wishes = [self.engine.next_wake(now), pressed, arming];
         self.times.evaluate = wishes.into_iter().flatten().min();
         self.times.poll = (!self.sampler_serves()).then(|| now + pace(slack));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_spent_on_a_processor_was_waited() {
+        let at = |millis| Moment::START + Span::from_millis(millis);
+        let ms = Duration::from_millis;
+        let awake = Awake {
+            at: at(10),
+            cpu: ms(3),
+        };
+        assert_eq!(awake.waited_ns(at(15), ms(4)), Some(4_000_000));
+        // The clocks are read one after the other.
+        assert_eq!(awake.waited_ns(at(15), ms(9)), Some(0));
+        assert_eq!(awake.waited_ns(at(9), ms(4)), None);
+        assert_eq!(awake.waited_ns(at(15), ms(2)), None);
     }
 }

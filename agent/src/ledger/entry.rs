@@ -158,6 +158,8 @@ pub struct Kill {
     pub releasing: u32,
     /// The first error number.
     pub errno: Option<i32>,
+    /// Nanoseconds between waking and the first signal in which the guard had no processor; none without a signal.
+    pub waited_ns: Option<u64>,
 }
 
 /// How the subtree was reached.

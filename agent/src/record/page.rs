@@ -10,6 +10,8 @@ use crate::terminal::{Column, Paint, Screen, Style};
 
 /// Places of the ranking that are printed.
 const PLACES: usize = 10;
+/// From here on the time without a processor is told, in nanoseconds.
+const WORTH_TELLING: u64 = 200_000;
 
 /// The record of one decision, for people.
 pub fn page(record: &DecisionRecord, style: Style) -> String {
@@ -225,7 +227,18 @@ fn killed(kill: &KillFacts, freed: u64) -> String {
         let error = std::io::Error::from_raw_os_error(errno);
         parts.push(format!("first error {error}"));
     }
-    format!("{}; {} given back", parts.join(", "), unsigned(freed))
+    let waited = kill.waited_ns.filter(|&waited| waited >= WORTH_TELLING);
+    let without = waited.map_or_else(String::new, |waited| {
+        format!(
+            "; the agent had no processor for {} of the time to the first signal: the hypervisor took it, or a thread of a higher class",
+            millis(waited)
+        )
+    });
+    format!(
+        "{}; {} given back{without}",
+        parts.join(", "),
+        unsigned(freed)
+    )
 }
 
 fn reclaimed(cost: &ReclaimCost) -> String {
@@ -237,4 +250,27 @@ fn reclaimed(cost: &ReclaimCost) -> String {
         counted(cost.cgroup, "reclaim"),
         counted(cost.pages, "page")
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_processor_that_was_taken_is_told_and_a_moment_is_not() {
+        let facts = |waited_ns| KillFacts {
+            means: "signals".to_owned(),
+            passes: 1,
+            signalled: 2,
+            refused: 0,
+            spared: 0,
+            releasing: 0,
+            errno: None,
+            waited_ns,
+        };
+        assert!(killed(&facts(Some(7_600_000)), 0).contains("no processor for 7.6 ms"));
+        for waited in [None, Some(0), Some(199_999)] {
+            assert!(!killed(&facts(waited), 0).contains("no processor"));
+        }
+    }
 }

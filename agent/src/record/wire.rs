@@ -195,6 +195,10 @@ pub struct KillFacts {
     pub releasing: u32,
     /// The first error number.
     pub errno: Option<i32>,
+    /// Time between waking and the first signal in which the guard had no processor, in nanoseconds: taken by the
+    /// hypervisor, or by a thread of a higher class. None without a signal.
+    #[serde(default)]
+    pub waited_ns: Option<u64>,
 }
 
 impl DecisionRecord {
@@ -327,6 +331,7 @@ fn kill_facts(kill: &Kill) -> KillFacts {
         spared: kill.spared,
         releasing: kill.releasing,
         errno: kill.errno,
+        waited_ns: kill.waited_ns,
     }
 }
 

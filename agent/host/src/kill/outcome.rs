@@ -1,5 +1,7 @@
 //! What a kill did: counts, the first failure, and the time of each stage. `Copy`, so that it costs no allocation.
 
+use std::time::Duration;
+
 use rustix::io::Errno;
 
 use crate::kill::pass::Found;
@@ -56,6 +58,8 @@ pub struct KillTimes {
     pub before_first_signal: Option<u64>,
     /// Just after the first signal was sent.
     pub after_first_signal: Option<u64>,
+    /// What the calling thread had spent on a processor by then.
+    pub cpu_at_first_signal: Option<Duration>,
     /// Every process of the first list was signalled.
     pub first_pass: Option<u64>,
     /// `cgroup.kill` returned.

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::clock::monotonic_ns;
+use crate::clock::{monotonic_ns, thread_cpu};
 use crate::hot_file::retry;
 use crate::kill::outcome::{KillOutcome, Stage};
 use crate::kill::pid_set::{PidSet, ProtectedPids};
@@ -232,6 +232,7 @@ impl Workspace {
                     self.signalled.insert(held.pid);
                     if outcome.times.after_first_signal.is_none() {
                         outcome.times.after_first_signal = Some(monotonic_ns());
+                        outcome.times.cpu_at_first_signal = Some(thread_cpu());
                     }
                 }
                 Err(Errno::SRCH) => {

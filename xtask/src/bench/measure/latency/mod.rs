@@ -10,6 +10,7 @@ mod verdict;
 use std::collections::BTreeMap;
 
 use super::super::{
+    machine,
     random::SplitMix64,
     registry::{Measured, Outcome, Settings},
 };
@@ -128,6 +129,7 @@ fn measure(
     } else {
         Vec::new()
     };
+    let stolen = machine::stolen();
     let mut runs = Runs::new();
     let mut disturbed = 0;
     for Entry {
@@ -148,6 +150,13 @@ fn measure(
         condition.name(),
         scene.witness.note()?
     ));
+    if let Some((before, after)) = stolen.zip(machine::stolen()) {
+        outcome.notes.push(format!(
+            "{}: the hypervisor took {} ms of the processors' time",
+            condition.name(),
+            after.saturating_sub(before).as_millis()
+        ));
+    }
     let sampler = scene.sampler_note()?;
     let note = sampler.map(|note| format!("{}: {note}", condition.name()));
     outcome.notes.extend(note);

@@ -65,6 +65,8 @@ impl Pages {
 pub(super) struct Trial {
     /// The first SIGKILL was sent; none if nobody was killed.
     pub(super) signal: Option<i64>,
+    /// Between waking and the signal Brink had no processor for so long.
+    pub(super) waited: i64,
     /// The crossing may have been this much earlier: the truth's last look above the threshold.
     pub(super) uncertain: i64,
     /// The signal was above the threshold again.
@@ -229,6 +231,8 @@ fn judge(
             .iter()
             .find(|(stage, _)| stage == "firstSignal");
         trial.signal = first.map(|(_, at)| *at);
+        let waited = record.kill.as_ref().and_then(|kill| kill.waited_ns);
+        trial.waited = waited.map_or(0, signed);
         trial.wrong_victim = !record.victim.name.contains("/victim");
     }
     trial

@@ -21,6 +21,9 @@ const STAGES: [&str; 10] = [
     "gone",
 ];
 const SIGNAL: &str = "crossing to SIGKILL";
+const KEPT: &str = "crossing to SIGKILL, processor kept";
+/// A guard that had no processor for longer than this, in nanoseconds, was not measured but its host was.
+const TAKEN: i64 = 200_000;
 const OVERSHOOT: &str = "overshoot";
 const UNKILLED: &str = "runs without a kill";
 const WRONG: &str = "runs with a wrong victim";
@@ -33,9 +36,10 @@ pub(super) fn add(outcome: &mut Outcome, settings: &Settings, condition: &str, r
         let case = format!("{condition}, {}: {}", pages.word(), contender.word());
         add_cells(outcome, &case, trials);
         if *contender == Contender::Brink {
+            add_kept(outcome, &case, trials);
             add_stages(outcome, &case, trials);
             outcome.limit_median(&case, SIGNAL, settings.time(0.5));
-            outcome.limit_tail(&case, SIGNAL, settings.time(2.0));
+            outcome.limit_tail(&case, KEPT, settings.time(2.0));
             if *pages == Pages::Base {
                 outcome.limit_tail(&case, OVERSHOOT, 16.0);
             }
@@ -64,6 +68,15 @@ fn add_cells(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
     let flags = |of: fn(&Trial) -> bool| trials.iter().map(|trial| f64::from(of(trial))).collect();
     outcome.add(case, UNKILLED, "", flags(|trial| trial.signal.is_none()));
     outcome.add(case, WRONG, "", flags(|trial| trial.wrong_victim));
+}
+
+/// The runs in which nobody took the processor from the guard; the others are said with what they cost.
+fn add_kept(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
+    let (kept, taken): (Vec<_>, Vec<_>) = trials.iter().partition(|trial| trial.waited < TAKEN);
+    let times = kept.iter().filter_map(|trial| trial.signal).map(millis);
+    outcome.add(case, KEPT, "ms", times.collect());
+    let waited = taken.iter().map(|trial| millis(trial.waited));
+    outcome.add(case, "processor taken", "ms", waited.collect());
 }
 
 fn add_stages(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
