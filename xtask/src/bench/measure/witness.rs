@@ -2,7 +2,6 @@
 use std::{
     os::fd::{AsFd as _, AsRawFd as _},
     path::Path,
-    thread::sleep,
     time::Duration,
 };
 
@@ -25,6 +24,7 @@ use brink_host::{
     },
     zoneinfo::Zoneinfo,
 };
+use brink_tests::wait_until;
 
 use super::units::signed;
 
@@ -89,9 +89,19 @@ impl Witness {
         // A tick that was under way may put one field back: the second time there is none.
         for _ in 0..2 {
             self.truth.reset()?;
-            sleep(Duration::from_micros(500));
+            self.wait_for_tick()?;
         }
         Ok(())
+    }
+
+    /// Until a tick has ended: its processor may be taken away for many of its periods.
+    fn wait_for_tick(&self) -> anyhow::Result<()> {
+        let before = self.truth.result()?.ticks;
+        let ticked = || {
+            let result = self.truth.result().ok()?;
+            (result.ticks != before).then_some(())
+        };
+        wait_until(Duration::from_secs(1), ticked).context("the truth sampler does not tick")
     }
 
     /// `memory.available` now, in bytes.
