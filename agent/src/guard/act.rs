@@ -167,7 +167,8 @@ impl Guard {
             .filter(|current| current.order == order)
         {
             current.completion.reclaim = reclaim;
-            current.charged = charged;
+            // Of a victim that was asked first, what it held then.
+            current.charged = current.charged.or(charged);
             current.killed(&total, now());
             self.times.follow = current.next_look(now());
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use brink_core::base::Moment;
 use brink_core::node::input::{Control, Reconfiguration};
 use brink_host::ledger::Ledger;
 use brink_host::probe::abi::record::VictimRecord;
@@ -16,6 +17,16 @@ use super::roster::Roster;
 use super::rung::Standing;
 use super::step::Step;
 
+/// What the enforcer before us left.
+pub struct Legacy {
+    /// The ledger, ours to write from now on.
+    pub ledger: Ledger,
+    /// The number of the last order in it.
+    pub last: u64,
+    /// When its kills were ordered, oldest first.
+    pub kills: Vec<Moment>,
+}
+
 /// What the guard is told.
 pub enum Command {
     /// A new roster.
@@ -24,8 +35,8 @@ pub enum Command {
     Control(Control),
     /// Another configuration.
     Reconfigure(Box<Reconfiguration>),
-    /// The ledger of an agent that becomes the enforcer, and the last order in it.
-    Ledger(Box<Ledger>, u64),
+    /// This agent becomes the enforcer.
+    TakeOver(Box<Legacy>),
     /// The sampler, loaded.
     Sampler(Box<Kernel>),
     /// Why there will be none.

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use super::kernel::Kernel;
-use super::ports::{Command, Report};
+use super::ports::{Command, Legacy, Report};
 use super::{Guard, Realtime, now};
 
 /// While somebody may have to go the node is looked at again at least this often, whatever was pushed.
@@ -218,10 +218,7 @@ impl Guard {
                     controlled = true;
                 }
                 Command::Reconfigure(new) => self.reconfigure(new),
-                Command::Ledger(ledger, last) => {
-                    self.ledger = Some(*ledger);
-                    self.feed(now(), &Input::Recall(Recalled::LastOrder(last)));
-                }
+                Command::TakeOver(legacy) => self.take_over(*legacy),
                 Command::Sampler(kernel) => self.take_kernel(*kernel),
                 Command::NoSampler(why) => {
                     self.without_kernel = vec![why];
@@ -235,6 +232,15 @@ impl Guard {
             self.look(now());
         }
         false
+    }
+
+    /// Goes on where the enforcer before us stopped: its limits on kills are ours.
+    fn take_over(&mut self, legacy: Legacy) {
+        self.ledger = Some(legacy.ledger);
+        let kills = legacy.kills.into_iter().map(|at| Recalled::Kill { at });
+        for recalled in std::iter::once(Recalled::LastOrder(legacy.last)).chain(kills) {
+            self.feed(now(), &Input::Recall(recalled));
+        }
     }
 
     /// Does what is due by time alone.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
+use brink_core::base::Moment;
 use brink_core::node::engine::Engine;
 use brink_core::node::input::{Control, Input, Recalled};
 use brink_core::node::safety::Mode;
@@ -33,7 +34,7 @@ use crate::backend::build::{Builder, Built};
 use crate::config::{AgentConfig, NodeScope};
 use crate::equip;
 use crate::guard::files::{NodePlan, Scope};
-use crate::guard::ports::{Command, Ports};
+use crate::guard::ports::{Command, Legacy, Ports};
 use crate::guard::roster::Roster;
 use crate::guard::rung::LOADING;
 use crate::guard::{self, Plan, Realtime};
@@ -334,8 +335,13 @@ impl Running {
         let mut takeover = self.takeover();
         if let Some(ledger) = self.enforcement.take_over()? {
             let last = remember(&mut self.shared.lock(), &ledger);
+            let kills = kills(&ledger, Moment::START);
             info!("the other agent is gone; this one takes over");
-            takeover.put(Command::Ledger(Box::new(ledger), last));
+            takeover.put(Command::TakeOver(Box::new(Legacy {
+                ledger,
+                last,
+                kills,
+            })));
             takeover.put(Command::Control(Control::Standby(false)));
         }
         anyhow::ensure!(

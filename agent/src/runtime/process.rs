@@ -23,9 +23,9 @@ pub(super) fn prepare(root: &Path) {
     }
     match oom_score::adjust(root, -999) {
         Ok(oom_score::OomScore::Set(_)) => {}
-        Ok(score) => warn!(
-            ?score,
-            "our own oom_score_adj cannot be lowered: the kernel's killer may choose us"
+        Ok(oom_score::OomScore::Kept { current, why }) => warn!(
+            current,
+            why, "our own oom_score_adj cannot be lowered: the kernel's killer may choose us"
         ),
         Err(error) => warn!(%error, "our own oom_score_adj cannot be set"),
     }

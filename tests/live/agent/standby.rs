@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{MIB, Node, PATIENCE, gone_after};
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::client::ask;
 use brink::control::protocol::{Answer, Question, Status};
 use brink_host::hog::Load;
@@ -16,12 +16,9 @@ fn status_at(node: &Node, socket: &str) -> Option<Status> {
     }
 }
 
-#[test]
-fn a_second_agent_stands_by_and_takes_over_when_the_first_is_gone() {
-    let mut node = Node::new(300);
-    let first_victim = node.workload("first", "containers: [{name: c}]");
-    let second_victim = node.workload("second", "containers: [{name: c}]");
-    node.configure("enforce", "evictionHard: {memory.available: 60Mi}");
+/// Starts an agent, and a second one with the same configuration and a socket of its own.
+fn two_agents(node: &mut Node, settings: &str) {
+    node.configure("enforce", settings);
     node.start(&[]);
     let config = fs::read_to_string(node.path("config.yaml")).unwrap();
     let other = node.path("other.sock");
@@ -31,13 +28,39 @@ fn a_second_agent_stands_by_and_takes_over_when_the_first_is_gone() {
     );
     fs::write(node.path("config.yaml"), with_socket).unwrap();
     let second = node.launch(&[]);
-    let mode = |node: &Node, wanted: &str| {
-        let status = wait_until(PATIENCE, || {
-            status_at(node, "other.sock").filter(|status| status.mode == wanted)
-        });
-        status.unwrap_or_else(|| panic!("not {wanted}: {}", node.log()))
-    };
-    assert_eq!(mode(&node, "standby").pid, second);
+    assert_eq!(in_mode(node, "standby").pid, second);
+}
+
+/// Waits until the second agent is in a mode.
+fn in_mode(node: &Node, wanted: &str) -> Status {
+    let status = wait_until(PATIENCE, || {
+        status_at(node, "other.sock").filter(|status| status.mode == wanted)
+    });
+    status.unwrap_or_else(|| panic!("not {wanted}: {}", node.log()))
+}
+
+#[test]
+fn who_takes_over_takes_the_limits_on_kills_over() {
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    let limits = "evictionHard: {memory.available: 60Mi}\nlimits: {burst: 1, refill: 10m}";
+    two_agents(&mut node, limits);
+    let leak = node.load(leaker, Load::Anon, 280 * MIB);
+    gone_after(&leak);
+    assert_eq!(node.finished(1).mode, "enforcing");
+    node.stop_first(Signal::KILL);
+    in_mode(&node, "enforcing");
+    let second = node.holding(leaker, 260);
+    in_mode(&node, "throttled");
+    assert!(lives(&second), "{}", node.log());
+}
+
+#[test]
+fn a_second_agent_stands_by_and_takes_over_when_the_first_is_gone() {
+    let mut node = Node::new(300);
+    let first_victim = node.workload("first", "containers: [{name: c}]");
+    let second_victim = node.workload("second", "containers: [{name: c}]");
+    two_agents(&mut node, "evictionHard: {memory.available: 60Mi}");
 
     let leak = node.load(first_victim, Load::Anon, 280 * MIB);
     gone_after(&leak);
@@ -52,15 +75,17 @@ fn a_second_agent_stands_by_and_takes_over_when_the_first_is_gone() {
     );
 
     node.stop_first(Signal::KILL);
-    mode(&node, "enforcing");
+    in_mode(&node, "enforcing");
     let leak = node.load(second_victim, Load::Anon, 280 * MIB);
     gone_after(&leak);
-    let records = wait_until(PATIENCE, || match ask(&other, &Question::Decisions) {
-        Ok(Answer::Decisions(records)) => {
-            let enforced = |record: &&brink::record::DecisionRecord| record.mode == "enforcing";
-            (records.iter().filter(enforced).count() == 2).then_some(records)
+    let records = wait_until(PATIENCE, || {
+        match ask(&node.path("other.sock"), &Question::Decisions) {
+            Ok(Answer::Decisions(records)) => {
+                let enforced = |record: &&brink::record::DecisionRecord| record.mode == "enforcing";
+                (records.iter().filter(enforced).count() == 2).then_some(records)
+            }
+            _ => None,
         }
-        _ => None,
     });
     let records = records.expect("the decisions of both");
     let mut numbers: Vec<u64> = records.iter().map(|record| record.order).collect();
