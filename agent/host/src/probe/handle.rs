@@ -17,6 +17,7 @@ use super::facts::Facts;
 use super::load::{load, take};
 use super::meters::Meters;
 use super::pod::Pod;
+use super::processes::Excess;
 use crate::realtime::trim_heap;
 
 /// Tries of a copy that a tick may be rewriting.
@@ -33,7 +34,7 @@ pub struct Probe {
     /// entries of `victims`
     pub(super) watched: u64,
     /// by how much the count of threads was too high at the last look, negative; zero when it was not
-    pub(super) threads_excess: i64,
+    pub(super) threads_excess: Excess,
     signals: RingBuf<MapData>,
     evidence: Option<EvidenceReader>,
     meters: Option<Meters>,
@@ -70,7 +71,7 @@ impl Probe {
             object,
             coverage,
             watched: 0,
-            threads_excess: 0,
+            threads_excess: Excess::default(),
             undecoded: 0,
         };
         if probe.coverage.has("command") {

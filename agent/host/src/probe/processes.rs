@@ -10,6 +10,7 @@ use brink_abi::meter::ProcessMeter;
 use super::error::ProbeError;
 use super::handle::Probe;
 use super::pod::Pod;
+use crate::clock::monotonic_ns;
 
 /// Tells a cgroup's key in the victims' map from a process's.
 const CGROUP_KEY: u64 = 1 << 63;
@@ -29,6 +30,32 @@ impl Victim {
             Self::Process(tgid) => u64::from(tgid),
             Self::Cgroup(id) => id | CGROUP_KEY,
         }
+    }
+}
+
+/// Longer than a task that was reaped is still counted, however busy the processors are.
+const STAYS_NS: u64 = 1_000_000_000;
+
+/// By how much a count is too high, and since when.
+#[derive(Debug, Default)]
+pub(super) struct Excess(Option<(i64, u64)>);
+
+impl Excess {
+    /// What a count is to be changed by that the truth differs from by `delta`.
+    fn correction(&mut self, delta: i64, now: u64) -> i64 {
+        if delta >= 0 {
+            self.0 = None;
+            return delta;
+        }
+        let (least, since) = self
+            .0
+            .map_or((delta, now), |(least, since)| (least.max(delta), since));
+        if now.saturating_sub(since) < STAYS_NS {
+            self.0 = Some((least, since));
+            return 0;
+        }
+        self.0 = Some((delta - least, now)).filter(|(rest, _)| *rest < 0);
+        least
     }
 }
 
@@ -55,7 +82,7 @@ impl Probe {
     /// is asked again when threads came or went around the reading, a few times at most. Returns the correction.
     ///
     /// The kernel leaves a task out of its total some time before it frees it, which is when we do: a count that is too
-    /// high may only be that. It is lowered when the call before found it too high as well, by the smaller excess.
+    /// high may only be that. It is lowered once it has been too high for a second of calls, by the smallest excess.
     ///
     /// # Errors
     /// [`ProbeError`] when `total` fails, or the map or the program cannot be used.
@@ -75,11 +102,7 @@ impl Probe {
                 break;
             }
         }
-        let excess_before = std::mem::replace(&mut self.threads_excess, delta.min(0));
-        if delta < 0 {
-            delta = delta.max(excess_before);
-            self.threads_excess -= delta;
-        }
+        let delta = self.threads_excess.correction(delta, monotonic_ns());
         let op = command::ADD_THREADS;
         self.command(
             "calibrate threads",
@@ -169,5 +192,25 @@ impl Probe {
             },
         )
         .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_that_is_too_high_is_lowered_when_it_stays_so() {
+        let mut excess = Excess::default();
+        let mut correction = |seconds: u64, delta| excess.correction(delta, seconds * STAYS_NS / 2);
+        assert_eq!(correction(0, 50), 50, "too low: raised at once");
+        assert_eq!(correction(1, -9), 0, "perhaps only not freed yet");
+        assert_eq!(correction(2, -4), 0, "not for long enough");
+        assert_eq!(correction(3, -7), -4, "the smallest excess");
+        assert_eq!(correction(4, -3), 0, "what is left of it is young");
+        assert_eq!(correction(5, -3), -3);
+        assert_eq!(correction(6, -5), 0);
+        assert_eq!(correction(7, 1), 1);
+        assert_eq!(correction(8, -5), 0, "the one before was too low");
     }
 }
