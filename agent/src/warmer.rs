@@ -1,16 +1,12 @@
 //! The warmer: an ordinary thread that keeps the board fresh, faster as memory runs short, never more than a fifth of a CPU.
 
-use std::ops::ControlFlow;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use brink_host::HostError;
-use brink_host::cgroup::walk;
 use brink_host::clock;
-use brink_host::hot_file::HotFile;
 
 use crate::guard::board::{Board, Figures};
 use crate::guard::now;
@@ -24,8 +20,6 @@ const LONGEST: Duration = Duration::from_secs(10);
 const SHARE: u32 = 4;
 /// However long a pass took, the next is not put off longer for it.
 const LONGEST_PENANCE: Duration = Duration::from_secs(1);
-/// Groups below one workload that are counted.
-const MOST_GROUPS: u32 = 4096;
 
 /// What the warmer and its owner share.
 #[derive(Debug)]
@@ -166,25 +160,8 @@ fn warm(group: &Group, figures: &Figures, count: bool) {
         figures.set_usage(now(), bytes);
     }
     if count {
-        figures.set_processes(count_processes(group));
+        figures.set_processes(group.target.processes());
     }
-}
-
-/// Processes of a group and all below it; none when a list cannot be read.
-fn count_processes(group: &Group) -> Option<u64> {
-    let mut buffer = vec![0; 64 << 10];
-    let mut sum = Some(0);
-    let walk = walk::visit(group.target.as_fd(), MOST_GROUPS, &mut |dir| {
-        let lines = HotFile::open_at(dir, c"cgroup.procs")
-            .ok()
-            .and_then(|file| {
-                let text = file.read_all(&mut buffer).ok()?;
-                Some(text.split(|&byte| byte == b'\n').skip(1).count() as u64)
-            });
-        sum = sum.zip(lines).map(|(sum, more): (u64, u64)| sum + more);
-        ControlFlow::Continue(())
-    });
-    sum.filter(|_| walk.complete)
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ use crate::ledger::entry::Stages;
 /// Growth that two readings of the same node may lie apart, in bytes a nanosecond: 25 GiB/s.
 const DRIFT_PER_NANO: u64 = 27;
 
+/// A sample that took longer to get here is told to the record, and the files are evaluated.
+const FRESH: Span = Span::from_millis(1);
+
 impl Guard {
     /// Whether the sampler's numbers are used.
     pub(super) fn sampler_serves(&self) -> bool {
@@ -66,8 +69,8 @@ impl Guard {
             self.assess(figures, stages, false);
             return;
         };
-        // Older than what was evaluated last: it would count as stale, so the files speak.
-        let is_late = figures.at <= self.last_evaluated;
+        // Older than what was evaluated last, or than a guard that wakes in time meets: a spike may be over by now.
+        let is_late = figures.at <= self.last_evaluated || check.at.since(figures.at) > FRESH;
         let agrees = self.agree(&figures, &check);
         // The sampler does not count threads.
         figures.pids = check.pids;
@@ -150,14 +153,17 @@ impl Guard {
 
     /// Evaluates the thresholds on these figures and carries out what follows.
     pub(super) fn assess(&mut self, mut figures: NodeFigures, stages: Stages, closely: bool) {
-        let unreaped = self.unreaped(now());
-        if unreaped.is_some() {
+        let slow = self.files.slow();
+        let mut observations = figures.observations(slow);
+        let mut met = thresholds_met(self.engine.policy(), &observations, true);
+        let mut unreaped = None;
+        if self.met_resources(met).processes {
+            unreaped = self.unreaped(now());
             // Counted anew after the dead: an id that comes back in between counts twice rather than not at all.
             figures.pids = self.files.pids(self.files.threads(), now());
+            observations = figures.observations(slow);
+            met = thresholds_met(self.engine.policy(), &observations, true);
         }
-        let slow = self.files.slow();
-        let observations = figures.observations(slow);
-        let met = thresholds_met(self.engine.policy(), &observations, true);
         self.note_above(met, figures.at, stages.above);
         let mut confirmation = figures.confirmation(slow);
         let followed = self.engine.open_order().is_some();
@@ -168,7 +174,8 @@ impl Guard {
             let wanted = self.met_resources(met);
             confirmation.unreaped = unreaped;
             self.gather_usage(wanted.processes || closely);
-            if let Some(signal) = wanted.memory
+            let pids = wanted.processes.then_some(Signal::PidAvailable);
+            if let Some(signal) = wanted.memory.or(pids)
                 && self.may_order(&observations, confirmation, met)
             {
                 self.verify_first(signal);

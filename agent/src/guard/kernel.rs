@@ -31,6 +31,7 @@ pub struct Kernel {
     counts_processes: bool,
     /// Whether it did, and found no room for a cgroup: counts are never made good then.
     is_out_of_meters: bool,
+    is_table_full: bool,
     watches: Watches,
     capacity: i64,
     pods_capacity: Option<i64>,
@@ -55,6 +56,7 @@ impl Kernel {
             meters,
             counts_processes,
             is_out_of_meters: false,
+            is_table_full: false,
             probe,
             watches: Watches::default(),
             capacity: 0,
@@ -293,6 +295,7 @@ impl Kernel {
     pub fn check_meters(&mut self) {
         if self.counts_processes {
             let found = self.probe.processes();
+            self.is_table_full = found.as_ref().is_ok_and(|meter| meter.untracked > 0);
             self.counts_processes = found.is_ok_and(|meter| meter.unmetered == 0);
             self.is_out_of_meters = !self.counts_processes;
         }
@@ -303,30 +306,51 @@ impl Kernel {
         self.is_out_of_meters
     }
 
-    /// Processes of a family of cgroups, by the kernel's own count, as of [`Kernel::check_meters`]; none when it does
-    /// not count them.
-    pub fn processes(&self, family: &[u64]) -> Option<u64> {
-        self.sum_of_meters(family, |meter| meter.processes)
+    /// Whether there were more processes than the kernel's table has room for: some cgroups' counts are too low.
+    pub const fn is_table_full(&self) -> bool {
+        self.is_table_full
     }
 
-    /// The same with those that have exited and that nobody has reaped: all that hold a process id.
-    pub fn processes_and_zombies(&self, family: &[u64]) -> Option<u64> {
-        self.sum_of_meters(family, |meter| {
-            meter.processes.saturating_add(meter.zombies.max(0))
+    /// Processes of a family of cgroups, by the kernel's own count, as of [`Kernel::check_meters`]; none when it does
+    /// not count them, or not all of them.
+    pub fn processes(&self, family: &[u64]) -> Option<u64> {
+        self.sum_of_meters(family, |meter| match meter {
+            Some(meter) if meter.untracked > 0 => None,
+            found => Some(found.map_or(0, |meter| meter.processes)),
         })
     }
 
-    fn sum_of_meters(&self, family: &[u64], value: impl Fn(&CgroupMeter) -> i64) -> Option<u64> {
+    /// Those that found room in the kernel's table: a family has at least so many.
+    pub fn tracked_processes(&self, family: &[u64]) -> Option<u64> {
+        self.sum_of_meters(family, |meter| {
+            Some(meter.map_or(0, |meter| meter.processes))
+        })
+    }
+
+    /// Processes of cgroups that had some, with those that have exited and that nobody has reaped: all that hold a
+    /// process id. None once one of them was removed, as it can be with nobody but zombies in it.
+    pub fn processes_and_zombies(&self, cgroups: &[u64]) -> Option<u64> {
+        self.sum_of_meters(cgroups, |meter| {
+            let meter = meter.filter(|meter| meter.untracked == 0)?;
+            Some(meter.processes.saturating_add(meter.zombies.max(0)))
+        })
+    }
+
+    /// Whether a process has been in this very cgroup.
+    pub fn has_meter(&self, cgroup: u64) -> bool {
+        let found = self.meters.as_ref().map(|meters| meters.cgroup(cgroup));
+        matches!(found, Some(Ok(Some(_))))
+    }
+
+    fn sum_of_meters(
+        &self,
+        cgroups: &[u64],
+        value: impl Fn(Option<CgroupMeter>) -> Option<i64>,
+    ) -> Option<u64> {
         let meters = self.meters.as_ref().filter(|_| self.counts_processes)?;
         let mut sum = 0_i64;
-        for &id in family {
-            if let Some(meter) = meters.cgroup(id).ok()? {
-                if meter.untracked > 0 {
-                    // The process table was full: the count is too low.
-                    return None;
-                }
-                sum = sum.saturating_add(value(&meter));
-            }
+        for &id in cgroups {
+            sum = sum.saturating_add(value(meters.cgroup(id).ok()?)?);
         }
         u64::try_from(sum).ok()
     }

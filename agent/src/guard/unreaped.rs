@@ -60,7 +60,9 @@ impl Guard {
         if current.is_some_and(|current| current.signal() == Signal::PidAvailable) {
             let members = self.roster.of(workload);
             let family = members.flat_map(|(_, group)| &group.family);
-            self.unreaped.add(now, family);
+            let kernel = self.kernel.as_ref();
+            let had_processes = |id: &&u64| kernel.is_some_and(|kernel| kernel.has_meter(**id));
+            self.unreaped.add(now, family.filter(had_processes));
         }
     }
 

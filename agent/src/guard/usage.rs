@@ -44,7 +44,8 @@ impl Guard {
                 continue;
             };
             let inactive = self.inactive_file(index);
-            let processes = self.processes(index, count_processes);
+            // A warm count is too old to tell that nobody is there.
+            let processes = self.processes(index).filter(|_| count_processes);
             if let Some(slot) = self.usage.get_mut(member.workload) {
                 let used = slot.get_or_insert_with(PodUsage::default);
                 let working_set = bytes.saturating_sub(inactive);
@@ -63,13 +64,17 @@ impl Guard {
             return;
         };
         kernel.check_meters();
-        if kernel.is_out_of_meters() && self.trouble.is_none() {
-            let why = "more cgroups than the kernel's programs have room for; processes are counted from files";
-            self.trouble = Some(why.to_owned());
-        }
+        let why = if kernel.is_out_of_meters() {
+            "more cgroups than the kernel's programs have room for; processes are counted from files"
+        } else if kernel.is_table_full() {
+            "there were more processes than the kernel's programs have room for; the largest cgroups' are counted from files"
+        } else {
+            return;
+        };
+        self.trouble.get_or_insert_with(|| why.to_owned());
     }
 
-    /// Reads the statistics of those who would be chosen anew, since theirs decide.
+    /// Reads the figures of those who would be chosen anew, since theirs decide.
     pub(super) fn verify_first(&mut self, signal: Signal) {
         let ranking = Ranking {
             signal,
@@ -78,8 +83,9 @@ impl Guard {
         };
         let mut usage = std::mem::take(&mut self.usage);
         let mut order = std::mem::take(&mut self.order);
-        let read_anew = |workload: usize, used: &mut Option<PodUsage>| {
-            self.read_anew(workload, used);
+        let read_anew = |workload: usize, used: &mut Option<PodUsage>| match signal {
+            Signal::PidAvailable => self.count_anew(workload, used),
+            _ => self.read_anew(workload, used),
         };
         let table = &self.roster.table;
         verify_head(ranking, table, &mut usage, &mut order, read_anew);
@@ -107,6 +113,21 @@ impl Guard {
         }
         if let Some(memory) = sum {
             used.get_or_insert_default().memory = Some(memory);
+        }
+    }
+
+    /// Counts a workload's processes now, where the kernel's programs do not count them as they come and go.
+    fn count_anew(&self, workload: usize, used: &mut Option<PodUsage>) {
+        let mut sum = None;
+        for (_, group) in self.roster.of(workload) {
+            let live = || self.kernel.as_ref()?.processes(&group.family);
+            let Some(count) = live().or_else(|| group.target.processes()) else {
+                continue;
+            };
+            sum = Some(sum.unwrap_or(0_u64).saturating_add(count));
+        }
+        if let Some(processes) = sum {
+            used.get_or_insert_default().processes = Some(processes);
         }
     }
 
@@ -146,16 +167,20 @@ impl Guard {
         bytes
     }
 
-    fn processes(&self, index: usize, count: bool) -> Option<u64> {
-        let group = &self.roster.members[index].group;
-        let live = || {
-            self.kernel
-                .as_ref()
-                .filter(|_| count)?
-                .processes(&group.family)
-        };
-        let warm = || self.roster.board.get(index)?.processes();
-        live().or_else(warm)
+    /// Processes of a member by the kernel's count. Where that is not whole, the larger of it and the warm count.
+    fn processes(&self, index: usize) -> Option<u64> {
+        let family = &self.roster.members[index].group.family;
+        let kernel = self.kernel.as_ref();
+        if let Some(exact) = kernel.and_then(|kernel| kernel.processes(family)) {
+            return Some(exact);
+        }
+        let tracked = kernel.and_then(|kernel| kernel.tracked_processes(family));
+        tracked.max(
+            self.roster
+                .board
+                .get(index)
+                .and_then(super::board::Figures::processes),
+        )
     }
 }
 

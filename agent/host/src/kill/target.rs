@@ -65,6 +65,14 @@ impl KillTarget {
         look.complete && !found
     }
 
+    /// How many processes are in the group and below it, those of other pid namespaces included; none if a list could not
+    /// be read to its end. Allocates nothing.
+    pub fn processes(&self) -> Option<u64> {
+        let mut count = 0;
+        let look = each_process(self.as_fd(), &mut |_pid| count += 1);
+        look.complete.then_some(count)
+    }
+
     pub(super) fn is_v2(&self) -> bool {
         self.dir.version() == Version::V2
     }
