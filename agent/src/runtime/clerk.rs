@@ -1,7 +1,7 @@
 //! The clerk: takes the guard's reports, keeps the state, tells the log, the journal and the hooks.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use brink_core::base::Reason;
 use brink_core::node::action::Action;
@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use tracing::{error, info, warn};
 
 use super::foresight::{BoardCell, foresee};
+use super::foretold::Foretold;
 use super::graces::{Graces, Kept};
 use super::hooks::{Hooks, Occasion};
 use super::journal::Journal;
@@ -44,6 +45,10 @@ pub struct Clerk {
     pub board: Arc<BoardCell>,
     /// Graces that have begun, for a restart.
     pub graces: Graces,
+    /// What the kubelet would have done, for a restart.
+    pub foretold: Foretold,
+    /// Whether the right to enforce is ours.
+    pub enforces: Arc<AtomicBool>,
     /// Steps whose loss the journal has been told of.
     pub steps_lost: u64,
     /// Whether the step of the configuration that the guard takes over has been seen.
@@ -146,7 +151,7 @@ impl Clerk {
                 say(policy, step, action);
             }
         }
-        if let Some(kept) = &noted.graces {
+        if let Some(kept) = noted.graces.as_ref().filter(|_| self.is_enforcer()) {
             self.graces.write(kept);
         }
         noted.workloads
@@ -223,9 +228,14 @@ impl Clerk {
                     record.kubelet = Some(KubeletView::new(fates, table, &victim));
                 }
                 state.add_decision(record.clone());
+                let is_told = record.kubelet.is_some() && self.is_enforcer();
+                let views = is_told.then(|| self.foretold.views(state.decisions.iter()));
                 drop(state);
                 log_decision(&record);
                 self.hooks.run(occasion, &record);
+                if let Some(views) = views {
+                    self.foretold.write(&views);
+                }
                 if let Some(journal) = &mut self.journal {
                     journal.decision(&record);
                 }
@@ -238,6 +248,11 @@ impl Clerk {
     /// Steps that were not told, or not whole, so far. A report that found no room may have been one.
     fn steps_lost(&self) -> u64 {
         self.ports.steps_lost.load(Ordering::Relaxed) + self.ports.reports.lost()
+    }
+
+    /// Whether what outlives the agent is ours to write: a standby's orders and graces are its own.
+    fn is_enforcer(&self) -> bool {
+        self.enforces.load(Ordering::Acquire)
     }
 
     fn count_lost(&self) {

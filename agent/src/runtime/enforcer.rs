@@ -1,7 +1,8 @@
 //! Who enforces on this node, and the ledger that goes with it: one agent at a time, the others observe.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use brink_core::base::Moment;
 use brink_core::node::safety::Mode;
@@ -11,6 +12,7 @@ use brink_host::lock::{self, Enforcer, EnforcerLock};
 use tracing::{info, warn};
 
 use super::LOCK;
+use super::foretold::Foretold;
 use super::state::State;
 use crate::ledger::{self, Completion, DECISIONS, Record};
 use crate::record::DecisionRecord;
@@ -21,6 +23,7 @@ pub struct Enforcement {
     folder: PathBuf,
     boot: BootId,
     lock: Mutex<Option<EnforcerLock>>,
+    is_ours: Arc<AtomicBool>,
 }
 
 impl Enforcement {
@@ -38,12 +41,12 @@ impl Enforcement {
             folder: folder.to_path_buf(),
             boot,
             lock: Mutex::new(None),
+            is_ours: Arc::default(),
         };
         let ledger = enforcement.take_over()?;
         if ledger.is_none() {
-            let other = enforcement.other();
             warn!(
-                ?other,
+                pid = enforcement.other(),
                 "another agent enforces on this node; this one only observes"
             );
         }
@@ -64,13 +67,18 @@ impl Enforcement {
         };
         let ledger = self.open_ledger()?;
         *held = Some(lock);
+        self.is_ours.store(true, Ordering::Release);
         Ok(Some(ledger))
     }
 
     /// Whether another agent has it.
     pub fn is_elsewhere(&self) -> bool {
-        let held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
-        held.is_none()
+        !self.is_ours.load(Ordering::Acquire)
+    }
+
+    /// Whether it is ours, for whoever writes what only the enforcer may.
+    pub fn is_ours(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.is_ours)
     }
 
     /// The process that enforces in our place; none if we do, or it is not seen from here.
@@ -119,8 +127,9 @@ fn killed(entry: &Entry<'_>) -> Option<Moment> {
     record.stages.decided.filter(|_| carried_out)
 }
 
-/// Remembers the decisions of this boot; the number of the last one.
-pub(super) fn remember(state: &mut State, ledger: &Ledger) -> u64 {
+/// Remembers the decisions of this boot, with what was foretold of them; the number of the last one.
+pub(super) fn remember(state: &mut State, ledger: &Ledger, foretold: &Foretold) -> u64 {
+    let mut views = foretold.recall();
     let mut entries: Vec<_> = ledger.entries().collect();
     entries.sort_by_key(|entry| entry.slot.sequence);
     let mut last = 0;
@@ -133,7 +142,9 @@ pub(super) fn remember(state: &mut State, ledger: &Ledger) -> u64 {
         let completion = entry
             .completion
             .and_then(|bytes| postcard::from_bytes(bytes).ok());
-        state.add_decision(DecisionRecord::new(&record, completion.as_ref()));
+        let mut decision = DecisionRecord::new(&record, completion.as_ref());
+        decision.kubelet = views.remove(&decision.order);
+        state.add_decision(decision);
     }
     last
 }

@@ -1,7 +1,5 @@
 //! Soft graces that have begun, kept under /run so that they go on where they were after a short restart.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use brink_core::base::{Moment, Span};
@@ -12,6 +10,7 @@ use brink_host::clock::BootId;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
+use super::kept;
 use super::state::State;
 
 /// While a soft threshold is met the file is written so often in the time after which it would be worth nothing.
@@ -81,12 +80,7 @@ impl Graces {
 
     /// Keeps it.
     pub(super) fn write(&self, kept: &Kept) {
-        let aside = self.path.with_extension("new");
-        let written = serde_json::to_vec(kept)
-            .map_err(io::Error::from)
-            .and_then(|text| fs::write(&aside, text))
-            .and_then(|()| fs::rename(&aside, &self.path));
-        if let Err(error) = written {
+        if let Err(error) = kept::write(&self.path, kept) {
             warn!(%error, path = %self.path.display(), "graces cannot be kept; a restart would begin them anew");
         }
     }
@@ -110,18 +104,10 @@ impl Graces {
     }
 
     fn read(&self) -> Option<Kept> {
-        let text = match fs::read(&self.path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        match kept::read::<Kept>(&self.path) {
+            Ok(found) => found.filter(|found| found.boot == self.boot),
             Err(error) => {
                 warn!(%error, path = %self.path.display(), "the graces of the last run cannot be read");
-                return None;
-            }
-        };
-        match serde_json::from_slice::<Kept>(&text) {
-            Ok(kept) => Some(kept).filter(|kept| kept.boot == self.boot),
-            Err(error) => {
-                warn!(%error, path = %self.path.display(), "the graces of the last run are not understood");
                 None
             }
         }
@@ -189,7 +175,7 @@ mod tests {
         };
         assert_eq!(graces.recall(&policy(), now), [met]);
         assert_eq!(self::graces(&folder, 2).recall(&policy(), now), []);
-        fs::write(folder.path().join("graces.json"), "{").unwrap();
+        std::fs::write(folder.path().join("graces.json"), "{").unwrap();
         assert_eq!(graces.recall(&policy(), now), []);
         let nothing = State::new(policy(), MemoryPolicy::Kubelet, Mode::Enforcing);
         graces.write(&graces.clone().due(&nothing, now, true).unwrap());

@@ -1,5 +1,6 @@
 //! From a checked configuration to a running agent: what is opened, loaded and locked before the guard starts.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -21,6 +22,7 @@ use super::clerk::Clerk;
 use super::enforcer::{Enforcement, kills, remember};
 use super::equipment::{Equipment, Loaded};
 use super::foresight::BoardCell;
+use super::foretold::Foretold;
 use super::graces::Graces;
 use super::hooks::Hooks;
 use super::journal::Journal;
@@ -61,6 +63,8 @@ pub struct Running {
     pub reload: Arc<Reload>,
     /// Who enforces here.
     pub enforcement: Enforcement,
+    /// What the kubelet would have done at the decisions in the ledger.
+    foretold: Foretold,
     /// What the guard is still to be told of a takeover.
     takeover: Mutex<Outbox>,
     threads: Vec<(&'static str, JoinHandle<()>)>,
@@ -89,7 +93,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let (enforcement, ledger) = Enforcement::begin(root, &config.paths.state_dir, clocks.boot)?;
     let mut builder = builder(config, &layout);
     let roster = first_roster(config, &mut builder)?;
-    let around = Around::new(config, &roster, clocks.boot)?;
+    let around = Around::new(config, &roster, (clocks.boot, enforcement.is_ours()))?;
     let first = around.first_inputs(config, ledger.as_ref());
     let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
     around.shared.lock().mode = engine.mode(guard::now());
@@ -119,6 +123,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         started: clocks.started,
         reload: around.reload,
         enforcement,
+        foretold: around.foretold,
         takeover: Mutex::default(),
         threads,
     })
@@ -140,12 +145,18 @@ struct Around {
     warmer: Arc<Warmer>,
     board: Arc<BoardCell>,
     graces: Graces,
+    foretold: Foretold,
+    enforces: Arc<AtomicBool>,
     reload: Arc<Reload>,
     loaded: Arc<Loaded>,
 }
 
 impl Around {
-    fn new(config: &AgentConfig, roster: &Roster, boot: BootId) -> anyhow::Result<Self> {
+    fn new(
+        config: &AgentConfig,
+        roster: &Roster,
+        (boot, enforces): (BootId, Arc<AtomicBool>),
+    ) -> anyhow::Result<Self> {
         let room = room_for(roster.table.len());
         let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
         state.kubelets.clone_from(&config.kubelets_policy);
@@ -157,6 +168,8 @@ impl Around {
             button: StopButton::new(&config.paths.state_dir),
             warmer: Arc::new(Warmer::start()?),
             board: Arc::new(BoardCell::default()),
+            foretold: Foretold::new(&config.paths.state_dir, boot),
+            enforces,
             graces: Graces::new(&config.paths.state_dir, boot, config.housekeeping_interval),
             reload: Arc::new(Reload::default()),
             loaded: Arc::new(Loaded::default()),
@@ -171,7 +184,8 @@ impl Around {
     fn first_inputs(&self, config: &AgentConfig, ledger: Option<&Ledger>) -> Vec<Input<'static>> {
         let pressed = self.button.read();
         let mut state = self.shared.lock();
-        let last = ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger)));
+        let last =
+            ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger, &self.foretold)));
         let since = guard::now() - config.limits.window;
         let kills = ledger.map_or_else(Vec::new, |ledger| kills(ledger, since));
         let kills = kills.into_iter().map(|at| Recalled::Kill { at });
@@ -199,6 +213,8 @@ impl Around {
             journal: journal(config)?,
             board: Arc::clone(&self.board),
             graces: self.graces.clone(),
+            foretold: self.foretold.clone(),
+            enforces: Arc::clone(&self.enforces),
             steps_lost: 0,
             is_taken_over: false,
         };
@@ -334,7 +350,7 @@ impl Running {
     pub fn try_takeover(&self) -> anyhow::Result<()> {
         let mut takeover = self.takeover();
         if let Some(ledger) = self.enforcement.take_over()? {
-            let last = remember(&mut self.shared.lock(), &ledger);
+            let last = self.remember_instead(&ledger);
             let kills = kills(&ledger, Moment::START);
             info!("the other agent is gone; this one takes over");
             takeover.put(Command::TakeOver(Box::new(Legacy {
@@ -349,6 +365,13 @@ impl Running {
             "the guard's queue is full"
         );
         Ok(())
+    }
+
+    /// Remembers the decisions of the enforcer before us in the place of our own, which bore the same numbers.
+    fn remember_instead(&self, ledger: &Ledger) -> u64 {
+        let mut state = self.shared.lock();
+        state.decisions.clear();
+        remember(&mut state, ledger, &self.foretold)
     }
 
     /// Whether [`Self::try_takeover`] has anything left to do.
