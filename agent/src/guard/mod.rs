@@ -205,7 +205,7 @@ impl Guard {
             unreaped: Unreaped::new(),
             heard: Vec::with_capacity(hear::BOUND),
             times: Times::new(plan.housekeeping),
-            awake: Awake::new(),
+            awake: Awake::now(),
             last_evaluated: Moment::START,
             last_above: [None; ThresholdSet::CAPACITY],
             met_before: ThresholdSet::EMPTY,

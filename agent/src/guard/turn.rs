@@ -37,14 +37,15 @@ pub(super) struct Awake {
 }
 
 impl Awake {
-    pub(super) const fn new() -> Self {
+    /// Now; asked by the guard's own thread.
+    pub(super) fn now() -> Self {
         Self {
-            at: Moment::START,
-            cpu: Duration::ZERO,
+            at: now(),
+            cpu: thread_cpu(),
         }
     }
 
-    /// Of the time since then, what the guard was without a processor: `at` and `cpu` are as of one moment.
+    /// Of the time since then, what the guard did not run: `at` and `cpu` are as of one moment.
     pub(super) fn waited_ns(self, at: Moment, cpu: Duration) -> Option<u64> {
         let whole = u64::try_from(at.since(self.at).as_nanos()).ok()?;
         let spent = u64::try_from(cpu.checked_sub(self.cpu)?.as_nanos()).ok()?;
@@ -100,6 +101,7 @@ pub(super) fn pace(slack: Option<i64>) -> Span {
 impl Guard {
     /// Runs until told to stop.
     pub(super) fn run(mut self, realtime: Realtime, first: &[Input<'_>]) {
+        self.awake = Awake::now();
         self.take_standing(realtime);
         prefault_stack::<262_144>();
         self.waiter = self.make_waiter().ok();
@@ -120,12 +122,8 @@ impl Guard {
         self.look_closely(now());
         loop {
             self.wait();
-            let woke = now();
-            self.awake = Awake {
-                at: woke,
-                cpu: thread_cpu(),
-            };
-            self.hear(woke);
+            self.awake = Awake::now();
+            self.hear(self.awake.at);
             if self.take_commands() {
                 break;
             }

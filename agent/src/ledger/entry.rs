@@ -158,7 +158,7 @@ pub struct Kill {
     pub releasing: u32,
     /// The first error number.
     pub errno: Option<i32>,
-    /// Nanoseconds between waking and the first signal in which the guard had no processor; none without a signal.
+    /// Nanoseconds between waking and the first signal in which the guard did not run; none without a signal.
     pub waited_ns: Option<u64>,
 }
 

@@ -10,7 +10,7 @@ use crate::terminal::{Column, Paint, Screen, Style};
 
 /// Places of the ranking that are printed.
 const PLACES: usize = 10;
-/// From here on the time without a processor is told, in nanoseconds.
+/// From here on the time in which the agent did not run is told, in nanoseconds.
 const WORTH_TELLING: u64 = 200_000;
 
 /// The record of one decision, for people.
@@ -230,7 +230,7 @@ fn killed(kill: &KillFacts, freed: u64) -> String {
     let waited = kill.waited_ns.filter(|&waited| waited >= WORTH_TELLING);
     let without = waited.map_or_else(String::new, |waited| {
         format!(
-            "; the agent had no processor for {} of the time to the first signal: the hypervisor took it, or a thread of a higher class",
+            "; the agent did not run for {} of the time to the first signal: it waited for its processor, a lock or the disk",
             millis(waited)
         )
     });
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_processor_that_was_taken_is_told_and_a_moment_is_not() {
+    fn a_wait_is_told_and_a_moment_is_not() {
         let facts = |waited_ns| KillFacts {
             means: "signals".to_owned(),
             passes: 1,
@@ -268,9 +268,9 @@ mod tests {
             errno: None,
             waited_ns,
         };
-        assert!(killed(&facts(Some(7_600_000)), 0).contains("no processor for 7.6 ms"));
+        assert!(killed(&facts(Some(7_600_000)), 0).contains("did not run for 7.6 ms"));
         for waited in [None, Some(0), Some(199_999)] {
-            assert!(!killed(&facts(waited), 0).contains("no processor"));
+            assert!(!killed(&facts(waited), 0).contains("did not run"));
         }
     }
 }

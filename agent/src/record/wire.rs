@@ -195,8 +195,8 @@ pub struct KillFacts {
     pub releasing: u32,
     /// The first error number.
     pub errno: Option<i32>,
-    /// Time between waking and the first signal in which the guard had no processor, in nanoseconds: taken by the
-    /// hypervisor, or by a thread of a higher class. None without a signal.
+    /// Time between waking and the first signal in which the guard did not run, in nanoseconds: its processor was taken
+    /// away, or it slept for a lock or the disk. None without a signal.
     #[serde(default)]
     pub waited_ns: Option<u64>,
 }
