@@ -8,6 +8,7 @@ use brink_host::cgroup::{CgroupDir, Controller};
 use super::super::{
     agent::{Agent, Rung, Setup},
     arena::Arena,
+    handed_back::HandedBack,
     units::MIB,
     witness::{Ground, Witness},
 };
@@ -123,6 +124,7 @@ impl Contender {
 pub(super) struct Scene {
     pub(super) node: Node,
     pub(super) witness: Witness,
+    pub(super) handed_back: HandedBack,
     agents: Vec<(Contender, Agent)>,
     dir: CgroupDir,
     pub(super) arena: Arena,
@@ -161,6 +163,7 @@ impl Scene {
         Ok(Self {
             node,
             witness: Witness::new(node.is_confirmed())?,
+            handed_back: HandedBack::start()?,
             agents,
             dir,
             arena,
