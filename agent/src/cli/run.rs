@@ -97,7 +97,7 @@ fn ended(error: anyhow::Error) -> CliError {
         Some(io::ErrorKind::PermissionDenied) => CliError::new(Exit::Denied, error)
             .advise("run it as root, or name a folder of its own with --state-dir"),
         Some(io::ErrorKind::AddrInUse) => CliError::new(Exit::OtherAgent, error)
-            .advise("`brink status` asks that one; a second agent needs a --state-dir of its own"),
+            .advise("`brink status` asks that one; to stand by beside it, name a paths.socket of your own in the configuration"),
         Some(io::ErrorKind::AlreadyExists) => CliError::new(Exit::Usage, error)
             .advise("name another paths.socket or --state-dir; what is there is left alone"),
         _ => CliError::from(error),

@@ -5,7 +5,7 @@ use super::exit::{CliError, Exit};
 use super::options::{FormatArgs, SocketArgs};
 use super::output::{Data, Format};
 use super::status_page::page;
-use crate::control::protocol::{Answer, Question};
+use crate::control::protocol::{Answer, Question, Status};
 use crate::terminal::Style;
 
 /// Options of `brink status`.
@@ -16,7 +16,7 @@ Examples:
   brink status --watch
   brink status --check || echo 'a threshold is crossed, or no agent answers'")]
 pub struct Args {
-    /// End with code 3 if a threshold is crossed
+    /// End with code 3 if a threshold is crossed, with 1 if none is measured
     #[arg(long)]
     pub check: bool,
     /// Go on, one status a second
@@ -52,15 +52,27 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
         data.flush()?;
         first = false;
         if !args.watch {
-            let crossed = args.check && status.thresholds.iter().any(|threshold| threshold.met);
-            return Ok(if crossed {
-                Exit::Crossed
+            return if args.check {
+                checked(&status)
             } else {
-                Exit::Success
-            });
+                Ok(Exit::Success)
+            };
         }
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
+}
+
+/// Whether a threshold is crossed. Where none is measured nobody can say that none is.
+fn checked(status: &Status) -> Result<Exit, CliError> {
+    if status.thresholds.iter().any(|threshold| threshold.met) {
+        return Ok(Exit::Crossed);
+    }
+    if status.thresholds.iter().any(|threshold| threshold.observed) {
+        return Ok(Exit::Success);
+    }
+    let error = anyhow::anyhow!("no threshold is measured, so none can be said to be in order");
+    Err(CliError::from(error)
+        .advise("`brink config show` lists the thresholds, `brink doctor` what can be measured"))
 }
 
 /// What parts one page from the next: a terminal shows it in the same place, anything else gets a line between them.

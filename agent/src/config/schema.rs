@@ -87,7 +87,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Written {
     let fields = reader.fields(root, &KEYS, Keys::Closed);
     let mut draft = eviction::read_kubelet_keys(reader, fields, Dialect::Brink);
     eviction::read_headroom_keys(reader, fields, &mut draft);
-    let mode = [("observe", RunMode::Observe), ("enforce", RunMode::Enforce)];
+    let mode = [RunMode::Observe, RunMode::Enforce].map(|mode| (mode.word(), mode));
     Written {
         mode: word(reader, fields, "mode", &mode).unwrap_or_default(),
         memory_policy: read_memory_policy(reader, fields),

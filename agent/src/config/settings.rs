@@ -80,6 +80,16 @@ pub enum RunMode {
     Enforce,
 }
 
+impl RunMode {
+    /// Its name in the configuration.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::Enforce => "enforce",
+        }
+    }
+}
+
 /// The kubelet's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeletFiles {

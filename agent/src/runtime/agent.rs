@@ -51,7 +51,7 @@ async fn serve(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
-    info!(socket = %socket.display(), mode = ?config.mode, "brink is running");
+    info!(socket = %socket.display(), mode = config.mode.word(), "brink is running");
     let serving = server.serve(views);
     tokio::pin!(serving);
     loop {

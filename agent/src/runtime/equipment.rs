@@ -44,7 +44,7 @@ impl Equipment {
         let programs = loaded.as_ref().map_or_else(Vec::new, |probe| {
             let state = |(program, state): (&Program, &Result<(), Absence>)| ProgramState {
                 name: program.name.to_owned(),
-                family: format!("{:?}", program.family).to_lowercase(),
+                family: program.family.word().to_owned(),
                 absent: state.as_ref().err().map(ToString::to_string),
             };
             probe.coverage().programs().map(state).collect()

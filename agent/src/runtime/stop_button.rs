@@ -1,5 +1,6 @@
 //! The stop button as a file: while it is there nothing is killed. `brink pause` makes it, and so can anybody with the right.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,6 +39,16 @@ pub enum Pressed {
     Forever,
     /// For so long.
     For(Duration),
+}
+
+impl fmt::Display for Pressed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::No => f.write_str("lifted"),
+            Self::Forever => f.write_str("pressed until it is lifted"),
+            Self::For(left) => write!(f, "pressed for {} s more", left.as_secs()),
+        }
+    }
 }
 
 impl StopButton {

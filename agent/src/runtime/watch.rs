@@ -295,14 +295,14 @@ impl Watcher {
         if self.ports.commands.send(command).is_err() {
             if heard {
                 warn!(
-                    ?pressed,
+                    %pressed,
                     "the guard's queue is full; it is told of the stop button as soon as there is room"
                 );
             }
             return false;
         }
         if told.is_some() || pressed != Pressed::No {
-            info!(?pressed, "the stop button");
+            info!(%pressed, "the stop button");
         }
         *told = Some(written);
         true

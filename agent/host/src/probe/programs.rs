@@ -17,6 +17,19 @@ pub enum Family {
     Cgroup,
 }
 
+impl Family {
+    /// Its name in statuses and reports.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Sampler => "sampler",
+            Self::Reclaim => "reclaim",
+            Self::Oom => "oom",
+            Self::Process => "process",
+            Self::Cgroup => "cgroup",
+        }
+    }
+}
+
 /// How a program reaches the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {

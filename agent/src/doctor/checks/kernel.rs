@@ -113,7 +113,7 @@ fn types(facts: &Facts) -> Check {
     let mut families: Vec<String> = PROGRAMS
         .iter()
         .filter(is_hit)
-        .map(|program| format!("{:?}", program.family).to_lowercase())
+        .map(|program| program.family.word().to_owned())
         .collect();
     families.dedup();
     TYPES
