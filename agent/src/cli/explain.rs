@@ -91,7 +91,9 @@ fn question(args: &Args) -> Result<Question, CliError> {
             let error = anyhow::anyhow!(
                 "{subject} is a decision: --against and --signal are for workloads"
             );
-            Err(CliError::new(Exit::Usage, error))
+            Err(CliError::new(Exit::Usage, error).advise(
+                "leave --against and --signal out, or name a workload: brink explain WORKLOAD --against OTHER",
+            ))
         }
         Ok(order) => Ok(Question::Decision { order: Some(order) }),
         Err(_) => Ok(Question::ExplainWorkload {

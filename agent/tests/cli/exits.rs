@@ -56,6 +56,12 @@ fn a_wrong_command_line_or_file_is_two() {
     );
     check(&["simulate", "/"], 2, "", "Is a directory");
     check(
+        &["explain", "17", "--against", "shop/web"],
+        2,
+        "",
+        "leave --against and --signal out, or name a workload",
+    );
+    check(
         &["config", "check", "/nonexistent"],
         2,
         "",
