@@ -356,7 +356,11 @@ fn what_run_does_not_do_yet_is_told_of_keys_that_somebody_wrote() {
         let paths: Vec<&str> = idle.iter().map(|found| found.path.as_str()).collect();
         assert_eq!(paths, expected, "{text}");
     }
-    check("mode: enforce", &[]);
+    check("mode: enforce", &["mode"]);
+    check("mode: enforce\nworkloads: {cgroups: []}", &["mode"]);
+    check("mode: enforce\nworkloads: {cgroups: [{glob: /a}]}", &[]);
+    check("mode: enforce\nworkloads: {manifests: /etc/brink/manifests}", &[]);
+    check("mode: observe", &[]);
     check("evictionHard: {memory.available: 1Gi}", &[]);
     check(
         "evictionHard: {nodefs.available: 10%, imagefs.inodesFree: 0%}\nlocalStorageCapacityIsolation: false",
