@@ -46,7 +46,8 @@ fn check_memory(spec: &str, written: &str, admitted: &str) {
 #[test]
 fn a_static_pod_has_the_uid_of_its_groups() {
     fn check(annotation: &str, reading: Reading, uid: &str, origin: Origin) {
-        let text = format!("metadata: {{name: etcd, uid: of-the-api, annotations: {{{annotation}}}}}");
+        let text =
+            format!("metadata: {{name: etcd, uid: of-the-api, annotations: {{{annotation}}}}}");
         let pod = pod(&text, reading);
         assert_eq!((pod.uid.as_str(), pod.origin), (uid, origin), "{text}");
     }

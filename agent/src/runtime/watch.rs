@@ -340,7 +340,9 @@ pub fn manifests(
 
 /// How long the stop button may go without a look.
 fn patience(button: &Path, folders: &Folders, heard: bool) -> Duration {
-    let is_told = button.parent().is_some_and(|folder| folders.tell_of(folder));
+    let is_told = button
+        .parent()
+        .is_some_and(|folder| folders.tell_of(folder));
     match (heard, is_told) {
         (false, _) => SETTLE,
         (true, false) => BUTTON,
@@ -365,7 +367,10 @@ mod tests {
 
         let watched = Folders::watch(&[&path]);
         assert_eq!(patience(&watched, true), SLOWEST_TOLD, "the kernel tells");
-        assert!(patience(&watched, false) <= PROMISE / 2, "the guard does not know yet");
+        assert!(
+            patience(&watched, false) <= PROMISE / 2,
+            "the guard does not know yet"
+        );
         // No inotify, or a folder that is another by now: nobody tells.
         assert!(patience(&Folders::default(), true) <= PROMISE / 2);
         fs::rename(&path, parent.path().join("old")).unwrap();

@@ -173,7 +173,10 @@ fn a_glob_that_takes_a_whole_branch_is_doubted() {
             (Some(outer), [said]) => {
                 let expected = format!("this is {outer} with everything below it");
                 assert!(said.contains(&expected), "{said}");
-                assert!(said.contains("config.yaml:3:30: workloads.cgroups[0].glob: "), "{said}");
+                assert!(
+                    said.contains("config.yaml:3:30: workloads.cgroups[0].glob: "),
+                    "{said}"
+                );
             }
             _ => panic!("{glob}: {said:#?}"),
         }
@@ -359,7 +362,10 @@ fn what_run_does_not_do_yet_is_told_of_keys_that_somebody_wrote() {
     check("mode: enforce", &["mode"]);
     check("mode: enforce\nworkloads: {cgroups: []}", &["mode"]);
     check("mode: enforce\nworkloads: {cgroups: [{glob: /a}]}", &[]);
-    check("mode: enforce\nworkloads: {manifests: /etc/brink/manifests}", &[]);
+    check(
+        "mode: enforce\nworkloads: {manifests: /etc/brink/manifests}",
+        &[],
+    );
     check("mode: observe", &[]);
     check("evictionHard: {memory.available: 1Gi}", &[]);
     check(
