@@ -51,7 +51,7 @@ fn nobody(tree: &Node, origins: &Origins) -> Option<Finding> {
     let problem = "there is nobody to evict; name a folder of pod manifests (workloads.manifests) or control groups \
                    (workloads.cgroups)";
     let finding = Finding::at(origins, mode.site, "mode".to_owned(), problem);
-    (!is_anybody).then(|| finding.written("enforce"))
+    (!is_anybody).then(|| finding.written("\"enforce\""))
 }
 
 fn is_written(node: &Node, inherited: Option<&Node>) -> bool {
