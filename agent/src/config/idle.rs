@@ -1,5 +1,4 @@
-//! Keys that ask for what `brink run` cannot do: thresholds on disks and limits of local storage, not yet; kills where
-//! nobody is named who could be killed, never.
+//! Keys that ask for what `brink run` cannot do: act on disks and local storage, or evict where nobody is named.
 
 use brink_core::node::policy::read_threshold;
 
