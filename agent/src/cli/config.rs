@@ -39,9 +39,8 @@ Examples:
   brink config check config.yaml          one file alone
   brink config check -o json /var/lib/kubelet/config.yaml
 
-A FILE of kind KubeletConfiguration is checked as the kubelet reads it, with the drop-ins
-of --config-dir. Warnings are on stderr, or in the JSON; the exit code is 2 if anything is
-wrong.")]
+A FILE of kind KubeletConfiguration is checked as the kubelet reads it, with the drop-ins of --config-dir. Warnings \
+are on stderr, or in the JSON; the exit code is 2 if anything is wrong.")]
 pub struct CheckArgs {
     /// A file to check alone, without environment and usual places; - is standard input
     #[arg(value_name = "FILE")]

@@ -11,13 +11,13 @@ use crate::doctor::{Page, examine};
 #[command(after_help = "\
 Examples:
   brink doctor --all
-  sudo brink doctor                       what an agent that runs as root would have
+  sudo brink doctor               what an agent that runs as root would have
   brink doctor --mode enforce --kubelet-config /var/lib/kubelet/config.yaml
   brink doctor -o json | jq '.rung'
   brink doctor -o json | jq -r '.checks[] | select(.state == \"failed\") | .id'
 
-Nothing on the machine is changed. As root the kernel programs are loaded on trial and unloaded again. The
-exit code is 3 if a check has failed, 2 if the configuration is wrong, and otherwise 0.")]
+Nothing on the machine is changed. As root the kernel programs are loaded on trial and unloaded again. The exit code \
+is 3 if a check has failed, 2 if the configuration is wrong, and otherwise 0.")]
 pub struct Args {
     /// Say what was found of the checks that are well, too
     #[arg(short, long)]

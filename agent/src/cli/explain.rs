@@ -14,13 +14,13 @@ use crate::terminal::{Column, Screen, Style};
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(after_help = "\
 Examples:
-  brink explain shop/web                       where this workload stands now, and what would change it
-  brink explain shop/web --against shop/db     which of the two goes first, and why
-  brink explain 17                             decision 17: why its victim, and why nobody before it
-  brink explain --list                         the decisions that can be asked for
+  brink explain shop/web                    its place now, and what would change it
+  brink explain shop/web --against shop/db  which of the two goes first, and why
+  brink explain 17                          decision 17: why its victim, nobody else
+  brink explain --list                      the decisions that can be asked for
 
-A workload is called by namespace/name, by a name that only one has, by its uid, or by its cgroup. One
-that is gone is explained by the latest decision against it.")]
+A workload is called by namespace/name, by a name that only one has, by its uid, or by its cgroup. One that is gone is \
+explained by the latest decision against it.")]
 pub struct Args {
     /// A workload, or the number of a decision; the latest decision if not given
     #[arg(value_name = "WORKLOAD|DECISION")]
@@ -91,7 +91,9 @@ fn question(args: &Args) -> Result<Question, CliError> {
             let error = anyhow::anyhow!(
                 "{subject} is a decision: --against and --signal are for workloads"
             );
-            Err(CliError::new(Exit::Usage, error))
+            Err(CliError::new(Exit::Usage, error).advise(
+                "leave --against and --signal out, or name a workload: brink explain WORKLOAD --against OTHER",
+            ))
         }
         Ok(order) => Ok(Question::Decision { order: Some(order) }),
         Err(_) => Ok(Question::ExplainWorkload {

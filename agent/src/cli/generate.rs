@@ -66,7 +66,11 @@ pub(super) fn run_man(args: &ManArgs) -> Result<Exit, CliError> {
     };
     for (name, page) in &pages {
         let path = folder.join(name);
-        fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))?;
+        let written =
+            fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()));
+        written.map_err(|error| {
+            CliError::from(error).advise("name a folder that is there and that you may write to")
+        })?;
     }
     Ok(Exit::Success)
 }

@@ -38,8 +38,8 @@ pub struct PauseArgs {
 Examples:
   brink resume
 
-A pause and a guard that has tripped are lifted. What the configuration says stays: an agent that only
-observes goes on observing.")]
+A pause is lifted, and so is the stop that follows from too many kills (limits in the configuration). What the \
+configuration says stays: an agent that only observes goes on observing.")]
 pub struct ResumeArgs {
     /// Form of the output.
     #[command(flatten)]

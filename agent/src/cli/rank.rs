@@ -22,7 +22,7 @@ pub struct Args {
     #[arg(long, default_value = "memory.available", value_name = "SIGNAL")]
     pub signal: String,
     /// Places to show; all if not given
-    #[arg(short = 'n', long, value_name = "COUNT")]
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = count)]
     pub limit: Option<usize>,
     /// Form of the output.
     #[command(flatten)]
@@ -55,6 +55,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     }
     data.flush()?;
     Ok(Exit::Success)
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    text.parse()
+        .map_err(|_| "not a whole number, such as 5".to_owned())
 }
 
 /// The ranking for people: what decides each place in a word, and about the first one in a sentence.

@@ -18,8 +18,8 @@ Examples:
   brink replay /var/log/brink/journal
   brink replay -o json journal | jq -c 'select(.differs)'
 
-The same inputs give the same actions; steps that lead to nothing are not shown. The exit code is 3 if
-an answer differs. With -o json there is a line for each step, and one with the sums at the end.")]
+The same inputs give the same actions; steps that lead to nothing are not shown. The exit code is 3 if an answer \
+differs. With -o json there is a line for each step, and one with the sums at the end.")]
 pub struct Args {
     /// The journal
     #[arg(value_name = "JOURNAL")]
@@ -37,7 +37,11 @@ const LONGEST: u64 = 64 << 20;
 /// # Errors
 /// When it is no journal.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
-    let wrong = |error: anyhow::Error| CliError::new(Exit::Usage, error);
+    let wrong = |error: anyhow::Error| {
+        CliError::new(Exit::Usage, error).advise(
+            "name a file that `brink run` of this version wrote, with paths.journal or --journal",
+        )
+    };
     let name = args.journal.display();
     let file = File::open(&args.journal)
         .with_context(|| format!("cannot read {name}"))

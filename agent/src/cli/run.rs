@@ -16,12 +16,13 @@ use crate::runtime::{agent, process};
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
 #[command(after_help = "\
 Examples:
-  brink run                                observe: decide and tell, change nothing
-  brink run --mode enforce
-  brink run --node-cgroup /user.slice --prefer '^(java|node)$'
+  brink run                    observe: decide and tell, change nothing
+  brink run --mode enforce --manifests /etc/brink/manifests
+  brink run --node-cgroup /batch.slice --config batch.yaml
   brink run --kubelet-config /var/lib/kubelet/config.yaml
 
-SIGHUP loads the configuration again; a bad one is refused and the old one stays in force.")]
+Only workloads are ever evicted: pods in a folder of manifests (--manifests), and control groups that the configuration \
+names (workloads.cgroups). SIGHUP loads the configuration again; a bad one is refused and the old one stays in force.")]
 pub struct Args {
     /// Configuration.
     #[command(flatten)]
@@ -100,6 +101,6 @@ fn ended(error: anyhow::Error) -> CliError {
             .advise("`brink status` asks that one; to stand by beside it, name a paths.socket of your own in the configuration"),
         Some(io::ErrorKind::AlreadyExists) => CliError::new(Exit::Usage, error)
             .advise("name another paths.socket or --state-dir; what is there is left alone"),
-        _ => CliError::from(error),
+        _ => CliError::from(error).advise("`brink doctor` tells what this machine lacks"),
     }
 }

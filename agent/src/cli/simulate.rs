@@ -17,9 +17,8 @@ Examples:
   brink simulate a.yaml b.json | jq -c '{file, at, evict}'
   brink simulate --live scenario.yaml
 
-One line of JSON a step on stdout; with several files each has its \"file\". The exit code
-is 0 whether or not anything is evicted, and 2 if a file is wrong: then everything that is
-wrong is on stderr, and nothing is run.")]
+One line of JSON a step on stdout; with several files each has its \"file\". The exit code is 0 whether or not anything \
+is evicted, and 2 if a file is wrong: then everything that is wrong is on stderr, and nothing is run.")]
 pub struct Args {
     /// Scenario files, YAML or JSON; - is standard input
     #[arg(required = true, value_name = "FILE")]

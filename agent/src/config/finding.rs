@@ -247,7 +247,7 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     if wanted.len() > 64 {
         return None;
     }
-    let far = 1 + wanted.len() / 4;
+    let far = 1 + wanted.len() / 5;
     known
         .into_iter()
         .map(|known| (distance(&wanted, &known.to_lowercase()), known))
@@ -295,6 +295,7 @@ mod tests {
             ("moed", Some("mode")),
             ("oedm", None),
             ("port", None),
+            ("pods", None),
             ("", None),
         ] {
             assert_eq!(nearest(name, known), expected, "{name}");

@@ -1,4 +1,4 @@
-//! Keys that ask for what `brink run` does not do yet: thresholds on disks, and limits of local storage.
+//! Keys that ask for what `brink run` cannot do: act on disks and local storage, or evict where nobody is named.
 
 use brink_core::node::policy::read_threshold;
 
@@ -33,7 +33,24 @@ pub(super) fn findings(tree: &Node, inherited: Option<&Node>, origins: &Origins)
         let problem = "brink run does not enforce limits of local storage yet; brink simulate does";
         found.push(Finding::at(origins, node.site, key.to_owned(), problem));
     }
+    found.extend(nobody(tree, origins));
     found
+}
+
+/// What is said of mode `enforce` where no workload can ever be known.
+fn nobody(tree: &Node, origins: &Origins) -> Option<Finding> {
+    let mode = tree
+        .get("mode")
+        .filter(|mode| mode.scalar() == Some("enforce"))?;
+    let workloads = tree.get("workloads");
+    let manifests = workloads.and_then(|node| node.get("manifests")?.scalar());
+    let cgroups = workloads.and_then(|node| node.get("cgroups"));
+    let is_a_group = |node: &Node| matches!(&node.value, Value::List(items) if !items.is_empty());
+    let is_anybody = manifests.is_some() || cgroups.is_some_and(is_a_group);
+    let problem = "there is nobody to evict; name a folder of pod manifests (workloads.manifests) or control groups \
+                   (workloads.cgroups)";
+    let finding = Finding::at(origins, mode.site, "mode".to_owned(), problem);
+    (!is_anybody).then(|| finding.written("\"enforce\""))
 }
 
 fn is_written(node: &Node, inherited: Option<&Node>) -> bool {

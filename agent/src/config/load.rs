@@ -36,7 +36,7 @@ pub struct Checked {
     pub config: AgentConfig,
     /// What is doubtful about it.
     pub warnings: Vec<Finding>,
-    /// What it asks for and `brink run` does not do yet.
+    /// What it asks for and `brink run` cannot do.
     pub idle: Vec<Finding>,
     /// The same as a tree in which every value knows where it came from.
     pub tree: Node,

@@ -8,7 +8,8 @@ use brink_host::cgroup::glob::Glob;
 use super::document::{Fields, Keys, Node, Reader};
 use super::settings::{CgroupRule, Pattern, Selection, Workloads};
 
-const GLOB: &str = "a path below the cgroup root such as /system.slice/*.service or /user.slice/**";
+const GLOB: &str = "a path below the cgroup root such as /system.slice/*.service or \
+                    /user.slice/*/session-*.scope";
 
 /// Reads `workloads`.
 pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Workloads {
@@ -44,6 +45,13 @@ fn read_rule<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<CgroupRule> 
         return None;
     };
     let glob = read_glob(reader, written);
+    if let Some(outer) = glob.as_ref().and_then(whole_branch) {
+        let problem = format!(
+            "the outermost group that matches is the workload: this is {outer} with everything below it, evicted as \
+             one; name single groups, such as /system.slice/*.service, or write {outer}"
+        );
+        reader.warn(written, problem);
+    }
     let name = fields.get("name").and_then(|node| reader.name(node));
     if let (Some(glob), Some(name)) = (&glob, fields.get("name"))
         && glob.as_str().contains(['*', '?', '['])
@@ -64,6 +72,13 @@ fn read_rule<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<CgroupRule> 
         termination_grace: grace,
         requests: requests.map_or_else(ResourceList::default, |node| read_requests(reader, node)),
     })
+}
+
+/// The group that a glob means as a whole, because it ends in `**`, which no name at all matches too.
+fn whole_branch(glob: &Glob) -> Option<&str> {
+    let outer = glob.as_str().trim_end_matches('/').strip_suffix("**")?;
+    let outer = outer.trim_end_matches('/');
+    Some(if outer.is_empty() { "/" } else { outer })
 }
 
 fn read_requests<'a>(reader: &mut Reader<'a>, node: &'a Node) -> ResourceList {

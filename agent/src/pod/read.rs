@@ -53,6 +53,9 @@ pub fn read_pod<'a>(reader: &mut Reader<'a>, node: &'a Node, reading: Reading) -
     read_spec(reader, spec, reading, &mut workload);
     read_status(reader, (metadata, status), &mut workload);
     if reading == Reading::AsAdmitted {
+        if let Some(uid) = uid_on_the_node(reader, annotations) {
+            workload.uid = uid;
+        }
         let class = spec.get("priorityClassName");
         admit::apply(reader, class, &mut workload);
     }
@@ -94,6 +97,13 @@ fn label<'a>(
         return Some(number.clone());
     }
     reader.text(node).map(str::to_string)
+}
+
+/// The uid by which the kubelet names a static pod's groups: the annotation of its image in the API has it, whose own uid
+/// is another.
+fn uid_on_the_node<'a>(reader: &mut Reader<'a>, annotations: Fields<'a>) -> Option<String> {
+    let uid = reader.text(annotations.get(MIRROR)?)?;
+    (!uid.is_empty()).then(|| uid.to_string())
 }
 
 fn read_metadata<'a>(

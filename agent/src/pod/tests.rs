@@ -43,6 +43,22 @@ fn check_memory(spec: &str, written: &str, admitted: &str) {
     }
 }
 
+#[test]
+fn a_static_pod_has_the_uid_of_its_groups() {
+    fn check(annotation: &str, reading: Reading, uid: &str, origin: Origin) {
+        let text =
+            format!("metadata: {{name: etcd, uid: of-the-api, annotations: {{{annotation}}}}}");
+        let pod = pod(&text, reading);
+        assert_eq!((pod.uid.as_str(), pod.origin), (uid, origin), "{text}");
+    }
+    let mirror = "kubernetes.io/config.mirror: 0123abcd";
+    check(mirror, Reading::AsAdmitted, "0123abcd", Origin::Mirror);
+    check(mirror, Reading::AsWritten, "of-the-api", Origin::Mirror);
+    let none = "kubernetes.io/config.mirror: ''";
+    check(none, Reading::AsAdmitted, "of-the-api", Origin::Mirror);
+    check("", Reading::AsAdmitted, "of-the-api", Origin::Api);
+}
+
 const FULL: &str = "
 apiVersion: v1
 kind: Pod

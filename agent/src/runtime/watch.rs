@@ -40,8 +40,8 @@ const LONGEST_REST: Duration = Duration::from_millis(100);
 const SLOWEST: Duration = Duration::from_secs(10);
 /// The same where the kernel tells what happens to cgroups and files: only an owner's attribute is told by nobody.
 const SLOWEST_TOLD: Duration = Duration::from_secs(30);
-/// The stop button is looked at so often where nobody tells of it; and at every other wake.
-const BUTTON: Duration = Duration::from_secs(1);
+/// The stop button is looked at so often where nobody tells of it, and at every other wake: it holds within 100 ms.
+const BUTTON: Duration = Duration::from_millis(50);
 /// Records taken from the ring at a time.
 const BOUND: usize = 4096;
 
@@ -174,7 +174,7 @@ impl Watcher {
             };
             let due = wanted.map(|wanted| wanted.max(earliest));
             let timeout = due.map_or(slowest, |due| due.saturating_duration_since(Instant::now()));
-            let timeout = timeout.min(self.patience(&folders, heard));
+            let timeout = timeout.min(patience(self.button.path(), &folders, heard));
             // Once a roster is due at once, more changes of cgroups are no news.
             let for_evidence = due.is_none_or(|due| due > Instant::now() + SETTLE);
             let mut woken = self.wait(&folders, timeout, for_evidence);
@@ -192,17 +192,6 @@ impl Watcher {
                 let unsent = !self.unsent.is_empty();
                 wanted = unsent.then(|| Instant::now() + SETTLE);
             }
-        }
-    }
-
-    /// How long the stop button may go without a look.
-    fn patience(&self, folders: &Folders, heard: bool) -> Duration {
-        let folder = self.button.path().parent();
-        let is_told = folder.is_some_and(|folder| folders.tell_of(folder));
-        match (heard, is_told) {
-            (false, _) => SETTLE,
-            (true, false) => BUTTON,
-            (true, true) => SLOWEST_TOLD,
         }
     }
 
@@ -347,4 +336,44 @@ pub fn manifests(
     }
     *told = troubles;
     pods
+}
+
+/// How long the stop button may go without a look.
+fn patience(button: &Path, folders: &Folders, heard: bool) -> Duration {
+    let is_told = button
+        .parent()
+        .is_some_and(|folder| folders.tell_of(folder));
+    match (heard, is_told) {
+        (false, _) => SETTLE,
+        (true, false) => BUTTON,
+        (true, true) => SLOWEST_TOLD,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_stop_button_that_nobody_tells_of_is_looked_at_well_within_its_promise() {
+        const PROMISE: Duration = Duration::from_millis(100);
+        let parent = tempfile::tempdir().unwrap();
+        let path = parent.path().join("state");
+        fs::create_dir(&path).unwrap();
+        let button = StopButton::new(&path);
+        let patience = |folders: &Folders, heard| patience(button.path(), folders, heard);
+
+        let watched = Folders::watch(&[&path]);
+        assert_eq!(patience(&watched, true), SLOWEST_TOLD, "the kernel tells");
+        assert!(
+            patience(&watched, false) <= PROMISE / 2,
+            "the guard does not know yet"
+        );
+        // No inotify, or a folder that is another by now: nobody tells.
+        assert!(patience(&Folders::default(), true) <= PROMISE / 2);
+        fs::rename(&path, parent.path().join("old")).unwrap();
+        assert!(patience(&watched, true) <= PROMISE / 2);
+    }
 }

@@ -55,6 +55,19 @@ fn a_wrong_command_line_or_file_is_two() {
         "/nonexistent.yaml: cannot be read: No such file",
     );
     check(&["simulate", "/"], 2, "", "Is a directory");
+    check(&["rank", "-n", "x"], 2, "", "not a whole number");
+    check(
+        &["replay", "/nonexistent"],
+        2,
+        "",
+        "name a file that `brink run` of this version wrote",
+    );
+    check(
+        &["explain", "17", "--against", "shop/web"],
+        2,
+        "",
+        "leave --against and --signal out, or name a workload",
+    );
     check(
         &["config", "check", "/nonexistent"],
         2,

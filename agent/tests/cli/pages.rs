@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use brink_host::cgroup::glob::Glob;
+
 use super::{run, stderr, stdout};
 
 fn workspace(path: &str) -> PathBuf {
@@ -84,7 +86,9 @@ fn every_command_and_exit_code_is_on_its_page() {
 fn what_the_pages_show_is_accepted() {
     for file in files_of(&page("configuration.md")) {
         let output = run(&["config", "check", "-"], &file);
-        assert_eq!(output.status.code(), Some(0), "{}\n{file}", stderr(&output));
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{said}\n{file}");
+        assert!(!said.contains("workloads"), "{said}\n{file}");
     }
     let scenarios = files_of(&page("scenario.md"));
     assert_eq!(scenarios.len(), 1);
@@ -144,4 +148,39 @@ fn every_example_is_in_order() {
         "{manifests:?}"
     );
     assert_eq!(manifests.pods.len(), 1);
+}
+
+#[test]
+fn the_example_for_nodes_makes_each_pod_a_workload_and_nothing_more() {
+    let text = fs::read_to_string(workspace("deploy/examples/node.yaml")).unwrap();
+    let rules = text.split("{glob: \"").skip(1);
+    let globs: Vec<Glob> = rules
+        .map(|rule| Glob::new(rule.split('"').next().unwrap()).unwrap())
+        .collect();
+    assert_eq!(globs.len(), 4);
+    let check = |group: &str, expected: Option<usize>| {
+        let first = globs.iter().position(|glob| glob.matches(group));
+        assert_eq!(first, expected, "{group}");
+    };
+    let systemd = "/kubepods.slice";
+    check(systemd, None);
+    check(&format!("{systemd}/kubepods-burstable.slice"), None);
+    check(&format!("{systemd}/kubepods-pod0e1f_2a.slice"), Some(0));
+    for class in ["besteffort", "burstable"] {
+        let class = format!("{systemd}/kubepods-{class}.slice/kubepods-{class}");
+        check(&format!("{class}-pod0e1f_2a.slice"), Some(1));
+        check(
+            &format!("{class}-pod0e1f_2a.slice/cri-containerd-0a.scope"),
+            None,
+        );
+    }
+    check("/kubepods/pod0e1f-2a", Some(2));
+    check("/kubepods/burstable/pod0e1f-2a", Some(3));
+    for group in [
+        "/kubepods",
+        "/kubepods/burstable",
+        "/kubepods/burstable/pod0e1f-2a/0a",
+    ] {
+        check(group, None);
+    }
 }

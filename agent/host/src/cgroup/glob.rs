@@ -1,6 +1,6 @@
 //! Patterns over group paths: `*` within a name, `**` over any number of names, `?`, and sets like `[a-c]`.
 //!
-//! `/user.slice/**` matches everything below, `/user.slice` matches only itself. A leading `/` is implied.
+//! `/user.slice/**` matches `/user.slice` and everything below, `/user.slice` only itself. A leading `/` is implied.
 
 /// A pattern, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]

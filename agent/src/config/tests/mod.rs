@@ -163,6 +163,33 @@ fn every_fault_is_told_at_once_with_its_place() {
 }
 
 #[test]
+fn a_glob_that_takes_a_whole_branch_is_doubted() {
+    fn check(glob: &str, outer: Option<&str>) {
+        let text = format!("{HEAD}workloads: {{cgroups: [{{glob: '{glob}'}}]}}\n");
+        let warnings = Folder::new(&[("config.yaml", &text)]).load().warnings;
+        let said: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        match (outer, said.as_slice()) {
+            (None, []) => {}
+            (Some(outer), [said]) => {
+                let expected = format!("this is {outer} with everything below it");
+                assert!(said.contains(&expected), "{said}");
+                assert!(
+                    said.contains("config.yaml:3:30: workloads.cgroups[0].glob: "),
+                    "{said}"
+                );
+            }
+            _ => panic!("{glob}: {said:#?}"),
+        }
+    }
+    check("/user.slice/**", Some("/user.slice"));
+    check("user.slice/*/**/", Some("user.slice/*"));
+    check("**", Some("/"));
+    check("/user.slice", None);
+    check("/user.slice/*/session-*.scope", None);
+    check("/kubepods/**/pod*", None);
+}
+
+#[test]
 fn layers_override_by_the_kubelets_rules_and_remember_where() {
     let folder = Folder::new(&[
         (
@@ -332,7 +359,14 @@ fn what_run_does_not_do_yet_is_told_of_keys_that_somebody_wrote() {
         let paths: Vec<&str> = idle.iter().map(|found| found.path.as_str()).collect();
         assert_eq!(paths, expected, "{text}");
     }
-    check("mode: enforce", &[]);
+    check("mode: enforce", &["mode"]);
+    check("mode: enforce\nworkloads: {cgroups: []}", &["mode"]);
+    check("mode: enforce\nworkloads: {cgroups: [{glob: /a}]}", &[]);
+    check(
+        "mode: enforce\nworkloads: {manifests: /etc/brink/manifests}",
+        &[],
+    );
+    check("mode: observe", &[]);
     check("evictionHard: {memory.available: 1Gi}", &[]);
     check(
         "evictionHard: {nodefs.available: 10%, imagefs.inodesFree: 0%}\nlocalStorageCapacityIsolation: false",

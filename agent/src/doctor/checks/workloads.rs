@@ -50,7 +50,7 @@ fn bound(facts: &Facts) -> Check {
         .follows(
             "when a threshold is met there is nobody to evict, and the kernel's OOM killer is left",
         )
-        .next("name a folder of pod manifests: workloads: {manifests: /etc/kubernetes/manifests}")
+        .next("name a folder of pod manifests: workloads: {manifests: /etc/brink/manifests}")
         .next("or control groups: workloads: {cgroups: [{glob: /system.slice/*.service}]}")
 }
 
