@@ -141,7 +141,9 @@ pub fn end_words(end: &str) -> &str {
         "under-reserve" => "headroom is under the kernel's reserve, so nobody waits",
         "failed" => "the kill could not be carried out",
         "dry-run" => "dry run",
-        "stopped" => "stopped before its grace was over, by hand or because it is protected now",
+        "stopped" => {
+            "stopped before its grace was over, by hand or because it is protected now or no workload any more"
+        }
         other => other,
     }
 }

@@ -87,7 +87,7 @@ pub enum End {
     Failed,
     /// A dry run whose threshold is no longer crossed, or that is old enough to be told again.
     DryRun,
-    /// Before the grace was over somebody pressed the stop button, or the victim became protected.
+    /// Before the grace was over somebody pressed the stop button, or the victim became protected or left the table.
     Stopped,
 }
 
@@ -164,6 +164,11 @@ impl OpenOrder {
     pub fn mark_gone(&mut self, now: Moment) {
         self.gone.get_or_insert(now);
         self.progress = self.progress.max(now);
+    }
+
+    /// Whether the victim has no process left; the order ends as soon as what it held is settled.
+    pub const fn is_gone(&self) -> bool {
+        self.gone.is_some()
     }
 
     /// The soft order turns hard.

@@ -29,16 +29,20 @@ impl Engine {
         }
         self.order.clear();
         self.order.reserve(self.table.len());
-        self.spare_the_protected(actions);
+        self.let_go_of_the_asked(actions);
     }
 
-    /// Whoever is protected by now was asked to end, but is not killed for staying.
-    fn spare_the_protected(&mut self, actions: &mut Actions) {
-        let asked = self.open.as_ref().filter(|order| order.is_soft());
-        let protected = asked
-            .and_then(|order| order.workload)
-            .is_some_and(|workload| self.protection_of(workload).is_some());
-        if protected {
+    /// Whoever was asked to end and is protected by now is not killed for staying. Whoever is in the table no more can
+    /// be neither killed nor seen to end: nothing else would ever close that order, and every later one would wait for it.
+    fn let_go_of_the_asked(&mut self, actions: &mut Actions) {
+        let Some(order) = self.open.as_ref().filter(|order| order.is_soft()) else {
+            return;
+        };
+        let is_over = match order.workload {
+            Some(workload) => self.protection_of(workload).is_some(),
+            None => !order.is_gone(),
+        };
+        if is_over {
             self.close(End::Stopped, actions);
         }
     }
