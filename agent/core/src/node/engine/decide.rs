@@ -281,7 +281,7 @@ impl Engine {
             let ranked = Ranked {
                 workload: index,
                 standing: standing.into(),
-                refusal: self.refusal(now, usage, index as usize),
+                refusal: self.refusal(now, ranking.signal, usage, index as usize),
             };
             if ranked.refusal.is_none() && victim.is_none() {
                 victim = Some(ranked);
@@ -291,7 +291,13 @@ impl Engine {
         (victim, places)
     }
 
-    fn refusal(&self, now: Moment, usage: &[Option<PodUsage>], index: usize) -> Option<Reason> {
+    fn refusal(
+        &self,
+        now: Moment,
+        signal: Signal,
+        usage: &[Option<PodUsage>],
+        index: usize,
+    ) -> Option<Reason> {
         let rules = [
             (self.recent.holds(now, index), Reason::Waiting),
             (remains_of(usage, index).processes == Some(0), Reason::Empty),
@@ -299,7 +305,9 @@ impl Engine {
         let passing = rules
             .into_iter()
             .find_map(|(holds, reason)| holds.then_some(reason));
-        self.protection_of(index).or(passing)
+        let workload = self.table.workloads().get(index);
+        let lasting = workload.and_then(|workload| workload.spared_from(signal));
+        lasting.or(passing)
     }
 
     /// Why a workload is never evicted, if so.

@@ -148,3 +148,35 @@ fn a_workload_in_which_nothing_runs_is_not_killed() {
     let places = node.engine.decision().unwrap().ranking;
     assert_eq!(places.as_slice()[0].refusal, Some(Reason::Empty));
 }
+
+#[test]
+fn memory_of_the_pods_is_given_back_by_pods_alone() {
+    let both = [
+        threshold(Signal::MemoryAvailable, 100, 0),
+        threshold(Signal::AllocatableMemoryAvailable, 100, 0),
+    ];
+    for (crossed, expected, refusal) in [
+        (Signal::AllocatableMemoryAvailable, 1, Some(Reason::Outside)),
+        (Signal::MemoryAvailable, 0, None),
+    ] {
+        let mut node = Node::enforcing(both.to_vec());
+        let mut workloads = ["a", "b", "c"].map(named).to_vec();
+        workloads[0].outside_pods = true;
+        node.workloads(workloads);
+        let mut observations = Observations::default();
+        observations[crossed] = Some(Observation {
+            available: 50 * MIB,
+            capacity: CAPACITY,
+            at: Some(node.now),
+        });
+        let usage = node.usage.clone();
+        let actions = node.step(Input::Sample(&Sample {
+            observations,
+            confirmation: Confirmation::default(),
+            usage: &usage,
+        }));
+        assert_eq!(kills(&actions), [expected], "{crossed:?}");
+        let places = node.engine.decision().unwrap().ranking;
+        assert_eq!(places.as_slice()[0].refusal, refusal, "{crossed:?}");
+    }
+}
