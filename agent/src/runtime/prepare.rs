@@ -172,8 +172,8 @@ impl Around {
         let pressed = self.button.read();
         let mut state = self.shared.lock();
         let last = ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger)));
-        let since = guard::now() - config.limits.window;
-        let kills = ledger.map_or_else(Vec::new, |ledger| kills(ledger, since));
+        // Not those of one window alone: the bucket may take longer to fill.
+        let kills = ledger.map_or_else(Vec::new, |ledger| kills(ledger, Moment::START));
         let kills = kills.into_iter().map(|at| Recalled::Kill { at });
         let recalled = last.into_iter().chain(kills);
         let recalled = recalled.chain(self.graces.recall(&config.policy, guard::now()));
