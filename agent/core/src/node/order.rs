@@ -177,6 +177,11 @@ impl OpenOrder {
         self.progress = now;
     }
 
+    /// Whether it is to bring process ids back.
+    pub fn is_for_processes(&self) -> bool {
+        self.stake == Stake::Processes
+    }
+
     /// Whether the victim is only asked so far.
     pub fn is_soft(&self) -> bool {
         matches!(self.phase, Phase::Asked { .. })

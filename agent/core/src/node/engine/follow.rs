@@ -83,7 +83,10 @@ impl Engine {
         match delivered {
             Delivery::Done { processes } => {
                 order.mark_sent(now);
-                self.reaping.add(now, processes);
+                // Of no other victim anybody looks whether its ids came back.
+                if order.is_for_processes() {
+                    self.reaping.add(now, processes);
+                }
             }
             Delivery::Empty => {
                 // Whoever was asked first and is gone by now was evicted all the same.
