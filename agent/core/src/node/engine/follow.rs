@@ -58,6 +58,9 @@ impl Engine {
                 .iter()
                 .position(|now| now.is_same_as(before))
         };
+        let is_other = self.memory != new.live.memory;
+        let confirmed = self.confirmed.iter().filter(|_| !is_other);
+        self.confirmed = confirmed.filter_map(place).collect();
         self.told.met = self.told.met.iter().filter_map(place).collect();
         self.told.held = [None; ThresholdSet::CAPACITY];
         if let Some(order) = &mut self.open {
