@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use brink_core::node::workload::{Container, Resources, Workload};
 use brink_host::cgroup::pod::PodRoots;
 
+use super::protect::is_within;
 use crate::config::CgroupRule;
 use crate::pod::Manifest;
 
@@ -68,6 +69,16 @@ fn belongs(pod: &Manifest, group: &str, uid: Option<&str>) -> bool {
         return glob.matches(group);
     }
     uid == Some(pod.workload.uid.as_str())
+}
+
+/// Whether a workload of these cgroups has nothing in the one that all pods live in; not without cgroups, and not where
+/// that one is not named.
+pub(super) fn is_outside(groups: &[String], pods: Option<&str>) -> bool {
+    let apart = |pods: &str| {
+        let shares = |group: &String| is_within(group, pods) || is_within(pods, group);
+        !groups.is_empty() && !groups.iter().any(shares)
+    };
+    pods.is_some_and(apart)
 }
 
 /// Cgroups that belong to somebody already.
@@ -227,6 +238,32 @@ mod tests {
         check(&[pod("other", None)], &[], &[&cgroupfs], &[("other", &[])]);
         let users = format!("/user.slice/user-1000.slice/kubepods-pod{underscored}.slice");
         check(&[pod(uid, None)], &[], &[&users], &[(uid, &[])]);
+    }
+
+    #[test]
+    fn whoever_has_nothing_among_the_pods_is_outside() {
+        for (groups, pods, expected) in [
+            (
+                &["/system.slice/db.service"][..],
+                Some("/kubepods.slice"),
+                true,
+            ),
+            (&["/kubepods.slice-2/a"], Some("/kubepods.slice"), true),
+            (&["/kubepods.slice/a"], Some("/kubepods.slice/"), false),
+            (&["/kubepods.slice"], Some("/kubepods.slice"), false),
+            (
+                &["/elsewhere", "/kubepods.slice/a"],
+                Some("/kubepods.slice"),
+                false,
+            ),
+            // All pods are in it.
+            (&["/node"], Some("/node/kubepods"), false),
+            (&[], Some("/kubepods.slice"), false),
+            (&["/system.slice/db.service"], None, false),
+        ] {
+            let groups: Vec<String> = groups.iter().map(|&group| group.to_owned()).collect();
+            assert_eq!(is_outside(&groups, pods), expected, "{groups:?} {pods:?}");
+        }
     }
 
     #[test]

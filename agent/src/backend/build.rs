@@ -12,7 +12,7 @@ use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{Controller, Layout};
 use brink_host::kill::pid_set::ProtectedPids;
 
-use super::bind::bind;
+use super::bind::{bind, is_outside};
 use super::facts::{Known, Look};
 use super::protect::{Essentials, select};
 use crate::config::{CgroupRule, Selection};
@@ -31,6 +31,8 @@ pub struct Builder {
     /// Only cgroups below this one are workloads; the node, if it is a cgroup.
     scope: String,
     roots: PodRoots,
+    /// The group all pods live in, if it is named.
+    pods: Option<String>,
     rules: Vec<CgroupRule>,
     selection: Selection,
     generation: u64,
@@ -77,6 +79,7 @@ impl Builder {
             layout,
             scope: scope.to_owned(),
             roots: PodRoots::new(scope, None),
+            pods: None,
             rules,
             selection,
             generation: 0,
@@ -89,10 +92,11 @@ impl Builder {
         }
     }
 
-    /// Names the group all pods live in, where it is not the kubelet's default.
+    /// Names the group all pods live in: pods are found in it, and whoever is outside has no part in its memory.
     #[must_use]
     pub fn with_pods_in(mut self, group: Option<&str>) -> Self {
         self.roots = PodRoots::new(&self.scope, group);
+        self.pods = group.map(str::to_owned);
         self
     }
 
@@ -143,6 +147,7 @@ impl Builder {
                 &essentials,
                 &self.selection,
             );
+            workload.outside_pods = is_outside(&bound.groups, self.pods.as_deref());
             members.extend(groups.into_iter().map(|group| Member {
                 workload: index,
                 group,

@@ -109,7 +109,7 @@ fn protection_of(role: Role) -> Protection {
 }
 
 /// Whether a cgroup is another or below it.
-fn is_within(group: &str, ancestor: &str) -> bool {
+pub(super) fn is_within(group: &str, ancestor: &str) -> bool {
     let ancestor = ancestor.trim_end_matches('/');
     let rest = group.strip_prefix(ancestor);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -16,6 +16,7 @@ use super::settings::{
     Selection, Workloads,
 };
 use super::workloads;
+use crate::ledger::DECISIONS;
 
 /// `apiVersion` of Brink's own files.
 pub const API_VERSION: &str = "brink.dev/v1alpha1";
@@ -106,7 +107,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Written {
             .and_then(|node| workloads::read_group(reader, node)),
         workloads: workloads::read(reader, fields),
         selection: workloads::read_selection(reader, fields),
-        limits: read_limits(reader, fields),
+        limits: read_remembered_limits(reader, fields),
         housekeeping_interval: fields
             .get("housekeepingInterval")
             .and_then(|node| reader.span(node, Span::from_millis(100)))
@@ -154,6 +155,24 @@ pub(crate) fn read_limits<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Li
         most: most.unwrap_or(default.most),
         window: span("window", Span::from_secs(1)).unwrap_or(default.window),
     }
+}
+
+/// The same where a ledger carries the kills over a restart: what it has no room for is forgotten then.
+fn read_remembered_limits<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Limits {
+    let limits = read_limits(reader, fields);
+    let room = DECISIONS.slots;
+    let burst = usize::try_from(limits.burst).unwrap_or(usize::MAX);
+    for (key, count) in [("burst", burst), ("most", limits.most)] {
+        let node = fields.get("limits").and_then(|node| node.get(key));
+        if let Some(node) = node.filter(|_| count > room as usize) {
+            let problem = format!(
+                "the ledger carries the last {room} kills over a restart of the agent; a limit above \
+                 that is forgiven some of them"
+            );
+            reader.warn(node, problem);
+        }
+    }
+    limits
 }
 
 fn word<'a, T: Copy>(

@@ -190,6 +190,7 @@ impl Guard {
 
     /// Takes a new roster; the old one goes back to be freed elsewhere.
     pub(super) fn replace_roster(&mut self, roster: Box<Roster>) {
+        self.see_whether_removed();
         let old = std::mem::replace(&mut self.roster, roster);
         self.killer.protect(&mut self.roster.protected);
         let table = std::sync::Arc::clone(&self.roster.table);
@@ -198,6 +199,24 @@ impl Guard {
         self.move_victims(&old);
         self.adopt_slots();
         let _told_or_counted = self.ports.reports.send(Report::Retired(old));
+    }
+
+    /// A victim whose cgroups were removed is gone, and this is the last moment at which that can be told of them: the
+    /// new roster does not have them.
+    fn see_whether_removed(&mut self) {
+        let followed = self.current.as_mut();
+        let Some(victim) = followed.filter(|victim| victim.completion.stages.gone.is_none()) else {
+            return;
+        };
+        let (workload, mut known, mut removed) = (victim.workload, false, true);
+        for (_, group) in self.roster.of(workload) {
+            known = true;
+            removed &= !group.target.dir().is_alive();
+        }
+        if known && removed {
+            victim.note_gone(now());
+            self.feed(now(), &Input::Gone { workload });
+        }
     }
 
     /// Victims have another index now, or are gone from the table.

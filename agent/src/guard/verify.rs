@@ -1,6 +1,7 @@
 //! The head of a ranking, put right: whoever would be chosen is read anew first.
 
 use brink_core::node::rank::{Ranking, rank_head};
+use brink_core::node::signal::Signal;
 use brink_core::node::workload::{PodUsage, Workload, WorkloadTable};
 
 /// Candidates at the head of the ranking that are read anew before anybody is chosen.
@@ -37,12 +38,12 @@ pub(super) fn verify_head(
             let Some(used) = usage.get_mut(place) else {
                 continue;
             };
-            if refuses(table, place, used.as_ref()) {
+            if refuses(ranking.signal, table, place, used.as_ref()) {
                 continue;
             }
             if !verified[..count].contains(&index) {
                 read_anew(place, used);
-                if used.is_none() || refuses(table, place, used.as_ref()) {
+                if used.is_none() || refuses(ranking.signal, table, place, used.as_ref()) {
                     continue;
                 }
                 verified[count] = index;
@@ -57,9 +58,9 @@ pub(super) fn verify_head(
     }
 }
 
-/// Whether the engine will pass a workload over, whatever it uses.
-fn refuses(table: &WorkloadTable, index: usize, used: Option<&PodUsage>) -> bool {
-    let is_spared = |workload: &Workload| workload.spared().is_some();
+/// Whether the engine will pass a workload over for a signal, whatever it uses.
+fn refuses(signal: Signal, table: &WorkloadTable, index: usize, used: Option<&PodUsage>) -> bool {
+    let is_spared = |workload: &Workload| workload.spared_from(signal).is_some();
     table.workloads().get(index).is_none_or(is_spared)
         || used.is_some_and(|used| used.processes == Some(0))
 }
@@ -68,7 +69,6 @@ fn refuses(table: &WorkloadTable, index: usize, used: Option<&PodUsage>) -> bool
 mod tests {
     use brink_core::node::observe::Layout;
     use brink_core::node::rank::Preferences;
-    use brink_core::node::signal::Signal;
     use brink_core::node::workload::{Origin, Protection};
 
     use super::*;
@@ -82,6 +82,8 @@ mod tests {
         Protected(u64),
         /// A static pod.
         Static(u64),
+        /// Not among the pods.
+        Outside(u64),
         /// Believed to use so many MiB, and nothing runs in it.
         Empty(u64),
         /// Nobody knows, before or after.
@@ -104,19 +106,22 @@ mod tests {
                 Is::Static(_) => Origin::Static,
                 _ => Origin::Api,
             },
+            outside_pods: matches!(is, Is::Outside(_)),
             ..Workload::default()
         };
         let table = WorkloadTable::new(all.iter().enumerate().map(workload).collect(), 1);
         let believed = |is: &Is| match *is {
-            Is::Free(mib, _) | Is::Protected(mib) | Is::Static(mib) | Is::Empty(mib) => {
-                Some(used(mib))
-            }
+            Is::Free(mib, _)
+            | Is::Protected(mib)
+            | Is::Static(mib)
+            | Is::Outside(mib)
+            | Is::Empty(mib) => Some(used(mib)),
             Is::Unknown => None,
         };
         let mut usage: Vec<_> = all.iter().map(believed).collect();
         let (mut order, mut read) = (Vec::new(), Vec::new());
         let ranking = Ranking {
-            signal: Signal::MemoryAvailable,
+            signal: Signal::AllocatableMemoryAvailable,
             layout: Layout::Single,
             preferences: Preferences::Respect,
         };
@@ -124,13 +129,15 @@ mod tests {
             match all[index] {
                 Is::Free(_, mib) => *usage = Some(used(mib)),
                 Is::Empty(_) => usage.get_or_insert_default().processes = Some(0),
-                Is::Protected(_) | Is::Static(_) => panic!("{index} refuses and was read"),
+                Is::Protected(_) | Is::Static(_) | Is::Outside(_) => {
+                    panic!("{index} refuses and was read")
+                }
                 Is::Unknown => return,
             }
             read.push(index);
         });
         let first = order.iter().map(|&index| index as usize).find(|&index| {
-            usage[index].is_some() && !refuses(&table, index, usage[index].as_ref())
+            usage[index].is_some() && !refuses(ranking.signal, &table, index, usage[index].as_ref())
         });
         (read, first)
     }
@@ -154,10 +161,11 @@ mod tests {
             Is::Static(80),
             Is::Unknown,
             Is::Protected(70),
+            Is::Outside(65),
             Is::Empty(60),
         ];
         all.extend([5, 4, 3, 2].map(|mib| Is::Free(mib, mib)));
-        check(&all, &[4, 5, 6, 7], Some(5));
+        check(&all, &[5, 6, 7, 8], Some(6));
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub const DECISIONS: LedgerShape = LedgerShape {
     slots: 64,
     record: 8192,
     completion: 512,
-    format: 3,
+    format: 4,
 };
 
 /// What carries the signals to the guard.

@@ -95,6 +95,7 @@ pub fn refusal_words(reason: &str) -> &str {
         "critical" => "its priority makes it critical",
         "protected" => "protected by the configuration or by Brink's own list",
         "empty" => "nothing runs in it",
+        "outside" => "not among the pods whose memory the signal measures",
         "waiting" => "it was killed just now",
         _ => "no reason given",
     }
@@ -141,7 +142,9 @@ pub fn end_words(end: &str) -> &str {
         "under-reserve" => "headroom is under the kernel's reserve, so nobody waits",
         "failed" => "the kill could not be carried out",
         "dry-run" => "dry run",
-        "stopped" => "stopped before its grace was over, by hand or because it is protected now",
+        "stopped" => {
+            "stopped before its grace was over, by hand or because it is protected now or no workload any more"
+        }
         other => other,
     }
 }
@@ -232,7 +235,7 @@ mod tests {
             let word = reason.word();
             let refuses = matches!(
                 reason,
-                R::Static | R::Mirror | R::Critical | R::Protected | R::Empty
+                R::Static | R::Mirror | R::Critical | R::Protected | R::Empty | R::Outside
             );
             let decides = matches!(reason, R::Hard | R::Soft | R::Limit);
             if refuses {

@@ -105,13 +105,12 @@ impl Enforcement {
     }
 }
 
-/// When this boot's kills since `since` were ordered, oldest first. An order that found nobody was none.
-pub(super) fn kills(ledger: &Ledger, since: Moment) -> Vec<Moment> {
+/// When this boot's kills were ordered, oldest first. An order that found nobody was none.
+pub(super) fn kills(ledger: &Ledger) -> Vec<Moment> {
     let mut kills: Vec<Moment> = ledger
         .entries()
         .filter_map(|entry| killed(&entry))
         .collect();
-    kills.retain(|&at| at > since);
     kills.sort_unstable();
     kills
 }

@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
-use brink_core::base::Moment;
 use brink_core::node::engine::Engine;
 use brink_core::node::input::{Control, Input, Recalled};
 use brink_core::node::safety::Mode;
@@ -186,8 +185,8 @@ impl Around {
         let mut state = self.shared.lock();
         let last =
             ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger, &self.foretold)));
-        let since = guard::now() - config.limits.window;
-        let kills = ledger.map_or_else(Vec::new, |ledger| kills(ledger, since));
+        // Not those of one window alone: the bucket may take longer to fill.
+        let kills = ledger.map_or_else(Vec::new, kills);
         let kills = kills.into_iter().map(|at| Recalled::Kill { at });
         let recalled = last.into_iter().chain(kills);
         let recalled = recalled.chain(self.graces.recall(&config.policy, guard::now()));
@@ -351,7 +350,7 @@ impl Running {
         let mut takeover = self.takeover();
         if let Some(ledger) = self.enforcement.take_over()? {
             let last = self.remember_instead(&ledger);
-            let kills = kills(&ledger, Moment::START);
+            let kills = kills(&ledger);
             info!("the other agent is gone; this one takes over");
             takeover.put(Command::TakeOver(Box::new(Legacy {
                 ledger,

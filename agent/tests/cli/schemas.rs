@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use brink::record::text::refusal_words;
+use brink_core::base::Reason;
 use brink_tests::schema::{Schema, assert_keeps_to as check};
 
 use super::{replay, run, stdout, tests_folder};
@@ -83,6 +85,20 @@ fn every_schema_is_read_and_has_its_own_address() {
             "{file} is not in docs/cli.md"
         );
     }
+}
+
+#[test]
+fn every_reason_to_refuse_is_published() {
+    let text = fs::read_to_string(tests_folder("../docs/schemas/common.schema.json")).unwrap();
+    let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let refusal = &schema["$defs"]["rankedWorkload"]["properties"]["refusal"];
+    let published = refusal["anyOf"][0]["enum"].as_array().unwrap();
+    let published: Vec<_> = published.iter().filter_map(|word| word.as_str()).collect();
+    let words = Reason::ALL.map(Reason::word);
+    let given = words
+        .into_iter()
+        .filter(|word| refusal_words(word) != refusal_words("?"));
+    assert_eq!(published, given.collect::<Vec<_>>());
 }
 
 #[test]

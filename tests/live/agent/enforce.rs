@@ -91,13 +91,15 @@ fn headroom_alone_is_enforced() {
 fn kills_of_the_run_before_count_for_the_limits() {
     let mut node = Node::new(300);
     let leaker = node.workload("leaker", "containers: [{name: c}]");
-    let limits = format!("{HARD}\nlimits: {{burst: 1, refill: 10m}}");
+    // The window is over at the restart, and the bucket is still empty.
+    let limits = format!("{HARD}\nlimits: {{burst: 1, refill: 10m, window: 1s}}");
     node.configure("enforce", &limits);
     node.start(&[]);
     let first = node.load(leaker, Load::Anon, 280 * MIB);
     gone_after(&first);
     assert_eq!(node.finished(1).mode, "enforcing");
     node.stop(Signal::KILL);
+    std::thread::sleep(Duration::from_secs(1));
     node.start(&[]);
     let second = node.holding(leaker, 260);
     let told = wait_until(PATIENCE, || {

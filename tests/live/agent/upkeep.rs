@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
@@ -107,6 +108,39 @@ fn a_grace_goes_on_over_a_restart_and_not_over_an_absence() {
     assert!(met <= anew.elapsed(), "{met:?} of {:?}", began.elapsed());
 }
 
+/// Starts a load that does not listen to SIGTERM.
+fn deaf(node: &Node, workload: usize, bytes: u64) -> Child {
+    let script = "trap '' TERM; echo 0 > \"$1\"; exec \"$2\" --load anon --bytes \"$3\" --deadline-ms 30000 --hold";
+    Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(&node.groups[workload].entrances()[0])
+        .arg(env!("CARGO_BIN_EXE_brink-hog"))
+        .arg(bytes.to_string())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_victim_whose_manifest_is_taken_away_during_its_grace_holds_nobody_up() {
+    let mut node = Node::new(300);
+    let [first, other] =
+        ["first", "other"].map(|name| node.workload(name, "containers: [{name: c}]"));
+    let soft = "evictionSoft: {memory.available: 150Mi}\nevictionSoftGracePeriod: {memory.available: 200ms}\nevictionMaxPodGracePeriod: 30";
+    node.configure("enforce", &format!("{HARD}\n{soft}"));
+    node.start(&[]);
+    let mut kept = deaf(&node, first, 200 * MIB);
+    let asked = wait_until(PATIENCE, || node.decisions().pop());
+    assert_eq!(asked.expect("SIGTERM").victim_name(), "test/first");
+    fs::remove_file(node.path("manifests/first.yaml")).unwrap();
+    assert_eq!(node.finished(1).end.as_deref(), Some("stopped"));
+    let leak = node.load(other, Load::Anon, 280 * MIB);
+    gone_after(&leak);
+    assert_eq!(node.finished(2).victim_name(), "test/other");
+    assert!(kept.try_wait().unwrap().is_none(), "nobody's victim now");
+    kept.kill().unwrap();
+    kept.wait().unwrap();
+}
+
 #[test]
 fn the_stop_button_is_seen_in_a_folder_that_was_made_anew() {
     let mut node = Node::new(300);
@@ -140,7 +174,7 @@ fn a_file_in_the_place_of_the_socket_is_left_alone() {
         config.replace("paths: {", &socket),
     )
     .unwrap();
-    let refused = std::process::Command::new(brink_tests::agent_binary().unwrap())
+    let refused = Command::new(brink_tests::agent_binary().unwrap())
         .args(["run", "--config"])
         .arg(node.path("config.yaml"))
         .output()

@@ -23,6 +23,8 @@ pub enum Reason {
     Protected,
     /// Refused: nothing runs in it.
     Empty,
+    /// Refused: the signal is of the pods, and it is not among them.
+    Outside,
     /// Nothing done: the signal is low but memory can still be allocated.
     Unconfirmed,
     /// Nothing done: reclaim on the node was enough.
@@ -51,7 +53,7 @@ pub enum Reason {
 
 impl Reason {
     /// Every cause.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Hard,
         Self::Soft,
         Self::Limit,
@@ -60,6 +62,7 @@ impl Reason {
         Self::Critical,
         Self::Protected,
         Self::Empty,
+        Self::Outside,
         Self::Unconfirmed,
         Self::Reclaimed,
         Self::Unknown,
@@ -85,6 +88,7 @@ impl Reason {
             Self::Critical => "critical",
             Self::Protected => "protected",
             Self::Empty => "empty",
+            Self::Outside => "outside",
             Self::Unconfirmed => "unconfirmed",
             Self::Reclaimed => "reclaimed",
             Self::Unknown => "unknown",

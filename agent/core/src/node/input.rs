@@ -63,7 +63,7 @@ pub struct Reconfiguration {
 pub enum Recalled {
     /// Orders up to this number have been given.
     LastOrder(u64),
-    /// A kill was carried out; those of one window, oldest first, before anything is ordered.
+    /// A kill was carried out; all that are known, oldest first, before anything is ordered.
     Kill {
         /// When.
         at: Moment,

@@ -87,7 +87,7 @@ pub enum End {
     Failed,
     /// A dry run whose threshold is no longer crossed, or that is old enough to be told again.
     DryRun,
-    /// Before the grace was over somebody pressed the stop button, or the victim became protected.
+    /// Before the grace was over somebody pressed the stop button, or the victim became protected or left the table.
     Stopped,
 }
 
@@ -166,10 +166,20 @@ impl OpenOrder {
         self.progress = self.progress.max(now);
     }
 
+    /// Whether the victim has no process left; the order ends as soon as what it held is settled.
+    pub const fn is_gone(&self) -> bool {
+        self.gone.is_some()
+    }
+
     /// The soft order turns hard.
     pub fn harden(&mut self, now: Moment) {
         self.phase = Phase::Killed { at: now };
         self.progress = now;
+    }
+
+    /// Whether it is to bring process ids back.
+    pub fn is_for_processes(&self) -> bool {
+        self.stake == Stake::Processes
     }
 
     /// Whether the victim is only asked so far.

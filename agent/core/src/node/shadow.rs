@@ -188,8 +188,8 @@ impl Course<'_> {
         };
         rank(ranking, self.table, usage, order);
         let refuses = |index: u32| {
-            let row = self.table.rows().get(index as usize);
-            row.is_none_or(|row| row.is_critical)
+            let workload = self.table.workloads().get(index as usize);
+            workload.is_none_or(|each| each.is_critical() || each.is_outside(threshold.signal))
         };
         let victim = order.iter().copied().find(|&index| !refuses(index))?;
         let pod = self
@@ -334,6 +334,53 @@ mod tests {
             _ => -1,
         });
         assert_eq!(after, [20, 21, 12, 13, 14, 15, 16, 17, 18, 19]);
+    }
+
+    #[test]
+    fn for_the_memory_of_the_pods_somebody_among_them_goes() {
+        for (signal, expected) in [
+            (Signal::AllocatableMemoryAvailable, 1),
+            (Signal::MemoryAvailable, 0),
+        ] {
+            let thresholds = [Threshold {
+                signal,
+                ..threshold(100, 0)
+            }];
+            let policy = Policy::new(thresholds.to_vec(), Layout::Single, Settings::default());
+            let named = |(name, outside_pods): (&str, bool)| Workload {
+                name: name.to_string(),
+                uid: name.to_string(),
+                outside_pods,
+                ..Workload::default()
+            };
+            let table = WorkloadTable::new([("a", true), ("b", false)].map(named).to_vec(), 1);
+            let mut observations = Observations::default();
+            observations[signal] = Some(Observation {
+                available: 99 * MIB,
+                capacity: 4096 * MIB,
+                at: Some(Moment::START),
+            });
+            let holds = |mib: u64| {
+                Some(PodUsage {
+                    memory: Some(mib << 20),
+                    ..PodUsage::default()
+                })
+            };
+            let fates = fates(&Course {
+                policy: &policy,
+                gate: &GateState::default(),
+                now: Moment::START,
+                observations: &observations,
+                rates: MemoryRates::default(),
+                headroom: None,
+                table: &table,
+                usage: &[holds(300), holds(200)],
+                growth: &[0, 0],
+            });
+            let evicts =
+                |fate| matches!(fate, Fate::Evicts { workload, .. } if workload == expected);
+            assert!(fates.into_iter().all(evicts), "{signal:?}: {fates:?}");
+        }
     }
 
     #[test]

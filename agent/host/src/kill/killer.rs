@@ -67,7 +67,12 @@ impl Killer {
         let whole = target.is_v2() && outcome.spared == 0 && first.complete;
         if whole && kill_whole_group(target.as_fd(), Means::GroupKill, &mut outcome) {
             outcome.settled = true;
-            outcome.signalled += self.workspace.rest();
+            outcome.signalled += self.workspace.rest() + outcome.unseen;
+            if outcome.unseen > 0 {
+                // Whom no list names only this signal reached.
+                let first = &mut outcome.times.after_first_signal;
+                *first = first.or(outcome.times.group_killed);
+            }
             if let Some(pool) = &self.release {
                 self.workspace.release_rest(pool, &mut outcome);
             }
@@ -178,6 +183,58 @@ fn kill_whole_group(group: BorrowedFd<'_>, means: Means, outcome: &mut KillOutco
         Err(errno) => {
             outcome.note(Stage::GroupKill, None, errno);
             false
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A v2 tree of files: a group that lists so many processes, with `cgroup.kill` or on a kernel without.
+    fn tree(processes: &str, can_kill: bool) -> (tempfile::TempDir, Layout) {
+        let root = tempfile::tempdir().expect("temporary folder");
+        let files = [
+            (
+                "proc/self/mountinfo",
+                "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            ),
+            (
+                "proc/cgroups",
+                "#subsys_name\thierarchy\tnum_cgroups\tenabled\n",
+            ),
+            ("sys/fs/cgroup/cgroup.controllers", "memory pids\n"),
+            ("sys/fs/cgroup/pod/cgroup.procs", processes),
+        ];
+        let kill = can_kill.then_some(("sys/fs/cgroup/pod/cgroup.kill", ""));
+        for (path, text) in files.into_iter().chain(kill) {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("parent")).expect("fake tree");
+            fs::write(path, text).expect("fake file");
+        }
+        let layout = Layout::detect(root.path()).expect("a layout");
+        (root, layout)
+    }
+
+    #[test]
+    fn whom_no_list_names_is_signalled_with_the_group_or_not_at_all() {
+        for (processes, can_kill, signalled, settled) in [
+            ("0\n0\n", true, 2, true),
+            ("0\n0\n", false, 0, false),
+            ("", true, 0, true),
+        ] {
+            let (_root, layout) = tree(processes, can_kill);
+            let target = KillTarget::open(&layout, "/pod").expect("a target");
+            let outcome = Killer::new(&layout, None).expect("a killer").kill(&target);
+            assert_eq!(
+                (outcome.signalled, outcome.settled),
+                (signalled, settled),
+                "{outcome:?}"
+            );
+            let has_time = outcome.times.after_first_signal.is_some();
+            assert_eq!(has_time, signalled > 0, "{outcome:?}");
         }
     }
 }

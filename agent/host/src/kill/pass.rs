@@ -129,12 +129,14 @@ impl Workspace {
         }
     }
 
-    /// Whether a group of the v2 tree holds processes, and all of them are in the target's subtree.
+    /// Whether a group of the v2 tree holds processes, and all of them are in the target's subtree. A process that no list
+    /// names could be anybody's.
     pub(super) fn holds_only(&mut self, group: BorrowedFd<'_>, target: &KillTarget) -> bool {
         self.roster.clear();
-        let mut listed = 0u32;
+        let (mut listed, mut unseen) = (0u32, false);
         let there = each_process(group, &mut |pid| {
             listed += 1;
+            unseen |= pid <= 0;
             if !self.signalled.contains(pid) {
                 self.roster.push(pid);
             }
@@ -144,7 +146,7 @@ impl Workspace {
             .roster
             .all_found(|visitor| each_process(target.as_fd(), visitor));
         let seen = there.complete && here.complete && !self.roster.overflowed();
-        seen && listed > 0 && all_ours
+        seen && listed > 0 && !unseen && all_ours
     }
 
     /// Lists the processes that may be signalled and have not been.
@@ -283,5 +285,39 @@ fn note(look: Look, outcome: &mut KillOutcome) {
     }
     if let Some(errno) = look.list_error {
         outcome.note(Stage::List, None, errno);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::cgroup::layout::{Hierarchy, Version};
+
+    #[test]
+    fn a_group_is_the_targets_only_when_every_process_in_it_is_named_there() {
+        fn check(group: &str, target: &str, expected: bool) {
+            let root = tempfile::tempdir().expect("temporary folder");
+            for (name, processes) in [("group", group), ("target", target)] {
+                fs::create_dir(root.path().join(name)).expect("fake group");
+                fs::write(root.path().join(name).join("cgroup.procs"), processes)
+                    .expect("fake file");
+            }
+            let hierarchy = Hierarchy {
+                version: Version::V1,
+                path: root.path().to_path_buf(),
+                mount_root: "/".to_owned(),
+            };
+            let target_group = KillTarget::open_in(&hierarchy, "/target").expect("a target");
+            let dir = fs::File::open(root.path().join("group")).expect("a folder");
+            let holds = Workspace::new().holds_only(dir.as_fd(), &target_group);
+            assert_eq!(holds, expected, "{group:?} {target:?}");
+        }
+        check("5\n7\n", "7\n5\n9\n", true);
+        check("5\n7\n", "5\n", false);
+        check("", "5\n", false);
+        check("0\n", "5\n", false);
+        check("0\n5\n", "0\n5\n", false);
     }
 }

@@ -295,7 +295,8 @@ fn doubts_are_warnings() {
         "config.yaml",
         "mode: observe\nevictionHard: {memory.available: 2Gi, pid.available: 50k, nodefs.available: 60%}\n\
          evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m, imagefs.available: 1m}\n\
-         evictionMinimumReclaim: {nodefs.available: 50%}\nrealtime: {priority: 80}\n",
+         evictionMinimumReclaim: {nodefs.available: 50%}\nrealtime: {priority: 80}\n\
+         limits: {burst: 64, most: 65}\n",
     )]);
     let mut sources = folder.sources();
     sources.capacities = Some(Capacities::from_fn(|signal| {
@@ -311,6 +312,7 @@ fn doubts_are_warnings() {
         "config.yaml:1:1: apiVersion is missing; taken for brink.dev/v1alpha1",
         "config.yaml:1:1: kind is missing; taken for AgentConfiguration",
         "config.yaml:6:22: realtime.priority: \"80\": above the kernel's interrupt threads",
+        "config.yaml:7:27: limits.most: \"65\": the ledger carries the last 64 kills over a restart",
         "config.yaml:2:34: evictionHard.memory.available: \"2Gi\": the hard threshold is not below",
         "config.yaml:2:54: evictionHard.pid.available: \"50k\": the threshold is above the capacity",
         "config.yaml:5:44: evictionMinimumReclaim.nodefs.available: \"50%\": threshold and minimum reclaim",
@@ -321,7 +323,7 @@ fn doubts_are_warnings() {
             "{part}\n{said:#?}"
         );
     }
-    assert_eq!(said.len(), 7, "{said:#?}");
+    assert_eq!(said.len(), 8, "{said:#?}");
 }
 
 proptest! {

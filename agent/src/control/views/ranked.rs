@@ -136,7 +136,7 @@ impl<'a> Ranked<'a> {
         let usage = self.usage.get(index as usize).and_then(Option::as_ref);
         let is_empty = usage.is_some_and(|usage| usage.processes == Some(0));
         workload
-            .spared()
+            .spared_from(self.ranking.signal)
             .or_else(|| is_empty.then_some(Reason::Empty))
     }
 

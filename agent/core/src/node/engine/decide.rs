@@ -38,6 +38,7 @@ impl Engine {
         if !verdict.met.iter().any(|index| self.can_reclaim(index)) {
             self.reclaim = Reclaiming::Not;
         }
+        self.confirmed = self.confirmed_by(verdict.ready, sample);
         let mut ready = verdict.fresh;
         for index in verdict.fresh.iter() {
             held[index] = self.held_back(now, index, sample, credit);
@@ -77,7 +78,7 @@ impl Engine {
             return Some(Reason::Unknown);
         };
         let quantity = threshold.quantity(seen.capacity);
-        if !self.is_confirmed(threshold.signal, quantity, &sample.confirmation) {
+        if !self.is_confirmed(index, seen.capacity, &sample.confirmation) {
             return Some(Reason::Unconfirmed);
         }
         let credited = seen.available.saturating_add(saturated(credit));
@@ -99,11 +100,30 @@ impl Engine {
         (ids > 0 && credited >= wanted).then_some(Reason::Credited)
     }
 
-    /// Whether nothing can be allocated any more beyond `quantity`: headroom and usable swap.
-    fn is_confirmed(&self, signal: Signal, quantity: Quantity, seen: &Confirmation) -> bool {
+    /// Whether less can be allocated, headroom and usable swap together, than a threshold wants. Headroom lets go of a
+    /// threshold as available memory does on the kubelet: one that it has confirmed stays confirmed until the minimum
+    /// reclaim can be allocated too.
+    fn is_confirmed(&self, index: usize, capacity: i64, seen: &Confirmation) -> bool {
+        let Some(threshold) = self.policy.thresholds().get(index) else {
+            return false;
+        };
+        let signal = threshold.signal;
         let is_asked = signal == Signal::MemoryHeadroom || self.memory == MemoryPolicy::Confirmed;
         let left = self.confirming(signal, seen);
-        !is_asked || left.is_some_and(|left| Quantity::from_bytes(left) < quantity)
+        let is_short = |of: Quantity| left.is_some_and(|left| Quantity::from_bytes(left) < of);
+        !is_asked
+            || is_short(threshold.quantity(capacity))
+            || self.confirmed.contains(index) && is_short(threshold.release(capacity))
+    }
+
+    /// Those of the thresholds that are confirmed by a sample.
+    fn confirmed_by(&self, ready: ThresholdSet, sample: &Sample<'_>) -> ThresholdSet {
+        let is_confirmed = |&index: &usize| {
+            let signal = self.policy.thresholds()[index].signal;
+            let seen = sample.observations[signal].filter(|_| signal.is_memory());
+            seen.is_some_and(|seen| self.is_confirmed(index, seen.capacity, &sample.confirmation))
+        };
+        ready.iter().filter(is_confirmed).collect()
     }
 
     /// The bytes that could still be allocated, where they decide with a memory signal whether anybody is killed; none
@@ -128,17 +148,14 @@ impl Engine {
         observations: &Observations,
         confirmation: &Confirmation,
     ) -> bool {
-        let thresholds = met
-            .iter()
-            .filter_map(|index| self.policy.thresholds().get(index));
-        let mut pressing = thresholds.filter(|threshold| {
-            let signal = threshold.signal;
-            let quantity = observations[signal].map(|seen| threshold.quantity(seen.capacity));
-            !signal.is_memory()
-                || quantity
-                    .is_some_and(|quantity| self.is_confirmed(signal, quantity, confirmation))
-        });
-        pressing.next().is_some()
+        let is_pressing = |index: usize| {
+            let signal = self.policy.thresholds().get(index)?.signal;
+            let capacity = observations[signal].map(|seen| seen.capacity);
+            let confirmed =
+                capacity.is_some_and(|capacity| self.is_confirmed(index, capacity, confirmation));
+            Some(!signal.is_memory() || confirmed)
+        };
+        met.iter().filter_map(is_pressing).any(|pressing| pressing)
     }
 
     /// A hard crossing takes over an open soft order.
@@ -281,7 +298,7 @@ impl Engine {
             let ranked = Ranked {
                 workload: index,
                 standing: standing.into(),
-                refusal: self.refusal(now, usage, index as usize),
+                refusal: self.refusal(now, ranking.signal, usage, index as usize),
             };
             if ranked.refusal.is_none() && victim.is_none() {
                 victim = Some(ranked);
@@ -291,7 +308,13 @@ impl Engine {
         (victim, places)
     }
 
-    fn refusal(&self, now: Moment, usage: &[Option<PodUsage>], index: usize) -> Option<Reason> {
+    fn refusal(
+        &self,
+        now: Moment,
+        signal: Signal,
+        usage: &[Option<PodUsage>],
+        index: usize,
+    ) -> Option<Reason> {
         let rules = [
             (self.recent.holds(now, index), Reason::Waiting),
             (remains_of(usage, index).processes == Some(0), Reason::Empty),
@@ -299,7 +322,9 @@ impl Engine {
         let passing = rules
             .into_iter()
             .find_map(|(holds, reason)| holds.then_some(reason));
-        self.protection_of(index).or(passing)
+        let workload = self.table.workloads().get(index);
+        let lasting = workload.and_then(|workload| workload.spared_from(signal));
+        lasting.or(passing)
     }
 
     /// Why a workload is never evicted, if so.

@@ -29,16 +29,20 @@ impl Engine {
         }
         self.order.clear();
         self.order.reserve(self.table.len());
-        self.spare_the_protected(actions);
+        self.let_go_of_the_asked(actions);
     }
 
-    /// Whoever is protected by now was asked to end, but is not killed for staying.
-    fn spare_the_protected(&mut self, actions: &mut Actions) {
-        let asked = self.open.as_ref().filter(|order| order.is_soft());
-        let protected = asked
-            .and_then(|order| order.workload)
-            .is_some_and(|workload| self.protection_of(workload).is_some());
-        if protected {
+    /// Whoever was asked to end and is protected by now is not killed for staying. Whoever is in the table no more can
+    /// be neither killed nor seen to end: nothing else would ever close that order, and every later one would wait for it.
+    fn let_go_of_the_asked(&mut self, actions: &mut Actions) {
+        let Some(order) = self.open.as_ref().filter(|order| order.is_soft()) else {
+            return;
+        };
+        let is_over = match order.workload {
+            Some(workload) => self.protection_of(workload).is_some(),
+            None => !order.is_gone(),
+        };
+        if is_over {
             self.close(End::Stopped, actions);
         }
     }
@@ -54,6 +58,9 @@ impl Engine {
                 .iter()
                 .position(|now| now.is_same_as(before))
         };
+        let is_other = self.memory != new.live.memory;
+        let confirmed = self.confirmed.iter().filter(|_| !is_other);
+        self.confirmed = confirmed.filter_map(place).collect();
         self.told.met = self.told.met.iter().filter_map(place).collect();
         self.told.held = [None; ThresholdSet::CAPACITY];
         if let Some(order) = &mut self.open {
@@ -79,7 +86,10 @@ impl Engine {
         match delivered {
             Delivery::Done { processes } => {
                 order.mark_sent(now);
-                self.reaping.add(now, processes);
+                // Of no other victim anybody looks whether its ids came back.
+                if order.is_for_processes() {
+                    self.reaping.add(now, processes);
+                }
             }
             Delivery::Empty => {
                 // Whoever was asked first and is gone by now was evicted all the same.

@@ -55,6 +55,8 @@ pub struct Engine {
     policy: Policy,
     memory: MemoryPolicy,
     gate: GateState,
+    /// Thresholds that were ready at the last sample, and confirmed: these stay so until their minimum reclaim is there.
+    confirmed: ThresholdSet,
     table: Arc<WorkloadTable>,
     safety: Safety,
     open: Option<OpenOrder>,
@@ -103,6 +105,7 @@ impl Engine {
             policy,
             memory: settings.memory,
             gate: GateState::default(),
+            confirmed: ThresholdSet::EMPTY,
             table: Arc::new(WorkloadTable::default()),
             safety,
             open: None,

@@ -1,5 +1,6 @@
 //! What holds for the live engine whatever happens to it: any inputs, in any order, at any time.
 
+use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
@@ -8,6 +9,7 @@ use proptest::prelude::*;
 use super::super::action::Action;
 use super::super::input::{Confirmation, Control, Delivery, Sample};
 use super::super::observe::{Layout, Observation, Observations};
+use super::super::order::{PATIENCE, PATIENCE_DISK, Stake};
 use super::super::policy::Settings;
 use super::super::safety::Limits;
 use super::super::signal::{PerSignal, Signal};
@@ -291,7 +293,62 @@ fn order_of(action: &Action) -> Option<(u64, usize)> {
     }
 }
 
+impl Run {
+    /// When the open order is over at the latest, if nothing more is freed: its grace first, then its patience.
+    fn latest_end(&self) -> Option<Moment> {
+        let order = self.engine.open_order()?;
+        let threshold = self.engine.policy().thresholds().get(order.threshold)?;
+        let is_disk = Stake::of(threshold.signal) == Stake::Disk;
+        let patience = if is_disk { PATIENCE_DISK } else { PATIENCE };
+        Some(order.next_wake().max(self.now) + patience)
+    }
+
+    /// Looks at a node that nobody gives anything back to, the workloads changing in between, until the order that is
+    /// open now must be over.
+    fn wait_for_the_end(&mut self, tables: &[Vec<Workload>]) -> Result<(), TestCaseError> {
+        const PACE: i64 = 150;
+        let (Some(order), Some(latest)) = (self.open, self.latest_end()) else {
+            return Ok(());
+        };
+        let mut tables = tables.iter();
+        // A grace that is over is seen at one look, the end of the patience at another.
+        while self.now <= latest + Span::from_millis(3 * PACE) {
+            if let Some(table) = tables.next() {
+                self.apply(0, &Event::Workloads(table.clone()))?;
+            }
+            self.apply(
+                PACE,
+                &Event::Sample {
+                    available: Vec::from([Some(-5); Signal::COUNT]),
+                    headroom: Some(100),
+                    usage: Vec::new(),
+                },
+            )?;
+            if self.open != Some(order) {
+                return Ok(());
+            }
+        }
+        let reason = format!("order {order} is still open after {latest:?}");
+        Err(TestCaseError::fail(reason))
+    }
+}
+
 proptest! {
+    #[test]
+    fn an_open_order_ends_whatever_the_tables_do(
+        thresholds in any_thresholds(),
+        first in any_workloads(),
+        events in proptest::collection::vec((0i64..400, any_event()), 1..40),
+        tables in proptest::collection::vec(any_workloads(), 0..4),
+    ) {
+        let mut run = Run::new(thresholds, MemoryPolicy::Kubelet);
+        run.apply(0, &Event::Workloads(first))?;
+        for (pause, event) in &events {
+            run.apply(*pause, event)?;
+        }
+        run.wait_for_the_end(&tables)?;
+    }
+
     #[test]
     fn whatever_happens(
         thresholds in any_thresholds(),

@@ -11,6 +11,7 @@ pub use defaults::DEFAULT_TERMINATION_GRACE;
 pub use table::{Row, WorkloadTable};
 pub use usage::{ContainerUsage, FsUsage, PodDetail, PodUsage, VolumeUsage};
 
+use super::signal::Signal;
 use crate::base::{Quantity, Reason};
 
 /// A pod, or whatever else is protected and evicted as one; built field by field over `default()`.
@@ -49,6 +50,8 @@ pub struct Workload {
     pub preference: Preference,
     /// Why Brink must never kill it, if so; the kubelet knows none.
     pub protection: Option<Protection>,
+    /// Whether it lies beside the cgroup that all pods live in, if one is named: on the kubelet there are no such pods.
+    pub outside_pods: bool,
 }
 
 /// Where a pod comes from; static and mirror pods are critical.
@@ -268,6 +271,17 @@ impl Workload {
     pub fn spared(&self) -> Option<Reason> {
         let protected = self.protection.is_some().then_some(Reason::Protected);
         self.refusal().or(protected)
+    }
+
+    /// Whether what it holds has no part in what the signal measures: allocatable memory is that of the pods.
+    pub fn is_outside(&self, signal: Signal) -> bool {
+        self.outside_pods && signal == Signal::AllocatableMemoryAvailable
+    }
+
+    /// Why it is not evicted for `signal`, if so: it never is, or would give nothing back to it.
+    pub fn spared_from(&self, signal: Signal) -> Option<Reason> {
+        let outside = self.is_outside(signal).then_some(Reason::Outside);
+        self.spared().or(outside)
     }
 
     /// Whether it can be ranked at all: mirror pods and pods whose life is over cannot.

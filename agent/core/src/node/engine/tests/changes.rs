@@ -143,3 +143,51 @@ fn whoever_is_protected_meanwhile_is_not_killed_for_staying() {
     assert_eq!(ends(&node.step(Input::Workloads(table))), [End::Stopped]);
     assert_eq!(kills(&node.at(60_000, 400)), []);
 }
+
+/// A soft order on `a` that has been given, and the node a second later.
+fn asked() -> Node {
+    let mut node = Node::enforcing(soft_and_hard());
+    node.at(0, 150);
+    let asks = |action: &Action| matches!(action, Action::Ask { workload: 0, .. });
+    assert!(node.at(60_000, 150).iter().any(asks));
+    node.now = ms(61_000);
+    node
+}
+
+fn without_a(node: &mut Node) -> Vec<Action> {
+    let generation = node.engine.table().generation() + 1;
+    let workloads = ["b", "c"].map(named).to_vec();
+    let table = Arc::new(WorkloadTable::new(workloads, generation));
+    node.usage = [200, 100].map(|mib| Some(holding(mib))).to_vec();
+    node.step(Input::Workloads(table))
+}
+
+#[test]
+fn an_order_whose_victim_left_the_table_before_its_grace_was_over_holds_nobody_up() {
+    let mut node = asked();
+    assert_eq!(ends(&without_a(&mut node)), [End::Stopped]);
+    assert_eq!(kills(&node.at(61_001, 50)), [0], "b goes at once");
+}
+
+#[test]
+fn whoever_ended_when_asked_and_left_the_table_then_is_gone() {
+    let mut node = asked();
+    node.step(Input::Gone { workload: 0 });
+    assert_eq!(ends(&without_a(&mut node)), []);
+    assert_eq!(kills(&node.at(61_019, 50)), []);
+    let actions = node.at(61_020, 50);
+    assert_eq!(ends(&actions), [End::Gone]);
+    assert_eq!(kills(&actions), [0]);
+}
+
+#[test]
+fn a_killed_victim_that_left_the_table_is_waited_for_no_longer_than_any_other() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    node.now = ms(100);
+    assert_eq!(ends(&without_a(&mut node)), []);
+    assert_eq!(ends(&node.at(199, 50)), []);
+    let actions = node.at(200, 50);
+    assert_eq!(ends(&actions), [End::Stalled]);
+    assert_eq!(kills(&actions), [0]);
+}

@@ -8,6 +8,7 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 
 use super::super::action::Action;
+use super::super::gate::thresholds_met;
 use super::super::input::{Confirmation, Control, Delivery, Reconfiguration, Sample};
 use super::super::observe::{Layout, Observation, Observations};
 use super::super::order::End;
@@ -100,6 +101,16 @@ impl Node {
     fn sample(&mut self, at: i64, available: i64) -> Vec<Action> {
         self.now = ms(at);
         self.available = available;
+        let (observations, confirmation) = self.figures();
+        let usage = self.usage.clone();
+        self.step(Input::Sample(&Sample {
+            observations,
+            confirmation,
+            usage: &usage,
+        }))
+    }
+
+    fn figures(&self) -> (Observations, Confirmation) {
         let mut observations = Observations::default();
         observations[Signal::MemoryAvailable] = Some(Observation {
             available: self.available * MIB,
@@ -124,12 +135,14 @@ impl Node {
             reserve: 10 * MIB as u64,
             unreaped: None,
         };
-        let usage = self.usage.clone();
-        self.step(Input::Sample(&Sample {
-            observations,
-            confirmation,
-            usage: &usage,
-        }))
+        (observations, confirmation)
+    }
+
+    /// Whether somebody could have to go for what the last sample said.
+    fn is_pressed(&self) -> bool {
+        let (observations, confirmation) = self.figures();
+        let met = thresholds_met(self.engine.policy(), &observations, true);
+        self.engine.is_pressing(met, &observations, &confirmation)
     }
 
     fn holds(&mut self, workload: usize, mib: u64) {

@@ -157,3 +157,22 @@ fn killed_processes_that_nobody_has_reaped_yet_kill_nobody_else() {
         "nobody reaps"
     );
 }
+
+#[test]
+fn processes_killed_for_memory_are_no_credit_of_process_ids() {
+    let mut few = threshold(Signal::PidAvailable, 0, 0);
+    few.value = Value::Quantity(Quantity::from_count(1000));
+    let mut node = Node::enforcing([threshold(Signal::MemoryAvailable, 100, 0), few].to_vec());
+    node.pids = Some(2000);
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    let delivered = Delivery::Done { processes: 650 };
+    node.step(Input::Outcome {
+        order: 1,
+        delivered,
+    });
+    node.holds(0, 0);
+    node.pids = Some(900);
+    let actions = node.at(10, 500);
+    assert_eq!(ends(&actions), [End::MemoryBack]);
+    assert_eq!(kills(&actions).len(), 1, "a fork bomb is nobody's debt");
+}

@@ -148,3 +148,126 @@ fn a_workload_in_which_nothing_runs_is_not_killed() {
     let places = node.engine.decision().unwrap().ranking;
     assert_eq!(places.as_slice()[0].refusal, Some(Reason::Empty));
 }
+
+#[test]
+fn memory_of_the_pods_is_given_back_by_pods_alone() {
+    let both = [
+        threshold(Signal::MemoryAvailable, 100, 0),
+        threshold(Signal::AllocatableMemoryAvailable, 100, 0),
+    ];
+    for (crossed, expected, refusal) in [
+        (Signal::AllocatableMemoryAvailable, 1, Some(Reason::Outside)),
+        (Signal::MemoryAvailable, 0, None),
+    ] {
+        let mut node = Node::enforcing(both.to_vec());
+        let mut workloads = ["a", "b", "c"].map(named).to_vec();
+        workloads[0].outside_pods = true;
+        node.workloads(workloads);
+        let mut observations = Observations::default();
+        observations[crossed] = Some(Observation {
+            available: 50 * MIB,
+            capacity: CAPACITY,
+            at: Some(node.now),
+        });
+        let usage = node.usage.clone();
+        let actions = node.step(Input::Sample(&Sample {
+            observations,
+            confirmation: Confirmation::default(),
+            usage: &usage,
+        }));
+        assert_eq!(kills(&actions), [expected], "{crossed:?}");
+        let places = node.engine.decision().unwrap().ranking;
+        assert_eq!(places.as_slice()[0].refusal, refusal, "{crossed:?}");
+    }
+}
+
+/// A hard threshold of 100 MiB with a minimum reclaim of as much, in a policy.
+fn with_minimum_reclaim(memory: MemoryPolicy) -> Node {
+    let settings = LiveSettings {
+        enforce: true,
+        memory,
+        ..LiveSettings::default()
+    };
+    let mut hard = hard();
+    hard[0].min_reclaim = Some(Value::Quantity(Quantity::from_bytes(100 * MIB)));
+    Node::new(settings, hard)
+}
+
+#[test]
+fn a_minimum_reclaim_is_taken_while_both_signals_are_short_of_it() {
+    use MemoryPolicy::{Confirmed, Kubelet};
+    /// MiB available, MiB of headroom, whether somebody goes.
+    type Look = (i64, Option<i64>, bool);
+    let table: &[(MemoryPolicy, &[Look])] = &[
+        // Once confirmed, until headroom has the minimum reclaim; from then on it must confirm anew.
+        (
+            Confirmed,
+            &[
+                (50, Some(50), true),
+                (150, Some(150), true),
+                (150, Some(200), false),
+                (150, Some(150), false),
+                (150, Some(99), true),
+            ],
+        ),
+        // Page cache holds available memory down, and nobody goes for it.
+        (
+            Confirmed,
+            &[
+                (50, Some(50), true),
+                (50, Some(200), false),
+                (150, Some(900), false),
+            ],
+        ),
+        (
+            Confirmed,
+            &[(50, Some(900), false), (150, Some(150), false)],
+        ),
+        // Available memory lets go, as on the kubelet.
+        (Confirmed, &[(50, Some(50), true), (200, Some(150), false)]),
+        // Unknown confirms nothing.
+        (
+            Confirmed,
+            &[
+                (50, Some(50), true),
+                (150, None, false),
+                (150, Some(150), false),
+            ],
+        ),
+        (
+            Kubelet,
+            &[
+                (50, Some(900), true),
+                (150, None, true),
+                (200, Some(5), false),
+            ],
+        ),
+    ];
+    for (memory, looks) in table {
+        let mut node = with_minimum_reclaim(*memory);
+        // A second apart, so that the order before is over and its victim not forgotten.
+        for (second, &(available, headroom, goes)) in (0..).zip(*looks) {
+            node.headroom = headroom;
+            let actions = node.sample(second * 1000, available);
+            assert_eq!(kills(&actions).len() == 1, goes, "{looks:?} at {second} s");
+            assert_eq!(node.is_pressed(), goes, "{looks:?} at {second} s");
+        }
+    }
+}
+
+#[test]
+fn what_the_kubelets_policy_acted_on_headroom_has_not_confirmed() {
+    let mut node = with_minimum_reclaim(MemoryPolicy::Kubelet);
+    node.headroom = Some(900);
+    assert_eq!(kills(&node.sample(0, 50)), [0]);
+    let live = LiveSettings {
+        enforce: true,
+        ..LiveSettings::default()
+    };
+    let policy = node.engine.policy().clone();
+    node.step(Input::Reconfigure(&Reconfiguration { policy, live }));
+    node.headroom = Some(150);
+    let actions = node.sample(1000, 150);
+    assert_eq!(kills(&actions), []);
+    assert_eq!(held(&actions), [Reason::Unconfirmed]);
+}
