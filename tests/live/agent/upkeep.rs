@@ -151,7 +151,9 @@ fn the_stop_button_is_seen_in_a_folder_that_was_made_anew() {
     fs::rename(&state, node.path("old")).unwrap();
     fs::create_dir(&state).unwrap();
     fs::write(state.join("pause"), "").unwrap();
-    let seen = wait_until(PATIENCE, || node.log().contains("Forever").then_some(()));
+    let seen = wait_until(PATIENCE, || {
+        node.log().contains("until it is lifted").then_some(())
+    });
     assert!(seen.is_some(), "{}", node.log());
     let leak = node.holding(leaker, 260);
     std::thread::sleep(Duration::from_millis(300));
