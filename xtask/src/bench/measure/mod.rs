@@ -4,7 +4,6 @@ mod arena;
 mod console;
 mod decision;
 mod events;
-mod handed_back;
 mod hooks;
 mod idle;
 mod journal;

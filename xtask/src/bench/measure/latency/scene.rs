@@ -8,7 +8,6 @@ use brink_host::cgroup::{CgroupDir, Controller};
 use super::super::{
     agent::{Agent, Rung, Setup},
     arena::Arena,
-    handed_back::HandedBack,
     units::MIB,
     witness::{Ground, Witness},
 };
@@ -124,7 +123,6 @@ impl Contender {
 pub(super) struct Scene {
     pub(super) node: Node,
     pub(super) witness: Witness,
-    pub(super) handed_back: HandedBack,
     agents: Vec<(Contender, Agent)>,
     dir: CgroupDir,
     pub(super) arena: Arena,
@@ -163,7 +161,6 @@ impl Scene {
         Ok(Self {
             node,
             witness: Witness::new(node.is_confirmed())?,
-            handed_back: HandedBack::start()?,
             agents,
             dir,
             arena,

@@ -67,8 +67,6 @@ pub(super) struct Trial {
     pub(super) signal: Option<i64>,
     /// Between waking and the signal Brink had no processor for so long.
     pub(super) waited: i64,
-    /// The machine's memory was being handed back to its hypervisor between crossing and signal.
-    pub(super) handed_back: bool,
     /// The crossing may have been this much earlier: the truth's last look above the threshold.
     pub(super) uncertain: i64,
     /// The signal was above the threshold again.
@@ -148,7 +146,6 @@ fn trial(
         None => None,
     };
     sleep(phase.start);
-    scene.handed_back.clear()?;
     let began = monotonic_ns();
     hog.start();
     let ended = hog.wait(contender.patience() + Duration::from_secs(2));
@@ -158,7 +155,6 @@ fn trial(
         .agent(contender)
         .and_then(|agent| agent.decision_since(began, Duration::from_secs(2)));
     let seen = scene.witness.seen()?;
-    let handed_back = scene.handed_back.read()?;
     scene.disarm(contender)?;
     ended.with_context(|| {
         format!(
@@ -171,14 +167,7 @@ fn trial(
     let Some(crossed) = seen.crossed.filter(|&crossed| crossed >= began) else {
         return Ok(None);
     };
-    let mut trial = judge(crossed, &seen, &progress, (sent, record));
-    let end = trial
-        .signal
-        .map_or(u64::MAX, |after| crossed.saturating_add_signed(after));
-    trial.handed_back = handed_back
-        .iter()
-        .any(|&(from, to)| from < end && to > crossed);
-    Ok(Some(trial))
+    Ok(Some(judge(crossed, &seen, &progress, (sent, record))))
 }
 
 /// An allocator in the victim's group that has begun nothing yet.

@@ -21,8 +21,6 @@ const STAGES: [&str; 10] = [
     "gone",
 ];
 const SIGNAL: &str = "crossing to SIGKILL";
-const KEPT: &str = "crossing to SIGKILL, memory kept";
-const HANDED_BACK: &str = "crossing to SIGKILL, memory handed back";
 const OVERSHOOT: &str = "overshoot";
 const UNKILLED: &str = "runs without a kill";
 const WRONG: &str = "runs with a wrong victim";
@@ -35,10 +33,9 @@ pub(super) fn add(outcome: &mut Outcome, settings: &Settings, condition: &str, r
         let case = format!("{condition}, {}: {}", pages.word(), contender.word());
         add_cells(outcome, &case, trials);
         if *contender == Contender::Brink {
-            add_kept(outcome, &case, trials);
             add_stages(outcome, &case, trials);
             outcome.limit_median(&case, SIGNAL, settings.time(0.5));
-            outcome.limit_tail(&case, KEPT, settings.time(2.0));
+            outcome.limit_tail(&case, SIGNAL, settings.time(2.0));
             if *pages == Pages::Base {
                 outcome.limit_tail(&case, OVERSHOOT, 16.0);
             }
@@ -67,17 +64,6 @@ fn add_cells(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
     let flags = |of: fn(&Trial) -> bool| trials.iter().map(|trial| f64::from(of(trial))).collect();
     outcome.add(case, UNKILLED, "", flags(|trial| trial.signal.is_none()));
     outcome.add(case, WRONG, "", flags(|trial| trial.wrong_victim));
-}
-
-/// The runs apart in which the machine's memory was handed back to its hypervisor, and all others.
-fn add_kept(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
-    for (what, handed_back) in [(KEPT, false), (HANDED_BACK, true)] {
-        let those = trials
-            .iter()
-            .filter(|trial| trial.handed_back == handed_back);
-        let times = those.filter_map(|trial| trial.signal).map(millis);
-        outcome.add(case, what, "ms", times.collect());
-    }
 }
 
 fn add_stages(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
