@@ -82,7 +82,7 @@ complete -c brink -n "__fish_brink_using_subcommand demo" -s h -l help -d 'Print
 complete -c brink -n "__fish_brink_using_subcommand status" -s o -l output -d 'Form of the output: text or json' -r -f -a "text\t'For people'
 json\t'For programs; the schemas are published'"
 complete -c brink -n "__fish_brink_using_subcommand status" -l socket -d 'Socket of the agent' -r -F
-complete -c brink -n "__fish_brink_using_subcommand status" -l check -d 'End with code 3 if a threshold is crossed'
+complete -c brink -n "__fish_brink_using_subcommand status" -l check -d 'End with code 3 if a threshold is crossed, with 1 if none is measured'
 complete -c brink -n "__fish_brink_using_subcommand status" -s w -l watch -d 'Go on, one status a second'
 complete -c brink -n "__fish_brink_using_subcommand status" -s h -l help -d 'Print help'
 complete -c brink -n "__fish_brink_using_subcommand rank" -l signal -d 'The signal to rank for' -r

@@ -44,8 +44,8 @@ impl Guard {
                 continue;
             };
             let inactive = self.inactive_file(index);
-            // A warm count is too old to tell that nobody is there.
-            let processes = self.processes(index).filter(|_| count_processes);
+            // Each costs a system call or is old, and only an order on process ids goes by them.
+            let processes = count_processes.then(|| self.processes(index)).flatten();
             if let Some(slot) = self.usage.get_mut(member.workload) {
                 let used = slot.get_or_insert_with(PodUsage::default);
                 let working_set = bytes.saturating_sub(inactive);
