@@ -128,8 +128,6 @@ struct Guard {
     usage: Vec<Option<PodUsage>>,
     order: Vec<u32>,
     threads: Option<i64>,
-    /// The kernel's programs count more threads than the limit they were given.
-    is_over_threads: bool,
     current: Option<Current>,
     /// Victims that outlive their orders.
     lingering: [Option<Current>; LINGERING],
@@ -202,7 +200,6 @@ impl Guard {
             usage: Vec::with_capacity(workloads),
             order: Vec::with_capacity(workloads),
             threads: None,
-            is_over_threads: false,
             current: None,
             lingering: [const { None }; LINGERING],
             unreaped: Unreaped::new(),
