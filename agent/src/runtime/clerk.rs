@@ -286,8 +286,7 @@ fn changes_grace(state: &State, action: &Action) -> bool {
     let (Action::Crossed { threshold } | Action::Cleared { threshold }) = *action else {
         return false;
     };
-    let threshold = state.policy.thresholds().get(threshold);
-    threshold.is_some_and(|threshold| !threshold.is_hard())
+    state.is_soft(threshold)
 }
 
 fn remember(state: &mut State, step: &Step) {

@@ -116,11 +116,7 @@ impl Graces {
 
 /// Whether a soft threshold is met.
 fn has_grace(state: &State) -> bool {
-    let is_soft = |index| {
-        let threshold: Option<&Threshold> = state.policy.thresholds().get(index);
-        threshold.is_some_and(|threshold| !threshold.is_hard())
-    };
-    state.met.iter().any(is_soft)
+    state.met.iter().any(|index| state.is_soft(index))
 }
 
 #[cfg(test)]

@@ -224,6 +224,12 @@ impl State {
         }
     }
 
+    /// Whether that threshold of the policy is a soft one.
+    pub fn is_soft(&self, threshold: usize) -> bool {
+        let found = self.policy.thresholds().get(threshold);
+        found.is_some_and(|threshold| !threshold.is_hard())
+    }
+
     /// The newest table.
     pub fn table(&self) -> Option<&Arc<WorkloadTable>> {
         self.tables.back()
