@@ -3,7 +3,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
-use brink::control::protocol::ProgramView;
+use brink::control::protocol::{ProgramView, Status};
 use brink_host::cgroup::Controller;
 use brink_host::hog::{HogSpec, Load};
 use brink_tests::{Hog, skip, wait_until};
@@ -45,6 +45,12 @@ fn a_kill_by_the_kernel_is_seen_and_its_memory_is_waited_for() {
     );
 }
 
+/// Whether every program of a family runs.
+fn family_runs(status: &Status, family: &str) -> bool {
+    let runs = |program: &ProgramView| program.family != family || program.running;
+    status.programs.iter().all(runs)
+}
+
 /// Memory of those whom the kernel killed is on its way back: a crossing meanwhile is first held for it. Who else is in the
 /// group keeps more than the killed one had, so that its memory is owed for as long as anybody believes in that.
 #[test]
@@ -57,8 +63,7 @@ fn a_crossing_beside_a_kill_by_the_kernel_is_held_as_credited() {
         .unwrap();
     node.configure("enforce", "evictionHard: {memory.available: 60Mi}");
     let status = node.start(&[]);
-    let runs = |program: &ProgramView| program.family != "oom" || program.running;
-    if !status.programs.iter().all(runs) {
+    if !family_runs(&status, "oom") {
         skip!(
             "the OOM programs do not run here: {:?}",
             status.rung_reasons
@@ -119,8 +124,7 @@ fn what_reclaim_cost_the_victim_is_in_its_record() {
         .unwrap();
     node.configure("enforce", "evictionHard: {memory.available: 120Mi}");
     let status = node.start(&[]);
-    let runs = |program: &ProgramView| program.family != "reclaim" || program.running;
-    if !status.programs.iter().all(runs) {
+    if !family_runs(&status, "reclaim") {
         skip!(
             "the reclaim programs do not run here: {:?}",
             status.rung_reasons

@@ -238,6 +238,32 @@ mod tests {
         }
     }
 
+    fn named(name: &str) -> Workload {
+        Workload {
+            name: name.to_string(),
+            uid: name.to_string(),
+            ..Workload::default()
+        }
+    }
+
+    /// 99 MiB left of 4 GiB.
+    fn short_of(signal: Signal) -> Observations {
+        let mut observations = Observations::default();
+        observations[signal] = Some(Observation {
+            available: 99 * MIB,
+            capacity: 4096 * MIB,
+            at: Some(Moment::START),
+        });
+        observations
+    }
+
+    fn holds(mib: u64) -> PodUsage {
+        PodUsage {
+            memory: Some(mib << 20),
+            ..PodUsage::default()
+        }
+    }
+
     /// 99 MiB available with a hard threshold of 100 MiB; `a` uses 300 MiB, `b` 200 MiB and grows.
     fn fates_at(thresholds: &[Threshold], headroom: i64, rate: i64) -> [Fate; PHASES] {
         fates_since(thresholds, headroom, rate, None)
@@ -255,24 +281,8 @@ mod tests {
             gate.resume(0, since);
         }
         let policy = Policy::new(thresholds.to_vec(), Layout::Single, Settings::default());
-        let named = |name: &str| Workload {
-            name: name.to_string(),
-            uid: name.to_string(),
-            ..Workload::default()
-        };
         let table = WorkloadTable::new(["a", "b"].map(named).to_vec(), 1);
-        let mut observations = Observations::default();
-        observations[Signal::MemoryAvailable] = Some(Observation {
-            available: 99 * MIB,
-            capacity: 4096 * MIB,
-            at: Some(Moment::START),
-        });
-        let holds = |mib: u64| {
-            Some(PodUsage {
-                memory: Some(mib << 20),
-                ..PodUsage::default()
-            })
-        };
+        let observations = short_of(Signal::MemoryAvailable);
         fates(&Course {
             policy: &policy,
             gate: &gate,
@@ -285,7 +295,7 @@ mod tests {
             },
             headroom: Some(headroom * MIB),
             table: &table,
-            usage: &[holds(300), holds(200)],
+            usage: &[300, 200].map(|mib| Some(holds(mib))),
             growth: &[0, rate * MIB],
         })
     }
@@ -347,25 +357,12 @@ mod tests {
                 ..threshold(100, 0)
             }];
             let policy = Policy::new(thresholds.to_vec(), Layout::Single, Settings::default());
-            let named = |(name, outside_pods): (&str, bool)| Workload {
-                name: name.to_string(),
-                uid: name.to_string(),
+            let placed = |(name, outside_pods): (&str, bool)| Workload {
                 outside_pods,
-                ..Workload::default()
+                ..named(name)
             };
-            let table = WorkloadTable::new([("a", true), ("b", false)].map(named).to_vec(), 1);
-            let mut observations = Observations::default();
-            observations[signal] = Some(Observation {
-                available: 99 * MIB,
-                capacity: 4096 * MIB,
-                at: Some(Moment::START),
-            });
-            let holds = |mib: u64| {
-                Some(PodUsage {
-                    memory: Some(mib << 20),
-                    ..PodUsage::default()
-                })
-            };
+            let table = WorkloadTable::new([("a", true), ("b", false)].map(placed).to_vec(), 1);
+            let observations = short_of(signal);
             let fates = fates(&Course {
                 policy: &policy,
                 gate: &GateState::default(),
@@ -374,7 +371,7 @@ mod tests {
                 rates: MemoryRates::default(),
                 headroom: None,
                 table: &table,
-                usage: &[holds(300), holds(200)],
+                usage: &[300, 200].map(|mib| Some(holds(mib))),
                 growth: &[0, 0],
             });
             let evicts =
