@@ -199,6 +199,7 @@ impl Guard {
         self.note_progress(&observations, figures.at);
         self.follow_swap();
         self.plan_next(at, pressed || self.lives_on_swap(&figures), slack);
+        self.close_in_on_ids(at, &observations);
     }
 
     fn may_order(

@@ -29,6 +29,7 @@ pub(super) enum Item {
     Ended,
     Threads {
         threads: i64,
+        is_over: bool,
     },
 }
 
@@ -43,6 +44,7 @@ impl Item {
             Signal::Exit(_) | Signal::Empty(_) => Self::Ended,
             Signal::Threads(record) => Self::Threads {
                 threads: record.threads,
+                is_over: record.over != 0,
             },
         }
     }
@@ -91,8 +93,9 @@ impl Guard {
             Item::Retry => self.look(super::now()),
             // Once for all of them: a service of thousands ends in as many signals.
             Item::Ended => {}
-            Item::Threads { threads } => {
+            Item::Threads { threads, is_over } => {
                 self.threads = Some(*threads);
+                self.is_over_threads = *is_over;
                 self.arm_threads();
                 self.look_because(
                     super::now(),

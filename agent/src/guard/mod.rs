@@ -128,6 +128,8 @@ struct Guard {
     usage: Vec<Option<PodUsage>>,
     order: Vec<u32>,
     threads: Option<i64>,
+    /// The kernel's programs count more threads than the limit they were given.
+    is_over_threads: bool,
     current: Option<Current>,
     /// Victims that outlive their orders.
     lingering: [Option<Current>; LINGERING],
@@ -200,6 +202,7 @@ impl Guard {
             usage: Vec::with_capacity(workloads),
             order: Vec::with_capacity(workloads),
             threads: None,
+            is_over_threads: false,
             current: None,
             lingering: [const { None }; LINGERING],
             unreaped: Unreaped::new(),

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use brink_core::base::{Moment, Span};
 use brink_core::node::input::{Input, Recalled};
+use brink_core::node::observe::Observations;
+use brink_core::node::signal::Signal;
 use brink_host::clock::thread_cpu;
 use brink_host::realtime::{Scheduling, prefault_buffer, prefault_stack, raise_thread};
 use rustix::event::epoll;
@@ -97,6 +99,9 @@ pub(super) fn pace(slack: Option<i64>) -> Span {
     let nanos = slack.max(0) / SLACK_PER_NANO;
     Span::from_nanos(nanos).clamp(FASTEST_POLL, SLOWEST_POLL)
 }
+
+/// A fork takes at least so long on a busy machine, in nanoseconds: 20,000 a second.
+const FORK_NANOS: i64 = 50_000;
 
 impl Guard {
     /// Runs until told to stop.
@@ -271,11 +276,48 @@ impl Guard {
         self.times.evaluate = wishes.into_iter().flatten().min();
         self.times.poll = (!self.sampler_serves()).then(|| now + pace(slack));
     }
+
+    /// Looks again soon while the programs count more threads than their limit and the files do not yet: they count those that
+    /// are reaped and not yet freed, have told of the limit early, and will not tell of it again.
+    pub(super) fn close_in_on_ids(&mut self, now: Moment, seen: &Observations) {
+        let Some(seen) = seen[Signal::PidAvailable].filter(|_| self.is_over_threads) else {
+            return;
+        };
+        let thresholds = self.engine.policy().thresholds().iter();
+        let pids = thresholds.filter(|threshold| threshold.signal == Signal::PidAvailable);
+        let left = pids.filter_map(|threshold| {
+            let quantity = threshold.quantity(seen.capacity).value();
+            seen.available
+                .checked_sub(quantity)
+                .filter(|&left| left >= 0)
+        });
+        if let Some(left) = left.min() {
+            let soon = now + ids_pace(left);
+            self.times.evaluate = Some(self.times.evaluate.map_or(soon, |at| at.min(soon)));
+        }
+    }
+}
+
+/// The pace of looks with so many process ids left to a threshold.
+fn ids_pace(left: i64) -> Span {
+    Span::from_nanos(left.max(0).saturating_mul(FORK_NANOS)).clamp(FASTEST_POLL, SLOWEST_POLL)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_fewer_ids_are_left_the_sooner_the_next_look() {
+        for (left, expected) in [
+            (0, FASTEST_POLL),
+            (-5, FASTEST_POLL),
+            (100, Span::from_millis(5)),
+            (i64::MAX, SLOWEST_POLL),
+        ] {
+            assert_eq!(ids_pace(left), expected, "{left}");
+        }
+    }
 
     #[test]
     fn what_is_not_spent_on_a_processor_was_waited() {
