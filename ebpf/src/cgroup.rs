@@ -12,8 +12,8 @@ use brink_abi::record::{
 
 use crate::emit::{Fate, Wake, count, evidence, now, signal};
 use crate::kernel::{cgroup_id, layout, pointer, read};
-use crate::maps::{CGROUP_KEY, CGROUPS, VICTIMS};
-use crate::process::member;
+use crate::maps::{CGROUP_KEY, VICTIMS};
+use crate::process::{bury, member};
 use crate::sampler::forget;
 
 #[btf_tracepoint(function = "cgroup_mkdir")]
@@ -28,7 +28,7 @@ pub fn cgroup_rmdir(context: BtfTracePointContext) -> i32 {
         && in_hierarchy(cgroup)
     {
         forget(id);
-        let _ = CGROUPS.remove(id);
+        bury(id);
     }
     record(CGROUP_RMDIR, cgroup, context.arg(1), 0)
 }

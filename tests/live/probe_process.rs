@@ -229,6 +229,35 @@ fn the_dead_are_counted_until_they_are_reaped() {
 }
 
 #[test]
+fn a_removed_cgroup_counts_its_dead_until_they_are_reaped() {
+    let (mut probe, group) = match ready("buried") {
+        Ok(both) => both,
+        Err(why) => skip!("{why}"),
+    };
+    let meters = probe.take_meters().unwrap();
+    let mut sleepers = Sleepers::new(&group, 4);
+    let id = group.id();
+    let counted = || {
+        let meter = meters.cgroup(id).unwrap();
+        meter.map(|meter| (meter.processes, meter.zombies))
+    };
+    for child in &mut sleepers.0 {
+        child.kill().unwrap();
+    }
+    until("all to be dead", || {
+        (counted() == Some((0, 4))).then_some(())
+    });
+    group.remove();
+    assert_eq!(counted(), Some((0, 4)));
+    sleepers.0.pop().unwrap().wait().unwrap();
+    until("one to be reaped", || {
+        (counted() == Some((0, 3))).then_some(())
+    });
+    sleepers.end();
+    until("nothing to be left", || counted().is_none().then_some(()));
+}
+
+#[test]
 fn threads_of_a_process_do_not_count_as_processes() {
     let (mut probe, group) = match ready("threads") {
         Ok(both) => both,

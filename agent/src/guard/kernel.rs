@@ -328,11 +328,16 @@ impl Kernel {
     }
 
     /// Processes of cgroups that had some, with those that have exited and that nobody has reaped: all that hold a
-    /// process id. None once one of them was removed, as it can be with nobody but zombies in it.
+    /// process id. A removed cgroup keeps its meters until the last of them is reaped; without them nobody is left. None
+    /// when there were more processes than the kernel's table has room for.
     pub fn processes_and_zombies(&self, cgroups: &[u64]) -> Option<u64> {
+        if self.is_table_full {
+            return None;
+        }
         self.sum_of_meters(cgroups, |meter| {
-            let meter = meter.filter(|meter| meter.untracked == 0)?;
-            Some(meter.processes.saturating_add(meter.zombies.max(0)))
+            Some(meter.map_or(0, |meter| {
+                meter.processes.saturating_add(meter.zombies.max(0))
+            }))
         })
     }
 

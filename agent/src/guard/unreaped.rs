@@ -67,9 +67,11 @@ impl Guard {
     }
 
     /// Processes in the cgroups of those victims that still hold their ids, by the kernel's count; none without it.
-    pub(super) fn unreaped(&self, now: Moment) -> Option<u64> {
+    pub(super) fn unreaped(&mut self, now: Moment) -> Option<u64> {
         let cgroups = self.unreaped.at(now)?;
-        self.kernel.as_ref()?.processes_and_zombies(cgroups)
+        let kernel = self.kernel.as_mut()?;
+        kernel.check_meters();
+        kernel.processes_and_zombies(cgroups)
     }
 }
 

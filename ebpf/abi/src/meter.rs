@@ -92,6 +92,8 @@ shared! {
         pub processes: i64,
         /// processes that have exited here and still hold their id, the lower bound of those from before the hooks ran
         pub zombies: i64,
+        /// 1 once it was removed; its meters go with the last of its zombies
+        pub removed: u64,
         pub forks: u64,
         pub exits: u64,
         /// processes of this cgroup that found the process table full

@@ -41,7 +41,7 @@ fn sizes() {
     check("Loss", size_of::<Loss>(), 32);
     check("SamplerMeter", size_of::<SamplerMeter>(), 96);
     check("ProcessMeter", size_of::<ProcessMeter>(), 96);
-    check("CgroupMeter", size_of::<CgroupMeter>(), 80);
+    check("CgroupMeter", size_of::<CgroupMeter>(), 88);
     check("Process", size_of::<Process>(), 8);
     check("Layout", size_of::<Layout>(), 228);
     check("Formats", size_of::<Formats>(), 68);

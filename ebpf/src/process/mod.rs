@@ -4,6 +4,8 @@ mod follow;
 mod table;
 mod threads;
 
+pub use table::bury;
+
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_task};
 use aya_ebpf::macros::btf_tracepoint;

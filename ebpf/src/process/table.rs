@@ -70,6 +70,36 @@ pub fn release(cgroup: u64) {
             if (*counts).zombies > 0 {
                 add_signed(&raw mut (*counts).zombies, -1);
             }
+            drop_if_done(counts, cgroup);
+        }
+    }
+}
+
+/// A cgroup was removed, which the unreaped do not prevent: its meters stay until they are.
+#[inline(always)]
+pub fn bury(cgroup: u64) {
+    if let Some(counts) = CGROUPS.get_ptr_mut(cgroup) {
+        // SAFETY: a map value.
+        unsafe {
+            swap(&raw mut (*counts).removed, 1);
+            drop_if_done(counts, cgroup);
+        }
+    }
+}
+
+/// Gives up the meters of a removed cgroup without zombies. Whoever changes one of the two looks at both afterwards, so that
+/// one of them sees that it is done.
+///
+/// # Safety
+/// `counts` is the map value of `cgroup`.
+#[inline(always)]
+unsafe fn drop_if_done(counts: *mut CgroupMeter, cgroup: u64) {
+    // SAFETY: the caller's; adding nothing reads what other CPUs have written before.
+    unsafe {
+        if add_signed(&raw mut (*counts).zombies, 0) <= 0
+            && exchange(&raw mut (*counts).removed, 1, 1)
+        {
+            let _ = CGROUPS.remove(cgroup);
         }
     }
 }
