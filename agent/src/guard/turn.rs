@@ -7,7 +7,6 @@ use std::time::Duration;
 use brink_core::base::{Moment, Span};
 use brink_core::node::input::{Input, Recalled};
 use brink_core::node::observe::Observations;
-use brink_core::node::signal::Signal;
 use brink_host::clock::thread_cpu;
 use brink_host::realtime::{Scheduling, prefault_buffer, prefault_stack, raise_thread};
 use rustix::event::epoll;
@@ -277,21 +276,13 @@ impl Guard {
         self.times.poll = (!self.sampler_serves()).then(|| now + pace(slack));
     }
 
-    /// Looks again soon while the programs count more threads than their limit and the files do not yet: they count those that
-    /// are reaped and not yet freed, have told of the limit early, and will not tell of it again.
+    /// Looks again soon while the programs count more threads than their limit and nobody has to go yet: they tell of the limit
+    /// once, early when some are reaped and not yet freed, and know nothing of those that will be reaped.
     pub(super) fn close_in_on_ids(&mut self, now: Moment, seen: &Observations) {
-        let Some(seen) = seen[Signal::PidAvailable].filter(|_| self.is_over_threads) else {
-            return;
-        };
-        let thresholds = self.engine.policy().thresholds().iter();
-        let pids = thresholds.filter(|threshold| threshold.signal == Signal::PidAvailable);
-        let left = pids.filter_map(|threshold| {
-            let quantity = threshold.quantity(seen.capacity).value();
-            seen.available
-                .checked_sub(quantity)
-                .filter(|&left| left >= 0)
-        });
-        if let Some(left) = left.min() {
+        let left = self
+            .is_over_threads
+            .then(|| self.engine.ids_left(now, seen));
+        if let Some(left) = left.flatten() {
             let soon = now + ids_pace(left);
             self.times.evaluate = Some(self.times.evaluate.map_or(soon, |at| at.min(soon)));
         }

@@ -6,7 +6,7 @@ use super::super::decision::{Decision, PLACES, Places, Ranked};
 use super::super::gate::Verdict;
 use super::super::grace;
 use super::super::input::{Confirmation, Sample};
-use super::super::observe::Observations;
+use super::super::observe::{Observation, Observations};
 use super::super::order::{OpenOrder, Phase, Stake};
 use super::super::rank::{self, Preferences, Ranking};
 use super::super::reclaim;
@@ -94,10 +94,27 @@ impl Engine {
         sample: &Sample<'_>,
     ) -> Option<Reason> {
         let seen = sample.observations[Signal::PidAvailable]?;
-        let wanted = threshold.quantity(seen.capacity);
-        let ids = self.reaping.ids(now, seen.available, wanted.value());
-        let credited = Quantity::from_count(seen.available.saturating_add(ids));
-        (ids > 0 && credited >= wanted).then_some(Reason::Credited)
+        let (ids, left) = self.reaped_ids(now, threshold, seen);
+        (ids > 0 && left >= 0).then_some(Reason::Credited)
+    }
+
+    /// Process ids that can be taken before somebody has to go for them, those that come back when the killed are reaped
+    /// included; none without a threshold, or beyond it.
+    pub fn ids_left(&self, now: Moment, observations: &Observations) -> Option<i64> {
+        let seen = observations[Signal::PidAvailable]?;
+        let thresholds = self.policy.thresholds().iter();
+        let left = thresholds
+            .filter(|threshold| threshold.signal == Signal::PidAvailable)
+            .map(|threshold| self.reaped_ids(now, threshold, seen).1);
+        left.filter(|&left| left >= 0).min()
+    }
+
+    /// The process ids that come back when the killed are reaped, and how many then are left above a threshold.
+    fn reaped_ids(&self, now: Moment, threshold: &Threshold, seen: Observation) -> (i64, i64) {
+        let wanted = threshold.quantity(seen.capacity).value();
+        let ids = self.reaping.ids(now, seen.available, wanted);
+        let available = seen.available.saturating_add(ids);
+        (ids, available.saturating_sub(wanted))
     }
 
     /// Whether less can be allocated, headroom and usable swap together, than a threshold wants. Headroom lets go of a

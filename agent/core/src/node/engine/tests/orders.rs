@@ -146,6 +146,17 @@ fn killed_processes_that_nobody_has_reaped_yet_kill_nobody_else() {
         delivered,
     });
     at(&mut node, 10, 950, [1, 0, 2]);
+    let left = |node: &Node, pids| {
+        let mut observations = Observations::default();
+        observations[Signal::PidAvailable] = Some(Observation {
+            available: pids,
+            capacity: 32_768,
+            at: None,
+        });
+        node.engine.ids_left(ms(11), &observations)
+    };
+    assert_eq!(left(&node, 950), Some(600));
+    assert_eq!(left(&node, 350), None, "too few even when all are reaped");
     node.step(Input::Gone { workload: 1 });
     let actions = at(&mut node, 40, 950, [1, 0, 2]);
     assert_eq!(ends(&actions), [End::Gone]);
