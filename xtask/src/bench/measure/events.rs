@@ -11,6 +11,7 @@ use std::{
 
 use anyhow::Context as _;
 use brink_host::{
+    cgroup::{Controller, owned::OwnedCgroup},
     clock::monotonic_ns,
     hog::{HogSpec, Load},
 };
@@ -40,9 +41,8 @@ const LARGE: u64 = 512 * MIB;
 /// Processes from now to the threshold, and beyond it at most.
 const FORKS: u64 = 200;
 const TASKS: u64 = 500;
-/// A storm begins when not more than so many threads are there beyond those at the start,
-const SPARE: u64 = 60;
-/// and so long afterwards: the kernel tells of a process's end a little after it counts it.
+/// A storm begins so long after the last one's processes are reaped: the kernel tells of a process's end a little after it
+/// counts it.
 const CLEARED: Duration = Duration::from_millis(100);
 /// Each event is put off by up to this.
 const PHASE_NS: u64 = 20_000_000;
@@ -63,7 +63,6 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     let events = [
         "oom/mark_victim",
         "task/task_newtask",
-        "sched/sched_process_exit",
         "cgroup/cgroup_notify_populated",
     ];
     let Some(trace) = Trace::start(&events)? else {
@@ -119,8 +118,6 @@ type Found = Vec<(&'static str, i64)>;
 
 struct Ground<'a> {
     trace: &'a Trace,
-    /// Of the machine, before any storm.
-    threads: u64,
     agent: Agent,
     _storms: Vec<Hog>,
     arena: Arena,
@@ -136,7 +133,6 @@ impl<'a> Ground<'a> {
         let storms = if storm { arena.storm()? } else { Vec::new() };
         Ok(Self {
             trace,
-            threads: threads()?,
             agent,
             _storms: storms,
             arena,
@@ -165,7 +161,6 @@ impl<'a> Ground<'a> {
 
     /// Processes that fork until a threshold on process ids is crossed, and the agent ends them.
     fn fork_bomb(&self) -> anyhow::Result<Found> {
-        self.wait_clear()?;
         let (group, known) = self.new_workload()?;
         group.limit_tasks(&self.arena.layout, TASKS)?;
         let capacity = self.pids()?;
@@ -187,7 +182,8 @@ impl<'a> Ground<'a> {
         let record = self.agent.decision_since(began, PATIENCE);
         let entries = self.trace.read()?;
         self.agent.disarm()?;
-        drop((hog, group));
+        drop(hog);
+        self.wait_reaped(&group)?;
         let most = capacity - left;
         let mut found = vec![(KNOWN, known)];
         let step = wait_until(PATIENCE, || journal.first(crosses).ok().flatten());
@@ -202,10 +198,12 @@ impl<'a> Ground<'a> {
         Ok(found)
     }
 
-    /// Waits until what is left of the last storm is gone: it is on its way out, and credited as such.
-    fn wait_clear(&self) -> anyhow::Result<()> {
-        let clear = || (threads().ok()? <= self.threads + SPARE).then_some(());
-        wait_until(PATIENCE, clear).context("the last storm's processes stay")?;
+    /// Waits until nothing of a storm holds a process id: who exited holds his own until he is reaped.
+    fn wait_reaped(&self, group: &OwnedCgroup) -> anyhow::Result<()> {
+        let dir = group.dir(&self.arena.layout, Controller::Pids);
+        let dir = dir.context("the group has no limit of tasks")?;
+        let reaped = || (dir.tasks().ok()? == 0).then_some(());
+        wait_until(PATIENCE, reaped).context("the storm's processes stay")?;
         sleep(CLEARED);
         Ok(())
     }
@@ -245,7 +243,7 @@ impl<'a> Ground<'a> {
     }
 
     /// A new group, and how long it took until the agent watched over it.
-    fn new_workload(&self) -> anyhow::Result<(brink_host::cgroup::owned::OwnedCgroup, i64)> {
+    fn new_workload(&self) -> anyhow::Result<(OwnedCgroup, i64)> {
         let group = self.arena.next_victim()?;
         let made = Instant::now();
         self.agent.wait_known(group.group())?;
@@ -267,17 +265,15 @@ fn threads_now() -> anyhow::Result<(u64, u64)> {
     Ok((since, threads()?))
 }
 
-/// When more than `most` threads were there, counted from `before` on.
+/// When more than `most` threads may first have been there, counted from `before` on: nobody is taken as reaped meanwhile, which
+/// the tracer does not tell.
 fn crossing(entries: &[Entry], (since, mut count): (u64, u64), most: u64) -> Option<u64> {
-    for entry in entries.iter().filter(|entry| entry.at >= since) {
-        match entry.name.as_str() {
-            "task_newtask" => count += 1,
-            "sched_process_exit" => count = count.saturating_sub(1),
-            _ => {}
-        }
-        if count > most {
-            return Some(entry.at);
-        }
-    }
-    None
+    let mut forks = entries
+        .iter()
+        .filter(|entry| entry.at >= since && entry.name == "task_newtask");
+    let crossed = forks.find(|_| {
+        count += 1;
+        count > most
+    });
+    crossed.map(|entry| entry.at)
 }
