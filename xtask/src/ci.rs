@@ -80,7 +80,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "bench",
-        run: || bench::run(&bench::Args::check_short()).map(Finding::Verdict),
+        run: || bench::check().map(|()| Finding::Verdict(Verdict::Passed)),
     },
 ];
 

@@ -2,6 +2,7 @@
 pub mod machine;
 #[cfg(feature = "bench")]
 pub mod measure;
+mod misses;
 pub mod page;
 pub mod random;
 pub mod raw;
@@ -12,6 +13,8 @@ pub mod stats;
 pub mod table;
 
 use std::path::PathBuf;
+
+use anyhow::bail;
 
 use crate::Verdict;
 
@@ -43,7 +46,7 @@ pub struct Args {
 
 impl Args {
     /// What every change is held to.
-    pub fn check_short() -> Self {
+    fn check_short() -> Self {
         Self {
             check: true,
             short: true,
@@ -52,6 +55,19 @@ impl Args {
             out: PathBuf::from(OUT),
             publish: false,
         }
+    }
+}
+
+/// Holds a change to the figures, in the short form.
+///
+/// # Errors
+/// When one is missed, with its name, or a benchmark cannot be run.
+pub fn check() -> anyhow::Result<()> {
+    let args = Args::check_short();
+    misses::forget(&args.out)?;
+    match run(&args)? {
+        Verdict::Passed => Ok(()),
+        Verdict::Failed => bail!("{}", misses::read(&args.out)),
     }
 }
 

@@ -64,12 +64,13 @@ pub struct Outcome {
 }
 
 impl Measured {
-    /// Whether no figure is missed; what was skipped has missed none.
-    pub fn reached(&self) -> bool {
-        match self {
-            Self::Ran(outcome) => outcome.limits.iter().all(Limit::is_reached),
-            Self::Skipped { .. } => true,
-        }
+    /// The figures that are missed; what was skipped has missed none.
+    pub fn missed(&self) -> impl Iterator<Item = &Limit> {
+        let limits = match self {
+            Self::Ran(outcome) => outcome.limits.as_slice(),
+            Self::Skipped { .. } => &[],
+        };
+        limits.iter().filter(|limit| !limit.is_reached())
     }
 }
 
@@ -182,6 +183,11 @@ pub struct Limit {
 }
 
 impl Limit {
+    /// Whether a busy machine alone may have missed it: a time or a share, and no count of what went wrong.
+    pub fn is_disturbed_by_noise(&self) -> bool {
+        self.must != Must::AtMost(0.0) && self.measured.is_some()
+    }
+
     /// Whether the figure is reached.
     pub fn is_reached(&self) -> bool {
         match (self.measured, self.must) {
@@ -208,7 +214,7 @@ mod tests {
             limits: vec![limit],
             ..Outcome::default()
         });
-        assert_eq!(measured.reached(), expected);
+        assert_eq!(measured.missed().count() == 0, expected);
     }
 
     #[test]
@@ -223,12 +229,27 @@ mod tests {
 
     #[test]
     fn what_is_skipped_has_missed_nothing() {
-        assert!(
-            Measured::Skipped {
-                reason: "needs root".to_owned()
-            }
-            .reached()
-        );
+        let skipped = Measured::Skipped {
+            reason: "needs root".to_owned(),
+        };
+        assert_eq!(skipped.missed().count(), 0);
+    }
+
+    #[test]
+    fn noise_misses_times_and_never_counts() {
+        for (most, measured, expected) in [
+            (2.0, Some(2.1), true),
+            (0.0, Some(1.0), false),
+            (2.0, None, false),
+        ] {
+            let limit = Limit {
+                name: "a".to_owned(),
+                unit: "ms".to_owned(),
+                must: Must::AtMost(most),
+                measured,
+            };
+            assert_eq!(limit.is_disturbed_by_noise(), expected, "{limit:?}");
+        }
     }
 
     fn outcome(values: Vec<f64>) -> Outcome {

@@ -104,6 +104,12 @@ pub fn limit_row(limit: &Limit) -> [String; 4] {
     [limit.name.clone(), must, measured, verdict.to_owned()]
 }
 
+/// One figure as a sentence's part.
+pub fn of_limit(limit: &Limit) -> String {
+    let [name, must, measured, _verdict] = limit_row(limit).map(|cell| cell.trim().to_owned());
+    format!("{name} is {measured} instead of {must}")
+}
+
 /// Three significant digits, and never fewer than the whole number has.
 pub fn figure(value: f64) -> String {
     let decimals = match value.abs() {
@@ -176,6 +182,13 @@ mod tests {
 | p99                        |  ≤ 2.00 ms |  unknown |  MISSED |
 | storm: skipped: needs root |            |          | skipped |
 ";
+        let Measured::Ran(outcome) = &ran else {
+            unreachable!("made above");
+        };
+        assert_eq!(
+            of_limit(&outcome.limits[1]),
+            "p99 is unknown instead of ≤ 2.00 ms"
+        );
         assert_eq!(
             of_limits(&[("crossing", ran), ("storm", skipped)]),
             expected
