@@ -175,6 +175,16 @@ impl Ledger {
         slot
     }
 
+    /// Reads the slot that the next record goes to, so that its memory is at hand.
+    pub fn touch_next(&self) {
+        let index = u32::try_from((self.next - 1) % u64::from(self.shape.slots)).unwrap_or(0);
+        for range in [self.shape.record_at(index), self.shape.completion_at(index)] {
+            for byte in self.map.bytes(range).iter().step_by(64) {
+                std::hint::black_box(*byte);
+            }
+        }
+    }
+
     /// Lets the completion of a record be written; false when the slot has been used again since.
     pub fn complete(&mut self, slot: SlotId, write: impl FnOnce(&mut [u8])) -> bool {
         let at = self.shape.slot(slot.index);

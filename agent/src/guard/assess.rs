@@ -200,6 +200,7 @@ impl Guard {
         self.follow_swap();
         self.plan_next(at, pressed || self.lives_on_swap(&figures), slack);
         self.close_in_on_ids(at, &observations);
+        self.plan_rehearsal(at, slack.filter(|_| !pressed));
     }
 
     fn may_order(
@@ -242,7 +243,7 @@ impl Guard {
     }
 
     /// Bytes to the nearest memory threshold that anybody would be killed for; none without one.
-    fn slack(&self, seen: &Observations, confirmation: &Confirmation) -> Option<i64> {
+    pub(super) fn slack(&self, seen: &Observations, confirmation: &Confirmation) -> Option<i64> {
         let thresholds = self.engine.policy().thresholds().iter();
         let slack = thresholds
             .filter(|threshold| threshold.signal.is_memory())

@@ -21,6 +21,7 @@ mod assess;
 mod follow;
 mod hear;
 mod keep;
+mod rehearse;
 mod turn;
 mod unreaped;
 mod usage;
@@ -49,6 +50,7 @@ use follow::{Current, LINGERING};
 use hear::Item;
 use kernel::Kernel;
 use ports::Ports;
+use rehearse::Approach;
 use roster::Roster;
 use turn::{Awake, Times};
 use unreaped::Unreaped;
@@ -134,6 +136,7 @@ struct Guard {
     /// Victims that outlive their orders.
     lingering: [Option<Current>; LINGERING],
     unreaped: Unreaped,
+    approach: Approach,
     heard: Vec<Item>,
     times: Times,
     awake: Awake,
@@ -206,6 +209,7 @@ impl Guard {
             current: None,
             lingering: [const { None }; LINGERING],
             unreaped: Unreaped::new(),
+            approach: Approach::new(),
             heard: Vec::with_capacity(hear::BOUND),
             times: Times::new(plan.housekeeping),
             awake: Awake::now(),

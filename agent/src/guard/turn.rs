@@ -67,6 +67,8 @@ pub(super) struct Times {
     pub(super) evaluate: Option<Moment>,
     /// The next refresh of what the sampler cannot read of the node's own cgroups.
     pub(super) terms: Option<Moment>,
+    /// The next rehearsal of the decision.
+    pub(super) rehearse: Option<Moment>,
 }
 
 impl Times {
@@ -78,11 +80,18 @@ impl Times {
             follow: None,
             evaluate: None,
             terms: None,
+            rehearse: None,
         }
     }
 
     fn next(&self) -> Moment {
-        let others = [self.poll, self.follow, self.evaluate, self.terms];
+        let others = [
+            self.poll,
+            self.follow,
+            self.evaluate,
+            self.terms,
+            self.rehearse,
+        ];
         others
             .into_iter()
             .flatten()
@@ -263,6 +272,8 @@ impl Guard {
             self.follow(now);
         } else if due(self.times.poll) || due(self.times.evaluate) {
             self.look(now);
+        } else if due(self.times.rehearse) {
+            self.rehearse(now);
         }
     }
 

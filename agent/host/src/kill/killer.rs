@@ -83,6 +83,13 @@ impl Killer {
         outcome
     }
 
+    /// Does what a kill does up to its first signal, and sends none.
+    pub fn rehearse(&mut self, target: &KillTarget) {
+        let mut outcome = KillOutcome::begin(monotonic_ns());
+        self.workspace
+            .rehearse(target, &self.protected, &mut outcome);
+    }
+
     /// Looks again after a kill: signals what has appeared since, resumes what is stopped, and tells who is left.
     ///
     /// Cheap (one or two listings), for every time the caller looks whether the memory has come back.

@@ -102,6 +102,20 @@ impl Workspace {
         found
     }
 
+    /// One batch of a pass, listed and held, and let go.
+    pub(super) fn rehearse(
+        &mut self,
+        target: &KillTarget,
+        protected: &ProtectedPids,
+        outcome: &mut KillOutcome,
+    ) {
+        self.list(target, protected, outcome);
+        self.next = 0;
+        self.hold(outcome);
+        self.confirm(target, outcome);
+        self.batch.clear();
+    }
+
     /// Processes that were listed after the first batch.
     pub(super) fn rest(&self) -> u32 {
         let rest = self.roster.as_slice().len().saturating_sub(self.next);

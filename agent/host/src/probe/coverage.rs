@@ -136,7 +136,7 @@ pub fn knobs(growth: u64) -> Knobs {
         slack_per_ns: (growth.saturating_mul(8) / 1_000_000_000).max(1),
         boost_ns: 50_000_000,
         heartbeat_ns: 1_000_000_000,
-        band_gap_ns: 10_000_000,
+        band_gap_ns: 2_000_000,
         band_floor: 8 << 20,
         reserves_ns: 250_000_000,
         stall_ns: 1_000_000,

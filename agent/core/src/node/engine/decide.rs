@@ -194,27 +194,60 @@ impl Engine {
         credit: u64,
         actions: &mut Actions,
     ) -> Result<(), Reason> {
+        let signal = self.policy.thresholds()[chosen].signal;
+        let seen = sample.observations[signal].ok_or(Reason::Unknown)?;
+        self.reclaim_first(chosen, sample, actions)?;
+        let mut decision = self
+            .draft(now, chosen, seen, sample, credit)
+            .ok_or(Reason::Nobody)?;
+        decision.mode = self.permit(now, actions);
+        self.last_order = decision.order;
+        self.decision = Some(decision);
+        let victim = decision.victim.workload as usize;
+        self.open(now, chosen, victim, sample.usage, actions);
+        Ok(())
+    }
+
+    /// What an order on memory would rest on if it were given now, without giving it: nothing that a later step depends on
+    /// changes. None without a threshold on memory, its figures, or somebody who would go.
+    pub fn rehearse(&mut self, now: Moment, sample: &Sample<'_>) -> Option<Decision> {
+        let thresholds = self.policy.thresholds();
+        let (chosen, seen) = thresholds
+            .iter()
+            .enumerate()
+            .find_map(|(index, threshold)| {
+                let seen =
+                    sample.observations[threshold.signal].filter(|_| threshold.signal.is_memory());
+                Some((index, seen?))
+            })?;
+        self.draft(now, chosen, seen, sample, 0)
+    }
+
+    /// The decision on a threshold as it would be carried out; none when nobody would go.
+    fn draft(
+        &mut self,
+        now: Moment,
+        chosen: usize,
+        seen: Observation,
+        sample: &Sample<'_>,
+        credit: u64,
+    ) -> Option<Decision> {
         let threshold = self.policy.thresholds()[chosen];
         let ranking = Ranking {
             signal: threshold.signal,
             layout: self.policy.layout(),
             preferences: Preferences::Respect,
         };
-        let seen = sample.observations[threshold.signal].ok_or(Reason::Unknown)?;
-        self.reclaim_first(chosen, sample, actions)?;
         let (victim, ranking) = self.find_victim(now, ranking, sample.usage);
-        let victim = victim.ok_or(Reason::Nobody)?;
-        let mode = self.permit(now, actions);
-        self.last_order += 1;
-        self.decision = Some(Decision {
-            order: self.last_order,
+        Some(Decision {
+            order: self.last_order + 1,
             at: now,
             reason: if threshold.is_hard() {
                 Reason::Hard
             } else {
                 Reason::Soft
             },
-            mode,
+            mode: Mode::Enforcing,
             threshold: chosen,
             crossed: threshold,
             quantity: threshold.quantity(seen.capacity),
@@ -223,12 +256,10 @@ impl Engine {
             confirmation: sample.confirmation,
             credit,
             generation: self.table.generation(),
-            victim,
+            victim: victim?,
             candidates: u32::try_from(self.order.len()).unwrap_or(u32::MAX),
             ranking,
-        });
-        self.open(now, chosen, victim.workload as usize, sample.usage, actions);
-        Ok(())
+        })
     }
 
     fn can_reclaim(&self, index: usize) -> bool {

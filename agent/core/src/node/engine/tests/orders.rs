@@ -170,6 +170,28 @@ fn killed_processes_that_nobody_has_reaped_yet_kill_nobody_else() {
 }
 
 #[test]
+fn a_rehearsal_is_the_decision_that_follows_and_changes_nothing() {
+    let mut node = Node::enforcing([threshold(Signal::MemoryAvailable, 100, 0)].to_vec());
+    node.at(0, 200);
+    let (observations, confirmation) = node.figures();
+    let usage = node.usage.clone();
+    let sample = Sample {
+        observations,
+        confirmation,
+        usage: &usage,
+    };
+    let rehearsed = node.engine.rehearse(ms(1), &sample).unwrap();
+    assert!(node.engine.decision().is_none());
+    assert_eq!(kills(&node.at(2, 50)), [0]);
+    let taken = node.engine.decision().unwrap();
+    assert_eq!(
+        (rehearsed.order, rehearsed.victim, rehearsed.mode),
+        (taken.order, taken.victim, taken.mode)
+    );
+    assert_eq!(rehearsed.ranking.as_slice(), taken.ranking.as_slice());
+}
+
+#[test]
 fn processes_killed_for_memory_are_no_credit_of_process_ids() {
     let mut few = threshold(Signal::PidAvailable, 0, 0);
     few.value = Value::Quantity(Quantity::from_count(1000));
