@@ -46,6 +46,10 @@ shared! {
         pub back_ns: u64,
         /// of the tick before `crossed_ns`
         pub before_ns: u64,
+        /// the same of the latest time below the limit, `back` 0 while it lasts
+        pub latest_ns: u64,
+        pub latest_back_ns: u64,
+        pub latest_before_ns: u64,
         /// furthest below the limit
         pub overshoot: i64,
         /// latest value

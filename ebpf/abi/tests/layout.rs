@@ -47,7 +47,7 @@ fn sizes() {
     check("Formats", size_of::<Formats>(), 68);
     check("TruthOrder", size_of::<TruthOrder>(), 1576);
     check("TruthWatch", size_of::<TruthWatch>(), 40);
-    check("Crossing", size_of::<Crossing>(), 48);
+    check("Crossing", size_of::<Crossing>(), 72);
     check("TruthResult", size_of::<TruthResult>(), 40);
 }
 

@@ -116,13 +116,22 @@ pub extern "C" fn judge(
         };
         (*seen).value = found;
         if found < limit {
-            if (*seen).crossed_ns == 0 {
+            let is_first = (*seen).crossed_ns == 0;
+            if is_first || (*seen).latest_back_ns != 0 {
+                (*seen).latest_ns = (*sums).at_ns;
+                (*seen).latest_back_ns = 0;
+                (*seen).latest_before_ns = (*sums).before_ns;
+            }
+            if is_first {
                 (*seen).crossed_ns = (*sums).at_ns;
                 (*seen).before_ns = (*sums).before_ns;
             }
             (*seen).overshoot = (*seen).overshoot.max(limit - found);
-        } else if (*seen).crossed_ns != 0 && (*seen).back_ns == 0 {
-            (*seen).back_ns = (*sums).at_ns;
+        } else if (*seen).crossed_ns != 0 && (*seen).latest_back_ns == 0 {
+            (*seen).latest_back_ns = (*sums).at_ns;
+            if (*seen).back_ns == 0 {
+                (*seen).back_ns = (*sums).at_ns;
+            }
         }
         ends(index as u32, *count)
     }

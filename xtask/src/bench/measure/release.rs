@@ -110,7 +110,7 @@ fn time_to_free(arena: &Arena, witness: &mut Witness, help: bool) -> anyhow::Res
         .times
         .before_first_signal
         .context("nobody was killed")?;
-    let back = wait_until(PATIENCE, || witness.first().ok()?.back);
+    let back = wait_until(PATIENCE, || witness.first().ok()?.first?.back);
     let back = back.context("the memory did not come back")?;
     hog.wait(PATIENCE)?;
     anyhow::ensure!(

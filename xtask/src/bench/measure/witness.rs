@@ -49,14 +49,33 @@ pub(super) struct Witness {
 /// What it saw of one crossing. Times are nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Seen {
-    /// The first tick below the limit; nothing if there was none.
-    pub(super) crossed: Option<u64>,
-    /// The tick before that.
-    pub(super) before: u64,
-    /// The first tick at the limit again.
-    pub(super) back: Option<u64>,
+    /// The first time below the limit; nothing if there was none.
+    pub(super) first: Option<Excursion>,
+    /// The latest, which may be the first.
+    pub(super) latest: Option<Excursion>,
     /// Bytes below the limit at the worst.
     pub(super) overshoot: i64,
+}
+
+/// A time below the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Excursion {
+    /// The first tick below the limit.
+    pub(super) crossed: u64,
+    /// The tick before that.
+    pub(super) before: u64,
+    /// The first tick at the limit again; nothing while it lasts.
+    pub(super) back: Option<u64>,
+}
+
+impl Seen {
+    /// The time below the limit that somebody met who looked at `looked`; the first if nobody looked.
+    pub(super) fn met(&self, looked: Option<u64>) -> Option<Excursion> {
+        let latest = self
+            .latest
+            .filter(|latest| looked.is_some_and(|looked| latest.crossed <= looked));
+        latest.or(self.first)
+    }
 }
 
 impl Witness {
@@ -156,10 +175,20 @@ impl Witness {
 
 fn of(crossing: &Crossing) -> Seen {
     let known = |at: u64| Some(at).filter(|&at| at > 0);
+    let excursion = |crossed, before, back| {
+        known(crossed).map(|crossed| Excursion {
+            crossed,
+            before,
+            back: known(back),
+        })
+    };
     Seen {
-        crossed: known(crossing.crossed_ns),
-        before: crossing.before_ns,
-        back: known(crossing.back_ns),
+        first: excursion(crossing.crossed_ns, crossing.before_ns, crossing.back_ns),
+        latest: excursion(
+            crossing.latest_ns,
+            crossing.latest_before_ns,
+            crossing.latest_back_ns,
+        ),
         overshoot: crossing.overshoot,
     }
 }
@@ -167,15 +196,29 @@ fn of(crossing: &Crossing) -> Seen {
 /// Both are below their limit from the later crossing to the earlier way back.
 fn later(available: &Crossing, headroom: &Crossing) -> Seen {
     let (one, other) = (of(available), of(headroom));
-    let (Some(first), Some(second)) = (one.crossed, other.crossed) else {
-        return Seen::default();
+    let both = |one: Option<Excursion>, other: Option<Excursion>| {
+        let (one, other) = (one?, other?);
+        let last = if one.crossed >= other.crossed {
+            one
+        } else {
+            other
+        };
+        let back = match (one.back, other.back) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Some(Excursion { back, ..last })
     };
-    let last = if first >= second { one } else { other };
-    let back = match (one.back, other.back) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
-    };
-    Seen { back, ..last }
+    Seen {
+        first: both(one.first, other.first),
+        latest: both(one.latest, other.latest),
+        overshoot: if one.first.map(|first| first.crossed) >= other.first.map(|first| first.crossed)
+        {
+            one.overshoot
+        } else {
+            other.overshoot
+        },
+    }
 }
 
 fn machine(limit: i64) -> anyhow::Result<([TruthWatch; 2], Order<'static>)> {
@@ -226,4 +269,28 @@ fn group(dir: &CgroupDir, limit: i64) -> anyhow::Result<([TruthWatch; 2], Order<
         [watch(SOURCE_SLOT_AVAILABLE), watch(SOURCE_SLOT_HEADROOM)],
         order,
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spike_that_is_over_is_not_what_was_met() {
+        let excursion = |crossed, back| Excursion {
+            crossed,
+            before: crossed - 1,
+            back,
+        };
+        let seen = Seen {
+            first: Some(excursion(10, Some(12))),
+            latest: Some(excursion(20, None)),
+            overshoot: 0,
+        };
+        for (looked, expected) in [(Some(21), 20), (Some(20), 20), (Some(15), 10), (None, 10)] {
+            let met = seen.met(looked).map(|met| met.crossed);
+            assert_eq!(met, Some(expected), "{looked:?}");
+        }
+        assert_eq!(Seen::default().met(Some(5)), None);
+    }
 }

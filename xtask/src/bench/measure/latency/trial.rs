@@ -13,10 +13,11 @@ use rustix::process::Pid;
 
 use super::{
     super::{
+        agent::time_of,
         poller::{Aim, Pace, Poller},
         programs,
         units::{MIB, between, signed},
-        witness::Seen,
+        witness::{Excursion, Seen},
     },
     scene::{Contender, LIMIT, Node, Scene},
 };
@@ -69,6 +70,8 @@ pub(super) struct Trial {
     pub(super) waited: i64,
     /// The crossing may have been this much earlier: the truth's last look above the threshold.
     pub(super) uncertain: i64,
+    /// It had been below the threshold before, and was above it again when it was sampled.
+    pub(super) before_it: bool,
     /// The signal was above the threshold again.
     pub(super) back: Option<i64>,
     /// Each stage of a decision of Brink's.
@@ -164,10 +167,10 @@ fn trial(
         )
     })?;
     drop((hog, victim));
-    let Some(crossed) = seen.crossed.filter(|&crossed| crossed >= began) else {
+    if seen.first.is_none_or(|first| first.crossed < began) {
         return Ok(None);
-    };
-    Ok(Some(judge(crossed, &seen, &progress, (sent, record))))
+    }
+    Ok(judge(&seen, &progress, (sent, record)))
 }
 
 /// An allocator in the victim's group that has begun nothing yet.
@@ -200,12 +203,20 @@ fn state(hog: &Hog) -> String {
     lines.collect::<Vec<_>>().join(", ")
 }
 
+/// What a run was; nothing without a crossing.
 fn judge(
-    crossed: u64,
     seen: &Seen,
     progress: &Progress,
     (sent, record): (Option<u64>, Option<DecisionRecord>),
-) -> Trial {
+) -> Option<Trial> {
+    let sampled = record
+        .as_ref()
+        .and_then(|record| time_of(record, "sampled"));
+    let Excursion {
+        crossed,
+        before,
+        back,
+    } = seen.met(sampled.or(sent))?;
     let after = |at: u64| between(crossed, at);
     let nanos = progress
         .latest_ns
@@ -214,8 +225,9 @@ fn judge(
     let rate = u128::from(progress.touched) * 1_000_000_000 / u128::from(nanos);
     let mut trial = Trial {
         signal: sent.map(after),
-        uncertain: between(seen.before, crossed),
-        back: seen.back.map(after),
+        uncertain: between(before, crossed),
+        before_it: seen.first.is_some_and(|first| first.crossed < crossed),
+        back: back.map(after),
         overshoot: seen.overshoot,
         rate: u64::try_from(rate).unwrap_or(u64::MAX),
         ..Trial::default()
@@ -235,5 +247,5 @@ fn judge(
         trial.waited = waited.map_or(0, signed);
         trial.wrong_victim = !record.victim.name.contains("/victim");
     }
-    trial
+    Some(trial)
 }

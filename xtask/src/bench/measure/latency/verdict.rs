@@ -24,6 +24,7 @@ const SIGNAL: &str = "crossing to SIGKILL";
 const OVERSHOOT: &str = "overshoot";
 const UNKILLED: &str = "runs without a kill";
 const WRONG: &str = "runs with a wrong victim";
+const SPIKE: &str = "runs with a spike before the crossing";
 /// What the kubelet's default leaves above the threshold's end: 100 MiB.
 const DEFAULT_THRESHOLD: u64 = 100 << 20;
 
@@ -64,6 +65,7 @@ fn add_cells(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
     let flags = |of: fn(&Trial) -> bool| trials.iter().map(|trial| f64::from(of(trial))).collect();
     outcome.add(case, UNKILLED, "", flags(|trial| trial.signal.is_none()));
     outcome.add(case, WRONG, "", flags(|trial| trial.wrong_victim));
+    outcome.add(case, SPIKE, "", flags(|trial| trial.before_it));
 }
 
 fn add_stages(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
