@@ -1,5 +1,7 @@
-//! The decision rehearsed while a threshold comes near: what it will read is read, whom it would choose is ranked, and what it
-//! will touch is touched, so that caches, and the host of a virtual machine, have all of it at hand when it counts.
+//! The decision rehearsed while a threshold comes near.
+//!
+//! What it will read is read, whom it would choose is ranked, and what it will touch is touched, so that caches, and the host
+//! of a virtual machine, have all of it at hand when it counts.
 
 use brink_core::base::{Moment, Span};
 use brink_core::node::decision::Decision;
