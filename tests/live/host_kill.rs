@@ -141,6 +141,43 @@ fn every_process_of_the_subtree_dies_and_the_neighbour_lives() {
     }
 }
 
+#[test]
+fn who_is_held_dies_before_the_list_and_the_others_after_it() {
+    for way in 0..2 {
+        let sandbox = match Sandbox::new(&[Controller::Memory, Controller::Freezer], 256 * MIB) {
+            Ok(sandbox) => sandbox,
+            Err(error) => skip!("{error}"),
+        };
+        let pod = sandbox.group.child("pod").expect("a child");
+        let other = sandbox.group.child("other").expect("a child");
+        let inner = Sandbox {
+            layout: sandbox.layout.clone(),
+            group: pod,
+        };
+        let Some(target) = targets(&inner).into_iter().nth(way) else {
+            break;
+        };
+        let mut killer = Killer::new(&sandbox.layout, None).expect("hierarchies");
+        let mut held = full_hog(&inner.group);
+        killer.prepare(&target);
+        let mut later = full_hog(&inner.group);
+        let outcome = killer.kill_prepared(&target);
+        report("held and later", &outcome);
+        assert!(outcome.settled && outcome.signalled == 2, "{outcome:?}");
+        assert!(outcome.times.after_first_signal < outcome.times.listed);
+        assert_eq!(signal_of(&mut held), Some(SIGKILL));
+        assert_eq!(signal_of(&mut later), Some(SIGKILL));
+        emptied(&mut killer, &target);
+
+        let mut moved = full_hog(&inner.group);
+        killer.prepare(&target);
+        let pid = u32::try_from(moved.pid()).expect("a pid");
+        other.add_process(pid).expect("it moves");
+        assert_eq!(killer.kill(&target).signalled, 0);
+        assert!(moved.wait(Duration::ZERO).is_err(), "it lives elsewhere");
+    }
+}
+
 /// Kills a storm while it still grows (there is room for ten times as many), and again until it is gone.
 fn storm(controllers: &[Controller], way: usize) -> Option<KillOutcome> {
     let sandbox = match Sandbox::new(controllers, 1024 * MIB) {

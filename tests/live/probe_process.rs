@@ -196,6 +196,7 @@ fn processes_of_a_cgroup_are_those_of_its_file() {
     let meter = probe.processes().unwrap();
     assert_eq!(meter.untracked, 0);
     assert!(meter.moves >= 7 && meter.synced >= 5, "{meter:?}");
+    assert!(meter.attaches >= meter.moves, "{meter:?}");
 }
 
 #[test]

@@ -142,9 +142,13 @@ impl Guard {
     fn kill(&mut self, order: u64, workload: usize) -> (u64, Delivery) {
         let charged = self.sampled_usage_of(workload);
         let mut total = Tally::default();
-        let members = self.roster.of(workload);
-        for (_, group) in members {
-            let outcome = self.killer.kill(&group.target);
+        let is_unmoved = self.is_unmoved();
+        for (_, group) in self.roster.of(workload) {
+            let outcome = if is_unmoved {
+                self.killer.kill_prepared(&group.target)
+            } else {
+                self.killer.kill(&group.target)
+            };
             total.add(&outcome);
         }
         total.kill.waited_ns = total

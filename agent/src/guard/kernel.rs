@@ -301,6 +301,13 @@ impl Kernel {
         }
     }
 
+    /// How many tasks have come into another cgroup; none when that is not seen.
+    pub fn attaches(&self) -> Option<u64> {
+        let is_seen = self.probe.coverage().whole(Family::Process);
+        let meter = self.probe.processes().ok().filter(|_| is_seen)?;
+        Some(meter.attaches)
+    }
+
     /// Whether the kernel's counts were given up.
     pub const fn is_out_of_meters(&self) -> bool {
         self.is_out_of_meters

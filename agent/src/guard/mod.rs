@@ -137,6 +137,8 @@ struct Guard {
     lingering: [Option<Current>; LINGERING],
     unreaped: Unreaped,
     approach: Approach,
+    /// How many tasks had come into another cgroup when a kill was prepared.
+    attaches: Option<u64>,
     heard: Vec<Item>,
     times: Times,
     awake: Awake,
@@ -210,6 +212,7 @@ impl Guard {
             lingering: [const { None }; LINGERING],
             unreaped: Unreaped::new(),
             approach: Approach::new(),
+            attaches: None,
             heard: Vec::with_capacity(hear::BOUND),
             times: Times::new(plan.housekeeping),
             awake: Awake::now(),

@@ -9,16 +9,19 @@ use brink_core::node::gate::thresholds_met;
 use brink_core::node::input::Sample;
 use brink_core::node::signal::Signal;
 
+use super::kernel::Kernel;
 use super::{Guard, now};
 use crate::ledger::Record;
 use crate::ledger::entry::Stages;
 
 /// Bytes to a threshold from which on it is near.
 const NEAR: i64 = 64 << 20;
+/// It is near too if it will be met within so long, at the pace since the last look.
+const SOON: Span = Span::from_millis(50);
 /// Bytes that count as having come nearer.
 const STEP: i64 = 1 << 20;
-/// Between two rehearsals; one takes a tenth of it.
-const PACE: Span = Span::from_millis(2);
+/// Between two rehearsals; one takes a fifth of it.
+const PACE: Span = Span::from_millis(1);
 /// A threshold that has come no nearer for so long is not being approached.
 const PATIENCE: Span = Span::from_millis(100);
 
@@ -28,6 +31,8 @@ pub(super) struct Approach {
     /// The least that was left, and since when.
     least: i64,
     since: Moment,
+    /// What was left at the last look, and when.
+    last: Option<(i64, Moment)>,
 }
 
 impl Approach {
@@ -35,37 +40,53 @@ impl Approach {
         Self {
             least: i64::MAX,
             since: Moment::START,
+            last: None,
         }
     }
 
-    /// Takes in what is left at `now`, and tells when to rehearse next.
+    /// Takes in what is left at `now`, and tells when to rehearse: at once if the threshold has just come near.
     fn next(&mut self, now: Moment, left: Option<i64>) -> Option<Moment> {
-        let Some(left) = left.filter(|&left| left <= NEAR) else {
-            *self = Self::new();
+        let before = std::mem::replace(&mut self.last, left.map(|left| (left, now)));
+        let is_soon = |left: i64| {
+            before.is_some_and(|(before, at)| {
+                left <= lost_soon(before.saturating_sub(left), now.since(at))
+            })
+        };
+        let Some(left) = left.filter(|&left| left <= NEAR || is_soon(left)) else {
+            self.least = i64::MAX;
             return None;
         };
+        let is_new = self.least == i64::MAX;
         if left <= self.least.saturating_sub(STEP) {
-            *self = Self {
-                least: left,
-                since: now,
-            };
+            (self.least, self.since) = (left, now);
         } else if now.since(self.since) >= PATIENCE {
             // It stays, or goes away: what comes nearer from here on counts.
             self.least = left;
             return None;
         }
-        Some(now + PACE)
+        Some(if is_new { now } else { now + PACE })
     }
+}
+
+/// What is lost in [`SOON`] if `lost` was in `elapsed`.
+fn lost_soon(lost: i64, elapsed: Span) -> i64 {
+    let lost = i128::from(lost.max(0)) * i128::from(SOON.as_nanos());
+    i64::try_from(lost / i128::from(elapsed.as_nanos().max(1))).unwrap_or(i64::MAX)
 }
 
 impl Guard {
     /// Sets the next rehearsal by the bytes that are left to a threshold.
     pub(super) fn plan_rehearsal(&mut self, now: Moment, left: Option<i64>) {
         self.times.rehearse = self.approach.next(now, left);
+        if self.times.rehearse.is_none() {
+            self.attaches = None;
+            self.killer.let_go();
+        }
     }
 
     /// Rehearses, and decides at once if it has become earnest.
     pub(super) fn rehearse(&mut self, at: Moment) {
+        self.times.rehearse = None;
         let Ok(figures) = self.files.read(at) else {
             self.look(at);
             return;
@@ -79,23 +100,52 @@ impl Guard {
             return;
         }
         self.gather_usage(false);
+        if self.is_interrupted() {
+            return;
+        }
         self.verify_first(Signal::MemoryAvailable);
+        if self.is_interrupted() {
+            return;
+        }
         let usage = std::mem::take(&mut self.usage);
         let sample = Sample {
             observations,
             confirmation,
             usage: &usage,
         };
-        if let Some(decision) = self.engine.rehearse(at, &sample) {
-            self.rehearse_record(&decision);
-            for (_, group) in self.roster.of(decision.victim.workload as usize) {
-                self.killer.rehearse(&group.target);
-            }
-        }
+        let decision = self.engine.rehearse(at, &sample);
         self.usage = usage;
         self.usage.clear();
+        if let Some(decision) = decision {
+            self.rehearse_record(&decision);
+            if self.is_interrupted() {
+                return;
+            }
+            self.prepare_kill(decision.victim.workload as usize);
+        }
         let left = self.slack(&observations, &confirmation);
         self.plan_rehearsal(now(), left);
+    }
+
+    /// Hears what the kernel's programs said meanwhile; true if it was evaluated, and the rehearsal is over.
+    fn is_interrupted(&mut self) -> bool {
+        let before = self.last_evaluated;
+        self.hear(now());
+        self.last_evaluated != before
+    }
+
+    /// Takes hold of the first processes of who would go.
+    fn prepare_kill(&mut self, workload: usize) {
+        self.attaches = self.kernel.as_ref().and_then(Kernel::attaches);
+        if let Some((_, group)) = self.roster.of(workload).next() {
+            self.killer.prepare(&group.target);
+        }
+    }
+
+    /// Whether nobody has come into another cgroup since a kill was prepared: who was held is where he was.
+    pub(super) fn is_unmoved(&mut self) -> bool {
+        let before = self.attaches.take();
+        before.is_some() && self.kernel.as_ref().and_then(Kernel::attaches) == before
     }
 
     /// Writes the record of a decision that nobody will read.
@@ -120,21 +170,35 @@ impl Guard {
 mod tests {
     use super::*;
 
+    fn at(millis: i64) -> Moment {
+        Moment::START + Span::from_millis(millis)
+    }
+
     #[test]
     fn what_comes_nearer_is_rehearsed_and_what_stays_is_not() {
-        let at = |millis| Moment::START + Span::from_millis(millis);
         let mut approach = Approach::new();
-        assert_eq!(approach.next(at(0), None), None);
-        assert_eq!(approach.next(at(1), Some(NEAR + 1)), None);
-        assert_eq!(approach.next(at(2), Some(NEAR)), Some(at(4)));
-        assert_eq!(approach.next(at(101), Some(NEAR)), Some(at(103)));
-        assert_eq!(approach.next(at(102), Some(NEAR - STEP + 1)), None);
-        assert_eq!(approach.next(at(103), Some(NEAR - 2 * STEP)), Some(at(105)));
-        assert_eq!(approach.next(at(300), Some(NEAR / 2)), Some(at(302)));
-        assert_eq!(approach.next(at(500), Some(NEAR - STEP)), None);
-        let falls_again = Some(NEAR - 2 * STEP);
-        assert_eq!(approach.next(at(501), falls_again), Some(at(503)));
-        assert_eq!(approach.next(at(502), Some(NEAR + 1)), None, "it went away");
-        assert_eq!(approach.next(at(503), Some(NEAR)), Some(at(505)));
+        let mut next = |millis, left| approach.next(at(millis), left);
+        assert_eq!(next(0, None), None);
+        assert_eq!(next(1000, Some(NEAR + 1)), None);
+        assert_eq!(next(2000, Some(NEAR)), Some(at(2000)), "at once");
+        assert_eq!(next(2099, Some(NEAR)), Some(at(2100)));
+        assert_eq!(next(2100, Some(NEAR - STEP + 1)), None);
+        assert_eq!(next(2101, Some(NEAR - 2 * STEP)), Some(at(2102)));
+        assert_eq!(next(2300, Some(NEAR / 2)), Some(at(2301)));
+        assert_eq!(next(2500, Some(NEAR - STEP)), None);
+        assert_eq!(next(2501, Some(NEAR - 2 * STEP)), Some(at(2502)));
+        assert_eq!(next(2502, Some(NEAR + 1)), None, "it went away");
+        assert_eq!(next(3503, Some(NEAR)), Some(at(3503)));
+    }
+
+    #[test]
+    fn what_comes_fast_is_near_from_further_away() {
+        let mut approach = Approach::new();
+        assert_eq!(approach.next(at(0), Some(12 * NEAR)), None);
+        assert_eq!(approach.next(at(10), Some(10 * NEAR)), Some(at(10)));
+        assert_eq!(approach.next(at(11), Some(10 * NEAR)), None, "it stopped");
+        let mut approach = Approach::new();
+        assert_eq!(approach.next(at(0), Some(12 * NEAR)), None);
+        assert_eq!(approach.next(at(20), Some(10 * NEAR)), None, "100 ms left");
     }
 }

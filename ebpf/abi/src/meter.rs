@@ -77,6 +77,8 @@ shared! {
         pub untracked: u64,
         /// moves between cgroups
         pub moves: u64,
+        /// tasks that came into another cgroup of any hierarchy, whether or not that moves a process
+        pub attaches: u64,
         /// entries the victim set holds; with none the hooks skip the look-up
         pub victims: u64,
         /// threads and processes the iterator added or moved

@@ -40,7 +40,7 @@ fn sizes() {
     check("Mailbox", size_of::<Mailbox>(), 976);
     check("Loss", size_of::<Loss>(), 32);
     check("SamplerMeter", size_of::<SamplerMeter>(), 96);
-    check("ProcessMeter", size_of::<ProcessMeter>(), 96);
+    check("ProcessMeter", size_of::<ProcessMeter>(), 104);
     check("CgroupMeter", size_of::<CgroupMeter>(), 88);
     check("Process", size_of::<Process>(), 8);
     check("Layout", size_of::<Layout>(), 228);

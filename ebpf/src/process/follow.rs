@@ -63,6 +63,8 @@ pub fn attach(context: BtfTracePointContext) -> i32 {
     let Some(meter) = PROCESS.get_ptr_mut(0) else {
         return 0;
     };
+    // SAFETY: a map value.
+    add(unsafe { &raw mut (*meter).attaches }, 1);
     // SAFETY: the tracepoint's third argument.
     let (pid, tgid): (u32, u32) = unsafe {
         (

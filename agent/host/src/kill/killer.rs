@@ -48,6 +48,7 @@ impl Killer {
     /// Takes another set of processes never to be signalled, and leaves the one before in its place: nothing is
     /// allocated or freed.
     pub fn protect(&mut self, protected: &mut ProtectedPids) {
+        self.let_go();
         std::mem::swap(&mut self.protected, protected);
     }
 
@@ -58,9 +59,23 @@ impl Killer {
 
     /// SIGKILL to every process of the target now. Returns when nothing is left to signal, not when all are dead.
     pub fn kill(&mut self, target: &KillTarget) -> KillOutcome {
+        self.let_go();
+        self.kill_prepared(target)
+    }
+
+    /// The same, and whoever [`Killer::prepare`] held of this target gets the signal before the group is listed: the caller
+    /// knows that nobody has left a cgroup since.
+    pub fn kill_prepared(&mut self, target: &KillTarget) -> KillOutcome {
         self.workspace.begin();
         self.last = Some(target.id());
         let mut outcome = KillOutcome::begin(monotonic_ns());
+        let order = Order {
+            signal: Signal::KILL,
+            protected: &self.protected,
+            release: self.release.as_ref(),
+            first_batch_only: true,
+        };
+        self.workspace.signal_held(target, order, &mut outcome);
         let first = self.pass(target, Signal::KILL, target.is_v2(), &mut outcome);
         outcome.times.first_pass = Some(monotonic_ns());
         // Not when somebody protected is in the subtree, or might be in a part of it that could not be seen.
@@ -83,11 +98,17 @@ impl Killer {
         outcome
     }
 
-    /// Does what a kill does up to its first signal, and sends none.
-    pub fn rehearse(&mut self, target: &KillTarget) {
+    /// Does what a kill does up to its first signal, sends none, and keeps hold of the first processes until the next kill,
+    /// look or preparation.
+    pub fn prepare(&mut self, target: &KillTarget) {
         let mut outcome = KillOutcome::begin(monotonic_ns());
         self.workspace
-            .rehearse(target, &self.protected, &mut outcome);
+            .prepare(target, &self.protected, &mut outcome);
+    }
+
+    /// Lets go of who was held.
+    pub fn let_go(&mut self) {
+        self.workspace.let_go();
     }
 
     /// Looks again after a kill: signals what has appeared since, resumes what is stopped, and tells who is left.

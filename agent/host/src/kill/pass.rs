@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::cgroup::dir::CgroupId;
 use crate::clock::{monotonic_ns, thread_cpu};
 use crate::hot_file::retry;
 use crate::kill::outcome::{KillOutcome, Stage};
@@ -23,6 +24,8 @@ const BATCH: usize = 256;
 pub(super) struct Workspace {
     roster: Roster,
     batch: Vec<Held>,
+    /// Whom the batch is held for while nobody is killed.
+    prepared: Option<CgroupId>,
     /// Where in the roster the batches have come to.
     next: usize,
     /// Processes that were signalled in the current kill and need not be again.
@@ -63,6 +66,7 @@ impl Workspace {
         Self {
             roster: Roster::new(),
             batch: Vec::with_capacity(BATCH),
+            prepared: None,
             next: 0,
             signalled: PidSet::new(),
         }
@@ -80,6 +84,7 @@ impl Workspace {
         order: Order<'_>,
         outcome: &mut KillOutcome,
     ) -> Found {
+        self.prepared = None;
         let look = self.list(target, order.protected, outcome);
         if outcome.passes == 0 {
             outcome.times.listed = Some(monotonic_ns());
@@ -102,8 +107,8 @@ impl Workspace {
         found
     }
 
-    /// One batch of a pass, listed and held, and let go.
-    pub(super) fn rehearse(
+    /// The first batch of a pass, listed and held, for [`Workspace::signal_held`].
+    pub(super) fn prepare(
         &mut self,
         target: &KillTarget,
         protected: &ProtectedPids,
@@ -113,7 +118,28 @@ impl Workspace {
         self.next = 0;
         self.hold(outcome);
         self.confirm(target, outcome);
-        self.batch.clear();
+        // A number alone may be somebody else's by then.
+        self.batch.retain(|held| held.pidfd.is_some());
+        self.prepared = Some(target.id());
+    }
+
+    /// Lets go of who is held for a target.
+    pub(super) fn let_go(&mut self) {
+        if self.prepared.take().is_some() {
+            self.batch.clear();
+        }
+    }
+
+    /// Signals who was held for this target, and nobody if that was another.
+    pub(super) fn signal_held(
+        &mut self,
+        target: &KillTarget,
+        order: Order<'_>,
+        outcome: &mut KillOutcome,
+    ) {
+        if self.prepared.take() == Some(target.id()) {
+            self.signal(order, outcome);
+        }
     }
 
     /// Processes that were listed after the first batch.
