@@ -10,7 +10,8 @@ const SLOTS: usize = 1 << 15;
 pub(super) struct PidSet {
     /// Linear probing; 0 is a free slot (no process has it).
     slots: Box<[i32]>,
-    length: usize,
+    /// The slots that are taken: clearing touches no others, since a kill begins with it.
+    taken: Vec<usize>,
 }
 
 impl PidSet {
@@ -18,16 +19,17 @@ impl PidSet {
         let mut slots = Vec::with_capacity(SLOTS);
         prefault_buffer(&mut slots, &1);
         slots.resize(SLOTS, 0);
+        let mut taken = Vec::with_capacity(SLOTS / 2);
+        prefault_buffer(&mut taken, &1);
         Self {
             slots: slots.into_boxed_slice(),
-            length: 0,
+            taken,
         }
     }
 
     pub(super) fn clear(&mut self) {
-        if self.length > 0 {
-            self.slots.fill(0);
-            self.length = 0;
+        for slot in self.taken.drain(..) {
+            self.slots[slot] = 0;
         }
     }
 
@@ -41,11 +43,11 @@ impl PidSet {
         if self.slots[slot] == pid {
             return true;
         }
-        if self.length >= SLOTS / 2 {
+        if self.taken.len() >= SLOTS / 2 {
             return false;
         }
         self.slots[slot] = pid;
-        self.length += 1;
+        self.taken.push(slot);
         true
     }
 

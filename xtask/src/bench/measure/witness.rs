@@ -73,7 +73,7 @@ impl Seen {
     pub(super) fn met(&self, looked: Option<u64>) -> Option<Excursion> {
         let latest = self
             .latest
-            .filter(|latest| looked.is_some_and(|looked| latest.crossed <= looked));
+            .filter(|latest| looked.is_some_and(|looked| latest.before <= looked));
         latest.or(self.first)
     }
 }
