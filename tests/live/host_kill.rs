@@ -169,6 +169,20 @@ fn who_is_held_dies_before_the_list_and_the_others_after_it() {
         assert_eq!(signal_of(&mut later), Some(SIGKILL));
         emptied(&mut killer, &target);
 
+        let mut neighbour = full_hog(&other);
+        let beside = Sandbox {
+            layout: sandbox.layout.clone(),
+            group: other,
+        };
+        let neighbours = targets(&beside).swap_remove(way);
+        killer.prepare(&neighbours);
+        assert_eq!(killer.kill_prepared(&target).signalled, 0);
+        assert!(
+            neighbour.wait(Duration::ZERO).is_err(),
+            "held, and not the target"
+        );
+        let other = beside.group;
+
         let mut moved = full_hog(&inner.group);
         killer.prepare(&target);
         let pid = u32::try_from(moved.pid()).expect("a pid");

@@ -200,7 +200,8 @@ impl Guard {
         self.follow_swap();
         self.plan_next(at, pressed || self.lives_on_swap(&figures), slack);
         self.close_in_on_ids(at, &observations);
-        self.plan_rehearsal(at, slack.filter(|_| !pressed));
+        // Nothing comes near to what was met, or while somebody is on the way out.
+        self.plan_rehearsal(at, slack.filter(|&left| left > 0 && !followed));
     }
 
     fn may_order(

@@ -336,16 +336,21 @@ impl Kernel {
 
     /// Processes of cgroups that had some, with those that have exited and that nobody has reaped: all that hold a
     /// process id. A removed cgroup keeps its meters until the last of them is reaped; without them nobody is left. None
-    /// when there were more processes than the kernel's table has room for.
+    /// where some found no room in the kernel's table.
     pub fn processes_and_zombies(&self, cgroups: &[u64]) -> Option<u64> {
-        if self.is_table_full {
-            return None;
-        }
-        self.sum_of_meters(cgroups, |meter| {
-            Some(meter.map_or(0, |meter| {
-                meter.processes.saturating_add(meter.zombies.max(0))
-            }))
+        self.sum_of_meters(cgroups, |meter| match meter {
+            Some(meter) if meter.untracked > 0 => None,
+            Some(meter) => Some(meter.processes.saturating_add(meter.zombies.max(0))),
+            None => Some(0),
         })
+    }
+
+    /// Processes that found no room in the kernel's table so far; none when nobody counts them.
+    pub fn untracked(&self) -> Option<u64> {
+        let meter = self.probe.processes().ok();
+        meter
+            .filter(|_| self.counts_processes)
+            .map(|meter| meter.untracked)
     }
 
     /// Whether a process has been in this very cgroup.

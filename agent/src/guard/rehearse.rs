@@ -6,10 +6,12 @@
 use brink_core::base::{Moment, Span};
 use brink_core::node::decision::Decision;
 use brink_core::node::gate::thresholds_met;
-use brink_core::node::input::Sample;
+use brink_core::node::input::{Confirmation, Sample};
+use brink_core::node::observe::Observations;
 use brink_core::node::signal::Signal;
 
 use super::kernel::Kernel;
+use super::turn::Awake;
 use super::{Guard, now};
 use crate::ledger::Record;
 use crate::ledger::entry::Stages;
@@ -20,8 +22,9 @@ const NEAR: i64 = 64 << 20;
 const SOON: Span = Span::from_millis(50);
 /// Bytes that count as having come nearer.
 const STEP: i64 = 1 << 20;
-/// Between two rehearsals; one takes a fifth of it.
+/// Between two rehearsals at least, and so many times what the last one took.
 const PACE: Span = Span::from_millis(1);
+const REST: i64 = 4;
 /// A threshold that has come no nearer for so long is not being approached.
 const PATIENCE: Span = Span::from_millis(100);
 
@@ -75,10 +78,12 @@ fn lost_soon(lost: i64, elapsed: Span) -> i64 {
 }
 
 impl Guard {
-    /// Sets the next rehearsal by the bytes that are left to a threshold.
+    /// Sets the next rehearsal by the bytes that are left to a threshold. One that is due stays due: looks come as often.
     pub(super) fn plan_rehearsal(&mut self, now: Moment, left: Option<i64>) {
-        self.times.rehearse = self.approach.next(now, left);
-        if self.times.rehearse.is_none() {
+        let next = self.approach.next(now, left);
+        let due = self.times.rehearse;
+        self.times.rehearse = next.map(|next| due.map_or(next, |due| due.min(next)));
+        if next.is_none() {
             self.attaches = None;
             self.killer.let_go();
         }
@@ -94,18 +99,38 @@ impl Guard {
         let slow = self.files.slow();
         let observations = figures.observations(slow);
         let confirmation = figures.confirmation(slow);
-        let met = thresholds_met(self.engine.policy(), &observations, true);
+        let met = thresholds_met(self.engine.policy(), &observations, false);
         if self.engine.is_pressing(met, &observations, &confirmation) {
-            self.look(at);
+            let stages = Stages {
+                sampled: Some(at),
+                woke: Some(at),
+                ..Stages::default()
+            };
+            self.assess(figures, stages, false);
             return;
         }
+        let sample = (observations, confirmation);
+        if self.rehearse_decision(at, sample) {
+            let left = self.slack(&observations, &confirmation);
+            let rested = now() + Span::from_nanos(now().since(at).as_nanos() * REST);
+            self.plan_rehearsal(now(), left);
+            self.times.rehearse = self.times.rehearse.map(|next| next.max(rested));
+        }
+    }
+
+    /// From the usage of every workload to the processes of who would go; false if it was interrupted.
+    fn rehearse_decision(
+        &mut self,
+        at: Moment,
+        (observations, confirmation): (Observations, Confirmation),
+    ) -> bool {
         self.gather_usage(false);
         if self.is_interrupted() {
-            return;
+            return false;
         }
         self.verify_first(Signal::MemoryAvailable);
         if self.is_interrupted() {
-            return;
+            return false;
         }
         let usage = std::mem::take(&mut self.usage);
         let sample = Sample {
@@ -116,21 +141,22 @@ impl Guard {
         let decision = self.engine.rehearse(at, &sample);
         self.usage = usage;
         self.usage.clear();
-        if let Some(decision) = decision {
-            self.rehearse_record(&decision);
-            if self.is_interrupted() {
-                return;
-            }
-            self.prepare_kill(decision.victim.workload as usize);
+        let Some(decision) = decision else {
+            return true;
+        };
+        self.rehearse_record(&decision);
+        if self.is_interrupted() {
+            return false;
         }
-        let left = self.slack(&observations, &confirmation);
-        self.plan_rehearsal(now(), left);
+        self.prepare_kill(decision.victim.workload as usize);
+        true
     }
 
     /// Hears what the kernel's programs said meanwhile; true if it was evaluated, and the rehearsal is over.
     fn is_interrupted(&mut self) -> bool {
         let before = self.last_evaluated;
-        self.hear(now());
+        self.awake = Awake::now();
+        self.hear(self.awake.at);
         self.last_evaluated != before
     }
 
@@ -142,7 +168,9 @@ impl Guard {
         }
     }
 
-    /// Whether nobody has come into another cgroup since a kill was prepared: who was held is where he was.
+    /// Whether nobody has come into another cgroup since a kill was prepared: who was held is where he was. The kernel tells of
+    /// a move right after it, so that a process on its way out at this very moment is still taken as its old cgroup's, as it
+    /// is between a list and its signal.
     pub(super) fn is_unmoved(&mut self) -> bool {
         let before = self.attaches.take();
         before.is_some() && self.kernel.as_ref().and_then(Kernel::attaches) == before

@@ -32,7 +32,7 @@ const SLACK_PER_NANO: i64 = 27 * 8;
 /// When the guard woke last.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Awake {
-    at: Moment,
+    pub(super) at: Moment,
     /// What it had spent on a processor by then.
     cpu: Duration,
 }

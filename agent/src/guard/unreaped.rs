@@ -4,6 +4,7 @@ use brink_core::base::{Moment, Span};
 use brink_core::node::signal::Signal;
 
 use super::Guard;
+use super::kernel::Kernel;
 
 /// Cgroups that are remembered; of a victim with more of them nothing is known.
 const MOST: usize = 256;
@@ -16,6 +17,8 @@ pub(super) struct Unreaped {
     cgroups: Vec<u64>,
     /// Some are not among them.
     incomplete: bool,
+    /// Processes that nobody counted when the first of them was added.
+    untracked: Option<u64>,
     until: Moment,
 }
 
@@ -24,15 +27,23 @@ impl Unreaped {
         Self {
             cgroups: Vec::with_capacity(MOST),
             incomplete: false,
+            untracked: None,
             until: Moment::START,
         }
     }
 
-    /// Remembers a victim; without room for all of it nothing is known until the wait is over.
-    fn add<'a>(&mut self, now: Moment, family: impl Iterator<Item = &'a u64>) {
+    /// Remembers a victim; without room for all of it nothing is known until the wait is over. `untracked` processes were
+    /// counted nowhere so far.
+    fn add<'a>(
+        &mut self,
+        now: Moment,
+        untracked: Option<u64>,
+        family: impl Iterator<Item = &'a u64>,
+    ) {
         if now >= self.until {
             self.cgroups.clear();
             self.incomplete = false;
+            self.untracked = untracked;
         }
         self.until = now + FOR;
         for id in family {
@@ -46,10 +57,12 @@ impl Unreaped {
         }
     }
 
-    /// The cgroups whose processes are waited for; none when nobody is, or nothing is known.
-    fn at(&self, now: Moment) -> Option<&[u64]> {
+    /// The cgroups whose processes are waited for; none when nobody is, or nothing is known: a process that was counted
+    /// nowhere since could be theirs.
+    fn at(&self, now: Moment, untracked: Option<u64>) -> Option<&[u64]> {
         let is_known = now < self.until && !self.incomplete && !self.cgroups.is_empty();
-        is_known.then_some(&self.cgroups)
+        let is_whole = untracked.is_some() && untracked == self.untracked;
+        (is_known && is_whole).then_some(&self.cgroups)
     }
 }
 
@@ -62,15 +75,17 @@ impl Guard {
             let family = members.flat_map(|(_, group)| &group.family);
             let kernel = self.kernel.as_ref();
             let had_processes = |id: &&u64| kernel.is_some_and(|kernel| kernel.has_meter(**id));
-            self.unreaped.add(now, family.filter(had_processes));
+            let untracked = kernel.and_then(Kernel::untracked);
+            self.unreaped
+                .add(now, untracked, family.filter(had_processes));
         }
     }
 
     /// Processes in the cgroups of those victims that still hold their ids, by the kernel's count; none without it.
     pub(super) fn unreaped(&mut self, now: Moment) -> Option<u64> {
-        let cgroups = self.unreaped.at(now)?;
         let kernel = self.kernel.as_mut()?;
         kernel.check_meters();
+        let cgroups = self.unreaped.at(now, kernel.untracked())?;
         kernel.processes_and_zombies(cgroups)
     }
 }
@@ -83,21 +98,39 @@ mod tests {
         Moment::START + Span::from_secs(seconds)
     }
 
+    /// All processes were counted, or as many as ever were not.
+    const NONE_LOST: Option<u64> = Some(7);
+
+    #[test]
+    fn who_was_counted_nowhere_could_be_the_victims() {
+        let mut unreaped = Unreaped::new();
+        unreaped.add(at(1), NONE_LOST, [5].iter());
+        for (untracked, expected) in [
+            (NONE_LOST, Some(&[5_u64][..])),
+            (Some(8), None),
+            (None, None),
+        ] {
+            assert_eq!(unreaped.at(at(2), untracked), expected, "{untracked:?}");
+        }
+        unreaped.add(at(9), Some(8), [6].iter());
+        assert_eq!(unreaped.at(at(10), Some(8)), Some(&[6][..]));
+    }
+
     #[test]
     fn victims_are_remembered_for_a_while_and_a_crowd_is_not() {
         let mut unreaped = Unreaped::new();
-        assert_eq!(unreaped.at(at(1)), None);
-        unreaped.add(at(1), [7, 8].iter());
-        unreaped.add(at(3), [8, 9].iter());
-        assert_eq!(unreaped.at(at(7)), Some(&[7, 8, 9][..]));
-        assert_eq!(unreaped.at(at(8)), None);
-        unreaped.add(at(9), [5].iter());
-        assert_eq!(unreaped.at(at(9)), Some(&[5][..]));
+        assert_eq!(unreaped.at(at(1), NONE_LOST), None);
+        unreaped.add(at(1), NONE_LOST, [7, 8].iter());
+        unreaped.add(at(3), NONE_LOST, [8, 9].iter());
+        assert_eq!(unreaped.at(at(7), NONE_LOST), Some(&[7, 8, 9][..]));
+        assert_eq!(unreaped.at(at(8), NONE_LOST), None);
+        unreaped.add(at(9), NONE_LOST, [5].iter());
+        assert_eq!(unreaped.at(at(9), NONE_LOST), Some(&[5][..]));
         let crowd: Vec<u64> = (0..257).collect();
-        unreaped.add(at(9), crowd.iter());
-        unreaped.add(at(10), [5].iter());
-        assert_eq!(unreaped.at(at(10)), None);
-        unreaped.add(at(15), [5].iter());
-        assert_eq!(unreaped.at(at(15)), Some(&[5][..]));
+        unreaped.add(at(9), NONE_LOST, crowd.iter());
+        unreaped.add(at(10), NONE_LOST, [5].iter());
+        assert_eq!(unreaped.at(at(10), NONE_LOST), None);
+        unreaped.add(at(15), NONE_LOST, [5].iter());
+        assert_eq!(unreaped.at(at(15), NONE_LOST), Some(&[5][..]));
     }
 }

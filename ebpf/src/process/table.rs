@@ -67,10 +67,9 @@ pub fn release(cgroup: u64) {
     if let Some(counts) = CGROUPS.get_ptr_mut(cgroup) {
         // SAFETY: a map value; two at once may take it below zero, which the next exit makes good.
         unsafe {
-            if (*counts).zombies > 0 {
-                add_signed(&raw mut (*counts).zombies, -1);
+            if (*counts).zombies > 0 && add_signed(&raw mut (*counts).zombies, -1) <= 0 {
+                drop_if_done(counts, cgroup);
             }
-            drop_if_done(counts, cgroup);
         }
     }
 }
@@ -87,18 +86,17 @@ pub fn bury(cgroup: u64) {
     }
 }
 
-/// Gives up the meters of a removed cgroup without zombies. Whoever changes one of the two looks at both afterwards, so that
-/// one of them sees that it is done.
+/// Gives up the meters of a removed cgroup without zombies. Whoever changes one of the two, by an operation that nothing
+/// moves across, looks at both afterwards, so that one of them sees that it is done.
 ///
 /// # Safety
 /// `counts` is the map value of `cgroup`.
 #[inline(always)]
 unsafe fn drop_if_done(counts: *mut CgroupMeter, cgroup: u64) {
-    // SAFETY: the caller's; adding nothing reads what other CPUs have written before.
+    // SAFETY: the caller's.
     unsafe {
-        if add_signed(&raw mut (*counts).zombies, 0) <= 0
-            && exchange(&raw mut (*counts).removed, 1, 1)
-        {
+        let removed = (&raw const (*counts).removed).read_volatile() != 0;
+        if removed && (&raw const (*counts).zombies).read_volatile() <= 0 {
             let _ = CGROUPS.remove(cgroup);
         }
     }

@@ -64,7 +64,7 @@ impl Killer {
     }
 
     /// The same, and whoever [`Killer::prepare`] held of this target gets the signal before the group is listed: the caller
-    /// knows that nobody has left a cgroup since.
+    /// has seen nobody leave a cgroup since.
     pub fn kill_prepared(&mut self, target: &KillTarget) -> KillOutcome {
         self.workspace.begin();
         self.last = Some(target.id());

@@ -1,4 +1,6 @@
 //! One pass over a subtree: list, hold each process by a pidfd, list again, signal those that are still there.
+//!
+//! The first batch can be held before there is anything to kill; it is then signalled before the pass.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 

@@ -57,6 +57,9 @@ pub(super) struct Seen {
     pub(super) overshoot: i64,
 }
 
+/// What is over as soon as this was no crossing that anybody had to answer: five of the truth's ticks.
+const SPIKE_NS: u64 = 250_000;
+
 /// A time below the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Excursion {
@@ -69,11 +72,17 @@ pub(super) struct Excursion {
 }
 
 impl Seen {
-    /// The time below the limit that somebody met who looked at `looked`; the first if nobody looked.
+    /// The time below the limit that somebody met who looked at `looked`; the first if nobody looked, or if it was more
+    /// than a spike.
     pub(super) fn met(&self, looked: Option<u64>) -> Option<Excursion> {
+        let was_spike = self.first.is_some_and(|first| {
+            first
+                .back
+                .is_some_and(|back| back.saturating_sub(first.crossed) <= SPIKE_NS)
+        });
         let latest = self
             .latest
-            .filter(|latest| looked.is_some_and(|looked| latest.before <= looked));
+            .filter(|latest| was_spike && looked.is_some_and(|looked| latest.before <= looked));
         latest.or(self.first)
     }
 }
@@ -207,11 +216,16 @@ fn later(available: &Crossing, headroom: &Crossing) -> Seen {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         };
-        Some(Excursion { back, ..last })
+        let together = Excursion { back, ..last };
+        together
+            .back
+            .is_none_or(|back| back > together.crossed)
+            .then_some(together)
     };
+    let latest = both(one.latest, other.latest);
     Seen {
-        first: both(one.first, other.first),
-        latest: both(one.latest, other.latest),
+        first: both(one.first, other.first).or(latest),
+        latest,
         overshoot: if one.first.map(|first| first.crossed) >= other.first.map(|first| first.crossed)
         {
             one.overshoot
@@ -282,14 +296,21 @@ mod tests {
             before: crossed - 1,
             back,
         };
-        let seen = Seen {
-            first: Some(excursion(10, Some(12))),
-            latest: Some(excursion(20, None)),
+        let seen = |back| Seen {
+            first: Some(excursion(10, Some(back))),
+            latest: Some(excursion(20_000_000, None)),
             overshoot: 0,
         };
-        for (looked, expected) in [(Some(21), 20), (Some(20), 20), (Some(15), 10), (None, 10)] {
-            let met = seen.met(looked).map(|met| met.crossed);
-            assert_eq!(met, Some(expected), "{looked:?}");
+        let (spike, missed) = (10 + SPIKE_NS, 11 + SPIKE_NS);
+        for (back, looked, expected) in [
+            (spike, Some(20_000_001), 20_000_000),
+            (spike, Some(19_999_999), 20_000_000),
+            (spike, Some(19_999_998), 10),
+            (spike, None, 10),
+            (missed, Some(20_000_001), 10),
+        ] {
+            let met = seen(back).met(looked).map(|met| met.crossed);
+            assert_eq!(met, Some(expected), "{back} {looked:?}");
         }
         assert_eq!(Seen::default().met(Some(5)), None);
     }
