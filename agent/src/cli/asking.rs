@@ -8,6 +8,8 @@ use crate::control::client::{AskError, ask};
 use crate::control::protocol::{Answer, Question, Refusal, RefusalReason};
 use crate::terminal::plain;
 
+const UNWELL: &str = "`brink doctor` tells whether the agent is well; its log tells more";
+
 /// Asks, and turns whatever goes wrong into an error with its exit code.
 ///
 /// # Errors
@@ -18,8 +20,8 @@ pub(super) fn put(socket: &Path, question: &Question) -> Result<Answer, CliError
             .advise("start one with `brink run`, or name its socket with --socket"),
         AskError::NotAllowed { .. } => CliError::new(Exit::Denied, error).advise(missing(socket)),
         AskError::Refused(refusal) => refused(&refusal),
-        AskError::Broken { .. } | AskError::Foreign { .. } => CliError::new(Exit::Failure, error)
-            .advise("`brink doctor` tells whether the agent is well; its log tells more"),
+        AskError::Broken { .. } => CliError::new(Exit::NoAgent, error).advise(UNWELL),
+        AskError::Foreign { .. } => CliError::new(Exit::Failure, error).advise(UNWELL),
     })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use brink_core::node::input::Reconfiguration;
+use brink_host::lock::make_folder;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
@@ -28,8 +29,13 @@ pub fn run(config: &AgentConfig, sources: &Sources) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
+    // Before anything else: a second agent must not put the first one's journal aside only to be refused.
+    let socket = {
+        let _inside = runtime.enter();
+        listen(config)?
+    };
     let running = Arc::new(prepare::start(config)?);
-    let served = runtime.block_on(serve(config, sources, &running));
+    let served = runtime.block_on(serve(socket, (config, sources), &running));
     drop(runtime);
     if let Ok(running) = Arc::try_unwrap(running) {
         running.stop();
@@ -39,14 +45,18 @@ pub fn run(config: &AgentConfig, sources: &Sources) -> anyhow::Result<()> {
     served
 }
 
+fn listen(config: &AgentConfig) -> anyhow::Result<Server> {
+    make_folder(&config.paths.state_dir)?;
+    let socket = &config.paths.socket;
+    Server::bind(socket).with_context(|| format!("cannot listen on {}", socket.display()))
+}
+
 async fn serve(
-    config: &AgentConfig,
-    sources: &Sources,
+    server: Server,
+    (config, sources): (&AgentConfig, &Sources),
     running: &Arc<Running>,
 ) -> anyhow::Result<()> {
     let socket = &config.paths.socket;
-    let server =
-        Server::bind(socket).with_context(|| format!("cannot listen on {}", socket.display()))?;
     let views = Arc::new(Views::new(Arc::clone(running)));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

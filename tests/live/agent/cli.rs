@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -334,8 +334,11 @@ fn without_root_an_agent_says_which_capabilities_are_missing() {
 fn a_second_agent_on_the_same_socket_ends_with_six() {
     let node = node();
     let config = node.path("config.yaml").display().to_string();
+    let journal = || fs::metadata(node.path("journal")).unwrap().ino();
+    let before = journal();
     let second = run(&node, &["run", "--config", &config]);
     check_refusal(&second, 6, &["another agent listens on", "brink status"]);
+    assert_eq!(journal(), before, "the first one's journal is where it was");
     assert_eq!(node.status().unwrap().mode, "enforcing");
 }
 

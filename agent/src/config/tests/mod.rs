@@ -296,11 +296,13 @@ fn doubts_are_warnings() {
         "mode: observe\nevictionHard: {memory.available: 2Gi, pid.available: 50k, nodefs.available: 60%}\n\
          evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m, imagefs.available: 1m}\n\
          evictionMinimumReclaim: {nodefs.available: 50%}\nrealtime: {priority: 80}\n\
-         limits: {burst: 64, most: 65}\n",
+         limits: {burst: 64, most: 65}\nheadroomHard: 4Gi\n",
     )]);
     let mut sources = folder.sources();
-    sources.capacities = Some(Capacities::from_fn(|signal| {
-        (signal == Signal::PidAvailable).then_some(32768)
+    sources.capacities = Some(Capacities::from_fn(|signal| match signal {
+        Signal::PidAvailable => Some(32768),
+        Signal::MemoryHeadroom => Some(3 << 30),
+        _ => None,
     }));
     let checked = load(&sources).unwrap();
     let said: Vec<_> = checked
@@ -316,6 +318,7 @@ fn doubts_are_warnings() {
         "config.yaml:2:34: evictionHard.memory.available: \"2Gi\": the hard threshold is not below",
         "config.yaml:2:54: evictionHard.pid.available: \"50k\": the threshold is above the capacity",
         "config.yaml:5:44: evictionMinimumReclaim.nodefs.available: \"50%\": threshold and minimum reclaim",
+        "config.yaml:8:15: headroomHard: \"4Gi\": the threshold is above the capacity",
         "config.yaml:4:68: evictionSoftGracePeriod.imagefs.available: \"1m\": there is no soft threshold",
     ] {
         assert!(
@@ -323,7 +326,7 @@ fn doubts_are_warnings() {
             "{part}\n{said:#?}"
         );
     }
-    assert_eq!(said.len(), 8, "{said:#?}");
+    assert_eq!(said.len(), 9, "{said:#?}");
 }
 
 proptest! {

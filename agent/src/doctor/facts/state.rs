@@ -103,7 +103,7 @@ impl StateFiles {
             journal: paths
                 .journal
                 .as_ref()
-                .map(|path| (path.clone(), writable_or_makeable(path))),
+                .map(|path| (path.clone(), journal_place(path))),
             hooks: hooks(config),
         }
     }
@@ -178,6 +178,19 @@ fn writable_or_makeable(path: &Path) -> Known<()> {
         .map_err(|errno| format!("{}: {}", there.display(), io::Error::from(errno)))
 }
 
+/// Whether a journal can be begun here: its folder is not made for it.
+fn journal_place(path: &Path) -> Known<()> {
+    if path.is_dir() {
+        return Err(format!("{} is a folder", path.display()));
+    }
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.is_dir() => {
+            Err(format!("{} is no folder", folder.display()))
+        }
+        _ => writable_or_makeable(path),
+    }
+}
+
 /// The button counts a file it cannot read as pressed; here that is only unknown.
 fn button(folder: &Path) -> Known<Pressed> {
     let button = StopButton::new(folder);
@@ -235,6 +248,15 @@ mod tests {
         let why = found.writable.unwrap_err();
         assert!(why.ends_with("is no folder"), "{why}");
         assert!(!inside.exists());
+    }
+
+    #[test]
+    fn a_journal_needs_a_folder_and_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| journal_place(&folder.path().join(name));
+        assert_eq!(place("journal"), Ok(()));
+        assert!(place("").unwrap_err().ends_with("is a folder"));
+        assert!(place("none/journal").unwrap_err().ends_with("is no folder"));
     }
 
     #[test]

@@ -116,6 +116,23 @@ impl Doubts<'_> {
 
     fn about_headroom(&mut self, entries: &Entries) {
         let (hard, soft) = (entries.headroom_hard, entries.headroom_soft);
+        let capacity = self.capacities[Signal::MemoryHeadroom];
+        for (path, value, written) in [
+            ("headroomHard", hard, &self.draft.headroom_hard),
+            (
+                "headroomSoft",
+                soft.map(|(value, _)| value),
+                &self.draft.headroom_soft,
+            ),
+        ] {
+            if value.is_some_and(|value| exceeds(capacity, value, None)) {
+                self.push(Doubt {
+                    path: path.into(),
+                    written: written.clone().unwrap_or_default(),
+                    kind: DoubtKind::OverCapacity,
+                });
+            }
+        }
         if let (Some(hard), Some((soft, _))) = (hard, soft)
             && !self.is_less(Signal::MemoryHeadroom, hard, soft)
         {
