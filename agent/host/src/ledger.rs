@@ -161,7 +161,7 @@ impl Ledger {
 
     /// Takes the next slot and lets the record be written into it. Allocates nothing, makes no system call.
     pub fn record(&mut self, write: impl FnOnce(&mut [u8])) -> SlotId {
-        let index = u32::try_from((self.next - 1) % u64::from(self.shape.slots)).unwrap_or(0);
+        let index = self.next_index();
         let slot = SlotId {
             index,
             sequence: self.next,
@@ -175,9 +175,14 @@ impl Ledger {
         slot
     }
 
+    /// Which slot the next record goes to.
+    fn next_index(&self) -> u32 {
+        u32::try_from((self.next - 1) % u64::from(self.shape.slots)).unwrap_or(0)
+    }
+
     /// Reads the slot that the next record goes to, so that its memory is at hand.
     pub fn touch_next(&self) {
-        let index = u32::try_from((self.next - 1) % u64::from(self.shape.slots)).unwrap_or(0);
+        let index = self.next_index();
         for range in [self.shape.record_at(index), self.shape.completion_at(index)] {
             for byte in self.map.bytes(range).iter().step_by(64) {
                 std::hint::black_box(*byte);

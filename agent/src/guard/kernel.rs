@@ -31,7 +31,8 @@ pub struct Kernel {
     counts_processes: bool,
     /// Whether it did, and found no room for a cgroup: counts are never made good then.
     is_out_of_meters: bool,
-    is_table_full: bool,
+    /// Processes that found no room in the kernel's table, as of [`Kernel::check_meters`].
+    untracked: Option<u64>,
     watches: Watches,
     capacity: i64,
     pods_capacity: Option<i64>,
@@ -56,7 +57,7 @@ impl Kernel {
             meters,
             counts_processes,
             is_out_of_meters: false,
-            is_table_full: false,
+            untracked: None,
             probe,
             watches: Watches::default(),
             capacity: 0,
@@ -295,7 +296,7 @@ impl Kernel {
     pub fn check_meters(&mut self) {
         if self.counts_processes {
             let found = self.probe.processes();
-            self.is_table_full = found.as_ref().is_ok_and(|meter| meter.untracked > 0);
+            self.untracked = found.as_ref().ok().map(|meter| meter.untracked);
             self.counts_processes = found.is_ok_and(|meter| meter.unmetered == 0);
             self.is_out_of_meters = !self.counts_processes;
         }
@@ -315,7 +316,7 @@ impl Kernel {
 
     /// Whether there were more processes than the kernel's table has room for: some cgroups' counts are too low.
     pub const fn is_table_full(&self) -> bool {
-        self.is_table_full
+        matches!(self.untracked, Some(1..))
     }
 
     /// Processes of a family of cgroups, by the kernel's own count, as of [`Kernel::check_meters`]; none when it does
@@ -345,12 +346,9 @@ impl Kernel {
         })
     }
 
-    /// Processes that found no room in the kernel's table so far; none when nobody counts them.
+    /// Processes that found no room in the kernel's table, as of [`Kernel::check_meters`]; none when nobody counts them.
     pub fn untracked(&self) -> Option<u64> {
-        let meter = self.probe.processes().ok();
-        meter
-            .filter(|_| self.counts_processes)
-            .map(|meter| meter.untracked)
+        self.untracked.filter(|_| self.counts_processes)
     }
 
     /// Whether a process has been in this very cgroup.

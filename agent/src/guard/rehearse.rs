@@ -112,8 +112,9 @@ impl Guard {
         let sample = (observations, confirmation);
         if self.rehearse_decision(at, sample) {
             let left = self.slack(&observations, &confirmation);
-            let rested = now() + Span::from_nanos(now().since(at).as_nanos() * REST);
-            self.plan_rehearsal(now(), left);
+            let done = now();
+            let rested = done + Span::from_nanos(done.since(at).as_nanos() * REST);
+            self.plan_rehearsal(done, left);
             self.times.rehearse = self.times.rehearse.map(|next| next.max(rested));
         }
     }

@@ -40,7 +40,7 @@ impl Unreaped {
         untracked: Option<u64>,
         family: impl Iterator<Item = &'a u64>,
     ) {
-        if now >= self.until {
+        if !self.waits(now) {
             self.cgroups.clear();
             self.incomplete = false;
             self.untracked = untracked;
@@ -57,10 +57,15 @@ impl Unreaped {
         }
     }
 
+    /// Whether anybody is waited for.
+    fn waits(&self, now: Moment) -> bool {
+        now < self.until
+    }
+
     /// The cgroups whose processes are waited for; none when nobody is, or nothing is known: a process that was counted
     /// nowhere since could be theirs.
     fn at(&self, now: Moment, untracked: Option<u64>) -> Option<&[u64]> {
-        let is_known = now < self.until && !self.incomplete && !self.cgroups.is_empty();
+        let is_known = self.waits(now) && !self.incomplete && !self.cgroups.is_empty();
         let is_whole = untracked.is_some() && untracked == self.untracked;
         (is_known && is_whole).then_some(&self.cgroups)
     }
@@ -83,6 +88,9 @@ impl Guard {
 
     /// Processes in the cgroups of those victims that still hold their ids, by the kernel's count; none without it.
     pub(super) fn unreaped(&mut self, now: Moment) -> Option<u64> {
+        if !self.unreaped.waits(now) {
+            return None;
+        }
         let kernel = self.kernel.as_mut()?;
         kernel.check_meters();
         let cgroups = self.unreaped.at(now, kernel.untracked())?;
