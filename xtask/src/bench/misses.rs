@@ -1,11 +1,17 @@
 //! The figures that the last benchmarks missed, for whoever reports on them after much else was printed.
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
 
 use crate::workspace;
 
-const FILE: &str = "missed";
+/// The file, in the folder of the raw values.
+fn file(folder: &Path) -> PathBuf {
+    workspace::root().join(folder).join("missed")
+}
 
 /// Writes them, a line each, into the folder of the raw values.
 #[cfg_attr(
@@ -13,15 +19,15 @@ const FILE: &str = "missed";
     expect(dead_code, reason = "only benchmarks miss figures")
 )]
 pub(super) fn write(folder: &Path, missed: &[String]) -> anyhow::Result<()> {
-    let folder = workspace::root().join(folder);
-    let context = || format!("writing {}", folder.join(FILE).display());
-    fs::create_dir_all(&folder).with_context(context)?;
-    fs::write(folder.join(FILE), missed.join("\n")).with_context(context)
+    let file = file(folder);
+    let context = || format!("writing {}", file.display());
+    fs::create_dir_all(workspace::root().join(folder)).with_context(context)?;
+    fs::write(&file, missed.join("\n")).with_context(context)
 }
 
 /// Forgets those of an earlier run.
 pub(super) fn forget(folder: &Path) -> anyhow::Result<()> {
-    let file = workspace::root().join(folder).join(FILE);
+    let file = file(folder);
     match fs::remove_file(&file) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("removing {}", file.display()))
@@ -32,8 +38,7 @@ pub(super) fn forget(folder: &Path) -> anyhow::Result<()> {
 
 /// What the last run missed; without its file it did not come to its end.
 pub(super) fn read(folder: &Path) -> String {
-    let file = workspace::root().join(folder).join(FILE);
-    fs::read_to_string(file).map_or_else(
+    fs::read_to_string(file(folder)).map_or_else(
         |_| "a benchmark could not be run; what it said is above".to_owned(),
         |text| text.replace('\n', "; "),
     )
