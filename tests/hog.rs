@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{HogSpec, Progress};
 
+use crate::slowed;
+
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// A running hog. Dropping it kills it and removes its files.
@@ -41,6 +43,7 @@ impl Hog {
             join: group.map(OwnedCgroup::entrances).unwrap_or_default(),
             progress: Some(folder.join("progress")),
             folder: Some(folder.clone()),
+            deadline: slowed(spec.deadline).min(HogSpec::LONGEST),
             ..spec.clone()
         };
         let mut command = Command::new(program);
@@ -81,9 +84,9 @@ impl Hog {
     /// Waits until it has taken so much, or has ended.
     ///
     /// # Errors
-    /// When it ends before, or has not come so far after `patience`.
+    /// When it ends before, or has not come so far after `patience`, [slowed].
     pub fn wait_touched(&mut self, bytes: u64, patience: Duration) -> io::Result<Progress> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + slowed(patience);
         loop {
             let progress = self.progress()?;
             if progress.touched >= bytes {
@@ -106,9 +109,9 @@ impl Hog {
     /// Waits for its end.
     ///
     /// # Errors
-    /// When it has not ended after `patience`.
+    /// When it has not ended after `patience`, [slowed].
     pub fn wait(&mut self, patience: Duration) -> io::Result<ExitStatus> {
-        let deadline = Instant::now() + patience;
+        let deadline = Instant::now() + slowed(patience);
         loop {
             if let Some(status) = self.child.try_wait()? {
                 return Ok(status);
@@ -130,9 +133,9 @@ impl Drop for Hog {
     }
 }
 
-/// Looks every millisecond until something is there; `None` after `patience`.
+/// Looks every millisecond until something is there; `None` after `patience`, [slowed].
 pub fn wait_until<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + slowed(patience);
     loop {
         if let Some(found) = look() {
             return Some(found);

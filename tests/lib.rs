@@ -4,10 +4,12 @@ mod hog;
 mod sandbox;
 pub mod schema;
 mod skip;
+mod slowness;
 
 pub use hog::{Hog, wait_until};
 pub use sandbox::Sandbox;
 pub use skip::{Outcome, report_skip};
+pub use slowness::slowed;
 
 use std::{env, io, path::PathBuf};
 

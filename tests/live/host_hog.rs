@@ -1,6 +1,7 @@
 //! Hogs take what they are told to, of the kind they are told to, and stop when they must.
 #![cfg(test)]
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use brink_host::cgroup::stat::{MemoryStat, StatReader};
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::hog::{HogSpec, Load, Progress};
 use brink_host::meminfo::MeminfoReader;
-use brink_tests::{Hog, Sandbox, skip, wait_until};
+use brink_tests::{Hog, Sandbox, skip, slowed, wait_until};
 
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -63,6 +64,10 @@ fn written_files_are_page_cache() {
 
 #[test]
 fn a_file_read_again_and_again_becomes_active() {
+    let generations = fs::read_to_string("/sys/kernel/mm/lru_gen/enabled").unwrap_or_default();
+    if !matches!(generations.trim(), "" | "0x0000") {
+        skip!("with generations of pages this kernel leaves it inactive until memory is reclaimed");
+    }
     let Ok(sandbox) = Sandbox::new(&[Controller::Memory], 256 * MIB) else {
         skip!("no memory controller for a group of our own")
     };
@@ -140,10 +145,8 @@ fn the_pace_is_kept_and_the_start_awaited() {
     assert!(hog.wait(PATIENCE).expect("it ends").success());
     let progress = hog.progress().expect("readable");
     let took = Duration::from_nanos(progress.finished_ns - progress.started_ns);
-    assert!(
-        (180..1000).contains(&took.as_millis()),
-        "20 MiB at 100 MiB/s took {took:?}"
-    );
+    let range = Duration::from_millis(180)..slowed(Duration::from_secs(1));
+    assert!(range.contains(&took), "20 MiB at 100 MiB/s took {took:?}");
 }
 
 #[test]
@@ -196,11 +199,11 @@ fn an_orphan_ends() {
         .expect("sh");
     let pid = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     let stat = format!("/proc/{pid}/stat");
-    let is_gone = || match std::fs::read_to_string(&stat) {
+    let is_gone = || match fs::read_to_string(&stat) {
         Ok(stat) if !stat.contains(") Z ") => None,
         _ => Some(()),
     };
     let gone = wait_until(Duration::from_secs(5), is_gone);
-    let _ = std::fs::remove_file(&progress);
+    let _ = fs::remove_file(&progress);
     assert!(gone.is_some(), "process {pid} lives on without its parent");
 }

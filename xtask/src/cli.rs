@@ -1,7 +1,7 @@
 //! The command line of `cargo xtask`: one variant a command, one module a variant.
 use clap::{Parser, Subcommand};
 
-use crate::{Verdict, bench, ci, deny, ebpf, generate, test, tidy};
+use crate::{Verdict, bench, ci, deny, ebpf, generate, test, tidy, vm};
 
 /// The project's automation.
 #[derive(Debug, Parser)]
@@ -27,6 +27,11 @@ enum Command {
     Ebpf(ebpf::Args),
     /// Check dependencies: bans, licences, sources, and advisories where the database is reachable
     Deny(deny::Args),
+    /// Run the live tests on the kernels that people run, in virtual machines
+    Vm(vm::Args),
+    /// What a virtual machine of `cargo xtask vm` runs as its first process
+    #[command(hide = true)]
+    Guest(vm::guest::Args),
     /// Measure, and compare with the figures that must be reached
     Bench(bench::Args),
     /// Every check of the project, in the order and with the settings of CI
@@ -45,6 +50,8 @@ impl Cli {
             Command::Gen(args) => generate::run(&args),
             Command::Ebpf(args) => ebpf::run(&args),
             Command::Deny(args) => deny::run(&args),
+            Command::Vm(args) => vm::run(&args),
+            Command::Guest(args) => vm::guest::run(&args),
             Command::Bench(args) => bench::run(&args),
             Command::Ci(args) => ci::run(&args),
         }

@@ -1,16 +1,19 @@
 //! The project's automation: checks, tests, generated files and measurements.
 
+pub mod apt;
 pub mod bench;
 pub mod ci;
 pub mod cli;
 pub mod deny;
 pub mod ebpf;
 pub mod generate;
+pub mod marks;
 pub mod process;
 pub mod test;
 pub mod tidy;
 pub mod toolchain;
 pub mod tools;
+pub mod vm;
 pub mod workspace;
 
 /// What a command found out, as against a fault that kept it from finding out (an `Err`).

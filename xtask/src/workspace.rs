@@ -8,6 +8,9 @@ use std::{
 use anyhow::{Context as _, bail};
 use serde::Deserialize;
 
+/// The feature without which live tests are not built.
+const LIVE: &str = "live";
+
 /// The workspace's directory.
 pub fn root() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -66,6 +69,9 @@ pub fn stdout_of(command: &mut Command) -> anyhow::Result<String> {
 pub struct Metadata {
     /// The members, without their dependencies.
     pub packages: Vec<Package>,
+    /// Where everything is built.
+    #[serde(default)]
+    pub target_directory: PathBuf,
 }
 
 /// One member of the workspace.
@@ -111,6 +117,13 @@ pub struct Target {
     /// Features without which it is not built.
     #[serde(rename = "required-features", default)]
     pub required_features: Vec<String>,
+}
+
+impl Target {
+    /// Whether it is a test that needs the real kernel, and root.
+    pub fn is_live(&self) -> bool {
+        self.required_features.iter().any(|feature| feature == LIVE)
+    }
 }
 
 /// Asks Cargo for the workspace's packages.

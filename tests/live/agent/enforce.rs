@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::protocol::Question;
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, wait_until};
+use brink_tests::{Hog, slowed, wait_until};
 use rustix::process::Signal;
 
 const HARD: &str = "evictionHard: {memory.available: 60Mi}";
@@ -41,19 +41,14 @@ fn the_leaker_dies_and_the_record_explains_it() {
     assert_eq!(record.ranking.len(), 3);
     // The order is over when the memory is back or the process is gone, whichever is first.
     for last in ["gone", "ended"] {
-        let order = [
-            "sampled",
-            "woke",
-            "decided",
-            "recorded",
-            "firstSignal",
-            last,
-        ];
+        let order = ["woke", "decided", "recorded", "firstSignal", last];
         let times: Vec<i64> = order
             .iter()
             .map(|stage| record.since_sample(stage).unwrap())
             .collect();
         assert!(times.is_sorted(), "{times:?}");
+        // The sample that woke the guard, or a newer one of its own.
+        assert!(times[1] >= 0, "{times:?}");
     }
     assert!(record.freed_bytes > 100 * MIB, "{}", record.freed_bytes);
     let kubelet = record.kubelet.expect("what the kubelet would have done");
@@ -201,7 +196,7 @@ fn a_soft_threshold_asks_and_then_kills() {
         .expect("SIGKILL for the deaf");
     let grace = Duration::from_nanos((killed - asked).unsigned_abs());
     assert!(
-        grace > Duration::from_millis(900) && grace < Duration::from_millis(1500),
+        grace > Duration::from_millis(900) && grace < slowed(Duration::from_millis(1500)),
         "{grace:?}"
     );
     assert!(!deaf.wait().unwrap().success());
@@ -257,7 +252,7 @@ fn the_stop_button_stops_within_a_tenth_of_a_second() {
     node.configure("enforce", HARD);
     node.start(&[]);
     fs::write(node.path("state/pause"), "").unwrap();
-    std::thread::sleep(Duration::from_millis(100));
+    std::thread::sleep(slowed(Duration::from_millis(100)));
     let leak = node.holding(leaker, 260);
     std::thread::sleep(Duration::from_millis(300));
     assert!(lives(&leak), "the button was pressed before the crossing");

@@ -6,7 +6,7 @@ use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::protocol::{ProgramView, Status};
 use brink_host::cgroup::Controller;
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, skip, wait_until};
+use brink_tests::{Hog, skip, slowed, wait_until};
 use rustix::process::Signal;
 
 #[test]
@@ -51,10 +51,16 @@ fn family_runs(status: &Status, family: &str) -> bool {
     status.programs.iter().all(runs)
 }
 
+/// For how long memory of the dead counts as being on its way back.
+const CREDITED: Duration = Duration::from_millis(200);
+
 /// Memory of those whom the kernel killed is on its way back: a crossing meanwhile is first held for it. Who else is in the
 /// group keeps more than the killed one had, so that its memory is owed for as long as anybody believes in that.
 #[test]
 fn a_crossing_beside_a_kill_by_the_kernel_is_held_as_credited() {
+    if slowed(CREDITED) > CREDITED {
+        skip!("processors are emulated: no load crosses within {CREDITED:?} of another's death");
+    }
     let mut node = Node::new(300);
     let bounded = node.workload("bounded", "containers: [{name: c}]");
     let leaker = node.workload("leaker", "containers: [{name: c}]");
@@ -70,7 +76,7 @@ fn a_crossing_beside_a_kill_by_the_kernel_is_held_as_credited() {
         );
     }
     let calm = [(); 3].map(|()| node.holding(bounded, 25));
-    // The credit lasts 200 ms, and a busy machine may take longer to cross.
+    // A busy machine may take longer to cross than the credit lasts.
     let credited = (1..=5).any(|order| {
         let base = node.holding(leaker, 100);
         let killed = node.load(bounded, Load::Anon, 60 * MIB);
@@ -184,7 +190,7 @@ fn fork_bombs_are_stopped_by_the_count_of_threads() {
         let orders = node.decisions();
         assert_eq!(record.victim_name(), "test/bomb", "{orders:#?}");
         assert_eq!(record.threshold.signal, "pid.available");
-        assert!(record.kill.unwrap().signalled > 300, "{orders:#?}");
+        assert!(record.kill.unwrap().signalled > 100, "{orders:#?}");
         let group = node.groups[bomb].dir(&node.sandbox.layout, Controller::Memory);
         let group = group.unwrap();
         let empty = wait_until(PATIENCE, || {

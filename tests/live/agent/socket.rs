@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::{MIB, Node, gone_after};
 use brink::control::protocol::{Answer, LONGEST_QUESTION, Question, RefusalReason};
 use brink_host::hog::Load;
+use brink_tests::slowed;
 
 /// What an answer may take at most while others misbehave.
 const PROMPT: Duration = Duration::from_secs(1);
@@ -25,7 +26,7 @@ fn node() -> Node {
 fn connect(node: &Node) -> UnixStream {
     let stream = UnixStream::connect(node.socket()).unwrap();
     stream
-        .set_read_timeout(Some(Duration::from_secs(15)))
+        .set_read_timeout(Some(slowed(Duration::from_secs(15))))
         .unwrap();
     stream
 }
@@ -50,7 +51,7 @@ fn check_prompt(node: &Node) {
     let began = Instant::now();
     assert!(node.status().is_some(), "{}", node.log());
     let took = began.elapsed();
-    assert!(took < PROMPT, "{took:?}");
+    assert!(took < slowed(PROMPT), "{took:?}");
 }
 
 #[test]
@@ -127,7 +128,7 @@ fn whoever_never_reads_or_never_ends_keeps_nobody_waiting() {
         .collect();
     check_prompt(&node);
     let leak = node.load(0, Load::Anon, 280 * MIB);
-    assert!(gone_after(&leak) < Duration::from_secs(5));
+    assert!(gone_after(&leak) < slowed(Duration::from_secs(5)));
     drop((slow, half));
     node.finished(1);
 }
@@ -137,7 +138,7 @@ fn a_crowd_that_says_nothing_delays_questions_but_no_kill() {
     let node = node();
     let crowd: Vec<UnixStream> = (0..CROWD).map(|_| connect(&node)).collect();
     let leak = node.load(0, Load::Anon, 280 * MIB);
-    assert!(gone_after(&leak) < Duration::from_secs(5));
+    assert!(gone_after(&leak) < slowed(Duration::from_secs(5)));
     // Silent ones are let go after a while, and whoever waits has its turn.
     assert!(node.status().is_some());
     drop(crowd);

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use brink_host::probe::abi::sample::Sample;
 use brink_host::probe::{Absence, ArmedNode, Facts, Probe, Roots, Signal, Wishes, coverage};
+use brink_tests::slowed;
 
 /// Longest wait for anything that should take milliseconds.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(10);
@@ -60,16 +61,16 @@ pub(crate) fn next_sample(probe: &Probe) -> Sample {
     })
 }
 
-/// Waits for something, at most [`DEADLINE`].
+/// Waits for something, at most [`DEADLINE`], slowed.
 pub(crate) fn until<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     let found = within(ask);
     assert!(found.is_some(), "waited {DEADLINE:?} for {what}");
     found.unwrap()
 }
 
-/// Waits for something that others may keep from happening, at most [`DEADLINE`].
+/// Waits for something that others may keep from happening, at most [`DEADLINE`], slowed.
 pub(crate) fn within<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
-    let end = Instant::now() + DEADLINE;
+    let end = Instant::now() + slowed(DEADLINE);
     loop {
         if let Some(found) = ask() {
             return Some(found);
@@ -269,7 +270,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        let end = Instant::now() + DEADLINE;
+        let end = Instant::now() + slowed(DEADLINE);
         while fs::remove_dir(&self.path).is_err_and(|e| e.kind() != io::ErrorKind::NotFound) {
             self.kill_all();
             if Instant::now() > end {

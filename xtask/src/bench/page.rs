@@ -1,7 +1,7 @@
 //! The tables of docs/benchmarks.md, made from the raw values that are kept in the repository.
 use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 use super::{
     raw::Results,
@@ -9,16 +9,14 @@ use super::{
     stats,
     table::{self, figure, markdown},
 };
+use crate::marks;
 
 /// The page, from the workspace's directory.
 pub const PAGE: &str = "docs/benchmarks.md";
 /// Where the raw values are, from the workspace's directory.
 pub const RAW: &str = "docs/benchmarks/raw";
-/// What begins and ends the part of the page that is made here.
-const MARKS: [&str; 2] = [
-    "<!-- made by `cargo xtask bench --publish`; do not edit -->",
-    "<!-- end of what is made -->",
-];
+/// What makes a part of the page.
+const BY: &str = "cargo xtask bench --publish";
 /// The stages of one decision are shown side by side.
 const STAGE: &str = "stage: ";
 
@@ -44,19 +42,7 @@ pub fn fresh(root: &Path) -> anyhow::Result<String> {
     }
     files.sort();
     let results: anyhow::Result<Vec<_>> = files.iter().map(|file| Results::read(file)).collect();
-    put(&page, &tables(&results?))
-}
-
-/// Puts the tables between the marks of the page.
-fn put(page: &str, tables: &str) -> anyhow::Result<String> {
-    let [begin, end] = MARKS;
-    let parts = page
-        .split_once(begin)
-        .and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
-    let Some((before, after)) = parts else {
-        bail!("{PAGE} lacks the lines `{begin}` and `{end}`");
-    };
-    Ok(format!("{before}{begin}\n\n{tables}\n{end}{after}"))
+    marks::put((PAGE, &page), BY, &tables(&results?))
 }
 
 /// All tables, the most asked for first.
@@ -142,19 +128,6 @@ fn stage_table(stages: &[&Cell], percent: usize) -> String {
 mod tests {
     use super::*;
     use crate::{bench::registry::Outcome, workspace};
-
-    #[test]
-    fn the_tables_stand_between_the_marks() {
-        let [begin, end] = MARKS;
-        let page = format!("# Title\n\n{begin}\nold\n{end}\n\nmore\n");
-        let fresh = put(&page, "new\n").unwrap();
-        assert_eq!(
-            fresh,
-            format!("# Title\n\n{begin}\n\nnew\n\n{end}\n\nmore\n")
-        );
-        assert_eq!(put(&fresh, "new\n").unwrap(), fresh);
-        assert!(put("# Title\n", "new\n").is_err());
-    }
 
     #[test]
     fn stages_stand_side_by_side() {

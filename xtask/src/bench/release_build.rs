@@ -16,9 +16,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
     cargo.args(["build", "--release", "--locked", "--bins"]);
     cargo.args(["--package", "brink", "--package", "brink-tests"]);
     cargo.args(["--package", "xtask", "--features", "xtask/bench"]);
-    let built = artifacts::executables(&mut cargo).context("building the benchmarks")?;
+    let built = artifacts::build_with(&mut cargo, &[]).context("building the benchmarks")?;
     let program = |name: &str| {
-        let found = built.get(name).cloned();
+        let found = built.programs.get(name).cloned();
         found.with_context(|| format!("cargo built no binary `{name}`"))
     };
     let mut bench = std::process::Command::new(program("xtask")?);

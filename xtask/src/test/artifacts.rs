@@ -1,26 +1,30 @@
 //! Builds every test binary in one go and says where each one is.
-#[cfg(not(feature = "bench"))]
-use std::collections::BTreeMap;
-use std::{path::PathBuf, process::Command};
+use std::{collections::BTreeMap, path::PathBuf, process::Command};
 
 use anyhow::Context as _;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::workspace::{self, Package};
 
-/// The feature without which live tests are not built.
-const LIVE: &str = "live";
-
 /// A test binary.
-#[derive(Debug)]
-pub(super) struct Binary {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Binary {
     /// Package and target, as the table shows them.
-    pub(super) suite: String,
-    pub(super) executable: PathBuf,
+    pub(crate) suite: String,
+    pub(crate) executable: PathBuf,
     /// The package's folder, which is a test's working directory.
-    pub(super) folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// Needs the real kernel, and root.
-    pub(super) live: bool,
+    pub(crate) live: bool,
+}
+
+/// What one call of Cargo has built.
+#[derive(Debug, Default)]
+pub(crate) struct Built {
+    /// Test binaries, by suite.
+    pub(crate) tests: Vec<Binary>,
+    /// Other programs, by name.
+    pub(crate) programs: BTreeMap<String, PathBuf>,
 }
 
 /// Cargo's messages, as far as they matter here.
@@ -55,14 +59,27 @@ pub(super) fn build(packages: &[Package]) -> anyhow::Result<Vec<Binary>> {
         "--features",
         "brink-tests/live",
     ]);
-    let messages = artifacts(&mut cargo).context("building the tests")?;
-    let mut binaries: Vec<Binary> = messages
-        .into_iter()
-        .filter(|message| message.profile.as_ref().is_some_and(|profile| profile.test))
-        .filter_map(|message| binary(packages, message))
-        .collect();
-    binaries.sort_by(|a, b| a.suite.cmp(&b.suite));
-    Ok(binaries)
+    Ok(build_with(&mut cargo, packages)
+        .context("building the tests")?
+        .tests)
+}
+
+/// Builds what `cargo` was told to, and says where each binary is.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn build_with(cargo: &mut Command, packages: &[Package]) -> anyhow::Result<Built> {
+    let mut built = Built::default();
+    for message in artifacts(cargo)? {
+        let is_test = message.profile.as_ref().is_some_and(|profile| profile.test);
+        if is_test {
+            built.tests.extend(binary(packages, message));
+        } else if let (Some(target), Some(executable)) = (message.target, message.executable) {
+            built.programs.insert(target.name, executable);
+        }
+    }
+    built.tests.sort_by(|a, b| a.suite.cmp(&b.suite));
+    Ok(built)
 }
 
 /// Builds the agent, for the live tests that start it.
@@ -75,17 +92,6 @@ pub(super) fn build_agent() -> anyhow::Result<PathBuf> {
         .rev()
         .find_map(|message| message.executable);
     agent.context("cargo built no binary `brink`")
-}
-
-/// Builds, and tells where each binary is, by name.
-///
-/// # Errors
-/// When the build fails.
-#[cfg(not(feature = "bench"))]
-pub(crate) fn executables(cargo: &mut Command) -> anyhow::Result<BTreeMap<String, PathBuf>> {
-    let built = artifacts(cargo)?.into_iter();
-    let named = built.filter_map(|message| Some((message.target?.name, message.executable?)));
-    Ok(named.collect())
 }
 
 fn artifacts(cargo: &mut Command) -> anyhow::Result<Vec<Message>> {
@@ -119,6 +125,6 @@ fn binary(packages: &[Package], message: Message) -> Option<Binary> {
         suite: format!("{} {part}", package.name),
         executable,
         folder: package.folder().to_owned(),
-        live: own.is_some_and(|own| own.required_features.iter().any(|feature| feature == LIVE)),
+        live: own.is_some_and(workspace::Target::is_live),
     })
 }

@@ -1,12 +1,14 @@
 //! What a libtest binary says, and the line by which a test says that it could not run.
 use std::{fmt, time::Duration};
 
+use serde::{Deserialize, Serialize};
+
 /// Begins the line `BRINK-SKIP <test>: <reason>`, which a test writes to stderr itself: libtest knows
 /// no test that skips itself, counts it as passed, and swallows what is only printed.
 pub const SKIP_MARK: &str = "BRINK-SKIP ";
 
 /// A test that did not run, and why.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skip {
     /// The test's name.
     pub test: String,
@@ -15,7 +17,7 @@ pub struct Skip {
 }
 
 /// The outcome of one suite.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Tests that ran and held.
     pub passed: usize,

@@ -21,10 +21,7 @@ const AGENT: &str = "BRINK_BIN";
 
 /// Runs every live suite, or says why none can run here.
 pub(super) fn run_all(binaries: &[Binary], args: &Args, report: &mut Report) -> anyhow::Result<()> {
-    let mut suites = Vec::new();
-    for binary in binaries {
-        suites.push((binary, list(binary, args)?));
-    }
+    let suites = list_all(binaries, args)?;
     if suites.iter().all(|(_, names)| names.is_empty()) {
         return Ok(());
     }
@@ -39,10 +36,40 @@ pub(super) fn run_all(binaries: &[Binary], args: &Args, report: &mut Report) -> 
         return Ok(());
     }
     let agent = artifacts::build_agent()?;
+    run_listed(suites, &agent, args, report)
+}
+
+/// Runs every live suite where root runs it and the agent is built already.
+///
+/// # Errors
+/// When a test cannot be started, or what it left cannot be removed.
+pub(crate) fn run_with(
+    agent: &Path,
+    binaries: &[Binary],
+    args: &Args,
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    run_listed(list_all(binaries, args)?, agent, args, report)
+}
+
+/// A suite with the names of the tests that are to run.
+type Listed<'a> = (&'a Binary, Vec<String>);
+
+fn list_all<'a>(binaries: &'a [Binary], args: &Args) -> anyhow::Result<Vec<Listed<'a>>> {
+    let one = |binary: &'a Binary| Ok((binary, list(binary, args)?));
+    binaries.iter().map(one).collect()
+}
+
+fn run_listed(
+    suites: Vec<Listed<'_>>,
+    agent: &Path,
+    args: &Args,
+    report: &mut Report,
+) -> anyhow::Result<()> {
     // What stays after this was there before us.
     let mut kept = leftovers::sweep()?;
     for (binary, names) in suites {
-        report.add(run_suite(binary, &names, &agent, args, &mut kept)?);
+        report.add(run_suite(binary, &names, agent, args, &mut kept)?);
     }
     Ok(())
 }

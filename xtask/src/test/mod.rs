@@ -2,9 +2,9 @@
 pub(crate) mod artifacts;
 pub mod leftovers;
 pub mod libtest;
-mod live;
+pub(crate) mod live;
 mod plain;
-mod report;
+pub(crate) mod report;
 
 use std::time::Duration;
 
@@ -20,9 +20,9 @@ pub struct Args {
     /// Also run the tests that are marked slow (`#[ignore = "…"]`)
     #[arg(long)]
     pub full: bool,
-    /// Run only tests whose name contains this
+    /// Run only tests whose name contains this (may be given several times)
     #[arg(long, value_name = "PART")]
-    pub filter: Option<String>,
+    pub filter: Vec<String>,
     /// Longest time for one live test, in seconds (tenfold with --full)
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     pub deadline: u64,
@@ -32,7 +32,7 @@ impl Default for Args {
     fn default() -> Self {
         Self {
             full: false,
-            filter: None,
+            filter: Vec::new(),
             deadline: 120,
         }
     }

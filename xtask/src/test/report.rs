@@ -1,17 +1,19 @@
 //! The table at the end, the reasons of what was skipped, and the summary lines.
-use super::libtest::Outcome;
+use serde::{Deserialize, Serialize};
+
+use super::libtest::{Outcome, Skip};
 use crate::Verdict;
 
 /// A suite and its outcome.
-#[derive(Debug)]
-pub(super) struct Suite {
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Suite {
     name: String,
     outcome: Outcome,
 }
 
 impl Suite {
     /// A finished suite; its line is printed at once, so that a long run shows where it is.
-    pub(super) fn told(name: &str, outcome: Outcome) -> Self {
+    pub(crate) fn told(name: &str, outcome: Outcome) -> Self {
         if !outcome.is_empty() {
             let word = if outcome.failed == 0 { "ok" } else { "FAILED" };
             println!(
@@ -27,14 +29,49 @@ impl Suite {
 }
 
 /// Every suite that was run.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     suites: Vec<Suite>,
 }
 
 impl Report {
-    pub(super) fn add(&mut self, suite: Suite) {
+    pub(crate) fn add(&mut self, suite: Suite) {
         self.suites.push(suite);
+    }
+
+    /// Adds everything of a report from elsewhere, each suite named after where it was.
+    pub(crate) fn add_from(&mut self, place: &str, other: Self) {
+        self.suites
+            .extend(other.suites.into_iter().map(|suite| Suite {
+                name: format!("{place} {}", suite.name),
+                ..suite
+            }));
+    }
+
+    /// Counts something that should have been tested, and could not be.
+    pub(crate) fn add_skipped(&mut self, suite: &str, test: &str, reason: &str) {
+        let skip = Skip {
+            test: test.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let skipped = vec![skip];
+        self.add(Suite::told(
+            suite,
+            Outcome {
+                skipped,
+                ..Outcome::default()
+            },
+        ));
+    }
+
+    /// Tests that ran and held, that did not hold, and that did not run.
+    pub(crate) fn counts(&self) -> [usize; 3] {
+        let outcomes = || self.suites.iter().map(|suite| &suite.outcome);
+        [
+            outcomes().map(|outcome| outcome.passed).sum(),
+            outcomes().map(|outcome| outcome.failed).sum(),
+            outcomes().map(|outcome| outcome.skipped.len()).sum(),
+        ]
     }
 
     /// Whether every test that ran has held, and there was one to run.
@@ -105,7 +142,6 @@ fn row(name: &str, of: &Outcome) -> [String; 5] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test::libtest::Skip;
 
     fn suite(name: &str, passed: usize, failed: usize, skipped: &[(&str, &str)]) -> Suite {
         let skip = |(test, reason): &(&str, &str)| Skip {
@@ -146,6 +182,26 @@ skipped: live: a: needs root
     fn check_verdict(suites: Vec<Suite>, expected: Verdict) {
         let report = Report { suites };
         assert_eq!(report.verdict(), expected, "{report:?}");
+    }
+
+    #[test]
+    fn reports_from_elsewhere_say_where() {
+        let mut there = Report::default();
+        there.add(suite("live", 2, 1, &[("a", "no BTF")]));
+        let mut here = Report::default();
+        here.add_from("6.1", there.clone());
+        here.add_from("6.12", there);
+        here.add_skipped("newest", "guest", "no network");
+        assert_eq!(here.counts(), [4, 2, 3]);
+        let table = here.table();
+        for line in [
+            "skipped: 6.1 live: a: no BTF",
+            "skipped: newest: guest: no network",
+        ] {
+            assert!(table.contains(line), "{table}");
+        }
+        let carried: Report = serde_json::from_str(&serde_json::to_string(&here).unwrap()).unwrap();
+        assert_eq!(carried, here);
     }
 
     #[test]

@@ -1,0 +1,247 @@
+//! The first process of a guest: makes a system of a bare kernel, does the job, leaves the answer on the disk.
+use std::{
+    ffi::CStr,
+    fs::{self, File, Permissions},
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use rustix::{
+    mount::MountFlags,
+    system::{RebootCommand, reboot},
+};
+
+use super::{
+    cpio::{self, Data, Entry},
+    job::{ANSWER, Answer, Cgroup, JOB, Job, Program},
+};
+use crate::{
+    Verdict,
+    process::adopt_orphans,
+    test::{self, Report, libtest::Outcome, live, report::Suite},
+    workspace::stdout_of,
+};
+
+/// The files that go back to the host.
+const OUT: &str = "/out";
+/// Where the programs' output goes; the kernel's own goes to the first port.
+const OUTPUT: &str = "/dev/ttyS1";
+/// The begin of the serial number of the disk that files go back on.
+const DISK: &str = "out";
+/// The begin of the serial number of the disk for our own use.
+const SCRATCH: &str = "scratch";
+/// Where that is mounted, and what is temporary goes.
+pub(super) const TEMPORARY: &str = "/scratch";
+/// Longest wait for a disk: its controller is looked for while we run already.
+const DISK_DEADLINE: Duration = Duration::from_mins(1);
+/// The controllers of version 1, each with a hierarchy of its own.
+const CONTROLLERS: [(&str, &CStr); 4] = [
+    ("memory", c"memory"),
+    ("pids", c"pids"),
+    ("cpu", c"cpu"),
+    ("freezer", c"freezer"),
+];
+
+/// Options of a guest.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Answer at once: whoever asks wants to know whether a guest runs at all
+    #[arg(long)]
+    trial: bool,
+}
+
+/// Does what the first process of a guest is for, and restarts the machine, which ends its emulator.
+///
+/// # Errors
+/// When it is started anywhere else. In a guest it never returns.
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    if process::id() != 1 {
+        bail!("this is the first process of a guest, started by `cargo xtask vm`");
+    }
+    if let Err(error) = serve(args.trial) {
+        // Without an answer the host shows the end of this output.
+        eprintln!("error: {error:#}");
+    }
+    rustix::fs::sync();
+    reboot(RebootCommand::Restart).context("restarting")?;
+    bail!("the machine goes on");
+}
+
+fn serve(trial: bool) -> anyhow::Result<()> {
+    mount("proc", "/proc", None)?;
+    mount("sysfs", "/sys", None)?;
+    // Some kernels have mounted it already.
+    let _mounted = mount("devtmpfs", "/dev", None);
+    let output = File::options().write(true).open(OUTPUT).context(OUTPUT)?;
+    rustix::stdio::dup2_stdout(&output).context("redirecting the output")?;
+    rustix::stdio::dup2_stderr(&output).context("redirecting the output")?;
+    let path = Path::new("/").join(JOB);
+    let job = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let job: Job = serde_json::from_slice(&job).context("reading the job")?;
+    fs::create_dir(OUT).context(OUT)?;
+    let mut answer = nothing_found(&job)?;
+    if !trial && answer.skipped.is_none() {
+        work(&job, &mut answer)?;
+    }
+    deliver(&answer)
+}
+
+/// The answer before anything was done.
+fn nothing_found(job: &Job) -> anyhow::Result<Answer> {
+    let kernel =
+        fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's release")?;
+    Ok(Answer {
+        nonce: job.nonce.clone(),
+        kernel: kernel.trim().to_owned(),
+        skipped: missing(job.cgroup)?,
+        report: Report::default(),
+        programs: Vec::new(),
+    })
+}
+
+fn work(job: &Job, answer: &mut Answer) -> anyhow::Result<()> {
+    make_system(job.cgroup)?;
+    adopt_orphans()?;
+    let said = stdout_of(&mut Command::new(&job.programs)).context("the kernel programs")?;
+    answer.programs = serde_json::from_str::<Vec<Program>>(&said).context("the kernel programs")?;
+    // What it finds is for whoever reads the file; its exit status tells of doubts only.
+    let _doubts = keep(job, "doctor")?;
+    answer.report.add(demo(job)?);
+    let args = test::Args {
+        full: job.full,
+        filter: job.filter.clone(),
+        deadline: job.deadline,
+    };
+    live::run_with(&job.agent, &job.binaries, &args, &mut answer.report)
+}
+
+/// What this kernel lacks for the job.
+fn missing(cgroup: Cgroup) -> anyhow::Result<Option<String>> {
+    // A controller without a row here has no hierarchy of version 1.
+    let controllers = fs::read_to_string("/proc/cgroups").context("/proc/cgroups")?;
+    let has_memory = controllers.lines().any(|line| line.starts_with("memory\t"));
+    let lacks = cgroup == Cgroup::V1 && !has_memory;
+    Ok(lacks.then(|| "this kernel has no memory controller on cgroup v1".to_owned()))
+}
+
+/// Everything an ordinary system has mounted, and busybox under all its names.
+fn make_system(cgroup: Cgroup) -> anyhow::Result<()> {
+    let mut install = Command::new("/bin/busybox");
+    let installed = install.args(["--install", "-s", "/bin"]).status();
+    if !installed.context("busybox")?.success() {
+        bail!("busybox cannot be installed");
+    }
+    for (kind, place) in [
+        ("tmpfs", "/dev/shm"),
+        ("tracefs", "/sys/kernel/tracing"),
+        ("debugfs", "/sys/kernel/debug"),
+        ("bpf", "/sys/fs/bpf"),
+        ("securityfs", "/sys/kernel/security"),
+    ] {
+        fs::create_dir_all(place).with_context(|| place.to_owned())?;
+        mount(kind, place, None)?;
+    }
+    make_scratch()?;
+    match cgroup {
+        Cgroup::V2 => {
+            mount("cgroup2", "/sys/fs/cgroup", None)?;
+            let path = "/sys/fs/cgroup/cgroup.subtree_control";
+            fs::write(path, "+memory +pids +cpu +io").with_context(|| path.to_owned())
+        }
+        Cgroup::V1 => {
+            mount("tmpfs", "/sys/fs/cgroup", None)?;
+            CONTROLLERS.iter().try_for_each(|(name, options)| {
+                let place = format!("/sys/fs/cgroup/{name}");
+                fs::create_dir(&place).with_context(|| place.clone())?;
+                mount("cgroup", &place, Some(options))
+            })
+        }
+    }
+}
+
+/// A file system on a disk, for everything temporary.
+fn make_scratch() -> anyhow::Result<()> {
+    let disk = disk(SCRATCH)?;
+    let mut mke2fs = Command::new("/bin/mke2fs");
+    let made = mke2fs.arg(&disk).stdout(Stdio::null()).status();
+    if !made.context("mke2fs")?.success() {
+        bail!("no file system can be made on {}", disk.display());
+    }
+    rustix::mount::mount(&disk, TEMPORARY, "ext2", MountFlags::empty(), None)
+        .with_context(|| format!("mounting {}", disk.display()))?;
+    // Everybody's, as on any system.
+    fs::set_permissions(TEMPORARY, Permissions::from_mode(0o1777)).context(TEMPORARY)
+}
+
+fn mount(kind: &str, place: &str, options: Option<&CStr>) -> anyhow::Result<()> {
+    rustix::mount::mount(kind, place, kind, MountFlags::empty(), options)
+        .with_context(|| format!("mounting {kind} on {place}"))
+}
+
+/// Runs a command of the agent and keeps its JSON among the files that go back; whether it succeeded.
+fn keep(job: &Job, command: &str) -> anyhow::Result<bool> {
+    let path = Path::new(OUT).join(command).with_extension("json");
+    let file = File::create(&path).with_context(|| path.display().to_string())?;
+    let mut agent = Command::new(&job.agent);
+    agent.args([command, "-o", "json"]).stdout(file);
+    let status = agent
+        .status()
+        .with_context(|| format!("starting {agent:?}"))?;
+    Ok(status.success())
+}
+
+/// The demonstration, as a suite of one test.
+fn demo(job: &Job) -> anyhow::Result<Suite> {
+    let began = Instant::now();
+    let held = keep(job, "demo")?;
+    let outcome = Outcome {
+        passed: usize::from(held),
+        failed: usize::from(!held),
+        elapsed: began.elapsed(),
+        ..Outcome::default()
+    };
+    Ok(Suite::told("brink demo", outcome))
+}
+
+/// Writes the files and the answer to the disk, the answer last.
+fn deliver(answer: &Answer) -> anyhow::Result<()> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(OUT).context(OUT)? {
+        let entry = entry.context(OUT)?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        entries.push(Entry::new(&name, 0o644, Data::CopyOf(entry.path())));
+    }
+    let answer = Data::Bytes(serde_json::to_vec(answer)?);
+    entries.push(Entry::new(ANSWER, 0o644, answer));
+    let path = disk(DISK)?;
+    let mut archive = Vec::new();
+    cpio::write(&mut archive, &entries)?;
+    let write = || {
+        let mut disk = File::options().write(true).open(&path)?;
+        disk.write_all(&archive)?;
+        disk.sync_all()
+    };
+    write().with_context(|| format!("writing to {}", path.display()))
+}
+
+/// A disk by the begin of its serial number: disks come in any order.
+fn disk(name: &str) -> anyhow::Result<PathBuf> {
+    let began = Instant::now();
+    while began.elapsed() < DISK_DEADLINE {
+        for entry in fs::read_dir("/sys/block").context("/sys/block")?.flatten() {
+            let device = Path::new("/dev").join(entry.file_name());
+            let serial = fs::read_to_string(entry.path().join("device/serial")).unwrap_or_default();
+            // With more than one path to a disk a second entry has its number, and no device.
+            if serial.starts_with(name) && device.exists() {
+                return Ok(device);
+            }
+        }
+        sleep(Duration::from_millis(50));
+    }
+    bail!("no disk with the serial number `{name}`");
+}

@@ -1,0 +1,59 @@
+//! `cargo xtask vm`: the live tests on the kernels that people run, each in a virtual machine of its own.
+mod cache;
+mod cpio;
+pub mod guest;
+mod image;
+mod job;
+mod machine;
+mod packages;
+mod page;
+mod series;
+mod session;
+mod static_build;
+mod supply;
+mod verdict;
+
+pub use self::{job::Cgroup, series::Series};
+use crate::{Verdict, test::Report};
+
+/// Options of `cargo xtask vm`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Only this series of kernels (may be given several times)
+    #[arg(long, value_name = "SERIES")]
+    pub kernel: Vec<Series>,
+    /// Version of the control groups
+    #[arg(long, value_name = "VERSION", default_value = "v2")]
+    pub cgroup: Cgroup,
+    /// Also run the tests that are marked slow (`#[ignore = "…"]`)
+    #[arg(long)]
+    pub full: bool,
+    /// Only the few tests that show most, for every change
+    #[arg(long, conflicts_with_all = ["full", "filter"])]
+    pub short: bool,
+    /// Run only tests whose name contains this (may be given several times)
+    #[arg(long, value_name = "PART")]
+    pub filter: Vec<String>,
+    /// Keep what was found in the repository, and write the tables of docs/kernels.md from it
+    #[arg(long, conflicts_with_all = ["short", "filter"])]
+    pub publish: bool,
+}
+
+/// Runs the guests and prints the table, the reasons of what was skipped, and the summaries.
+///
+/// # Errors
+/// When the tests cannot be built or the guests not be started.
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let report = run_guests(args)?;
+    report.print_table();
+    report.print_summaries();
+    Ok(report.verdict())
+}
+
+/// Runs the guests and leaves the printing of the outcome to the caller.
+///
+/// # Errors
+/// When the tests cannot be built or the guests not be started.
+pub fn run_guests(args: &Args) -> anyhow::Result<Report> {
+    session::run(args)
+}

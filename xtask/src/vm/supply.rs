@@ -1,0 +1,281 @@
+//! What a guest is made of and this machine lacks: QEMU, busybox and kernels, fetched into the cache and never installed.
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+
+use super::{
+    cache::Cache,
+    packages::{self, Package},
+    series::Series,
+};
+use crate::{
+    apt::{Apt, Suites},
+    workspace::{self, stdout_of},
+};
+
+/// What the host runs. QEMU before 10 corrupts guests that it emulates.
+const TOOLS: [&str; 5] = [
+    "qemu-system-x86",
+    "qemu-system-common",
+    "qemu-system-data",
+    "seabios",
+    "busybox-static",
+];
+/// Depends on the newest kernel of a suite, in the flavour for virtual machines.
+const NEWEST_KERNEL: &str = "linux-image-cloud-amd64";
+
+/// The programs that a guest needs, unpacked.
+#[derive(Debug)]
+pub(super) struct Tools {
+    /// Where the packages of QEMU are unpacked.
+    pub(super) root: PathBuf,
+    /// A busybox that needs nothing else.
+    pub(super) busybox: PathBuf,
+}
+
+/// A kernel, unpacked.
+#[derive(Debug, Clone)]
+pub(super) struct Kernel {
+    pub(super) series: Series,
+    /// What is booted.
+    pub(super) image: PathBuf,
+}
+
+/// Debian's archive, and what of it is in the cache.
+pub(super) struct Supply {
+    cache: Cache,
+    apt: Apt,
+    /// The archive's failures that were told already.
+    told: Vec<String>,
+}
+
+impl Supply {
+    /// Opens the cache.
+    ///
+    /// # Errors
+    /// When there is no place for it.
+    pub(super) fn open() -> anyhow::Result<Self> {
+        let cache = Cache::open(&workspace::cache()?.join("vm"))?;
+        let apt = Apt::new(&cache.apt())?;
+        Ok(Self {
+            cache,
+            apt,
+            told: Vec::new(),
+        })
+    }
+
+    /// QEMU 10 or newer, with the libraries that this system lacks, and busybox.
+    ///
+    /// # Errors
+    /// When neither the archive nor the cache has them.
+    pub(super) fn tools(&mut self) -> anyhow::Result<Tools> {
+        let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
+        let root = self.obtain("tools", suites_of_system(&release)?, choose_tools)?;
+        let busybox = first_file(&root, &["usr/bin", "bin"], "busybox");
+        Ok(Tools {
+            busybox: busybox.context("the package busybox-static has no busybox")?,
+            root,
+        })
+    }
+
+    /// The newest kernel of a series.
+    ///
+    /// # Errors
+    /// When neither the archive nor the cache has one.
+    pub(super) fn kernel(&mut self, series: Series) -> anyhow::Result<Kernel> {
+        let root = self.obtain(&series.to_string(), &[series.suite()], choose_kernel)?;
+        let modules = fs::read_dir(root.join("usr/lib/modules")).into_iter();
+        let mut folders = modules.flatten().flatten().map(|entry| entry.path());
+        // Since 7.0 it lies beside its modules.
+        let image = first_file(&root, &["boot"], "vmlinuz-")
+            .or_else(|| folders.find_map(|folder| first_file(&folder, &[""], "vmlinuz")));
+        Ok(Kernel {
+            series,
+            image: image.with_context(|| format!("no kernel in {}", root.display()))?,
+        })
+    }
+
+    /// The folder with the newest packages for `purpose`; those in the cache, if the archive does not give them.
+    fn obtain(
+        &mut self,
+        purpose: &str,
+        suites: &[&str],
+        choose: fn(&Suites) -> anyhow::Result<Vec<Package>>,
+    ) -> anyhow::Result<PathBuf> {
+        let error = match self.obtain_fresh(purpose, suites, choose) {
+            Ok(root) => return Ok(root),
+            Err(error) => error,
+        };
+        let last = self.cache.chosen(purpose);
+        let Some(root) = last.and_then(|packages| self.cache.find(&packages)) else {
+            return Err(error);
+        };
+        let reason = format!("{error:#}");
+        if !self.told.contains(&reason) {
+            eprintln!("vm: {reason}; what is in the cache serves");
+            self.told.push(reason);
+        }
+        Ok(root)
+    }
+
+    fn obtain_fresh(
+        &self,
+        purpose: &str,
+        suites: &[&str],
+        choose: fn(&Suites) -> anyhow::Result<Vec<Package>>,
+    ) -> anyhow::Result<PathBuf> {
+        let suites = self.apt.suites(suites)?;
+        suites.update()?;
+        let packages = choose(&suites)?;
+        let root = if let Some(root) = self.cache.find(&packages) {
+            root
+        } else {
+            let names: Vec<String> = packages.iter().map(Package::exact).collect();
+            eprintln!("vm: fetching for {purpose}: {}", names.join(" "));
+            let fetch = |folder: &Path| suites.download(&names, folder);
+            self.cache.add(&packages, fetch)?
+        };
+        self.cache.choose(purpose, &packages)?;
+        Ok(root)
+    }
+}
+
+/// The suites that have a QEMU for this system, the one it is taken from last.
+fn suites_of_system(os_release: &str) -> anyhow::Result<&'static [&'static str]> {
+    let mut values = os_release
+        .lines()
+        .filter_map(|line| line.strip_prefix("VERSION_CODENAME="));
+    Ok(match values.next().map(|name| name.trim_matches('"')) {
+        Some("bookworm") => &["bookworm", "bookworm-backports"],
+        Some("trixie") => &["trixie"],
+        other => bail!(
+            "QEMU 10 is taken from Debian 12 or 13, and this is {}",
+            other.unwrap_or("another system")
+        ),
+    })
+}
+
+/// What this system would have to install for QEMU to run.
+fn choose_tools(suites: &Suites) -> anyhow::Result<Vec<Package>> {
+    let mut apt = suites.command_on_system("apt-get");
+    apt.args(["--simulate", "--no-install-recommends", "--reinstall"]);
+    apt.args(["--target-release", suites.last(), "install"]);
+    let simulation = stdout_of(apt.args(TOOLS))?;
+    let exact = packages::to_install(&simulation);
+    let found = show(suites, &exact)?;
+    match exact
+        .iter()
+        .find(|name| !found.iter().any(|each| each.exact() == **name))
+    {
+        None if !found.is_empty() => Ok(found),
+        missing => bail!("apt would install {missing:?}, and does not know its digest"),
+    }
+}
+
+/// The newest kernel: what the meta package leads to, or if that leads nowhere the highest version there is.
+fn choose_kernel(suites: &Suites) -> anyhow::Result<Vec<Package>> {
+    let led = follow(suites, NEWEST_KERNEL)?;
+    if !led.is_empty() {
+        return Ok(led);
+    }
+    let mut apt = suites.command("apt-cache");
+    let names = stdout_of(apt.args(["pkgnames", "linux-image-"]))?;
+    let names = names
+        .lines()
+        .filter(|name| is_of_kernel(name) && *name != NEWEST_KERNEL);
+    let newest = packages::newest(names);
+    let newest = newest.with_context(|| format!("{suites} has no kernel of the cloud flavour"))?;
+    let found = follow(suites, newest)?;
+    let own = show(suites, &[newest.to_owned()])?;
+    Ok(own.into_iter().chain(found).collect())
+}
+
+/// The packages of a kernel that `name` depends on, near or far; none if one of them is not there.
+fn follow(suites: &Suites, name: &str) -> anyhow::Result<Vec<Package>> {
+    let mut found: Vec<Package> = Vec::new();
+    let mut names = vec![name.to_owned()];
+    while let Some(next) = names.pop() {
+        let Some(package) = show(suites, &[next])?.into_iter().next() else {
+            return Ok(Vec::new());
+        };
+        let depends = package.depends.iter();
+        let is_new = |name: &&String| !found.iter().any(|each| each.name == **name);
+        names.extend(
+            depends
+                .filter(|name| is_of_kernel(name))
+                .filter(is_new)
+                .cloned(),
+        );
+        if package.name != name {
+            found.push(package);
+        }
+    }
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found.dedup_by(|a, b| a.name == b.name);
+    Ok(found)
+}
+
+/// Kernels are split over several packages since 7.0: image, binary, modules, base.
+fn is_of_kernel(name: &str) -> bool {
+    name.starts_with("linux-") && name.contains("cloud-amd64") && !name.contains("-dbg")
+}
+
+/// What the lists say of these packages, `name` or `name=version`; one that is not in them is left out.
+fn show(suites: &Suites, names: &[String]) -> anyhow::Result<Vec<Package>> {
+    let mut apt = suites.command("apt-cache");
+    let answer = apt.args(["show", "--no-all-versions"]).args(names);
+    let answer = answer.output().context("starting apt-cache")?;
+    let mut found = packages::parse(&String::from_utf8_lossy(&answer.stdout));
+    found.sort_by_key(Package::exact);
+    // The same version may be in two suites.
+    found.dedup_by_key(|each| each.exact());
+    Ok(found)
+}
+
+/// The first file whose name begins like that, in the first folder that has one.
+fn first_file(root: &Path, folders: &[&str], prefix: &str) -> Option<PathBuf> {
+    let in_folder = |folder: &&str| {
+        let entries = fs::read_dir(root.join(folder))
+            .into_iter()
+            .flatten()
+            .flatten();
+        let mut named: Vec<PathBuf> = entries
+            .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+            .map(|entry| entry.path())
+            .collect();
+        named.sort();
+        named.into_iter().find(|path| path.is_file())
+    };
+    folders.iter().find_map(in_folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn qemu_is_of_a_release_that_has_a_good_one() {
+        let of = |name: &str| suites_of_system(&format!("ID=debian\nVERSION_CODENAME={name}\n"));
+        assert_eq!(of("bookworm").unwrap().last(), Some(&"bookworm-backports"));
+        assert_eq!(of("\"trixie\"").unwrap().last(), Some(&"trixie"));
+        let refused = of("bullseye").unwrap_err().to_string();
+        assert!(refused.contains("bullseye"), "{refused}");
+        assert!(suites_of_system("").is_err());
+    }
+
+    #[test]
+    fn a_kernels_own_packages_are_followed() {
+        for own in [
+            "linux-image-6.1.0-50-cloud-amd64",
+            "linux-modules-7.2.12+deb14-cloud-amd64",
+        ] {
+            assert!(is_of_kernel(own), "{own}");
+        }
+        for other in ["linux-base", "linux-image-6.1.0-50-cloud-amd64-dbg", "kmod"] {
+            assert!(!is_of_kernel(other), "{other}");
+        }
+    }
+}
