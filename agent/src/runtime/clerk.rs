@@ -175,6 +175,9 @@ impl Clerk {
             is_grace |= changes_grace(&state, action);
             self.apply(&mut state, step, action);
         }
+        if let Kind::Control(_) = step.kind {
+            state.controls += 1;
+        }
         state.settle_recalled(step);
         let is_look = is_grace || step.kind == Kind::Sample;
         let graces = is_look

@@ -24,6 +24,8 @@ use crate::runtime::stop_button::Pressed;
 
 /// How long to wait for fresh figures before older ones are shown.
 const FRESH: Duration = Duration::from_millis(200);
+/// How long to wait for the guard to hear of a pause or its end.
+const HEARD: Duration = Duration::from_secs(2);
 
 /// Everything that answers are made from.
 pub struct Views {
@@ -71,13 +73,18 @@ impl Views {
         if self.running.ports.commands.send(Command::Inquire).is_err() {
             return;
         }
-        let fresh = async {
-            while self.running.shared.lock().closely == before {
+        // Older figures carry their age.
+        let _too_busy = self.settled(FRESH, |state| state.closely != before).await;
+    }
+
+    /// Whether the state becomes so within a time.
+    async fn settled(&self, within: Duration, is_so: impl Fn(&State) -> bool) -> bool {
+        let settling = async {
+            while !is_so(&self.running.shared.lock()) {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        // Older figures carry their age.
-        let _too_busy = tokio::time::timeout(FRESH, fresh).await;
+        tokio::time::timeout(within, settling).await.is_ok()
     }
 
     async fn pause(&self, seconds: Option<u64>) -> Answer {
@@ -105,6 +112,7 @@ impl Views {
 
     /// Sends a command and tells the mode that came of it.
     async fn control(&self, command: Command) -> Answer {
+        let before = self.running.shared.lock().controls;
         if self.running.ports.commands.send(command).is_err() {
             return refused(
                 RefusalReason::NotPossible,
@@ -112,7 +120,14 @@ impl Views {
                 "try again",
             );
         }
-        self.refresh().await;
+        let heard = self.settled(HEARD, |state| state.controls != before).await;
+        if !heard {
+            return refused(
+                RefusalReason::NotPossible,
+                "the guard has not answered yet",
+                "see what it does with `brink status`",
+            );
+        }
         Answer::Mode(Box::new(ModeView {
             api_version: API_VERSION.to_owned(),
             kind: "Mode".to_owned(),
