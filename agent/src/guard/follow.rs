@@ -26,6 +26,9 @@ const SLOW_PACE: Span = Span::from_millis(5);
 const FIRST_BACK: u64 = 256 << 10;
 /// The node is looked at again whenever the victim has given back one more of so many parts.
 const PARTS: u64 = 32;
+/// A process leaves the lists of its cgroup before it gives its memory back: once nobody is listed, memory counts as
+/// back when no more has come for so long.
+const SETTLED: Span = Span::from_millis(20);
 /// A victim whose order is over is followed to its end for so long, as the engine leaves it alone.
 const LINGER: Span = Span::from_secs(5);
 /// Victims that are followed beyond their orders.
@@ -53,6 +56,8 @@ pub(super) struct Current {
     pub(super) charged: Option<u64>,
     /// Parts of it that had been given back when the node was last looked at.
     parts: u64,
+    /// What they held at the last change since nobody is listed in them, and when that was.
+    left: Option<(u64, Moment)>,
     /// Cgroups whose end the kernel was asked to tell.
     watched: [Option<u64>; WATCHED],
 }
@@ -77,6 +82,7 @@ impl Current {
             opened: decision.at,
             charged: None,
             parts: 0,
+            left: None,
             watched: [None; WATCHED],
         }
     }
@@ -146,6 +152,19 @@ impl Current {
         }
     }
 
+    /// Whether those who are listed no more have given back what they held; `usage` is what is still held in bytes, none
+    /// when there is nothing left to read.
+    fn has_settled(&mut self, usage: Option<u64>, at: Moment) -> bool {
+        let (Some(usage), Some(charged)) = (usage, self.charged) else {
+            return true;
+        };
+        let (left, since) = *self.left.get_or_insert((usage, at));
+        if usage < left {
+            self.left = Some((usage, at));
+        }
+        usage <= charged / PARTS || (usage >= left && at.since(since) >= SETTLED)
+    }
+
     fn is_killed(&self) -> bool {
         self.completion.stages.last_signal.is_some()
     }
@@ -200,8 +219,10 @@ impl Guard {
                 group.target.is_empty()
             };
         }
-        current.note_usage(self.usage_of(current.workload), at);
-        let gone = known && empty && current.completion.stages.gone.is_none();
+        let usage = self.usage_of(current.workload);
+        current.note_usage(usage, at);
+        let is_new = known && empty && current.completion.stages.gone.is_none();
+        let gone = is_new && current.has_settled(usage, at);
         if gone {
             current.note_gone(now());
         }
@@ -220,8 +241,9 @@ impl Guard {
             return false;
         };
         let known = self.roster.of(victim.workload).next().is_some();
-        let gone = self.is_empty(victim.workload);
-        victim.note_usage(self.usage_of(victim.workload), at);
+        let usage = self.usage_of(victim.workload);
+        victim.note_usage(usage, at);
+        let gone = self.is_empty(victim.workload) && victim.has_settled(usage, at);
         // One that left the table has nothing that could be looked at.
         if known && !gone && at.since(victim.opened) < LINGER {
             self.lingering[place] = Some(victim);
