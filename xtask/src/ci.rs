@@ -6,7 +6,7 @@ use anyhow::bail;
 use crate::{
     Verdict, bench, deny, ebpf, generate,
     test::{self, Report},
-    tidy, toolchain,
+    tidy, toolchain, vm,
     workspace::{self, succeeds},
 };
 
@@ -81,6 +81,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "bench",
         run: || bench::check().map(|()| Finding::Verdict(Verdict::Passed)),
+    },
+    Step {
+        name: "vm",
+        run: guests,
     },
 ];
 
@@ -199,6 +203,21 @@ fn advisories() -> anyhow::Result<Finding> {
     Ok(match deny::unreachable() {
         Some(reason) => Finding::Skipped(reason),
         None => Finding::Verdict(deny::check_advisories()?),
+    })
+}
+
+/// Other people's kernels. Without the archive and with an empty cache there are none, and that is told.
+fn guests() -> anyhow::Result<Finding> {
+    let report = vm::run_guests(&vm::Args {
+        short: true,
+        ..vm::Args::default()
+    })?;
+    report.print_table();
+    let [passed, failed, _] = report.counts();
+    Ok(if passed + failed == 0 {
+        Finding::Skipped("no guest could be made; the reasons stand above".to_owned())
+    } else {
+        Finding::Verdict(report.verdict())
     })
 }
 

@@ -66,10 +66,11 @@ impl Program {
 }
 
 /// A version of control groups.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Cgroup {
     /// one tree for all controllers
+    #[default]
     V2,
     /// a tree for each controller, where the kernel still has them
     V1,

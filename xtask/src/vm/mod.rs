@@ -17,7 +17,7 @@ pub use self::{job::Cgroup, series::Series};
 use crate::{Verdict, test::Report};
 
 /// Options of `cargo xtask vm`.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct Args {
     /// Only this series of kernels (may be given several times)
     #[arg(long, value_name = "SERIES")]
