@@ -1,5 +1,7 @@
 //! A tree as YAML for readers, each value with a remark if wanted, or as JSON for programs.
 
+use std::fmt::Write as _;
+
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Number};
 
@@ -64,6 +66,9 @@ fn number(text: &str) -> Option<serde_json::Value> {
     Some(serde_json::Value::Number(number))
 }
 
+/// YAML looks so many characters ahead for the colon behind a key.
+const LONGEST_KEY: usize = 1000;
+
 struct Writer<'a> {
     lines: Vec<(String, Option<String>)>,
     annotate: Annotate<'a>,
@@ -76,7 +81,7 @@ impl Writer<'_> {
             Value::Map(entries) if !entries.is_empty() => {
                 self.head(head, node);
                 for entry in entries {
-                    let key = format!("{:indent$}{}:", "", quoted(&entry.key));
+                    let key = self.key(&entry.key, indent, "");
                     self.node(&entry.node, indent + 2, key);
                 }
             }
@@ -104,12 +109,25 @@ impl Writer<'_> {
             return self.node(item, indent + 2, format!("{:indent$}-", ""));
         };
         let deeper = indent + 2;
-        let key = format!("{:indent$}- {}:", "", quoted(&first.key));
+        let key = self.key(&first.key, deeper, "- ");
         self.node(&first.node, deeper + 2, key);
         for entry in rest {
-            let key = format!("{:deeper$}{}:", "", quoted(&entry.key));
+            let key = self.key(&entry.key, deeper, "");
             self.node(&entry.node, deeper + 2, key);
         }
+    }
+
+    /// What stands before the value of a key, which begins in the column `indent`, behind a dash if there is one. A key
+    /// that is too long to be followed by its colon has a line of its own.
+    fn key(&mut self, key: &str, indent: usize, dash: &str) -> String {
+        let key = quoted(key);
+        let before = indent.saturating_sub(dash.len());
+        if key.chars().count() <= LONGEST_KEY {
+            return format!("{:before$}{dash}{key}:", "");
+        }
+        self.lines
+            .push((format!("{:before$}{dash}? {key}", ""), None));
+        format!("{:indent$}:", "")
     }
 
     fn head(&mut self, head: String, node: &Node) {
@@ -156,10 +174,34 @@ fn quoted(text: &str) -> String {
         && text.bytes().next().is_some_and(|first| {
             first.is_ascii_alphanumeric() || matches!(first, b'/' | b'.' | b'_' | b'^')
         })
+        // Alone in its line this ends a document.
+        && !text.starts_with("...")
         && matches!(scalar::resolve(text, false), Value::Text(_));
     if is_bare {
         text.to_string()
     } else {
-        serde_json::Value::String(text.to_string()).to_string()
+        escaped(text)
     }
+}
+
+/// A text in double quotes as JSON has it, with those letters escaped too that JSON allows as they are and YAML does not,
+/// or takes for something else.
+fn escaped(text: &str) -> String {
+    let json = serde_json::Value::String(text.to_string()).to_string();
+    let mut quoted = String::with_capacity(json.len());
+    for letter in json.chars() {
+        match letter {
+            '\u{7f}'..='\u{9f}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{feff}'
+            | '\u{fffe}'
+            | '\u{ffff}' => {
+                // Writing to a text does not fail.
+                let _written = write!(quoted, "\\u{:04x}", u32::from(letter));
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted
 }
