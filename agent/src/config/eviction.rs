@@ -4,7 +4,7 @@ use brink_core::node::policy::{Capacities, Draft, FaultKind, Policy, SignalMap};
 use brink_core::node::signal::Signal;
 
 use super::document::{Fields, Keys, Node, Origins, Reader, Site, Value, path_to};
-use super::finding::{Finding, Report, nearest};
+use super::finding::{Finding, Report, Severity, nearest};
 
 /// Keys of `KubeletConfiguration` that eviction looks at.
 pub const KUBELET_KEYS: [&str; 9] = [
@@ -109,7 +109,7 @@ pub fn warn_of_near_misses(reader: &mut Reader<'_>, map: &Node, known: &[&str]) 
         let key = entry.key.as_str();
         let near = nearest(key, known.iter().copied()).is_some();
         let looks_like = near || key.to_ascii_lowercase().starts_with("eviction");
-        if looks_like && !known.contains(&key) {
+        if looks_like && !known.contains(&key) && reader.report().has_room(Severity::Warning) {
             let warning = reader.key_finding(entry, "unknown key");
             let warning = warning.nearest(key, known.iter().copied());
             reader.report().warn(warning);

@@ -38,6 +38,15 @@ pub struct Report {
     pub dropped: usize,
 }
 
+/// How bad a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// Wrong.
+    Fault,
+    /// Doubtful.
+    Warning,
+}
+
 /// Everything that is wrong; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Faults {
@@ -157,9 +166,18 @@ impl Report {
         self.dropped += push(&mut self.warnings, warning);
     }
 
-    /// Whether more faults would only be counted.
-    pub const fn is_full(&self) -> bool {
-        self.faults.len() >= Self::MOST
+    /// Whether there is room for another one; where there is none it is counted. To be asked before one is described:
+    /// a description looks for its place from the root of the document, and would do so for nothing.
+    pub const fn has_room(&mut self, severity: Severity) -> bool {
+        let kept = match severity {
+            Severity::Fault => self.faults.len(),
+            Severity::Warning => self.warnings.len(),
+        };
+        let has_room = kept < Self::MOST;
+        if !has_room {
+            self.dropped += 1;
+        }
+        has_room
     }
 
     /// The warnings, if nothing is wrong.
@@ -310,9 +328,9 @@ mod tests {
             report.fault(fault(number));
             report.fault(fault(number.min(3)));
         }
-        assert!(report.is_full());
+        assert!(!report.has_room(Severity::Fault));
         let faults = report.into_result().unwrap_err();
-        assert_eq!((faults.list.len(), faults.dropped), (Report::MOST, 7));
-        assert!(faults.to_string().ends_with("and 7 more"));
+        assert_eq!((faults.list.len(), faults.dropped), (Report::MOST, 8));
+        assert!(faults.to_string().ends_with("and 8 more"));
     }
 }

@@ -15,7 +15,7 @@ use super::usage::read_usage;
 use super::{Scenario, Step, name_of};
 use crate::config::document::{Fields, Keys, Limits, Node, Origins, Reader, Value};
 use crate::config::eviction::{self, Dialect, HEADROOM_KEYS, KUBELET_KEYS, Source};
-use crate::config::finding::{Faults, Finding, Report};
+use crate::config::finding::{Faults, Finding, Report, Severity};
 use crate::config::{API_VERSION, read_one, schema};
 use crate::pod::{Reading, read_pod};
 
@@ -242,6 +242,9 @@ fn read_signals<'a>(
             .into_iter()
             .find(|signal| signal.name() == entry.key);
         let Some(signal) = signal else {
+            if !reader.report().has_room(Severity::Fault) {
+                continue;
+            }
             let names = Signal::ALL.map(Signal::name);
             let fault = reader.key_finding(entry, "unknown signal");
             let fault = fault.nearest(&entry.key, names).accepted(names.join(", "));
@@ -314,7 +317,7 @@ pub(super) fn find_pod(
         let full = (!name.contains('/')).then(|| format!("default/{name}"))?;
         index.get(&full)
     });
-    if found.is_none() {
+    if found.is_none() && reader.report().has_room(Severity::Warning) {
         let warning = reader.finding(node, "no such pod in this scenario; passed over");
         let known = index.keys().map(String::as_str);
         let warning = warning.nearest(name, known);

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use brink_core::base::{Quantity, Span};
 
-use super::super::finding::{Finding, Report};
+use super::super::finding::{Finding, Report, Severity};
 use super::{Entry, Node, Origins, Value, path_to};
 
 /// Reads the nodes under one root; what does not fit is reported and read as left out.
@@ -24,6 +24,16 @@ pub enum Keys {
     Warned,
     /// They are nobody's business; repeated ones are warnings.
     Open,
+}
+
+impl Keys {
+    /// What an unknown or repeated key is.
+    const fn severity(self) -> Severity {
+        match self {
+            Self::Closed => Severity::Fault,
+            Self::Warned | Self::Open => Severity::Warning,
+        }
+    }
 }
 
 /// The fields of a map; without any where there is none.
@@ -62,8 +72,7 @@ impl<'a> Reader<'a> {
 
     /// Reports a fault of a node.
     pub fn fault(&mut self, node: &Node, problem: impl Into<String>, accepted: &str) {
-        if self.report.is_full() {
-            self.report.dropped += 1;
+        if !self.report.has_room(Severity::Fault) {
             return;
         }
         let fault = self.finding(node, problem).accepted(accepted);
@@ -72,6 +81,9 @@ impl<'a> Reader<'a> {
 
     /// Reports a warning about a node.
     pub fn warn(&mut self, node: &Node, problem: impl Into<String>) {
+        if !self.report.has_room(Severity::Warning) {
+            return;
+        }
         let warning = self.finding(node, problem);
         self.report.warn(warning);
     }
@@ -109,7 +121,7 @@ impl<'a> Reader<'a> {
         let entries = self.entries(node, keys);
         if keys != Keys::Open {
             for entry in entries {
-                if known.contains(&entry.key.as_str()) {
+                if known.contains(&entry.key.as_str()) || !self.report.has_room(keys.severity()) {
                     continue;
                 }
                 let mut unknown = self
@@ -142,7 +154,7 @@ impl<'a> Reader<'a> {
         let entries = node.entries();
         let mut seen = HashSet::new();
         for entry in entries {
-            if seen.insert(entry.key.as_str()) {
+            if seen.insert(entry.key.as_str()) || !self.report.has_room(keys.severity()) {
                 continue;
             }
             let mut twice = self.key_finding(entry, "the key is there twice");
@@ -214,6 +226,9 @@ impl<'a> Reader<'a> {
         let text = self.text(node)?;
         if let Some((_, value)) = words.iter().find(|(word, _)| *word == text) {
             return Some(*value);
+        }
+        if !self.report.has_room(Severity::Fault) {
+            return None;
         }
         let known = words.iter().map(|(word, _)| *word);
         let accepted = format!("one of {}", known.clone().collect::<Vec<_>>().join(", "));
