@@ -10,12 +10,14 @@ use super::{Entry, Node, Position, Site, SourceId, Value, scalar};
 /// How much of a document is read before it counts as an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of the text.
+    /// Bytes of the text, and of all texts of the tree, those of aliases counted each time.
     pub bytes: usize,
     /// Nodes of the tree, those of aliases counted each time.
     pub nodes: usize,
     /// Levels of nesting.
     pub depth: usize,
+    /// Keys of one map: layers are laid over each other key by key, which takes the square of their number.
+    pub keys: usize,
 }
 
 impl Limits {
@@ -24,6 +26,7 @@ impl Limits {
         bytes: 4 << 20,
         nodes: 200_000,
         depth: 64,
+        keys: 10_000,
     };
 
     /// For files that a program may have written.
@@ -31,6 +34,7 @@ impl Limits {
         bytes: 256 << 20,
         nodes: 8_000_000,
         depth: 64,
+        keys: 1_000_000,
     };
 }
 
@@ -64,7 +68,7 @@ pub fn parse(bytes: &[u8], source: SourceId, limits: Limits) -> Result<Vec<Node>
         documents: Vec::new(),
         open: Vec::new(),
         anchors: HashMap::new(),
-        nodes: 0,
+        kept: Kept::default(),
     };
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| SyntaxError {
@@ -163,19 +167,54 @@ struct Builder {
     json: bool,
     documents: Vec<Node>,
     open: Vec<Open>,
-    /// Anchored nodes, with their count of nodes and their depth.
+    /// Anchored nodes, with what they hold.
     anchors: HashMap<usize, (Node, Extent)>,
-    nodes: usize,
+    kept: Kept,
 }
 
+/// How much is kept so far, copies included.
+#[derive(Default)]
+struct Kept {
+    nodes: usize,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Counts what is about to be kept, before it is.
+    fn count(&mut self, more: Extent, limits: Limits, site: Site) -> Result<(), SyntaxError> {
+        let Limits { nodes, bytes, .. } = limits;
+        self.nodes = self.nodes.saturating_add(more.nodes);
+        self.bytes = self.bytes.saturating_add(more.bytes);
+        if self.nodes > nodes {
+            return Err(error_at(site, &format!("more than {nodes} values")));
+        }
+        if self.bytes > bytes {
+            let message =
+                format!("more than {bytes} bytes of text, those of aliases counted each time");
+            return Err(error_at(site, &message));
+        }
+        Ok(())
+    }
+}
+
+/// What a node holds, itself included.
 #[derive(Clone, Copy)]
 struct Extent {
     nodes: usize,
+    /// Of keys and scalars.
+    bytes: usize,
     depth: usize,
 }
 
 impl Extent {
-    const ONE: Self = Self { nodes: 1, depth: 0 };
+    /// A node without what is in it.
+    fn of_one(node: &Node) -> Self {
+        Self {
+            nodes: 1,
+            bytes: node.scalar().map_or(0, str::len),
+            depth: 0,
+        }
+    }
 }
 
 impl Builder {
@@ -245,6 +284,10 @@ impl Builder {
                 entries, merged, ..
             } => Value::Map(with_merged(entries, merged)),
         };
+        if matches!(&value, Value::Map(entries) if entries.len() > self.limits.keys) {
+            let message = format!("a map of more than {} keys", self.limits.keys);
+            return Err(error_at(site, &message));
+        }
         self.complete(Node { value, site }, None, anchor, false)
     }
 
@@ -252,9 +295,9 @@ impl Builder {
         let Some((node, extent)) = self.anchors.get(&anchor) else {
             return Err(error_at(site, "an alias to a value that is not complete"));
         };
-        let (node, extent) = (node.clone(), *extent);
-        self.nodes = self.nodes.saturating_add(extent.nodes);
         self.check_depth(extent.depth, site)?;
+        self.kept.count(*extent, self.limits, site)?;
+        let node = node.clone();
         let text = node.scalar().map(|text| Cow::Owned(text.to_string()));
         // The value stands where it was anchored; that is where it has to be mended.
         self.complete(node, text, 0, false)
@@ -270,15 +313,11 @@ impl Builder {
     ) -> Result<(), SyntaxError> {
         let site = node.site;
         let extent = if anchor == 0 {
-            Extent::ONE
+            Extent::of_one(&node)
         } else {
             extent_of(&node)
         };
-        self.nodes = self.nodes.saturating_add(extent.nodes);
-        if self.nodes > self.limits.nodes {
-            let message = format!("more than {} values", self.limits.nodes);
-            return Err(error_at(site, &message));
-        }
+        self.kept.count(extent, self.limits, site)?;
         if anchor != 0 {
             self.anchors.insert(anchor, (node.clone(), extent));
         }
@@ -324,15 +363,18 @@ fn with_merged(mut entries: Vec<Entry>, merged: Vec<Node>) -> Vec<Entry> {
 }
 
 fn extent_of(node: &Node) -> Extent {
-    let mut extent = Extent::ONE;
-    let mut add = |child: &Node| {
+    let mut extent = Extent::of_one(node);
+    let mut add = |key: &str, child: &Node| {
         let of_child = extent_of(child);
         extent.nodes = extent.nodes.saturating_add(of_child.nodes);
+        extent.bytes = extent.bytes.saturating_add(of_child.bytes + key.len());
         extent.depth = extent.depth.max(of_child.depth + 1);
     };
     match &node.value {
-        Value::List(items) => items.iter().for_each(&mut add),
-        Value::Map(entries) => entries.iter().for_each(|entry| add(&entry.node)),
+        Value::List(items) => items.iter().for_each(|item| add("", item)),
+        Value::Map(entries) => entries
+            .iter()
+            .for_each(|entry| add(&entry.key, &entry.node)),
         _ => {}
     }
     extent

@@ -111,6 +111,60 @@ fn a_bomb_does_not_go_off() {
     }
     let error = read(&bomb).unwrap_err();
     assert!(error.message.contains("more than 200000"), "{error:?}");
+    let (long, aliases) = ("x".repeat(10_000), "*a, ".repeat(500));
+    let error = read(&format!("a: &a {long}\nb: [{aliases}]\n")).unwrap_err();
+    let said = "more than 4194304 bytes of text, those of aliases counted each time";
+    assert_eq!(error.message, said);
+}
+
+#[test]
+fn a_map_has_so_many_keys_and_no_more() {
+    fn check(keys: usize, expected: Result<usize, &str>) {
+        let lines: Vec<String> = (0..keys).map(|key| format!("k{key}: 1\n")).collect();
+        let read = read(&lines.concat()).map(|documents| documents[0].entries().len());
+        assert_eq!(
+            read.map_err(|error| error.message),
+            expected.map_err(str::to_owned)
+        );
+    }
+    check(10_000, Ok(10_000));
+    check(10_001, Err("a map of more than 10000 keys"));
+}
+
+#[test]
+fn a_file_that_is_wrong_throughout_is_described_in_part_and_counted() {
+    let tree = one(&"a: 1\n".repeat(9_000));
+    let (origins, mut report) = (Origins::default(), Report::default());
+    Reader::new(&tree, &origins, &mut report).fields(&tree, &["b"], Keys::Closed);
+    let faults = report.into_result().unwrap_err();
+    // Each of them is unknown, and all but the first are there twice.
+    assert_eq!(faults.list.len() + faults.dropped, 9_000 + 8_999);
+}
+
+#[test]
+fn what_yaml_would_not_read_is_written_in_another_way() {
+    fn check(json: &str, expected: &str) {
+        let node = one(json);
+        let yaml = to_yaml(&node, &|_| None);
+        assert_eq!(yaml, expected);
+        assert_eq!(
+            read(&yaml).map(|read| to_json(&read[0])),
+            Ok(to_json(&node))
+        );
+    }
+    check(
+        r#"{"a": "\u007f\u0085\u2028\ufeffé"}"#,
+        "a: \"\\u007f\\u0085\\u2028\\ufeffé\"\n",
+    );
+    let long = "k".repeat(1001);
+    check(
+        &format!(r#"{{"{long}": {{"a": 1}}}}"#),
+        &format!("? {long}\n:\n  a: 1\n"),
+    );
+    check(
+        &format!(r#"[{{"{long}": [2], "b": 1}}]"#),
+        &format!("- ? {long}\n  :\n    - 2\n  b: 1\n"),
+    );
 }
 
 #[test]
