@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::policy::{Capacities, Policy, default_hard};
 
-use super::document::{Limits, Node, Origins, Reader, Site, Value, parse};
+use super::document::{Entry, Limits, Node, Origins, Reader, Site, Value, parse};
 use super::eviction::{self, KUBELET_KEYS, MAPS};
 use super::finding::{Faults, Finding, Report};
 use super::kubelet;
@@ -320,7 +320,28 @@ impl Layers {
         for (way, node) in &self.overrides {
             put(&mut tree, way, node.clone());
         }
+        if merge {
+            switch_off(&mut tree, defaults);
+        }
         in_order(tree, &KEYS)
+    }
+}
+
+/// Says of each default hard threshold that a later layer took out that it is off: a reader of the whole, which asks
+/// for merging with the defaults, would put it in again.
+fn switch_off(tree: &mut Node, defaults: &Node) {
+    const KEY: &str = "evictionHard";
+    const OFF: &str = "0%";
+    let Some(default) = defaults.get(KEY) else {
+        return;
+    };
+    let hard = tree.get(KEY);
+    let site = hard.map_or(tree.site, |hard| hard.site);
+    let is_missing = |entry: &&Entry| hard.is_none_or(|hard| hard.entry(&entry.key).is_none());
+    let missing = default.entries().iter().filter(is_missing);
+    let missing: Vec<String> = missing.map(|entry| entry.key.clone()).collect();
+    for key in missing {
+        put(tree, &[KEY, key.as_str()], Node::text(OFF, site));
     }
 }
 

@@ -390,3 +390,22 @@ fn what_run_does_not_do_yet_is_told_of_keys_that_somebody_wrote() {
         &["evictionHard.nodefs.available"],
     );
 }
+
+#[test]
+fn what_is_shown_is_the_same_policy_even_where_a_default_was_taken_out() {
+    let base =
+        format!("{HEAD}mergeDefaultEvictionSettings: true\nevictionHard: {{pid.available: 5%}}\n");
+    let folder = Folder::new(&[
+        ("config.yaml", &base),
+        ("conf.d/1.yaml", "evictionHard: {memory.available: null}\n"),
+    ]);
+    let checked = folder.load();
+    let again = Folder::new(&[("config.yaml", &checked.to_yaml(true))]).load();
+    let thresholds = |checked: &Checked| -> Vec<String> {
+        let all = checked.config.policy.thresholds().iter();
+        all.map(ToString::to_string).collect()
+    };
+    assert_eq!(thresholds(&again), thresholds(&checked));
+    let memory = |text: &String| text.starts_with("memory.available");
+    assert!(!thresholds(&checked).iter().any(memory));
+}
