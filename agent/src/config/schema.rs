@@ -137,7 +137,7 @@ pub(crate) fn read_memory_policy<'a>(
 
 /// Reads `limits`; a scenario has them too.
 pub(crate) fn read_limits<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Limits {
-    const MOST: i64 = 10_000;
+    let largest = i64::try_from(Limits::MOST).unwrap_or(i64::MAX);
     let default = Limits::default();
     let fields = section(
         reader,
@@ -145,7 +145,7 @@ pub(crate) fn read_limits<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Li
         "limits",
         &["burst", "refill", "most", "window"],
     );
-    let mut integer = |key| reader.integer(fields.get(key)?, 1, MOST);
+    let mut integer = |key| reader.integer(fields.get(key)?, 1, largest);
     let burst = integer("burst").and_then(|count| u32::try_from(count).ok());
     let most = integer("most").and_then(|count| usize::try_from(count).ok());
     let mut span = |key, least| reader.span(fields.get(key)?, least);

@@ -65,7 +65,7 @@ impl Replay {
                 Ok(None)
             }
             Line::Lost { steps } => {
-                self.summary.lost += steps;
+                self.summary.lost = self.summary.lost.saturating_add(steps);
                 Ok(None)
             }
         }

@@ -348,7 +348,7 @@ const fn outcome(order: u64, delivered: Delivery) -> InputView {
 fn control(control: Control) -> InputView {
     match control {
         Control::Pause(length) => InputView::Pause {
-            for_ms: length.map(|length| (length.as_nanos() + 500_000) / 1_000_000),
+            for_ms: length.map(|length| length.as_nanos().saturating_add(500_000) / 1_000_000),
         },
         Control::Unpause => InputView::Unpause,
         Control::Resume => InputView::Resume,

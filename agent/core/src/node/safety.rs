@@ -19,6 +19,11 @@ pub struct Limits {
     pub window: Span,
 }
 
+impl Limits {
+    /// More kills than this in a window cannot be asked for: each is remembered, in room made in advance.
+    pub const MOST: usize = 10_000;
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -68,7 +73,7 @@ impl Safety {
             paused: None,
             tripped: None,
             bucket: TokenBucket::new(limits.burst, limits.refill, now),
-            guard: WindowGuard::new(limits.most, limits.window),
+            guard: guard(limits),
             limits,
         }
     }
@@ -120,7 +125,7 @@ impl Safety {
         if limits != self.limits {
             self.limits = limits;
             self.bucket = TokenBucket::new(limits.burst, limits.refill, now);
-            self.guard = WindowGuard::new(limits.most, limits.window);
+            self.guard = guard(limits);
         }
     }
 
@@ -166,6 +171,11 @@ impl Safety {
     }
 }
 
+/// A journal can hold any number, and room for it is made at once.
+fn guard(limits: Limits) -> WindowGuard {
+    WindowGuard::new(limits.most.min(Limits::MOST), limits.window)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,6 +205,13 @@ mod tests {
         assert_eq!(safety.next_wake(at(70)), None);
         safety.control(at(80), Control::Resume);
         assert_eq!(safety.mode(at(80)), Mode::Enforcing);
+    }
+
+    #[test]
+    fn room_is_made_for_no_more_kills_than_can_be_asked_for() {
+        let mut safety = safety(u32::MAX, usize::MAX);
+        assert!((0..Limits::MOST).all(|_| safety.spend(at(0)).is_ok()));
+        assert_eq!(safety.spend(at(0)), Err(Reason::Exhausted));
     }
 
     #[test]

@@ -240,7 +240,8 @@ impl Engine {
         };
         let (victim, ranking) = self.find_victim(now, ranking, sample.usage);
         Some(Decision {
-            order: self.last_order + 1,
+            // A ledger or journal can recall any number: beyond the last there is none.
+            order: self.last_order.saturating_add(1),
             at: now,
             reason: if threshold.is_hard() {
                 Reason::Hard
