@@ -85,7 +85,8 @@ fn order(screen: &mut Screen, status: &Status) {
         )
     };
     if let Some(open) = &status.open_order {
-        let since = status.now.monotonic_ns - open.decided.monotonic_ns;
+        let now = status.now.monotonic_ns;
+        let since = now.saturating_sub(open.decided.monotonic_ns);
         let text = format!("{}, open for {}", line(open), stretch(since / 1_000_000));
         screen.paragraph("  order     ", &text, Some(Paint::Error));
         screen.line("            ", &moment(&open.decided));

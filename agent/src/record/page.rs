@@ -204,7 +204,10 @@ fn outcome(screen: &mut Screen, record: &DecisionRecord) {
     }
     let end = record.end.as_deref().map_or("not yet", end_words);
     screen.line("  over       ", end);
-    if let Some(cost) = record.reclaim.filter(|cost| cost.node + cost.cgroup > 0) {
+    if let Some(cost) = record
+        .reclaim
+        .filter(|cost| cost.node > 0 || cost.cgroup > 0)
+    {
         screen.line("  reclaim    ", &reclaimed(&cost));
     }
     if let Some(kubelet) = &record.kubelet {
