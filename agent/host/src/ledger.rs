@@ -30,6 +30,9 @@ const HEADER: usize = 4096;
 const SLOT_HEADER: usize = 16;
 /// A decision a microsecond for nine years.
 const LAST_SEQUENCE: u64 = 1 << 48;
+/// A file is not gone on with when fewer numbers than this are left: only damage leads there, and what would be written
+/// beyond the last one would not be read again.
+const LEAST_LEFT: u64 = 1 << 32;
 /// More than this is a mistake: 64 MiB.
 const LARGEST: usize = 64 << 20;
 
@@ -315,7 +318,25 @@ fn inspect(
         ))));
     }
     let bytes = fs::read(path).map_err(failed)?;
-    Ok(Some(check_header(&bytes, &shape.header(boot), boot)))
+    let checked = check_header(&bytes, &shape.header(boot), boot);
+    Ok(Some(checked.and_then(|()| check_numbers(&bytes, shape))))
+}
+
+/// Whether there are numbers left for the records of a boot.
+fn check_numbers(bytes: &[u8], shape: LedgerShape) -> Result<(), String> {
+    let number = |index: u32| {
+        let at = shape.slot(index);
+        let word = bytes.get(at..)?.first_chunk()?;
+        let sequence = u64::from_ne_bytes(*word);
+        shape.may_hold(index, sequence).then_some(sequence)
+    };
+    let newest = (0..shape.slots).filter_map(number).max();
+    match newest {
+        Some(newest) if newest > LAST_SEQUENCE - LEAST_LEFT => {
+            Err(format!("record {newest} is beyond what a boot can have"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// What is wrong with the beginning of a file, if anything.

@@ -123,6 +123,13 @@ fn what_is_not_ours_is_set_aside_and_reported() {
         "bytes and not",
     );
     check(nothing, SHAPE, BootId([8; 16]), "before the last boot");
+    let last_number = |path: &Path| {
+        let mut bytes = fs::read(path).expect("read");
+        let last = LAST_SEQUENCE - 1 - (LAST_SEQUENCE - 2) % u64::from(SHAPE.slots);
+        bytes[HEADER..HEADER + 8].copy_from_slice(&last.to_ne_bytes());
+        fs::write(path, bytes).expect("write");
+    };
+    check(last_number, SHAPE, BOOT, "beyond what a boot can have");
     check(
         |path| fs::write(path, b"x").expect("write"),
         SHAPE,
