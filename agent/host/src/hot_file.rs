@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::fs;
-use std::io::Write;
+use std::io::{Read as _, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -94,10 +94,15 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
 
 /// The whole text of a kernel file, for the paths where allocation is fine.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, HostError> {
-    let text = fs::read(path).map_err(|source| HostError::Open {
-        path: path.to_path_buf(),
-        source,
-    })?;
+    let mut text = Vec::new();
+    // One byte more than allowed is enough to see that it is too much.
+    let most = LARGEST_FILE as u64 + 1;
+    fs::File::open(path)
+        .and_then(|file| file.take(most).read_to_end(&mut text))
+        .map_err(|source| HostError::Open {
+            path: path.to_path_buf(),
+            source,
+        })?;
     if text.len() > LARGEST_FILE {
         return Err(HostError::TooMany {
             path: path.to_path_buf(),

@@ -315,7 +315,7 @@ fn mount_point(mounts: &Path, kind: &str) -> Fact<PathBuf> {
         .ok_or_else(|| content(mounts, &format!("no {kind} is mounted")))
 }
 
-/// A list such as `0-2,4`.
+/// A list such as `0-2,4`, which the kernel writes in ascending order.
 fn nodes(path: &Path) -> Fact<Vec<u32>> {
     let text = match read(path) {
         Err(FactError::File { error, .. }) if error.kind() == io::ErrorKind::NotFound => {
@@ -328,7 +328,11 @@ fn nodes(path: &Path) -> Fact<Vec<u32>> {
     for part in text.trim().split(',').filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         match (first.parse::<u32>(), last.parse::<u32>()) {
-            (Ok(first), Ok(last)) if first <= last && last < 1024 => nodes.extend(first..=last),
+            (Ok(first), Ok(last))
+                if first <= last && last < 1024 && nodes.last() < Some(&first) =>
+            {
+                nodes.extend(first..=last);
+            }
             _ => return Err(content(path, &format!("{part:?} is not a range of nodes"))),
         }
     }

@@ -100,6 +100,7 @@ fn nodes_are_a_list_of_ranges() {
     check_nodes(None, Some(&[0]));
     check_nodes(Some("\n"), None);
     check_nodes(Some("3-1\n"), None);
+    check_nodes(Some("0-2,2\n"), None);
     check_nodes(Some("0-4294967295\n"), None);
 }
 

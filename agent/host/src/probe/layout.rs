@@ -216,10 +216,11 @@ impl Resolver<'_> {
         let mut end = 0;
         for (name, place) in COUNTERS {
             let index = self.btf.enumerator("node_stat_item", name);
-            match index.and_then(|index| u32::try_from(index).ok()?.checked_mul(LONG)) {
-                Some(at) => {
+            let at = index.and_then(|index| u32::try_from(index).ok()?.checked_mul(LONG));
+            match at.and_then(|at| Some((at, at.checked_add(LONG)?))) {
+                Some((at, behind)) => {
                     *place(&mut self.found.layout) = at;
-                    end = end.max(at + LONG);
+                    end = end.max(behind);
                 }
                 None => self.miss(Need::Node, *name),
             }
