@@ -19,6 +19,10 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 thread_local! {
     /// Not lazily made and never dropped, so that counting allocates nothing itself.
     static COUNT: Cell<u64> = const { Cell::new(0) };
+    /// Bytes taken less bytes given back on this thread. What another thread frees is not seen here.
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    /// The most that was held since somebody began to look.
+    static PEAK: Cell<isize> = const { Cell::new(0) };
 }
 
 /// The thread that [`watch`] named, and its count.
@@ -51,6 +55,24 @@ pub fn during<T>(work: impl FnOnce() -> T) -> (T, u64) {
     (answer, count() - before)
 }
 
+/// Runs something and tells how many bytes it held at a time on this thread, at most; always 0 unless
+/// [`CountingAllocator`] is the program's.
+pub fn peak_during<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = HELD.get();
+    let outer = PEAK.replace(before);
+    let answer = work();
+    let peak = PEAK.get();
+    PEAK.set(outer.max(peak));
+    (answer, usize::try_from(peak - before).unwrap_or(0))
+}
+
+/// Counts bytes that are taken, or given back where the number is negative. No layout is larger than `isize::MAX`.
+fn hold(bytes: isize) {
+    let held = HELD.get().wrapping_add(bytes);
+    HELD.set(held);
+    PEAK.set(PEAK.get().max(held));
+}
+
 fn add() {
     COUNT.set(COUNT.get() + 1);
     let watched = WATCHED.load(Ordering::Relaxed);
@@ -65,6 +87,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     /// As [`GlobalAlloc`] asks.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         add();
+        hold(layout.size().cast_signed());
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.alloc(layout) }
     }
@@ -73,6 +96,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     /// As [`GlobalAlloc`] asks.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         add();
+        hold(-layout.size().cast_signed());
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.dealloc(pointer, layout) }
     }
@@ -81,6 +105,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     /// As [`GlobalAlloc`] asks.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         add();
+        hold(layout.size().cast_signed());
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.alloc_zeroed(layout) }
     }
@@ -89,6 +114,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
     /// As [`GlobalAlloc`] asks.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         add();
+        hold(size.cast_signed() - layout.size().cast_signed());
         // SAFETY: the caller keeps the contract, which is the same.
         unsafe { System.realloc(pointer, layout, size) }
     }

@@ -4,9 +4,11 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use super::exit::{CliError, Exit};
+use super::{explain, pause, rank, status_page};
 use crate::control::client::{AskError, ask};
 use crate::control::protocol::{Answer, Question, Refusal, RefusalReason};
-use crate::terminal::plain;
+use crate::record;
+use crate::terminal::{Screen, Style, plain};
 
 const UNWELL: &str = "`brink doctor` tells whether the agent is well; its log tells more";
 
@@ -23,6 +25,24 @@ pub(super) fn put(socket: &Path, question: &Question) -> Result<Answer, CliError
         AskError::Broken { .. } => CliError::new(Exit::NoAgent, error).advise(UNWELL),
         AskError::Foreign { .. } => CliError::new(Exit::Failure, error).advise(UNWELL),
     })
+}
+
+/// The page that an answer becomes, whichever question it was to.
+pub fn page_of(answer: &Answer, style: Style) -> String {
+    match answer {
+        Answer::Status(status) => status_page::page(status, style),
+        Answer::Ranking(ranking) => rank::page(ranking, ranking.workloads.len(), style),
+        Answer::Explanation(why) => explain::place(why, style),
+        Answer::Decision(record) => record::page(record, style),
+        Answer::Decisions(decisions) => explain::list(decisions, style),
+        Answer::Mode(view) => pause::page(view, style),
+        Answer::Refused(refusal) => {
+            let mut screen = Screen::new(style);
+            screen.line("", &refusal.message);
+            screen.line("", &refusal.next);
+            screen.into_text()
+        }
+    }
 }
 
 /// Which right is missing, and how to get it.

@@ -105,7 +105,7 @@ fn question(args: &Args) -> Result<Question, CliError> {
 }
 
 /// A workload's place for people.
-fn place(why: &Explanation, style: Style) -> String {
+pub(super) fn place(why: &Explanation, style: Style) -> String {
     let mut screen = Screen::new(style);
     let workload = &why.workload;
     let place = why.place.map_or_else(
@@ -147,7 +147,7 @@ fn place(why: &Explanation, style: Style) -> String {
 }
 
 /// The remembered decisions for people.
-fn list(decisions: &[DecisionRecord], style: Style) -> String {
+pub(super) fn list(decisions: &[DecisionRecord], style: Style) -> String {
     let mut screen = Screen::new(style);
     if decisions.is_empty() {
         screen.line(

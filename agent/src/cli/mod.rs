@@ -25,6 +25,7 @@ use clap::builder::Styles;
 use clap::builder::styling::{AnsiColor, Effects};
 use clap::{CommandFactory as _, Parser, Subcommand};
 
+pub use asking::page_of;
 pub use exit::{CliError, Exit};
 pub use generate::{Generated, completions, man_pages};
 pub use options::{ConfigArgs, FormatArgs, SocketArgs};

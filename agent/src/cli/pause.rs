@@ -10,7 +10,7 @@ use super::options::{FormatArgs, SocketArgs};
 use super::output::{Data, Format};
 use crate::control::protocol::{Answer, ModeView, PauseView, Question};
 use crate::record::text::{mode_words, moment};
-use crate::terminal::Screen;
+use crate::terminal::{Screen, Style};
 
 /// Options of `brink pause`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -77,17 +77,20 @@ fn say_mode(socket: &Path, question: &Question, format: Format) -> Result<Exit, 
     let mut data = Data::new();
     match format {
         Format::Json => data.json(&view)?,
-        Format::Text => {
-            let mut screen = Screen::new(data.style());
-            screen.line("", &sentence(&view));
-            data.print(&screen.into_text())?;
-        }
+        Format::Text => data.print(&page(&view, data.style()))?,
     }
     data.flush()?;
     Ok(Exit::Success)
 }
 
-/// How orders stand now.
+/// How orders stand now, for people.
+pub(super) fn page(view: &ModeView, style: Style) -> String {
+    let mut screen = Screen::new(style);
+    screen.line("", &sentence(view));
+    screen.into_text()
+}
+
+/// The same in a sentence.
 fn sentence(view: &ModeView) -> String {
     match (view.mode.as_str(), &view.pause) {
         ("enforcing", _) => "enforcing".to_owned(),

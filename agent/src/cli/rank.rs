@@ -63,7 +63,7 @@ fn count(text: &str) -> Result<usize, String> {
 }
 
 /// The ranking for people: what decides each place in a word, and about the first one in a sentence.
-fn page(ranking: &Ranking, all: usize, style: Style) -> String {
+pub(super) fn page(ranking: &Ranking, all: usize, style: Style) -> String {
     let mut screen = Screen::new(style);
     let shown = ranking.workloads.len();
     let count = if shown == all {

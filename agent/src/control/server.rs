@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
@@ -118,7 +118,7 @@ async fn converse(mut stream: UnixStream, views: &Views) -> io::Result<()> {
             "ask as root: put sudo in front of the command",
         )
     } else {
-        match question(&mut stream).await? {
+        match hear(&mut stream).await? {
             Heard::Question(question) => views.answer(question).await,
             Heard::Nothing => return Ok(()),
             Heard::Nonsense(problem) => refused(
@@ -135,7 +135,8 @@ async fn converse(mut stream: UnixStream, views: &Views) -> io::Result<()> {
 }
 
 /// What a client said.
-enum Heard {
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
     /// A question.
     Question(Question),
     /// It hung up before it said anything.
@@ -144,8 +145,11 @@ enum Heard {
     Nonsense(String),
 }
 
-/// One line, or all there is before the client hangs up.
-async fn question(stream: &mut UnixStream) -> io::Result<Heard> {
+/// Hears one line, or all there is before the client hangs up.
+///
+/// # Errors
+/// When the stream cannot be read.
+pub async fn hear(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Heard> {
     let mut text = BytesMut::with_capacity(1024);
     let end = tokio::time::Instant::now() + HEARING;
     loop {

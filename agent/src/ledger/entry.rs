@@ -8,6 +8,7 @@ use brink_core::node::order::End;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::{PerSignal, Signal};
 use brink_core::node::workload::WorkloadTable;
+use brink_host::ledger::Entry;
 use serde::{Deserialize, Serialize};
 
 use super::Rung;
@@ -222,6 +223,15 @@ pub struct ReclaimCost {
 }
 
 impl<'a> Record<'a> {
+    /// What an entry of the ledger says, and what became of it where that was written to its end; none where it is
+    /// damaged.
+    pub fn read(entry: &Entry<'a>) -> Option<(Self, Option<Completion>)> {
+        let record = postcard::from_bytes(entry.record).ok()?;
+        let completion = entry.completion;
+        let completion = completion.and_then(|bytes| postcard::from_bytes(bytes).ok());
+        Some((record, completion))
+    }
+
     /// The record of `decision`, with names from the table it was taken on.
     pub fn of(
         author: &Author,

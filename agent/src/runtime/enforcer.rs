@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use super::LOCK;
 use super::foretold::Foretold;
 use super::state::State;
-use crate::ledger::{self, Completion, DECISIONS, Record};
+use crate::ledger::{self, DECISIONS, Record};
 use crate::record::DecisionRecord;
 
 /// The right to enforce; ours, or another agent's.
@@ -116,9 +116,7 @@ pub(super) fn kills(ledger: &Ledger) -> Vec<Moment> {
 }
 
 fn killed(entry: &Entry<'_>) -> Option<Moment> {
-    let record: Record<'_> = postcard::from_bytes(entry.record).ok()?;
-    let completion = entry.completion.as_ref();
-    let completion = completion.and_then(|bytes| postcard::from_bytes::<Completion>(bytes).ok());
+    let (record, completion) = Record::read(entry)?;
     let found_nobody = completion
         .and_then(|completion| completion.kill)
         .is_some_and(|kill| kill.signalled == 0);
@@ -133,14 +131,11 @@ pub(super) fn remember(state: &mut State, ledger: &Ledger, foretold: &Foretold) 
     entries.sort_by_key(|entry| entry.slot.sequence);
     let mut last = 0;
     for entry in entries {
-        let Ok(record) = postcard::from_bytes::<Record<'_>>(entry.record) else {
+        let Some((record, completion)) = Record::read(&entry) else {
             warn!("a record of the ledger cannot be read; it is left out");
             continue;
         };
         last = last.max(record.order);
-        let completion = entry
-            .completion
-            .and_then(|bytes| postcard::from_bytes(bytes).ok());
         let mut decision = DecisionRecord::new(&record, completion.as_ref());
         decision.kubelet = views.remove(&decision.order);
         state.add_decision(decision);
