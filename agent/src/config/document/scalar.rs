@@ -26,7 +26,8 @@ fn number(text: &str, json: bool) -> Option<String> {
     if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) {
         return None;
     }
-    if json && is_decimal(text) && !text.starts_with(['+', '.']) {
+    // The kubelet reads what is not JSON after all as YAML.
+    if json && is_json(text) {
         return Some(text.to_string());
     }
     let plain: String = text.chars().filter(|&c| c != '_').collect();
@@ -76,6 +77,17 @@ fn is_decimal(text: &str) -> bool {
     digits(whole) && digits(fraction) && !(whole.is_empty() && fraction.is_empty()) && has_exponent
 }
 
+/// A number as JSON has it: no plus, no leading zero, digits on both sides of the point.
+fn is_json(text: &str) -> bool {
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let behind = unsigned.trim_start_matches(|c: char| c.is_ascii_digit());
+    let whole = &unsigned[..unsigned.len() - behind.len()];
+    let has_zeros = whole.len() > 1 && whole.starts_with('0');
+    let fraction = behind.strip_prefix('.').unwrap_or("0");
+    let is_complete = !whole.is_empty() && fraction.starts_with(|c: char| c.is_ascii_digit());
+    is_decimal(text) && is_complete && !has_zeros
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,8 +127,18 @@ mod tests {
         ] {
             check(text, &Value::Number(expected.to_string()));
         }
-        assert_eq!(resolve("1e3", true), Value::Number("1e3".into()));
-        assert_eq!(resolve("1.50", true), Value::Number("1.50".into()));
+    }
+
+    #[test]
+    fn numbers_of_json_keep_their_text_and_others_are_those_of_yaml() {
+        for text in ["0", "-0", "-5", "1e3", "1.50", "0.5", "-0.5E-3", "1e999"] {
+            assert_eq!(resolve(text, true), Value::Number(text.to_string()));
+        }
+        for text in [
+            "-0375", "010", "+5", "5.", ".5", "-.5", "0x1F", "1_000", "00.5", "5.e1",
+        ] {
+            assert_eq!(resolve(text, true), resolve(text, false), "{text}");
+        }
     }
 
     #[test]
