@@ -1,7 +1,7 @@
 //! The command line of `cargo xtask`: one variant a command, one module a variant.
 use clap::{Parser, Subcommand};
 
-use crate::{Verdict, bench, ci, deny, ebpf, generate, test, tidy, vm};
+use crate::{Verdict, bench, ci, deny, ebpf, fuzz, generate, test, tidy, vm};
 
 /// The project's automation.
 #[derive(Debug, Parser)]
@@ -34,6 +34,8 @@ enum Command {
     Guest(vm::guest::Args),
     /// Measure, and compare with the figures that must be reached
     Bench(bench::Args),
+    /// Run the entry points of everything that is read from outside under libFuzzer
+    Fuzz(fuzz::Args),
     /// Every check of the project, in the order and with the settings of CI
     Ci(ci::Args),
 }
@@ -53,6 +55,7 @@ impl Cli {
             Command::Vm(args) => vm::run(&args),
             Command::Guest(args) => vm::guest::run(&args),
             Command::Bench(args) => bench::run(&args),
+            Command::Fuzz(args) => fuzz::run(&args),
             Command::Ci(args) => ci::run(&args),
         }
     }

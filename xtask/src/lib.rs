@@ -6,6 +6,7 @@ pub mod ci;
 pub mod cli;
 pub mod deny;
 pub mod ebpf;
+pub mod fuzz;
 pub mod generate;
 pub mod marks;
 pub mod process;

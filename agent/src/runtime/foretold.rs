@@ -55,7 +55,7 @@ impl Foretold {
     }
 
     /// What was kept in this boot, by the order's number.
-    pub(super) fn recall(&self) -> BTreeMap<u64, KubeletView> {
+    pub fn recall(&self) -> BTreeMap<u64, KubeletView> {
         match kept::read::<Views>(&self.path) {
             Ok(found) => found
                 .filter(|found| found.boot == self.boot)

@@ -10,6 +10,9 @@ const HOST_FOLDERS: [&str; 4] = [
     concat!("/Us", "ers/"),
 ];
 
+/// Inputs of the fuzz targets, which are as they are: nobody writes them for readers.
+const SAMPLES: &str = "tests/fuzz/corpus/";
+
 /// Rust files that do not begin with one line that says what they are for.
 pub(super) fn heads(tree: &Tree) -> Vec<Problem> {
     let remedy = "begin with `//! What this file is for.`, on one line; more after an empty `//!`";
@@ -32,6 +35,7 @@ pub(super) fn lines(tree: &Tree) -> Vec<Problem> {
     let mut problems = Vec::new();
     for file in &tree.files {
         let is_text = file.text().is_some();
+        let is_written = is_text && !file.path.starts_with(SAMPLES);
         for (index, line) in file.bytes.split(|byte| *byte == b'\n').enumerate() {
             let number = if is_text { index + 1 } else { 0 };
             if let Some(folder) = host_path(line) {
@@ -39,7 +43,7 @@ pub(super) fn lines(tree: &Tree) -> Vec<Problem> {
                 let remedy = "make it relative, take it as an argument, or remap it at build";
                 problems.push(Problem::fault(&file.path, number, message, remedy));
             }
-            if is_text && line.last().is_some_and(|byte| b" \t\r".contains(byte)) {
+            if is_written && line.last().is_some_and(|byte| b" \t\r".contains(byte)) {
                 let remedy = "remove it";
                 let message = "blanks at the end of the line";
                 problems.push(Problem::fault(&file.path, number, message, remedy));

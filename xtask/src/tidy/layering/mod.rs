@@ -5,7 +5,7 @@ mod sources;
 use super::{Problem, Tree};
 
 /// Each package and the packages of this workspace it may name.
-const EDGES: [(&str, &[&str]); 8] = [
+const EDGES: [(&str, &[&str]); 9] = [
     ("brink-abi", &[]),
     ("brink-core", &[]),
     ("brink-host", &["brink-abi", "brink-core"]),
@@ -13,6 +13,7 @@ const EDGES: [(&str, &[&str]); 8] = [
     ("brink-ebpf", &["brink-abi"]),
     ("brink", &["brink-core", "brink-host", "brink-kube"]),
     ("brink-tests", ALL),
+    ("brink-fuzz", ALL),
     ("xtask", ALL),
 ];
 

@@ -1,0 +1,253 @@
+//! Every entry point over its seeds, their mutations, and bytes at random: the part of fuzzing that is quick and repeatable.
+//!
+//! The inputs follow from one number, `BRINK_FUZZ_SEED`; `BRINK_FUZZ_SECONDS` gives each entry point more time.
+#![cfg(test)]
+
+mod mutate;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use brink_fuzz::{TARGETS, Taken, Target};
+use brink_host::HostError;
+use brink_host::zoneinfo::Zoneinfo;
+use brink_tests::counting_allocator::{CountingAllocator, peak_during};
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// Where nobody asks for another one.
+const SEED: u64 = 20_261_120;
+/// Inputs for each entry point where there is time for them.
+const CASES: u32 = 400;
+/// Time for each entry point where nobody gives more.
+const TIME: Duration = Duration::from_millis(900);
+
+macro_rules! each {
+    ($($test:ident: $name:literal,)*) => {
+        /// The entry points that have a test.
+        const NAMES: &[&str] = &[$($name,)*];
+        $(
+            #[test]
+            fn $test() {
+                run($name);
+            }
+        )*
+    };
+}
+
+each! {
+    records: "records",
+    btf: "btf",
+    format: "format",
+    node_files: "node-files",
+    process_files: "process-files",
+    cgroup_files: "cgroup-files",
+    host_facts: "host-facts",
+    paths: "paths",
+    quantities: "quantities",
+    documents: "documents",
+    config: "config",
+    pods: "pods",
+    scenario: "scenario",
+    ledger: "ledger",
+    journal: "journal",
+    state_files: "state-files",
+    questions: "questions",
+    answers: "answers",
+}
+
+#[test]
+fn every_entry_point_has_a_test_and_a_folder_of_seeds() {
+    let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
+    assert_eq!(names, NAMES);
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let folders = fs::read_dir(corpus).unwrap();
+    let folders: BTreeSet<String> = folders
+        .map(|folder| folder.unwrap().file_name().into_string().unwrap())
+        .collect();
+    let expected: BTreeSet<String> = names.into_iter().map(str::to_owned).collect();
+    assert_eq!(folders, expected);
+}
+
+#[test]
+fn memory_is_seen() {
+    let (length, peak) = peak_during(|| {
+        let held = vec![0u8; 1 << 20];
+        drop(vec![1u8; 3 << 20]);
+        held.len()
+    });
+    assert!((4 << 20..5 << 20).contains(&peak), "{peak}");
+    assert!(peak_during(|| length).1 < 1 << 10);
+}
+
+#[test]
+fn a_file_that_is_too_long_is_not_read_to_its_end() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("proc")).unwrap();
+    let file = fs::File::create(root.path().join("proc/zoneinfo")).unwrap();
+    file.set_len(64 << 20).unwrap();
+    let (read, peak) = peak_during(|| Zoneinfo::read(root.path()));
+    assert!(matches!(read, Err(HostError::TooMany { .. })), "{read:?}");
+    assert!(peak < 16 << 20, "{peak}");
+}
+
+/// A number of the environment, or what stands for it.
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name}={text:?} is no number")),
+    )
+}
+
+fn run(name: &str) {
+    let target = Target::find(name).unwrap();
+    let seeds = corpus(target);
+    let seed = number("BRINK_FUZZ_SEED").unwrap_or(SEED);
+    let more = number("BRINK_FUZZ_SECONDS").map(Duration::from_secs);
+    println!("{name}: BRINK_FUZZ_SEED={seed}");
+    let config = Config {
+        cases: if more.is_some() { u32::MAX } else { CASES },
+        failure_persistence: None,
+        max_shrink_iters: 4000,
+        ..Config::default()
+    };
+    let end = Instant::now() + more.unwrap_or(TIME);
+    let mut runner = TestRunner::new_with_rng(config, rng(seed));
+    let result = runner.run(&mutate::inputs(seeds), |bytes| {
+        // What is left of the cases when the time is over passes by.
+        if Instant::now() < end {
+            target.check(&bytes);
+        }
+        Ok(())
+    });
+    if let Err(TestError::Fail(reason, bytes)) = &result {
+        let kept = keep(name, bytes);
+        panic!(
+            "{name} fails with seed {seed}: {reason}\n{} bytes: {}\nmove {} to {} when it is mended",
+            bytes.len(),
+            bytes.escape_ascii(),
+            kept.display(),
+            target.corpus().display()
+        );
+    }
+    assert!(result.is_ok(), "{result:?}");
+}
+
+/// The seeds, each of which passes as it is; at least one is what the entry point reads.
+fn corpus(target: Target) -> Vec<Vec<u8>> {
+    let folder = target.corpus();
+    let mut paths: Vec<PathBuf> = fs::read_dir(&folder)
+        .unwrap()
+        .map(|file| file.unwrap().path())
+        .collect();
+    paths.sort();
+    let mut accepted = 0;
+    let mut seeds = Vec::new();
+    for path in paths {
+        println!("{}", path.display());
+        let bytes = fs::read(&path).unwrap();
+        accepted += usize::from(target.check(&bytes) == Taken::Accepted);
+        seeds.push(bytes);
+    }
+    assert!(
+        accepted > 0,
+        "{}: no seed is valid any more",
+        folder.display()
+    );
+    seeds
+}
+
+fn rng(seed: u64) -> TestRng {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    TestRng::from_seed(RngAlgorithm::ChaCha, &bytes)
+}
+
+fn keep(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("finding-{name}"));
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn large_inputs_are_answered_in_time_and_within_memory() {
+    let inputs = [
+        large_documents(),
+        large_configurations(),
+        large_manifests(),
+        large_files(),
+    ];
+    for (name, input) in inputs.into_iter().flatten() {
+        println!("{name}: {} bytes, {:.40}", input.len(), input);
+        Target::find(name).unwrap().check(input.as_bytes());
+    }
+}
+
+/// So many lines, each made from its number.
+fn lines(count: u32, line: impl Fn(u32) -> String) -> String {
+    (0..count).map(|number| line(number) + "\n").collect()
+}
+
+/// A large input and the entry point it is for.
+type Large = (&'static str, String);
+
+fn large_documents() -> Vec<Large> {
+    let long = "x".repeat(100_000);
+    let once = "*a, ".repeat(3_000);
+    let twice = "*b, ".repeat(1_500);
+    vec![
+        ("documents", format!("a: &a {long}\nb: [{once}]\n")),
+        (
+            "documents",
+            format!("&a {long}: &b [*a, *a]\nc: [{twice}]\n"),
+        ),
+        ("documents", "[".repeat(100_000)),
+        ("documents", "- &a [&b [&c {d: e}]]\n".repeat(30_000)),
+    ]
+}
+
+fn large_configurations() -> Vec<Large> {
+    let near = lines(2_000, |number| format!("evictionHar{number}: 1"));
+    vec![
+        ("config", lines(2_000, |number| format!("k{number}: 1"))),
+        ("config", lines(30_000, |number| format!("k{number}: 1"))),
+        ("config", "mode: observe\n".repeat(2_000)),
+        ("config", format!("prefer: [{}]\n", "1, ".repeat(30_000))),
+        ("config", format!("kind: KubeletConfiguration\n{near}")),
+    ]
+}
+
+fn large_manifests() -> Vec<Large> {
+    let items = "{kind: a}, ".repeat(30_000);
+    let steps = "{at: x}, ".repeat(30_000);
+    let usage = lines(30_000, |number| format!("p{number}: , "));
+    vec![
+        ("pods", "---\nkind: Service\n".repeat(30_000)),
+        ("pods", format!("kind: List\nitems: [{items}]")),
+        ("scenario", format!("steps: [{steps}]")),
+        (
+            "scenario",
+            format!("steps: [{{at: 0s, usage: {{{usage}}}}}]"),
+        ),
+    ]
+}
+
+fn large_files() -> Vec<Large> {
+    let stars = format!("{}\n{}", "*a".repeat(2_000), "a".repeat(8_000));
+    let folders = format!("{}\n{}", "**/a/".repeat(500), "a/".repeat(4_000));
+    let nodes = "0-1023,".repeat(10_000);
+    vec![
+        (
+            "node-files",
+            lines(30_000, |number| format!("MemTotal: {number} kB")),
+        ),
+        ("paths", stars),
+        ("paths", folders),
+        ("host-facts", format!("=== has_memory\n{nodes}\n")),
+    ]
+}

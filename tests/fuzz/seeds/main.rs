@@ -1,0 +1,28 @@
+//! Writes the seeds that nobody can write by hand: `cargo run -p brink-fuzz --example seeds`, after a form has changed.
+//!
+//! They are records of the rings, slots of the ledger, journals, and what is said over the socket.
+
+mod lines;
+mod ring;
+mod slots;
+mod talk;
+
+use std::fs;
+use std::path::Path;
+
+use brink_fuzz::Target;
+
+fn main() {
+    ring::records();
+    slots::ledger();
+    lines::journal();
+    talk::answers();
+}
+
+fn write(target: &str, name: &str, bytes: &[u8]) {
+    let folder = Target::find(target).map(|target| target.corpus());
+    let path = folder.unwrap_or_default().join(name);
+    let made = fs::create_dir_all(path.parent().unwrap_or(Path::new("")));
+    let written = made.and_then(|()| fs::write(&path, bytes));
+    println!("{}: {written:?}", path.display());
+}

@@ -1,0 +1,16 @@
+//! The entry points themselves, by what is read.
+
+pub(crate) mod cgroup;
+pub(crate) mod config;
+pub(crate) mod control;
+pub(crate) mod document;
+pub(crate) mod host;
+pub(crate) mod journal;
+pub(crate) mod ledger;
+pub(crate) mod node;
+pub(crate) mod pod;
+pub(crate) mod probe;
+pub(crate) mod process;
+pub(crate) mod scenario;
+pub(crate) mod state;
+pub(crate) mod text;

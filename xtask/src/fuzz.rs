@@ -1,0 +1,236 @@
+//! `cargo xtask fuzz`: the entry points of brink-fuzz under libFuzzer, one after the other.
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+
+use crate::{
+    Verdict,
+    process::{self, Ended},
+    tools::Tool,
+    workspace::{self, stdout_of, succeeds},
+};
+
+/// It knows the flags that make the compiler count which way the program went.
+const CARGO_FUZZ: Tool = Tool {
+    name: "cargo-fuzz",
+    version: "0.13.2",
+};
+/// Where the seeds are, from the workspace's directory.
+const CORPUS: &str = "tests/fuzz/corpus";
+/// The package that is built, which is outside the workspace.
+const PACKAGE: &str = "tests/fuzz/libfuzzer";
+/// Its program for all entry points; a variable says which.
+const PROGRAM: &str = "entry";
+/// One input may take so long, in seconds: ten times what the entry points themselves allow a debug build.
+const SLOWEST: u64 = 20;
+/// Memory of the program, in MiB.
+const MEMORY: u64 = 3072;
+/// The longest input, in bytes.
+const LONGEST: u64 = 8192;
+/// Beside the time that was asked for: start, seeds, the last input.
+const SPARE: Duration = Duration::from_mins(2);
+
+/// Options of `cargo xtask fuzz`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Entry points to run, by the names of the folders under tests/fuzz/corpus; all if none is given
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+    /// Time for each of them
+    #[arg(long, default_value_t = 60, value_name = "N")]
+    seconds: u64,
+    /// What watches over memory: address, or none where the compiler has no runtime for it
+    #[arg(long, default_value = "address", value_parser = ["address", "none"])]
+    sanitizer: String,
+}
+
+/// Builds the program and runs it.
+///
+/// # Errors
+/// When a prerequisite is missing, the program does not build, or a target is not known.
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let known = targets()?;
+    if let Some(unknown) = args.targets.iter().find(|name| !known.contains(name)) {
+        bail!("no target `{unknown}`; targets: {}", known.join(", "));
+    }
+    require_compiler()?;
+    let folder = folder()?;
+    let program = build(&folder, &args.sanitizer)?;
+    let chosen = if args.targets.is_empty() {
+        &known
+    } else {
+        &args.targets
+    };
+    let mut holds = true;
+    for name in chosen {
+        println!("{name}: {} s", args.seconds);
+        let ended = fuzz(&program, name, args.seconds, &folder)?;
+        match ended.fault() {
+            None => println!("{name}: {}", figures(&ended.output)),
+            Some(fault) => {
+                holds = false;
+                print!("{}", ended.quoted());
+                println!("{name}: {fault}");
+                tell_findings(&folder, name)?;
+            }
+        }
+    }
+    Ok(Verdict::from_holds(holds))
+}
+
+/// The entry points, which have a folder of seeds each.
+fn targets() -> anyhow::Result<Vec<String>> {
+    let corpus = workspace::root().join(CORPUS);
+    let folders = fs::read_dir(&corpus).with_context(|| corpus.display().to_string())?;
+    let mut names = Vec::new();
+    for folder in folders {
+        names.push(folder?.file_name().to_string_lossy().into_owned());
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// libFuzzer is compiled from C++.
+fn require_compiler() -> anyhow::Result<()> {
+    let compiler = env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    let mut command = Command::new(&compiler);
+    let command = command
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    if !command.status().is_ok_and(|status| status.success()) {
+        bail!(
+            "no C++ compiler ({}): install one, on Debian by apt-get install g++",
+            compiler.display()
+        );
+    }
+    Ok(())
+}
+
+/// Builds and findings, apart from other builds: every crate is instrumented.
+fn folder() -> anyhow::Result<PathBuf> {
+    let target = match env::var_os("CARGO_TARGET_DIR") {
+        Some(folder) => PathBuf::from(folder),
+        None => workspace::root().join("target"),
+    };
+    Ok(std::path::absolute(target)
+        .context("the target folder")?
+        .join("fuzz"))
+}
+
+fn build(folder: &Path, sanitizer: &str) -> anyhow::Result<PathBuf> {
+    let tool = CARGO_FUZZ.path().context("the builder of fuzz targets")?;
+    let mut command = Command::new(tool);
+    command.current_dir(workspace::root());
+    command.args(["build", "--fuzz-dir", PACKAGE]);
+    command
+        .args(["--sanitizer", sanitizer, "--target-dir"])
+        .arg(folder);
+    command.arg(PROGRAM);
+    // Sanitizers are asked of a stable compiler.
+    command.env("RUSTC_BOOTSTRAP", "1");
+    for ours in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_TARGET_DIR"] {
+        command.env_remove(ours);
+    }
+    if !succeeds(&mut command)? {
+        bail!(
+            "the program does not build; without the sanitizer's runtime, --sanitizer none may do"
+        );
+    }
+    Ok(folder.join(host()?).join("release").join(PROGRAM))
+}
+
+/// What the compiler compiles for, which is where it runs.
+fn host() -> anyhow::Result<String> {
+    let answer = stdout_of(Command::new("rustc").arg("-vV"))?;
+    let host = answer.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host
+        .with_context(|| format!("rustc says `{}`", answer.trim()))?
+        .to_owned())
+}
+
+/// One entry point for a while. What it finds new in its seeds' neighbourhood is kept for the next time.
+fn fuzz(program: &Path, name: &str, seconds: u64, folder: &Path) -> anyhow::Result<Ended> {
+    let grown = workspace::cache()?.join("fuzz").join(name);
+    let findings = folder.join("findings").join(name);
+    let scratch = tempfile::Builder::new()
+        .prefix("brink-fuzz-")
+        .tempdir()
+        .context("a temporary folder")?;
+    for made in [&grown, &findings] {
+        fs::create_dir_all(made).with_context(|| made.display().to_string())?;
+    }
+    let mut command = Command::new(program);
+    command
+        .arg(&grown)
+        .arg(workspace::root().join(CORPUS).join(name));
+    command.args([
+        format!("-max_total_time={seconds}"),
+        format!("-timeout={SLOWEST}"),
+        format!("-rss_limit_mb={MEMORY}"),
+        format!("-max_len={LONGEST}"),
+        format!("-artifact_prefix={}/", findings.display()),
+        "-print_final_stats=1".to_owned(),
+        "-detect_leaks=0".to_owned(),
+        "-verbosity=0".to_owned(),
+    ]);
+    command
+        .env("BRINK_FUZZ", name)
+        .env("TMPDIR", scratch.path());
+    // A program that is ended at once leaves its own folders behind; they are all in this one.
+    process::run(&mut command, Duration::from_secs(seconds) + SPARE)
+}
+
+/// What libFuzzer says at its end, in a line.
+fn figures(output: &str) -> String {
+    let figure = |name: &str| {
+        let line = output
+            .lines()
+            .find_map(|line| line.strip_prefix("stat::")?.strip_prefix(name));
+        line.map_or("?", |rest| rest.trim_start_matches(':').trim())
+            .to_owned()
+    };
+    format!(
+        "{} inputs, {} a second, {} new, {} MiB at most",
+        figure("number_of_executed_units"),
+        figure("average_exec_per_sec"),
+        figure("new_units_added"),
+        figure("peak_rss_mb")
+    )
+}
+
+fn tell_findings(folder: &Path, name: &str) -> anyhow::Result<()> {
+    let findings = folder.join("findings").join(name);
+    for finding in fs::read_dir(&findings).with_context(|| findings.display().to_string())? {
+        println!("  found {}", finding?.path().display());
+    }
+    println!(
+        "  mend it, and keep the input as {CORPUS}/{name}/regression-WHAT: `cargo test -p brink-fuzz` runs it"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_run_is_a_line() {
+        let output = "#2 INITED\nstat::number_of_executed_units: 1234\nstat::average_exec_per_sec:     56\n\
+                      stat::new_units_added:          7\nstat::slowest_unit_time_sec:    0\nstat::peak_rss_mb:              89\n";
+        let expected = "1234 inputs, 56 a second, 7 new, 89 MiB at most";
+        assert_eq!(figures(output), expected);
+        assert_eq!(figures(""), "? inputs, ? a second, ? new, ? MiB at most");
+    }
+
+    #[test]
+    fn every_entry_point_is_found_by_its_seeds() {
+        let names = targets().unwrap();
+        assert!(names.iter().any(|name| name == "ledger"), "{names:?}");
+    }
+}
