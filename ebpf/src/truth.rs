@@ -59,6 +59,12 @@ pub struct Sums {
     pub used: i64,
     /// could still be allocated
     pub headroom: i64,
+    /// free in all zones, whatever they keep back
+    pub free: i64,
+    /// file pages on the lists of reclaim
+    pub file: i64,
+    /// reclaimable kernel memory
+    pub kernel: i64,
     pub managed: i64,
     pub failed: u64,
     /// managed pages when started; 0 before
@@ -145,6 +151,9 @@ extern "C" fn on_truth(_map: *mut c_void, _key: *mut u32, slot: *mut TimerSlot) 
     unsafe {
         (*sums).used = 0;
         (*sums).headroom = 0;
+        (*sums).free = 0;
+        (*sums).file = 0;
+        (*sums).kernel = 0;
         (*sums).managed = 0;
         (*sums).failed = 0;
         (*sums).before_ns = (*result).last_ns;

@@ -1,6 +1,8 @@
 //! The command line of `cargo xtask`: one variant a command, one module a variant.
 use clap::{Parser, Subcommand};
 
+#[cfg(feature = "bench")]
+use crate::bench::peers;
 use crate::{Verdict, bench, ci, deny, ebpf, fuzz, generate, test, tidy, vm};
 
 /// The project's automation.
@@ -32,6 +34,14 @@ enum Command {
     /// What a virtual machine of `cargo xtask vm` runs as its first process
     #[command(hide = true)]
     Guest(vm::guest::Args),
+    /// What a virtual machine of `cargo xtask bench --peers` runs
+    #[cfg(feature = "bench")]
+    #[command(hide = true)]
+    Compare,
+    /// A model of the kubelet, for `cargo xtask bench --peers`
+    #[cfg(feature = "bench")]
+    #[command(hide = true)]
+    KubeletModel(peers::kubelet::Args),
     /// Measure, and compare with the figures that must be reached
     Bench(bench::Args),
     /// Run the entry points of everything that is read from outside under libFuzzer
@@ -54,6 +64,10 @@ impl Cli {
             Command::Deny(args) => deny::run(&args),
             Command::Vm(args) => vm::run(&args),
             Command::Guest(args) => vm::guest::run(&args),
+            #[cfg(feature = "bench")]
+            Command::Compare => peers::inside::run(),
+            #[cfg(feature = "bench")]
+            Command::KubeletModel(args) => peers::kubelet::run(&args),
             Command::Bench(args) => bench::run(&args),
             Command::Fuzz(args) => fuzz::run(&args),
             Command::Ci(args) => ci::run(&args),

@@ -23,6 +23,8 @@ pub const SOURCE_NODE_HEADROOM: u32 = 2;
 pub const SOURCE_SLOT_AVAILABLE: u32 = 3;
 /// `Watch::source`: limit less usage plus reclaimable of a slot's cgroup.
 pub const SOURCE_SLOT_HEADROOM: u32 = 4;
+/// `TruthWatch::source` alone: the kernel's own estimate, `MemAvailable` of `/proc/meminfo`.
+pub const SOURCE_NODE_ESTIMATE: u32 = 5;
 
 /// `Usage::state`: nothing armed.
 pub const USAGE_EMPTY: u32 = 0;

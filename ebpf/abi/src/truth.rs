@@ -24,7 +24,8 @@ shared! {
 }
 
 shared! {
-    /// One limit, with the terms of its cgroup where it has one.
+    /// One limit, with the terms of its cgroup where it has one. Of `SOURCE_NODE_ESTIMATE` these are the kernel's own
+    /// constants: `capacity` what it keeps back in all, `reclaimable` the sum of the zones' low watermarks.
     pub struct TruthWatch {
         /// `SOURCE_*` of [`crate::sample`]
         pub source: u32,

@@ -72,12 +72,14 @@ pub extern "C" fn add_node(
     };
     // SAFETY: map values, and the zone is below the length of the array.
     unsafe {
-        let Some((used, reclaimable)) = node_sums(data) else {
+        let Some(found) = node_sums(data) else {
             (*sums).failed = 1;
             return 1;
         };
-        (*sums).used += used;
-        (*sums).headroom += reclaimable;
+        (*sums).used += found.used;
+        (*sums).headroom += found.clean + found.kernel;
+        (*sums).file += found.file;
+        (*sums).kernel += found.kernel;
         for zone in 0..MAX_ZONES {
             let place = (&raw const (*node).zones).cast::<Zone>().add(zone);
             let address = (*place).address;
@@ -91,21 +93,33 @@ pub extern "C" fn add_node(
                 return 1;
             };
             (*sums).managed += managed;
+            (*sums).free += free;
             (*sums).headroom += (free - (*place).reserve).max(0);
         }
     }
     ends(index, count)
 }
 
-/// The node's working set by the kubelet's formula, and what reclaim could give back.
+/// One node's counters, in pages.
+struct NodeSums {
+    /// the working set by the kubelet's formula
+    used: i64,
+    /// file pages on the lists of reclaim, and those of them that need not be written first
+    file: i64,
+    clean: i64,
+    /// kernel memory that reclaim could give back
+    kernel: i64,
+}
+
 #[inline(always)]
-fn node_sums(data: u64) -> Option<(i64, i64)> {
+fn node_sums(data: u64) -> Option<NodeSums> {
     let inactive = stat(data, layout!(stat_inactive_file))?;
-    let used = stat(data, layout!(stat_anon))? + stat(data, layout!(stat_file))? - inactive;
     let held = stat(data, layout!(stat_dirty))? + stat(data, layout!(stat_writeback))?;
-    let clean = (stat(data, layout!(stat_active_file))? + inactive - held).max(0);
-    Some((
-        used,
-        clean + stat(data, layout!(stat_slab))? + stat(data, layout!(stat_misc))?,
-    ))
+    let file = stat(data, layout!(stat_active_file))? + inactive;
+    Some(NodeSums {
+        used: stat(data, layout!(stat_anon))? + stat(data, layout!(stat_file))? - inactive,
+        file,
+        clean: (file - held).max(0),
+        kernel: stat(data, layout!(stat_slab))? + stat(data, layout!(stat_misc))?,
+    })
 }

@@ -4,6 +4,8 @@ pub mod machine;
 pub mod measure;
 mod misses;
 pub mod page;
+#[cfg(feature = "bench")]
+pub mod peers;
 pub mod random;
 pub mod raw;
 pub mod registry;
@@ -42,6 +44,9 @@ pub struct Args {
     /// Keep the raw values in the repository, and write the tables of docs/benchmarks.md from them
     #[arg(long)]
     pub publish: bool,
+    /// Compare with other tools instead, in virtual machines and here
+    #[arg(long, conflicts_with = "names")]
+    pub peers: bool,
 }
 
 impl Args {
@@ -54,6 +59,7 @@ impl Args {
             seed: SEED,
             out: PathBuf::from(OUT),
             publish: false,
+            peers: false,
         }
     }
 }

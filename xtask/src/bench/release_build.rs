@@ -29,7 +29,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
     bench
         .args(args.check.then_some("--check"))
         .args(args.short.then_some("--short"))
-        .args(args.publish.then_some("--publish"));
+        .args(args.publish.then_some("--publish"))
+        .args(args.peers.then_some("--peers"));
     bench.arg("--seed").arg(args.seed.to_string());
     bench
         .arg("--out")

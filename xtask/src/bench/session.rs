@@ -7,7 +7,7 @@ use super::{
     Args,
     machine::Machine,
     measure::{BENCHMARKS, warm_up},
-    misses, page, raw,
+    misses, page, peers, raw,
     registry::{Benchmark, Measured, Settings},
     table,
 };
@@ -17,11 +17,14 @@ use crate::{Verdict, workspace};
 const PUBLISHED: &str = "docs/benchmarks/raw";
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let chosen = chosen(&args.names)?;
     let settings = Settings {
         short: args.short,
         seed: args.seed,
     };
+    if args.peers {
+        return peers::run(&settings, &args.out);
+    }
+    let chosen = chosen(&args.names)?;
     let machine = Machine::read(Path::new("/"));
     println!("{machine}");
     let warmed = warm_up::warm_up(args.short)?;

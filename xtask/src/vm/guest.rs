@@ -13,6 +13,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use rustix::{
     mount::MountFlags,
+    process::WaitOptions,
     system::{RebootCommand, reboot},
 };
 
@@ -53,6 +54,9 @@ pub struct Args {
     /// Answer at once: whoever asks wants to know whether a guest runs at all
     #[arg(long)]
     trial: bool,
+    /// Compare Brink with other tools, by the job on a disk
+    #[arg(long)]
+    peers: bool,
 }
 
 /// Does what the first process of a guest is for, and restarts the machine, which ends its emulator.
@@ -63,7 +67,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     if process::id() != 1 {
         bail!("this is the first process of a guest, started by `cargo xtask vm`");
     }
-    if let Err(error) = serve(args.trial) {
+    if let Err(error) = serve(args) {
         // Without an answer the host shows the end of this output.
         eprintln!("error: {error:#}");
     }
@@ -72,7 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     bail!("the machine goes on");
 }
 
-fn serve(trial: bool) -> anyhow::Result<()> {
+fn serve(args: &Args) -> anyhow::Result<()> {
     mount("proc", "/proc", None)?;
     mount("sysfs", "/sys", None)?;
     // Some kernels have mounted it already.
@@ -80,15 +84,33 @@ fn serve(trial: bool) -> anyhow::Result<()> {
     let output = File::options().write(true).open(OUTPUT).context(OUTPUT)?;
     rustix::stdio::dup2_stdout(&output).context("redirecting the output")?;
     rustix::stdio::dup2_stderr(&output).context("redirecting the output")?;
+    if args.peers {
+        make_system(Cgroup::V2)?;
+        return compare();
+    }
     let path = Path::new("/").join(JOB);
     let job = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
     let job: Job = serde_json::from_slice(&job).context("reading the job")?;
     fs::create_dir(OUT).context(OUT)?;
     let mut answer = nothing_found(&job)?;
-    if !trial && answer.skipped.is_none() {
+    if !args.trial && answer.skipped.is_none() {
         work(&job, &mut answer)?;
     }
     deliver(&answer)
+}
+
+/// Starts the comparison as a process of its own, and collects every process that is left without a parent meanwhile.
+fn compare() -> anyhow::Result<()> {
+    let mut command = Command::new("/proc/self/exe");
+    let child = command.arg("compare").spawn().context("the comparison")?;
+    let own = i32::try_from(child.id()).ok();
+    loop {
+        match rustix::process::wait(WaitOptions::empty()) {
+            Ok(Some((pid, _status))) if Some(pid.as_raw_pid()) == own => return Ok(()),
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => bail!("waiting for the comparison: {error}"),
+        }
+    }
 }
 
 /// The answer before anything was done.

@@ -18,7 +18,7 @@ use crate::workspace;
 /// What the live tests read of the repository, from the workspace's directory.
 const READ_BY_TESTS: &str = "docs/schemas";
 /// Folders that have to be there before anything can be mounted or made in them.
-const EMPTY: [&str; 7] = ["proc", "sys", "dev", "run", "scratch", "var", "etc"];
+pub(super) const EMPTY: [&str; 7] = ["proc", "sys", "dev", "run", "scratch", "var", "etc"];
 
 /// Writes the file system to `image`.
 ///
@@ -76,7 +76,7 @@ fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// The entries once each, every one behind the folders it is in.
-fn with_folders(wanted: Vec<Entry>) -> Vec<Entry> {
+pub(super) fn with_folders(wanted: Vec<Entry>) -> Vec<Entry> {
     let mut entries: Vec<Entry> = Vec::new();
     let explicit: BTreeSet<String> = wanted.iter().map(|entry| entry.path.clone()).collect();
     let mut made = BTreeSet::new();

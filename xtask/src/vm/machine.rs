@@ -54,6 +54,10 @@ pub(super) struct Machine<'a> {
     /// Where console, output and disk are kept.
     pub(super) folder: PathBuf,
     pub(super) deadline: Duration,
+    /// Longest time without a line of output; none if it may be silent.
+    pub(super) silence: Option<Duration>,
+    /// Disks beside the one for what comes back: an image, which is never written to, and its serial number.
+    pub(super) disks: Vec<(PathBuf, &'static str)>,
 }
 
 impl Machine<'_> {
@@ -129,10 +133,14 @@ impl Machine<'_> {
         tell: impl FnMut(&str),
     ) -> anyhow::Result<Ended> {
         let mut lines = Lines::of(&self.output(), tell)?;
+        let mut heard = began;
         loop {
             let status = qemu.0.try_wait().context("waiting for QEMU")?;
-            lines.tell_new()?;
-            if status.is_some() || began.elapsed() >= self.deadline {
+            if lines.tell_new()? {
+                heard = Instant::now();
+            }
+            let is_silent = self.silence.is_some_and(|most| heard.elapsed() >= most);
+            if status.is_some() || is_silent || began.elapsed() >= self.deadline {
                 let elapsed = began.elapsed();
                 return Ok(Ended { status, elapsed });
             }
@@ -188,6 +196,12 @@ impl Machine<'_> {
         ] {
             arguments.extend([plain(option), value]);
         }
+        for (image, serial) in &self.disks {
+            let before = format!("if=none,id={serial},format=raw,snapshot=on,file=");
+            arguments.extend([plain("-drive"), path(&before, image.clone())]);
+            let device = format!("nvme,drive={serial},serial={serial}");
+            arguments.extend([plain("-device"), device.into()]);
+        }
         arguments.extend([plain("-nodefaults"), plain("-no-reboot")]);
         arguments
     }
@@ -231,8 +245,10 @@ impl<T: FnMut(&str)> Lines<T> {
         })
     }
 
-    fn tell_new(&mut self) -> anyhow::Result<()> {
-        self.file
+    /// Whether there was anything new.
+    fn tell_new(&mut self) -> anyhow::Result<bool> {
+        let read = self
+            .file
             .read_to_end(&mut self.begun)
             .context("reading a guest's output")?;
         while let Some(end) = self.begun.iter().position(|byte| *byte == b'\n') {
@@ -240,7 +256,7 @@ impl<T: FnMut(&str)> Lines<T> {
             // A serial line ends its lines as a typewriter does.
             (self.tell)(String::from_utf8_lossy(&line).trim_end());
         }
-        Ok(())
+        Ok(read > 0)
     }
 }
 
@@ -305,6 +321,8 @@ mod tests {
             environment: vec![("PATH", "/bin".to_owned())],
             folder: "/out".into(),
             deadline: Duration::from_secs(1),
+            silence: None,
+            disks: vec![("/image".into(), "peers")],
         };
         let words: Vec<String> = machine
             .arguments()
@@ -317,6 +335,8 @@ mod tests {
             "-accel tcg,thread=single",
             "-no-reboot",
             "-m 2048",
+            "snapshot=on,file=/image",
+            "nvme,drive=peers,serial=peers",
         ] {
             assert!(line.contains(part), "{part} is not in {line}");
         }

@@ -1,6 +1,8 @@
 //! `cargo xtask vm`: the live tests on the kernels that people run, each in a virtual machine of its own.
 mod cache;
 mod cpio;
+#[cfg(feature = "bench")]
+pub(crate) mod errand;
 pub mod guest;
 mod image;
 mod job;

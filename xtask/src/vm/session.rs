@@ -290,6 +290,8 @@ impl<'a> Session<'a> {
                 (_, true) => full,
                 _ => ordinary,
             },
+            silence: None,
+            disks: Vec::new(),
         }
     }
 

@@ -2,6 +2,7 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use anyhow::{Context as _, bail};
@@ -26,6 +27,19 @@ const TOOLS: [&str; 5] = [
 ];
 /// Depends on the newest kernel of a suite, in the flavour for virtual machines.
 const NEWEST_KERNEL: &str = "linux-image-cloud-amd64";
+
+/// What users install against running out of memory, all from one suite.
+const PEERS: [&str; 3] = ["earlyoom", "nohang", "oomd"];
+const SUITE_OF_PEERS: &str = "trixie";
+
+/// The tools that Brink is compared with, unpacked.
+#[derive(Debug)]
+pub(crate) struct Peers {
+    /// Where they are unpacked, with everything they need.
+    pub(crate) root: PathBuf,
+    /// Names and versions of their packages.
+    pub(crate) versions: Vec<(String, String)>,
+}
 
 /// The programs that a guest needs, unpacked.
 #[derive(Debug)]
@@ -98,6 +112,22 @@ impl Supply {
         })
     }
 
+    /// The tools that Brink is compared with.
+    ///
+    /// # Errors
+    /// When neither the archive nor the cache has them.
+    pub(super) fn peers(&mut self) -> anyhow::Result<Peers> {
+        const PURPOSE: &str = "peers";
+        let root = self.obtain(PURPOSE, &[SUITE_OF_PEERS], choose_peers)?;
+        let packages = self.cache.chosen(PURPOSE).unwrap_or_default();
+        let versions = packages
+            .into_iter()
+            .filter(|package| PEERS.contains(&package.name.as_str()))
+            .map(|package| (package.name, package.version))
+            .collect();
+        Ok(Peers { root, versions })
+    }
+
     /// The folder with the newest packages for `purpose`; those in the cache, if the archive does not give them.
     fn obtain(
         &mut self,
@@ -160,10 +190,22 @@ fn suites_of_system(os_release: &str) -> anyhow::Result<&'static [&'static str]>
 
 /// What this system would have to install for QEMU to run.
 fn choose_tools(suites: &Suites) -> anyhow::Result<Vec<Package>> {
-    let mut apt = suites.command_on_system("apt-get");
+    would_install(suites, suites.command_on_system("apt-get"), &TOOLS)
+}
+
+/// The peers and all they need, on a system with nothing installed.
+fn choose_peers(suites: &Suites) -> anyhow::Result<Vec<Package>> {
+    would_install(suites, suites.command("apt-get"), &PEERS)
+}
+
+fn would_install(
+    suites: &Suites,
+    mut apt: Command,
+    names: &[&str],
+) -> anyhow::Result<Vec<Package>> {
     apt.args(["--simulate", "--no-install-recommends", "--reinstall"]);
     apt.args(["--target-release", suites.last(), "install"]);
-    let simulation = stdout_of(apt.args(TOOLS))?;
+    let simulation = stdout_of(apt.args(names))?;
     let exact = packages::to_install(&simulation);
     let found = show(suites, &exact)?;
     match exact

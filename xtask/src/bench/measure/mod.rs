@@ -15,8 +15,8 @@ mod programs;
 mod release;
 mod start;
 mod ticks;
-mod trace;
-mod units;
+pub(super) mod trace;
+pub(super) mod units;
 pub(super) mod warm_up;
 mod witness;
 

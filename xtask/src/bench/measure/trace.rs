@@ -12,25 +12,25 @@ const ROOTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 const BUFFER_KIB: &str = "4096";
 
 /// An instance that traces some events. Dropping it removes it.
-pub(super) struct Trace {
+pub(in crate::bench) struct Trace {
     folder: PathBuf,
     events: Vec<String>,
 }
 
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(in crate::bench) struct Entry {
     /// Nanoseconds of `CLOCK_MONOTONIC`, to the microsecond.
-    pub(super) at: u64,
+    pub(in crate::bench) at: u64,
     /// Name of the event.
-    pub(super) name: String,
+    pub(in crate::bench) name: String,
     /// Its fields, as the kernel prints them.
-    pub(super) fields: String,
+    pub(in crate::bench) fields: String,
 }
 
 impl Trace {
     /// Traces these events (`oom/mark_victim`) from [`Trace::clear`] on; nothing where there is no tracefs.
-    pub(super) fn start(events: &[&str]) -> anyhow::Result<Option<Self>> {
+    pub(in crate::bench) fn start(events: &[&str]) -> anyhow::Result<Option<Self>> {
         let mut roots = ROOTS.iter().map(|root| Path::new(root).join("instances"));
         let Some(instances) = roots.find(|instances| instances.is_dir()) else {
             return Ok(None);
@@ -53,14 +53,19 @@ impl Trace {
         Ok(Some(trace))
     }
 
+    /// Lets through of an event what the kernel's filter holds for.
+    pub(in crate::bench) fn filter(&self, event: &str, filter: &str) -> anyhow::Result<()> {
+        self.write(&format!("events/{event}/filter"), filter)
+    }
+
     /// Forgets what was traced, and traces.
-    pub(super) fn clear(&self) -> anyhow::Result<()> {
+    pub(in crate::bench) fn clear(&self) -> anyhow::Result<()> {
         self.write("trace", "")?;
         self.write("tracing_on", "1")
     }
 
     /// Stops, and reads what was traced.
-    pub(super) fn read(&self) -> anyhow::Result<Vec<Entry>> {
+    pub(in crate::bench) fn read(&self) -> anyhow::Result<Vec<Entry>> {
         self.write("tracing_on", "0")?;
         let file = self.folder.join("trace");
         let text = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;

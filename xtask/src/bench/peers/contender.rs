@@ -1,0 +1,98 @@
+//! Who is compared: Brink, what users install today, the kubelet as a model, and nothing at all.
+use serde::{Deserialize, Serialize};
+
+/// Bytes that everybody is told to keep free.
+pub const LIMIT: u64 = 100 << 20;
+
+/// Who is to act.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Contender {
+    /// The agent, enforcing, on its top rung.
+    Brink,
+    /// rfjakob's, in C.
+    Earlyoom,
+    /// hakavlad's, in Python.
+    Nohang,
+    /// Meta's, with a rule on everything the pods' group holds.
+    Oomd,
+    /// Meta's, with a rule on the anonymous memory of that group.
+    OomdAnon,
+    /// The kubelet's loop: a look every 10 s, one pod a pass, SIGKILL a second after SIGTERM.
+    Kubelet,
+    /// The kernel's OOM killer alone.
+    Nothing,
+}
+
+/// What a contender goes by, as the truth reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Signal {
+    /// What could still be allocated, as Brink counts it.
+    Headroom,
+    /// `MemAvailable` of `/proc/meminfo`.
+    Estimate,
+    /// The kubelet's `memory.available`.
+    WorkingSet,
+    /// What the pods' group is charged, against the most that leaves the limit free.
+    PodsUsage,
+}
+
+impl Signal {
+    /// All of them, in the order of the truth's watches.
+    pub const ALL: [Self; 4] = [
+        Self::Headroom,
+        Self::Estimate,
+        Self::WorkingSet,
+        Self::PodsUsage,
+    ];
+
+    /// As the tables name it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Headroom => "memory.headroom",
+            Self::Estimate => "MemAvailable",
+            Self::WorkingSet => "memory.available",
+            Self::PodsUsage => "memory.current of the pods",
+        }
+    }
+}
+
+impl Contender {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Brink,
+        Self::Earlyoom,
+        Self::Nohang,
+        Self::Oomd,
+        Self::OomdAnon,
+        Self::Kubelet,
+        Self::Nothing,
+    ];
+
+    /// As the tables name it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Brink => "Brink",
+            Self::Earlyoom => "earlyoom",
+            Self::Nohang => "nohang",
+            Self::Oomd => "oomd, memory_above",
+            Self::OomdAnon => "oomd, memory_above anon",
+            Self::Kubelet => "kubelet (model)",
+            Self::Nothing => "kernel OOM killer alone",
+        }
+    }
+
+    /// What it goes by. The rules of oomd know the anonymous memory of a group, which the truth does not read; nothing
+    /// else is in the pods' group but page cache and kernel memory, so its charge stands for both rules.
+    pub const fn signal(self) -> Signal {
+        match self {
+            Self::Brink | Self::Nothing => Signal::Headroom,
+            Self::Earlyoom | Self::Nohang => Signal::Estimate,
+            Self::Oomd | Self::OomdAnon => Signal::PodsUsage,
+            Self::Kubelet => Signal::WorkingSet,
+        }
+    }
+}

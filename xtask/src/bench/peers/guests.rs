@@ -1,0 +1,133 @@
+//! The runs in guests: as many after each other as it takes; one that dies costs the run that it died in.
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use super::wire::{DISK, Found, JOB, Job, Line, Run, parse};
+use crate::{bench::machine::Machine, vm::errand::{Depot, Errand}};
+
+/// Memory of a guest, in MiB.
+pub(super) const MEMORY: u32 = 1024;
+/// A guest begins no run after this; those who live in its pods grow old.
+const SESSION: Duration = Duration::from_mins(25);
+/// A run and all around it never take as long.
+const SILENCE: Duration = Duration::from_mins(3);
+/// Guests that die before their first run are not tried for ever.
+const TRIES: usize = 3;
+
+/// What guests have found out.
+#[derive(Debug, Default)]
+pub(super) struct Results {
+    pub(super) machine: Option<Machine>,
+    /// Of each guest: bytes a second at the most, by load.
+    pub(super) rates: Vec<BTreeMap<String, u64>>,
+    pub(super) found: Vec<Found>,
+    /// Runs that could not be judged, and why.
+    pub(super) failed: Vec<(usize, String)>,
+    /// Guests that were used.
+    pub(super) guests: usize,
+}
+
+/// Runs everything.
+///
+/// # Errors
+/// When no guest comes as far as its first run.
+pub(super) fn run(
+    depot: &Depot,
+    disk: &Path,
+    runs: &[Run],
+    most: Duration,
+) -> anyhow::Result<Results> {
+    let began = std::time::Instant::now();
+    let mut results = Results::default();
+    let mut left: Vec<Run> = runs.to_vec();
+    let mut useless = 0;
+    while !left.is_empty() && useless < TRIES {
+        let spare = most.saturating_sub(began.elapsed()).min(SESSION);
+        if spare.is_zero() {
+            println!("the time is over with {} runs left", left.len());
+            break;
+        }
+        results.guests += 1;
+        let before = left.len();
+        one(depot, disk, &mut left, spare, &mut results)?;
+        useless = if left.len() < before { 0 } else { useless + 1 };
+    }
+    anyhow::ensure!(useless < TRIES, "{TRIES} guests died before a run of theirs had ended");
+    Ok(results)
+}
+
+/// One guest; what it has done is taken off the list.
+fn one(
+    depot: &Depot,
+    disk: &Path,
+    left: &mut Vec<Run>,
+    spare: Duration,
+    results: &mut Results,
+) -> anyhow::Result<()> {
+    let job = Job {
+        runs: left.clone(),
+        until: spare.as_secs(),
+    };
+    let errand = Errand {
+        name: "guest".to_owned(),
+        orders: "guest --peers",
+        memory: MEMORY,
+        deadline: spare + SILENCE,
+        silence: SILENCE,
+        disk: (disk, DISK),
+        files: vec![(JOB, serde_json::to_vec(&job)?)],
+    };
+    let mut under_way: Option<Run> = None;
+    let died = depot.run(&errand, |text| match parse::<Line>(text) {
+        None => println!("guest: {text}"),
+        Some(Line::Ready { machine, rates }) => {
+            println!("guest: {machine}; at the most, bytes a second: {rates:?}");
+            results.machine = Some(*machine);
+            results.rates.push(rates);
+        }
+        Some(Line::Begin(run)) => under_way = Some(run),
+        Some(Line::Done(found)) => {
+            tell(&found);
+            left.retain(|run| run.number != found.number);
+            results.found.push(*found);
+            under_way = None;
+        }
+        Some(Line::Failed { number, why }) => {
+            println!("run {number} failed: {why}");
+            left.retain(|run| run.number != number);
+            results.failed.push((number, why));
+            under_way = None;
+        }
+        Some(Line::End) => {}
+    })?;
+    if let Some(why) = &died {
+        println!("guest: {why}");
+    }
+    if let Some(run) = under_way {
+        left.retain(|other| other.number != run.number);
+        let why = died.unwrap_or_else(|| "the guest ended in the midst of it".to_owned());
+        let why = why.lines().next().unwrap_or_default().to_owned();
+        let found = Found::died(&run, format!("the guest: {why}"));
+        tell(&found);
+        results.found.push(found);
+    }
+    Ok(())
+}
+
+fn tell(found: &Found) {
+    let millis = |nanos: Option<i64>| {
+        nanos.map_or_else(|| "-".to_owned(), |nanos| format!("{:.1} ms", nanos as f64 / 1e6))
+    };
+    println!(
+        "{:>4} {:<24} {:<28} signalled {:>11} oom {:>11} freed {:>11} right {} wrong {} {}{}",
+        found.number,
+        found.contender,
+        found.workload,
+        millis(found.signalled),
+        millis(found.oom),
+        millis(found.freed),
+        found.right,
+        found.wrong,
+        found.lock_up.as_deref().unwrap_or_default(),
+        found.notes.join("; "),
+    );
+}

@@ -1,0 +1,268 @@
+//! The truth of one run: when each signal crossed, by a sampler of its own, and who was killed when, by the kernel's tracer.
+use std::{fs, path::Path, thread::sleep, time::Duration};
+
+use anyhow::Context as _;
+use brink_host::{
+    cgroup::{CgroupDir, Layout},
+    meminfo::MeminfoReader,
+    probe::{
+        Facts, Roots, Wishes,
+        abi::{
+            Plain as _,
+            sample::{
+                SOURCE_NODE_AVAILABLE, SOURCE_NODE_ESTIMATE, SOURCE_NODE_HEADROOM,
+                SOURCE_SLOT_AVAILABLE,
+            },
+            truth::{Crossing, TruthWatch},
+        },
+        coverage,
+        truth::{Order, Truth},
+    },
+    zoneinfo::Zoneinfo,
+};
+use std::os::fd::{AsFd as _, AsRawFd as _};
+
+use crate::bench::{
+    measure::{trace::Trace, units::signed},
+    peers::contender::{LIMIT, Signal},
+};
+
+/// The truth's period: emulated processors take a good part of a shorter one for the sampler alone.
+pub(super) const PERIOD_NS: u64 = 500_000;
+/// What is over after so many ticks was no crossing that anybody had to answer.
+const SPIKE_NS: u64 = 5 * PERIOD_NS;
+const EVENTS: [&str; 2] = ["oom/mark_victim", "signal/signal_generate"];
+/// Of all signals only these two.
+const FILTER: &str = "sig==9||sig==15";
+/// `si_code` of a signal that the kernel sends.
+const FROM_KERNEL: &str = "128";
+
+/// The judge of all runs of a guest.
+pub(super) struct Judge {
+    truth: Truth,
+    trace: Trace,
+    pods: CgroupDir,
+    total: u64,
+    /// What the kernel keeps back of its estimate in all, and the sum of the zones' low watermarks.
+    estimate: [i64; 2],
+}
+
+/// A signal that was sent to a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shot {
+    /// Nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) at: u64,
+    /// The process.
+    pub(super) target: i32,
+    /// By the kernel's own killer.
+    pub(super) by_kernel: bool,
+    /// SIGKILL, and not SIGTERM.
+    pub(super) is_kill: bool,
+}
+
+impl Judge {
+    /// Loads the truth, and learns what the kernel keeps back.
+    pub(super) fn new(layout: &Layout, pods: &str) -> anyhow::Result<Self> {
+        let facts = Facts::gather(&Roots::default());
+        let truth = Truth::load(&coverage::settings(&facts, Wishes::default()));
+        let trace = Trace::start(&EVENTS)?.context("there is no tracefs")?;
+        trace.filter("signal/signal_generate", FILTER)?;
+        let meminfo = MeminfoReader::open(Path::new("/"))?.read()?;
+        let hierarchy = layout.require(brink_host::cgroup::Controller::Memory)?;
+        let mut judge = Self {
+            truth: truth.context("loading the truth sampler")?,
+            trace,
+            pods: CgroupDir::open(hierarchy, pods)?,
+            total: meminfo.total,
+            estimate: [0, low_watermarks()?],
+        };
+        // What its own sum is above the kernel's figure is what the kernel keeps back.
+        let sum = judge.values()?[1];
+        let meminfo = MeminfoReader::open(Path::new("/"))?.read()?;
+        let available = meminfo.available.context("no MemAvailable")?;
+        judge.estimate[0] = sum - signed(available);
+        Ok(judge)
+    }
+
+    /// The machine's memory.
+    pub(super) const fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// All signals now, in their order; of the pods' usage what is left of nothing.
+    pub(super) fn values(&mut self) -> anyhow::Result<[i64; 4]> {
+        self.start(i64::MIN, 0)?;
+        self.now()
+    }
+
+    /// All signals as of the latest tick.
+    pub(super) fn now(&self) -> anyhow::Result<[i64; 4]> {
+        let mut values = [0; 4];
+        for (value, index) in values.iter_mut().zip(0..) {
+            *value = self.truth.crossing(index)?.value;
+        }
+        Ok(values)
+    }
+
+    /// Judges against the limit from now on; the pods' group may be charged so much.
+    pub(super) fn aim(&mut self, pods_may: i64) -> anyhow::Result<()> {
+        self.start(signed(LIMIT), pods_may)?;
+        self.trace.clear()
+    }
+
+    fn start(&mut self, limit: i64, pods_may: i64) -> anyhow::Result<()> {
+        let [reserve, low] = self.estimate;
+        let node = |source| TruthWatch {
+            source,
+            limit,
+            ..TruthWatch::ZERO
+        };
+        let watches = [
+            node(SOURCE_NODE_HEADROOM),
+            TruthWatch {
+                capacity: reserve,
+                reclaimable: low,
+                ..node(SOURCE_NODE_ESTIMATE)
+            },
+            node(SOURCE_NODE_AVAILABLE),
+            TruthWatch {
+                source: SOURCE_SLOT_AVAILABLE,
+                fd: self.pods.as_fd().as_raw_fd(),
+                limit: limit.min(0),
+                capacity: pods_may,
+                ..TruthWatch::ZERO
+            },
+        ];
+        self.truth.start(&Order {
+            period_ns: PERIOD_NS,
+            capacity: self.total,
+            deferred: 0,
+            watches: &watches,
+        })?;
+        // A tick that was under way may put one field back: the second time there is none.
+        for _ in 0..2 {
+            self.truth.reset()?;
+            self.wait_for_tick()?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_tick(&self) -> anyhow::Result<()> {
+        let before = self.truth.result()?.ticks;
+        for _ in 0..1000 {
+            sleep(Duration::from_millis(1));
+            if self.truth.result()?.ticks != before {
+                return Ok(());
+            }
+        }
+        anyhow::bail!("the truth sampler does not tick")
+    }
+
+    /// What became of one signal.
+    pub(super) fn crossing(&self, signal: Signal) -> anyhow::Result<Crossing> {
+        let index = Signal::ALL.iter().position(|known| *known == signal);
+        Ok(self.truth.crossing(u32::try_from(index.unwrap_or(0))?)?)
+    }
+
+    /// Who was signalled since [`Judge::aim`], in order. Stops the trace.
+    pub(super) fn shots(&self) -> anyhow::Result<Vec<Shot>> {
+        let entries = self.trace.read()?;
+        let mut shots: Vec<Shot> = entries
+            .iter()
+            .filter(|entry| entry.name == "signal_generate")
+            .filter_map(|entry| shot(entry.at, &entry.fields))
+            .collect();
+        shots.sort_by_key(|shot| shot.at);
+        Ok(shots)
+    }
+
+    /// What the truth itself takes of a processor, in thousandths.
+    pub(super) fn cost(&self) -> anyhow::Result<u64> {
+        let result = self.truth.result()?;
+        let mean = result.cost_ns.checked_div(result.ticks).unwrap_or(0);
+        Ok(mean * 1000 / PERIOD_NS)
+    }
+}
+
+/// `sig=9 errno=0 code=0 comm=a pid=12 grp=1 res=0`
+fn shot(at: u64, fields: &str) -> Option<Shot> {
+    // A command name may hold anything; what follows it does not.
+    let (before, after) = fields.rsplit_once(" pid=")?;
+    let value = |name: &str| {
+        let mut words = before.split(' ');
+        words.find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
+    };
+    Some(Shot {
+        at,
+        target: after.split(' ').next()?.parse().ok()?,
+        by_kernel: value("code") == Some(FROM_KERNEL),
+        is_kill: value("sig") == Some("9"),
+    })
+}
+
+/// The first time below the limit that had to be answered: the later one, if the first was but a spike.
+pub(super) fn crossed(crossing: &Crossing) -> Option<u64> {
+    let first = Some(crossing.crossed_ns).filter(|&at| at > 0)?;
+    let was_spike =
+        crossing.back_ns > 0 && crossing.back_ns.saturating_sub(crossing.crossed_ns) <= SPIKE_NS;
+    let later = crossing.latest_ns > first;
+    Some(if was_spike && later {
+        crossing.latest_ns
+    } else {
+        first
+    })
+}
+
+/// The sum of the zones' low watermarks, in bytes.
+fn low_watermarks() -> anyhow::Result<i64> {
+    let text = fs::read_to_string("/proc/zoneinfo").context("/proc/zoneinfo")?;
+    let pages: i64 = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("low "))
+        .filter_map(|rest| rest.trim().parse::<i64>().ok())
+        .sum();
+    anyhow::ensure!(
+        Zoneinfo::read(Path::new("/")).is_ok() && pages > 0,
+        "no watermarks in /proc/zoneinfo"
+    );
+    Ok(pages * i64::try_from(rustix::param::page_size())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_are_read_whatever_the_command_is_called() {
+        let expected = Shot {
+            at: 7,
+            target: 12,
+            by_kernel: false,
+            is_kill: true,
+        };
+        let of = |text| shot(7, text);
+        assert_eq!(
+            of("sig=9 errno=0 code=0 comm=a pid=3 b pid=12 grp=1 res=0"),
+            Some(expected)
+        );
+        let kernel = of("sig=9 errno=0 code=128 comm=brink-hog pid=12 grp=1 res=0");
+        assert!(kernel.is_some_and(|shot| shot.by_kernel));
+        let term = of("sig=15 errno=0 code=0 comm=brink-hog pid=12 grp=1 res=0");
+        assert!(term.is_some_and(|shot| !shot.is_kill));
+        assert_eq!(of("sig=9"), None);
+    }
+
+    #[test]
+    fn a_spike_is_no_crossing_if_a_longer_one_follows() {
+        let crossing = |back, latest| Crossing {
+            crossed_ns: 100,
+            back_ns: back,
+            latest_ns: latest,
+            ..Crossing::ZERO
+        };
+        assert_eq!(crossed(&Crossing::ZERO), None);
+        assert_eq!(crossed(&crossing(0, 100)), Some(100));
+        assert_eq!(crossed(&crossing(100 + SPIKE_NS, 9_000_000)), Some(9_000_000));
+        assert_eq!(crossed(&crossing(101 + SPIKE_NS, 9_000_000)), Some(100));
+    }
+}

@@ -1,0 +1,116 @@
+//! What runs inside a guest: pods, the contenders one after the other, and a judge that knows none of them.
+mod judge;
+mod load;
+mod pods;
+mod rates;
+mod tool;
+mod trial;
+
+use std::{
+    collections::BTreeMap,
+    ffi::CStr,
+    fs,
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use brink_host::cgroup::Layout;
+use rustix::mount::{MountFlags, mount, mount_bind};
+
+use self::{judge::Judge, pods::Pods};
+use super::wire::{DISK, JOB, Job, Line, line};
+use crate::{Verdict, bench::machine::Machine};
+
+/// Longest wait for a disk: its controller is looked for while we run already.
+const DISK_DEADLINE: Duration = Duration::from_mins(1);
+
+/// What all runs share.
+struct Ground {
+    judge: Judge,
+    pods: Pods,
+    /// Bytes a second at the most, by name of the load.
+    rates: BTreeMap<String, u64>,
+}
+
+/// Does the job that lies in the guest, and tells of each run as it ends.
+///
+/// # Errors
+/// When the guest cannot be made ready; what fails in a run is told as that.
+pub fn run() -> anyhow::Result<Verdict> {
+    let began = Instant::now();
+    // We are to survive what we watch.
+    fs::write("/proc/self/oom_score_adj", "-1000").context("oom_score_adj")?;
+    let path = Path::new("/").join(JOB);
+    let job = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+    let job: Job = serde_json::from_slice(&job).context("reading the job")?;
+    make_ready()?;
+    let mut pods = Pods::new()?;
+    let rates = rates::measure()?;
+    let judge = Judge::new(&Layout::detect(Path::new("/"))?, pods::ROOT)?;
+    pods.settle()?;
+    let mut ground = Ground { judge, pods, rates };
+    tell(&Line::Ready {
+        machine: Box::new(Machine::read(Path::new("/"))),
+        rates: ground.rates.clone(),
+    })?;
+    for run in &job.runs {
+        if began.elapsed() > Duration::from_secs(job.until) {
+            break;
+        }
+        tell(&Line::Begin(*run))?;
+        match trial::play(&mut ground, run) {
+            Ok(found) => tell(&Line::Done(Box::new(found)))?,
+            Err(error) => tell(&Line::Failed {
+                number: run.number,
+                why: format!("{error:#}"),
+            })?,
+        }
+    }
+    println!("the truth takes {} ‰ of a processor", ground.judge.cost()?);
+    tell(&Line::End)?;
+    Ok(Verdict::Passed)
+}
+
+fn tell(what: &Line) -> anyhow::Result<()> {
+    println!("{}", line(what)?);
+    Ok(())
+}
+
+/// Mounts the disk with the tools, and gives them what they look for.
+fn make_ready() -> anyhow::Result<()> {
+    fs::create_dir_all(tool::DISK)?;
+    let device = disk()?;
+    let nothing: Option<&CStr> = None;
+    mount(&device, tool::DISK, "ext4", MountFlags::empty(), nothing)
+        .with_context(|| format!("mounting {}", device.display()))?;
+    for folder in ["proc", "sys", "dev"] {
+        let below = format!("{}/{folder}", tool::DISK);
+        fs::create_dir_all(&below)?;
+        mount_bind(format!("/{folder}"), &below).with_context(|| below.clone())?;
+    }
+    // Of what /sys holds, the tools need the control groups.
+    let groups = format!("{}/sys/fs/cgroup", tool::DISK);
+    mount_bind("/sys/fs/cgroup", &groups).with_context(|| groups.clone())?;
+    for folder in ["tmp", "run", "run/oomd"] {
+        fs::create_dir_all(format!("{}/{folder}", tool::DISK))?;
+    }
+    tool::prepare()
+}
+
+/// The disk with the tools, by its serial number.
+fn disk() -> anyhow::Result<PathBuf> {
+    let began = Instant::now();
+    while began.elapsed() < DISK_DEADLINE {
+        for entry in fs::read_dir("/sys/block").context("/sys/block")?.flatten() {
+            let device = Path::new("/dev").join(entry.file_name());
+            let serial = fs::read_to_string(entry.path().join("device/serial")).unwrap_or_default();
+            if serial.trim() == DISK && device.exists() {
+                return Ok(device);
+            }
+        }
+        sleep(Duration::from_millis(50));
+    }
+    bail!("no disk with the serial number `{DISK}`");
+}

@@ -1,0 +1,171 @@
+//! What the host asks of a guest, and what the guest says: a line of JSON each, behind a mark.
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use super::{
+    contender::{Contender, Signal},
+    workload::Workload,
+};
+use crate::bench::machine::Machine;
+
+/// Begins each line that is meant for the host.
+pub const MARK: &str = "@compare ";
+/// Where the guest finds its job.
+pub const JOB: &str = "compare.json";
+/// The serial number of the disk with the tools.
+pub const DISK: &str = "peers";
+
+/// What a guest is to do: these runs, until its time is over.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Job {
+    /// The runs that are left, in their order.
+    pub runs: Vec<Run>,
+    /// No run begins later than this, in seconds after the guest's start.
+    pub until: u64,
+}
+
+/// One run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// Its place in the plan.
+    pub number: usize,
+    /// Who is to act.
+    pub contender: Contender,
+    /// What is run.
+    pub workload: Workload,
+    /// Seed of what is random in it.
+    pub seed: u64,
+}
+
+/// What a guest says.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Line {
+    /// It is ready, and this fast at the most: bytes a second, by load.
+    Ready {
+        /// Its own facts.
+        machine: Box<Machine>,
+        /// By name of the load.
+        rates: BTreeMap<String, u64>,
+    },
+    /// A run begins.
+    Begin(Run),
+    /// It is over.
+    Done(Box<Found>),
+    /// It could not be judged, and why.
+    Failed {
+        /// Its place in the plan.
+        number: usize,
+        /// Why.
+        why: String,
+    },
+    /// Everything that there was time for has been done.
+    End,
+}
+
+/// What was seen of one run. Times are nanoseconds, amounts bytes.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Found {
+    /// Its place in the plan.
+    pub number: usize,
+    /// Who acted, as the tables name it, and on what.
+    pub contender: String,
+    /// The load, as the tables name it.
+    pub workload: String,
+    /// The signal that the crossing was taken on.
+    pub signal: String,
+    /// Whether a kill was wrong, whoever was killed.
+    pub quiet: bool,
+    /// Rate of the load, bytes a second; none if it goes as it can.
+    pub rate: Option<u64>,
+    /// Whether the limit was crossed.
+    pub crossed: bool,
+    /// From the crossing to the first SIGTERM or SIGKILL of the contender.
+    pub signalled: Option<i64>,
+    /// From the crossing to its first SIGKILL.
+    pub killed: Option<i64>,
+    /// From the crossing to the kernel's first victim.
+    pub oom: Option<i64>,
+    /// From the contender's first signal to the limit kept again.
+    pub freed: Option<i64>,
+    /// Below the limit at the worst.
+    pub overshoot: Option<i64>,
+    /// Signals of the contender to processes of the right pods.
+    pub right: usize,
+    /// Its signals to anybody else.
+    pub wrong: usize,
+    /// Victims of the kernel.
+    pub oom_victims: usize,
+    /// Of those, processes of other pods.
+    pub oom_bystanders: usize,
+    /// The first process it signalled was one of the right pods.
+    pub right_first: Option<bool>,
+    /// The longest time in which an ordinary thread that sleeps for 50 ms did not run.
+    pub stall: i64,
+    /// Nobody has answered in all the time there was, or the guest died.
+    pub lock_up: Option<String>,
+    /// Processor time of the contender while the load ran, and the time that was.
+    pub cpu: Option<[i64; 2]>,
+    /// Memory of the contender before that: its group's charge, and its processes' proportional share.
+    pub memory: Option<[i64; 2]>,
+    /// The least that each signal fell to, and when it was crossed, after the load's start.
+    pub signals: BTreeMap<String, Seen>,
+    /// What else is worth knowing.
+    pub notes: Vec<String>,
+}
+
+/// What was seen of one signal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Nanoseconds after the load's start; none if it was not crossed.
+    pub crossed: Option<i64>,
+    /// Bytes.
+    pub overshoot: i64,
+}
+
+impl Found {
+    /// A run that ended with its guest.
+    pub fn died(run: &Run, why: String) -> Self {
+        Self {
+            lock_up: Some(why),
+            ..Self::of(run)
+        }
+    }
+
+    /// A run of which nothing is known yet.
+    pub fn of(run: &Run) -> Self {
+        Self {
+            number: run.number,
+            contender: run.contender.word().to_owned(),
+            workload: run.workload.word(),
+            signal: Signal::word(run.contender.signal()).to_owned(),
+            quiet: run.workload.is_quiet(),
+            ..Self::default()
+        }
+    }
+
+    /// Whether the kernel came first, or nobody came at all.
+    pub fn is_lost(&self) -> bool {
+        match (self.signalled, self.oom) {
+            _ if self.lock_up.is_some() => true,
+            (None, _) => true,
+            (Some(signalled), Some(oom)) => oom <= signalled,
+            (Some(_), None) => false,
+        }
+    }
+}
+
+/// The line of something.
+///
+/// # Errors
+/// When it has no JSON.
+pub fn line(value: &impl Serialize) -> anyhow::Result<String> {
+    Ok(format!("{MARK}{}", serde_json::to_string(value)?))
+}
+
+/// What a line says; nothing if it is none of ours.
+pub fn parse<T: DeserializeOwned>(line: &str) -> Option<T> {
+    serde_json::from_str(line.split_once(MARK)?.1).ok()
+}
