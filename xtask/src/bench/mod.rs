@@ -32,7 +32,7 @@ pub struct Args {
     /// Fewer runs, for every change; the figures stay the same
     #[arg(long)]
     pub short: bool,
-    /// Only the benchmarks of these names
+    /// Only the benchmarks of these names; with `--peers` only the tools and the loads whose names have one of these in them
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
     /// Seed of everything that is random, so that a run can be repeated
@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long)]
     pub publish: bool,
     /// Compare with other tools instead, in virtual machines and here
-    #[arg(long, conflicts_with = "names")]
+    #[arg(long)]
     pub peers: bool,
 }
 

@@ -22,7 +22,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
         seed: args.seed,
     };
     if args.peers {
-        return peers::run(&settings, &args.out);
+        return peers::run(&settings, args);
     }
     let chosen = chosen(&args.names)?;
     let machine = Machine::read(Path::new("/"));

@@ -110,6 +110,7 @@ impl Depot {
             folder: self.folder.join(&errand.name),
             deadline: errand.deadline,
             silence: Some(errand.silence),
+            counted: true,
             disks: vec![(errand.disk.0.to_owned(), errand.disk.1)],
         };
         let Ended { status, elapsed } = machine.run(tell)?;

@@ -291,6 +291,7 @@ impl<'a> Session<'a> {
                 _ => ordinary,
             },
             silence: None,
+            counted: false,
             disks: Vec::new(),
         }
     }

@@ -130,4 +130,10 @@ fn tell(found: &Found) {
         found.lock_up.as_deref().unwrap_or_default(),
         found.notes.join("; "),
     );
+    if !found.stages.is_empty() {
+        let own = found.signals.get(&found.signal).and_then(|seen| seen.crossed).unwrap_or(0);
+        let stages = found.stages.iter();
+        let stages = stages.map(|(name, at)| format!("{name} {:.1}", (at - own) as f64 / 1e6));
+        println!("     after the crossing, ms: {}", stages.collect::<Vec<_>>().join(", "));
+    }
 }

@@ -7,7 +7,7 @@ use super::{
 use crate::bench::random::SplitMix64;
 
 /// `rounds` runs of each contender under each load, round by round, each in an order of its own.
-pub fn plan(
+pub(super) fn plan(
     contenders: &[Contender],
     workloads: &[Workload],
     rounds: usize,

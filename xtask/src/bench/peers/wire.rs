@@ -112,6 +112,8 @@ pub struct Found {
     pub memory: Option<[i64; 2]>,
     /// The least that each signal fell to, and when it was crossed, after the load's start.
     pub signals: BTreeMap<String, Seen>,
+    /// Of Brink: when each stage of its first decision was reached, after the load's start.
+    pub stages: Vec<(String, i64)>,
     /// What else is worth knowing.
     pub notes: Vec<String>,
 }

@@ -13,6 +13,7 @@ use brink::control::{
     client::ask,
     protocol::{Answer, Question},
 };
+use brink_host::meminfo::MeminfoReader;
 use serde_json::json;
 
 use super::{
@@ -135,6 +136,21 @@ pub(super) fn log() -> String {
     let text = fs::read_to_string(LOG).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(12)..].join("\n")
+}
+
+/// When each stage of Brink's first decision was reached, after `began`; nothing without one.
+pub(super) fn stages(began: u64) -> anyhow::Result<Vec<(String, i64)>> {
+    let socket = Path::new(STATE).join("brink.sock");
+    let Ok(Answer::Decisions(records)) = ask(&socket, &Question::Decisions) else {
+        return Ok(Vec::new());
+    };
+    let began = i64::try_from(began)?;
+    let records = records.iter().filter(|record| record.decided.monotonic_ns >= began);
+    let first = records.min_by_key(|record| record.decided.monotonic_ns);
+    let stages = first.into_iter().flat_map(|record| &record.stages);
+    Ok(stages
+        .map(|stage| (stage.stage.clone(), stage.at.monotonic_ns - began))
+        .collect())
 }
 
 /// Makes the group, and what the tools need of a system.
@@ -273,7 +289,7 @@ fn oomd_config(anon: bool, terms: &Terms) -> String {
 impl Terms {
     /// As of now.
     pub(super) fn now(judge: &mut Judge, phase: Duration) -> anyhow::Result<Self> {
-        let info = brink_host::meminfo::MeminfoReader::open(Path::new("/"))?.read()?;
+        let info = MeminfoReader::open(Path::new("/"))?.read()?;
         let available = info.available.context("no MemAvailable")?;
         let [_, _, _, unused] = judge.values()?;
         let used = u64::try_from(-unused).unwrap_or(0);

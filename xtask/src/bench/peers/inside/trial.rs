@@ -17,7 +17,7 @@ use brink_host::{
 
 use super::{
     Ground,
-    judge::{Judge, Shot, crossed},
+    judge::{Shot, crossed},
     load::Load,
     pods::{Pod, resident},
     tool::{self, Terms, Tool},
@@ -89,6 +89,9 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
     };
     found.cpu = cpu.map(|cpu| [cpu, between(began, monotonic_ns())]);
     judge(ground, (run, began), &shots, &mut found)?;
+    if run.contender == Contender::Brink {
+        found.stages = tool::stages(began)?;
+    }
     found.oom_victims = usize::try_from(oom_kills()? - before)?;
     if lasted >= PATIENCE && !found.quiet && found.crossed && shots.is_empty() {
         found.notes.push(format!("nobody acted in {} s", PATIENCE.as_secs()));
