@@ -13,6 +13,8 @@ pub const PATIENCE_UNDER_RESERVE: Span = Span::from_millis(10);
 pub const DRY_RUN_REPEAT: Span = Span::from_secs(30);
 /// After the last process is gone, what it was charged for leaves the counters within this time.
 const SETTLE: Span = Span::from_millis(20);
+/// A group is charged no more for memory before that is free, so the signal shows it a moment later, within this time.
+const SHOWING: Span = Span::from_millis(5);
 
 /// What is left of a workload, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +116,8 @@ pub struct OpenOrder {
     most: Option<i64>,
     progress: Moment,
     gone: Option<Moment>,
+    /// When the victim was charged for next to nothing of what it held.
+    back: Option<Moment>,
 }
 
 impl OpenOrder {
@@ -139,6 +143,7 @@ impl OpenOrder {
             most: None,
             progress: now,
             gone: None,
+            back: None,
         }
     }
 
@@ -153,6 +158,9 @@ impl OpenOrder {
         self.most = self.most.max(available);
         self.least.memory = least(remains.memory, self.least.memory);
         self.least.processes = least(remains.processes, self.least.processes);
+        if self.charged > 0 && self.owed() <= self.charged / 10 {
+            self.back.get_or_insert(now);
+        }
     }
 
     /// The kill has been sent: from now on there is something to wait for.
@@ -215,11 +223,9 @@ impl OpenOrder {
             return settled.then_some(End::Gone);
         };
         let is_memory = self.stake == Stake::Memory;
+        let shows = |back: Moment| !crossed || now >= back + SHOWING;
         let rules = [
-            (
-                is_memory && self.charged > 0 && self.owed() <= self.charged / 10,
-                End::MemoryBack,
-            ),
+            (is_memory && self.back.is_some_and(shows), End::MemoryBack),
             (!is_memory && !crossed, End::Relieved),
             (self.stake != Stake::Disk && settled, End::Gone),
             (
@@ -242,8 +248,11 @@ impl OpenOrder {
             Phase::Asked { until } => until,
             Phase::Killed { .. } => self.progress + self.stake.patience(),
         };
-        self.gone
-            .map_or(patience, |gone| patience.min(gone + SETTLE))
+        let settled = self.gone.map(|gone| gone + SETTLE);
+        // Only of a kill for memory it ends the order.
+        let ends = self.stake == Stake::Memory && !self.is_soft();
+        let shown = self.back.filter(|_| ends).map(|back| back + SHOWING);
+        settled.into_iter().chain(shown).fold(patience, Moment::min)
     }
 }
 
@@ -362,8 +371,18 @@ mod tests {
         order.observe(ms(5), holds(11, 1), None);
         assert_eq!(order.end(ms(5), true, false), None);
         order.observe(ms(6), holds(10, 1), None);
-        assert_eq!(order.end(ms(6), true, false), Some(End::MemoryBack));
+        assert_eq!(order.end(ms(6), false, false), Some(End::MemoryBack));
         assert_eq!(order.freed(), 90 * MIB);
+    }
+
+    #[test]
+    fn memory_that_is_back_is_waited_for_until_the_signal_shows_it() {
+        let mut order = killed();
+        order.observe(ms(6), holds(10, 1), None);
+        assert_eq!(order.next_wake(), ms(11));
+        assert_eq!(order.end(ms(10), true, false), None);
+        order.observe(ms(10), holds(9, 1), None);
+        assert_eq!(order.end(ms(11), true, false), Some(End::MemoryBack));
     }
 
     #[test]
@@ -424,6 +443,7 @@ mod tests {
         order.phase = Phase::Asked { until: ms(30_000) };
         order.observe(ms(4_000), holds(0, 1), None);
         assert_eq!(order.end(ms(5_000), false, false), None);
+        assert_eq!(order.next_wake(), ms(30_000));
         order.mark_gone(ms(6_000));
         assert_eq!(order.end(ms(6_020), false, false), Some(End::Gone));
     }

@@ -10,9 +10,23 @@ fn the_next_order_waits_until_the_memory_is_back() {
     node.holds(0, 150);
     assert_eq!(node.at(50, 60), []);
     node.holds(0, 0);
-    let actions = node.at(90, 60);
+    // It is charged to nobody any more; a moment later it is free as well.
+    assert_eq!(node.at(90, 60), []);
+    assert_eq!(node.engine.next_wake(node.now), Some(ms(95)));
+    let actions = node.at(95, 60);
     assert_eq!(ends(&actions), [End::MemoryBack]);
     assert_eq!(kills(&actions), [1]);
+}
+
+#[test]
+fn memory_that_shows_a_moment_later_costs_nobody_else() {
+    let mut node = Node::enforcing(hard());
+    assert_eq!(kills(&node.at(0, 50)), [0]);
+    node.holds(0, 0);
+    assert_eq!(node.at(3, 60), []);
+    let actions = node.at(4, 160);
+    assert_eq!(ends(&actions), [End::MemoryBack]);
+    assert_eq!(kills(&actions), []);
 }
 
 #[test]
