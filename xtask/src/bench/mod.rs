@@ -47,6 +47,9 @@ pub struct Args {
     /// Compare with other tools instead, in virtual machines and here
     #[arg(long)]
     pub peers: bool,
+    /// With `--peers`: begin no run in a guest after so many minutes
+    #[arg(long, value_name = "MINUTES", requires = "peers")]
+    pub minutes: Option<u64>,
 }
 
 impl Args {
@@ -60,6 +63,7 @@ impl Args {
             out: PathBuf::from(OUT),
             publish: false,
             peers: false,
+            minutes: None,
         }
     }
 }

@@ -31,6 +31,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
         .args(args.short.then_some("--short"))
         .args(args.publish.then_some("--publish"))
         .args(args.peers.then_some("--peers"));
+    if let Some(minutes) = args.minutes {
+        bench.arg("--minutes").arg(minutes.to_string());
+    }
     bench.arg("--seed").arg(args.seed.to_string());
     bench
         .arg("--out")

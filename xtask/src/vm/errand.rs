@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 
+pub(crate) use super::supply::Peers;
 use super::{
     cpio::{self, Data, Entry},
     image::{EMPTY, with_folders},
@@ -17,7 +18,6 @@ use super::{
     supply::{Kernel, Supply, Tools},
     verdict::Ended,
 };
-pub(crate) use super::supply::Peers;
 use crate::workspace;
 
 /// Lines of a guest's console that are shown when it has died.
@@ -30,6 +30,16 @@ pub(crate) struct Depot {
     kernel: Kernel,
     programs: Measuring,
     folder: PathBuf,
+}
+
+/// How a guest came to its end.
+pub(crate) enum End {
+    /// It did what it was to do, or restarted itself for another reason.
+    Itself,
+    /// Its time was over.
+    Time,
+    /// It was silent, or QEMU failed, and why.
+    Died(String),
 }
 
 /// One guest.
@@ -86,15 +96,11 @@ impl Depot {
         &self.folder
     }
 
-    /// Boots a guest and tells its output line by line; why it died, if it did not end by itself.
+    /// Boots a guest and tells its output line by line, to its end.
     ///
     /// # Errors
     /// When QEMU cannot be started, or a file not be written.
-    pub(crate) fn run(
-        &self,
-        errand: &Errand<'_>,
-        tell: impl FnMut(&str),
-    ) -> anyhow::Result<Option<String>> {
+    pub(crate) fn run(&self, errand: &Errand<'_>, tell: impl FnMut(&str)) -> anyhow::Result<End> {
         fs::create_dir_all(&self.folder)
             .with_context(|| format!("making {}", self.folder.display()))?;
         let initramfs = self.folder.join(format!("{}.cpio", errand.name));
@@ -116,9 +122,10 @@ impl Depot {
         let Ended { status, elapsed } = machine.run(tell)?;
         let said = || tail(&machine.console(), TAIL);
         Ok(match status {
-            Some(status) if status.success() => None,
-            Some(status) => Some(format!("QEMU: {status}")),
-            None => Some(format!("ended after {elapsed:.0?}\n{}", said())),
+            Some(status) if status.success() => End::Itself,
+            Some(status) => End::Died(format!("QEMU: {status}")),
+            None if elapsed >= errand.deadline => End::Time,
+            None => End::Died(format!("silent for {:.0?}\n{}", errand.silence, said())),
         })
     }
 
@@ -133,9 +140,8 @@ impl Depot {
             Entry::new("tmp", 0o1777, Data::Folder),
         ];
         let files = errand.files.iter();
-        wanted.extend(
-            files.map(|(path, bytes)| Entry::new(path, 0o644, Data::Bytes(bytes.clone()))),
-        );
+        wanted
+            .extend(files.map(|(path, bytes)| Entry::new(path, 0o644, Data::Bytes(bytes.clone()))));
         wanted.extend(EMPTY.map(Entry::folder));
         let context = || format!("writing {}", image.display());
         let mut out = BufWriter::new(File::create(image).with_context(context)?);

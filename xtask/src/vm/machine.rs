@@ -153,6 +153,11 @@ impl Machine<'_> {
 
     fn arguments(&self) -> Vec<OsString> {
         let (accelerator, processor) = match self.accelerator {
+            // A page is filled by as many instructions as it has words, and not bytes: where instructions are what
+            // time goes by, that is how long a processor takes.
+            Accelerator::Emulation if self.counted => {
+                ("tcg,thread=single", "max,-la57,-erms,-fsrm")
+            }
             // Five-level page tables cost emulation more than they tell us.
             Accelerator::Emulation => ("tcg,thread=single", "max,-la57"),
             Accelerator::Kvm => ("kvm", "host"),

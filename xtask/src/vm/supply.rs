@@ -28,10 +28,13 @@ const TOOLS: [&str; 5] = [
 /// Depends on the newest kernel of a suite, in the flavour for virtual machines.
 const NEWEST_KERNEL: &str = "linux-image-cloud-amd64";
 
+#[cfg(feature = "bench")]
 /// What users install against running out of memory, all from one suite.
 const PEERS: [&str; 3] = ["earlyoom", "nohang", "oomd"];
+#[cfg(feature = "bench")]
 const SUITE_OF_PEERS: &str = "trixie";
 
+#[cfg(feature = "bench")]
 /// The tools that Brink is compared with, unpacked.
 #[derive(Debug)]
 pub(crate) struct Peers {
@@ -112,6 +115,7 @@ impl Supply {
         })
     }
 
+    #[cfg(feature = "bench")]
     /// The tools that Brink is compared with.
     ///
     /// # Errors
@@ -193,6 +197,7 @@ fn choose_tools(suites: &Suites) -> anyhow::Result<Vec<Package>> {
     would_install(suites, suites.command_on_system("apt-get"), &TOOLS)
 }
 
+#[cfg(feature = "bench")]
 /// The peers and all they need, on a system with nothing installed.
 fn choose_peers(suites: &Suites) -> anyhow::Result<Vec<Package>> {
     would_install(suites, suites.command("apt-get"), &PEERS)

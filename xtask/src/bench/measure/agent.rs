@@ -33,7 +33,7 @@ const OUT_OF_REACH: u64 = 160 << 20;
 
 /// What carries the signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rung {
+pub(in crate::bench) enum Rung {
     /// Everything there is.
     KernelSampler,
     /// Without the right to load programs into the kernel.
@@ -44,7 +44,7 @@ pub(super) enum Rung {
 
 impl Rung {
     /// The agent's own word for it.
-    pub(super) const fn word(self) -> &'static str {
+    pub(in crate::bench) const fn word(self) -> &'static str {
         match self {
             Self::KernelSampler => "kernel-sampler",
             Self::RealtimePoll => "realtime-poll",
@@ -55,26 +55,26 @@ impl Rung {
 
 /// How an agent is set up.
 #[derive(Debug, Clone)]
-pub(super) struct Setup {
+pub(in crate::bench) struct Setup {
     /// The cgroup that is the node; none for the machine.
-    pub(super) node: Option<String>,
+    pub(in crate::bench) node: Option<String>,
     /// The cgroup all pods live in.
-    pub(super) pods: Option<String>,
+    pub(in crate::bench) pods: Option<String>,
     /// What is watched over.
-    pub(super) workloads: String,
+    pub(in crate::bench) workloads: String,
     /// What is ranked and never killed.
-    pub(super) protected: Option<String>,
+    pub(in crate::bench) protected: Option<String>,
     /// `confirmed` or `kubelet`.
-    pub(super) policy: &'static str,
+    pub(in crate::bench) policy: &'static str,
     /// On which rung.
-    pub(super) rung: Rung,
+    pub(in crate::bench) rung: Rung,
     /// Whether inputs are journalled.
-    pub(super) journal: bool,
+    pub(in crate::bench) journal: bool,
 }
 
 impl Setup {
     /// The arena as the node, in the default policy, on the top rung.
-    pub(super) fn of(arena: &Arena) -> Self {
+    pub(in crate::bench) fn of(arena: &Arena) -> Self {
         Self {
             node: Some(arena.node.group().to_owned()),
             pods: None,
@@ -88,7 +88,7 @@ impl Setup {
 }
 
 /// A running agent. Dropping it ends it.
-pub(super) struct Agent {
+pub(in crate::bench) struct Agent {
     child: Child,
     setup: Setup,
     folder: tempfile::TempDir,
@@ -96,7 +96,7 @@ pub(super) struct Agent {
 
 impl Agent {
     /// Starts an agent that enforces, with its thresholds out of reach, and waits until it stands on its rung.
-    pub(super) fn start(setup: Setup) -> anyhow::Result<Self> {
+    pub(in crate::bench) fn start(setup: Setup) -> anyhow::Result<Self> {
         let (agent, _began) = Self::launch(setup, &[])?;
         let wanted = agent.setup.rung.word();
         let stands = wait_until(PATIENCE, || {
@@ -115,7 +115,10 @@ impl Agent {
     }
 
     /// Starts an agent with these hard thresholds, waits for nothing, and tells when its process was started.
-    pub(super) fn launch(setup: Setup, thresholds: &[(&str, u64)]) -> anyhow::Result<(Self, u64)> {
+    pub(in crate::bench) fn launch(
+        setup: Setup,
+        thresholds: &[(&str, u64)],
+    ) -> anyhow::Result<(Self, u64)> {
         let folder = tempfile::Builder::new().prefix("brink-bench-").tempdir()?;
         let config = folder.path().join("config.yaml");
         fs::write(&config, text(&setup, folder.path(), thresholds))?;
@@ -137,17 +140,17 @@ impl Agent {
     }
 
     /// What it printed.
-    pub(super) fn log(&self) -> String {
+    pub(in crate::bench) fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
     /// Its journal.
-    pub(super) fn journal(&self) -> PathBuf {
+    pub(in crate::bench) fn journal(&self) -> PathBuf {
         self.folder.path().join("journal")
     }
 
     /// Its process.
-    pub(super) fn pid(&self) -> u32 {
+    pub(in crate::bench) fn pid(&self) -> u32 {
         self.child.id()
     }
 
@@ -156,7 +159,7 @@ impl Agent {
     }
 
     /// How it is.
-    pub(super) fn status(&self) -> anyhow::Result<Status> {
+    pub(in crate::bench) fn status(&self) -> anyhow::Result<Status> {
         match self.ask(&Question::Status)? {
             Answer::Status(status) => Ok(*status),
             other => bail!("not a status: {other:?}"),
@@ -164,18 +167,18 @@ impl Agent {
     }
 
     /// Its thread is scheduled in real time.
-    pub(super) fn is_fifo(&self) -> anyhow::Result<bool> {
+    pub(in crate::bench) fn is_fifo(&self) -> anyhow::Result<bool> {
         let scheduling = self.status()?.scheduling.unwrap_or_default();
         Ok(scheduling.starts_with("SCHED_FIFO"))
     }
 
     /// Puts its thresholds out of reach again.
-    pub(super) fn disarm(&self) -> anyhow::Result<()> {
+    pub(in crate::bench) fn disarm(&self) -> anyhow::Result<()> {
         self.arm(&[("memory.available", OUT_OF_REACH)])
     }
 
     /// Gives it hard thresholds in place of those it had.
-    pub(super) fn arm(&self, thresholds: &[(&str, u64)]) -> anyhow::Result<()> {
+    pub(in crate::bench) fn arm(&self, thresholds: &[(&str, u64)]) -> anyhow::Result<()> {
         let config = self.folder.path().join("config.yaml");
         let fresh = self.folder.path().join("fresh.yaml");
         fs::write(&fresh, text(&self.setup, self.folder.path(), thresholds))?;
@@ -196,7 +199,11 @@ impl Agent {
     }
 
     /// Its latest decision since a moment (nanoseconds of `CLOCK_MONOTONIC`), once that is over.
-    pub(super) fn decision_since(&self, since: u64, patience: Duration) -> Option<DecisionRecord> {
+    pub(in crate::bench) fn decision_since(
+        &self,
+        since: u64,
+        patience: Duration,
+    ) -> Option<DecisionRecord> {
         let deadline = Instant::now() + patience;
         loop {
             if let Ok(Answer::Decision(record)) = self.ask(&Question::Decision { order: None })
@@ -213,7 +220,7 @@ impl Agent {
     }
 
     /// Kills it has ordered since it was started.
-    pub(super) fn decisions(&self) -> anyhow::Result<Vec<DecisionRecord>> {
+    pub(in crate::bench) fn decisions(&self) -> anyhow::Result<Vec<DecisionRecord>> {
         match self.ask(&Question::Decisions)? {
             Answer::Decisions(records) => Ok(records),
             other => bail!("no decisions: {other:?}"),
@@ -222,7 +229,7 @@ impl Agent {
 
     /// Waits until it watches over this workload, whose group has just been made. After a second it is made to look:
     /// whoever wants to know how long it took then sees at least that second.
-    pub(super) fn wait_known(&self, group: &str) -> anyhow::Result<()> {
+    pub(in crate::bench) fn wait_known(&self, group: &str) -> anyhow::Result<()> {
         const NUDGE: Duration = Duration::from_secs(1);
         let question = Question::ExplainWorkload {
             workload: group.to_owned(),
@@ -258,7 +265,7 @@ impl Drop for Agent {
 }
 
 /// When a stage of a decision was reached, in nanoseconds of `CLOCK_MONOTONIC`.
-pub(super) fn time_of(record: &DecisionRecord, stage: &str) -> Option<u64> {
+pub(in crate::bench) fn time_of(record: &DecisionRecord, stage: &str) -> Option<u64> {
     let found = record.stages.iter().find(|known| known.stage == stage)?;
     u64::try_from(found.at.monotonic_ns).ok()
 }

@@ -16,28 +16,28 @@ use brink_tests::{Hog, wait_until};
 use super::{programs, units::MIB};
 
 /// Long enough for any benchmark; everything started ends by then at the latest.
-pub(super) const LONGEST: Duration = Duration::from_mins(10);
+pub(in crate::bench) const LONGEST: Duration = Duration::from_mins(10);
 /// One mapping of a fault storm: less than a huge page, so that it comes in 4K pages whatever the setting.
 const STORM_MAPPING: u64 = 3 * MIB / 2;
 /// Storms for each processor.
 const STORMS_A_CPU: usize = 2;
 
 /// Groups, and what lives in them.
-pub(super) struct Arena {
+pub(in crate::bench) struct Arena {
     /// Where the hierarchies are.
-    pub(super) layout: Layout,
+    pub(in crate::bench) layout: Layout,
     sleepers: Vec<Child>,
     victims: Cell<usize>,
     workloads: Vec<OwnedCgroup>,
     /// All workloads, in a group with a limit.
-    pub(super) node: OwnedCgroup,
+    pub(in crate::bench) node: OwnedCgroup,
     /// For what must not count as the node's.
-    pub(super) beside: OwnedCgroup,
+    pub(in crate::bench) beside: OwnedCgroup,
 }
 
 impl Arena {
     /// A node of so many bytes with so many workloads, each of them one small process.
-    pub(super) fn new(bytes: u64, workloads: usize) -> anyhow::Result<Self> {
+    pub(in crate::bench) fn new(bytes: u64, workloads: usize) -> anyhow::Result<Self> {
         let layout = Layout::detect(Path::new("/"))?;
         let controllers = [Controller::Memory, Controller::Pids];
         let node = OwnedCgroup::create(&layout, "bench", &controllers)?;
@@ -63,14 +63,14 @@ impl Arena {
     }
 
     /// A further workload, empty: the next victim's. It is removed when dropped.
-    pub(super) fn next_victim(&self) -> anyhow::Result<OwnedCgroup> {
+    pub(in crate::bench) fn next_victim(&self) -> anyhow::Result<OwnedCgroup> {
         let number = self.victims.get();
         self.victims.set(number + 1);
         self.workload(&format!("victim{number}"))
     }
 
     /// A further workload.
-    pub(super) fn workload(&self, name: &str) -> anyhow::Result<OwnedCgroup> {
+    pub(in crate::bench) fn workload(&self, name: &str) -> anyhow::Result<OwnedCgroup> {
         Ok(self.node.child(name)?)
     }
 
@@ -84,8 +84,13 @@ impl Arena {
         settled.context("the workloads' processes did not start")
     }
 
+    /// Whether one of the small processes is not there any more.
+    pub(in crate::bench) fn is_short_of_workloads(&self) -> anyhow::Result<bool> {
+        Ok(self.node.processes()?.len() < self.sleepers.len())
+    }
+
     /// Starts fault storms on every processor, beside the node.
-    pub(super) fn storm(&self) -> anyhow::Result<Vec<Hog>> {
+    pub(in crate::bench) fn storm(&self) -> anyhow::Result<Vec<Hog>> {
         let cpus = std::thread::available_parallelism().map_or(2, usize::from);
         let spec = HogSpec::new(Load::AnonChurn, STORM_MAPPING, LONGEST);
         let start = |_| Ok(Hog::spawn(&programs::hog()?, Some(&self.beside), &spec)?);
@@ -93,12 +98,12 @@ impl Arena {
     }
 
     /// The glob of the small processes.
-    pub(super) fn glob_of_sleepers(&self) -> String {
+    pub(in crate::bench) fn glob_of_sleepers(&self) -> String {
         format!("{}/w*", self.node.group())
     }
 
     /// The glob of all workloads.
-    pub(super) fn glob(&self) -> String {
+    pub(in crate::bench) fn glob(&self) -> String {
         format!("{}/*", self.node.group())
     }
 }

@@ -1,6 +1,6 @@
 //! The benchmarks themselves. Each makes cgroups of its own, bounded, and starts the real agent in them.
-mod agent;
-mod arena;
+pub(super) mod agent;
+pub(super) mod arena;
 mod console;
 mod decision;
 mod events;
@@ -11,7 +11,7 @@ mod kills;
 mod latency;
 mod lowest;
 mod poller;
-mod programs;
+pub(super) mod programs;
 mod release;
 mod start;
 mod ticks;

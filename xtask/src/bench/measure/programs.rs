@@ -4,12 +4,12 @@ use std::{env, path::PathBuf};
 use anyhow::Context as _;
 
 /// The agent.
-pub(super) fn agent() -> anyhow::Result<PathBuf> {
+pub(in crate::bench) fn agent() -> anyhow::Result<PathBuf> {
     program("BRINK_BIN")
 }
 
 /// The load.
-pub(super) fn hog() -> anyhow::Result<PathBuf> {
+pub(in crate::bench) fn hog() -> anyhow::Result<PathBuf> {
     program("BRINK_HOG")
 }
 

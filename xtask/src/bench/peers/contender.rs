@@ -6,7 +6,17 @@ pub const LIMIT: u64 = 100 << 20;
 
 /// Who is to act.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    clap::ValueEnum,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Contender {
@@ -94,5 +104,29 @@ impl Contender {
             Self::Oomd | Self::OomdAnon => Signal::PodsUsage,
             Self::Kubelet => Signal::WorkingSet,
         }
+    }
+}
+
+/// What earlyoom has to be told so that it acts below so many bytes of `MemAvailable`, and not later.
+///
+/// It takes its amount as a part of all memory, and compares that with the part that is available of what user processes
+/// have or could have, as these are now: `MemTotal`, `MemAvailable`, `AnonPages`.
+pub(super) fn earlyoom_kib(limit: u64, [total, available, anon]: [u64; 3]) -> u64 {
+    let user = u128::from(available.saturating_add(anon)).max(1);
+    let bytes = u128::from(limit) * u128::from(total) / user;
+    u64::try_from(bytes / 1024).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn earlyoom_acts_at_the_limit() {
+        // 100 of 800 MiB that users have or could have are 125 of 1000.
+        let mib = 1 << 20;
+        let told = earlyoom_kib(100 * mib, [1000 * mib, 600 * mib, 200 * mib]);
+        assert_eq!(told, 125 * 1024);
+        assert_eq!(earlyoom_kib(100 * mib, [mib, 0, 0]), u64::MAX);
     }
 }

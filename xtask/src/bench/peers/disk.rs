@@ -37,7 +37,9 @@ pub(super) fn write(depot: &Depot, peers: &Peers) -> anyhow::Result<PathBuf> {
     }
     fs::create_dir_all(depot.folder())?;
     let mut copy = Command::new("cp");
-    copy.args(["--archive", "--reflink=auto"]).arg(&peers.root).arg(&root);
+    copy.args(["--archive", "--reflink=auto"])
+        .arg(&peers.root)
+        .arg(&root);
     if !succeeds(&mut copy)? {
         bail!("{} cannot be copied", peers.root.display());
     }
@@ -46,10 +48,7 @@ pub(super) fn write(depot: &Depot, peers: &Peers) -> anyhow::Result<PathBuf> {
         merge(&root, name)?;
     }
     let programs = depot.programs();
-    for (from, name) in [
-        (&programs.agent, "brink"),
-        (&programs.guest, "xtask"),
-    ] {
+    for (from, name) in [(&programs.agent, "brink"), (&programs.guest, "xtask")] {
         let to = root.join("usr/bin").join(name);
         fs::copy(from, &to).with_context(|| format!("copying {}", from.display()))?;
     }

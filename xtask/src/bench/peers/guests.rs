@@ -1,14 +1,20 @@
 //! The runs in guests: as many after each other as it takes; one that dies costs the run that it died in.
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
 
 use super::wire::{DISK, Found, JOB, Job, Line, Run, parse};
-use crate::{bench::machine::Machine, vm::errand::{Depot, Errand}};
+use crate::{
+    bench::machine::Machine,
+    vm::errand::{Depot, End, Errand},
+};
 
 /// Memory of a guest, in MiB.
 pub(super) const MEMORY: u32 = 1024;
-/// A guest begins no run after this; those who live in its pods grow old.
-const SESSION: Duration = Duration::from_mins(25);
-/// A run and all around it never take as long.
+/// A guest that says nothing for so long lives no more: it speaks every two seconds of its own time.
 const SILENCE: Duration = Duration::from_mins(3);
 /// Guests that die before their first run are not tried for ever.
 const TRIES: usize = 3;
@@ -26,58 +32,90 @@ pub(super) struct Results {
     pub(super) guests: usize,
 }
 
-/// Runs everything.
+/// Runs everything, in so many guests side by side: each takes one processor of the host.
 ///
 /// # Errors
 /// When no guest comes as far as its first run.
 pub(super) fn run(
-    depot: &Depot,
-    disk: &Path,
+    (depot, disk): (&Depot, &Path),
     runs: &[Run],
+    (beside, most): (usize, Duration),
+) -> anyhow::Result<Results> {
+    let part = |worker: usize| -> anyhow::Result<Results> {
+        let own = runs.iter().skip(worker).step_by(beside);
+        in_turn((depot, disk, worker), own.copied().collect(), most)
+    };
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..beside)
+            .map(|worker| scope.spawn(move || part(worker)))
+            .collect();
+        let mut all = Results::default();
+        for worker in workers {
+            let found = worker.join();
+            all.add(found.map_err(|_| anyhow::anyhow!("a guest's thread panicked"))??);
+        }
+        all.found.sort_by_key(|found| found.number);
+        Ok(all)
+    })
+}
+
+impl Results {
+    fn add(&mut self, other: Self) {
+        self.machine = self.machine.take().or(other.machine);
+        self.rates.extend(other.rates);
+        self.found.extend(other.found);
+        self.failed.extend(other.failed);
+        self.guests += other.guests;
+    }
+}
+
+/// One guest after the other.
+fn in_turn(
+    host: (&Depot, &Path, usize),
+    mut left: Vec<Run>,
     most: Duration,
 ) -> anyhow::Result<Results> {
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let mut results = Results::default();
-    let mut left: Vec<Run> = runs.to_vec();
     let mut useless = 0;
     while !left.is_empty() && useless < TRIES {
-        let spare = most.saturating_sub(began.elapsed()).min(SESSION);
+        let spare = most.saturating_sub(began.elapsed());
         if spare.is_zero() {
             println!("the time is over with {} runs left", left.len());
             break;
         }
         results.guests += 1;
         let before = left.len();
-        one(depot, disk, &mut left, spare, &mut results)?;
+        one(host, &mut left, spare, &mut results)?;
         useless = if left.len() < before { 0 } else { useless + 1 };
     }
-    anyhow::ensure!(useless < TRIES, "{TRIES} guests died before a run of theirs had ended");
+    anyhow::ensure!(
+        useless < TRIES,
+        "{TRIES} guests died before a run of theirs had ended"
+    );
     Ok(results)
 }
 
 /// One guest; what it has done is taken off the list.
 fn one(
-    depot: &Depot,
-    disk: &Path,
+    (depot, disk, worker): (&Depot, &Path, usize),
     left: &mut Vec<Run>,
     spare: Duration,
     results: &mut Results,
 ) -> anyhow::Result<()> {
-    let job = Job {
-        runs: left.clone(),
-        until: spare.as_secs(),
-    };
+    let job = Job { runs: left.clone() };
     let errand = Errand {
-        name: "guest".to_owned(),
+        name: format!("guest-{worker}"),
         orders: "guest --peers",
         memory: MEMORY,
-        deadline: spare + SILENCE,
+        deadline: spare,
         silence: SILENCE,
         disk: (disk, DISK),
         files: vec![(JOB, serde_json::to_vec(&job)?)],
     };
     let mut under_way: Option<Run> = None;
-    let died = depot.run(&errand, |text| match parse::<Line>(text) {
+    let mut finished = false;
+    let end = depot.run(&errand, |text| match parse::<Line>(text) {
         None => println!("guest: {text}"),
         Some(Line::Ready { machine, rates }) => {
             println!("guest: {machine}; at the most, bytes a second: {rates:?}");
@@ -97,15 +135,19 @@ fn one(
             results.failed.push((number, why));
             under_way = None;
         }
-        Some(Line::End) => {}
+        Some(Line::Alive) => {}
+        Some(Line::End) => finished = true,
     })?;
-    if let Some(why) = &died {
+    let why = match end {
+        End::Died(why) => Some(why),
+        End::Itself if !finished => Some("it restarted itself".to_owned()),
+        // A run that the end of our time cut off has shown nothing.
+        End::Itself | End::Time => None,
+    };
+    if let (Some(why), Some(run)) = (why, under_way) {
         println!("guest: {why}");
-    }
-    if let Some(run) = under_way {
         left.retain(|other| other.number != run.number);
-        let why = died.unwrap_or_else(|| "the guest ended in the midst of it".to_owned());
-        let why = why.lines().next().unwrap_or_default().to_owned();
+        let why = why.lines().next().unwrap_or_default();
         let found = Found::died(&run, format!("the guest: {why}"));
         tell(&found);
         results.found.push(found);
@@ -115,7 +157,10 @@ fn one(
 
 fn tell(found: &Found) {
     let millis = |nanos: Option<i64>| {
-        nanos.map_or_else(|| "-".to_owned(), |nanos| format!("{:.1} ms", nanos as f64 / 1e6))
+        nanos.map_or_else(
+            || "-".to_owned(),
+            |nanos| format!("{:.1} ms", nanos as f64 / 1e6),
+        )
     };
     println!(
         "{:>4} {:<24} {:<28} signalled {:>11} oom {:>11} freed {:>11} right {} wrong {} {}{}",
@@ -131,9 +176,16 @@ fn tell(found: &Found) {
         found.notes.join("; "),
     );
     if !found.stages.is_empty() {
-        let own = found.signals.get(&found.signal).and_then(|seen| seen.crossed).unwrap_or(0);
+        let own = found
+            .signals
+            .get(&found.signal)
+            .and_then(|seen| seen.crossed)
+            .unwrap_or(0);
         let stages = found.stages.iter();
         let stages = stages.map(|(name, at)| format!("{name} {:.1}", (at - own) as f64 / 1e6));
-        println!("     after the crossing, ms: {}", stages.collect::<Vec<_>>().join(", "));
+        println!(
+            "     after the crossing, ms: {}",
+            stages.collect::<Vec<_>>().join(", ")
+        );
     }
 }

@@ -24,13 +24,11 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use crate::bench::{
     measure::{trace::Trace, units::signed},
-    peers::contender::{LIMIT, Signal},
+    peers::contender::Signal,
 };
 
-/// The truth's period: emulated processors take a good part of a shorter one for the sampler alone.
-pub(super) const PERIOD_NS: u64 = 500_000;
-/// What is over after so many ticks was no crossing that anybody had to answer.
-const SPIKE_NS: u64 = 5 * PERIOD_NS;
+/// What is over after so long was no crossing that anybody had to answer.
+const SPIKE_NS: u64 = 1_000_000;
 const EVENTS: [&str; 2] = ["oom/mark_victim", "signal/signal_generate"];
 /// Of all signals only these two.
 const FILTER: &str = "sig==9||sig==15";
@@ -42,6 +40,7 @@ pub(super) struct Judge {
     truth: Truth,
     trace: Trace,
     pods: CgroupDir,
+    period_ns: u64,
     total: u64,
     /// What the kernel keeps back of its estimate in all, and the sum of the zones' low watermarks.
     estimate: [i64; 2],
@@ -61,8 +60,8 @@ pub(super) struct Shot {
 }
 
 impl Judge {
-    /// Loads the truth, and learns what the kernel keeps back.
-    pub(super) fn new(layout: &Layout, pods: &str) -> anyhow::Result<Self> {
+    /// Loads the truth, which looks once a period, and learns what the kernel keeps back.
+    pub(super) fn new(layout: &Layout, pods: &str, period: Duration) -> anyhow::Result<Self> {
         let facts = Facts::gather(&Roots::default());
         let truth = Truth::load(&coverage::settings(&facts, Wishes::default()));
         let trace = Trace::start(&EVENTS)?.context("there is no tracefs")?;
@@ -73,6 +72,7 @@ impl Judge {
             truth: truth.context("loading the truth sampler")?,
             trace,
             pods: CgroupDir::open(hierarchy, pods)?,
+            period_ns: u64::try_from(period.as_nanos())?,
             total: meminfo.total,
             estimate: [0, low_watermarks()?],
         };
@@ -91,7 +91,7 @@ impl Judge {
 
     /// All signals now, in their order; of the pods' usage what is left of nothing.
     pub(super) fn values(&mut self) -> anyhow::Result<[i64; 4]> {
-        self.start(i64::MIN, 0)?;
+        self.start([i64::MIN; 4], 0)?;
         self.now()
     }
 
@@ -104,37 +104,39 @@ impl Judge {
         Ok(values)
     }
 
-    /// Judges against the limit from now on; the pods' group may be charged so much.
-    pub(super) fn aim(&mut self, pods_may: i64) -> anyhow::Result<()> {
-        self.start(signed(LIMIT), pods_may)?;
+    /// Judges against these limits from now on, in the order of the signals; the pods' group may be charged so much.
+    pub(super) fn aim(&mut self, limits: [i64; 3], pods_may: i64) -> anyhow::Result<()> {
+        let [headroom, estimate, available] = limits;
+        self.start([headroom, estimate, available, 0], pods_may)?;
         self.trace.clear()
     }
 
-    fn start(&mut self, limit: i64, pods_may: i64) -> anyhow::Result<()> {
+    fn start(&mut self, limits: [i64; 4], pods_may: i64) -> anyhow::Result<()> {
         let [reserve, low] = self.estimate;
-        let node = |source| TruthWatch {
+        let [headroom, estimate, available, unused] = limits;
+        let node = |source, limit| TruthWatch {
             source,
             limit,
             ..TruthWatch::ZERO
         };
         let watches = [
-            node(SOURCE_NODE_HEADROOM),
+            node(SOURCE_NODE_HEADROOM, headroom),
             TruthWatch {
                 capacity: reserve,
                 reclaimable: low,
-                ..node(SOURCE_NODE_ESTIMATE)
+                ..node(SOURCE_NODE_ESTIMATE, estimate)
             },
-            node(SOURCE_NODE_AVAILABLE),
+            node(SOURCE_NODE_AVAILABLE, available),
             TruthWatch {
                 source: SOURCE_SLOT_AVAILABLE,
                 fd: self.pods.as_fd().as_raw_fd(),
-                limit: limit.min(0),
+                limit: unused,
                 capacity: pods_may,
                 ..TruthWatch::ZERO
             },
         ];
         self.truth.start(&Order {
-            period_ns: PERIOD_NS,
+            period_ns: self.period_ns,
             capacity: self.total,
             deferred: 0,
             watches: &watches,
@@ -180,7 +182,7 @@ impl Judge {
     pub(super) fn cost(&self) -> anyhow::Result<u64> {
         let result = self.truth.result()?;
         let mean = result.cost_ns.checked_div(result.ticks).unwrap_or(0);
-        Ok(mean * 1000 / PERIOD_NS)
+        Ok(mean * 1000 / self.period_ns)
     }
 }
 
@@ -262,7 +264,10 @@ mod tests {
         };
         assert_eq!(crossed(&Crossing::ZERO), None);
         assert_eq!(crossed(&crossing(0, 100)), Some(100));
-        assert_eq!(crossed(&crossing(100 + SPIKE_NS, 9_000_000)), Some(9_000_000));
+        assert_eq!(
+            crossed(&crossing(100 + SPIKE_NS, 9_000_000)),
+            Some(9_000_000)
+        );
         assert_eq!(crossed(&crossing(101 + SPIKE_NS, 9_000_000)), Some(100));
     }
 }

@@ -2,33 +2,111 @@
 pub mod contender;
 mod disk;
 mod guests;
+mod host;
 pub mod inside;
+mod judge;
 pub mod kubelet;
+mod page;
 mod plan;
+mod plot;
+mod report;
 pub mod wire;
 pub mod workload;
 
-use std::{fs, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::Context as _;
 
-use self::{contender::Contender, workload::Workload};
-use super::{Args, registry::Settings};
+use self::{
+    contender::Contender,
+    report::{Guests, Host, Report},
+    workload::Workload,
+};
+use super::{
+    Args,
+    machine::Machine,
+    measure::warm_up,
+    misses,
+    registry::{Limit, Measured, Outcome, Settings},
+    table,
+};
 use crate::{
     Verdict,
-    vm::{Series, errand::Depot},
+    vm::{
+        Series,
+        errand::{Depot, Peers},
+    },
     workspace,
 };
 
-/// Compares.
+/// Guests of the full form side by side.
+const BESIDE: usize = 2;
+/// No run begins later than this, in minutes: short and full.
+const MINUTES: [u64; 2] = [3, 40];
+
+/// Compares, and writes the raw values and the page.
 ///
 /// # Errors
 /// When the guests or the tools cannot be had.
 pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
     let mut depot = Depot::open(Series::V6_12)?;
     let peers = depot.peers()?;
-    println!("peers: {:?}", peers.versions);
-    let disk = disk::write(&depot, &peers)?;
+    println!("compared with: {:?}", peers.versions);
+    let host = on_host(settings, &peers)?;
+    let guests = in_guests(settings, args, (&depot, &peers))?;
+    let versions = peers.versions.clone();
+    let report = Report::new((settings.seed, settings.short), versions, guests, host);
+    let folder = if args.publish {
+        workspace::root().join(page::FOLDER)
+    } else {
+        workspace::root().join(&args.out)
+    };
+    page::write(&folder, &report)?;
+    if args.publish {
+        page::publish(workspace::root())?;
+    }
+    println!("\n{}\n{}", report.tools(), report.loads());
+    print!("{}", report.on_host().unwrap_or_default());
+    verdict(report.limits(), args)
+}
+
+fn verdict(limits: Vec<Limit>, args: &Args) -> anyhow::Result<Verdict> {
+    let missed = limits.iter().filter(|limit| !limit.is_reached());
+    let missed: Vec<String> = missed.map(table::of_limit).collect();
+    let outcome = Outcome {
+        limits,
+        ..Outcome::default()
+    };
+    print!(
+        "\n{}",
+        table::of_limits(&[("peers", Measured::Ran(outcome))])
+    );
+    misses::write(&args.out, &missed)?;
+    Ok(Verdict::from_holds(missed.is_empty() || !args.check))
+}
+
+fn on_host(settings: &Settings, peers: &Peers) -> anyhow::Result<Option<Host>> {
+    if !rustix::process::geteuid().is_root() {
+        println!("not compared on this machine: needs root");
+        return Ok(None);
+    }
+    println!("{}", warm_up::warm_up(settings.short)?);
+    let machine = Machine::read(Path::new("/"));
+    let before = load();
+    let trials = host::run(settings, peers)?;
+    Ok(Some(Host {
+        machine,
+        load: [before, load()],
+        trials,
+    }))
+}
+
+fn in_guests(
+    settings: &Settings,
+    args: &Args,
+    (depot, peers): (&Depot, &Peers),
+) -> anyhow::Result<Guests> {
+    let disk = disk::write(depot, peers)?;
     let workloads = if settings.short {
         &Workload::SHORT[..]
     } else {
@@ -38,14 +116,27 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
     let contenders = chosen(&Contender::ALL, |each| each.word().to_owned(), &args.names);
     let workloads = chosen(workloads, |each| each.word(), &args.names);
     let runs = plan::plan(&contenders, &workloads, rounds, settings.seed);
-    let most = Duration::from_mins(if settings.short { 3 } else { 40 });
-    let results = guests::run(&depot, &disk, &runs, most)?;
-    let folder = workspace::root().join(&args.out);
-    fs::create_dir_all(&folder)?;
-    let file = folder.join("peers.json");
-    fs::write(&file, serde_json::to_string(&results.found)?)
-        .with_context(|| format!("writing {}", file.display()))?;
-    Ok(Verdict::Passed)
+    let [short, full] = MINUTES;
+    let usual = if settings.short { short } else { full };
+    let most = Duration::from_mins(args.minutes.unwrap_or(usual));
+    let beside = if settings.short { 1 } else { BESIDE };
+    let results = guests::run((depot, &disk), &runs, (beside, most))?;
+    Ok(Guests {
+        machine: results.machine,
+        count: results.guests,
+        rates: results.rates,
+        planned: runs.len(),
+        failed: results.failed,
+        runs: results.found,
+    })
+}
+
+/// Load average of the last minute.
+fn load() -> Option<f64> {
+    let text = fs::read_to_string("/proc/loadavg")
+        .context("loadavg")
+        .ok()?;
+    text.split_whitespace().next()?.parse().ok()
 }
 
 /// Those whose names have one of these words in them; all of them, if that is none.
@@ -55,5 +146,9 @@ fn chosen<T: Copy>(all: &[T], word: impl Fn(&T) -> String, names: &[String]) -> 
         names.iter().any(|name| word.contains(&name.to_lowercase()))
     };
     let named: Vec<T> = all.iter().filter(is_named).copied().collect();
-    if named.is_empty() { all.to_vec() } else { named }
+    if named.is_empty() {
+        all.to_vec()
+    } else {
+        named
+    }
 }

@@ -1,9 +1,5 @@
 //! Which runs there are, and in which order.
-use super::{
-    contender::Contender,
-    wire::Run,
-    workload::Workload,
-};
+use super::{contender::Contender, wire::Run, workload::Workload};
 use crate::bench::random::SplitMix64;
 
 /// `rounds` runs of each contender under each load, round by round, each in an order of its own.

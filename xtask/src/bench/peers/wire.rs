@@ -16,13 +16,11 @@ pub const JOB: &str = "compare.json";
 /// The serial number of the disk with the tools.
 pub const DISK: &str = "peers";
 
-/// What a guest is to do: these runs, until its time is over.
+/// What a guest is to do, until it is ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// The runs that are left, in their order.
     pub runs: Vec<Run>,
-    /// No run begins later than this, in seconds after the guest's start.
-    pub until: u64,
 }
 
 /// One run.
@@ -49,6 +47,8 @@ pub enum Line {
         /// By name of the load.
         rates: BTreeMap<String, u64>,
     },
+    /// It lives: told every few seconds of its own time, whatever it does.
+    Alive,
     /// A run begins.
     Begin(Run),
     /// It is over.

@@ -33,17 +33,15 @@ pub enum Workload {
 
 impl Workload {
     /// The loads of the full form, from the mildest.
-    pub const FULL: [Self; 19] = [
+    pub const FULL: [Self; 17] = [
         Self::Anon(2),
         Self::Anon(10),
         Self::Anon(50),
         Self::Anon(100),
         Self::Huge(10),
-        Self::Huge(50),
         Self::Huge(100),
         Self::Shared(10),
         Self::Shared(100),
-        Self::Pipes(10),
         Self::Pipes(100),
         Self::ForkBomb,
         Self::Two,

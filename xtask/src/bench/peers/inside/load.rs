@@ -44,7 +44,10 @@ impl Load {
             folder: Some(SCRATCH.into()),
             ..spec.clone()
         };
-        let log = File::options().append(true).create(true).open("/run/loads.log")?;
+        let log = File::options()
+            .append(true)
+            .create(true)
+            .open("/run/loads.log")?;
         let mut command = Command::new(PROGRAM);
         command.args(spec.to_args()).stdin(Stdio::piped());
         command.stdout(Stdio::null()).stderr(log);
@@ -73,8 +76,11 @@ impl Load {
             }
             sleep(Duration::from_millis(2));
         }
-        fs::write(format!("/proc/{own}/oom_score_adj"), pod.score()?.to_string())
-            .context("oom_score_adj")
+        fs::write(
+            format!("/proc/{own}/oom_score_adj"),
+            pod.score()?.to_string(),
+        )
+        .context("oom_score_adj")
     }
 
     /// Lets it begin.

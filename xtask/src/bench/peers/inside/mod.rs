@@ -1,5 +1,4 @@
 //! What runs inside a guest: pods, the contenders one after the other, and a judge that knows none of them.
-mod judge;
 mod load;
 mod pods;
 mod rates;
@@ -11,18 +10,25 @@ use std::{
     ffi::CStr,
     fs,
     path::{Path, PathBuf},
-    thread::sleep,
+    thread::{self, sleep},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
 use brink_host::cgroup::Layout;
-use rustix::mount::{MountFlags, mount, mount_bind};
+use rustix::{
+    mount::{MountFlags, mount, mount_bind},
+    process::{Resource, Rlimit, setrlimit},
+};
 
-use self::{judge::Judge, pods::Pods};
+use self::pods::Pods;
+use super::judge::Judge;
 use super::wire::{DISK, JOB, Job, Line, line};
 use crate::{Verdict, bench::machine::Machine};
 
+/// The truth's period, of which its sampler takes a hundredth.
+const PERIOD: Duration = Duration::from_micros(200);
+const FILES: u64 = 1 << 17;
 /// Longest wait for a disk: its controller is looked for while we run already.
 const DISK_DEADLINE: Duration = Duration::from_mins(1);
 
@@ -39,16 +45,23 @@ struct Ground {
 /// # Errors
 /// When the guest cannot be made ready; what fails in a run is told as that.
 pub fn run() -> anyhow::Result<Verdict> {
-    let began = Instant::now();
     // We are to survive what we watch.
     fs::write("/proc/self/oom_score_adj", "-1000").context("oom_score_adj")?;
+    // The first process may open few files, and so may everybody after it.
+    let many = Some(FILES);
+    let limit = Rlimit {
+        current: many,
+        maximum: many,
+    };
+    setrlimit(Resource::Nofile, limit).context("the limit of open files")?;
     let path = Path::new("/").join(JOB);
     let job = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
     let job: Job = serde_json::from_slice(&job).context("reading the job")?;
+    thread::spawn(live);
     make_ready()?;
     let mut pods = Pods::new()?;
     let rates = rates::measure()?;
-    let judge = Judge::new(&Layout::detect(Path::new("/"))?, pods::ROOT)?;
+    let judge = Judge::new(&Layout::detect(Path::new("/"))?, pods::ROOT, PERIOD)?;
     pods.settle()?;
     let mut ground = Ground { judge, pods, rates };
     tell(&Line::Ready {
@@ -56,9 +69,6 @@ pub fn run() -> anyhow::Result<Verdict> {
         rates: ground.rates.clone(),
     })?;
     for run in &job.runs {
-        if began.elapsed() > Duration::from_secs(job.until) {
-            break;
-        }
         tell(&Line::Begin(*run))?;
         match trial::play(&mut ground, run) {
             Ok(found) => tell(&Line::Done(Box::new(found)))?,
@@ -71,6 +81,14 @@ pub fn run() -> anyhow::Result<Verdict> {
     println!("the truth takes {} ‰ of a processor", ground.judge.cost()?);
     tell(&Line::End)?;
     Ok(Verdict::Passed)
+}
+
+/// Tells that the guest lives, as long as an ordinary thread of it does.
+fn live() {
+    const BEAT: Duration = Duration::from_secs(2);
+    while tell(&Line::Alive).is_ok() {
+        sleep(BEAT);
+    }
 }
 
 fn tell(what: &Line) -> anyhow::Result<()> {

@@ -20,7 +20,7 @@ pub(super) const ROOT: &str = "/pods";
 /// Where it is.
 const FOLDER: &str = "/sys/fs/cgroup/pods";
 /// What is left above the limit while nothing happens.
-pub(super) const ROOM: u64 = 192 * MIB;
+pub(super) const ROOM: u64 = 128 * MIB;
 /// A process of ours ends after ten minutes at the latest; those who stay are renewed before.
 const AGE: Duration = Duration::from_mins(7);
 /// The task limit of every pod, as a kubelet may be told.
@@ -43,8 +43,13 @@ pub(super) enum Pod {
 
 impl Pod {
     /// All of them.
-    pub(super) const ALL: [Self; 5] =
-        [Self::Database, Self::Web, Self::Job, Self::Leaker, Self::Second];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Database,
+        Self::Web,
+        Self::Job,
+        Self::Leaker,
+        Self::Second,
+    ];
 
     /// Its name, and its group's.
     pub(super) const fn name(self) -> &'static str {

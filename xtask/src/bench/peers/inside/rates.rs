@@ -31,7 +31,10 @@ fn take(kind: Kind, bytes: u64) -> anyhow::Result<u64> {
     let mut load = Load::spawn(Pod::Leaker, &spec)?;
     load.start();
     let progress = load.wait_done(PATIENCE)?;
-    let nanos = progress.finished_ns.saturating_sub(progress.started_ns).max(1);
+    let nanos = progress
+        .finished_ns
+        .saturating_sub(progress.started_ns)
+        .max(1);
     let rate = u128::from(progress.touched) * 1_000_000_000 / u128::from(nanos);
     Ok(u64::try_from(rate)?)
 }

@@ -16,13 +16,13 @@ use brink::control::{
 use brink_host::meminfo::MeminfoReader;
 use serde_json::json;
 
-use super::{
-    judge::Judge,
-    pods::{Pod, ROOT},
-};
+use super::pods::{Pod, ROOT};
 use crate::bench::{
     measure::units::MIB,
-    peers::contender::{Contender, LIMIT},
+    peers::{
+        contender::{Contender, LIMIT, earlyoom_kib},
+        judge::Judge,
+    },
 };
 
 /// Where the disk with the tools is mounted.
@@ -62,7 +62,10 @@ impl Tool {
             return Ok(None);
         };
         let log = File::create(LOG).context(LOG)?;
-        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
         // A group of its own, so that it is ended with all it started.
         let child = command.process_group(0).spawn();
         let mut tool = Self {
@@ -81,11 +84,7 @@ impl Tool {
         while !is_ready() {
             let ended = self.child.try_wait()?;
             if ended.is_some() || began.elapsed() > PATIENCE {
-                bail!(
-                    "{} is not ready ({ended:?}):\n{}",
-                    contender.word(),
-                    log()
-                );
+                bail!("{} is not ready ({ended:?}):\n{}", contender.word(), log());
             }
             sleep(Duration::from_millis(20));
         }
@@ -145,7 +144,9 @@ pub(super) fn stages(began: u64) -> anyhow::Result<Vec<(String, i64)>> {
         return Ok(Vec::new());
     };
     let began = i64::try_from(began)?;
-    let records = records.iter().filter(|record| record.decided.monotonic_ns >= began);
+    let records = records
+        .iter()
+        .filter(|record| record.decided.monotonic_ns >= began);
     let first = records.min_by_key(|record| record.decided.monotonic_ns);
     let stages = first.into_iter().flat_map(|record| &record.stages);
     Ok(stages
@@ -156,15 +157,15 @@ pub(super) fn stages(began: u64) -> anyhow::Result<Vec<(String, i64)>> {
 /// Makes the group, and what the tools need of a system.
 pub(super) fn prepare() -> anyhow::Result<()> {
     fs::create_dir(GROUP).context(GROUP)?;
-    fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+memory +pids +cpu")?;
+    fs::write(
+        "/sys/fs/cgroup/cgroup.subtree_control",
+        "+memory +pids +cpu",
+    )?;
     Ok(())
 }
 
 /// What starts it, and what it says when it is ready.
-fn command(
-    contender: Contender,
-    terms: &Terms,
-) -> anyhow::Result<Option<(&'static str, Command)>> {
+fn command(contender: Contender, terms: &Terms) -> anyhow::Result<Option<(&'static str, Command)>> {
     Ok(Some(match contender {
         Contender::Nothing => return Ok(None),
         Contender::Brink => {
@@ -175,21 +176,45 @@ fn command(
             ("", launched(&[&program, "run", "--config", &config]))
         }
         Contender::Earlyoom => {
-            let kib = earlyoom_kib(terms).to_string();
-            let words = ["chroot", DISK, "/usr/bin/earlyoom", "-p", "-r", "0", "-M", &kib];
+            let kib = earlyoom_kib(LIMIT, [terms.total, terms.available, terms.anon]).to_string();
+            let words = [
+                "chroot",
+                DISK,
+                "/usr/bin/earlyoom",
+                "-p",
+                "-r",
+                "0",
+                "-M",
+                &kib,
+            ];
             ("sending SIGTERM when", launched(&words))
         }
         Contender::Nohang => {
             fs::write(format!("{DISK}/etc/nohang/compare.conf"), nohang_config()?)?;
             let config = "/etc/nohang/compare.conf";
-            let words = ["chroot", DISK, "/usr/sbin/nohang", "--monitor", "--config", config];
+            let words = [
+                "chroot",
+                DISK,
+                "/usr/sbin/nohang",
+                "--monitor",
+                "--config",
+                config,
+            ];
             ("Monitoring has started", launched(&words))
         }
         Contender::Oomd | Contender::OomdAnon => {
             let rules = oomd_config(contender == Contender::OomdAnon, terms);
             fs::write(format!("{DISK}/etc/oomd/compare.json"), rules)?;
             let config = "/etc/oomd/compare.json";
-            let words = ["chroot", DISK, "/usr/bin/oomd", "--interval", "1", "--config", config];
+            let words = [
+                "chroot",
+                DISK,
+                "/usr/bin/oomd",
+                "--interval",
+                "1",
+                "--config",
+                config,
+            ];
             ("interval=1", launched(&words))
         }
         Contender::Kubelet => {
@@ -238,14 +263,6 @@ fn brink_config() -> String {
          evictionHard: {{memory.available: \"{LIMIT}\"}}\nheadroomHard: \"{LIMIT}\"\n\
          workloads:\n  cgroups:\n{workloads}paths: {{stateDir: {STATE}}}\n"
     )
-}
-
-/// earlyoom takes its amount as a part of all memory, and compares it with the part that is available of what user
-/// processes have or could have, as it is now. So that it acts at the limit, and no later, it is told more or less.
-fn earlyoom_kib(terms: &Terms) -> u64 {
-    let user = u128::from(terms.available + terms.anon).max(1);
-    let bytes = u128::from(LIMIT) * u128::from(terms.total) / user;
-    u64::try_from(bytes / 1024).unwrap_or(u64::MAX)
 }
 
 /// The one that comes with it, with our limit: SIGTERM below it and SIGKILL below half of it, as earlyoom does.

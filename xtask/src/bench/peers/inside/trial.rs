@@ -17,7 +17,6 @@ use brink_host::{
 
 use super::{
     Ground,
-    judge::{Shot, crossed},
     load::Load,
     pods::{Pod, resident},
     tool::{self, Terms, Tool},
@@ -26,6 +25,7 @@ use crate::bench::{
     measure::units::{MIB, between, signed},
     peers::{
         contender::{Contender, LIMIT, Signal},
+        judge::{Shot, crossed},
         wire::{Found, Run, Seen},
         workload::Workload,
     },
@@ -40,10 +40,10 @@ const PATIENCE: Duration = Duration::from_secs(40);
 const AFTER_OOM: Duration = Duration::from_secs(3);
 const AFTER_END: Duration = Duration::from_secs(2);
 /// How long a quiet load runs.
-const QUIET: Duration = Duration::from_secs(6);
+const QUIET: Duration = Duration::from_secs(3);
 const IDLE: Duration = Duration::from_secs(15);
 /// How far a quiet load stays from the limit.
-const MARGIN: u64 = 16 * MIB;
+const MARGIN: u64 = 32 * MIB;
 /// A load that grows begins so long before the limit, but not nearer than this.
 const RUN_UP: Duration = Duration::from_millis(1500);
 const NEAREST: u64 = 40 * MIB;
@@ -72,7 +72,7 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
     let mut stage = stage(ground, run)?;
     let memory = tool.as_ref().and_then(|_| Tool::memory());
     let before = oom_kills()?;
-    ground.judge.aim(signed(terms.pods))?;
+    ground.judge.aim([signed(LIMIT); 3], signed(terms.pods))?;
     sleep(phase);
     let pulse = Pulse::start();
     let (began, cpu) = (monotonic_ns(), Tool::cpu());
@@ -93,8 +93,23 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
         found.stages = tool::stages(began)?;
     }
     found.oom_victims = usize::try_from(oom_kills()? - before)?;
+    let is_near = |signal: Signal| {
+        found
+            .signals
+            .get(signal.word())
+            .is_some_and(|seen| seen.crossed.is_some())
+    };
+    if !found.quiet
+        && found.oom.is_none()
+        && !is_near(Signal::Headroom)
+        && !is_near(Signal::Estimate)
+    {
+        anyhow::bail!("the load never came to the limit: {}", loads_log());
+    }
     if lasted >= PATIENCE && !found.quiet && found.crossed && shots.is_empty() {
-        found.notes.push(format!("nobody acted in {} s", PATIENCE.as_secs()));
+        found
+            .notes
+            .push(format!("nobody acted in {} s", PATIENCE.as_secs()));
     }
     if tool.as_mut().is_some_and(Tool::is_over) {
         found.notes.push(format!("it ended: {}", tool::log()));
@@ -107,7 +122,9 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
 /// Everything of a run but its start.
 fn stage(ground: &mut Ground, run: &Run) -> anyhow::Result<Stage> {
     let rate = rate(ground, run.workload)?;
-    let own = Signal::ALL.iter().position(|known| *known == run.contender.signal());
+    let own = Signal::ALL
+        .iter()
+        .position(|known| *known == run.contender.signal());
     let own = own.unwrap_or(0);
     let mut ballast = None;
     let values = ground.judge.values()?;
@@ -140,8 +157,10 @@ fn stage(ground: &mut Ground, run: &Run) -> anyhow::Result<Stage> {
             loud(Pod::Second, Kind::Anon, rate),
         ],
     };
-    let loads: anyhow::Result<Vec<Load>> =
-        specs.iter().map(|(pod, spec)| Load::spawn(*pod, spec)).collect();
+    let loads: anyhow::Result<Vec<Load>> = specs
+        .iter()
+        .map(|(pod, spec)| Load::spawn(*pod, spec))
+        .collect();
     Ok(Stage {
         _ballast: ballast,
         loads: loads?,
@@ -186,13 +205,19 @@ fn watch(
 ) -> anyhow::Result<Duration> {
     let began = Instant::now();
     if run.workload.is_quiet() {
-        let time = if run.workload == Workload::Idle { IDLE } else { QUIET };
+        let time = if run.workload == Workload::Idle {
+            IDLE
+        } else {
+            QUIET
+        };
         while began.elapsed() < time {
             sleep(LOOK);
         }
         return Ok(began.elapsed());
     }
-    let own = Signal::ALL.iter().position(|known| *known == run.contender.signal());
+    let own = Signal::ALL
+        .iter()
+        .position(|known| *known == run.contender.signal());
     let limit = if own == Some(3) { 0 } else { signed(LIMIT) };
     let (mut oom_at, mut over_at) = (None, None);
     while began.elapsed() < PATIENCE {
@@ -264,13 +289,24 @@ fn judge(
             found.right += 1;
         } else {
             found.wrong += 1;
-            found.notes.push(format!("wrong: {:?}", ground.pods.of(shot.target)));
+            found
+                .notes
+                .push(format!("wrong: {:?}", ground.pods.of(shot.target)));
         }
     }
     found.right_first = first.map(is_right);
     let of_kernel = shots.iter().filter(|shot| shot.by_kernel);
     found.oom_bystanders = of_kernel.filter(|shot| !is_right(shot)).count();
     Ok(())
+}
+
+/// What the loads have said.
+fn loads_log() -> String {
+    let text = fs::read_to_string("/run/loads.log").unwrap_or_default();
+    text.lines()
+        .next_back()
+        .unwrap_or("it said nothing")
+        .to_owned()
 }
 
 /// Ends whatever is left in the pods that grow, and waits until it is gone.

@@ -1,0 +1,295 @@
+//! The same question on this machine, where times are real: Brink, earlyoom, and the model of the kubelet.
+//!
+//! earlyoom looks at every process of a machine. Here it is told to ignore all whose name is not that of our own
+//! victims, and those are bounded by their group, their size, their deadline and their parent.
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail};
+use brink_host::{
+    cgroup::owned::OwnedCgroup,
+    clock::monotonic_ns,
+    hog::{HogSpec, Load},
+    meminfo::MeminfoReader,
+};
+use brink_tests::{Hog, wait_until};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    contender::{Contender, Signal, earlyoom_kib},
+    judge::{Judge, crossed},
+};
+use crate::{
+    bench::{
+        measure::{
+            agent::{Agent, Rung, Setup},
+            arena::Arena,
+            programs,
+            units::{MIB, between, signed},
+        },
+        random::SplitMix64,
+        registry::Settings,
+    },
+    vm::errand::Peers,
+};
+
+/// The name of our victims, as no other process is called, and what every other name matches.
+const VICTIM: &str = "zq-victim";
+const ALL_OTHERS: &str = "^([^z].*|z[^q].*|z|)$";
+/// The truth's period.
+const PERIOD: Duration = Duration::from_micros(50);
+/// The group of all workloads.
+const NODE: u64 = 2048 * MIB;
+const WORKLOADS: usize = 110;
+/// From the load's start to the limit, and beyond it.
+const WAY: u64 = 300 * MIB;
+const BEYOND: u64 = 700 * MIB;
+/// A run that others disturb is made again, so often at most.
+const TRIES: usize = 5;
+/// How long a victim waits to be killed.
+const PATIENCE: Duration = Duration::from_secs(14);
+
+/// One run. Whoever acts before the truth has seen a crossing acts at once: by its own figures it was time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Trial {
+    /// As the tables name it.
+    pub(super) contender: String,
+    /// Nanoseconds from the crossing of its own signal to its first SIGTERM or SIGKILL; none if there was none.
+    pub(super) signalled: Option<i64>,
+    /// Bytes below the limit at the worst.
+    pub(super) overshoot: i64,
+    /// Whether somebody else was signalled.
+    pub(super) wrong: bool,
+}
+
+struct Ground {
+    arena: Arena,
+    judge: Judge,
+    agent: Agent,
+    earlyoom: [PathBuf; 3],
+    folder: tempfile::TempDir,
+}
+
+/// All runs, in random order.
+pub(super) fn run(settings: &Settings, peers: &Peers) -> anyhow::Result<Vec<Trial>> {
+    if !rustix::process::geteuid().is_root() {
+        bail!("needs root: kernel programs and cgroups of its own");
+    }
+    let mut random = SplitMix64::new(settings.seed);
+    let mut ground = Ground::new(peers)?;
+    let mut order = Vec::new();
+    for (contender, short, full) in [
+        (Contender::Brink, 8, 60),
+        (Contender::Earlyoom, 8, 60),
+        (Contender::Kubelet, 2, 15),
+    ] {
+        order.extend(std::iter::repeat_n(contender, settings.runs(short, full)));
+    }
+    random.shuffle(&mut order);
+    let mut trials = Vec::new();
+    for contender in order {
+        for _ in 0..TRIES {
+            if let Some(trial) = ground.trial(contender, &mut random)? {
+                trials.push(trial);
+                break;
+            }
+        }
+    }
+    Ok(trials)
+}
+
+impl Ground {
+    fn new(peers: &Peers) -> anyhow::Result<Self> {
+        let arena = Arena::new(NODE, WORKLOADS)?;
+        let judge = Judge::new(&arena.layout, arena.node.group(), PERIOD)?;
+        let agent = Agent::start(Setup {
+            node: None,
+            protected: Some(arena.glob_of_sleepers()),
+            policy: "kubelet",
+            rung: Rung::KernelSampler,
+            ..Setup::of(&arena)
+        })?;
+        let folder = tempfile::Builder::new().prefix("brink-peers-").tempdir()?;
+        fs::copy(programs::hog()?, folder.path().join(VICTIM)).context("copying the load")?;
+        let root = &peers.root;
+        let earlyoom = [
+            root.join("usr/lib64/ld-linux-x86-64.so.2"),
+            root.join("usr/lib/x86_64-linux-gnu"),
+            root.join("usr/bin/earlyoom"),
+        ];
+        Ok(Self {
+            arena,
+            judge,
+            agent,
+            earlyoom,
+            folder,
+        })
+    }
+
+    /// One run; nothing if the limit was crossed before the load began, or if nobody acted on no crossing.
+    fn trial(
+        &mut self,
+        contender: Contender,
+        random: &mut SplitMix64,
+    ) -> anyhow::Result<Option<Trial>> {
+        let victim = self.arena.next_victim()?;
+        let mut hog = self.victim(&victim)?;
+        let [_, estimate, available, _] = self.judge.values()?;
+        let limits = [i64::MIN, estimate - signed(WAY), available - signed(WAY)];
+        let looks = Duration::from_millis(random.below(10_000));
+        let rival = self.arm(contender, limits, victim.group(), looks)?;
+        self.judge.aim(limits, i64::MAX)?;
+        sleep(Duration::from_millis(random.below(1000)));
+        let began = monotonic_ns();
+        hog.start();
+        let ended = hog.wait(PATIENCE + Duration::from_secs(2));
+        let shots = self.judge.shots()?;
+        let signal = if contender == Contender::Earlyoom {
+            Signal::Estimate
+        } else {
+            Signal::WorkingSet
+        };
+        let seen = self.judge.crossing(signal)?;
+        if contender == Contender::Brink {
+            self.agent.disarm()?;
+        }
+        drop(rival);
+        ended.context("a victim did not end")?;
+        let pid = hog.pid();
+        drop((hog, victim));
+        // Others on this machine send signals too.
+        let ours = shots.iter().find(|shot| shot.target == pid);
+        let at = crossed(&seen).or(ours.map(|shot| shot.at));
+        let Some(at) = at.filter(|&at| at >= began) else {
+            return Ok(None);
+        };
+        Ok(Some(Trial {
+            contender: contender.word().to_owned(),
+            signalled: ours.map(|shot| between(at, shot.at).max(0)),
+            overshoot: seen.overshoot,
+            wrong: self.arena.is_short_of_workloads()?,
+        }))
+    }
+
+    /// A victim that waits.
+    fn victim(&self, group: &OwnedCgroup) -> anyhow::Result<Hog> {
+        let spec = HogSpec {
+            wait: true,
+            ..HogSpec::new(Load::Anon, WAY + BEYOND, PATIENCE)
+        };
+        let hog = Hog::spawn(&self.folder.path().join(VICTIM), Some(group), &spec)?;
+        let joined = wait_until(Duration::from_secs(5), || {
+            group.processes().ok()?.contains(&hog.pid()).then_some(())
+        });
+        joined.context("a victim did not join its group")?;
+        Ok(hog)
+    }
+
+    /// Sets the contender on the limit.
+    fn arm(
+        &self,
+        contender: Contender,
+        [_, estimate, available]: [i64; 3],
+        victim: &str,
+        looks: Duration,
+    ) -> anyhow::Result<Option<Rival>> {
+        let log = self.folder.path().join("log");
+        match contender {
+            Contender::Brink => {
+                let value = u64::try_from(available)?;
+                self.agent.arm(&[("memory.available", value)])?;
+                self.agent.wait_known(victim)?;
+                Ok(None)
+            }
+            Contender::Earlyoom => {
+                let info = MeminfoReader::open(Path::new("/"))?.read()?;
+                let now = info.available.context("no MemAvailable")?;
+                let amounts = [info.total, now, info.anon];
+                let kib = earlyoom_kib(u64::try_from(estimate)?, amounts);
+                let [loader, libraries, program] = &self.earlyoom;
+                let mut command = Command::new(loader);
+                command.arg("--library-path").arg(libraries).arg(program);
+                command.args(["-p", "-r", "0", "--ignore", ALL_OTHERS, "-M"]);
+                // Only ever SIGTERM: below half as much it would be SIGKILL.
+                command.arg(format!("{kib},1"));
+                Rival::start(command, &log, "sending SIGTERM when").map(Some)
+            }
+            Contender::Kubelet => {
+                let mut command = Command::new(std::env::current_exe()?);
+                command
+                    .arg("kubelet-model")
+                    .arg("--limit")
+                    .arg(available.to_string());
+                command.arg("--phase").arg(looks.as_millis().to_string());
+                command.arg("--pod").arg(victim);
+                Rival::start(command, &log, "first look in").map(Some)
+            }
+            other => bail!("{} does not run here", other.word()),
+        }
+    }
+}
+
+/// A rival's process. Dropping it ends it.
+struct Rival(Child);
+
+impl Rival {
+    fn start(mut command: Command, log: &Path, ready: &str) -> anyhow::Result<Self> {
+        let file = File::create(log)?;
+        command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file);
+        let child = command
+            .spawn()
+            .with_context(|| format!("starting {command:?}"))?;
+        let rival = Self(child);
+        let began = Instant::now();
+        loop {
+            let said = fs::read_to_string(log).unwrap_or_default();
+            if said.contains(ready) {
+                return Ok(rival);
+            }
+            if began.elapsed() > Duration::from_secs(10) {
+                bail!("{command:?} is not ready: {said}");
+            }
+            sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Rival {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _killed = self.0.kill();
+        let _reaped = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_but_our_victims_can_be_killed() {
+        let others = regex_lite::Regex::new(ALL_OTHERS).unwrap();
+        assert!(!others.is_match(VICTIM));
+        for name in [
+            "",
+            "z",
+            "zsh",
+            "bash",
+            "brink",
+            "brink-hog",
+            "systemd",
+            "q",
+            "Zq-victim",
+        ] {
+            assert!(others.is_match(name), "{name}");
+        }
+    }
+}
