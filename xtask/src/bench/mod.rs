@@ -25,6 +25,10 @@ const OUT: &str = "target/bench";
 
 /// Options of `cargo xtask bench`.
 #[derive(Debug, Clone, clap::Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a flag of the command line"
+)]
 pub struct Args {
     /// Fail if a figure that must be reached is missed
     #[arg(long)]

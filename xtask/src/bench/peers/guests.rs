@@ -8,7 +8,7 @@ use std::{
 
 use super::wire::{DISK, Found, JOB, Job, Line, Run, parse};
 use crate::{
-    bench::machine::Machine,
+    bench::{machine::Machine, measure::units::millis},
     vm::errand::{Depot, End, Errand},
 };
 
@@ -156,10 +156,10 @@ fn one(
 }
 
 fn tell(found: &Found) {
-    let millis = |nanos: Option<i64>| {
+    let shown = |nanos: Option<i64>| {
         nanos.map_or_else(
             || "-".to_owned(),
-            |nanos| format!("{:.1} ms", nanos as f64 / 1e6),
+            |nanos| format!("{:.1} ms", millis(nanos)),
         )
     };
     println!(
@@ -167,9 +167,9 @@ fn tell(found: &Found) {
         found.number,
         found.contender,
         found.workload,
-        millis(found.signalled),
-        millis(found.oom),
-        millis(found.freed),
+        shown(found.signalled),
+        shown(found.oom),
+        shown(found.freed),
         found.right,
         found.wrong,
         found.lock_up.as_deref().unwrap_or_default(),
@@ -182,7 +182,7 @@ fn tell(found: &Found) {
             .and_then(|seen| seen.crossed)
             .unwrap_or(0);
         let stages = found.stages.iter();
-        let stages = stages.map(|(name, at)| format!("{name} {:.1}", (at - own) as f64 / 1e6));
+        let stages = stages.map(|(name, at)| format!("{name} {:.1}", millis(at - own)));
         println!(
             "     after the crossing, ms: {}",
             stages.collect::<Vec<_>>().join(", ")

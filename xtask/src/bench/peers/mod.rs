@@ -52,7 +52,11 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
     let mut depot = Depot::open(Series::V6_12)?;
     let peers = depot.peers()?;
     println!("compared with: {:?}", peers.versions);
-    let host = on_host(settings, &peers)?;
+    let host = if args.names.is_empty() {
+        on_host(settings, &peers)?
+    } else {
+        None
+    };
     let guests = in_guests(settings, args, (&depot, &peers))?;
     let versions = peers.versions.clone();
     let report = Report::new((settings.seed, settings.short), versions, guests, host);
@@ -145,10 +149,10 @@ fn chosen<T: Copy>(all: &[T], word: impl Fn(&T) -> String, names: &[String]) -> 
         let word = word(each).to_lowercase();
         names.iter().any(|name| word.contains(&name.to_lowercase()))
     };
-    let named: Vec<T> = all.iter().filter(is_named).copied().collect();
-    if named.is_empty() {
+    let found: Vec<T> = all.iter().filter(is_named).copied().collect();
+    if found.is_empty() {
         all.to_vec()
     } else {
-        named
+        found
     }
 }

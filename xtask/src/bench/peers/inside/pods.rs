@@ -165,7 +165,7 @@ impl Pods {
 pub(super) fn resident(pod: Pod, bytes: u64) -> anyhow::Result<Load> {
     let mut load = Load::spawn(pod, &HogSpec::new(Kind::Anon, bytes, HogSpec::LONGEST))?;
     load.start();
-    load.wait_done(Duration::from_secs(60))?;
+    load.wait_done(Duration::from_mins(1))?;
     Ok(load)
 }
 

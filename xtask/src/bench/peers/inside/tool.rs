@@ -1,5 +1,6 @@
 //! A contender as users run it: its own program, its own configuration, in a group of its own that is charged what it costs.
 use std::{
+    fmt::Write as _,
     fs::{self, File},
     os::unix::process::CommandExt as _,
     path::Path,
@@ -277,10 +278,11 @@ fn nohang_config() -> anyhow::Result<String> {
             "hard_threshold_min_mem" => Some(LIMIT / MIB / 2),
             _ => None,
         };
-        match value {
-            Some(mebibytes) => config += &format!("{key} = {mebibytes} M\n"),
-            None => config += &format!("{line}\n"),
-        }
+        // Writing to a `String` cannot fail.
+        let _written = match value {
+            Some(mebibytes) => writeln!(config, "{key} = {mebibytes} M"),
+            None => writeln!(config, "{line}"),
+        };
     }
     Ok(config)
 }

@@ -48,7 +48,7 @@ const MARGIN: u64 = 32 * MIB;
 const RUN_UP: Duration = Duration::from_millis(1500);
 const NEAREST: u64 = 40 * MIB;
 /// The start is put off by up to this, so that no phase of a poll is met more often than another.
-const PHASE: Duration = Duration::from_millis(1000);
+const PHASE: Duration = Duration::from_secs(1);
 
 /// What stands ready for a run.
 struct Stage {
