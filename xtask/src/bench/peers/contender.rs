@@ -82,6 +82,9 @@ impl Contender {
         Self::Nothing,
     ];
 
+    /// Those of the short form, for every change.
+    pub const SHORT: [Self; 4] = [Self::Brink, Self::Earlyoom, Self::Kubelet, Self::Nothing];
+
     /// As the tables name it.
     pub const fn word(self) -> &'static str {
         match self {

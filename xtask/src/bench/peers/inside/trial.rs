@@ -289,9 +289,8 @@ fn judge(
             found.right += 1;
         } else {
             found.wrong += 1;
-            found
-                .notes
-                .push(format!("wrong: {:?}", ground.pods.of(shot.target)));
+            let pod = ground.pods.of(shot.target).map_or("nobody's", Pod::name);
+            found.notes.push(format!("wrong: a process of {pod}"));
         }
     }
     found.right_first = first.map(is_right);
