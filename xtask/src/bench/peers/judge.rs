@@ -76,12 +76,25 @@ impl Judge {
             total: meminfo.total,
             estimate: [0, low_watermarks()?],
         };
-        // What its own sum is above the kernel's figure is what the kernel keeps back.
-        let sum = judge.values()?[1];
-        let meminfo = MeminfoReader::open(Path::new("/"))?.read()?;
-        let available = meminfo.available.context("no MemAvailable")?;
-        judge.estimate[0] = sum - signed(available);
+        judge.estimate[0] = judge.kept_back()?;
         Ok(judge)
+    }
+
+    /// What the truth's own sum is above the kernel's figure: the kernel keeps that back. Others may take memory between
+    /// the two readings, so it is the middle one of many.
+    fn kept_back(&mut self) -> anyhow::Result<i64> {
+        const READINGS: usize = 31;
+        let file = MeminfoReader::open(Path::new("/"))?;
+        self.values()?;
+        let mut differences = Vec::new();
+        for _ in 0..READINGS {
+            self.wait_for_tick()?;
+            let sum = self.now()?[1];
+            let available = file.read()?.available.context("no MemAvailable")?;
+            differences.push(sum - signed(available));
+        }
+        differences.sort_unstable();
+        Ok(differences[READINGS / 2])
     }
 
     /// The machine's memory.

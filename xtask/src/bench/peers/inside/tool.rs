@@ -14,6 +14,7 @@ use brink::control::{
     client::ask,
     protocol::{Answer, Question},
 };
+use brink::record::DecisionRecord;
 use brink_host::meminfo::MeminfoReader;
 use serde_json::json;
 
@@ -138,21 +139,44 @@ pub(super) fn log() -> String {
     lines[lines.len().saturating_sub(12)..].join("\n")
 }
 
-/// When each stage of Brink's first decision was reached, after `began`; nothing without one.
-pub(super) fn stages(began: u64) -> anyhow::Result<Vec<(String, i64)>> {
+/// Brink's decisions since `began`, in their order.
+pub(super) fn decisions(began: u64) -> anyhow::Result<Vec<DecisionRecord>> {
     let socket = Path::new(STATE).join("brink.sock");
-    let Ok(Answer::Decisions(records)) = ask(&socket, &Question::Decisions) else {
+    let Ok(Answer::Decisions(mut records)) = ask(&socket, &Question::Decisions) else {
         return Ok(Vec::new());
     };
     let began = i64::try_from(began)?;
-    let records = records
-        .iter()
-        .filter(|record| record.decided.monotonic_ns >= began);
-    let first = records.min_by_key(|record| record.decided.monotonic_ns);
-    let stages = first.into_iter().flat_map(|record| &record.stages);
-    Ok(stages
-        .map(|stage| (stage.stage.clone(), stage.at.monotonic_ns - began))
-        .collect())
+    records.retain(|record| record.decided.monotonic_ns >= began);
+    records.sort_by_key(|record| record.decided.monotonic_ns);
+    Ok(records)
+}
+
+/// When each stage of a decision was reached, after `began`.
+pub(super) fn stages(record: &DecisionRecord, began: u64) -> Vec<(String, i64)> {
+    let after = |at: i64| at.wrapping_sub(began.cast_signed());
+    let stages = record.stages.iter();
+    stages
+        .map(|stage| (stage.stage.clone(), after(stage.at.monotonic_ns)))
+        .collect()
+}
+
+/// A decision in one line.
+pub(super) fn told(record: &DecisionRecord, began: u64) -> String {
+    format!(
+        "order {}: {} for {} at {} ns, headroom {:?}, reserve {}, credit {}, freed {}, end {}",
+        record.order,
+        record.victim.name,
+        record.threshold.signal,
+        record
+            .decided
+            .monotonic_ns
+            .wrapping_sub(began.cast_signed()),
+        record.memory.headroom_bytes,
+        record.memory.reserve_bytes,
+        record.memory.credit_bytes,
+        record.freed_bytes,
+        record.end.as_deref().unwrap_or("open"),
+    )
 }
 
 /// Makes the group, and what the tools need of a system.

@@ -90,7 +90,16 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
     found.cpu = cpu.map(|cpu| [cpu, between(began, monotonic_ns())]);
     judge(ground, (run, began), &shots, &mut found)?;
     if run.contender == Contender::Brink {
-        found.stages = tool::stages(began)?;
+        let decisions = tool::decisions(began)?;
+        found.stages = decisions
+            .first()
+            .map(|record| tool::stages(record, began))
+            .unwrap_or_default();
+        if decisions.len() > 1 {
+            found
+                .notes
+                .extend(decisions.iter().map(|record| tool::told(record, began)));
+        }
     }
     found.oom_victims = usize::try_from(oom_kills()? - before)?;
     let is_near = |signal: Signal| {

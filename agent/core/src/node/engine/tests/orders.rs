@@ -23,7 +23,7 @@ fn memory_that_shows_a_moment_later_costs_nobody_else() {
     let mut node = Node::enforcing(hard());
     assert_eq!(kills(&node.at(0, 50)), [0]);
     node.holds(0, 0);
-    assert_eq!(node.at(3, 60), []);
+    assert_eq!(held(&node.at(3, 60)), [Reason::Waiting]);
     let actions = node.at(4, 160);
     assert_eq!(ends(&actions), [End::MemoryBack]);
     assert_eq!(kills(&actions), []);
