@@ -3,14 +3,14 @@
 use aya_ebpf::bindings::bpf_timer;
 use aya_ebpf::btf_maps::Array as BtfArray;
 use aya_ebpf::macros::{btf_map, map};
-use aya_ebpf::maps::{Array, HashMap, PerCpuArray, RingBuf};
+use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use brink_abi::command::Mailbox;
 use brink_abi::meter::{CgroupMeter, Loss, Process, ProcessMeter, ROWS, SamplerMeter};
 use brink_abi::sample::{Published, UsageTable, Watch};
 use brink_abi::{MAX_NODES, MAX_SLOTS, MAX_WATCHES, Plain};
 
 use crate::engine::{Engine, Node, Slot};
-use crate::reclaim::Begun;
+use crate::reclaim::{Begun, Ended};
 
 /// The kernel finds the timer by the BTF name of its type, so the map must be a BTF map.
 #[repr(C)]
@@ -79,6 +79,10 @@ pub static VICTIMS: HashMap<u64, u64> = HashMap::with_max_entries(256, 0);
 /// Reclaims under way, by thread id.
 #[map]
 pub static RECLAIMS: HashMap<u32, Begun> = HashMap::with_max_entries(1024, 0);
+
+/// The last reclaim of each task that was in one lately, by thread id.
+#[map]
+pub static RECLAIMED: LruHashMap<u32, Ended> = LruHashMap::with_max_entries(1024, 0);
 
 /// Tells a cgroup's key in [`VICTIMS`] from a process's.
 pub const CGROUP_KEY: u64 = 1 << 63;

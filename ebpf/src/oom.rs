@@ -17,7 +17,7 @@ use brink_abi::{COMM, Plain};
 
 use crate::emit::{Fate, count, now, signal};
 use crate::kernel::{memory_cgroup, read};
-use crate::maps::{ENGINE, PROCESSES};
+use crate::maps::{ENGINE, PROCESSES, RECLAIMED};
 
 #[unsafe(no_mangle)]
 pub static FORMATS: Global<Formats> = Global::new(Formats::UNKNOWN);
@@ -83,7 +83,7 @@ pub fn mark_victim(context: TracePointContext) -> u32 {
                 .map_or(UNKNOWN, |found| (*found).cgroup);
             (*record).trigger_cgroup = memory_cgroup(bpf_get_current_task()).unwrap_or(UNKNOWN);
             ((*record).retry_age_ns, (*record).retry_own) = last_retry(id as u32, at);
-            (*record).reserved = 0;
+            ((*record).reclaim_gear, (*record).reclaim_ns) = last_reclaim(id as u32);
             (*record).comm = comm(&context);
             (*record).trigger_comm = bpf_get_current_comm().unwrap_or([0; COMM]);
         }
@@ -116,6 +116,15 @@ fn last_retry(tid: u32, at: u64) -> (u64, u32) {
             at.wrapping_sub(since)
         };
         (age, u32::from(since != 0 && task == u64::from(tid)))
+    })
+}
+
+/// Gear and end of the latest reclaim of a task, 0 and [`UNKNOWN`] if none is known.
+#[inline(always)]
+fn last_reclaim(tid: u32) -> (u32, u64) {
+    RECLAIMED.get_ptr(tid).map_or((0, UNKNOWN), |ended| {
+        // SAFETY: a map value.
+        unsafe { ((*ended).gear as u32, (*ended).at_ns) }
     })
 }
 

@@ -11,13 +11,22 @@ use brink_abi::record::{
 use crate::atomic::add;
 use crate::emit::{Fate, Wake, count, evidence, now};
 use crate::kernel::{layout, memory_cgroup};
-use crate::maps::{ENGINE, RECLAIMS, cgroup_meter};
+use crate::maps::{ENGINE, RECLAIMED, RECLAIMS, cgroup_meter};
 use crate::sampler::pull;
 
 /// A reclaim under way.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Begun {
+    pub at_ns: u64,
+    /// `RECLAIM_*`
+    pub gear: u64,
+}
+
+/// A reclaim that is over.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Ended {
     pub at_ns: u64,
     /// `RECLAIM_*`
     pub gear: u64,
@@ -96,6 +105,11 @@ fn end(gear: u32, pages: u64) -> i32 {
     }
     count(RECLAIM_EVIDENCE, Fate::Seen);
     let at = now();
+    let ended = Ended {
+        at_ns: at,
+        gear: u64::from(gear),
+    };
+    let _ = RECLAIMED.insert(tid, ended, 0);
     let stall = at.wrapping_sub(begun.at_ns);
     // SAFETY: the helper takes no argument.
     let cgroup = memory_cgroup(unsafe { bpf_get_current_task() }).unwrap_or(UNKNOWN);

@@ -1,7 +1,7 @@
 //! The page of `brink status`: mode, order, rung, signals, thresholds, and what was lost.
 
 use super::pause::pause_end;
-use crate::control::protocol::{Status, ThresholdState};
+use crate::control::protocol::{OomView, Status, ThresholdState};
 use crate::record::text::{
     amount, bytes, counted, end_words, hardness, held_words, mode_words, moment, stretch, unsigned,
 };
@@ -274,9 +274,29 @@ fn node(screen: &mut Screen, status: &Status) {
         &format!(
             "{}; {} by the kernel's OOM killer since the start",
             counted(u64::from(status.decisions), "decision"),
-            counted(u64::from(status.oom_kills), "kill")
+            counted(u64::from(status.oom_kills), "kill") + &oom(status.oom),
         ),
     );
+}
+
+/// What the kernel's own kills were for.
+fn oom(oom: OomView) -> String {
+    let parts = [
+        (oom.node, "for the node"),
+        (oom.cgroup, "for the limit of a cgroup"),
+        (oom.unknown, "for what is not known"),
+    ];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    let mut parts: Vec<String> = parts
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if oom.groups > 0 {
+        parts.push(format!("several at once {} times", oom.groups));
+    }
+    if parts.is_empty() {
+        return String::new();
+    }
+    format!(" ({})", parts.join(", "))
 }
 
 /// What was lost on the way: a quiet node and a blind one must not look alike.

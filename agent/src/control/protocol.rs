@@ -177,6 +177,8 @@ pub struct Status {
     pub last_order: Option<OrderView>,
     /// Kills by the kernel's own killer on this machine since the start of the agent; no more than 256 are counted.
     pub oom_kills: u32,
+    /// What those were for.
+    pub oom: OomView,
     /// The kernel's programs.
     pub programs: Vec<ProgramView>,
     /// What became of the occasions to send a record: seen = sent + dropped + filtered.
@@ -185,6 +187,20 @@ pub struct Status {
     pub reports_lost: u64,
     /// Cost of the sampler; none where it does not run.
     pub sampler: Option<SamplerView>,
+}
+
+/// Kills by the kernel's own killer, by what they were for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OomView {
+    /// Processes killed because the node was out of memory.
+    pub node: u32,
+    /// Processes killed because a cgroup was at its limit.
+    pub cgroup: u32,
+    /// Processes of which it is not known.
+    pub unknown: u32,
+    /// Times that more than one process was killed at once, as `memory.oom.group` asks for.
+    pub groups: u32,
 }
 
 /// One threshold.

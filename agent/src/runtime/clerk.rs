@@ -9,6 +9,7 @@ use brink_core::node::input::Reconfiguration;
 use brink_core::node::policy::Policy;
 use brink_core::node::signal::Signal;
 use brink_core::node::workload::WorkloadTable;
+use brink_host::probe::shortage::Shortage;
 use rustix::event::{PollFd, PollFlags, poll};
 use tracing::{error, info, warn};
 
@@ -84,9 +85,10 @@ impl Clerk {
             Report::Completed(page) => self.take_page(page, Occasion::After),
             Report::OomKill(record) => {
                 let comm = brink_host::probe::decode::name(&record.comm).into_owned();
+                let short = Shortage::of(&record).word();
                 warn!(
                     pid = record.pid,
-                    comm, "the kernel's OOM killer chose a process"
+                    comm, short, "the kernel's OOM killer chose a process"
                 );
                 self.shared.lock().add_oom_kill(record);
             }

@@ -86,7 +86,12 @@ shared! {
         pub retry_age_ns: u64,
         /// 1 when that retry was the trigger's own
         pub retry_own: u32,
-        pub reserved: u32,
+        /// `RECLAIM_*` of the trigger's last reclaim, 0 when none is known. Nobody runs out of memory without having
+        /// reclaimed where it was short: this says where.
+        pub reclaim_gear: u32,
+        /// when that reclaim ended, `CLOCK_MONOTONIC`, [`UNKNOWN`] when none is known. Victims with the same trigger and
+        /// the same reclaim fell to one decision: a group was taken whole.
+        pub reclaim_ns: u64,
         pub comm: [u8; COMM],
         pub trigger_comm: [u8; COMM],
     }

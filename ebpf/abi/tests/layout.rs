@@ -17,9 +17,9 @@ use brink_abi::{Plain, VERSION, plain};
 #[test]
 fn sizes() {
     let check = |name: &str, size: usize, expected: usize| assert_eq!(size, expected, "{name}");
-    assert_eq!(VERSION, 1);
+    assert_eq!(VERSION, 2);
     check("Head", size_of::<Head>(), 24);
-    check("VictimRecord", size_of::<VictimRecord>(), 152);
+    check("VictimRecord", size_of::<VictimRecord>(), 160);
     check("RetryRecord", size_of::<RetryRecord>(), 80);
     check("ExitRecord", size_of::<ExitRecord>(), 72);
     check("EmptyRecord", size_of::<EmptyRecord>(), 32);

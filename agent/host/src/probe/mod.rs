@@ -22,6 +22,7 @@ pub mod meters;
 mod pod;
 mod processes;
 pub mod programs;
+pub mod shortage;
 mod thin;
 pub mod truth;
 

@@ -4,9 +4,12 @@ use brink_core::base::{Moment, Quantity};
 use brink_core::node::threshold::{Threshold, Value};
 use brink_host::clock::ClockPair;
 use brink_host::probe::Row;
+use brink_host::probe::shortage::{Shortage, fell_together};
 
 use super::Views;
-use crate::control::protocol::{ProgramView, RingView, SamplerView, Status, ThresholdState};
+use crate::control::protocol::{
+    OomView, ProgramView, RingView, SamplerView, Status, ThresholdState,
+};
 use crate::guard;
 use crate::record::wire::{API_VERSION, OrderView, SignalValue};
 use crate::record::words::{memory_word, mode_word};
@@ -48,6 +51,7 @@ impl Views {
             decisions: count(state.decisions.len()),
             last_order: state.decisions.back().map(OrderView::of),
             oom_kills: count(state.oom_kills.len()),
+            oom: oom(&state),
             programs: self.programs(),
             rings: self.rings(),
             reports_lost: state.lost,
@@ -106,6 +110,30 @@ fn protected(state: &State) -> usize {
     let workloads = state.table().map_or(&[][..], |table| table.workloads());
     let spared = workloads.iter().filter(|each| each.spared().is_some());
     spared.count()
+}
+
+fn oom(state: &State) -> OomView {
+    let kills = || state.oom_kills.iter();
+    let of = |shortage| {
+        count(
+            kills()
+                .filter(|kill| Shortage::of(kill) == shortage)
+                .count(),
+        )
+    };
+    let pairs = kills().zip(kills().skip(1));
+    let mut is_within = false;
+    let begins = |(one, next)| {
+        let was_within = std::mem::replace(&mut is_within, fell_together(one, next));
+        is_within && !was_within
+    };
+    let groups = count(pairs.map(begins).filter(|begins| *begins).count());
+    OomView {
+        node: of(Shortage::Node),
+        cgroup: of(Shortage::Cgroup),
+        unknown: of(Shortage::Unknown),
+        groups,
+    }
 }
 
 fn signals(state: &State) -> Vec<SignalValue> {

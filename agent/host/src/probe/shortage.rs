@@ -1,0 +1,102 @@
+//! What the kernel's OOM killer killed for: the node or a cgroup's limit, and one process or a group whole.
+
+use std::fmt;
+
+use brink_abi::record::{RECLAIM_DIRECT, RECLAIM_MEMCG, UNKNOWN, VictimRecord};
+
+/// Where memory was short when the kernel chose a victim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Shortage {
+    /// On the node.
+    Node,
+    /// In a cgroup with a limit.
+    Cgroup,
+    /// Nobody saw what the trigger had reclaimed, or it had nothing to reclaim: somebody asked for a kill (sysrq).
+    Unknown,
+}
+
+impl Shortage {
+    /// By what the trigger reclaimed last: an allocation gives up after it reclaimed for the node, a charge after it
+    /// reclaimed in its cgroup, and both do so each time before they kill.
+    pub const fn of(victim: &VictimRecord) -> Self {
+        match victim.reclaim_gear {
+            RECLAIM_DIRECT => Self::Node,
+            RECLAIM_MEMCG => Self::Cgroup,
+            // An allocation of the node's passes by there just before.
+            _ if victim.retry_own == 1 => Self::Node,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// The word for it in logs and statuses.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Node => "node",
+            Self::Cgroup => "cgroup",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// Whether two victims fell to one decision, as those of a group with `memory.oom.group` do: whoever runs out of memory
+/// again reclaims again first.
+pub fn fell_together(one: &VictimRecord, other: &VictimRecord) -> bool {
+    one.reclaim_ns != UNKNOWN
+        && one.reclaim_ns == other.reclaim_ns
+        && one.trigger_tid == other.trigger_tid
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_abi::Plain as _;
+    use brink_abi::record::RECLAIM_KSWAPD;
+
+    use super::*;
+
+    fn victim(reclaim_gear: u32, reclaim_ns: u64) -> VictimRecord {
+        VictimRecord {
+            trigger_tid: 7,
+            reclaim_gear,
+            reclaim_ns,
+            ..VictimRecord::ZERO
+        }
+    }
+
+    #[test]
+    fn the_triggers_last_reclaim_tells_where_memory_was_short() {
+        let check = |gear, retry_own, expected| {
+            let record = VictimRecord {
+                retry_own,
+                ..victim(gear, 1)
+            };
+            assert_eq!(Shortage::of(&record), expected, "{gear} {retry_own}");
+        };
+        check(RECLAIM_DIRECT, 0, Shortage::Node);
+        check(RECLAIM_MEMCG, 0, Shortage::Cgroup);
+        // It retried for the node before that.
+        check(RECLAIM_MEMCG, 1, Shortage::Cgroup);
+        check(0, 1, Shortage::Node);
+        check(0, 0, Shortage::Unknown);
+        check(RECLAIM_KSWAPD, 0, Shortage::Unknown);
+    }
+
+    #[test]
+    fn victims_of_one_decision_share_its_reclaim() {
+        let one = victim(RECLAIM_MEMCG, 5);
+        assert!(fell_together(&one, &victim(RECLAIM_MEMCG, 5)));
+        assert!(!fell_together(&one, &victim(RECLAIM_MEMCG, 6)));
+        let elsewhere = VictimRecord {
+            trigger_tid: 8,
+            ..one
+        };
+        assert!(!fell_together(&one, &elsewhere));
+        let unknown = victim(0, UNKNOWN);
+        assert!(!fell_together(&unknown, &unknown));
+    }
+}
