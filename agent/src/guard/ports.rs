@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use brink_core::base::Moment;
-use brink_core::node::input::{Control, Reconfiguration};
+use brink_core::node::input::{Control, Input, Reconfiguration};
+use brink_core::node::workload::WorkloadTable;
 use brink_host::ledger::Ledger;
 use brink_host::probe::abi::record::VictimRecord;
 use crossbeam_queue::ArrayQueue;
@@ -25,6 +26,29 @@ pub struct Legacy {
     pub last: u64,
     /// When its kills were ordered, oldest first.
     pub kills: Vec<Moment>,
+    /// The victim of the last order, if that was not over.
+    pub interrupted: Option<Interrupted>,
+}
+
+/// A victim whose order was not over when its agent ended: what it holds is on its way back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interrupted {
+    /// Uid of the workload.
+    pub uid: String,
+    /// What it held when it was chosen, in bytes.
+    pub charged: u64,
+}
+
+impl Interrupted {
+    /// What the engine is told of it; nothing if it has left the table.
+    pub fn dying_in(&self, table: &WorkloadTable) -> Option<Input<'static>> {
+        let mut workloads = table.workloads().iter();
+        let workload = workloads.position(|workload| *workload.uid == *self.uid)?;
+        Some(Input::Dying {
+            workload,
+            charged: self.charged,
+        })
+    }
 }
 
 /// What the guard is told.

@@ -252,6 +252,11 @@ impl Guard {
         for recalled in std::iter::once(Recalled::LastOrder(legacy.last)).chain(kills) {
             self.feed(now(), &Input::Recall(recalled));
         }
+        let interrupted = legacy.interrupted;
+        let dying = interrupted.and_then(|victim| victim.dying_in(self.engine.table()));
+        if let Some(dying) = dying {
+            self.feed(now(), &dying);
+        }
     }
 
     /// Does what is due by time alone.

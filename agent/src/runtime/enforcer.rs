@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use brink_core::base::Moment;
+use brink_core::base::{Moment, Reason};
+use brink_core::node::credit;
 use brink_core::node::safety::Mode;
 use brink_host::clock::BootId;
 use brink_host::ledger::{Entry, Ledger, Opening};
@@ -14,7 +15,8 @@ use tracing::{info, warn};
 use super::LOCK;
 use super::foretold::Foretold;
 use super::state::State;
-use crate::ledger::{self, DECISIONS, Record};
+use crate::guard::ports::Interrupted;
+use crate::ledger::{self, Completion, DECISIONS, Record};
 use crate::record::DecisionRecord;
 
 /// The right to enforce; ours, or another agent's.
@@ -122,6 +124,23 @@ fn killed(entry: &Entry<'_>) -> Option<Moment> {
         .is_some_and(|kill| kill.signalled == 0);
     let carried_out = record.mode == Mode::Enforcing && !found_nobody;
     record.stages.decided.filter(|_| carried_out)
+}
+
+/// The victim of the latest hard order on memory, if that was given a moment before `now` and nobody saw its end. A
+/// signal that was not sent any more costs what a victim costs that gives nothing back: the engine's patience.
+pub(super) fn interrupted(ledger: &Ledger, now: Moment) -> Option<Interrupted> {
+    let latest = ledger.entries().max_by_key(|entry| entry.slot.sequence)?;
+    let record: Record<'_> = postcard::from_bytes(latest.record).ok()?;
+    let is_carried_out = record.mode == Mode::Enforcing && record.reason == Reason::Hard;
+    let is_fresh = now < record.stages.decided? + credit::LIFETIME;
+    let is_open = latest.completion.is_none();
+    if !is_carried_out || !is_fresh || !is_open || !record.crossed.signal.is_memory() {
+        return None;
+    }
+    Some(Interrupted {
+        uid: record.victim.uid.to_owned(),
+        charged: u64::try_from(record.victim.standing.usage?).ok()?,
+    })
 }
 
 /// Remembers the decisions of this boot, with what was foretold of them; the number of the last one.

@@ -18,7 +18,7 @@ use brink_host::realtime::FifoPriority;
 use tracing::{info, warn};
 
 use super::clerk::Clerk;
-use super::enforcer::{Enforcement, kills, remember};
+use super::enforcer::{Enforcement, interrupted, kills, remember};
 use super::equipment::{Equipment, Loaded};
 use super::foresight::BoardCell;
 use super::foretold::Foretold;
@@ -93,7 +93,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let mut builder = builder(config, &layout);
     let roster = first_roster(config, &mut builder)?;
     let around = Around::new(config, &roster, (clocks.boot, enforcement.is_ours()))?;
-    let first = around.first_inputs(config, ledger.as_ref());
+    let first = around.first_inputs(config, ledger.as_ref(), &roster);
     let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
     around.shared.lock().mode = engine.mode(guard::now());
     let plan = Plan {
@@ -180,7 +180,12 @@ impl Around {
     }
 
     /// What the engine is told before anything else: what outlived the last run, and whether it may enforce.
-    fn first_inputs(&self, config: &AgentConfig, ledger: Option<&Ledger>) -> Vec<Input<'static>> {
+    fn first_inputs(
+        &self,
+        config: &AgentConfig,
+        ledger: Option<&Ledger>,
+        roster: &Roster,
+    ) -> Vec<Input<'static>> {
         let pressed = self.button.read();
         let mut state = self.shared.lock();
         let last =
@@ -192,8 +197,11 @@ impl Around {
         let recalled = recalled.chain(self.graces.recall(&config.policy, guard::now()));
         let standby = ledger.is_none().then_some(Control::Standby(true));
         let controls = standby.into_iter().chain([pressed.control()]);
+        let dying = ledger.and_then(|ledger| interrupted(ledger, guard::now()));
+        let dying = dying.and_then(|victim| victim.dying_in(&roster.table));
         recalled
             .map(Input::Recall)
+            .chain(dying)
             .chain(controls.map(Input::Control))
             .collect()
     }
@@ -351,11 +359,13 @@ impl Running {
         if let Some(ledger) = self.enforcement.take_over()? {
             let last = self.remember_instead(&ledger);
             let kills = kills(&ledger);
+            let interrupted = interrupted(&ledger, guard::now());
             info!("the other agent is gone; this one takes over");
             takeover.put(Command::TakeOver(Box::new(Legacy {
                 ledger,
                 last,
                 kills,
+                interrupted,
             })));
             takeover.put(Command::Control(Control::Standby(false)));
         }
