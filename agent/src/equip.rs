@@ -5,7 +5,7 @@ use std::path::Path;
 use brink_host::HostError;
 use brink_host::cgroup::Layout;
 use brink_host::kill::{Killer, ReleaseConfig, ReleasePool};
-use brink_host::probe::{Facts, Family, Probe, Roots, Wishes, coverage};
+use brink_host::probe::{Coverage, Facts, Family, Probe, Roots, Wishes, coverage};
 use brink_host::realtime::FifoPriority;
 
 /// Loads the programs. Single ones may be absent all the same: the probe's coverage tells.
@@ -18,16 +18,20 @@ pub fn probe(root: &Path, wishes: Wishes) -> Result<Probe, String> {
         sys: root.join("sys"),
     };
     let facts = Facts::gather(&roots);
+    // Where none can run, what keeps them from it says more than the first map that cannot be made.
+    runs_any(&coverage::decide(&facts, &wishes))?;
     let probe = Probe::load(&facts, &coverage::settings(&facts, wishes));
     let probe = probe.map_err(|error| error.to_string())?;
-    if probe.coverage().programs().any(|(_, state)| state.is_ok()) {
-        return Ok(probe);
+    runs_any(probe.coverage())?;
+    Ok(probe)
+}
+
+/// Why no program runs, or could.
+fn runs_any(coverage: &Coverage) -> Result<(), String> {
+    if coverage.programs().any(|(_, state)| state.is_ok()) {
+        return Ok(());
     }
-    let why = probe
-        .coverage()
-        .absences()
-        .next()
-        .map(|(_, why)| why.to_string());
+    let why = coverage.absences().next().map(|(_, why)| why.to_string());
     Err(why.unwrap_or_else(|| "there are no programs to load".to_owned()))
 }
 

@@ -204,11 +204,23 @@ impl Builder {
                     open.insert(path.to_owned(), Arc::clone(&group));
                     opened.push(group);
                 }
-                Err(error) if error.errno() == Some(libc::ENOENT) => {}
+                Err(error) if error.errno() == Some(libc::ENOENT) => {
+                    troubles.extend(self.why_unreadable(path));
+                }
                 Err(error) => troubles.push(error.to_string()),
             }
         }
         opened
+    }
+
+    /// Why a cgroup has no figures; nothing if it went away.
+    fn why_unreadable(&self, path: &str) -> Option<String> {
+        let folder = self.layout.require(Controller::Memory).ok()?.folder(path)?;
+        folder.exists().then(|| {
+            format!(
+                "{path}: the memory controller is not handed on to it; what it uses is not known, and nobody in it goes"
+            )
+        })
     }
 
     fn look<'a>(&'a self, hierarchy: &'a Hierarchy) -> Look<'a> {
