@@ -1,11 +1,13 @@
 //! Helpers shared by the test targets of the whole.
 pub mod counting_allocator;
+mod guest;
 mod hog;
 mod sandbox;
 pub mod schema;
 mod skip;
 mod slowness;
 
+pub use guest::{booted_with, in_guest};
 pub use hog::{Hog, wait_until};
 pub use sandbox::Sandbox;
 pub use skip::{Outcome, report_skip};

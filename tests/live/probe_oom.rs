@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use brink_host::probe::abi::record::{CGROUP_ATTACH, RECLAIM_MEMCG, UNKNOWN};
 use brink_host::probe::decode::name;
+use brink_host::probe::shortage::Shortage;
 use brink_host::probe::{Evidence, Row, Signal, Wishes};
 use brink_tests::skip;
 use probe_support::{Group, MIB, sampling, signal, until};
@@ -37,6 +38,7 @@ fn the_victim_of_a_cgroup_is_told() {
         (group.id(), group.id())
     );
     assert_eq!(record.retry_age_ns, UNKNOWN, "not an OOM of the node");
+    assert_eq!(Shortage::of(&record), Shortage::Cgroup);
     if record.extended == 1 {
         assert_eq!(name(&record.comm), "tail");
         assert!(

@@ -393,27 +393,6 @@ fn a_second_agent_only_observes_until_the_first_is_gone() {
 }
 
 #[test]
-fn a_crossing_that_still_holds_is_acted_on_after_a_kill_of_the_agent() {
-    let mut node = Node::new(300);
-    let [.., leaker] = three(&mut node);
-    node.configure("observe", HARD);
-    node.start(&[]);
-    let leak = node.holding(leaker, 260);
-    wait_until(PATIENCE, || node.decisions().pop()).unwrap();
-    node.stop(Signal::KILL);
-    node.configure("enforce", HARD);
-    node.launch(&[]);
-    gone_after(&leak);
-    let records = wait_until(PATIENCE, || {
-        let records = node.status().map(|_| node.decisions()).unwrap_or_default();
-        (records.len() >= 2).then_some(records)
-    });
-    let records = records.unwrap();
-    assert_eq!(records[1].order, records[0].order + 1, "numbers go on");
-    assert_eq!(records[1].mode, "enforcing");
-}
-
-#[test]
 fn the_journal_replays_to_the_same_answers() {
     let mut node = Node::new(300);
     let [.., leaker] = three(&mut node);

@@ -1,8 +1,11 @@
 //! What the live tests of the agent share: a bounded cgroup as the node, workloads as manifests, and a real `brink run`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use brink::control::client::{AskError, ask};
@@ -13,9 +16,16 @@ use brink_host::cgroup::Controller;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{HogSpec, Load};
 use brink_tests::{Hog, Sandbox, agent_binary, wait_until};
+use rustix::thread::{
+    CapabilitiesSecureBits, CapabilitySet, capabilities, configure_capability_in_ambient_set,
+    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
+};
+use serde_json::Value;
 
 /// Longest wait for anything that should take milliseconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// The user nobody.
+const NOBODY: u32 = 65534;
 /// Bytes in a mebibyte.
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -26,6 +36,10 @@ pub(crate) struct Node {
     pub(crate) folder: tempfile::TempDir,
     /// What the agent is started by, if not by itself.
     pub(crate) within: Vec<String>,
+    /// Capabilities of root that whatever is started has not got.
+    pub(crate) without: CapabilitySet,
+    /// Those that it has as the user nobody, if it is started as that.
+    nobodys: Option<CapabilitySet>,
     agents: Vec<Child>,
 }
 
@@ -40,6 +54,8 @@ impl Node {
             groups: Vec::new(),
             folder,
             within: Vec::new(),
+            without: CapabilitySet::empty(),
+            nobodys: None,
             agents: Vec::new(),
         }
     }
@@ -89,6 +105,71 @@ impl Node {
         fs::write(self.path("config.yaml"), text).unwrap();
     }
 
+    /// Starts everything in a mount namespace of its own, after these commands of a shell.
+    pub(crate) fn hide(&mut self, commands: &str) {
+        let script = format!("{commands} && exec \"$@\"");
+        self.within = ["unshare", "-m", "sh", "-c", &script, "sh"]
+            .map(str::to_owned)
+            .to_vec();
+    }
+
+    /// Starts everything as the user nobody with these capabilities.
+    pub(crate) fn become_nobody_with(&mut self, capabilities: CapabilitySet) {
+        fs::copy(agent_binary().unwrap(), self.path("brink")).unwrap();
+        for (path, mode) in [(self.path("brink"), 0o755), (self.path(""), 0o777)] {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        self.nobodys = Some(capabilities);
+    }
+
+    /// `brink` with these arguments, in the place of this node's agent.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let binary = match self.nobodys {
+            Some(_) => self.path("brink"),
+            None => agent_binary().unwrap(),
+        };
+        let binary = binary.display().to_string();
+        let mut line = self.within.iter().chain([&binary]);
+        let mut command = Command::new(line.next().unwrap());
+        command.args(line).args(arguments).stdin(Stdio::null());
+        if self.nobodys.is_some() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    /// Starts it with the rights of this node's agent: those of a thread are those of its children.
+    fn spawn(&self, mut command: Command) -> Child {
+        let (without, nobodys) = (self.without, self.nobodys);
+        let start = move || {
+            for capability in without.iter() {
+                remove_capability_from_bounding_set(capability).unwrap();
+            }
+            if let Some(nobodys) = nobodys {
+                keep_over_change_of_user(nobodys);
+            }
+            command.spawn().unwrap()
+        };
+        thread::spawn(start).join().unwrap()
+    }
+
+    /// What a command of `brink` says here, whole.
+    pub(crate) fn said(&self, arguments: &[&str]) -> Output {
+        let mut command = self.command(arguments);
+        command.env("BRINK_CONFIG", self.path("config.yaml"));
+        command.env("BRINK_SOCKET", self.socket());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        self.spawn(command).wait_with_output().unwrap()
+    }
+
+    /// The doctor's report here.
+    pub(crate) fn doctor(&self) -> Value {
+        let output = self.said(&["doctor", "-o", "json"]);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        let report = serde_json::from_slice(&output.stdout);
+        report.unwrap_or_else(|error| panic!("{error}: {talk}"))
+    }
+
     /// Starts `brink run` without waiting for anything.
     pub(crate) fn launch(&mut self, flags: &[&str]) -> u32 {
         self.launch_logging_to(&self.path("log"), flags)
@@ -98,18 +179,10 @@ impl Node {
     pub(crate) fn launch_logging_to(&mut self, log: &Path, flags: &[&str]) -> u32 {
         let mut options = fs::File::options();
         let log = options.create(true).append(true).open(log).unwrap();
-        let binary = agent_binary().unwrap().display().to_string();
-        let mut line = self.within.iter().chain([&binary]);
-        let child = Command::new(line.next().unwrap())
-            .args(line)
-            .arg("run")
-            .args(["--config", self.path("config.yaml").to_str().unwrap()])
-            .args(flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
+        let config = self.path("config.yaml").display().to_string();
+        let mut command = self.command(&["run", "--config", &config]);
+        command.args(flags).stdout(Stdio::null()).stderr(log);
+        let child = self.spawn(command);
         let pid = child.id();
         self.agents.push(child);
         pid
@@ -223,6 +296,17 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.stop(rustix::process::Signal::TERM);
+    }
+}
+
+/// Lets the calling thread's children have these capabilities whoever they become.
+fn keep_over_change_of_user(kept: CapabilitySet) {
+    let mut sets = capabilities(None).unwrap();
+    sets.inheritable = kept;
+    set_capabilities(None, sets).unwrap();
+    set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP).unwrap();
+    for capability in kept.iter() {
+        configure_capability_in_ambient_set(capability, true).unwrap();
     }
 }
 

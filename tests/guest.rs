@@ -1,0 +1,30 @@
+//! Whether this is a machine of the tests' own, made to be harmed.
+
+use std::fs;
+use std::sync::LazyLock;
+
+/// The word on the kernel's command line that `cargo xtask vm` boots its guests with.
+const WORD: &str = "BRINK_TEST_GUEST=1";
+
+/// Whether the whole machine is a guest of `cargo xtask vm`, where a test may use up its memory and change its swap. It is
+/// told by what the kernel was booted with, which nothing that is set by mistake on another machine can imitate.
+pub fn in_guest() -> bool {
+    booted_with(WORD)
+}
+
+/// Whether the kernel was booted with this word.
+pub fn booted_with(word: &str) -> bool {
+    static LINE: LazyLock<String> =
+        LazyLock::new(|| fs::read_to_string("/proc/cmdline").unwrap_or_default());
+    LINE.split_whitespace().any(|found| found == word)
+}
+
+/// Ends the test as skipped unless the machine is a guest of its own.
+#[macro_export]
+macro_rules! guest_only {
+    ($why:literal) => {
+        if !$crate::in_guest() {
+            $crate::skip!(::core::concat!("only in a guest: ", $why));
+        }
+    };
+}

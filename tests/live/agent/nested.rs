@@ -1,0 +1,149 @@
+//! Victims that are trees of cgroups: everything below goes, whatever forks meanwhile, and whatever its OOM score.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
+use brink::record::DecisionRecord;
+use brink_host::cgroup::owned::OwnedCgroup;
+use brink_host::hog::{HogSpec, Load};
+use brink_tests::{Hog, skip, wait_until};
+
+/// Tasks that a storm may have at a time.
+const STORM: u64 = 200;
+
+/// A workload of four groups, three levels deep; processes are in the leaves alone, as on cgroup v2 they must be.
+struct Tree {
+    node: Node,
+    leaker: usize,
+    storms: OwnedCgroup,
+    leaves: [OwnedCgroup; 2],
+    bystander: Hog,
+}
+
+impl Tree {
+    fn new(mib: u64, settings: &str) -> Self {
+        let mut node = Node::new(mib);
+        let leaker = node.workload("leaker", "containers: [{name: c}]");
+        let bystander = node.workload("bystander", "containers: [{name: c}]");
+        node.configure("enforce", settings);
+        let deep = node.groups[leaker].child("deep").unwrap();
+        let leaves = ["leak", "quiet"].map(|name| deep.child(name).unwrap());
+        let storms = deep.child("storm").unwrap();
+        storms.limit_tasks(&node.sandbox.layout, STORM).unwrap();
+        // It lives as long as those inside it.
+        std::mem::forget(deep);
+        node.start(&[]);
+        Self {
+            bystander: node.holding(bystander, 10),
+            node,
+            leaker,
+            storms,
+            leaves,
+        }
+    }
+
+    fn wait_for_storm(&self) {
+        let processes = || self.storms.processes().unwrap().len() as u64;
+        let raging = wait_until(PATIENCE, || (processes() > STORM / 2).then_some(()));
+        assert!(raging.is_some(), "{} processes", processes());
+    }
+
+    /// Nobody is left anywhere below, now and a while later, and nobody else went.
+    fn check_gone(&self) -> DecisionRecord {
+        let group = &self.node.groups[self.leaker];
+        let left = || group.processes().unwrap();
+        let empty = wait_until(PATIENCE, || left().is_empty().then_some(()));
+        assert!(empty.is_some(), "{:?} live", left());
+        let record = self.node.finished(1);
+        std::thread::sleep(Duration::from_millis(300));
+        assert_eq!(left(), Vec::<i32>::new(), "born after the kill");
+        assert_eq!(record.victim_name(), "test/leaker");
+        assert!(lives(&self.bystander), "{record:#?}");
+        assert_eq!(self.node.decisions().len(), 1);
+        record
+    }
+}
+
+fn start(group: &OwnedCgroup, load: Load, bytes: u64) -> Hog {
+    let spec = HogSpec::new(load, bytes, Duration::from_mins(1));
+    let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+    Hog::spawn(program, Some(group), &spec).unwrap()
+}
+
+/// A load that does not listen to SIGTERM, and whose children do not.
+fn deaf(group: &OwnedCgroup, load: Load, bytes: u64) -> Child {
+    let mut spec = HogSpec::new(load, bytes, Duration::from_mins(5));
+    spec.join = group.entrances();
+    Command::new("sh")
+        .args(["-c", "trap '' TERM; exec \"$0\" \"$@\""])
+        .arg(env!("CARGO_BIN_EXE_brink-hog"))
+        .args(spec.to_args())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_tree_that_forks_goes_whole_by_a_hard_eviction() {
+    let tree = Tree::new(500, "evictionHard: {memory.available: 60Mi}");
+    let storm = start(&tree.storms, Load::ForkStorm, 0);
+    let quiet = start(&tree.leaves[1], Load::Anon, 4 * MIB);
+    tree.wait_for_storm();
+    let leak = start(&tree.leaves[0], Load::Anon, 480 * MIB);
+    for hog in [&leak, &quiet, &storm] {
+        gone_after(hog);
+    }
+    let kill = tree.check_gone().kill.unwrap();
+    assert!(u64::from(kill.signalled) > STORM / 4, "{kill:?}");
+}
+
+#[test]
+fn a_tree_that_forks_and_will_not_listen_goes_whole_by_a_soft_eviction() {
+    let soft = "evictionHard: {memory.available: 20Mi}\nevictionSoft: {memory.available: 500Mi}\nevictionSoftGracePeriod: {memory.available: 200ms}\nevictionMaxPodGracePeriod: 1";
+    let tree = Tree::new(800, soft);
+    let mut storm = deaf(&tree.storms, Load::ForkStorm, 0);
+    tree.wait_for_storm();
+    let leak = start(&tree.leaves[0], Load::Anon, 280 * MIB);
+    gone_after(&leak);
+    let record = tree.check_gone();
+    assert!(!storm.wait().unwrap().success());
+    assert!(!record.threshold.hard);
+    let asked = record.since_sample("asked").expect("SIGTERM first");
+    let killed = record.since_sample("firstSignal").expect("then SIGKILL");
+    assert!(killed - asked > 900_000_000, "{}", killed - asked);
+}
+
+/// The kernel's own killer spares who has the lowest score. Brink goes by the kubelet's ranking alone, and spares whom
+/// the configuration protects, whatever score they have.
+#[test]
+fn a_score_that_the_kernels_killer_spares_saves_nobody_from_ours() {
+    let mut node = Node::new(300);
+    let [protected, leaker] =
+        ["protected", "leaker"].map(|name| node.workload(name, "containers: [{name: c}]"));
+    let glob = node.groups[protected].group();
+    let hard = "evictionHard: {memory.available: 60Mi}";
+    node.configure("enforce", &format!("{hard}\nprotect: ['{glob}']"));
+    node.start(&[]);
+    let kept = node.holding(protected, 150);
+    let mut spec = HogSpec::new(Load::Anon, 130 * MIB, Duration::from_mins(1));
+    spec.wait = true;
+    let mut leak = node.hog(leaker, &spec);
+    let score = format!("/proc/{}/oom_score_adj", leak.pid());
+    match fs::write(&score, "-1000") {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            skip!("needs CAP_SYS_RESOURCE, to lower a score")
+        }
+        written => written.unwrap(),
+    }
+    leak.start();
+    gone_after(&leak);
+    let record = node.finished(1);
+    assert_eq!(record.victim_name(), "test/leaker");
+    assert_eq!(record.ranking[0].name, "protected");
+    assert_eq!(record.ranking[0].refusal.as_deref(), Some("protected"));
+    assert!(lives(&kept));
+    assert!(record.freed_bytes > 50 * MIB, "{record:#?}");
+}

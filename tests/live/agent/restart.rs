@@ -1,0 +1,226 @@
+//! An agent that is killed with -9 and started again: it acts at once, kills nobody twice, and nothing of it stays.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
+use brink_host::cgroup::Controller;
+use brink_host::cgroup::usage::UsageReader;
+use brink_host::hog::Load;
+use brink_host::realtime::{self, FifoPriority};
+use brink_tests::{Hog, skip, slowed, wait_until};
+use rustix::process::{Pid, Signal, setpriority_process};
+use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+
+const HARD: &str = "evictionHard: {memory.available: 60Mi}";
+/// From the start of the program to the first signal.
+const AT_ONCE: Duration = Duration::from_millis(50);
+
+fn monotonic_ns() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+#[test]
+fn a_crossing_that_still_holds_is_acted_on_at_once_after_a_kill_of_the_agent() {
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    let mut took = Vec::new();
+    for round in 1..=3 {
+        node.configure("observe", HARD);
+        node.start(&[]);
+        let leak = node.holding(leaker, 260);
+        let observed = wait_until(PATIENCE, || {
+            node.decisions()
+                .pop()
+                .filter(|record| record.order == 2 * round - 1)
+        });
+        assert!(observed.is_some(), "{}", node.log());
+        node.stop(Signal::KILL);
+        node.configure("enforce", HARD);
+        let began = monotonic_ns();
+        node.launch(&[]);
+        gone_after(&leak);
+        wait_until(PATIENCE, || node.status()).unwrap();
+        let record = node.finished(2 * round);
+        assert_eq!(record.mode, "enforcing");
+        let mut stages = record.stages.iter();
+        let signal = stages.find(|stage| stage.stage == "firstSignal").unwrap();
+        let late = u64::try_from(signal.at.monotonic_ns - began).unwrap();
+        took.push(Duration::from_nanos(late));
+        node.stop(Signal::TERM);
+    }
+    println!("{took:?}");
+    assert!(took.iter().all(|took| *took < slowed(AT_ONCE)), "{took:?}");
+}
+
+/// Whether SIGKILL is on its way to a process, or has arrived.
+fn is_dying(hog: &Hog) -> bool {
+    let status = fs::read_to_string(format!("/proc/{}/status", hog.pid())).unwrap_or_default();
+    let pending = |line: &str| {
+        let set = line
+            .strip_prefix("ShdPnd:")
+            .or(line.strip_prefix("SigPnd:"));
+        let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+        set.is_some_and(|set| set & 1 << 8 != 0)
+    };
+    status.lines().any(pending) || !lives(hog)
+}
+
+/// Leaves a small part of the first processor to those behind everybody else.
+struct Occupied {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Occupied {
+    fn first_processor() -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (seen, latest) = (Arc::clone(&is_over), Instant::now() + PATIENCE);
+        let spin = move || {
+            sched_setaffinity(None, &only_first()).unwrap();
+            while !seen.load(Ordering::Relaxed) && Instant::now() < latest {}
+        };
+        let thread = Some(thread::spawn(spin));
+        Self { is_over, thread }
+    }
+}
+
+impl Drop for Occupied {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn only_first() -> CpuSet {
+    let mut set = CpuSet::new();
+    set.set(0);
+    set
+}
+
+/// Those who go first take long to give their memory back, since they hardly ever run. Neither they nor the next in the
+/// ranking are killed again for what is on its way back already.
+#[test]
+fn nobody_is_killed_twice_for_one_cause() {
+    let mut node = Node::new(700);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    let next = node.workload("next", "containers: [{name: c}]");
+    node.configure("enforce", "evictionHard: {memory.available: 560Mi}");
+    let next = node.holding(next, 60);
+    // Or whoever gives memory back would keep this thread from its processor until all is back.
+    if let Err(error) = realtime::set_fifo(FifoPriority::GUARD) {
+        skip!("needs real time: {error}");
+    }
+    let leaks: Vec<Hog> = (0..25).map(|_| node.holding(leaker, 20)).collect();
+    for leak in &leaks {
+        let pid = Pid::from_raw(leak.pid());
+        sched_setaffinity(pid, &only_first()).unwrap();
+        setpriority_process(pid, 19).unwrap();
+    }
+    let occupied = Occupied::first_processor();
+    node.launch(&[]);
+    let dying = wait_until(PATIENCE, || leaks.iter().any(is_dying).then_some(()));
+    node.stop(Signal::KILL);
+    assert!(dying.is_some(), "{}", node.log());
+    let group = node.groups[leaker].dir(&node.sandbox.layout, Controller::Memory);
+    let left = UsageReader::open(group.unwrap()).unwrap().read().unwrap();
+    if left < 100 * MIB {
+        skip!("only {left} bytes are left when the agent is started again: no cause any more");
+    }
+    let began = monotonic_ns();
+    node.start(&[]);
+    thread::sleep(Duration::from_millis(500));
+    drop(occupied);
+    for leak in &leaks {
+        gone_after(leak);
+    }
+    thread::sleep(Duration::from_millis(300));
+    let records = node.decisions();
+    let told: Vec<_> = records
+        .iter()
+        .map(|record| {
+            (
+                record.victim_name(),
+                (record.decided.monotonic_ns - began) / 1_000_000,
+                record.threshold.available >> 20,
+                record.freed_bytes >> 20,
+                &record.end,
+            )
+        })
+        .collect();
+    assert!(lives(&next), "{told:?}\n{}", node.log());
+    assert_eq!(told.len(), 1, "{told:?}\n{}", node.log());
+}
+
+/// Ids of what a process holds of BPF: programs, maps, links.
+fn held(pid: u32) -> BTreeSet<(&'static str, u32)> {
+    let mut found = BTreeSet::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))
+        .unwrap()
+        .flatten()
+    {
+        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+        for kind in ["prog_id", "map_id", "link_id"] {
+            let mut lines = text.lines();
+            let id = lines.find_map(|line| line.strip_prefix(kind)?.strip_prefix(':'));
+            found.extend(id.map(|id| (kind, id.trim().parse().unwrap())));
+        }
+    }
+    found
+}
+
+/// Ids the whole kernel holds.
+fn loaded() -> BTreeSet<(&'static str, u32)> {
+    let programs = aya::programs::loaded_programs().flatten();
+    let maps = aya::maps::loaded_maps().flatten();
+    let links = aya::programs::loaded_links().flatten();
+    let programs = programs.map(|program| ("prog_id", program.id()));
+    let maps = maps.map(|map| ("map_id", map.id()));
+    let links = links.map(|link| ("link_id", link.id()));
+    programs.chain(maps).chain(links).collect()
+}
+
+/// Groups at the roots of the hierarchies and in the node.
+fn groups(node: &Node) -> BTreeSet<std::path::PathBuf> {
+    let entrances = node.sandbox.group.entrances();
+    let folders = entrances.iter().filter_map(|entrance| entrance.parent());
+    let folders = folders.flat_map(|folder| [Some(folder), folder.parent()]);
+    let entries = folders
+        .flatten()
+        .flat_map(|folder| fs::read_dir(folder).unwrap().flatten());
+    let groups = entries.filter(|entry| entry.file_type().unwrap().is_dir());
+    groups.map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn nothing_stays_of_an_agent_that_was_killed() {
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    node.configure("enforce", HARD);
+    let before = groups(&node);
+    for round in 1..=2 {
+        let status = node.start(&[]);
+        let held = held(status.pid);
+        if held.is_empty() {
+            skip!("no kernel program runs here: {:?}", status.rung_reasons);
+        }
+        let count = |wanted: &str| held.iter().filter(|(kind, _)| *kind == wanted).count();
+        for kind in ["prog_id", "map_id", "link_id"] {
+            assert!(count(kind) > 10, "{kind}: {held:?}");
+        }
+        gone_after(&node.load(leaker, Load::Anon, 280 * MIB));
+        node.finished(round);
+        node.stop(Signal::KILL);
+        // They go a grace period after their last descriptor.
+        let gone = wait_until(PATIENCE, || loaded().is_disjoint(&held).then_some(()));
+        let left: Vec<_> = loaded().intersection(&held).copied().collect();
+        assert!(gone.is_some(), "{left:?}");
+        assert_eq!(groups(&node), before);
+    }
+}

@@ -1,0 +1,114 @@
+//! What the kernel's own killer killed for, as the agent tells it.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::support::{MIB, Node, PATIENCE, gone_after};
+use brink::control::protocol::{OomView, Status};
+use brink_host::cgroup::Controller;
+use brink_host::hog::{HogSpec, Load};
+use brink_tests::{Hog, guest_only, skip, wait_until};
+
+/// A node whose agent only watches, and a workload in it that may take 32 MiB; or why nothing would be seen.
+fn bounded() -> Result<(Node, usize), String> {
+    let mut node = Node::new(300);
+    let bounded = node.workload("bounded", "containers: [{name: c}]");
+    node.groups[bounded]
+        .limit_memory(&node.sandbox.layout, 32 * MIB)
+        .unwrap();
+    node.configure("observe", "evictionHard: {memory.available: 1Mi}");
+    let status = node.start(&[]);
+    let mut programs = status.programs.iter();
+    let missing =
+        programs.find(|each| !each.running && ["oom", "reclaim"].contains(&&*each.family));
+    match missing {
+        _ if status.programs.is_empty() => Err(format!("{:?}", status.rung_reasons)),
+        Some(missing) => Err(format!("{missing:?}")),
+        None => Ok((node, bounded)),
+    }
+}
+
+#[track_caller]
+fn check(node: &Node, expected: OomView) -> Status {
+    let status = wait_until(PATIENCE, || {
+        node.status().filter(|status| status.oom == expected)
+    });
+    status.unwrap_or_else(|| {
+        panic!(
+            "{:?}\n{}",
+            node.status().map(|status| status.oom),
+            node.log()
+        )
+    })
+}
+
+#[test]
+fn a_cgroup_at_its_limit_is_told_as_that() {
+    let (node, bounded) = match bounded() {
+        Ok(both) => both,
+        Err(why) => skip!("{why}"),
+    };
+    for cgroup in 1..=2 {
+        gone_after(&node.load(bounded, Load::Anon, 100 * MIB));
+        let expected = OomView {
+            cgroup,
+            ..OomView::default()
+        };
+        assert_eq!(check(&node, expected).oom_kills, cgroup);
+    }
+    assert!(
+        node.log().contains("\"short\":\"cgroup\""),
+        "{}",
+        node.log()
+    );
+    let page = node.said(&["status"]);
+    let page = String::from_utf8_lossy(&page.stdout).into_owned();
+    assert!(
+        page.contains("2 kills") && page.contains("2 for the limit of a cgroup"),
+        "{page}"
+    );
+}
+
+#[test]
+fn a_group_that_is_taken_whole_is_told_as_that() {
+    let (node, bounded) = match bounded() {
+        Ok(both) => both,
+        Err(why) => skip!("{why}"),
+    };
+    let dir = node.groups[bounded].dir(&node.sandbox.layout, Controller::Memory);
+    let whole = dir.unwrap().path().join("memory.oom.group");
+    if !whole.exists() {
+        skip!("cgroup v1 has no memory.oom.group");
+    }
+    fs::write(whole, "1").unwrap();
+    let beside = node.holding(bounded, 4);
+    gone_after(&node.load(bounded, Load::Anon, 100 * MIB));
+    gone_after(&beside);
+    let expected = OomView {
+        cgroup: 2,
+        groups: 1,
+        ..OomView::default()
+    };
+    check(&node, expected);
+}
+
+#[test]
+fn an_oom_of_the_node_is_told_as_that() {
+    guest_only!("the kernel's OOM killer is let loose on the machine");
+    let (node, _) = match bounded() {
+        Ok(both) => both,
+        Err(why) => skip!("{why}"),
+    };
+    let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
+    (spec.floor, spec.wait) = (0, true);
+    let program = std::path::Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+    let mut hog = Hog::spawn(program, None, &spec).unwrap();
+    fs::write(format!("/proc/{}/oom_score_adj", hog.pid()), "1000").unwrap();
+    hog.start();
+    assert!(!hog.wait(Duration::from_secs(25)).unwrap().success());
+    let expected = OomView {
+        node: 1,
+        ..OomView::default()
+    };
+    check(&node, expected);
+}
