@@ -11,6 +11,7 @@ use brink::record::DecisionRecord;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{HogSpec, Load};
 use brink_tests::{Hog, skip, wait_until};
+use rustix::process::{Pid, setpriority_process};
 
 /// Tasks that a storm may have at a time.
 const STORM: u64 = 200;
@@ -74,6 +75,17 @@ fn start(group: &OwnedCgroup, load: Load, bytes: u64) -> Hog {
     Hog::spawn(program, Some(group), &spec).unwrap()
 }
 
+/// A leak that a storm does not keep from its processor.
+fn leak(group: &OwnedCgroup, bytes: u64) -> Hog {
+    let mut spec = HogSpec::new(Load::Anon, bytes, Duration::from_mins(1));
+    spec.wait = true;
+    let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+    let mut hog = Hog::spawn(program, Some(group), &spec).unwrap();
+    setpriority_process(Pid::from_raw(hog.pid()), -20).unwrap();
+    hog.start();
+    hog
+}
+
 /// A load that does not listen to SIGTERM, and whose children do not.
 fn deaf(group: &OwnedCgroup, load: Load, bytes: u64) -> Child {
     let mut spec = HogSpec::new(load, bytes, Duration::from_mins(5));
@@ -92,7 +104,7 @@ fn a_tree_that_forks_goes_whole_by_a_hard_eviction() {
     let storm = start(&tree.storms, Load::ForkStorm, 0);
     let quiet = start(&tree.leaves[1], Load::Anon, 4 * MIB);
     tree.wait_for_storm();
-    let leak = start(&tree.leaves[0], Load::Anon, 480 * MIB);
+    let leak = leak(&tree.leaves[0], 480 * MIB);
     for hog in [&leak, &quiet, &storm] {
         gone_after(hog);
     }
@@ -106,7 +118,7 @@ fn a_tree_that_forks_and_will_not_listen_goes_whole_by_a_soft_eviction() {
     let tree = Tree::new(800, soft);
     let mut storm = deaf(&tree.storms, Load::ForkStorm, 0);
     tree.wait_for_storm();
-    let leak = start(&tree.leaves[0], Load::Anon, 280 * MIB);
+    let leak = leak(&tree.leaves[0], 350 * MIB);
     gone_after(&leak);
     let record = tree.check_gone();
     assert!(!storm.wait().unwrap().success());

@@ -32,15 +32,20 @@ fn bound(facts: &Facts) -> Check {
         Err(why) => return SUBJECT.unknown(why.clone()),
     };
     let crowd = Crowd::of(all);
-    let found = crowd.in_words();
+    let troubles = &facts.workloads.troubles;
+    let found = if troubles.is_empty() {
+        crowd.in_words()
+    } else {
+        format!("{}; {}", crowd.in_words(), some(troubles, MOST))
+    };
     if crowd.open > 0 {
-        let troubles = &facts.workloads.troubles;
-        if troubles.is_empty() {
-            return SUBJECT.ok(found);
-        }
-        return SUBJECT
-            .warning(format!("{found}; {}", some(troubles, MOST)))
-            .follows("what cannot be opened is not watched over");
+        return if troubles.is_empty() {
+            SUBJECT.ok(found)
+        } else {
+            SUBJECT
+                .warning(found)
+                .follows("what cannot be opened is not watched over")
+        };
     }
     let check = match facts.config.mode {
         RunMode::Enforce => SUBJECT.warning(found),
