@@ -1,17 +1,20 @@
 //! The whole agent on the real kernel: `brink run` in a bounded node, and what it does there.
 #![cfg(test)]
 
+mod bare;
 mod cli;
 mod demo;
 mod enforce;
 mod events;
 mod ladder;
 mod nested;
+mod numbers;
 mod restart;
 mod rungs;
 mod shortages;
 mod socket;
 mod standby;
 mod support;
+mod swap;
 mod upkeep;
 mod whom;

@@ -19,6 +19,7 @@ use rustix::{
 
 use super::{
     cpio::{self, Data, Entry},
+    image::MODULES,
     job::{ANSWER, Answer, Cgroup, JOB, Job, Program},
 };
 use crate::{
@@ -38,6 +39,8 @@ const DISK: &str = "out";
 const SCRATCH: &str = "scratch";
 /// Where that is mounted, and what is temporary goes.
 pub(super) const TEMPORARY: &str = "/scratch";
+/// The part of a test's name that says it is about a bare kernel.
+pub(super) const BARE_TESTS: &str = "bare::";
 /// Longest wait for a disk: its controller is looked for while we run already.
 const DISK_DEADLINE: Duration = Duration::from_mins(1);
 /// The controllers of version 1, each with a hierarchy of its own.
@@ -54,6 +57,9 @@ pub struct Args {
     /// Answer at once: whoever asks wants to know whether a guest runs at all
     #[arg(long)]
     trial: bool,
+    /// Run only the tests for a kernel that was booted without what others have
+    #[arg(long)]
+    bare: bool,
     /// Compare Brink with other tools, by the job on a disk
     #[arg(long)]
     peers: bool,
@@ -85,7 +91,11 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     rustix::stdio::dup2_stdout(&output).context("redirecting the output")?;
     rustix::stdio::dup2_stderr(&output).context("redirecting the output")?;
     if args.peers {
-        make_system(Cgroup::V2)?;
+        // What the tools of others ask for.
+        make_system(
+            Cgroup::V2,
+            &[&CONTROLLERS[..], &[("io", c"blkio")]].concat(),
+        )?;
         return compare();
     }
     let path = Path::new("/").join(JOB);
@@ -94,7 +104,11 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     fs::create_dir(OUT).context(OUT)?;
     let mut answer = nothing_found(&job)?;
     if !args.trial && answer.skipped.is_none() {
-        work(&job, &mut answer)?;
+        if args.bare {
+            work_bare(&job, &mut answer)?;
+        } else {
+            work(&job, &mut answer)?;
+        }
     }
     deliver(&answer)
 }
@@ -127,16 +141,29 @@ fn nothing_found(job: &Job) -> anyhow::Result<Answer> {
 }
 
 fn work(job: &Job, answer: &mut Answer) -> anyhow::Result<()> {
-    make_system(job.cgroup)?;
+    make_system(job.cgroup, &CONTROLLERS)?;
+    load_modules(&answer.kernel)?;
     adopt_orphans()?;
     let said = stdout_of(&mut Command::new(&job.programs)).context("the kernel programs")?;
     answer.programs = serde_json::from_str::<Vec<Program>>(&said).context("the kernel programs")?;
     // What it finds is for whoever reads the file; its exit status tells of doubts only.
     let _doubts = keep(job, "doctor")?;
     answer.report.add(demo(job)?);
+    run_tests(job, &job.filter, answer)
+}
+
+/// The tests that are about such a kernel, and nothing else: most of the others need what it lacks.
+fn work_bare(job: &Job, answer: &mut Answer) -> anyhow::Result<()> {
+    let [_memory, others @ ..] = CONTROLLERS;
+    make_system(job.cgroup, &others)?;
+    adopt_orphans()?;
+    run_tests(job, &[BARE_TESTS.to_owned()], answer)
+}
+
+fn run_tests(job: &Job, filter: &[String], answer: &mut Answer) -> anyhow::Result<()> {
     let args = test::Args {
         full: job.full,
-        filter: job.filter.clone(),
+        filter: filter.to_vec(),
         deadline: job.deadline,
     };
     live::run_with(&job.agent, &job.binaries, &args, &mut answer.report)
@@ -152,7 +179,7 @@ fn missing(cgroup: Cgroup) -> anyhow::Result<Option<String>> {
 }
 
 /// Everything an ordinary system has mounted, and busybox under all its names.
-fn make_system(cgroup: Cgroup) -> anyhow::Result<()> {
+fn make_system(cgroup: Cgroup, controllers: &[(&str, &CStr)]) -> anyhow::Result<()> {
     let mut install = Command::new("/bin/busybox");
     let installed = install.args(["--install", "-s", "/bin"]).status();
     if !installed.context("busybox")?.success() {
@@ -173,17 +200,37 @@ fn make_system(cgroup: Cgroup) -> anyhow::Result<()> {
         Cgroup::V2 => {
             mount("cgroup2", "/sys/fs/cgroup", None)?;
             let path = "/sys/fs/cgroup/cgroup.subtree_control";
-            fs::write(path, "+memory +pids +cpu +io").with_context(|| path.to_owned())
+            // That of the freezer is in every group.
+            let handed_on = controllers.iter().filter(|(name, _)| *name != "freezer");
+            let handed_on: Vec<String> = handed_on.map(|(name, _)| format!("+{name}")).collect();
+            fs::write(path, handed_on.join(" ")).with_context(|| path.to_owned())
         }
         Cgroup::V1 => {
             mount("tmpfs", "/sys/fs/cgroup", None)?;
-            CONTROLLERS.iter().try_for_each(|(name, options)| {
+            controllers.iter().try_for_each(|(name, options)| {
                 let place = format!("/sys/fs/cgroup/{name}");
                 fs::create_dir(&place).with_context(|| place.clone())?;
                 mount("cgroup", &place, Some(options))
             })
         }
     }
+}
+
+/// Loads the modules there are for this kernel, in their order.
+fn load_modules(release: &str) -> anyhow::Result<()> {
+    let folder = Path::new("/").join(MODULES).join(release);
+    let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
+    let mut modules: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    modules.sort();
+    for module in modules {
+        let mut insmod = Command::new("/bin/insmod");
+        let status = insmod.arg(&module).status().context("insmod")?;
+        if !status.success() {
+            // Tests that need it say so.
+            eprintln!("{} cannot be loaded", module.display());
+        }
+    }
+    Ok(())
 }
 
 /// A file system on a disk, for everything temporary.

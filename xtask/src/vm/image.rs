@@ -12,11 +12,14 @@ use super::{
     cpio::{self, Data, Entry},
     job::{JOB, Job},
     static_build::Programs,
+    supply::Kernel,
 };
 use crate::workspace;
 
 /// What the live tests read of the repository, from the workspace's directory.
 const READ_BY_TESTS: &str = "docs/schemas";
+/// Where the modules of each kernel are, by its release, under names that are in the order of loading.
+pub(super) const MODULES: &str = "modules";
 /// Folders that have to be there before anything can be mounted or made in them.
 pub(super) const EMPTY: [&str; 7] = ["proc", "sys", "dev", "run", "scratch", "var", "etc"];
 
@@ -27,13 +30,16 @@ pub(super) const EMPTY: [&str; 7] = ["proc", "sys", "dev", "run", "scratch", "va
 pub(super) fn write(
     image: &Path,
     (job, programs, busybox): (&Job, &Programs, &Path),
+    kernels: &[Kernel],
 ) -> anyhow::Result<()> {
     let context = || format!("writing {}", image.display());
     if let Some(folder) = image.parent() {
         fs::create_dir_all(folder).with_context(context)?;
     }
     let mut out = BufWriter::new(File::create(image).with_context(context)?);
-    cpio::write(&mut out, &entries(job, programs, busybox)?)?;
+    let mut wanted = entries(job, programs, busybox)?;
+    wanted.extend(kernels.iter().flat_map(modules));
+    cpio::write(&mut out, &with_folders(wanted))?;
     out.flush().with_context(context)
 }
 
@@ -62,7 +68,21 @@ fn entries(job: &Job, programs: &Programs, busybox: &Path) -> anyhow::Result<Vec
         wanted.push(Entry::new(&path.to_string_lossy(), 0o644, data));
     }
     wanted.extend(EMPTY.map(Entry::folder));
-    Ok(with_folders(wanted))
+    Ok(wanted)
+}
+
+fn modules(kernel: &Kernel) -> Vec<Entry> {
+    let entry = |(number, module): (usize, &PathBuf)| {
+        // …/modules/RELEASE/kernel/…
+        let mut above = module.ancestors();
+        let release = above.find(|folder| folder.ends_with("kernel"))?.parent()?;
+        let (release, file) = (release.file_name()?, module.file_name()?);
+        let (release, file) = (release.to_string_lossy(), file.to_string_lossy());
+        let path = format!("{MODULES}/{release}/{number}-{file}");
+        Some(Entry::new(&path, 0o644, Data::CopyOf(module.clone())))
+    };
+    let modules = kernel.modules.iter().enumerate();
+    modules.filter_map(entry).collect()
 }
 
 fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {

@@ -47,6 +47,8 @@ pub(super) struct Machine<'a> {
     pub(super) accelerator: Accelerator,
     /// Memory in MiB.
     pub(super) memory: u32,
+    /// More words for the kernel.
+    pub(super) words: &'static str,
     /// Arguments of the guest's first process.
     pub(super) orders: &'static str,
     /// Its variables.
@@ -225,7 +227,8 @@ impl Machine<'_> {
         let variables: Vec<String> = variables
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        format!("{KERNEL} {} -- {}", variables.join(" "), self.orders)
+        let (words, orders) = (self.words, self.orders);
+        format!("{KERNEL} {words} {} -- {orders}", variables.join(" "))
     }
 }
 
@@ -322,6 +325,7 @@ mod tests {
         let kernel = Kernel {
             series: Series::V6_1,
             image: "/vmlinuz".into(),
+            modules: Vec::new(),
         };
         let machine = Machine {
             tools: &tools,
@@ -329,6 +333,7 @@ mod tests {
             initramfs: Path::new("/initramfs"),
             accelerator: Accelerator::Emulation,
             memory: 2048,
+            words: "psi=0",
             orders: "guest",
             environment: vec![("PATH", "/bin".to_owned())],
             folder: "/out".into(),
@@ -356,7 +361,7 @@ mod tests {
         let said = words.iter().find(|word| word.starts_with("console="));
         let said = said.unwrap();
         assert!(
-            said.contains(" panic=-1 ") && said.ends_with(" PATH=/bin -- guest"),
+            said.contains(" panic=-1 ") && said.ends_with(" psi=0 PATH=/bin -- guest"),
             "{said}"
         );
     }

@@ -39,6 +39,8 @@ const SHORT_TESTS: [&str; 6] = [
 ];
 /// Memory of a guest in MiB: the largest test needs half of it.
 const MEMORY: u32 = 2048;
+/// What a kernel is told in order to be without pressure information and the memory controller.
+const BARE: &str = "psi=0 cgroup_disable=memory";
 /// How much slower than on a processor of its own anything may be: under emulation, and with KVM.
 const SLOWNESS: [u32; 2] = [10, 2];
 /// The kernel's door to KVM; that it is there does not say that guests run.
@@ -64,7 +66,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     };
     let metadata = workspace::metadata()?;
     let programs = static_build::build(&metadata)?;
-    let mut session = Session::new(args, &tools, &programs, &metadata.target_directory)?;
+    let folder = metadata.target_directory.join("vm/guests");
+    let mut session = Session::new(args, &tools, folder)?;
+    session.make_image(&programs, &kernels)?;
     session.try_kvm(&kernels)?;
     let mut guests = session.run_all(&kernels)?;
     guests.sort_by_key(|guest| guest.series);
@@ -72,7 +76,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
         session.add(guest, &mut report);
     }
     if args.publish {
-        let answers = guests.iter().filter_map(|guest| {
+        let whole = guests.iter().filter(|guest| !guest.is_bare);
+        let answers = whole.filter_map(|guest| {
             let answer = guest.found.as_ref().ok()?;
             Some((guest.series, answer))
         });
@@ -136,27 +141,34 @@ struct Session<'a> {
 /// A guest that has ended.
 struct Guest {
     series: Series,
+    /// Booted without what others have.
+    is_bare: bool,
     found: Result<Answer, Fault>,
 }
 
 impl<'a> Session<'a> {
-    fn new(
-        args: &'a Args,
-        tools: &'a Tools,
-        programs: &Programs,
-        target: &Path,
-    ) -> anyhow::Result<Self> {
-        let folder = target.join("vm/guests");
-        let initramfs = folder.join("initramfs.cpio");
+    fn new(args: &'a Args, tools: &'a Tools, folder: PathBuf) -> anyhow::Result<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
-        let nonce = format!("{}-{}", std::process::id(), now.as_nanos());
+        Ok(Self {
+            args,
+            tools,
+            nonce: format!("{}-{}", std::process::id(), now.as_nanos()),
+            initramfs: folder.join("initramfs.cpio"),
+            accelerator: Accelerator::Emulation,
+            folder,
+        })
+    }
+
+    /// Writes what all guests find at their start.
+    fn make_image(&self, programs: &Programs, kernels: &[Kernel]) -> anyhow::Result<()> {
+        let args = self.args;
         let filter = if args.short {
             SHORT_TESTS.map(str::to_owned).to_vec()
         } else {
             args.filter.clone()
         };
         let job = Job {
-            nonce: nonce.clone(),
+            nonce: self.nonce.clone(),
             cgroup: args.cgroup,
             binaries: programs.tests.clone(),
             agent: programs.agent.clone(),
@@ -165,15 +177,15 @@ impl<'a> Session<'a> {
             full: args.full,
             deadline: TEST_DEADLINE,
         };
-        image::write(&initramfs, (&job, programs, &tools.busybox))?;
-        Ok(Self {
-            args,
-            tools,
-            nonce,
-            initramfs,
-            accelerator: Accelerator::Emulation,
-            folder,
-        })
+        let parts = (&job, programs, &*self.tools.busybox);
+        image::write(&self.initramfs, parts, kernels)
+    }
+
+    /// Whether each kernel is booted once more without what others have.
+    fn wants_bare(&self) -> bool {
+        let Args { short, filter, .. } = self.args;
+        let is_named = |part: &String| part.starts_with(guest::BARE_TESTS);
+        !short && (filter.is_empty() || filter.iter().any(is_named))
     }
 
     /// Takes KVM if a guest answers under it.
@@ -210,7 +222,10 @@ impl<'a> Session<'a> {
         let work = || -> anyhow::Result<Vec<Guest>> {
             let mut guests = Vec::new();
             while let Some(kernel) = next() {
-                guests.push(self.run_one(kernel)?);
+                guests.push(self.run_one(&self.machine(kernel), false)?);
+                if self.wants_bare() {
+                    guests.push(self.run_one(&self.bare(kernel), true)?);
+                }
             }
             Ok(guests)
         };
@@ -230,18 +245,21 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn run_one(&self, kernel: &Kernel) -> anyhow::Result<Guest> {
-        let series = kernel.series;
-        let machine = self.machine(kernel);
-        let mut found = self.boot(&machine, series)?;
+    fn run_one(&self, machine: &Machine<'_>, is_bare: bool) -> anyhow::Result<Guest> {
+        let series = machine.kernel.series;
+        let mut found = self.boot(machine, series)?;
         if let Err(fault) = &found {
             let console = fs::read(machine.console()).unwrap_or_default();
             if verdict::is_of_emulation(fault, &String::from_utf8_lossy(&console)) {
                 println!("{series}: emulation has tripped (`Oops: int3`); once more");
-                found = self.boot(&machine, series)?;
+                found = self.boot(machine, series)?;
             }
         }
-        Ok(Guest { series, found })
+        Ok(Guest {
+            series,
+            is_bare,
+            found,
+        })
     }
 
     fn boot(&self, machine: &Machine<'_>, series: Series) -> anyhow::Result<Result<Answer, Fault>> {
@@ -278,6 +296,7 @@ impl<'a> Session<'a> {
             initramfs: &self.initramfs,
             accelerator: self.accelerator,
             memory: MEMORY,
+            words: "",
             orders: "guest",
             environment: vec![
                 ("PATH", "/bin".to_owned()),
@@ -297,23 +316,35 @@ impl<'a> Session<'a> {
         }
     }
 
+    fn bare<'b>(&'b self, kernel: &'b Kernel) -> Machine<'b> {
+        Machine {
+            words: BARE,
+            orders: "guest --bare",
+            folder: self.folder.join(format!("{} bare", kernel.series)),
+            ..self.machine(kernel)
+        }
+    }
+
     fn add(&self, guest: &Guest, report: &mut Report) {
         let series = guest.series;
+        let suffix = if guest.is_bare { " bare" } else { "" };
+        let place = |kernel: &str| format!("{kernel}{suffix}");
         match &guest.found {
             Ok(answer) => match &answer.skipped {
-                None => report.add_from(&answer.kernel, answer.report.clone()),
+                None => report.add_from(&place(&answer.kernel), answer.report.clone()),
                 Some(reason) => report.add_skipped(&answer.kernel, "all tests", reason),
             },
             Err(fault) => {
                 println!(
                     "kernel {series}: {fault}; see {}",
-                    self.folder.join(series.to_string()).display()
+                    self.folder.join(place(&series.to_string())).display()
                 );
                 let failed = Outcome {
                     failed: 1,
                     ..Outcome::default()
                 };
-                report.add(Suite::told(&format!("kernel {series}"), failed));
+                let name = place(&format!("kernel {series}"));
+                report.add(Suite::told(&name, failed));
             }
         }
     }

@@ -53,12 +53,23 @@ pub(super) struct Tools {
     pub(super) busybox: PathBuf,
 }
 
+/// Swap in compressed memory, and what it compresses with, by folder and name.
+const MODULES: [(&str, &str); 5] = [
+    ("crypto", "lzo-rle"),
+    ("lib/lz4", "lz4_compress"),
+    ("lib/lz4", "lz4hc_compress"),
+    ("mm", "zsmalloc"),
+    ("drivers/block/zram", "zram"),
+];
+
 /// A kernel, unpacked.
 #[derive(Debug, Clone)]
 pub(super) struct Kernel {
     pub(super) series: Series,
     /// What is booted.
     pub(super) image: PathBuf,
+    /// Modules that tests need, each behind those it needs itself.
+    pub(super) modules: Vec<PathBuf>,
 }
 
 /// Debian's archive, and what of it is in the cache.
@@ -112,6 +123,7 @@ impl Supply {
         Ok(Kernel {
             series,
             image: image.with_context(|| format!("no kernel in {}", root.display()))?,
+            modules: modules_of(&root),
         })
     }
 
@@ -175,6 +187,20 @@ impl Supply {
         self.cache.choose(purpose, &packages)?;
         Ok(root)
     }
+}
+
+/// The modules that tests need, as far as the kernel has not got them built in.
+fn modules_of(root: &Path) -> Vec<PathBuf> {
+    let folders = ["usr/lib/modules", "lib/modules"].map(|folder| root.join(folder));
+    let releases = folders.iter().flat_map(fs::read_dir).flatten().flatten();
+    let kernels: Vec<PathBuf> = releases.map(|entry| entry.path().join("kernel")).collect();
+    let found = MODULES.iter().filter_map(|(folder, name)| {
+        let prefix = format!("{name}.ko");
+        kernels
+            .iter()
+            .find_map(|kernel| first_file(&kernel.join(folder), &[""], &prefix))
+    });
+    found.collect()
 }
 
 /// The suites that have a QEMU for this system, the one it is taken from last.
