@@ -52,7 +52,7 @@ pub fn summary(summary: &Summary, style: Style) -> String {
     );
     screen.paragraph("", &text, paint);
     if summary.continues {
-        let text = "it continues a journal that was put aside: answers may differ for want of what came before";
+        let text = "it continues a journal that was put aside or interrupted: answers may differ for want of what came before";
         screen.paragraph("", text, Some(Paint::Warning));
     }
     screen.into_text()

@@ -46,7 +46,7 @@ pub struct Summary {
     pub lost: u64,
     /// Decisions recorded.
     pub decisions: u64,
-    /// Whether it continues a journal that was put aside: the first answers may differ for want of what came before.
+    /// Whether it continues a journal that was put aside or interrupted: the first answers may differ for want of what came before.
     pub continues: bool,
 }
 
@@ -118,7 +118,7 @@ pub enum InputView {
         /// When.
         at: Time,
     },
-    /// The last run saw a threshold met.
+    /// A threshold is met, and its grace counts from a moment that is told now: the last run knew it, or nobody looked in between.
     RecallMet {
         /// Which; none if the policy has no such threshold.
         threshold: Option<ThresholdName>,

@@ -1,11 +1,11 @@
 //! The journal: every input of the engine and its answers as JSON lines, so that an incident can be replayed.
 
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read as _, Write};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brink_core::base::Moment;
+use brink_core::base::{Moment, Span};
 use brink_core::node::action::Action;
 use brink_core::node::engine::LiveSettings;
 use brink_core::node::input::{Confirmation, Reconfiguration};
@@ -14,19 +14,21 @@ use brink_core::node::policy::Policy;
 use brink_core::node::workload::{PodUsage, Workload, WorkloadTable};
 use brink_host::clock::ClockPair;
 use serde::{Deserialize, Serialize};
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::guard::step::{Kind, Step};
 use crate::record::DecisionRecord;
 
 /// A journal is put aside when it is larger than this; one is kept.
 const LARGEST: u64 = 64 << 20;
+/// What could not be written is tried again after so long.
+const RETRY: Span = Span::from_secs(1);
 
 /// One line.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "line", rename_all = "camelCase")]
 pub enum Line {
-    /// The first of a journal, and of each new policy: what the engine was made of.
+    /// The first of a journal, and the first after a gap: what the engine was made of.
     Start {
         /// Monotonic time of the engine's making.
         at: Moment,
@@ -36,7 +38,7 @@ pub enum Line {
         policy: Box<Policy>,
         /// Its live settings.
         live: LiveSettings,
-        /// Whether an earlier journal, put aside, goes on here: what the engine knew from it is not told again.
+        /// Whether an earlier journal, put aside or interrupted, goes on here: what the engine knew from it is not told again.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         continues: bool,
     },
@@ -136,13 +138,25 @@ fn refuse_others(path: &Path) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Journal {
     path: PathBuf,
-    out: Option<BufWriter<File>>,
+    out: Option<File>,
+    /// Bytes of whole lines in it.
     written: u64,
     largest: u64,
     /// What the engine is made of by now.
     policy: Policy,
     live: LiveSettings,
     table: u64,
+    /// What cannot be written now, on a full disk.
+    gap: Option<Gap>,
+}
+
+/// Lines that are missing at the end of a journal.
+#[derive(Clone, Copy, Debug, Default)]
+struct Gap {
+    /// Steps among them.
+    steps: u64,
+    /// When writing was tried last; none before the first step of the gap.
+    tried: Option<Moment>,
 }
 
 impl Journal {
@@ -159,12 +173,20 @@ impl Journal {
             policy,
             live,
             table: 0,
+            gap: None,
         };
         journal.begin(at, false)?;
         Ok(journal)
     }
 
     fn begin(&mut self, at: Moment, continues: bool) -> io::Result<()> {
+        self.create_file()?;
+        let start = self.start(at, continues);
+        self.write(&start);
+        Ok(())
+    }
+
+    fn create_file(&mut self) -> io::Result<()> {
         self.out = None;
         let mut aside = self.path.clone().into_os_string();
         aside.push(".1");
@@ -175,22 +197,33 @@ impl Journal {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             result => result?,
         }
-        self.out = Some(BufWriter::new(File::create(&self.path)?));
+        self.out = Some(File::create(&self.path)?);
         self.written = 0;
+        Ok(())
+    }
+
+    /// What the engine is made of; the table is told anew with the next step.
+    fn start(&mut self, at: Moment, continues: bool) -> Line {
         self.table = 0;
-        let start = Line::Start {
+        Line::Start {
             at,
             clocks: Clocks::now(),
             policy: Box::new(self.policy.clone()),
             live: self.live,
             continues,
-        };
-        self.write(&start);
-        Ok(())
+        }
     }
 
     /// Writes a step, and first the table it speaks of if that is new.
     pub fn step(&mut self, step: &Step, table: Option<&Arc<WorkloadTable>>) {
+        // The configuration that it takes over has found no room, and it means nothing alone.
+        if step.kind != Kind::Reconfigure {
+            self.resume(step.at);
+        }
+        if let Some(gap) = &mut self.gap {
+            gap.steps += 1;
+            return;
+        }
         if let Some(table) = table.filter(|table| table.generation() != self.table) {
             self.table = table.generation();
             let workloads = table.workloads().to_vec();
@@ -208,8 +241,11 @@ impl Journal {
             usage: step.usage.clone(),
             actions: step.actions.clone(),
         })));
+        if let Some(gap) = &mut self.gap {
+            gap.steps += 1;
+        }
         // Only here: what stands before a step belongs to it.
-        if self.out.is_some() && self.written > self.largest {
+        if self.gap.is_none() && self.written > self.largest {
             let begun = self.begin(step.at, true);
             self.look_at(begun);
         }
@@ -222,7 +258,10 @@ impl Journal {
 
     /// Says that steps are missing.
     pub fn lost(&mut self, steps: u64) {
-        self.write(&Line::Lost { steps });
+        match &mut self.gap {
+            Some(gap) => gap.steps += steps,
+            None => self.write(&Line::Lost { steps }),
+        }
     }
 
     /// Writes a configuration, before the step that takes it over.
@@ -233,125 +272,66 @@ impl Journal {
     }
 
     fn write(&mut self, line: &Line) {
-        let Some(out) = &mut self.out else {
+        if self.gap.is_some() {
             return;
-        };
-        let result = serde_json::to_string(line)
-            .map_err(io::Error::from)
-            .and_then(|text| {
-                self.written += text.len() as u64 + 1;
-                writeln!(out, "{text}").and_then(|()| out.flush())
-            });
-        self.look_at(result);
+        }
+        let written = self.append(line);
+        self.look_at(written);
+    }
+
+    /// Adds one line, or nothing of it.
+    fn append(&mut self, line: &Line) -> io::Result<()> {
+        let out = self.out.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        if let Err(error) = out.write_all(&text) {
+            // A part of a line would spoil the one after it: where it stays, another file begins.
+            let end = SeekFrom::Start(self.written);
+            if out
+                .set_len(self.written)
+                .and_then(|()| out.seek(end))
+                .is_err()
+            {
+                self.out = None;
+            }
+            return Err(error);
+        }
+        self.written += text.len() as u64;
+        Ok(())
     }
 
     fn look_at(&mut self, result: io::Result<()>) {
         if let Err(error) = result {
-            warn!(%error, path = %self.path.display(), "the journal cannot be written and ends here");
-            self.out = None;
+            warn!(%error, path = %self.path.display(), "the journal cannot be written; it is tried again, and what is missing will be counted");
+            self.gap.get_or_insert_default();
+        }
+    }
+
+    /// Goes on after a gap once there is room again, and tells of it first.
+    fn resume(&mut self, at: Moment) {
+        let Some(gap) = &mut self.gap else {
+            return;
+        };
+        let tried = *gap.tried.get_or_insert(at);
+        if at.since(tried) < RETRY {
+            return;
+        }
+        gap.tried = Some(at);
+        let steps = gap.steps;
+        let file = match self.out {
+            Some(_) => Ok(()),
+            None => self.create_file(),
+        };
+        let start = self.start(at, true);
+        let told = file
+            .and_then(|()| self.append(&start))
+            .and_then(|()| self.append(&Line::Lost { steps }));
+        if told.is_ok() {
+            self.gap = None;
+            info!(path = %self.path.display(), steps, "the journal is written again; so many steps are missing");
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use brink_core::base::{Quantity, Span};
-    use brink_core::node::observe::Layout;
-    use brink_core::node::policy::Settings;
-    use brink_core::node::signal::Signal;
-    use brink_core::node::threshold::{Threshold, Value};
-
-    use super::*;
-
-    fn policy(mib: i64) -> Policy {
-        let threshold = Threshold {
-            signal: Signal::MemoryAvailable,
-            grace: Span::ZERO,
-            value: Value::Quantity(Quantity::from_bytes(mib << 20)),
-            min_reclaim: None,
-        };
-        Policy::new(vec![threshold], Layout::Single, Settings::default())
-    }
-
-    fn lines(path: &Path) -> Vec<Line> {
-        let text = fs::read_to_string(path).unwrap();
-        text.lines()
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect()
-    }
-
-    /// When a journal's engine was made, its threshold, and whether it continues an earlier one.
-    fn start(path: &Path) -> (Moment, String, bool) {
-        match lines(path).into_iter().next() {
-            Some(Line::Start {
-                at,
-                policy,
-                continues,
-                ..
-            }) => (at, policy.thresholds()[0].value.to_string(), continues),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn a_journal_that_goes_on_begins_with_the_policy_of_its_time() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, aside) = (
-            folder.path().join("journal"),
-            folder.path().join("journal.1"),
-        );
-        let live = LiveSettings::default();
-        let mut journal = Journal::create(&path, Moment::START, policy(100), live).unwrap();
-        let new = Reconfiguration {
-            policy: policy(200),
-            live,
-        };
-        journal.largest = 0;
-        journal.reconfigure(new);
-        assert!(!aside.exists(), "a configuration stays with its step");
-        let step = Step {
-            at: Moment::from_secs(5),
-            kind: Kind::Reconfigure,
-            ..Step::default()
-        };
-        journal.step(&step, None);
-        assert_eq!(start(&aside), (Moment::START, "100Mi".to_owned(), false));
-        assert!(matches!(
-            lines(&aside)[1..],
-            [Line::Reconfiguration(_), Line::Step(_)]
-        ));
-        assert_eq!(start(&path), (step.at, "200Mi".to_owned(), true));
-        assert_eq!(lines(&path).len(), 1);
-    }
-
-    #[test]
-    fn a_gap_is_a_line() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        let live = LiveSettings::default();
-        let mut journal = Journal::create(&path, Moment::START, policy(100), live).unwrap();
-        journal.lost(3);
-        assert!(matches!(lines(&path)[1..], [Line::Lost { steps: 3 }]));
-    }
-
-    #[test]
-    fn what_is_no_journal_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("journal");
-        let aside = folder.path().join("journal.1");
-        let begin = || {
-            let policy = Policy::new(Vec::new(), Layout::Single, Settings::default());
-            Journal::create(&path, Moment::START, policy, LiveSettings::default()).map(drop)
-        };
-        fs::write(&path, "precious").unwrap();
-        assert_eq!(begin().unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
-        fs::remove_file(&path).unwrap();
-        fs::create_dir(&aside).unwrap();
-        assert!(begin().is_err() && aside.is_dir());
-        fs::remove_dir(&aside).unwrap();
-        begin().unwrap();
-        begin().unwrap();
-        assert!(path.is_file() && aside.is_file());
-    }
-}
+mod tests;
