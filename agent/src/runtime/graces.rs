@@ -81,6 +81,8 @@ impl Graces {
     /// Keeps it.
     pub(super) fn write(&self, kept: &Kept) {
         if let Err(error) = kept::write(&self.path, kept) {
+            // The one before would bring back a grace that may be over by then.
+            let _was_never_there = std::fs::remove_file(&self.path);
             warn!(%error, path = %self.path.display(), "graces cannot be kept; a restart would begin them anew");
         }
     }
@@ -177,6 +179,21 @@ mod tests {
         graces.write(&graces.clone().due(&nothing, now, true).unwrap());
         assert_eq!(graces.recall(&policy(), now), []);
         assert!(graces.due(&nothing, Moment::from_secs(60), false).is_none());
+    }
+
+    #[test]
+    fn what_cannot_be_kept_leaves_nothing_of_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut graces = graces(&folder, 1);
+        let (state, _) = met();
+        let now = Moment::from_secs(8);
+        let kept = graces.due(&state, now, true).unwrap();
+        graces.write(&kept);
+        assert_eq!(graces.recall(&policy(), now).len(), 1);
+        // Nothing can be written in the place of a folder.
+        std::fs::create_dir(folder.path().join("graces.new")).unwrap();
+        graces.write(&kept);
+        assert_eq!(graces.recall(&policy(), now), []);
     }
 
     #[test]

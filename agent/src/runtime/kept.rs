@@ -14,9 +14,21 @@ use serde::de::DeserializeOwned;
 /// # Errors
 /// When it cannot be written; the one before is still there then.
 pub(super) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    write_bytes(path, &serde_json::to_vec(value)?)
+}
+
+/// The same with what is to be in it.
+///
+/// # Errors
+/// As [`write`].
+pub(super) fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let aside = path.with_extension("new");
-    fs::write(&aside, serde_json::to_vec(value)?)?;
-    fs::rename(&aside, path)
+    let written = fs::write(&aside, bytes).and_then(|()| fs::rename(&aside, path));
+    if written.is_err() {
+        // On a full disk half of it would take room that others need.
+        let _was_never_there = fs::remove_file(&aside);
+    }
+    written
 }
 
 /// Reads a file; none if there is none.

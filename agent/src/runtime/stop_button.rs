@@ -10,6 +10,8 @@ use brink_core::base::Span;
 use brink_core::node::input::Control;
 use jiff::Timestamp;
 
+use super::kept;
+
 /// Name of the file in the agent's folder under /run.
 pub const FILE: &str = "pause";
 
@@ -92,7 +94,8 @@ impl StopButton {
             Some(Ok(until)) => format!("{until}\n"),
             Some(Err(_)) | None => String::new(),
         };
-        fs::write(&self.path, text)
+        // In one go: a file that found no room for its time would press it until further notice.
+        kept::write_bytes(&self.path, text.as_bytes())
     }
 
     /// Lifts it; a button that is not pressed is no error.
@@ -158,6 +161,16 @@ mod tests {
         ] {
             assert_eq!(Written::of(text).at(now), expected, "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_button_that_cannot_be_pressed_stays_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let button = StopButton::new(folder.path());
+        // As on a full disk: there can be a file, and nothing in it.
+        fs::create_dir(folder.path().join("pause.new")).unwrap();
+        assert!(button.press(Some(Duration::from_mins(1))).is_err());
+        assert_eq!(button.read(), Pressed::No);
     }
 
     #[test]
