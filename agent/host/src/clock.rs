@@ -9,6 +9,8 @@ use crate::error::HostError;
 use crate::hot_file::read_bytes;
 
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
+/// The wall clock was set when it lies further than this from where it would have come by itself, in nanoseconds.
+const SET: u64 = 1_000_000;
 
 /// Nanoseconds of `CLOCK_MONOTONIC`: the clock of the kernel programs and of every record.
 pub fn monotonic_ns() -> u64 {
@@ -54,6 +56,23 @@ impl ClockPair {
             monotonic_ns: before + uncertainty_ns / 2,
             realtime_ns,
             uncertainty_ns,
+        }
+    }
+
+    /// This pair as long as the wall clock has only gone on since, and one of now when it was set. Times that are told
+    /// again and again stay the same, and are still those that everybody else's clock shows.
+    #[must_use]
+    pub fn current(self) -> Self {
+        self.or_newer(Self::now())
+    }
+
+    fn or_newer(self, now: Self) -> Self {
+        let apart = self.realtime_of(now.monotonic_ns).abs_diff(now.realtime_ns);
+        let unsure = self.uncertainty_ns.saturating_add(now.uncertainty_ns);
+        if apart > SET.saturating_add(unsure) {
+            now
+        } else {
+            self
         }
     }
 
@@ -133,6 +152,26 @@ mod tests {
         assert_eq!(pair.realtime_of(1_500), 5_500);
         assert_eq!(pair.realtime_of(400), 4_400);
         assert_eq!(pair.realtime_of(u64::MAX), i64::MAX);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_makes_a_new_pair() {
+        let pair = |monotonic_ns, realtime_ns, uncertainty_ns| ClockPair {
+            monotonic_ns,
+            realtime_ns,
+            uncertainty_ns,
+        };
+        let before = pair(1_000, 5_000, 0);
+        for (now, is_kept) in [
+            (pair(2_000, 6_000, 0), true),
+            (pair(2_000, 1_006_000, 0), true),
+            (pair(2_000, 1_006_001, 0), false),
+            (pair(2_000, 1_006_001, 1), true),
+            (pair(2_000_000_000, 5_000, 0), false),
+        ] {
+            let expected = if is_kept { before } else { now };
+            assert_eq!(before.or_newer(now), expected, "{now:?}");
+        }
     }
 
     #[test]

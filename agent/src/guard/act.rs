@@ -90,6 +90,7 @@ impl Guard {
             decided: Some(at),
             ..stages
         };
+        self.author.clocks = self.author.clocks.current();
         let record = Record::of(&self.author, decision, stages, self.engine.table());
         let slot = self
             .ledger

@@ -9,6 +9,7 @@ use brink_core::node::safety::Mode;
 use brink_core::node::signal::{PerSignal, Signal};
 use brink_core::node::workload::WorkloadTable;
 use brink_host::ledger::Entry;
+use brink_host::clock::ClockPair;
 use serde::{Deserialize, Serialize};
 
 use super::Rung;
@@ -183,8 +184,8 @@ pub enum Means {
 pub struct Author {
     /// The boot.
     pub boot: [u8; 16],
-    /// Wall-clock time of monotonic zero, in nanoseconds since the epoch.
-    pub wall_of_zero: i64,
+    /// What wall-clock time a monotonic one is.
+    pub clocks: ClockPair,
     /// Whose word is enough.
     pub policy: MemoryPolicy,
     /// What carries the signals now.
@@ -251,7 +252,7 @@ impl<'a> Record<'a> {
         Self {
             order: decision.order,
             boot: author.boot,
-            wall_of_zero: author.wall_of_zero,
+            wall_of_zero: author.clocks.realtime_of(0),
             rung: author.rung,
             reason: decision.reason,
             mode: decision.mode,

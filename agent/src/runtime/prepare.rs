@@ -318,7 +318,7 @@ fn realtime_of(config: &AgentConfig) -> Realtime {
 fn author(config: &AgentConfig, clocks: &Clocks) -> Author {
     Author {
         boot: clocks.boot.0,
-        wall_of_zero: clocks.started.realtime_of(0),
+        clocks: clocks.started,
         policy: config.memory_policy,
         rung: Rung::Poll,
     }

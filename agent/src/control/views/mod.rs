@@ -175,7 +175,7 @@ impl Views {
     fn time(&self, at: Moment) -> Time {
         let nanos = u64::try_from(at.as_nanos()).unwrap_or(0);
         Time {
-            wall: wall_clock(self.running.started.realtime_of(nanos)),
+            wall: wall_clock(self.running.started.current().realtime_of(nanos)),
             monotonic_ns: at.as_nanos(),
         }
     }
