@@ -17,7 +17,7 @@ use crate::ledger::entry::Stages;
 const DRIFT_PER_NANO: u64 = 27;
 
 /// A sample that took longer to get here is told to the record, and the files are evaluated.
-const FRESH: Span = Span::from_millis(1);
+pub(super) const FRESH: Span = Span::from_millis(1);
 
 impl Guard {
     /// Whether the sampler's numbers are used.

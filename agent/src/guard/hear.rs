@@ -64,6 +64,7 @@ impl Guard {
             let taken = kernel
                 .probe()
                 .drain_signals(BOUND, |signal| heard.push(Item::of(signal)));
+            self.hear_of_breaks(&heard, woke);
             for item in &heard {
                 self.apply(item, woke);
             }

@@ -18,6 +18,7 @@ pub mod watches;
 
 mod act;
 mod assess;
+mod breaks;
 mod follow;
 mod hear;
 mod keep;
@@ -146,6 +147,8 @@ struct Guard {
     /// When each threshold was not met for the last time.
     last_above: [Option<Moment>; ThresholdSet::CAPACITY],
     met_before: ThresholdSet,
+    /// What the kernel's last sample showed as met.
+    heard_met: ThresholdSet,
     /// The engine asked the node to reclaim; nobody can yet, and it is told so.
     reclaim_asked: bool,
     /// The node could not be read when it was last tried.
@@ -219,6 +222,7 @@ impl Guard {
             last_evaluated: Moment::START,
             last_above: [None; ThresholdSet::CAPACITY],
             met_before: ThresholdSet::EMPTY,
+            heard_met: ThresholdSet::EMPTY,
             reclaim_asked: false,
             unreadable: None,
             trouble: None,

@@ -46,7 +46,7 @@ pub enum Kind {
     Control(Control),
     /// Another configuration.
     Reconfigure,
-    /// Something known from before a restart.
+    /// Something from before a restart, or from a time in which nobody looked.
     Recall(Recalled),
 }
 

@@ -46,6 +46,11 @@ impl GateState {
         self.last_seen[condition as usize]
     }
 
+    /// The thresholds that are met by `seen`: below, or acted on before and still short of the minimum reclaim.
+    pub fn met(&self, policy: &Policy, seen: &Observations) -> ThresholdSet {
+        met_or_held(policy, self.previous, seen)
+    }
+
     /// The state for another policy: what is known of its thresholds from equal ones of the old
     /// policy, so that a new configuration restarts no grace that it leaves alone.
     #[must_use]
@@ -84,7 +89,7 @@ pub fn evaluate(
     now: Moment,
     seen: &Observations,
 ) -> Verdict {
-    let met = met_or_held(policy, state.previous, seen);
+    let met = state.met(policy, seen);
     state.observe_first(met, now);
     let conditions = state.observe_conditions(policy, met, now);
     let ready = state.grace_over(policy, met, now);

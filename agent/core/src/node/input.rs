@@ -40,7 +40,7 @@ pub enum Input<'a> {
     Control(Control),
     /// Another configuration.
     Reconfigure(&'a Reconfiguration),
-    /// Something known from before a restart.
+    /// Something from before a restart, or from a time in which nobody looked.
     Recall(Recalled),
     /// Nothing but time went by.
     Tick,
@@ -56,7 +56,7 @@ pub struct Reconfiguration {
     pub live: LiveSettings,
 }
 
-/// What outlives the process that knew it.
+/// What outlives the process that knew it, or is told to it late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
@@ -68,7 +68,7 @@ pub enum Recalled {
         /// When.
         at: Moment,
     },
-    /// A threshold has been met for a while: its grace goes on.
+    /// A threshold has been met for a while, or was last seen not to be: its grace counts from then.
     Met {
         /// Index of the threshold in the policy.
         threshold: usize,

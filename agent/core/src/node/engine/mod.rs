@@ -18,6 +18,7 @@ use super::credit::{Credit, Dying, Reaping};
 use super::decision::Decision;
 use super::gate::GateState;
 use super::input::{Input, Recalled, Sample};
+use super::observe::Observations;
 use super::order::{OpenOrder, Recent};
 use super::policy::Policy;
 use super::safety::{Limits, Mode, Safety};
@@ -202,6 +203,11 @@ impl Engine {
     /// The open order, if there is one.
     pub const fn open_order(&self) -> Option<&OpenOrder> {
         self.open.as_ref()
+    }
+
+    /// The thresholds that these observations show as met, with those that are held until their minimum reclaim is there.
+    pub fn met_in(&self, seen: &Observations) -> ThresholdSet {
+        self.gate.met(&self.policy, seen)
     }
 
     /// The state of the gate: since when thresholds are met, and conditions were last seen.

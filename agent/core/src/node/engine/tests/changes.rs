@@ -81,6 +81,24 @@ fn a_soft_grace_resumes_after_a_restart() {
 }
 
 #[test]
+fn a_soft_grace_counts_from_a_break_that_is_told_late() {
+    let mut node = Node::enforcing(soft_and_hard());
+    let asks = |actions: &[Action]| {
+        let is_ask = |action: &Action| matches!(action, Action::Ask { .. });
+        actions.iter().any(is_ask)
+    };
+    node.at(0, 150);
+    node.now = ms(59_000);
+    node.step(Input::Recall(Recalled::Met {
+        threshold: 1,
+        since: ms(40_000),
+    }));
+    assert!(!asks(&node.at(60_000, 150)));
+    assert!(!asks(&node.at(99_999, 150)));
+    assert!(asks(&node.at(100_000, 150)));
+}
+
+#[test]
 fn another_configuration_keeps_what_both_know() {
     let mut node = Node::enforcing(soft_and_hard());
     node.at(0, 150);
