@@ -301,8 +301,8 @@ impl<'a> Session<'a> {
             environment: vec![
                 ("PATH", "/bin".to_owned()),
                 ("TMPDIR", guest::TEMPORARY.to_owned()),
-                ("BRINK_TEST_GUEST", "1".to_owned()),
                 ("BRINK_TEST_SLOWNESS", slowness.to_string()),
+                ("BRINK_TEST_GUEST", "1".to_owned()),
             ],
             folder: self.folder.join(kernel.series.to_string()),
             deadline: match (self.args.short, self.args.full) {

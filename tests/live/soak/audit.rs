@@ -1,0 +1,147 @@
+//! The audit after each part of a soak: who died, what was recorded, what was short, and how the agent is.
+
+use std::time::Duration;
+
+use brink::control::protocol::{RingView, Status};
+use brink::record::DecisionRecord;
+use brink_tests::{slowed, wait_until};
+
+use crate::scene::Scene;
+use crate::support::{PATIENCE, lives};
+
+/// A shortage that lasts so long must have been acted on, or the reason told.
+const ANSWER: Duration = Duration::from_millis(100);
+
+impl Scene {
+    /// Everything that must hold after a part of the soak, in which exactly these have died, one after the other.
+    #[track_caller]
+    pub(crate) fn audit(&mut self, victims: &[&str]) {
+        let names = self.audit_any();
+        assert_eq!(
+            names,
+            victims,
+            "who had to die, and no one else\n{}",
+            self.node.log()
+        );
+    }
+
+    /// The same where it is not known who has died; their names.
+    #[track_caller]
+    pub(crate) fn audit_any(&mut self) -> Vec<String> {
+        self.settle();
+        for each in &self.bystanders {
+            assert!(
+                lives(&each.hog),
+                "a bystander has died\n{}",
+                self.node.log()
+            );
+        }
+        let records = self.node.decisions().into_iter();
+        let new: Vec<_> = records
+            .filter(|record| record.order > self.audited)
+            .collect();
+        let names = self.check_records(&new);
+        self.check_shortages(&new);
+        self.check_status();
+        self.books.check_numbers();
+        self.relieve();
+        names
+    }
+
+    /// Waits until every order is over and recorded.
+    #[track_caller]
+    fn settle(&mut self) {
+        let settled = wait_until(PATIENCE, || {
+            self.books.read();
+            let status = self.node.status()?;
+            (status.open_order.is_none() && self.books.unfinished().is_empty()).then_some(())
+        });
+        let open = self.books.unfinished();
+        assert!(
+            settled.is_some(),
+            "never over: {open:?}\n{}",
+            self.node.log()
+        );
+    }
+
+    #[track_caller]
+    fn check_records(&mut self, records: &[DecisionRecord]) -> Vec<String> {
+        for record in records {
+            self.audited += 1;
+            assert_eq!(record.order, self.audited, "a record is missing");
+            assert_eq!(record.mode, "enforcing", "{record:#?}");
+            let kill = record.kill.as_ref();
+            let is_killed = kill.is_some_and(|kill| kill.signalled > 0);
+            let is_gone = record.since_sample("gone").is_some();
+            assert!(is_killed || is_gone, "nobody was killed: {record:#?}");
+            let is_told = self.books.orders.contains_key(&record.order);
+            let is_excused = self.has_gap || self.books.lost > 0;
+            assert!(is_told || is_excused, "not in the journal: {record:#?}");
+        }
+        self.order = self.audited;
+        records.iter().map(DecisionRecord::victim_name).collect()
+    }
+
+    /// Every shortage that the files have shown was answered.
+    #[track_caller]
+    fn check_shortages(&mut self, records: &[DecisionRecord]) {
+        let answer = i64::try_from(slowed(ANSWER).as_nanos()).unwrap();
+        for short in self.truth.take() {
+            let excuses = self.excused.iter();
+            let over =
+                excuses.filter(|(since, until)| *since <= short.until && *until >= short.since);
+            let since = over.map(|(_, until)| *until).fold(short.since, i64::max);
+            let decided = |record: &DecisionRecord| record.decided.monotonic_ns;
+            let mut records = records.iter().map(decided);
+            let is_answered = self.books.answers_in(short.since, short.until)
+                || records.any(|at| short.since <= at && at <= short.until);
+            let held = short.until - since;
+            assert!(
+                held < answer || is_answered,
+                "memory was short for {} ms and nothing was done or told: {short:?}\n{}",
+                held / 1_000_000,
+                self.node.log()
+            );
+        }
+    }
+
+    #[track_caller]
+    fn check_status(&self) {
+        let sane = wait_until(PATIENCE, || {
+            let status = self.node.status()?;
+            self.doubts(&status).is_empty().then_some(())
+        });
+        let status = self.node.status().expect("the agent lives");
+        let doubts = self.doubts(&status).join("; ");
+        assert!(sane.is_some(), "{doubts}: {status:#?}\n{}", self.node.log());
+        let lost = self.books.lost;
+        assert!(
+            lost <= status.reports_lost || self.has_gap,
+            "{lost} lost, {status:#?}"
+        );
+    }
+
+    /// What is wrong with how the agent says it is.
+    fn doubts(&self, status: &Status) -> Vec<String> {
+        let balances = |ring: &RingView| ring.seen == ring.sent + ring.dropped + ring.filtered;
+        let rings = status.rings.iter().filter(|ring| !balances(ring));
+        let mut doubts: Vec<String> = rings.map(|ring| format!("{ring:?}")).collect();
+        let age = slowed(Duration::from_secs(3)).as_millis();
+        let is_fresh = |ms: i64| u128::try_from(ms).is_ok_and(|ms| ms < age);
+        for (holds, doubt) in [
+            (status.pid == self.pid, "another process"),
+            (status.mode == "enforcing", "it does not enforce"),
+            (status.rung == self.rung, "the rung"),
+            (status.figures_age_ms.is_some_and(is_fresh), "old figures"),
+            (
+                status.workloads as usize == self.node.groups.len(),
+                "workloads",
+            ),
+            (status.oom_kills == 0, "the kernel was faster"),
+            (status.signals.len() >= 2, "signals"),
+        ] {
+            doubts.extend((!holds).then(|| doubt.to_owned()));
+        }
+        doubts
+    }
+}

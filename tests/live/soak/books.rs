@@ -1,0 +1,161 @@
+//! The books of an agent: its journal, read while it is written, and whether everything that should be in it is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+use brink::runtime::journal::{Line, StepLine};
+use brink_core::node::action::Action;
+use brink_core::node::condition::Condition;
+
+/// A journal as far as it was read.
+pub(crate) struct Books {
+    path: PathBuf,
+    file: Option<BufReader<File>>,
+    /// The begin of a line that is not whole yet.
+    begun: String,
+    /// When something was done about a threshold, or why nothing was: the answers that stand for that.
+    pub(crate) answered: Vec<i64>,
+    /// When each order was opened, and when it was over.
+    pub(crate) orders: BTreeMap<u64, (i64, Option<i64>)>,
+    /// Orders with a whole record.
+    recorded: BTreeSet<u64>,
+    /// When pressure on memory began to be reported, and when it ended.
+    pub(crate) pressure: Vec<(i64, bool)>,
+    /// Steps that the journal says are missing.
+    pub(crate) lost: u64,
+    /// Steps read.
+    pub(crate) steps: u64,
+    last: i64,
+}
+
+impl Books {
+    pub(crate) fn open(path: PathBuf) -> Self {
+        Self {
+            path,
+            file: None,
+            begun: String::new(),
+            answered: Vec::new(),
+            orders: BTreeMap::new(),
+            recorded: BTreeSet::new(),
+            pressure: Vec::new(),
+            lost: 0,
+            steps: 0,
+            last: 0,
+        }
+    }
+
+    /// Reads what was written since the last time. A journal that was put aside meanwhile is read to its end first.
+    pub(crate) fn read(&mut self) {
+        loop {
+            let newest = fs::metadata(&self.path).map(|found| found.ino()).ok();
+            let own = |file: &BufReader<File>| file.get_ref().metadata().unwrap().ino();
+            let read = self.file.as_ref().map(own);
+            self.read_lines();
+            if read == newest || newest.is_none() {
+                return;
+            }
+            assert_eq!(self.begun, "", "the journal was put aside within a line");
+            self.file = File::open(&self.path).ok().map(BufReader::new);
+        }
+    }
+
+    fn read_lines(&mut self) {
+        while let Some(file) = &mut self.file {
+            let read = file.read_line(&mut self.begun).unwrap();
+            if read == 0 || !self.begun.ends_with('\n') {
+                return;
+            }
+            let text = std::mem::take(&mut self.begun);
+            let line = serde_json::from_str(&text);
+            self.take(line.unwrap_or_else(|error| panic!("{error}: {text}")));
+        }
+    }
+
+    fn take(&mut self, line: Line) {
+        match line {
+            Line::Step(step) => self.take_step(&step),
+            Line::Lost { steps } => {
+                self.lost += steps;
+                // What became of them is not told here.
+                self.forget_open();
+            }
+            Line::Decision(record) => {
+                if record.end.is_some() {
+                    self.recorded.insert(record.order);
+                }
+            }
+            Line::Start { .. } | Line::Table { .. } | Line::Reconfiguration(_) => {}
+        }
+    }
+
+    /// Whoever wrote it does not tell any more what became of what is open.
+    pub(crate) fn forget_open(&mut self) {
+        self.begun.clear();
+        for (order, (opened, over)) in &mut self.orders {
+            over.get_or_insert(*opened);
+            self.recorded.insert(*order);
+        }
+    }
+
+    fn take_step(&mut self, step: &StepLine) {
+        let at = step.at.as_nanos();
+        assert!(at >= self.last, "the journal goes back in time: {step:?}");
+        self.last = at;
+        self.steps += 1;
+        for action in &step.actions {
+            match *action {
+                Action::Kill { order, .. }
+                | Action::Ask { order, .. }
+                | Action::WouldEvict { order, .. } => {
+                    self.answered.push(at);
+                    self.orders.entry(order).or_insert((at, None));
+                }
+                Action::Ended { order, .. } => {
+                    let opened = self.orders.get_mut(&order);
+                    assert!(opened.is_some() || self.lost > 0, "{order} was never given");
+                    opened.map(|(_, over)| *over = Some(at));
+                }
+                Action::Held { .. } => self.answered.push(at),
+                Action::Conditions(now) => {
+                    let is_short = now.iter().any(|one| one == Condition::MemoryPressure);
+                    self.pressure.push((at, is_short));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Orders that are open, or over and without a whole record.
+    pub(crate) fn unfinished(&self) -> Vec<u64> {
+        let is_over = |(_, (_, over)): &(&u64, &(i64, Option<i64>))| over.is_some();
+        let orders = self.orders.iter();
+        let open = orders.filter(|order| !is_over(order) || !self.recorded.contains(order.0));
+        open.map(|(order, _)| *order).collect()
+    }
+
+    /// Whether the agent did something about the node in a time, or said why not.
+    pub(crate) fn answers_in(&self, since: i64, until: i64) -> bool {
+        let within = |at: i64| since <= at && at <= until;
+        let is_open = |(opened, over): &(i64, Option<i64>)| {
+            *opened <= until && over.is_none_or(|over| over >= since)
+        };
+        self.answered.iter().any(|at| within(*at)) || self.orders.values().any(is_open)
+    }
+
+    /// Holds the orders to numbers that follow each other.
+    #[track_caller]
+    pub(crate) fn check_numbers(&self) {
+        let numbers: Vec<u64> = self.orders.keys().copied().collect();
+        let follow = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
+        assert!(follow || self.lost > 0, "orders are missing: {numbers:?}");
+        let unknown = |order: &&u64| !self.orders.contains_key(order);
+        let unknown: Vec<_> = self.recorded.iter().filter(unknown).collect();
+        assert!(
+            unknown.is_empty() || self.lost > 0,
+            "records without orders: {unknown:?}"
+        );
+    }
+}

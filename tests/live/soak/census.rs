@@ -1,0 +1,154 @@
+//! What an agent holds: memory, descriptors, threads, and everything of BPF, counted so that a leak shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::Duration;
+
+use aya::maps::{HashMap, Map, MapData};
+use brink_host::probe::abi::meter::CgroupMeter;
+use brink_tests::wait_until;
+
+/// Resident memory may grow by so much: pages of buffers that are touched for the first time.
+const GROWTH_KIB: u64 = 2048;
+/// Other people's groups on the machine come and go too.
+const OTHERS: usize = 16;
+/// How long what is on its way out may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Census {
+    resident_kib: u64,
+    /// By what they are open on, numbers left out.
+    descriptors: BTreeMap<String, usize>,
+    threads: BTreeMap<String, usize>,
+    bpf: BTreeSet<(&'static str, u32)>,
+    /// Cgroups that the kernel's programs keep counts of.
+    metered: Option<usize>,
+}
+
+impl Census {
+    /// Counts what a process holds now.
+    pub(crate) fn of(pid: u32) -> Self {
+        let mut census = Self {
+            resident_kib: resident(pid),
+            ..Self::default()
+        };
+        for entry in entries(pid, "fd") {
+            // One that is closed meanwhile is held no more.
+            if let Ok(target) = fs::read_link(&entry) {
+                let kind: String = target.to_string_lossy().split(char::is_numeric).collect();
+                *census.descriptors.entry(kind).or_default() += 1;
+            }
+        }
+        for entry in entries(pid, "task") {
+            if let Ok(name) = fs::read_to_string(entry.join("comm")) {
+                *census.threads.entry(name.trim().to_owned()).or_default() += 1;
+            }
+        }
+        for entry in entries(pid, "fdinfo") {
+            let text = fs::read_to_string(entry).unwrap_or_default();
+            census.bpf.extend(bpf_ids(&text));
+        }
+        census.metered = census.count_metered();
+        census
+    }
+
+    /// Entries in the map of cgroups; none where there is no such map.
+    fn count_metered(&self) -> Option<usize> {
+        let maps = self.bpf.iter().filter(|(kind, _)| *kind == "map");
+        let map = maps.filter_map(|(_, id)| MapData::from_id(*id).ok());
+        let map = map.into_iter().find(|map| {
+            let info = map.info();
+            info.is_ok_and(|info| info.name_as_str() == Some("CGROUPS"))
+        });
+        type Entries = HashMap<MapData, u64, [u8; size_of::<CgroupMeter>()]>;
+        let map = Entries::try_from(Map::HashMap(map?)).unwrap();
+        Some(map.keys().flatten().count())
+    }
+
+    /// Everything that has grown since `before`, in words.
+    fn growth(&self, before: &Self) -> Vec<String> {
+        let mut grown = more(&self.descriptors, &before.descriptors);
+        grown.extend(more(&self.threads, &before.threads));
+        let new: Vec<_> = self.bpf.difference(&before.bpf).collect();
+        if !new.is_empty() {
+            grown.push(format!("of BPF: {new:?}"));
+        }
+        if self.resident_kib > before.resident_kib + GROWTH_KIB {
+            let (now, then) = (self.resident_kib, before.resident_kib);
+            grown.push(format!("resident memory: {then} KiB, and now {now} KiB"));
+        }
+        if self.metered > before.metered.map(|before| before + OTHERS) {
+            let (now, then) = (self.metered, before.metered);
+            grown.push(format!(
+                "cgroups in the kernel's map: {then:?}, and now {now:?}"
+            ));
+        }
+        grown
+    }
+
+    /// Holds a process to what it held before, once what is on its way out is out.
+    #[track_caller]
+    pub(crate) fn check_flat(pid: u32, before: &Self) {
+        let flat = wait_until(PATIENCE, || {
+            Self::of(pid).growth(before).is_empty().then_some(())
+        });
+        let grown = Self::of(pid).growth(before);
+        assert!(
+            flat.is_some(),
+            "the agent holds more than when it was warm: {}",
+            grown.join("; ")
+        );
+    }
+
+    /// After the agent's end: nothing of BPF that it held is left in the kernel.
+    #[track_caller]
+    pub(crate) fn check_gone(&self) {
+        let left = || -> Vec<_> {
+            let programs = aya::programs::loaded_programs().flatten();
+            let programs = programs.map(|info| ("program", info.id()));
+            let maps = aya::maps::loaded_maps().flatten();
+            let maps = maps.map(|info| ("map", info.id()));
+            let links = aya::programs::loaded_links().flatten();
+            let links = links.map(|info| ("link", info.id()));
+            let all = programs.chain(maps).chain(links);
+            all.filter(|each| self.bpf.contains(each)).collect()
+        };
+        // The kernel frees them after a while.
+        let gone = wait_until(PATIENCE, || left().is_empty().then_some(()));
+        assert!(gone.is_some(), "left in the kernel: {:?}", left());
+    }
+}
+
+/// Of which kind there are more now.
+fn more(now: &BTreeMap<String, usize>, before: &BTreeMap<String, usize>) -> Vec<String> {
+    let were = |kind: &String| before.get(kind).copied().unwrap_or(0);
+    let grown = now.iter().filter(|(kind, count)| **count > were(kind));
+    let words = grown.map(|(kind, count)| format!("{kind}: {}, and now {count}", were(kind)));
+    words.collect()
+}
+
+fn entries(pid: u32, folder: &str) -> impl Iterator<Item = std::path::PathBuf> {
+    let entries = fs::read_dir(format!("/proc/{pid}/{folder}")).unwrap();
+    entries.flatten().map(|entry| entry.path())
+}
+
+fn bpf_ids(fdinfo: &str) -> impl Iterator<Item = (&'static str, u32)> {
+    let keys = [
+        ("program", "prog_id:"),
+        ("map", "map_id:"),
+        ("link", "link_id:"),
+    ];
+    keys.into_iter().filter_map(|(kind, key)| {
+        let line = fdinfo.lines().find_map(|line| line.strip_prefix(key))?;
+        Some((kind, line.trim().parse().ok()?))
+    })
+}
+
+fn resident(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().next());
+    kib.unwrap().parse().unwrap()
+}

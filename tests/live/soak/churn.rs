@@ -1,0 +1,113 @@
+//! Cgroups that appear and vanish, a thousand a second, with a process that is in each of them for a moment.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use brink_host::cgroup::Controller;
+use brink_host::cgroup::owned::OwnedCgroup;
+use brink_host::hog::{HogSpec, Load};
+use brink_tests::{Hog, slowed};
+
+use crate::scene::Scene;
+use crate::support::{MIB, Node};
+
+/// How often a cgroup comes.
+const EVERY: Duration = Duration::from_millis(1);
+
+/// Cgroups that come and go in a node until this is dropped.
+pub(crate) struct Churn {
+    stop: Arc<AtomicBool>,
+    made: Arc<AtomicU64>,
+    thread: Option<JoinHandle<()>>,
+    /// Who visits them, and where it lives.
+    _visitor: Hog,
+    _home: OwnedCgroup,
+}
+
+impl Churn {
+    pub(crate) fn start(node: &Node) -> Self {
+        let home = node.sandbox.group.child("visitor").unwrap();
+        let spec = HogSpec::new(Load::Anon, MIB, HogSpec::LONGEST);
+        let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+        let visitor = Hog::spawn(program, Some(&home), &spec).unwrap();
+        let path = |group: &OwnedCgroup| -> PathBuf {
+            let dir = group.dir(&node.sandbox.layout, Controller::Memory);
+            dir.unwrap().path().to_path_buf()
+        };
+        let (top, back) = (path(&node.sandbox.group), path(&home));
+        let (stop, made): (Arc<AtomicBool>, Arc<AtomicU64>) = Default::default();
+        let (stopped, count, pid) = (Arc::clone(&stop), Arc::clone(&made), visitor.pid());
+        let thread = std::thread::spawn(move || {
+            let mut due = Instant::now();
+            while !stopped.load(Ordering::Relaxed) {
+                let number = count.fetch_add(1, Ordering::Relaxed);
+                visit(&top.join(format!("churn-{number}")), &back, pid);
+                due = (due + EVERY).max(Instant::now() - EVERY);
+                sleep(due.saturating_duration_since(Instant::now()));
+            }
+        });
+        Self {
+            stop,
+            made,
+            thread: Some(thread),
+            _visitor: visitor,
+            _home: home,
+        }
+    }
+
+    /// How many there have been.
+    pub(crate) fn made(&self) -> u64 {
+        self.made.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Churn {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // One that has panicked has said so.
+        let _ended = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// A cgroup's whole life: made, entered, left, removed.
+fn visit(group: &Path, back: &Path, pid: i32) {
+    fs::create_dir(group).unwrap();
+    for place in [group, back] {
+        fs::write(place.join("cgroup.procs"), pid.to_string()).unwrap();
+    }
+    // On some kernels it is busy for another moment.
+    let deadline = Instant::now() + slowed(Duration::from_secs(5));
+    while let Err(error) = fs::remove_dir(group) {
+        assert!(Instant::now() < deadline, "{}: {error}", group.display());
+        sleep(Duration::from_micros(100));
+    }
+}
+
+#[test]
+fn a_thousand_cgroups_a_second_hide_neither_a_leak_nor_a_new_workload() {
+    let mut scene = Scene::begin();
+    let churn = Churn::start(&scene.node);
+    let began = Instant::now();
+    sleep(Duration::from_secs(2));
+    scene.leak(Load::Anon);
+    scene.audit(&["test/leaker"]);
+    // It appears in the middle of the crowd, and its first leak is seen to be its own.
+    let late = scene.welcome("late");
+    let before = std::mem::replace(&mut scene.leaker, late);
+    scene.wait_for_workloads();
+    scene.leak_of("test/late", Load::Anon);
+    scene.audit(&["test/late"]);
+    scene.leaker = before;
+    scene.leak(Load::Anon);
+    scene.audit(&["test/leaker"]);
+    let rate = churn.made() / began.elapsed().as_secs().max(1);
+    println!("{rate} cgroups a second");
+    assert!(churn.made() > 500, "the crowd was none: {}", churn.made());
+    drop(churn);
+    scene.dismiss("late");
+    scene.close();
+}

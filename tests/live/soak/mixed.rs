@@ -1,0 +1,164 @@
+//! The long soak: everything at random, in one agent process for each half, for as long as it is told to.
+
+use std::env;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use brink_host::hog::Load;
+use brink_tests::in_guest;
+use rustix::process::Signal;
+
+use crate::chance::Chance;
+use crate::churn::Churn;
+use crate::clock;
+use crate::disk::SmallDisk;
+use crate::scene::Scene;
+use crate::starved::{Bound, leak_beside_a_burst};
+use crate::stopped::leak_in_a_stop;
+use crate::support::Node;
+use crate::wave::swell;
+
+/// How long it goes on, in seconds.
+const SECONDS: &str = "BRINK_SOAK_SECONDS";
+/// The seed of its course.
+const SEED: &str = "BRINK_SOAK_SEED";
+
+/// What can happen.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Leak(Load),
+    Bomb,
+    Churn,
+    Stop,
+    Starve,
+    Wave,
+    Reload,
+    FullDisk,
+    Clock(i64),
+    Rest,
+}
+
+const ACTS: [Act; 14] = [
+    Act::Leak(Load::Anon),
+    Act::Leak(Load::AnonHuge),
+    Act::Leak(Load::Shmem),
+    Act::Bomb,
+    Act::Bomb,
+    Act::Churn,
+    Act::Stop,
+    Act::Starve,
+    Act::Wave,
+    Act::Reload,
+    Act::FullDisk,
+    Act::Clock(3600),
+    Act::Clock(-86_400),
+    Act::Rest,
+];
+
+struct Soak {
+    scene: Scene,
+    disk: SmallDisk,
+    chance: Chance,
+}
+
+impl Soak {
+    fn act(&mut self, act: Act) {
+        let scene = &mut self.scene;
+        match act {
+            Act::Leak(load) => {
+                scene.leak(load);
+                scene.audit(&["test/leaker"]);
+            }
+            Act::Bomb => {
+                scene.explode();
+                scene.audit(&["test/bomb"]);
+            }
+            Act::Churn => {
+                let churn = Churn::start(&scene.node);
+                scene.leak(Load::Anon);
+                scene.audit(&["test/leaker"]);
+                drop(churn);
+            }
+            Act::Stop => {
+                leak_in_a_stop(scene);
+                scene.audit(&["test/leaker"]);
+            }
+            Act::Starve => {
+                let guard = Bound::guard_of(scene.pid);
+                // Where it is refused nothing has happened.
+                let _refused = leak_beside_a_burst(scene, &guard);
+            }
+            Act::Wave => swell(scene, 3),
+            Act::Reload => {
+                scene.reload(72);
+                scene.leak(Load::Anon);
+                scene.reload(64);
+                scene.audit(&["test/leaker"]);
+            }
+            Act::FullDisk => {
+                self.disk.fill();
+                scene.leak(Load::Anon);
+                scene.audit(&["test/leaker"]);
+                self.disk.free();
+            }
+            Act::Clock(seconds) if in_guest() => clock::leak_after_a_step(scene, seconds),
+            Act::Clock(_) => {}
+            Act::Rest => sleep(Duration::from_millis(self.chance.below(3000))),
+        }
+    }
+
+    fn go_on_until(&mut self, end: Instant, seed: u64) {
+        while Instant::now() < end {
+            let act = self.chance.one_of(&ACTS);
+            println!("{seed}: {act:?}");
+            self.act(act);
+        }
+    }
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = env::var(variable).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{variable}: {text:?} is no number")),
+    )
+}
+
+fn soak(whole: Duration, seed: u64) {
+    println!("seed {seed}: {SEED}={seed} repeats it");
+    let mut disk = None;
+    let scene = Scene::begin_with("journal", |node: &Node| {
+        disk = SmallDisk::mount(&node.path("state"), 1 << 10).ok();
+    });
+    let mut soak = Soak {
+        scene,
+        disk: disk.expect("a name space for mounts"),
+        chance: Chance::new(seed),
+    };
+    let began = Instant::now();
+    soak.go_on_until(began + whole / 2, seed);
+    soak.scene.check_flat();
+    soak.scene.node.stop(Signal::KILL);
+    let pid = soak.scene.node.start(&[]).pid;
+    soak.scene.replaced(pid);
+    soak.go_on_until(began + whole, seed);
+    soak.scene.close();
+    drop(soak.disk);
+}
+
+#[test]
+fn a_mix_of_everything_in_one_agent() {
+    soak(Duration::from_secs(10), number(SEED).unwrap_or(1));
+}
+
+#[test]
+#[ignore = "slow: 10 minutes, or BRINK_SOAK_SECONDS"]
+fn a_long_mix_of_everything_in_one_agent() {
+    let shorter = if in_guest() { 120 } else { 600 };
+    let seconds = number(SECONDS).unwrap_or(shorter);
+    let by_the_clock = std::process::id().into();
+    soak(
+        Duration::from_secs(seconds),
+        number(SEED).unwrap_or(by_the_clock),
+    );
+}

@@ -1,0 +1,308 @@
+//! The scene of every soak: a bounded node, bystanders that must live, culprits that may die, one agent, and its audit.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use brink::record::DecisionRecord;
+use brink_host::hog::{HogSpec, Load};
+use brink_tests::{Hog, wait_until};
+use rustix::process::Signal;
+
+use crate::books::Books;
+use crate::census::Census;
+use crate::support::{MIB, Node, PATIENCE, gone_after};
+use crate::truth::{Truth, now};
+
+/// Capacity of the node, and its thresholds, in MiB.
+pub(crate) const NODE: u64 = 512;
+const HARD: u64 = 64;
+pub(crate) const SOFT: u64 = 128;
+/// Grace of the soft threshold.
+pub(crate) const GRACE: Duration = Duration::from_secs(1);
+/// How long a condition outlives its cause.
+pub(crate) const TRANSITION: Duration = Duration::from_secs(2);
+/// Tasks of a bomb, and so many of them are too many.
+const BOMB: u64 = 1200;
+const TOO_MANY: u64 = 500;
+/// A bystander is replaced before its own deadline ends it.
+const SHIFT: Duration = Duration::from_mins(4);
+
+/// The scene.
+pub(crate) struct Scene {
+    pub(crate) truth: Truth,
+    pub(crate) bystanders: Vec<Bystander>,
+    pub(crate) books: Books,
+    journal: &'static str,
+    /// The journal has a gap.
+    pub(crate) has_gap: bool,
+    warm: Census,
+    /// The agent.
+    pub(crate) pid: u32,
+    /// Workloads that may die.
+    pub(crate) leaker: usize,
+    pub(crate) bomb: usize,
+    /// Times in which nobody could have answered.
+    pub(crate) excused: Vec<(i64, i64)>,
+    /// The last order that was given out, and the last that was audited.
+    pub(crate) order: u64,
+    pub(crate) audited: u64,
+    /// What carried the signals when the agent was warm.
+    pub(crate) rung: Option<String>,
+    pub(crate) node: Node,
+}
+
+pub(crate) struct Bystander {
+    workload: usize,
+    mib: u64,
+    since: Instant,
+    pub(crate) hog: Hog,
+}
+
+/// Process ids that the machine has left now.
+fn ids_left() -> u64 {
+    let number = |path: &str| -> u64 {
+        let text = fs::read_to_string(path).unwrap();
+        text.trim().parse().unwrap()
+    };
+    let tasks = fs::read_to_string("/proc/loadavg").unwrap();
+    let tasks = tasks.split_whitespace().nth(3).unwrap();
+    let threads: u64 = tasks.split('/').nth(1).unwrap().parse().unwrap();
+    let limits = ["pid_max", "threads-max"].map(|name| number(&format!("/proc/sys/kernel/{name}")));
+    limits[0].min(limits[1]) - threads
+}
+
+impl Scene {
+    /// A node with its people and a warm agent that enforces.
+    pub(crate) fn begin() -> Self {
+        Self::begin_with("journal", |_| {})
+    }
+
+    /// The same with the journal at another place in the node's folder; the node may be changed before the agent starts.
+    pub(crate) fn begin_with(journal: &'static str, prepare: impl FnOnce(&Node)) -> Self {
+        let mut node = Node::new(NODE);
+        let requests = "containers: [{name: c, resources: {requests: {memory: 64Mi}}}]";
+        let people = [
+            (node.workload("web", requests), 24),
+            (node.workload("batch", requests), 16),
+            (
+                node.workload("db", "priority: 2000000000, containers: [{name: c}]"),
+                24,
+            ),
+        ];
+        let [leaker, bomb] =
+            ["leaker", "bomb"].map(|name| node.workload(name, "containers: [{name: c}]"));
+        let group = &node.groups[bomb];
+        group.limit_tasks(&node.sandbox.layout, BOMB).unwrap();
+        configure(&node, journal, HARD);
+        prepare(&node);
+        let pid = node.start(&[]).pid;
+        let bystanders = people.map(|(workload, mib)| Bystander {
+            workload,
+            mib,
+            since: Instant::now(),
+            hog: holding(&node, workload, mib),
+        });
+        let mut scene = Self {
+            truth: Truth::watch(&node.sandbox, NODE * MIB, HARD * MIB),
+            bystanders: bystanders.into(),
+            books: Books::open(node.path(journal)),
+            journal,
+            has_gap: false,
+            warm: Census::default(),
+            pid,
+            leaker,
+            bomb,
+            excused: Vec::new(),
+            order: 0,
+            audited: 0,
+            rung: None,
+            node,
+        };
+        scene.warm_up();
+        scene
+    }
+
+    /// Everything once: what is made at first use is no leak.
+    fn warm_up(&mut self) {
+        self.rung = self.node.status().and_then(|status| status.rung);
+        for _ in 0..2 {
+            self.leak(Load::Anon);
+            self.audit(&["test/leaker"]);
+        }
+        self.warm = Census::of(self.pid);
+    }
+
+    /// A leak at full speed, which must be ended by a hard eviction of the leaker.
+    pub(crate) fn leak(&mut self, load: Load) -> DecisionRecord {
+        self.leak_of("test/leaker", load)
+    }
+
+    /// The same where the leaker has another name.
+    pub(crate) fn leak_of(&mut self, name: &str, load: Load) -> DecisionRecord {
+        let leak = self.node.load(self.leaker, load, (NODE - 16) * MIB);
+        gone_after(&leak);
+        let record = self.next_record();
+        assert_eq!(record.victim_name(), name, "{record:#?}");
+        record
+    }
+
+    /// A workload that comes later than the others.
+    pub(crate) fn welcome(&mut self, name: &str) -> usize {
+        self.node.workload(name, "containers: [{name: c}]")
+    }
+
+    /// It goes again, and nothing of it stays with the agent.
+    pub(crate) fn dismiss(&mut self, name: &str) {
+        let manifest = self.node.path("manifests").join(format!("{name}.yaml"));
+        fs::remove_file(manifest).unwrap();
+        self.node
+            .groups
+            .pop()
+            .expect("it came last")
+            .remove()
+            .unwrap();
+        self.wait_for_workloads();
+    }
+
+    /// Waits until the agent knows all workloads.
+    pub(crate) fn wait_for_workloads(&self) {
+        let wanted = self.node.groups.len();
+        let known = || {
+            self.node
+                .status()
+                .filter(|status| status.workloads as usize == wanted)
+        };
+        assert!(wait_until(PATIENCE, known).is_some(), "{}", self.node.log());
+    }
+
+    /// A fork bomb, which must be ended with everybody in it.
+    pub(crate) fn explode(&mut self) -> DecisionRecord {
+        let spec = HogSpec::new(Load::ForkStorm, BOMB, Duration::from_mins(1));
+        let storm = self.node.hog(self.bomb, &spec);
+        gone_after(&storm);
+        let record = self.next_record();
+        assert_eq!(record.victim_name(), "test/bomb", "{record:#?}");
+        let group = &self.node.groups[self.bomb];
+        let empty = || group.processes().unwrap().is_empty().then_some(());
+        assert!(
+            wait_until(PATIENCE, empty).is_some(),
+            "somebody has escaped"
+        );
+        record
+    }
+
+    /// The record after the last that was given out, finished.
+    pub(crate) fn next_record(&mut self) -> DecisionRecord {
+        self.order += 1;
+        self.node.finished(self.order)
+    }
+
+    /// Configures the agent anew, with another hard threshold.
+    pub(crate) fn reload(&self, hard: u64) {
+        let before = self.node.log().matches("was read again").count();
+        configure(&self.node, self.journal, hard);
+        self.node.signal(Signal::HUP);
+        let read = || (self.node.log().matches("was read again").count() > before).then_some(());
+        assert!(wait_until(PATIENCE, read).is_some(), "{}", self.node.log());
+    }
+
+    /// Nobody could have answered between these times.
+    pub(crate) fn excuse(&mut self, since: i64, until: i64) {
+        self.excused.push((since, until));
+    }
+
+    /// The agent was replaced by another one, whose warmth is not known yet.
+    pub(crate) fn replaced(&mut self, pid: u32) {
+        self.pid = pid;
+        self.books.read();
+        self.books.forget_open();
+        self.warm_up();
+    }
+
+    /// Starts an agent after the sudden end of the one before, in the middle of a leak that one of them must end.
+    pub(crate) fn restarted(&mut self, leak: &Hog) {
+        let since = now();
+        let status = self.node.start(&[]);
+        gone_after(leak);
+        self.excuse(since, now());
+        self.pid = status.pid;
+        self.books.read();
+        self.books.forget_open();
+        let known = self.node.decisions();
+        let new = known.iter().filter(|record| record.order > self.audited);
+        let new: Vec<_> = new.map(DecisionRecord::victim_name).collect();
+        assert!(
+            matches!(new.len(), 1 | 2),
+            "one cause: {new:?}\n{}",
+            self.node.log()
+        );
+        assert!(new.iter().all(|name| name == "test/leaker"), "{new:?}");
+        self.audited += new.len() as u64;
+        self.order = self.audited;
+        self.warm_up();
+    }
+
+    /// Holds the agent to what it held when it was warm.
+    #[track_caller]
+    pub(crate) fn check_flat(&self) {
+        Census::check_flat(self.pid, &self.warm);
+    }
+
+    /// The books as they are now.
+    pub(crate) fn books(&mut self) -> &Books {
+        self.books.read();
+        &self.books
+    }
+
+    /// What the end of a scene must be: nothing has grown, and nothing stays in the kernel after a clean end.
+    #[track_caller]
+    pub(crate) fn close(mut self) {
+        self.check_flat();
+        let census = Census::of(self.pid);
+        self.node.stop(Signal::TERM);
+        census.check_gone();
+        self.books.read();
+        let open = self.books.unfinished();
+        assert!(open.is_empty(), "never over: {open:?}\n{}", self.node.log());
+    }
+
+    /// Replaces bystanders whose time is nearly over.
+    pub(crate) fn relieve(&mut self) {
+        for each in &mut self.bystanders {
+            if each.since.elapsed() > SHIFT {
+                each.hog = holding(&self.node, each.workload, each.mib);
+                each.since = Instant::now();
+            }
+        }
+    }
+}
+
+fn configure(node: &Node, journal: &str, hard: u64) {
+    node.configure("enforce", &settings(hard));
+    let path = node.path("config.yaml");
+    let text = fs::read_to_string(&path).unwrap();
+    let place = |journal: &str| format!("journal: \"{}\"", node.path(journal).display());
+    fs::write(path, text.replace(&place("journal"), &place(journal))).unwrap();
+}
+
+fn settings(hard: u64) -> String {
+    let ids = ids_left() - TOO_MANY;
+    let (grace, transition) = (GRACE.as_secs(), TRANSITION.as_secs());
+    format!(
+        "evictionHard: {{memory.available: {hard}Mi, pid.available: \"{ids}\"}}\n\
+         evictionSoft: {{memory.available: {SOFT}Mi}}\n\
+         evictionSoftGracePeriod: {{memory.available: {grace}s}}\n\
+         evictionPressureTransitionPeriod: {transition}s\n\
+         evictionMaxPodGracePeriod: 1\n\
+         housekeepingInterval: 2s\n\
+         limits: {{burst: 60, refill: 100ms, most: 60, window: 1s}}"
+    )
+}
+
+/// A load of somebody who is no danger.
+fn holding(node: &Node, workload: usize, mib: u64) -> Hog {
+    let spec = HogSpec::new(Load::Anon, mib * MIB, HogSpec::LONGEST);
+    let mut hog = node.hog(workload, &spec);
+    hog.wait_touched(mib * MIB, PATIENCE).unwrap();
+    hog
+}

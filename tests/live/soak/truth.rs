@@ -1,0 +1,145 @@
+//! An independent witness: a thread that reads the node's own files all the time and notes when memory was short.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{JoinHandle, sleep};
+use std::time::Duration;
+
+use brink_host::cgroup::stat::StatReader;
+use brink_host::cgroup::usage::UsageReader;
+use brink_host::cgroup::{CgroupDir, Controller};
+use brink_host::clock;
+use brink_tests::Sandbox;
+
+/// Between two readings.
+const PACE: Duration = Duration::from_millis(2);
+/// With a longer gap between two readings nobody knows what was in between.
+const BLIND: i64 = 50_000_000;
+
+/// A time in which every reading was below the limit. `CLOCK_MONOTONIC`, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Short {
+    pub(crate) since: i64,
+    pub(crate) until: i64,
+}
+
+/// What was seen so far.
+#[derive(Debug, Default)]
+struct Seen {
+    open: Option<Short>,
+    over: Vec<Short>,
+}
+
+/// The running witness.
+pub(crate) struct Truth {
+    stop: Arc<AtomicBool>,
+    seen: Arc<Mutex<Seen>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Now, on the clock of all records.
+pub(crate) fn now() -> i64 {
+    i64::try_from(clock::monotonic_ns()).unwrap()
+}
+
+impl Truth {
+    /// Watches what is left of `limit` bytes in the node, with everything reclaim could give back, against `quantity`.
+    pub(crate) fn watch(sandbox: &Sandbox, limit: u64, quantity: u64) -> Self {
+        let dir = sandbox.dir(Controller::Memory).unwrap();
+        let mut left = Left::open(dir, limit);
+        let (stop, seen) = (Arc::default(), Arc::<Mutex<Seen>>::default());
+        let (stopped, kept): (Arc<AtomicBool>, _) = (Arc::clone(&stop), Arc::clone(&seen));
+        let thread = std::thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                let is_short = left.read() < quantity;
+                kept.lock().unwrap().note(is_short, now());
+                sleep(PACE);
+            }
+        });
+        Self {
+            stop,
+            seen,
+            thread: Some(thread),
+        }
+    }
+
+    /// What was seen since this was asked last; of a shortage that lasts, the part until now.
+    pub(crate) fn take(&self) -> Vec<Short> {
+        let seen = std::mem::take(&mut *self.seen.lock().unwrap());
+        seen.over.into_iter().chain(seen.open).collect()
+    }
+}
+
+impl Drop for Truth {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // One that has panicked has said so.
+        let _ended = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+impl Seen {
+    fn note(&mut self, is_short: bool, at: i64) {
+        let goes_on = |open: &Short| is_short && at - open.until < BLIND;
+        match self.open.take_if(|open| !goes_on(open)) {
+            Some(over) => self.over.push(over),
+            None => {
+                if let Some(open) = &mut self.open {
+                    open.until = at;
+                    return;
+                }
+            }
+        }
+        self.open = is_short.then_some(Short {
+            since: at,
+            until: at,
+        });
+    }
+}
+
+/// What could still be had without anybody's death, by the files alone.
+struct Left {
+    limit: u64,
+    usage: UsageReader,
+    stat: StatReader,
+}
+
+impl Left {
+    fn open(dir: &CgroupDir, limit: u64) -> Self {
+        Self {
+            limit,
+            usage: UsageReader::open(dir).unwrap(),
+            stat: StatReader::open(dir).unwrap(),
+        }
+    }
+
+    fn read(&mut self) -> u64 {
+        let (usage, stat) = (self.usage.read().unwrap(), self.stat.read().unwrap());
+        let parts = [stat.active_file, stat.inactive_file, stat.slab_reclaimable];
+        let reclaimable: u64 = parts.into_iter().flatten().sum();
+        self.limit.saturating_sub(usage).saturating_add(reclaimable)
+    }
+}
+
+#[test]
+fn readings_become_times() {
+    let mut seen = Seen::default();
+    let ms = |at: i64| at * 1_000_000;
+    for (at, is_short) in [
+        (0, false),
+        (2, true),
+        (4, true),
+        (6, false),
+        (8, false),
+        (10, true),
+        (90, true),
+    ] {
+        seen.note(is_short, ms(at));
+    }
+    let short = |since, until| Short {
+        since: ms(since),
+        until: ms(until),
+    };
+    assert_eq!(seen.over, [short(2, 4), short(10, 10)]);
+    assert_eq!(seen.open, Some(short(90, 90)));
+}
