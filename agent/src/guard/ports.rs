@@ -4,8 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use brink_core::base::Moment;
-use brink_core::node::input::{Control, Input, Reconfiguration};
+use brink_core::node::input::{Control, Input, Recalled, Reconfiguration};
 use brink_core::node::workload::WorkloadTable;
 use brink_host::ledger::Ledger;
 use brink_host::probe::abi::record::VictimRecord;
@@ -24,8 +23,8 @@ pub struct Legacy {
     pub ledger: Ledger,
     /// The number of the last order in it.
     pub last: u64,
-    /// When its kills were ordered, oldest first.
-    pub kills: Vec<Moment>,
+    /// Its kills, oldest first.
+    pub kills: Vec<Recalled>,
     /// The victim of the last order, if that was not over.
     pub interrupted: Option<Interrupted>,
 }

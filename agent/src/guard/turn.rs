@@ -248,8 +248,7 @@ impl Guard {
     /// Goes on where the enforcer before us stopped: its limits on kills are ours.
     fn take_over(&mut self, legacy: Legacy) {
         self.ledger = Some(legacy.ledger);
-        let kills = legacy.kills.into_iter().map(|at| Recalled::Kill { at });
-        for recalled in std::iter::once(Recalled::LastOrder(legacy.last)).chain(kills) {
+        for recalled in std::iter::once(Recalled::LastOrder(legacy.last)).chain(legacy.kills) {
             self.feed(now(), &Input::Recall(recalled));
         }
         let interrupted = legacy.interrupted;

@@ -8,8 +8,8 @@ use brink_core::node::order::End;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::{PerSignal, Signal};
 use brink_core::node::workload::WorkloadTable;
-use brink_host::ledger::Entry;
 use brink_host::clock::ClockPair;
+use brink_host::ledger::Entry;
 use serde::{Deserialize, Serialize};
 
 use super::Rung;

@@ -113,7 +113,7 @@ impl fmt::Display for InputView {
             Self::Enforce { on: true } => "configured to enforce".to_owned(),
             Self::Enforce { on: false } => "configured to observe".to_owned(),
             Self::Reconfigure => "new configuration".to_owned(),
-            Self::RecallKill { at } => format!("recalled: a kill at {}", moment(at)),
+            Self::RecallKill { at, .. } => format!("recalled: a kill at {}", moment(at)),
             Self::RecallOrder { order } => format!("recalled: orders up to {order} are given"),
             Self::RecallMet { threshold, since } => {
                 let threshold = crossed(threshold.as_ref());

@@ -117,6 +117,8 @@ pub enum InputView {
     RecallKill {
         /// When.
         at: Time,
+        /// Of a kill for a shortage of process ids, how many come back once the killed are reaped; 0 of any other.
+        ids: u32,
     },
     /// A threshold is met, and its grace counts from a moment that is told now: the last run knew it, or nobody looked in between.
     RecallMet {
@@ -323,7 +325,10 @@ impl<'a> Namer<'a> {
             Kind::Control(control) => self::control(control),
             Kind::Reconfigure => InputView::Reconfigure,
             Kind::Recall(Recalled::LastOrder(order)) => InputView::RecallOrder { order },
-            Kind::Recall(Recalled::Kill { at }) => InputView::RecallKill { at: self.time(at) },
+            Kind::Recall(Recalled::Kill { at, ids }) => InputView::RecallKill {
+                at: self.time(at),
+                ids,
+            },
             Kind::Recall(Recalled::Met { threshold, since }) => InputView::RecallMet {
                 threshold: self.threshold(threshold),
                 since: self.time(since),

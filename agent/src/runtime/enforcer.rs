@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use brink_core::base::{Moment, Reason};
 use brink_core::node::credit;
+use brink_core::node::input::Recalled;
 use brink_core::node::safety::Mode;
+use brink_core::node::signal::Signal;
 use brink_host::clock::BootId;
 use brink_host::ledger::{Entry, Ledger, Opening};
 use brink_host::lock::{self, Enforcer, EnforcerLock};
@@ -107,23 +109,33 @@ impl Enforcement {
     }
 }
 
-/// When this boot's kills were ordered, oldest first. An order that found nobody was none.
-pub(super) fn kills(ledger: &Ledger) -> Vec<Moment> {
-    let mut kills: Vec<Moment> = ledger
+/// This boot's kills, oldest first. An order that found nobody was none.
+pub(super) fn kills(ledger: &Ledger) -> Vec<Recalled> {
+    let mut kills: Vec<(Moment, u32)> = ledger
         .entries()
         .filter_map(|entry| killed(&entry))
         .collect();
     kills.sort_unstable();
-    kills
+    let recalled = |(at, ids)| Recalled::Kill { at, ids };
+    kills.into_iter().map(recalled).collect()
 }
 
-fn killed(entry: &Entry<'_>) -> Option<Moment> {
+/// When a kill was ordered, and the process ids that it brings back.
+fn killed(entry: &Entry<'_>) -> Option<(Moment, u32)> {
     let (record, completion) = Record::read(entry)?;
-    let found_nobody = completion
+    let signalled = completion
         .and_then(|completion| completion.kill)
-        .is_some_and(|kill| kill.signalled == 0);
-    let carried_out = record.mode == Mode::Enforcing && !found_nobody;
-    record.stages.decided.filter(|_| carried_out)
+        .map(|kill| kill.signalled);
+    let is_carried_out = record.mode == Mode::Enforcing && signalled != Some(0);
+    // An agent that ended in the middle has left how many there were when it decided.
+    let seen = record.victim.standing.usage;
+    let seen = seen.and_then(|processes| u32::try_from(processes).ok());
+    let ids = match record.crossed.signal {
+        Signal::PidAvailable => signalled.or(seen).unwrap_or(0),
+        _ => 0,
+    };
+    let at = record.stages.decided.filter(|_| is_carried_out)?;
+    Some((at, ids))
 }
 
 /// The victim of the latest hard order on memory, if that was given a moment before `now` and nobody saw its end. A

@@ -192,7 +192,6 @@ impl Around {
             ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger, &self.foretold)));
         // Not those of one window alone: the bucket may take longer to fill.
         let kills = ledger.map_or_else(Vec::new, kills);
-        let kills = kills.into_iter().map(|at| Recalled::Kill { at });
         let recalled = last.into_iter().chain(kills);
         let recalled = recalled.chain(self.graces.recall(&config.policy, guard::now()));
         let standby = ledger.is_none().then_some(Control::Standby(true));

@@ -67,6 +67,8 @@ pub enum Recalled {
     Kill {
         /// When.
         at: Moment,
+        /// Of a kill for a shortage of process ids, how many come back once the killed are reaped; 0 of any other.
+        ids: u32,
     },
     /// A threshold has been met for a while, or was last seen not to be: its grace counts from then.
     Met {

@@ -219,7 +219,12 @@ impl Engine {
     fn recall(&mut self, recalled: Recalled) {
         match recalled {
             Recalled::LastOrder(last) => self.last_order = self.last_order.max(last),
-            Recalled::Kill { at } => self.safety.recall(at),
+            Recalled::Kill { at, ids } => {
+                self.safety.recall(at);
+                if ids > 0 {
+                    self.reaping.add(at, ids);
+                }
+            }
             Recalled::Met { threshold, since } => self.gate.resume(threshold, since),
         }
     }
