@@ -5,7 +5,7 @@
 
 use brink_core::base::Moment;
 use brink_core::node::input::{Input, Recalled};
-use brink_core::node::threshold::ThresholdSet;
+use brink_core::node::threshold::{Threshold, ThresholdSet};
 use brink_host::probe::abi::record::CROSSING;
 use brink_host::probe::abi::sample::SampleRecord;
 
@@ -17,7 +17,7 @@ impl Guard {
     /// To be called before anything of it is acted on.
     pub(super) fn hear_of_breaks(&mut self, heard: &[Item], woke: Moment) {
         let thresholds = self.engine.policy().thresholds();
-        if self.distrusted || thresholds.iter().all(|threshold| threshold.is_hard()) {
+        if self.distrusted || thresholds.iter().all(Threshold::is_hard) {
             return;
         }
         let mut is_late = false;

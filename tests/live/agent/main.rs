@@ -12,6 +12,7 @@ mod numbers;
 mod restart;
 mod rungs;
 mod shortages;
+mod soak;
 mod socket;
 mod standby;
 mod support;

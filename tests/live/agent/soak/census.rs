@@ -15,9 +15,12 @@ const OTHERS: usize = 16;
 /// How long what is on its way out may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The kernel's map of cgroups.
+type Metered = HashMap<MapData, u64, [u8; size_of::<CgroupMeter>()]>;
+
 /// One count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Census {
+pub(super) struct Census {
     resident_kib: u64,
     /// By what they are open on, numbers left out.
     descriptors: BTreeMap<String, usize>,
@@ -29,7 +32,7 @@ pub(crate) struct Census {
 
 impl Census {
     /// Counts what a process holds now.
-    pub(crate) fn of(pid: u32) -> Self {
+    pub(super) fn of(pid: u32) -> Self {
         let mut census = Self {
             resident_kib: resident(pid),
             ..Self::default()
@@ -62,8 +65,7 @@ impl Census {
             let info = map.info();
             info.is_ok_and(|info| info.name_as_str() == Some("CGROUPS"))
         });
-        type Entries = HashMap<MapData, u64, [u8; size_of::<CgroupMeter>()]>;
-        let map = Entries::try_from(Map::HashMap(map?)).unwrap();
+        let map = Metered::try_from(Map::HashMap(map?)).unwrap();
         Some(map.keys().flatten().count())
     }
 
@@ -90,7 +92,7 @@ impl Census {
 
     /// Holds a process to what it held before, once what is on its way out is out.
     #[track_caller]
-    pub(crate) fn check_flat(pid: u32, before: &Self) {
+    pub(super) fn check_flat(pid: u32, before: &Self) {
         let flat = wait_until(PATIENCE, || {
             Self::of(pid).growth(before).is_empty().then_some(())
         });
@@ -104,7 +106,7 @@ impl Census {
 
     /// After the agent's end: nothing of BPF that it held is left in the kernel.
     #[track_caller]
-    pub(crate) fn check_gone(&self) {
+    pub(super) fn check_gone(&self) {
         let left = || -> Vec<_> {
             let programs = aya::programs::loaded_programs().flatten();
             let programs = programs.map(|info| ("program", info.id()));

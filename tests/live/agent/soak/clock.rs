@@ -7,18 +7,18 @@ use brink_host::hog::Load;
 use brink_tests::{in_guest, skip};
 use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
-use crate::scene::{GRACE, Scene};
-use crate::stopped::check_grace;
-use crate::truth::now;
+use super::scene::{GRACE, Scene};
+use super::stopped::check_grace;
+use super::truth::now;
 
 const HOUR: i64 = 3600;
 /// What brings the node under its soft threshold, in MiB.
 const TO_SOFT: u64 = 350;
 /// A record may be so far from the wall clock that everybody else sees.
-const TOLERANCE: Duration = Duration::from_secs(60);
+const TOLERANCE: Duration = Duration::from_mins(1);
 
 /// Sets the wall clock of this guest by so many seconds.
-pub(crate) fn step(seconds: i64) {
+pub(super) fn step(seconds: i64) {
     assert!(
         in_guest(),
         "the clock of a machine that is somebody's is left alone"
@@ -32,7 +32,7 @@ pub(crate) fn step(seconds: i64) {
 }
 
 /// A leak after a step of the clock, whose record has the clock's time.
-pub(crate) fn leak_after_a_step(scene: &mut Scene, seconds: i64) {
+pub(super) fn leak_after_a_step(scene: &mut Scene, seconds: i64) {
     step(seconds);
     let record = scene.leak(Load::Anon);
     scene.audit(&["test/leaker"]);

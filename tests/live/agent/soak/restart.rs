@@ -7,12 +7,12 @@ use brink_host::hog::Load;
 use brink_tests::wait_until;
 use rustix::process::Signal;
 
-use crate::chance::Chance;
-use crate::scene::{NODE, Scene};
+use super::chance::Chance;
+use super::scene::{HARD, NODE, Scene};
 use crate::support::{MIB, PATIENCE, gone_after};
 
 /// Kills the agent at a moment of a leak, and starts another one, which must end it.
-pub(crate) fn kill_in_a_leak(scene: &mut Scene, after: Duration) {
+pub(super) fn kill_in_a_leak(scene: &mut Scene, after: Duration) {
     let leak = scene.node.load(scene.leaker, Load::Anon, (NODE - 80) * MIB);
     sleep(after);
     scene.node.stop(Signal::KILL);
@@ -35,7 +35,7 @@ fn configurations_that_change_during_leaks_change_nothing_else() {
     let mut scene = Scene::begin();
     for round in 0..4 {
         let leak = scene.node.load(scene.leaker, Load::Anon, (NODE - 16) * MIB);
-        for hard in [72, 64] {
+        for hard in [72, HARD] {
             scene.reload(hard);
         }
         gone_after(&leak);

@@ -1,5 +1,4 @@
 //! Soak and chaos: one real agent through what goes wrong on real nodes, and books that must balance afterwards.
-#![cfg(test)]
 
 mod audit;
 mod bombs;
@@ -14,8 +13,5 @@ mod restart;
 mod scene;
 mod starved;
 mod stopped;
-#[expect(dead_code, reason = "the tests of the agent use the rest")]
-#[path = "../agent/support.rs"]
-mod support;
 mod truth;
 mod wave;

@@ -11,28 +11,28 @@ use brink_core::node::action::Action;
 use brink_core::node::condition::Condition;
 
 /// A journal as far as it was read.
-pub(crate) struct Books {
+pub(super) struct Books {
     path: PathBuf,
     file: Option<BufReader<File>>,
     /// The begin of a line that is not whole yet.
     begun: String,
     /// When something was done about a threshold, or why nothing was: the answers that stand for that.
-    pub(crate) answered: Vec<i64>,
+    pub(super) answered: Vec<i64>,
     /// When each order was opened, and when it was over.
-    pub(crate) orders: BTreeMap<u64, (i64, Option<i64>)>,
+    pub(super) orders: BTreeMap<u64, (i64, Option<i64>)>,
     /// Orders with a whole record.
     recorded: BTreeSet<u64>,
     /// When pressure on memory began to be reported, and when it ended.
-    pub(crate) pressure: Vec<(i64, bool)>,
+    pub(super) pressure: Vec<(i64, bool)>,
     /// Steps that the journal says are missing.
-    pub(crate) lost: u64,
+    pub(super) lost: u64,
     /// Steps read.
-    pub(crate) steps: u64,
+    pub(super) steps: u64,
     last: i64,
 }
 
 impl Books {
-    pub(crate) fn open(path: PathBuf) -> Self {
+    pub(super) fn open(path: PathBuf) -> Self {
         Self {
             path,
             file: None,
@@ -48,7 +48,7 @@ impl Books {
     }
 
     /// Reads what was written since the last time. A journal that was put aside meanwhile is read to its end first.
-    pub(crate) fn read(&mut self) {
+    pub(super) fn read(&mut self) {
         loop {
             let newest = fs::metadata(&self.path).map(|found| found.ino()).ok();
             let own = |file: &BufReader<File>| file.get_ref().metadata().unwrap().ino();
@@ -92,7 +92,7 @@ impl Books {
     }
 
     /// Whoever wrote it does not tell any more what became of what is open.
-    pub(crate) fn forget_open(&mut self) {
+    pub(super) fn forget_open(&mut self) {
         self.begun.clear();
         for (order, (opened, over)) in &mut self.orders {
             over.get_or_insert(*opened);
@@ -116,7 +116,9 @@ impl Books {
                 Action::Ended { order, .. } => {
                     let opened = self.orders.get_mut(&order);
                     assert!(opened.is_some() || self.lost > 0, "{order} was never given");
-                    opened.map(|(_, over)| *over = Some(at));
+                    if let Some((_, over)) = opened {
+                        *over = Some(at);
+                    }
                 }
                 Action::Held { .. } => self.answered.push(at),
                 Action::Conditions(now) => {
@@ -129,7 +131,7 @@ impl Books {
     }
 
     /// Orders that are open, or over and without a whole record.
-    pub(crate) fn unfinished(&self) -> Vec<u64> {
+    pub(super) fn unfinished(&self) -> Vec<u64> {
         let is_over = |(_, (_, over)): &(&u64, &(i64, Option<i64>))| over.is_some();
         let orders = self.orders.iter();
         let open = orders.filter(|order| !is_over(order) || !self.recorded.contains(order.0));
@@ -137,7 +139,7 @@ impl Books {
     }
 
     /// Whether the agent did something about the node in a time, or said why not.
-    pub(crate) fn answers_in(&self, since: i64, until: i64) -> bool {
+    pub(super) fn answers_in(&self, since: i64, until: i64) -> bool {
         let within = |at: i64| since <= at && at <= until;
         let is_open = |(opened, over): &(i64, Option<i64>)| {
             *opened <= until && over.is_none_or(|over| over >= since)
@@ -147,7 +149,7 @@ impl Books {
 
     /// Holds the orders to numbers that follow each other.
     #[track_caller]
-    pub(crate) fn check_numbers(&self) {
+    pub(super) fn check_numbers(&self) {
         let numbers: Vec<u64> = self.orders.keys().copied().collect();
         let follow = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
         assert!(follow || self.lost > 0, "orders are missing: {numbers:?}");

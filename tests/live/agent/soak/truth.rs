@@ -18,9 +18,9 @@ const BLIND: i64 = 50_000_000;
 
 /// A time in which every reading was below the limit. `CLOCK_MONOTONIC`, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Short {
-    pub(crate) since: i64,
-    pub(crate) until: i64,
+pub(super) struct Short {
+    pub(super) since: i64,
+    pub(super) until: i64,
 }
 
 /// What was seen so far.
@@ -31,20 +31,20 @@ struct Seen {
 }
 
 /// The running witness.
-pub(crate) struct Truth {
+pub(super) struct Truth {
     stop: Arc<AtomicBool>,
     seen: Arc<Mutex<Seen>>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// Now, on the clock of all records.
-pub(crate) fn now() -> i64 {
+pub(super) fn now() -> i64 {
     i64::try_from(clock::monotonic_ns()).unwrap()
 }
 
 impl Truth {
     /// Watches what is left of `limit` bytes in the node, with everything reclaim could give back, against `quantity`.
-    pub(crate) fn watch(sandbox: &Sandbox, limit: u64, quantity: u64) -> Self {
+    pub(super) fn watch(sandbox: &Sandbox, limit: u64, quantity: u64) -> Self {
         let dir = sandbox.dir(Controller::Memory).unwrap();
         let mut left = Left::open(dir, limit);
         let (stop, seen) = (Arc::default(), Arc::<Mutex<Seen>>::default());
@@ -64,7 +64,7 @@ impl Truth {
     }
 
     /// What was seen since this was asked last; of a shortage that lasts, the part until now.
-    pub(crate) fn take(&self) -> Vec<Short> {
+    pub(super) fn take(&self) -> Vec<Short> {
         let seen = std::mem::take(&mut *self.seen.lock().unwrap());
         seen.over.into_iter().chain(seen.open).collect()
     }

@@ -8,15 +8,15 @@ use brink_host::hog::Load;
 use brink_tests::in_guest;
 use rustix::process::Signal;
 
-use crate::chance::Chance;
-use crate::churn::Churn;
-use crate::clock;
-use crate::disk::SmallDisk;
-use crate::scene::Scene;
-use crate::starved::{Bound, leak_beside_a_burst};
-use crate::stopped::leak_in_a_stop;
+use super::chance::Chance;
+use super::churn::Churn;
+use super::clock;
+use super::disk::SmallDisk;
+use super::scene::{HARD, Scene};
+use super::starved::{Bound, leak_beside_a_burst};
+use super::stopped::leak_in_a_stop;
+use super::wave::swell;
 use crate::support::Node;
-use crate::wave::swell;
 
 /// How long it goes on, in seconds.
 const SECONDS: &str = "BRINK_SOAK_SECONDS";
@@ -70,13 +70,13 @@ impl Soak {
                 scene.audit(&["test/leaker"]);
             }
             Act::Bomb => {
+                scene.reload(HARD);
                 scene.explode();
                 scene.audit(&["test/bomb"]);
             }
             Act::Churn => {
                 let churn = Churn::start(&scene.node);
-                scene.leak(Load::Anon);
-                scene.audit(&["test/leaker"]);
+                leak(scene);
                 drop(churn);
             }
             Act::Stop => {
@@ -92,13 +92,12 @@ impl Soak {
             Act::Reload => {
                 scene.reload(72);
                 scene.leak(Load::Anon);
-                scene.reload(64);
+                scene.reload(HARD);
                 scene.audit(&["test/leaker"]);
             }
             Act::FullDisk => {
                 self.disk.fill();
-                scene.leak(Load::Anon);
-                scene.audit(&["test/leaker"]);
+                leak(scene);
                 self.disk.free();
             }
             Act::Clock(seconds) if in_guest() => clock::leak_after_a_step(scene, seconds),
@@ -114,6 +113,11 @@ impl Soak {
             self.act(act);
         }
     }
+}
+
+fn leak(scene: &mut Scene) {
+    scene.leak(Load::Anon);
+    scene.audit(&["test/leaker"]);
 }
 
 fn number(variable: &str) -> Option<u64> {

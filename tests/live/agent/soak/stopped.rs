@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use brink_tests::{Hog, slowed, wait_until};
 use rustix::process::Signal;
 
-use crate::churn::Churn;
-use crate::scene::{GRACE, Scene};
+use super::churn::Churn;
+use super::scene::{GRACE, Scene};
+use super::truth::now;
 use crate::support::{PATIENCE, gone_after};
-use crate::truth::now;
 
 /// What brings the node under its hard threshold, and what brings it between that and the soft one, in MiB.
 const TO_HARD: u64 = 400;
@@ -22,7 +22,7 @@ const NOTICE: Duration = Duration::from_millis(150);
 const CROWD: u64 = 3000;
 
 /// Stops the agent, does something, and lets it go on.
-pub(crate) fn while_stopped<T>(scene: &mut Scene, what: impl FnOnce(&mut Scene) -> T) -> T {
+pub(super) fn while_stopped<T>(scene: &mut Scene, what: impl FnOnce(&mut Scene) -> T) -> T {
     scene.node.signal(Signal::STOP);
     let since = now();
     let answer = what(scene);
@@ -32,7 +32,7 @@ pub(crate) fn while_stopped<T>(scene: &mut Scene, what: impl FnOnce(&mut Scene) 
 }
 
 /// A leak that crosses the hard threshold during a stop is ended as soon as that is over.
-pub(crate) fn leak_in_a_stop(scene: &mut Scene) {
+pub(super) fn leak_in_a_stop(scene: &mut Scene) {
     let leak = while_stopped(scene, |scene| scene.node.holding(scene.leaker, TO_HARD));
     let took = gone_after(&leak);
     assert!(took < slowed(AT_ONCE), "{took:?} after the stop");
@@ -104,7 +104,7 @@ fn a_grace_does_not_run_on_over_a_break_during_a_stop() {
 }
 
 /// Holds a soft eviction to its grace since the crossing: not before, and not much later.
-pub(crate) fn check_grace(scene: &mut Scene, held: &Hog, crossed: i64) {
+pub(super) fn check_grace(scene: &mut Scene, held: &Hog, crossed: i64) {
     gone_after(held);
     let record = scene.next_record();
     assert!(!record.threshold.hard, "{record:#?}");

@@ -2,15 +2,15 @@
 
 /// `SplitMix64` (Steele, Lea and Flood, 2014).
 #[derive(Debug)]
-pub(crate) struct Chance(u64);
+pub(super) struct Chance(u64);
 
 impl Chance {
-    pub(crate) const fn new(seed: u64) -> Self {
+    pub(super) const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
     /// A number below `bound`; which numbers are a little likelier does not matter here.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -18,7 +18,7 @@ impl Chance {
     }
 
     /// One of these.
-    pub(crate) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(super) fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         let place = self.below(choices.len() as u64);
         choices[usize::try_from(place).unwrap()]
     }

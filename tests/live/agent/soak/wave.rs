@@ -3,9 +3,9 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::scene::{Scene, TRANSITION};
-use crate::stopped::check_grace;
-use crate::truth::now;
+use super::scene::{Scene, TRANSITION};
+use super::stopped::check_grace;
+use super::truth::now;
 
 /// What is always there, above the soft threshold; and the wave, which takes it below. In MiB.
 const BASE: u64 = 306;
@@ -16,7 +16,7 @@ const ABOVE: Duration = Duration::from_millis(150);
 const WAVES: usize = 14;
 
 /// Waves, which must kill nobody.
-pub(crate) fn swell(scene: &mut Scene, waves: usize) {
+pub(super) fn swell(scene: &mut Scene, waves: usize) {
     let base = scene.node.holding(scene.leaker, BASE);
     for _ in 0..waves {
         let wave = scene.node.holding(scene.leaker, WAVE);

@@ -6,7 +6,7 @@ use brink::control::protocol::{RingView, Status};
 use brink::record::DecisionRecord;
 use brink_tests::{slowed, wait_until};
 
-use crate::scene::Scene;
+use super::scene::Scene;
 use crate::support::{PATIENCE, lives};
 
 /// A shortage that lasts so long must have been acted on, or the reason told.
@@ -15,7 +15,7 @@ const ANSWER: Duration = Duration::from_millis(100);
 impl Scene {
     /// Everything that must hold after a part of the soak, in which exactly these have died, one after the other.
     #[track_caller]
-    pub(crate) fn audit(&mut self, victims: &[&str]) {
+    pub(super) fn audit(&mut self, victims: &[&str]) {
         let names = self.audit_any();
         assert_eq!(
             names,
@@ -27,7 +27,7 @@ impl Scene {
 
     /// The same where it is not known who has died; their names.
     #[track_caller]
-    pub(crate) fn audit_any(&mut self) -> Vec<String> {
+    pub(super) fn audit_any(&mut self) -> Vec<String> {
         self.settle();
         for each in &self.bystanders {
             assert!(

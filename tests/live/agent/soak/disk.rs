@@ -5,25 +5,26 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use brink::control::protocol::{Answer, Question};
+use brink::control::client::AskError;
+use brink::control::protocol::Question;
 use brink_host::hog::Load;
 use brink_tests::{agent_binary, skip, wait_until};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::process::Signal;
 
-use crate::scene::Scene;
+use super::scene::Scene;
 use crate::support::{Node, PATIENCE};
 
 /// A small disk of our own, seen by nobody but this test and what it starts.
 #[derive(Debug)]
-pub(crate) struct SmallDisk {
+pub(super) struct SmallDisk {
     place: PathBuf,
     filler: PathBuf,
 }
 
 impl SmallDisk {
     /// Mounts a disk of so many KiB in a name space of this thread's own, or says why that cannot be.
-    pub(crate) fn mount(place: &Path, kib: u64) -> Result<Self, String> {
+    pub(super) fn mount(place: &Path, kib: u64) -> Result<Self, String> {
         #[expect(
             deprecated,
             reason = "safe with these flags: no file descriptor is concerned"
@@ -43,7 +44,7 @@ impl SmallDisk {
     }
 
     /// Takes all that is left.
-    pub(crate) fn fill(&self) {
+    pub(super) fn fill(&self) {
         let mut file = File::options()
             .create(true)
             .append(true)
@@ -55,7 +56,7 @@ impl SmallDisk {
     }
 
     /// Gives it back.
-    pub(crate) fn free(&self) {
+    pub(super) fn free(&self) {
         fs::remove_file(&self.filler).unwrap();
     }
 }
@@ -91,7 +92,7 @@ fn a_full_disk_keeps_nobody_alive_and_is_told() {
     says(&scene.node, "cannot be kept");
     // A pause that cannot be kept is refused, and not half pressed.
     let refused = scene.node.ask(&Question::Pause { seconds: Some(60) });
-    assert!(matches!(refused, Ok(Answer::Refused(_))), "{refused:?}");
+    assert!(matches!(refused, Err(AskError::Refused(_))), "{refused:?}");
     assert!(!scene.node.path("state/pause").exists());
     assert_eq!(scene.books().lost, 0, "there is no room to tell of a loss");
     // The agent that is started on a full disk has its ledger, and protects.

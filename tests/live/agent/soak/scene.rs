@@ -8,58 +8,66 @@ use brink_host::hog::{HogSpec, Load};
 use brink_tests::{Hog, wait_until};
 use rustix::process::Signal;
 
-use crate::books::Books;
-use crate::census::Census;
+use super::books::Books;
+use super::census::Census;
+use super::truth::{Truth, now};
 use crate::support::{MIB, Node, PATIENCE, gone_after};
-use crate::truth::{Truth, now};
 
 /// Capacity of the node, and its thresholds, in MiB.
-pub(crate) const NODE: u64 = 512;
-const HARD: u64 = 64;
-pub(crate) const SOFT: u64 = 128;
+pub(super) const NODE: u64 = 512;
+pub(super) const HARD: u64 = 64;
+pub(super) const SOFT: u64 = 128;
 /// Grace of the soft threshold.
-pub(crate) const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// How long a condition outlives its cause.
-pub(crate) const TRANSITION: Duration = Duration::from_secs(2);
+pub(super) const TRANSITION: Duration = Duration::from_secs(2);
 /// Tasks of a bomb, and so many of them are too many.
 const BOMB: u64 = 1200;
 const TOO_MANY: u64 = 500;
+/// How long the killed may take to be reaped.
+const REAPED: Duration = Duration::from_secs(3);
 /// A bystander is replaced before its own deadline ends it.
 const SHIFT: Duration = Duration::from_mins(4);
 
 /// The scene.
-pub(crate) struct Scene {
-    pub(crate) truth: Truth,
-    pub(crate) bystanders: Vec<Bystander>,
-    pub(crate) books: Books,
+pub(super) struct Scene {
+    pub(super) truth: Truth,
+    pub(super) bystanders: Vec<Bystander>,
+    pub(super) books: Books,
     journal: &'static str,
     /// The journal has a gap.
-    pub(crate) has_gap: bool,
+    pub(super) has_gap: bool,
     warm: Census,
     /// The agent.
-    pub(crate) pid: u32,
+    pub(super) pid: u32,
     /// Workloads that may die.
-    pub(crate) leaker: usize,
-    pub(crate) bomb: usize,
+    pub(super) leaker: usize,
+    pub(super) bomb: usize,
     /// Times in which nobody could have answered.
-    pub(crate) excused: Vec<(i64, i64)>,
+    pub(super) excused: Vec<(i64, i64)>,
     /// The last order that was given out, and the last that was audited.
-    pub(crate) order: u64,
-    pub(crate) audited: u64,
+    pub(super) order: u64,
+    pub(super) audited: u64,
     /// What carried the signals when the agent was warm.
-    pub(crate) rung: Option<String>,
-    pub(crate) node: Node,
+    pub(super) rung: Option<String>,
+    pub(super) node: Node,
 }
 
-pub(crate) struct Bystander {
+pub(super) struct Bystander {
     workload: usize,
     mib: u64,
     since: Instant,
-    pub(crate) hog: Hog,
+    pub(super) hog: Hog,
 }
 
-/// Process ids that the machine has left now.
+/// Process ids that the machine has left, once nobody is left to be reaped of what ran before.
 fn ids_left() -> u64 {
+    let is_zombie = |entry: fs::DirEntry| {
+        fs::read_to_string(entry.path().join("stat")).is_ok_and(|stat| stat.contains(") Z "))
+    };
+    let none = || !fs::read_dir("/proc").unwrap().flatten().any(is_zombie);
+    // Somebody else's may stay.
+    let _reaped = wait_until(REAPED, || none().then_some(()));
     let number = |path: &str| -> u64 {
         let text = fs::read_to_string(path).unwrap();
         text.trim().parse().unwrap()
@@ -73,22 +81,14 @@ fn ids_left() -> u64 {
 
 impl Scene {
     /// A node with its people and a warm agent that enforces.
-    pub(crate) fn begin() -> Self {
+    pub(super) fn begin() -> Self {
         Self::begin_with("journal", |_| {})
     }
 
     /// The same with the journal at another place in the node's folder; the node may be changed before the agent starts.
-    pub(crate) fn begin_with(journal: &'static str, prepare: impl FnOnce(&Node)) -> Self {
+    pub(super) fn begin_with(journal: &'static str, prepare: impl FnOnce(&Node)) -> Self {
         let mut node = Node::new(NODE);
-        let requests = "containers: [{name: c, resources: {requests: {memory: 64Mi}}}]";
-        let people = [
-            (node.workload("web", requests), 24),
-            (node.workload("batch", requests), 16),
-            (
-                node.workload("db", "priority: 2000000000, containers: [{name: c}]"),
-                24,
-            ),
-        ];
+        let people = people(&mut node);
         let [leaker, bomb] =
             ["leaker", "bomb"].map(|name| node.workload(name, "containers: [{name: c}]"));
         let group = &node.groups[bomb];
@@ -133,12 +133,12 @@ impl Scene {
     }
 
     /// A leak at full speed, which must be ended by a hard eviction of the leaker.
-    pub(crate) fn leak(&mut self, load: Load) -> DecisionRecord {
+    pub(super) fn leak(&mut self, load: Load) -> DecisionRecord {
         self.leak_of("test/leaker", load)
     }
 
     /// The same where the leaker has another name.
-    pub(crate) fn leak_of(&mut self, name: &str, load: Load) -> DecisionRecord {
+    pub(super) fn leak_of(&mut self, name: &str, load: Load) -> DecisionRecord {
         let leak = self.node.load(self.leaker, load, (NODE - 16) * MIB);
         gone_after(&leak);
         let record = self.next_record();
@@ -147,12 +147,12 @@ impl Scene {
     }
 
     /// A workload that comes later than the others.
-    pub(crate) fn welcome(&mut self, name: &str) -> usize {
+    pub(super) fn welcome(&mut self, name: &str) -> usize {
         self.node.workload(name, "containers: [{name: c}]")
     }
 
     /// It goes again, and nothing of it stays with the agent.
-    pub(crate) fn dismiss(&mut self, name: &str) {
+    pub(super) fn dismiss(&mut self, name: &str) {
         let manifest = self.node.path("manifests").join(format!("{name}.yaml"));
         fs::remove_file(manifest).unwrap();
         self.node
@@ -165,7 +165,7 @@ impl Scene {
     }
 
     /// Waits until the agent knows all workloads.
-    pub(crate) fn wait_for_workloads(&self) {
+    pub(super) fn wait_for_workloads(&self) {
         let wanted = self.node.groups.len();
         let known = || {
             self.node
@@ -176,7 +176,7 @@ impl Scene {
     }
 
     /// A fork bomb, which must be ended with everybody in it.
-    pub(crate) fn explode(&mut self) -> DecisionRecord {
+    pub(super) fn explode(&mut self) -> DecisionRecord {
         let spec = HogSpec::new(Load::ForkStorm, BOMB, Duration::from_mins(1));
         let storm = self.node.hog(self.bomb, &spec);
         gone_after(&storm);
@@ -192,13 +192,13 @@ impl Scene {
     }
 
     /// The record after the last that was given out, finished.
-    pub(crate) fn next_record(&mut self) -> DecisionRecord {
+    pub(super) fn next_record(&mut self) -> DecisionRecord {
         self.order += 1;
         self.node.finished(self.order)
     }
 
     /// Configures the agent anew, with another hard threshold.
-    pub(crate) fn reload(&self, hard: u64) {
+    pub(super) fn reload(&self, hard: u64) {
         let before = self.node.log().matches("was read again").count();
         configure(&self.node, self.journal, hard);
         self.node.signal(Signal::HUP);
@@ -207,12 +207,12 @@ impl Scene {
     }
 
     /// Nobody could have answered between these times.
-    pub(crate) fn excuse(&mut self, since: i64, until: i64) {
+    pub(super) fn excuse(&mut self, since: i64, until: i64) {
         self.excused.push((since, until));
     }
 
     /// The agent was replaced by another one, whose warmth is not known yet.
-    pub(crate) fn replaced(&mut self, pid: u32) {
+    pub(super) fn replaced(&mut self, pid: u32) {
         self.pid = pid;
         self.books.read();
         self.books.forget_open();
@@ -220,7 +220,7 @@ impl Scene {
     }
 
     /// Starts an agent after the sudden end of the one before, in the middle of a leak that one of them must end.
-    pub(crate) fn restarted(&mut self, leak: &Hog) {
+    pub(super) fn restarted(&mut self, leak: &Hog) {
         let since = now();
         let status = self.node.start(&[]);
         gone_after(leak);
@@ -244,19 +244,19 @@ impl Scene {
 
     /// Holds the agent to what it held when it was warm.
     #[track_caller]
-    pub(crate) fn check_flat(&self) {
+    pub(super) fn check_flat(&self) {
         Census::check_flat(self.pid, &self.warm);
     }
 
     /// The books as they are now.
-    pub(crate) fn books(&mut self) -> &Books {
+    pub(super) fn books(&mut self) -> &Books {
         self.books.read();
         &self.books
     }
 
     /// What the end of a scene must be: nothing has grown, and nothing stays in the kernel after a clean end.
     #[track_caller]
-    pub(crate) fn close(mut self) {
+    pub(super) fn close(mut self) {
         self.check_flat();
         let census = Census::of(self.pid);
         self.node.stop(Signal::TERM);
@@ -267,7 +267,7 @@ impl Scene {
     }
 
     /// Replaces bystanders whose time is nearly over.
-    pub(crate) fn relieve(&mut self) {
+    pub(super) fn relieve(&mut self) {
         for each in &mut self.bystanders {
             if each.since.elapsed() > SHIFT {
                 each.hog = holding(&self.node, each.workload, each.mib);
@@ -275,6 +275,17 @@ impl Scene {
             }
         }
     }
+}
+
+/// Workloads that must live, and how much each holds in MiB.
+fn people(node: &mut Node) -> [(usize, u64); 3] {
+    let requests = "containers: [{name: c, resources: {requests: {memory: 64Mi}}}]";
+    let critical = "priority: 2000000000, containers: [{name: c}]";
+    [
+        (node.workload("web", requests), 24),
+        (node.workload("batch", requests), 16),
+        (node.workload("db", critical), 24),
+    ]
 }
 
 fn configure(node: &Node, journal: &str, hard: u64) {

@@ -12,14 +12,14 @@ use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{HogSpec, Load};
 use brink_tests::{Hog, slowed};
 
-use crate::scene::Scene;
+use super::scene::Scene;
 use crate::support::{MIB, Node};
 
 /// How often a cgroup comes.
 const EVERY: Duration = Duration::from_millis(1);
 
 /// Cgroups that come and go in a node until this is dropped.
-pub(crate) struct Churn {
+pub(super) struct Churn {
     stop: Arc<AtomicBool>,
     made: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
@@ -29,7 +29,7 @@ pub(crate) struct Churn {
 }
 
 impl Churn {
-    pub(crate) fn start(node: &Node) -> Self {
+    pub(super) fn start(node: &Node) -> Self {
         let home = node.sandbox.group.child("visitor").unwrap();
         let spec = HogSpec::new(Load::Anon, MIB, HogSpec::LONGEST);
         let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
@@ -46,7 +46,7 @@ impl Churn {
             while !stopped.load(Ordering::Relaxed) {
                 let number = count.fetch_add(1, Ordering::Relaxed);
                 visit(&top.join(format!("churn-{number}")), &back, pid);
-                due = (due + EVERY).max(Instant::now() - EVERY);
+                due += EVERY;
                 sleep(due.saturating_duration_since(Instant::now()));
             }
         });
@@ -60,7 +60,7 @@ impl Churn {
     }
 
     /// How many there have been.
-    pub(crate) fn made(&self) -> u64 {
+    pub(super) fn made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 }

@@ -10,9 +10,9 @@ use brink_tests::{slowed, wait_until};
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::scene::Scene;
+use super::scene::Scene;
+use super::truth::now;
 use crate::support::{MIB, PATIENCE, gone_after};
-use crate::truth::now;
 
 /// Above the guard's 49, and the kernel's own interrupt threads.
 const ABOVE: u8 = 60;
@@ -25,7 +25,7 @@ const BASE: u64 = 370;
 const REST: u64 = 60;
 
 /// The guard bound to one processor, until this is dropped.
-pub(crate) struct Bound {
+pub(super) struct Bound {
     thread: Pid,
     before: CpuSet,
     processor: usize,
@@ -33,7 +33,7 @@ pub(crate) struct Bound {
 
 impl Bound {
     /// Binds the guard of an agent to the last processor that it may use.
-    pub(crate) fn guard_of(pid: u32) -> Self {
+    pub(super) fn guard_of(pid: u32) -> Self {
         let is_guard = |tid: &String| {
             let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
             name.is_ok_and(|name| name.trim() == "brink-guard")
@@ -55,7 +55,7 @@ impl Bound {
     }
 
     /// Takes its processor for a while, or says why that cannot be done here.
-    pub(crate) fn starve(&self, burst: Duration) -> Result<JoinHandle<()>, String> {
+    pub(super) fn starve(&self, burst: Duration) -> Result<JoinHandle<()>, String> {
         let processor = self.processor;
         let (ready, is_ready) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -89,7 +89,7 @@ fn bind(thread: Option<Pid>, processor: usize) {
 }
 
 /// A crossing while the guard cannot run is acted on as soon as it can, or why there can be none here.
-pub(crate) fn leak_beside_a_burst(scene: &mut Scene, guard: &Bound) -> Result<(), String> {
+pub(super) fn leak_beside_a_burst(scene: &mut Scene, guard: &Bound) -> Result<(), String> {
     let base = scene.node.holding(scene.leaker, BASE);
     let mut spec = HogSpec::new(Load::Anon, REST * MIB, Duration::from_mins(1));
     spec.wait = true;
