@@ -24,13 +24,13 @@ const LONGEST_PENANCE: Duration = Duration::from_secs(1);
 /// What the warmer and its owner share.
 #[derive(Debug)]
 pub struct Warmth {
-    work: Mutex<Work>,
+    work: Mutex<Arc<Work>>,
     slack: AtomicI64,
     count_processes: AtomicBool,
     stop: AtomicBool,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Work {
     members: Vec<Member>,
     board: Option<Arc<Board>>,
@@ -72,10 +72,10 @@ impl Warmer {
 
     /// Warms the board of this roster from now on, after one pass at once.
     pub fn follow(&self, roster: &Roster) {
-        let work = Work {
+        let work = Arc::new(Work {
             members: roster.members.clone(),
             board: Some(Arc::clone(&roster.board)),
-        };
+        });
         *self
             .warmth
             .work
@@ -123,11 +123,7 @@ fn rest(slack: i64) -> Duration {
 
 fn run(warmth: &Warmth) {
     while !warmth.stop.load(Ordering::Acquire) {
-        let work = warmth
-            .work
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let work = Arc::clone(&warmth.work.lock().unwrap_or_else(PoisonError::into_inner));
         let before = clock::thread_cpu();
         pass(&work, warmth.count_processes.load(Ordering::Relaxed));
         let spent = clock::thread_cpu().saturating_sub(before);
@@ -151,9 +147,7 @@ fn pass(work: &Work, count: bool) {
 
 /// One group; what cannot be read keeps its last value, and its age shows it.
 fn warm(group: &Group, figures: &Figures, count: bool) {
-    if let Ok(stat) = group.stat.read()
-        && let Some(bytes) = stat.inactive_file
-    {
+    if let Ok(bytes) = group.stat.inactive_file() {
         figures.set_inactive_file(bytes);
     }
     if let Ok(bytes) = group.usage.read() {

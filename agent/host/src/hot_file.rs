@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::fs;
-use std::io::{Read as _, Write};
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
@@ -13,6 +13,9 @@ use crate::error::{HostError, HotError};
 
 /// The longest kernel file a cold reader takes in, bytes.
 pub(crate) const LARGEST_FILE: usize = 4 << 20;
+
+/// Room for a kernel file that is read whole, bytes: most of them fit in.
+const ROOM: usize = 4096;
 
 /// A kernel file (procfs, sysfs, cgroup) held open. The kernel makes the text anew for each read from offset 0.
 #[derive(Debug)]
@@ -94,7 +97,8 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, 
 
 /// The whole text of a kernel file, for the paths where allocation is fine.
 pub(crate) fn read_bytes(path: &Path) -> Result<Vec<u8>, HostError> {
-    let mut text = Vec::new();
+    // Such a file has no length to go by: asked for it, and without room, the standard library reads it in many parts.
+    let mut text = Vec::with_capacity(ROOM);
     // One byte more than allowed is enough to see that it is too much.
     let most = LARGEST_FILE as u64 + 1;
     fs::File::open(path)

@@ -148,6 +148,26 @@ impl StatReader {
         let mut buffer = [0; BUFFER];
         MemoryStat::parse(self.version, self.file.read_record(&mut buffer)?)
     }
+
+    /// Inactive file memory alone, bytes: the one part that the working sets of all groups are made of again and again.
+    /// Allocates nothing.
+    ///
+    /// # Errors
+    /// What the read fails with, or [`MemoryStat::parse`] for this field.
+    pub fn inactive_file(&self) -> Result<u64, HotError> {
+        let mut buffer = [0; BUFFER];
+        inactive_file(self.version, self.file.read_record(&mut buffer)?)
+    }
+}
+
+fn inactive_file(version: Version, text: &[u8]) -> Result<u64, HotError> {
+    let name: &[u8] = match version {
+        Version::V1 => b"total_inactive_file ",
+        Version::V2 => b"inactive_file ",
+    };
+    let value = scan::lines(text).find_map(|line| line.strip_prefix(name));
+    let value = value.ok_or(HotError::Missing("inactive_file"))?;
+    scan::lone_number(value).ok_or(HotError::Malformed("inactive_file"))
 }
 
 #[cfg(test)]
@@ -165,7 +185,7 @@ inactive_file 40\nactive_file 20\nunevictable 7\nslab_reclaimable 50\nslab_unrec
     fn both_versions_say_the_same_about_the_same_memory() {
         let v1 = MemoryStat::parse(Version::V1, V1.as_bytes()).expect("v1");
         let v2 = MemoryStat::parse(Version::V2, V2.as_bytes()).expect("v2");
-        for stat in [v1, v2] {
+        for (version, text, stat) in [(Version::V1, V1, v1), (Version::V2, V2, v2)] {
             assert_eq!(
                 (stat.anon, stat.file, stat.shmem),
                 (Some(200), Some(100), Some(30))
@@ -176,6 +196,7 @@ inactive_file 40\nactive_file 20\nunevictable 7\nslab_reclaimable 50\nslab_unrec
             );
             assert_eq!((stat.dirty, stat.writeback), (Some(4), Some(5)));
             assert_eq!(stat.working_set(300), Some(260));
+            assert_eq!(inactive_file(version, text.as_bytes()), Ok(40));
             assert_eq!(stat.working_set(39), Some(0));
         }
         assert_eq!((v1.reclaimable(), v2.reclaimable()), (Some(51), Some(101)));

@@ -6,6 +6,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use rustix::fs::{FileType, Mode, OFlags, RawDir};
@@ -16,6 +17,10 @@ use crate::error::HostError;
 
 /// Groups nested deeper than this are not visited. The kubelet's are 5 deep, systemd's user services 6.
 pub const DEEPEST: usize = 32;
+
+/// kernfs counts a directory's subdirectories in its links: 2 is none. Other file systems may count differently, so
+/// only exactly 2 is believed.
+const LINKS_OF_A_LEAF: u64 = 2;
 
 /// Room for directory entries a level: an entry takes at most 280 bytes.
 const ENTRIES: usize = 1024;
@@ -127,10 +132,8 @@ fn open(dir: BorrowedFd<'_>, name: &CStr) -> Result<std::os::fd::OwnedFd, Errno>
     rustix::fs::openat(dir, name, flags, Mode::empty())
 }
 
-/// kernfs counts a directory's subdirectories in its links: 2 is none. Other file systems may count differently, so
-/// only exactly 2 is believed.
 fn has_no_children(dir: BorrowedFd<'_>) -> bool {
-    rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_nlink == 2)
+    rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_nlink == LINKS_OF_A_LEAF)
 }
 
 /// The paths of a group and all groups below it, as `/proc/<pid>/cgroup` writes them, parents first, at most `most`.
@@ -178,6 +181,10 @@ pub fn groups_below(
 /// Names of the groups directly below, sorted. A name that is not UTF-8 is shown with replacement characters.
 fn children(path: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
+    // To list the many files of a group costs more than all else.
+    if fs::symlink_metadata(path)?.nlink() == LINKS_OF_A_LEAF {
+        return Ok(names);
+    }
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {

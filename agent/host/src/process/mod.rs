@@ -190,10 +190,19 @@ impl Glimpse {
     /// Reads it; none when the process is gone or its file cannot be understood.
     pub(crate) fn of(root: &Path, pid: i32) -> Option<Self> {
         let path = root.join("proc").join(pid.to_string()).join("stat");
-        let stat = parse_stat(&read_bytes(&path).ok()?)?;
+        Self::parse(&read_bytes(&path).ok()?)
+    }
+
+    /// The name between the first bracket and the last; behind it state, parent, group, session, terminal and its group, and
+    /// the flags.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let open = text.iter().position(|byte| *byte == b'(')?;
+        let close = text.iter().rposition(|byte| *byte == b')')?;
+        let name = text.get(open + 1..close)?;
+        let flags = scan::words(text.get(close + 1..)?).nth(6)?;
         Some(Self {
-            name: stat.comm,
-            is_kernel_thread: stat.flags & KERNEL_THREAD != 0,
+            name: String::from_utf8_lossy(name).into_owned(),
+            is_kernel_thread: scan::number(flags)? & u64::from(KERNEL_THREAD) != 0,
         })
     }
 }
@@ -343,6 +352,34 @@ mod tests {
     }
 
     #[test]
+    fn a_glimpse_is_of_the_name_and_the_flags() {
+        fn check(text: &str, expected: Option<(&str, bool)>) {
+            let found = Glimpse::parse(text.as_bytes());
+            let found = found.as_ref();
+            let found = found.map(|glimpse| (glimpse.name.as_str(), glimpse.is_kernel_thread));
+            assert_eq!(found, expected, "{text:?}");
+        }
+        check(
+            "9 (a) (b) S 1 9 9 0 -1 4194304 120 0",
+            Some(("a) (b", false)),
+        );
+        check(
+            "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0",
+            Some(("kthreadd", true)),
+        );
+        for damaged in [
+            "",
+            "9 (",
+            "9 )a( S 1 9 9 0 -1 0",
+            "9 (a)",
+            "9 (a) S 1 9 9 0 -1",
+            "9 (a) S 1 9 9 0 -1 x",
+        ] {
+            check(damaged, None);
+        }
+    }
+
+    #[test]
     fn we_find_ourselves() {
         let own = i32::try_from(std::process::id()).expect("a pid");
         let all = Processes::read(Path::new("/")).expect("list").known;
@@ -400,6 +437,7 @@ mod tests {
             damaged.extend(text);
             fs::write(path, damaged).expect("fake file");
             let _ = ProcessInfo::read(root.path(), 42);
+            let _ = Glimpse::of(root.path(), 42);
         }
     }
 }
