@@ -122,6 +122,28 @@ fn a_sign_of_life_comes_each_second() {
 }
 
 #[test]
+fn ticks_are_further_apart_where_no_growth_can_use_the_slack_up() {
+    let far = Watch {
+        source: SOURCE_NODE_AVAILABLE,
+        slot: 0,
+        limit: 0,
+    };
+    let period = |rest_per_ns| {
+        let mut wishes = Wishes::default();
+        wishes.knobs.slack_per_ns = 1;
+        wishes.knobs.rest_per_ns = rest_per_ns;
+        let mut probe = sampling(wishes)?;
+        probe.set_watches(&[far]).unwrap();
+        Ok::<_, String>(next_sample(&probe).period_ns)
+    };
+    // As if nothing grew faster than a byte a nanosecond, and as if all processors at once grew without bounds.
+    match (period(1), period(u64::MAX)) {
+        (Ok(at_rest), Ok(usual)) => assert_eq!((at_rest, usual), (200_000_000, 50_000_000)),
+        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+    }
+}
+
+#[test]
 fn a_crossing_of_the_node_is_told_with_its_numbers() {
     let (mut probe, group) = match (sampling(Wishes::default()), Group::new("cross")) {
         (Ok(probe), Ok(group)) => (probe, group),
@@ -218,10 +240,10 @@ fn a_watch_that_is_below_already_is_told_at_once() {
         slot: 0,
         limit: i64::MAX,
     }];
-    // Without a watch the next tick may be 50 ms away. The quickest of some tries tells how long it truly takes.
+    // Without a watch the next tick may be 200 ms away. The quickest of some tries tells how long it truly takes.
     let quickest = (0..10).map(|_| {
         probe.set_watches(&[]).unwrap();
-        std::thread::sleep(Duration::from_millis(60));
+        std::thread::sleep(Duration::from_millis(210));
         waiting(&mut probe, |_| None::<()>);
         let began = Instant::now();
         probe.set_watches(&below).unwrap();
@@ -265,7 +287,7 @@ fn bands_are_told_as_the_slack_shrinks() {
 #[test]
 fn every_tick_is_accounted_for_and_cheap() {
     let mut wishes = Wishes::default();
-    wishes.knobs.max_period_ns = 1_000_000;
+    (wishes.knobs.max_period_ns, wishes.knobs.rest_period_ns) = (1_000_000, 1_000_000);
     let mut probe = match sampling(wishes) {
         Ok(probe) => probe,
         Err(why) => skip!("{why}"),

@@ -62,6 +62,10 @@ shared! {
         pub max_period_ns: u64,
         /// bytes of slack that allow one nanosecond of period: fastest possible growth × 8, in bytes per nanosecond
         pub slack_per_ns: u64,
+        /// the longest period of all, where even `rest_per_ns` allows more than `max_period_ns`
+        pub rest_period_ns: u64,
+        /// the same as `slack_per_ns` with all processors growing at once
+        pub rest_per_ns: u64,
         /// how long global reclaim or an OOM holds the shortest period
         pub boost_ns: u64,
         pub heartbeat_ns: u64,

@@ -33,11 +33,11 @@ fn sizes() {
     check("Published", size_of::<Published>(), 464);
     check("Usage", size_of::<Usage>(), 16);
     check("UsageTable", size_of::<UsageTable>(), 8224);
-    check("Knobs", size_of::<Knobs>(), 72);
+    check("Knobs", size_of::<Knobs>(), 88);
     check("Terms", size_of::<Terms>(), 24);
-    check("Command", size_of::<Command>(), 928);
+    check("Command", size_of::<Command>(), 944);
     check("Reply", size_of::<Reply>(), 48);
-    check("Mailbox", size_of::<Mailbox>(), 976);
+    check("Mailbox", size_of::<Mailbox>(), 992);
     check("Loss", size_of::<Loss>(), 32);
     check("SamplerMeter", size_of::<SamplerMeter>(), 96);
     check("ProcessMeter", size_of::<ProcessMeter>(), 104);

@@ -145,7 +145,8 @@ extern "C" fn compare(
     }
 }
 
-/// Time until the next tick: no growth the machine is capable of can use up the slack in less than eight of them.
+/// Time until the next tick: no growth the machine is capable of can use up the slack in less than eight of them. A
+/// period above the usual longest one has to allow for all processors growing at once.
 #[inline(always)]
 pub fn period(engine: *mut Engine, slack: i64, at: u64) -> u64 {
     // SAFETY: `engine` is a map value.
@@ -155,5 +156,11 @@ pub fn period(engine: *mut Engine, slack: i64, at: u64) -> u64 {
         return least;
     }
     // Not `clamp`, which may panic.
-    (slack as u64 / knobs.slack_per_ns).min(most).max(least)
+    let period = (slack as u64 / knobs.slack_per_ns).min(most).max(least);
+    if period < most || knobs.rest_per_ns == 0 {
+        return period;
+    }
+    (slack as u64 / knobs.rest_per_ns)
+        .min(knobs.rest_period_ns)
+        .max(period)
 }

@@ -67,13 +67,16 @@ impl Probe {
         let reply = self.command("arm node", &given)?;
         let excess = bytes(before.min(ask()?)) - reply.free;
         let deferred = if excess > DEFERRED_MIN { excess } else { 0 };
-        let given = Command {
-            op: command::SET_DEFERRED,
-            free: deferred,
-            managed: reply.managed,
-            ..Command::ZERO
-        };
-        self.command("set deferred", &given)?;
+        if deferred != 0 || self.is_deferred {
+            let given = Command {
+                op: command::SET_DEFERRED,
+                free: deferred,
+                managed: reply.managed,
+                ..Command::ZERO
+            };
+            self.command("set deferred", &given)?;
+            self.is_deferred = deferred != 0;
+        }
         Ok(ArmedNode {
             nodes: reply.nodes,
             zones: reply.zones,

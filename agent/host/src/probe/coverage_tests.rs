@@ -174,9 +174,10 @@ fn settings_follow_the_facts() {
 #[test]
 fn the_pace_follows_the_fastest_growth() {
     // 2 GiB of slack at 25 GiB/s: ten milliseconds, as eight ticks may use up what they find.
-    let slack_per_ns = knobs(25 << 30).slack_per_ns;
-    assert_eq!(slack_per_ns, 214);
+    let pace = knobs(25 << 30, 100 << 30);
+    let slack_per_ns = pace.slack_per_ns;
+    assert_eq!((slack_per_ns, pace.rest_per_ns), (214, 858));
     let period = (2 << 30) / slack_per_ns;
     assert!((9_900_000..10_100_000).contains(&period), "{period}");
-    assert_eq!(knobs(0).slack_per_ns, 1);
+    assert_eq!(knobs(0, 0).slack_per_ns, 1);
 }

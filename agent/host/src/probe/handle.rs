@@ -35,6 +35,8 @@ pub struct Probe {
     pub(super) watched: u64,
     /// by how much the count of threads was too high at the last look, negative; zero when it was not
     pub(super) threads_excess: Excess,
+    /// the sampler was told of memory that no zone manages yet
+    pub(super) is_deferred: bool,
     signals: RingBuf<MapData>,
     evidence: Option<EvidenceReader>,
     meters: Option<Meters>,
@@ -72,6 +74,7 @@ impl Probe {
             coverage,
             watched: 0,
             threads_excess: Excess::default(),
+            is_deferred: false,
             undecoded: 0,
         };
         if probe.coverage.has("command") {

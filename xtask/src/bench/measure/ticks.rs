@@ -45,7 +45,8 @@ pub(super) fn add(outcome: &mut Outcome, settings: &Settings) -> anyhow::Result<
 /// The mean of a tick in each window, in microseconds.
 fn means(pace: Duration, windows: usize) -> anyhow::Result<Vec<f64>> {
     let mut wishes = Wishes::default();
-    wishes.knobs.max_period_ns = u64::try_from(pace.as_nanos())?;
+    let pace_ns = u64::try_from(pace.as_nanos())?;
+    (wishes.knobs.max_period_ns, wishes.knobs.rest_period_ns) = (pace_ns, pace_ns);
     let mut probe = brink::equip::probe(Path::new("/"), wishes)
         .map_err(|why| anyhow::anyhow!("the programs cannot be loaded: {why}"))?;
     let meters = probe.take_meters().context("the counters are taken")?;
