@@ -16,6 +16,9 @@ use crate::ledger::entry::Stages;
 /// Growth that two readings of the same node may lie apart, in bytes a nanosecond: 25 GiB/s.
 const DRIFT_PER_NANO: u64 = 27;
 
+/// A node of which there is nothing to say is evaluated so often.
+const QUIET: Span = Span::from_millis(4_500);
+
 /// A sample that took longer to get here is told to the record, and the files are evaluated.
 pub(super) const FRESH: Span = Span::from_millis(1);
 
@@ -84,6 +87,43 @@ impl Guard {
         if !agrees && self.files.node_group().is_none() {
             self.recheck_or_distrust();
         }
+    }
+
+    /// Whether a sample that came in time gives no reason for anything: nothing is met or under way. Of a node that is a
+    /// cgroup the files speak.
+    pub(super) fn is_quiet(&self, sample: &abi::sample::Sample) -> bool {
+        let Some(kernel) = self
+            .kernel
+            .as_ref()
+            .filter(|_| self.files.is_machine_alone())
+        else {
+            return false;
+        };
+        let figures = kernel.figures(sample);
+        let is_fresh = figures.at > self.last_evaluated && now().since(figures.at) <= FRESH;
+        let observations = figures.observations(self.files.slow());
+        is_fresh
+            && figures.memory.is_some()
+            && kernel.tells_of_all(self.engine.policy())
+            && self.engine.open_order().is_none()
+            && self.met_before.is_empty()
+            && thresholds_met(self.engine.policy(), &observations, true).is_empty()
+    }
+
+    /// Takes a quiet sample over, now and then: nothing waits for it, and whoever asks how the node is has it looked at
+    /// then. Of the files only the count of threads is read, which the sampler has not got: whether its other numbers are
+    /// right is looked at by each housekeeping pass, and before anything is decided by them.
+    pub(super) fn assess_quiet(&mut self, sample: &abi::sample::Sample, stages: Stages) {
+        let Some(kernel) = &self.kernel else {
+            return;
+        };
+        let figures = kernel.figures(sample);
+        if figures.at.since(self.last_evaluated) < QUIET {
+            self.note_above(ThresholdSet::EMPTY, figures.at, None);
+            return;
+        }
+        let pids = self.files.pids(self.files.threads(), now());
+        self.assess(NodeFigures { pids, ..figures }, stages, false);
     }
 
     /// Whether a sample and a later reading can be of the same node: within the tolerance, and what may

@@ -194,6 +194,11 @@ impl NodeFiles {
         }
     }
 
+    /// Whether the node is the machine, and no swap has a part in its numbers.
+    pub const fn is_machine_alone(&self) -> bool {
+        matches!(self.source, Source::Machine { .. }) && !self.areas.exist()
+    }
+
     /// The cgroup all pods live in.
     pub const fn pods_group(&self) -> Option<&GroupFiles> {
         self.pods.as_ref()

@@ -3,7 +3,7 @@
 use brink_core::base::Moment;
 use brink_core::node::input::Input;
 use brink_host::probe::Signal;
-use brink_host::probe::abi::record::{CROSSING, Head, UNKNOWN, VictimRecord};
+use brink_host::probe::abi::record::{CROSSING, HEARTBEAT, Head, UNKNOWN, VictimRecord};
 use brink_host::probe::abi::sample::SampleRecord;
 
 use super::Guard;
@@ -117,7 +117,11 @@ impl Guard {
         if record.head.kind == CROSSING {
             stages.above = at(record.sample.before_ns);
         }
-        self.assess_kernel(&record.sample, stages);
+        if record.head.kind == HEARTBEAT && self.is_quiet(&record.sample) {
+            self.assess_quiet(&record.sample, stages);
+        } else {
+            self.assess_kernel(&record.sample, stages);
+        }
     }
 
     /// The kernel's own killer was faster: what its victim holds is on its way back.

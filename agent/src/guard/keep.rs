@@ -1,6 +1,6 @@
 //! Housekeeping: everything is read, armed and cross-checked again, and the standing is told when it changed.
 
-use brink_core::base::Moment;
+use brink_core::base::{Moment, Span};
 use brink_core::node::input::{Input, Reconfiguration};
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::ThresholdSet;
@@ -19,8 +19,11 @@ use super::{Guard, now};
 const AGREEMENTS: u32 = 2;
 /// With more threads than this the counts of processes are not mended.
 const MOST_SYNCED: i64 = 5_000;
-/// The pace of refreshing what the sampler cannot read of the node's own cgroups.
-const TERMS: brink_core::base::Span = brink_core::base::Span::from_millis(100);
+/// The pace of refreshing what the sampler cannot read of the node's own cgroups: in half the time in which the fastest
+/// growth could use up what is left, which is eight ticks of the sampler, and within these bounds.
+const TICKS: i64 = 4;
+const FASTEST_TERMS: Span = Span::from_millis(100);
+const SLOWEST_TERMS: Span = Span::from_millis(500);
 
 impl Guard {
     /// The pass that is always there, every ten seconds unless configured.
@@ -43,7 +46,7 @@ impl Guard {
         let groups = self.files.node_group().or(self.files.pods_group());
         self.times.terms = groups
             .filter(|_| self.sampler_serves())
-            .map(|_| now() + TERMS);
+            .map(|_| now() + FASTEST_TERMS);
     }
 
     /// Points the sampler at the node as it is now.
@@ -180,10 +183,12 @@ impl Guard {
 
     /// Refreshes what the sampler cannot read of the node's own cgroups.
     pub(super) fn refresh_terms(&mut self, at: Moment) {
-        self.times.terms = Some(at + TERMS);
-        if let Some(kernel) = &mut self.kernel
-            && kernel.refresh_terms(&self.files).is_err()
-        {
+        let Some(kernel) = &mut self.kernel else {
+            self.times.terms = None;
+            return;
+        };
+        self.times.terms = Some(at + terms_pace(kernel.period()));
+        if kernel.refresh_terms(&self.files).is_err() {
             self.distrust("a cgroup of the node itself can no longer be read");
         }
     }
@@ -264,5 +269,30 @@ impl Guard {
         self.feed(now(), &Input::Reconfigure(&new));
         let _told_or_counted = self.ports.reports.send(Report::Reconfigured(new));
         self.housekeep(now());
+    }
+}
+
+/// The pace of refreshing terms where the sampler ticks so often.
+fn terms_pace(period: Option<Span>) -> Span {
+    let pace = period.map_or(0, |period| period.as_nanos().saturating_mul(TICKS));
+    Span::from_nanos(pace).clamp(FASTEST_TERMS, SLOWEST_TERMS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_less_is_left_the_more_often_terms_are_refreshed() {
+        let millis = |millis| Some(Span::from_millis(millis));
+        for (period, expected) in [
+            (None, 100),
+            (millis(1), 100),
+            (millis(50), 200),
+            (millis(200), 500),
+        ] {
+            let pace = terms_pace(period);
+            assert_eq!(pace, Span::from_millis(expected), "{period:?}");
+        }
     }
 }

@@ -3,9 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use brink_core::base::Moment;
+use brink_core::base::{Moment, Span};
 use brink_core::node::observe::Observation;
 use brink_core::node::policy::Policy;
+use brink_core::node::signal::Signal;
 use brink_host::probe::abi::MAX_SLOTS;
 use brink_host::probe::abi::command::Terms;
 use brink_host::probe::abi::meter::CgroupMeter;
@@ -20,6 +21,14 @@ use crate::ledger::entry::ReclaimCost;
 
 /// Slots armed in one go; the rest follows in later turns, so that no turn is long.
 const ARMED_A_TURN: usize = 16;
+
+/// A sampler that has not ticked for so long stands still, in nanoseconds.
+const OLDEST_TICK: i64 = 1_000_000_000;
+
+/// When a sample was taken.
+fn at_of(sample: &Sample) -> Moment {
+    Moment::from_nanos(i64::try_from(sample.at_ns).unwrap_or(i64::MAX))
+}
 
 /// The sampler, armed for this node.
 pub struct Kernel {
@@ -39,6 +48,8 @@ pub struct Kernel {
     usages: Box<[Usage; MAX_SLOTS]>,
     /// Id of the cgroup that each slot is armed for.
     armed: Box<[Option<u64>; MAX_SLOTS]>,
+    /// The terms that the node's own slots have.
+    terms: [Option<Terms>; FIRST_WORKLOAD_SLOT as usize],
     generation: u32,
     /// The number of threads that a signal is asked for.
     thread_limit: Option<u32>,
@@ -64,6 +75,7 @@ impl Kernel {
             pods_capacity: None,
             usages: Box::new([Usage::default(); MAX_SLOTS]),
             armed: Box::new([None; MAX_SLOTS]),
+            terms: [None; FIRST_WORKLOAD_SLOT as usize],
             generation: 0,
             thread_limit: None,
             tried: 0,
@@ -112,7 +124,32 @@ impl Kernel {
         self.capacity = terrain.capacity;
         self.pods_capacity = terrain.pods_capacity;
         self.watch(policy, terrain)?;
+        if self.is_ticking() {
+            return Ok(());
+        }
         self.probe.start()
+    }
+
+    /// From the latest tick to the next one.
+    pub fn period(&self) -> Option<Span> {
+        let period = self.probe.sample()?.period_ns;
+        Some(Span::from_nanos(i64::try_from(period).unwrap_or(i64::MAX)))
+    }
+
+    /// Whether the timer runs: its latest tick is no older than ticks can be.
+    fn is_ticking(&self) -> bool {
+        let now = super::now().as_nanos();
+        let latest = self.probe.sample().filter(|sample| sample.tick > 0);
+        latest.is_some_and(|sample| now.saturating_sub(at_of(&sample).as_nanos()) < OLDEST_TICK)
+    }
+
+    /// Whether the programs tell of everything that these thresholds wait for: no limit is left out, and threads are counted.
+    pub fn tells_of_all(&self, policy: &Policy) -> bool {
+        let counts_threads = self.probe.coverage().whole(Family::Process);
+        let mut thresholds = policy.thresholds().iter();
+        self.watches.left_out == 0
+            && (counts_threads
+                || thresholds.all(|threshold| threshold.signal != Signal::PidAvailable))
     }
 
     /// Compares with the limits that these thresholds and this terrain call for from now on.
@@ -139,9 +176,27 @@ impl Kernel {
         let id = group.dir().id().0;
         let armed = self.armed.get(slot as usize).copied().flatten();
         if armed == Some(id) {
-            return self.probe.set_slot_terms(slot, terms);
+            return self.set_terms(slot, terms);
         }
-        self.arm_slot(slot, id, std::os::fd::AsFd::as_fd(group.dir()), terms)
+        self.arm_slot(slot, id, std::os::fd::AsFd::as_fd(group.dir()), terms)?;
+        self.note_terms(slot, terms);
+        Ok(())
+    }
+
+    /// Tells the sampler of other terms than it has: each time brings a tick.
+    fn set_terms(&mut self, slot: u32, terms: Terms) -> Result<(), ProbeError> {
+        let known = self.terms.get(slot as usize).copied().flatten();
+        if known != Some(terms) {
+            self.probe.set_slot_terms(slot, terms)?;
+            self.note_terms(slot, terms);
+        }
+        Ok(())
+    }
+
+    fn note_terms(&mut self, slot: u32, terms: Terms) {
+        if let Some(known) = self.terms.get_mut(slot as usize) {
+            *known = Some(terms);
+        }
     }
 
     /// Brings what user space knows of the node's own cgroups up to date.
@@ -155,7 +210,7 @@ impl Kernel {
         ];
         for (slot, group) in groups {
             if let Some(Ok(figures)) = group.map(|group| group.read(Moment::START)) {
-                self.probe.set_slot_terms(slot, figures.terms)?;
+                self.set_terms(slot, figures.terms)?;
             }
         }
         Ok(())
@@ -255,7 +310,7 @@ impl Kernel {
 
     /// What a sample says of the node. Process ids are the caller's.
     pub fn figures(&self, sample: &Sample) -> NodeFigures {
-        let at = Moment::from_nanos(i64::try_from(sample.at_ns).unwrap_or(i64::MAX));
+        let at = at_of(sample);
         let value = |index: Option<usize>| {
             let index = index?;
             let known = sample.unknown & (1 << index) == 0;

@@ -10,7 +10,7 @@ use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::protocol::{Question, Status};
 use brink_host::cgroup::Controller;
 use brink_host::hog::Load;
-use brink_tests::wait_until;
+use brink_tests::{skip, slowed, wait_until};
 use rustix::process::Signal;
 
 const HARD: &str = "evictionHard: {memory.available: 60Mi}";
@@ -238,6 +238,43 @@ fn a_node_that_was_removed_and_made_anew_is_watched_again() {
         (memory.capacity == 200 << 20).then_some(())
     });
     assert!(seen.is_some(), "{}", node.log());
+}
+
+#[test]
+fn a_node_of_which_there_is_nothing_to_say_is_evaluated_now_and_then_and_when_somebody_asks() {
+    const LENGTH: Duration = Duration::from_secs(8);
+    if slowed(LENGTH) > LENGTH {
+        skip!("needs a machine on which the guard wakes in time");
+    }
+    let mut node = Node::new(300);
+    node.workload("idle", "containers: [{name: c}]");
+    node.configure_machine(
+        "observe",
+        "evictionHard: {memory.available: 60Mi}\nhousekeepingInterval: 1h",
+    );
+    let status = node.start(&[]);
+    if status.rung.as_deref() != Some("kernel-sampler") {
+        skip!("the sampler does not run here: {:?}", status.rung_reasons);
+    }
+    if fs::read_to_string("/proc/swaps").unwrap().lines().count() > 1 {
+        skip!("needs a machine without swap, which would have to be looked at");
+    }
+    let began = Instant::now();
+    std::thread::sleep(LENGTH);
+    let asked = node.status().unwrap();
+    assert!(asked.figures_age_ms.unwrap() < 1_000, "{asked:?}");
+    let length = began.elapsed();
+    node.stop(Signal::TERM);
+    let journal = fs::read_to_string(node.path("journal")).unwrap();
+    let samples = journal.matches("\"sample\"").count();
+    // Some at the start, one when it was asked; a guard that is late looks for itself.
+    let signs_of_life = usize::try_from(length.as_secs()).unwrap();
+    assert!(
+        (2..2 + signs_of_life).contains(&samples),
+        "{samples} in {length:?}: {journal}"
+    );
+    let replayed = node.replay();
+    assert!(replayed.contains("the same answers"), "{replayed}");
 }
 
 #[test]
