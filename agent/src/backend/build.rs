@@ -45,6 +45,17 @@ pub struct Builder {
     said: BTreeSet<String>,
     last: Option<Last>,
     changed: bool,
+    /// The processes the node cannot do without, as of the last look at all processes.
+    essentials: Option<Essentials>,
+}
+
+/// What is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scan {
+    /// Cgroups and processes.
+    All,
+    /// Cgroups alone: which processes are essential is known since the last look.
+    Cgroups,
 }
 
 /// The last roster, to compare the next one with.
@@ -89,6 +100,7 @@ impl Builder {
             said: BTreeSet::new(),
             last: None,
             changed: false,
+            essentials: None,
         }
     }
 
@@ -121,11 +133,14 @@ impl Builder {
     ///
     /// # Errors
     /// [`HostError`] when the cgroups or processes cannot be listed at all.
-    pub fn build(&mut self, pods: &[Manifest]) -> Result<Built, HostError> {
+    pub fn build(&mut self, pods: &[Manifest], scan: Scan) -> Result<Built, HostError> {
         let hierarchy = self.layout.require(Controller::Memory)?;
         let groups = groups_below(hierarchy, &self.scope, MOST_GROUPS)?;
         let bound = bind(pods, &self.roots, &self.rules, &groups);
-        let essentials = Essentials::find(&self.root, &self.layout)?;
+        let essentials = match self.essentials.take().filter(|_| scan == Scan::Cgroups) {
+            Some(essentials) => essentials,
+            None => Essentials::find(&self.root, &self.layout)?,
+        };
         let mut look = self.look(hierarchy);
         let mut workloads = Vec::with_capacity(bound.len());
         let mut members = Vec::new();
@@ -154,12 +169,13 @@ impl Builder {
             }));
             workloads.push(workload);
         }
+        let protected = essentials.pids();
         let Look { now, troubles, .. } = look;
-        (self.open, self.known) = (open, now);
+        (self.open, self.known, self.essentials) = (open, now, Some(essentials));
         let troubles = self.news_of(troubles);
         self.generation += 1;
         let table = WorkloadTable::new(workloads.clone(), self.generation);
-        let roster = Roster::new(table, members, essentials.pids());
+        let roster = Roster::new(table, members, protected);
         if let Some(last) = &self.last {
             roster.inherit(&last.members, &last.board);
         }

@@ -4,11 +4,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brink_host::probe::programs::Program;
-use brink_host::probe::{Absence, EvidenceReader, Meters, Wishes};
+use brink_host::probe::{Absence, EvidenceReader, Meters, Row, Wishes};
 use tracing::warn;
 
 use crate::equip;
 use crate::guard::kernel::Kernel;
+
+/// The programs that tell who is started, and who comes into a cgroup.
+const TELL: [&str; 2] = ["exec", "cgroup_attach"];
 
 /// A program of the kernel's, for doctor and status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +100,22 @@ impl Loaded {
             .unwrap_or_else(PoisonError::into_inner)
             .meters
             .clone()
+    }
+
+    /// Starts of programs and changes of cgroups, in every hierarchy, since our programs were loaded; none where they are not
+    /// all counted.
+    pub fn starts(&self) -> Option<u64> {
+        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let runs = |name: &str| {
+            let mut programs = parts.programs.iter();
+            programs.any(|program| program.name == name && program.absent.is_none())
+        };
+        let meters = parts
+            .meters
+            .as_ref()
+            .filter(|_| TELL.into_iter().all(runs))?;
+        let seen = |row: Row| Some(meters.loss(row).ok()?.seen);
+        Some(seen(Row::ProcessEvidence)? + seen(Row::CgroupEvidence)?)
     }
 
     /// The programs.

@@ -27,11 +27,12 @@ use super::hooks::Hooks;
 use super::journal::Journal;
 use super::outbox::Outbox;
 use super::process::{self, go_ahead, go_first, hurried, settle_memory, spawn};
+use super::starts::Starts;
 use super::state::{Shared, State};
 use super::steps::{room_for, steps_with};
 use super::stop_button::StopButton;
 use super::watch::{Bell, Reload, Watcher, manifests};
-use crate::backend::build::{Builder, Built};
+use crate::backend::build::{Builder, Built, Scan};
 use crate::config::{AgentConfig, NodeScope};
 use crate::equip;
 use crate::guard::files::{NodePlan, Scope};
@@ -238,6 +239,7 @@ impl Around {
             reload: Arc::clone(&self.reload),
             told: Vec::new(),
             lost: 0,
+            starts: Starts::default(),
             unsent: Outbox::default(),
         };
         let loader = self.loader(config);
@@ -290,7 +292,7 @@ fn first_roster(config: &AgentConfig, builder: &mut Builder) -> anyhow::Result<B
         builder,
         &mut Vec::new(),
     );
-    let Built { roster, troubles } = builder.build(&pods)?;
+    let Built { roster, troubles } = builder.build(&pods, Scan::All)?;
     for trouble in troubles {
         warn!(trouble, "a cgroup cannot be watched over");
     }

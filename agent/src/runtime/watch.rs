@@ -18,10 +18,11 @@ use super::equipment::Loaded;
 use super::folders::Folders;
 use super::foresight::BoardCell;
 use super::outbox::Outbox;
+use super::starts::Starts;
 use super::state::Shared;
 use super::steps::make_room;
 use super::stop_button::{Pressed, StopButton, Written};
-use crate::backend::build::{Builder, Built};
+use crate::backend::build::{Builder, Built, Scan};
 use crate::config::{CgroupRule, Selection};
 use crate::guard::ports::{Command, Ports};
 use crate::pod::Manifest;
@@ -73,6 +74,8 @@ pub struct Watcher {
     pub told: Vec<String>,
     /// Changes of cgroups that found no room in the ring, as of the last look.
     pub lost: u64,
+    /// Whether programs have been started since processes were looked at.
+    pub(super) starts: Starts,
     /// The newest roster, while the guard has no room for it.
     pub(super) unsent: Outbox,
 }
@@ -173,7 +176,8 @@ impl Watcher {
                 SLOWEST
             };
             let due = wanted.map(|wanted| wanted.max(earliest));
-            let timeout = due.map_or(slowest, |due| due.saturating_duration_since(Instant::now()));
+            let latest = due.unwrap_or(earliest + slowest);
+            let timeout = latest.saturating_duration_since(Instant::now());
             let timeout = timeout.min(patience(self.button.path(), &folders, heard));
             // Once a roster is due at once, more changes of cgroups are no news.
             let for_evidence = due.is_none_or(|due| due > Instant::now() + SETTLE);
@@ -188,7 +192,8 @@ impl Watcher {
             wanted = wanted.into_iter().chain(woken.due(now)).min();
             let due = wanted.is_some_and(|wanted| now >= wanted.max(earliest));
             if due || now >= earliest + slowest {
-                earliest = self.rebuild_in_turn();
+                let scan = self.starts.scan(wanted.is_some(), self.loaded.starts());
+                earliest = self.rebuild_in_turn(scan);
                 let unsent = !self.unsent.is_empty();
                 wanted = unsent.then(|| Instant::now() + SETTLE);
             }
@@ -207,9 +212,9 @@ impl Watcher {
     }
 
     /// Makes a roster, and tells when the next may be made.
-    fn rebuild_in_turn(&mut self) -> Instant {
+    fn rebuild_in_turn(&mut self, scan: Scan) -> Instant {
         let before = clock::thread_cpu();
-        self.rebuild();
+        self.rebuild(scan);
         let spent = clock::thread_cpu().saturating_sub(before);
         Instant::now() + (spent * SHARE).min(LONGEST_REST)
     }
@@ -297,10 +302,10 @@ impl Watcher {
         true
     }
 
-    fn rebuild(&mut self) {
+    fn rebuild(&mut self, scan: Scan) {
         let pods = manifests(self.manifests.as_deref(), &mut self.builder, &mut self.told);
         let was_sent = self.unsent.is_empty();
-        match self.builder.build(&pods) {
+        match self.builder.build(&pods, scan) {
             Ok(Built { roster, troubles }) => {
                 for trouble in troubles {
                     warn!(trouble, "a cgroup cannot be watched over");

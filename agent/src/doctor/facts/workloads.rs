@@ -6,7 +6,7 @@ use brink_core::node::workload::Workload;
 use brink_host::cgroup::Layout;
 
 use super::source::{Known, known};
-use crate::backend::build::Builder;
+use crate::backend::build::{Builder, Scan};
 use crate::config::document::{Limits, Node, Origins, Reader, Value};
 use crate::config::finding::Report;
 use crate::config::{AgentConfig, NodeScope, drop_ins, read_documents};
@@ -72,7 +72,7 @@ impl Workloads {
         let built = layout
             .as_ref()
             .map_err(Clone::clone)
-            .and_then(|layout| known(builder(root, config, layout).build(&pods)));
+            .and_then(|layout| known(builder(root, config, layout).build(&pods, Scan::All)));
         let (bound, troubles) = match built {
             Ok(built) => (Ok(bound(&built.roster)), built.troubles),
             Err(why) => (Err(why), Vec::new()),
