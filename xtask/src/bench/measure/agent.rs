@@ -29,7 +29,7 @@ use super::{arena::Arena, programs};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// A threshold that nothing here reaches, and no smaller than what is usual: how far the sampler may differ from the
 /// files follows from it.
-const OUT_OF_REACH: u64 = 160 << 20;
+pub(super) const OUT_OF_REACH: u64 = 160 << 20;
 
 /// What carries the signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What the agent costs when nothing happens: time on a processor, resident memory, memory of its maps.
+//! What the agent costs when nothing happens: time on a processor beside that of polls, resident memory, memory of its maps.
 use std::{
     collections::BTreeMap,
     fs,
@@ -8,20 +8,38 @@ use std::{
 
 use anyhow::Context as _;
 
-use super::super::registry::{Measured, Outcome, Settings};
+use super::super::{
+    random::SplitMix64,
+    registry::{Measured, Outcome, Settings},
+};
 use super::{
-    agent::{Agent, Setup},
+    agent::{Agent, OUT_OF_REACH, Setup},
     arena::Arena,
+    idle_poll::{self, Rule},
     ticks,
     units::{MIB, mebibytes, micros, millis, signed},
 };
 
 const WORKLOADS: usize = 110;
 const CASE: &str = "110 workloads";
-const TICK: &str = "sampler, mean of a tick in 5 s";
-const WINDOW: Duration = Duration::from_secs(5);
+const PODS: &str = "110 workloads in a cgroup of all pods of 2 GiB";
+const THREADS: &str = "threads";
+const SAMPLER: &str = "sampler in the kernel";
+const BOTH: &str = "threads and sampler";
+const TICK: &str = "sampler, mean of a tick";
+const RATIO: &str = "Brink to the poll by the sampler's rule";
+const SHARE: &str = "% of a core";
+/// The agent alone: as long as its slowest pass takes to come round.
+const WINDOW: Duration = Duration::from_secs(30);
+/// A poll beside it.
+const POLL_WINDOW: Duration = Duration::from_secs(5);
 /// From the start to the beginning of the measurement.
 const SETTLING: Duration = Duration::from_secs(5);
+/// The polls: one that is as early as the sampler wherever memory runs short, and one that knows no headroom.
+const POLLS: [(&str, Rule); 2] = [
+    ("poll by the sampler's rule", Rule::Sampler),
+    ("poll every 1 ms", Rule::Every(Duration::from_millis(1))),
+];
 
 /// Runs it.
 pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
@@ -34,45 +52,118 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
         ..Setup::of(&arena)
     })?;
     sleep(SETTLING);
-    let began = Instant::now();
-    let mut costs = vec![Cost::read(&agent)?];
-    for _ in 0..settings.runs(3, 12) {
-        sleep(WINDOW);
-        costs.push(Cost::read(&agent)?);
-    }
     let mut outcome = Outcome::default();
-    add_time(&mut outcome, settings, &costs, began.elapsed());
+    let mut rounds = Vec::new();
+    let mut random = SplitMix64::new(settings.seed);
+    for _ in 0..settings.runs(1, 6) {
+        rounds.push(Round::run(&arena, &agent, &mut random)?);
+    }
+    add_time(&mut outcome, settings, &rounds);
     add_memory(&mut outcome, agent.pid())?;
     drop(agent);
+    add_pods(&mut outcome, settings, &arena)?;
     ticks::add(&mut outcome, settings)?;
     outcome.limit_median(ticks::CASE, ticks::FASTEST, settings.time(1.0));
     Ok(Measured::Ran(outcome))
 }
 
-/// The time of threads and sampler between the first reading and the last.
-fn add_time(outcome: &mut Outcome, settings: &Settings, costs: &[Cost], elapsed: Duration) {
-    let (Some(before), Some(after)) = (costs.first(), costs.last()) else {
-        return;
-    };
-    let share = |nanos: u64| millis(signed(nanos)) / (elapsed.as_secs_f64() * 10.0);
-    let threads = after.threads.saturating_sub(before.threads);
-    let sampler = after.sampler.saturating_sub(before.sampler);
-    let unit = "% of a core";
-    outcome.add(CASE, "threads", unit, vec![share(threads)]);
-    outcome.add(CASE, "sampler in the kernel", unit, vec![share(sampler)]);
-    outcome.add(CASE, TICK, "µs", means(costs));
-    outcome.limit_value(
-        "time on a processor, threads and sampler, 110 workloads",
-        unit,
-        settings.time(0.1),
-        Some(share(threads + sampler)),
+/// The agent alone, and each poll, one after the other in a random order.
+struct Round {
+    agent: Costs,
+    /// In the order of [`POLLS`].
+    polls: [f64; POLLS.len()],
+    looks: [u64; POLLS.len()],
+}
+
+impl Round {
+    fn run(arena: &Arena, agent: &Agent, random: &mut SplitMix64) -> anyhow::Result<Self> {
+        let mut order = [None, Some(0), Some(1)];
+        random.shuffle(&mut order);
+        let mut costs = None;
+        let (mut polls, mut looks) = ([0.0; POLLS.len()], [0; POLLS.len()]);
+        for turn in order {
+            let Some(index) = turn else {
+                costs = Some(Costs::of(agent)?);
+                continue;
+            };
+            let (_, rule) = POLLS[index];
+            let spent = idle_poll::run(&arena.layout, rule, POLL_WINDOW, OUT_OF_REACH)?;
+            polls[index] = share(spent.cpu, Duration::from_nanos(spent.elapsed));
+            looks[index] = spent.looks;
+        }
+        Ok(Self {
+            agent: costs.context("the agent has no turn")?,
+            polls,
+            looks,
+        })
+    }
+
+    fn both(&self) -> f64 {
+        self.agent.threads() + self.agent.sampler()
+    }
+}
+
+/// Time on a processor, in percent of a core.
+fn share(nanos: u64, elapsed: Duration) -> f64 {
+    millis(signed(nanos)) / (elapsed.as_secs_f64() * 10.0)
+}
+
+/// The time of threads and sampler in each window, and of the polls.
+fn add_time(outcome: &mut Outcome, settings: &Settings, rounds: &[Round]) {
+    let values = |value: &dyn Fn(&Round) -> f64| rounds.iter().map(value).collect::<Vec<_>>();
+    outcome.add(CASE, THREADS, SHARE, values(&|round| round.agent.threads()));
+    outcome.add(CASE, SAMPLER, SHARE, values(&|round| round.agent.sampler()));
+    outcome.add(CASE, BOTH, SHARE, values(&Round::both));
+    outcome.add(CASE, TICK, "µs", values(&|round| round.agent.tick()));
+    for (index, (name, _)) in POLLS.iter().enumerate() {
+        outcome.add(CASE, name, SHARE, values(&|round| round.polls[index]));
+    }
+    outcome.add(
+        CASE,
+        RATIO,
+        "",
+        values(&|round| round.both() / round.polls[0]),
     );
-    outcome.notes.push(format!(
-        "over {:.0} s, {} ticks; threads' share by name: {}",
-        elapsed.as_secs_f64(),
-        after.ticks.saturating_sub(before.ticks),
-        by_name(before, after, share)
-    ));
+    outcome.limit_median(CASE, BOTH, settings.time(0.05));
+    outcome.limit_median(CASE, RATIO, settings.figure(1.5, 1.0));
+    if let Some(round) = rounds.last() {
+        outcome.notes.push(format!(
+            "in the last {:.0} s of the agent alone {} ticks; threads' share by name: {}",
+            round.agent.elapsed.as_secs_f64(),
+            round.agent.ticks,
+            round.agent.by_name()
+        ));
+        outcome.notes.push(format!(
+            "in {} s the poll by the sampler's rule looked {} times, the one every 1 ms {} times",
+            POLL_WINDOW.as_secs(),
+            round.looks[0],
+            round.looks[1]
+        ));
+    }
+}
+
+/// The same with the workloads in the cgroup of all pods, whose page cache only files tell; the smaller that cgroup, the
+/// more often it is looked at. Not held to anything.
+fn add_pods(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyhow::Result<()> {
+    let agent = Agent::launch(
+        Setup {
+            node: None,
+            pods: Some(arena.node.group().to_owned()),
+            ..Setup::of(arena)
+        },
+        &[
+            ("memory.available", OUT_OF_REACH),
+            ("allocatableMemory.available", OUT_OF_REACH),
+        ],
+    );
+    let (agent, _began) = agent?;
+    sleep(SETTLING);
+    let costs = (0..settings.runs(1, 3)).map(|_| Costs::of(&agent));
+    let costs = costs.collect::<anyhow::Result<Vec<_>>>()?;
+    let values = |value: fn(&Costs) -> f64| costs.iter().map(value).collect();
+    outcome.add(PODS, THREADS, SHARE, values(Costs::threads));
+    outcome.add(PODS, SAMPLER, SHARE, values(Costs::sampler));
+    Ok(())
 }
 
 /// What is resident, and the maps.
@@ -90,54 +181,83 @@ fn add_memory(outcome: &mut Outcome, pid: u32) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The sampler's mean time a tick in each window, in microseconds.
-fn means(costs: &[Cost]) -> Vec<f64> {
-    let windows = costs.windows(2).filter_map(|pair| {
-        let [before, after] = pair else { return None };
-        let spent = after.sampler.saturating_sub(before.sampler);
-        let mean = spent.checked_div(after.ticks.saturating_sub(before.ticks));
-        mean.map(|nanos| micros(signed(nanos)))
-    });
-    windows.collect()
-}
-
-/// What was spent since the start, in nanoseconds.
-struct Cost {
-    threads: u64,
+/// What the agent spent in one window, in nanoseconds.
+struct Costs {
+    elapsed: Duration,
     by_name: BTreeMap<String, u64>,
+    sampled: Duration,
     sampler: u64,
     ticks: u64,
 }
 
-impl Cost {
-    fn read(agent: &Agent) -> anyhow::Result<Self> {
-        let sampler = agent
-            .status()?
-            .sampler
-            .context("the sampler does not run")?;
-        let mut by_name = BTreeMap::new();
-        for entry in fs::read_dir(format!("/proc/{}/task", agent.pid()))? {
-            let folder = entry?.path();
-            let name = fs::read_to_string(folder.join("comm"))?.trim().to_owned();
-            let stat = fs::read_to_string(folder.join("schedstat"))?;
-            let first = stat.split_whitespace().next().context("schedstat")?;
-            *by_name.entry(name).or_insert(0) += first.parse::<u64>()?;
-        }
+impl Costs {
+    /// Waits for a window. Nobody asks the agent anything meanwhile.
+    fn of(agent: &Agent) -> anyhow::Result<Self> {
+        let (ticks, sampler) = sampled(agent)?;
+        let asked = Instant::now();
+        // What the question took is over by then.
+        sleep(Duration::from_millis(500));
+        let (began, before) = (Instant::now(), threads(agent)?);
+        sleep(WINDOW);
+        let (elapsed, after) = (began.elapsed(), threads(agent)?);
+        let sampled_for = asked.elapsed();
+        let (ticks_after, sampler_after) = sampled(agent)?;
+        let spent = after.into_iter().map(|(name, nanos)| {
+            let before = before.get(&name).copied().unwrap_or(0);
+            (name, nanos.saturating_sub(before))
+        });
         Ok(Self {
-            threads: by_name.values().sum(),
-            by_name,
-            sampler: sampler.mean_ns.saturating_mul(sampler.ticks),
-            ticks: sampler.ticks,
+            elapsed,
+            by_name: spent.collect(),
+            sampled: sampled_for,
+            sampler: sampler_after.saturating_sub(sampler),
+            ticks: ticks_after.saturating_sub(ticks),
         })
+    }
+
+    fn threads(&self) -> f64 {
+        share(self.by_name.values().sum(), self.elapsed)
+    }
+
+    fn sampler(&self) -> f64 {
+        share(self.sampler, self.sampled)
+    }
+
+    /// The sampler's mean time a tick, in microseconds.
+    fn tick(&self) -> f64 {
+        let mean = self.sampler.checked_div(self.ticks);
+        mean.map_or(f64::NAN, |nanos| micros(signed(nanos)))
+    }
+
+    fn by_name(&self) -> String {
+        let spent = self.by_name.iter();
+        let spent =
+            spent.map(|(name, nanos)| format!("{name} {:.4} %", share(*nanos, self.elapsed)));
+        spent.collect::<Vec<_>>().join(", ")
     }
 }
 
-fn by_name(before: &Cost, after: &Cost, share: impl Fn(u64) -> f64) -> String {
-    let spent = after.by_name.iter().map(|(name, nanos)| {
-        let before = before.by_name.get(name).copied().unwrap_or(0);
-        format!("{name} {:.4} %", share(nanos.saturating_sub(before)))
-    });
-    spent.collect::<Vec<_>>().join(", ")
+/// The sampler's ticks so far, and what they took.
+fn sampled(agent: &Agent) -> anyhow::Result<(u64, u64)> {
+    let sampler = agent
+        .status()?
+        .sampler
+        .context("the sampler does not run")?;
+    let spent = sampler.mean_ns.saturating_mul(sampler.ticks);
+    Ok((sampler.ticks, spent))
+}
+
+/// What each thread has spent, by name.
+fn threads(agent: &Agent) -> anyhow::Result<BTreeMap<String, u64>> {
+    let mut by_name = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{}/task", agent.pid()))? {
+        let folder = entry?.path();
+        let name = fs::read_to_string(folder.join("comm"))?.trim().to_owned();
+        let stat = fs::read_to_string(folder.join("schedstat"))?;
+        let first = stat.split_whitespace().next().context("schedstat")?;
+        *by_name.entry(name).or_insert(0) += first.parse::<u64>()?;
+    }
+    Ok(by_name)
 }
 
 /// Resident memory of a process, in bytes.

@@ -6,6 +6,7 @@ mod decision;
 mod events;
 mod hooks;
 mod idle;
+mod idle_poll;
 mod journal;
 mod kills;
 mod latency;
