@@ -18,7 +18,7 @@ use super::LOCK;
 use super::foretold::Foretold;
 use super::state::State;
 use crate::guard::ports::Interrupted;
-use crate::ledger::{self, Completion, DECISIONS, Record};
+use crate::ledger::{self, DECISIONS, Record};
 use crate::record::DecisionRecord;
 
 /// The right to enforce; ours, or another agent's.

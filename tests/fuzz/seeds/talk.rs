@@ -1,8 +1,8 @@
 //! What an agent answers: one of each kind, and figures that no agent has.
 
 use brink::control::protocol::{
-    Answer, Explanation, ModeView, PauseView, ProgramView, Ranking, Refusal, RefusalReason,
-    RingView, SamplerView, Status, ThresholdState, Why,
+    Answer, Explanation, ModeView, OomView, PauseView, ProgramView, Ranking, Refusal,
+    RefusalReason, RingView, SamplerView, Status, ThresholdState, Why,
 };
 use brink::record::DecisionRecord;
 use brink::record::wire::{API_VERSION, OrderView, RankedWorkload, SignalValue, Time};
@@ -102,6 +102,12 @@ fn status(now: Time) -> Status {
         decisions: 1,
         last_order: None,
         oom_kills: 0,
+        oom: OomView {
+            node: 0,
+            cgroup: 0,
+            unknown: 0,
+            groups: 0,
+        },
         programs: vec![ProgramView {
             name: "mark_victim".to_owned(),
             family: "oom".to_owned(),

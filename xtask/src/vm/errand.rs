@@ -112,6 +112,7 @@ impl Depot {
             accelerator: Accelerator::Emulation,
             memory: errand.memory,
             orders: errand.orders,
+            words: "",
             environment: vec![("PATH", "/bin".to_owned())],
             folder: self.folder.join(&errand.name),
             deadline: errand.deadline,
