@@ -4,7 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brink_host::hog::Load;
-use brink_tests::{in_guest, skip};
+use brink_tests::{guest_only, in_guest};
 use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
 use super::scene::{GRACE, Scene};
@@ -47,9 +47,7 @@ pub(super) fn leak_after_a_step(scene: &mut Scene, seconds: i64) {
 
 #[test]
 fn a_clock_that_is_set_changes_no_decision() {
-    if !in_guest() {
-        skip!("sets the wall clock, which is only done in a guest of `cargo xtask vm`");
-    }
+    guest_only!("the wall clock is set");
     let mut scene = Scene::begin();
     for seconds in [24 * HOUR, -48 * HOUR, 24 * HOUR + 1] {
         leak_after_a_step(&mut scene, seconds);

@@ -30,6 +30,21 @@ fn agents_that_are_killed_in_a_leak_leave_it_to_the_next_one() {
     scene.close();
 }
 
+/// An init may take its time to reap what a bomb has left; the next agent knows of it.
+#[test]
+fn agents_that_are_killed_after_a_bomb_leave_nobody_else_to_die() {
+    let mut scene = Scene::begin();
+    for _ in 0..2 {
+        scene.reload(HARD);
+        scene.explode();
+        scene.audit(&["test/bomb"]);
+        scene.node.stop(Signal::KILL);
+        let pid = scene.node.start(&[]).pid;
+        scene.replaced(pid);
+    }
+    scene.close();
+}
+
 #[test]
 fn configurations_that_change_during_leaks_change_nothing_else() {
     let mut scene = Scene::begin();
