@@ -2,7 +2,7 @@
 
 use brink_host::hog::Load;
 
-use super::scene::{HARD, Scene};
+use super::scene::Scene;
 
 /// More processes than are forked in the time of the test.
 const CHURN: u64 = 10_000_000;
@@ -11,8 +11,6 @@ const CHURN: u64 = 10_000_000;
 fn bomb_after_bomb_ends_as_a_whole() {
     let mut scene = Scene::begin();
     for _ in 0..3 {
-        // The limit is a distance from what others on the machine have, and they come and go.
-        scene.reload(HARD);
         let record = scene.explode();
         assert_eq!(record.threshold.signal, "pid.available", "{record:#?}");
         scene.audit(&["test/bomb"]);

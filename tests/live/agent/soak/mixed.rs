@@ -70,7 +70,6 @@ impl Soak {
                 scene.audit(&["test/leaker"]);
             }
             Act::Bomb => {
-                scene.reload(HARD);
                 scene.explode();
                 scene.audit(&["test/bomb"]);
             }

@@ -35,12 +35,13 @@ fn agents_that_are_killed_in_a_leak_leave_it_to_the_next_one() {
 fn agents_that_are_killed_after_a_bomb_leave_nobody_else_to_die() {
     let mut scene = Scene::begin();
     for _ in 0..2 {
-        scene.reload(HARD);
-        scene.explode();
+        scene.limit_ids();
+        scene.ignite();
         scene.audit(&["test/bomb"]);
         scene.node.stop(Signal::KILL);
         let pid = scene.node.start(&[]).pid;
         scene.replaced(pid);
+        scene.reload(HARD);
     }
     scene.close();
 }

@@ -93,7 +93,7 @@ impl Scene {
             ["leaker", "bomb"].map(|name| node.workload(name, "containers: [{name: c}]"));
         let group = &node.groups[bomb];
         group.limit_tasks(&node.sandbox.layout, BOMB).unwrap();
-        configure(&node, journal, HARD);
+        configure(&node, journal, &settings(HARD));
         prepare(&node);
         let pid = node.start(&[]).pid;
         let bystanders = people.map(|(workload, mib)| Bystander {
@@ -177,6 +177,22 @@ impl Scene {
 
     /// A fork bomb, which must be ended with everybody in it.
     pub(super) fn explode(&mut self) -> DecisionRecord {
+        self.limit_ids();
+        let record = self.ignite();
+        self.reload(HARD);
+        record
+    }
+
+    /// From now on, and until the configuration changes, the machine's process ids are held to so many as a bomb takes too
+    /// many of. No longer than needed: others on the machine come and go.
+    pub(super) fn limit_ids(&self) {
+        let ids = ids_left() - TOO_MANY;
+        let limits = settings(HARD).replacen('}', &format!(", pid.available: \"{ids}\"}}"), 1);
+        self.reconfigure(&limits);
+    }
+
+    /// A fork bomb where process ids are limited already.
+    pub(super) fn ignite(&mut self) -> DecisionRecord {
         let spec = HogSpec::new(Load::ForkStorm, BOMB, Duration::from_mins(1));
         let storm = self.node.hog(self.bomb, &spec);
         gone_after(&storm);
@@ -199,8 +215,12 @@ impl Scene {
 
     /// Configures the agent anew, with another hard threshold.
     pub(super) fn reload(&self, hard: u64) {
+        self.reconfigure(&settings(hard));
+    }
+
+    fn reconfigure(&self, settings: &str) {
         let before = self.node.log().matches("was read again").count();
-        configure(&self.node, self.journal, hard);
+        configure(&self.node, self.journal, settings);
         self.node.signal(Signal::HUP);
         let read = || (self.node.log().matches("was read again").count() > before).then_some(());
         assert!(wait_until(PATIENCE, read).is_some(), "{}", self.node.log());
@@ -288,8 +308,8 @@ fn people(node: &mut Node) -> [(usize, u64); 3] {
     ]
 }
 
-fn configure(node: &Node, journal: &str, hard: u64) {
-    node.configure("enforce", &settings(hard));
+fn configure(node: &Node, journal: &str, settings: &str) {
+    node.configure("enforce", settings);
     let path = node.path("config.yaml");
     let text = fs::read_to_string(&path).unwrap();
     let place = |journal: &str| format!("journal: \"{}\"", node.path(journal).display());
@@ -297,10 +317,9 @@ fn configure(node: &Node, journal: &str, hard: u64) {
 }
 
 fn settings(hard: u64) -> String {
-    let ids = ids_left() - TOO_MANY;
     let (grace, transition) = (GRACE.as_secs(), TRANSITION.as_secs());
     format!(
-        "evictionHard: {{memory.available: {hard}Mi, pid.available: \"{ids}\"}}\n\
+        "evictionHard: {{memory.available: {hard}Mi}}\n\
          evictionSoft: {{memory.available: {SOFT}Mi}}\n\
          evictionSoftGracePeriod: {{memory.available: {grace}s}}\n\
          evictionPressureTransitionPeriod: {transition}s\n\
