@@ -107,6 +107,7 @@ impl Guard {
             && kernel.tells_of_all(self.engine.policy())
             && self.engine.open_order().is_none()
             && self.met_before.is_empty()
+            && !self.is_over_threads
             && thresholds_met(self.engine.policy(), &observations, true).is_empty()
     }
 
