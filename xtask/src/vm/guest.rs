@@ -12,7 +12,8 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use rustix::{
-    mount::MountFlags,
+    io::Errno,
+    mount::{MountFlags, UnmountFlags},
     process::WaitOptions,
     system::{RebootCommand, reboot},
 };
@@ -103,6 +104,9 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     let job: Job = serde_json::from_slice(&job).context("reading the job")?;
     fs::create_dir(OUT).context(OUT)?;
     let mut answer = nothing_found(&job)?;
+    if job.cgroup == Cgroup::V1 && !args.bare {
+        answer.skipped = missing()?;
+    }
     if !args.trial && answer.skipped.is_none() {
         if args.bare {
             work_bare(&job, &mut answer)?;
@@ -121,7 +125,7 @@ fn compare() -> anyhow::Result<()> {
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
             Ok(Some((pid, _status))) if Some(pid.as_raw_pid()) == own => return Ok(()),
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(error) => bail!("waiting for the comparison: {error}"),
         }
     }
@@ -134,7 +138,7 @@ fn nothing_found(job: &Job) -> anyhow::Result<Answer> {
     Ok(Answer {
         nonce: job.nonce.clone(),
         kernel: kernel.trim().to_owned(),
-        skipped: missing(job.cgroup)?,
+        skipped: None,
         report: Report::default(),
         programs: Vec::new(),
     })
@@ -169,13 +173,26 @@ fn run_tests(job: &Job, filter: &[String], answer: &mut Answer) -> anyhow::Resul
     live::run_with(&job.agent, &job.binaries, &args, &mut answer.report)
 }
 
-/// What this kernel lacks for the job.
-fn missing(cgroup: Cgroup) -> anyhow::Result<Option<String>> {
-    // A controller without a row here has no hierarchy of version 1.
-    let controllers = fs::read_to_string("/proc/cgroups").context("/proc/cgroups")?;
-    let has_memory = controllers.lines().any(|line| line.starts_with("memory\t"));
-    let lacks = cgroup == Cgroup::V1 && !has_memory;
-    Ok(lacks.then(|| "this kernel has no memory controller on cgroup v1".to_owned()))
+/// What this kernel lacks for version 1. That a controller has a row in /proc/cgroups does not say that it can be mounted.
+fn missing() -> anyhow::Result<Option<String>> {
+    let place = "/run/trial";
+    fs::create_dir(place).context(place)?;
+    match rustix::mount::mount(
+        "cgroup",
+        place,
+        "cgroup",
+        MountFlags::empty(),
+        Some(c"memory"),
+    ) {
+        Ok(()) => {
+            rustix::mount::unmount(place, UnmountFlags::empty()).context(place)?;
+            Ok(None)
+        }
+        Err(Errno::INVAL) => Ok(Some(
+            "this kernel has no memory controller on cgroup v1".to_owned(),
+        )),
+        Err(error) => Err(error).context("mounting the memory controller of cgroup v1"),
+    }
 }
 
 /// Everything an ordinary system has mounted, and busybox under all its names.
