@@ -394,9 +394,20 @@ impl Kernel {
     /// process id. A removed cgroup keeps its meters until the last of them is reaped; without them nobody is left. None
     /// where some found no room in the kernel's table.
     pub fn processes_and_zombies(&self, cgroups: &[u64]) -> Option<u64> {
+        self.sum_of_dying(cgroups, |meter| {
+            meter.processes.saturating_add(meter.zombies.max(0))
+        })
+    }
+
+    /// Of those the ones that have exited.
+    pub fn zombies(&self, cgroups: &[u64]) -> Option<u64> {
+        self.sum_of_dying(cgroups, |meter| meter.zombies.max(0))
+    }
+
+    fn sum_of_dying(&self, cgroups: &[u64], value: impl Fn(&CgroupMeter) -> i64) -> Option<u64> {
         self.sum_of_meters(cgroups, |meter| match meter {
             Some(meter) if meter.untracked > 0 => None,
-            Some(meter) => Some(meter.processes.saturating_add(meter.zombies.max(0))),
+            Some(meter) => Some(value(&meter)),
             None => Some(0),
         })
     }

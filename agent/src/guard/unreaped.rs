@@ -1,6 +1,7 @@
 //! Victims of a shortage of process ids: how many of their processes still hold theirs, dead or dying.
 
 use brink_core::base::{Moment, Span};
+use brink_core::node::credit::{LIFETIME, REAPING};
 use brink_core::node::signal::Signal;
 
 use super::Guard;
@@ -8,8 +9,6 @@ use super::kernel::Kernel;
 
 /// Cgroups that are remembered; of a victim with more of them nothing is known.
 const MOST: usize = 256;
-/// As long as the engine waits for process ids.
-const FOR: Span = Span::from_secs(5);
 
 /// The cgroups of the latest victims.
 #[derive(Debug)]
@@ -19,7 +18,8 @@ pub(super) struct Unreaped {
     incomplete: bool,
     /// Processes that nobody counted when the first of them was added.
     untracked: Option<u64>,
-    until: Moment,
+    /// The latest kill.
+    since: Option<Moment>,
 }
 
 impl Unreaped {
@@ -28,7 +28,7 @@ impl Unreaped {
             cgroups: Vec::with_capacity(MOST),
             incomplete: false,
             untracked: None,
-            until: Moment::START,
+            since: None,
         }
     }
 
@@ -45,7 +45,7 @@ impl Unreaped {
             self.incomplete = false;
             self.untracked = untracked;
         }
-        self.until = now + FOR;
+        self.since = Some(now);
         for id in family {
             if !self.cgroups.contains(id) {
                 self.incomplete |= self.cgroups.len() == MOST;
@@ -59,7 +59,11 @@ impl Unreaped {
 
     /// Whether anybody is waited for.
     fn waits(&self, now: Moment) -> bool {
-        now < self.until
+        self.is_within(REAPING, now)
+    }
+
+    fn is_within(&self, length: Span, now: Moment) -> bool {
+        self.since.is_some_and(|since| now < since + length)
     }
 
     /// The cgroups whose processes are waited for; none when nobody is, or nothing is known: a process that was counted
@@ -86,7 +90,8 @@ impl Guard {
         }
     }
 
-    /// Processes in the cgroups of those victims that still hold their ids, by the kernel's count; none without it.
+    /// Processes in the cgroups of those victims that still hold their ids, by the kernel's count; none without it. Who
+    /// lives there long after the kill was not killed, so in the end only the dead count.
     pub(super) fn unreaped(&mut self, now: Moment) -> Option<u64> {
         if !self.unreaped.waits(now) {
             return None;
@@ -94,7 +99,11 @@ impl Guard {
         let kernel = self.kernel.as_mut()?;
         kernel.check_meters();
         let cgroups = self.unreaped.at(now, kernel.untracked())?;
-        kernel.processes_and_zombies(cgroups)
+        if self.unreaped.is_within(LIFETIME, now) {
+            kernel.processes_and_zombies(cgroups)
+        } else {
+            kernel.zombies(cgroups)
+        }
     }
 }
 
@@ -120,8 +129,8 @@ mod tests {
         ] {
             assert_eq!(unreaped.at(at(2), untracked), expected, "{untracked:?}");
         }
-        unreaped.add(at(9), Some(8), [6].iter());
-        assert_eq!(unreaped.at(at(10), Some(8)), Some(&[6][..]));
+        unreaped.add(at(40), Some(8), [6].iter());
+        assert_eq!(unreaped.at(at(41), Some(8)), Some(&[6][..]));
     }
 
     #[test]
@@ -130,15 +139,15 @@ mod tests {
         assert_eq!(unreaped.at(at(1), NONE_LOST), None);
         unreaped.add(at(1), NONE_LOST, [7, 8].iter());
         unreaped.add(at(3), NONE_LOST, [8, 9].iter());
-        assert_eq!(unreaped.at(at(7), NONE_LOST), Some(&[7, 8, 9][..]));
-        assert_eq!(unreaped.at(at(8), NONE_LOST), None);
-        unreaped.add(at(9), NONE_LOST, [5].iter());
-        assert_eq!(unreaped.at(at(9), NONE_LOST), Some(&[5][..]));
+        assert_eq!(unreaped.at(at(32), NONE_LOST), Some(&[7, 8, 9][..]));
+        assert_eq!(unreaped.at(at(33), NONE_LOST), None);
+        unreaped.add(at(34), NONE_LOST, [5].iter());
+        assert_eq!(unreaped.at(at(34), NONE_LOST), Some(&[5][..]));
         let crowd: Vec<u64> = (0..257).collect();
-        unreaped.add(at(9), NONE_LOST, crowd.iter());
-        unreaped.add(at(10), NONE_LOST, [5].iter());
-        assert_eq!(unreaped.at(at(10), NONE_LOST), None);
-        unreaped.add(at(15), NONE_LOST, [5].iter());
-        assert_eq!(unreaped.at(at(15), NONE_LOST), Some(&[5][..]));
+        unreaped.add(at(34), NONE_LOST, crowd.iter());
+        unreaped.add(at(35), NONE_LOST, [5].iter());
+        assert_eq!(unreaped.at(at(35), NONE_LOST), None);
+        unreaped.add(at(65), NONE_LOST, [5].iter());
+        assert_eq!(unreaped.at(at(65), NONE_LOST), Some(&[5][..]));
     }
 }

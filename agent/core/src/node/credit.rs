@@ -7,6 +7,10 @@ pub const LIFETIME: Span = Span::from_millis(5_000);
 /// A death that has freed nothing for this long is no longer believed in.
 pub const PATIENCE: Span = Span::from_millis(200);
 
+/// How long process ids of the killed are waited for while the kernel's count says that they hold them. Longer than
+/// [`LIFETIME`]: nobody else's death brings ids back any sooner, since it is for the same parents to reap the dead.
+pub const REAPING: Span = Span::from_secs(30);
+
 /// One workload that lost processes and still holds their memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -70,7 +74,10 @@ pub struct Reaping {
     /// The most process ids that have been available since; none before the first look after the kill, since some of
     /// the killed were born after it was decided.
     most: Option<i64>,
-    until: Option<Moment>,
+    /// The last kill.
+    since: Option<Moment>,
+    /// The kernel counted who of the killed still hold theirs, at the last look.
+    is_counted: bool,
 }
 
 impl Reaping {
@@ -79,14 +86,16 @@ impl Reaping {
         *self = Self {
             owed: self.owed.saturating_add(i64::from(killed)),
             most: None,
-            until: Some(now + LIFETIME),
+            since: Some(now),
+            is_counted: self.is_counted,
         };
     }
 
     /// Takes in how many process ids are available, and how many of the killed processes still hold theirs, if somebody
     /// counts. An id that came back is owed no more, whoever takes it next.
     pub fn observe(&mut self, now: Moment, available: i64, unreaped: Option<u64>) {
-        if self.until.is_none_or(|until| now >= until) {
+        self.is_counted = unreaped.is_some();
+        if self.since.is_none_or(|since| now >= since + REAPING) {
             *self = Self::default();
             return;
         }
@@ -102,7 +111,7 @@ impl Reaping {
     /// Process ids that are expected to come back beyond those `available`; nothing counts with less than half of
     /// the `wanted` ones left, as nothing counts under the kernel's reserve of memory.
     pub fn ids(&self, now: Moment, available: i64, wanted: i64) -> i64 {
-        let waits = self.until.is_some_and(|until| now < until);
+        let waits = self.until().is_some_and(|until| now < until);
         if waits && available >= wanted / 2 {
             self.owed
         } else {
@@ -111,8 +120,9 @@ impl Reaping {
     }
 
     /// When the wait ends.
-    pub const fn next_wake(&self) -> Option<Moment> {
-        self.until
+    pub fn until(&self) -> Option<Moment> {
+        let lifetime = if self.is_counted { REAPING } else { LIFETIME };
+        self.since.map(|since| since + lifetime)
     }
 }
 
@@ -281,6 +291,30 @@ mod tests {
     }
 
     #[test]
+    fn who_is_counted_is_waited_for_until_the_reaper_is_given_up() {
+        let mut reaping = Reaping::default();
+        reaping.add(ms(0), 500);
+        let mut owed = |at: i64, unreaped: Option<u64>| {
+            reaping.observe(ms(at), 100, unreaped);
+            reaping.ids(ms(at), 100, 150)
+        };
+        assert_eq!(owed(5_000, Some(400)), 400);
+        assert_eq!(owed(29_999, Some(400)), 400);
+        assert_eq!(owed(30_000, Some(400)), 0);
+        assert_eq!(owed(30_001, Some(400)), 0);
+    }
+
+    #[test]
+    fn who_is_counted_no_more_is_waited_for_no_longer_than_memory() {
+        let mut reaping = Reaping::default();
+        reaping.add(ms(0), 500);
+        reaping.observe(ms(5_000), 100, Some(400));
+        assert_eq!(reaping.ids(ms(5_000), 100, 150), 400);
+        reaping.observe(ms(5_001), 100, None);
+        assert_eq!(reaping.ids(ms(5_001), 100, 150), 0);
+    }
+
+    #[test]
     fn process_ids_are_waited_for_as_long_as_memory() {
         let mut reaping = Reaping::default();
         reaping.add(ms(0), 50);
@@ -289,8 +323,8 @@ mod tests {
         reaping.observe(ms(3), 110, None);
         assert_eq!(reaping.ids(ms(3), 110, 0), 60);
         assert_eq!(reaping.ids(ms(5_002), 110, 0), 0);
-        reaping.observe(ms(5_002), 110, None);
-        assert_eq!(reaping.next_wake(), None);
+        reaping.observe(ms(30_002), 110, None);
+        assert_eq!(reaping.until(), None);
     }
 
     #[test]

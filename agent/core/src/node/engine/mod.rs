@@ -173,7 +173,7 @@ impl Engine {
         let others = [
             order,
             self.credit.next_wake(),
-            self.reaping.next_wake(),
+            self.reaping.until(),
             self.safety.next_wake(now),
         ];
         let all = graces.chain(fading).chain(others.into_iter().flatten());
