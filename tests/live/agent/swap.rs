@@ -163,16 +163,13 @@ fn leaking(node: &Node, bytes: u64) -> Hog {
     node.hog(0, &spec)
 }
 
-#[test]
-fn free_swap_holds_an_eviction_until_it_is_gone() {
-    guest_only!("swap is switched on and off");
+/// A leak is borne while this swap is free, which counts as so many bytes, and not once it is gone.
+fn check_free(make: fn() -> Result<Swap, String>, worth: u64) -> Result<(), String> {
     let mut node = watched();
-    let swap = match Swap::on_disk() {
-        Ok(swap) => swap,
-        Err(why) => skip!("{why}"),
-    };
+    let swap = make()?;
+    usable(&node, worth);
     let bytes = enforcing(&mut node);
-    usable(&node, AREA * MIB);
+    usable(&node, worth);
     let leak = leaking(&node, bytes);
     held(&node);
     std::thread::sleep(slowed(Duration::from_millis(300)));
@@ -186,6 +183,23 @@ fn free_swap_holds_an_eviction_until_it_is_gone() {
     let record = node.finished(1);
     assert_eq!(record.victim_name(), "test/leaker");
     assert_eq!(record.memory.usable_swap_bytes, 0);
+    Ok(())
+}
+
+#[test]
+fn free_swap_holds_an_eviction_until_it_is_gone() {
+    guest_only!("swap is switched on and off");
+    if let Err(why) = check_free(Swap::on_disk, AREA * MIB) {
+        skip!("{why}");
+    }
+}
+
+#[test]
+fn free_zram_holds_an_eviction_until_it_is_gone() {
+    guest_only!("swap is switched on and off");
+    if let Err(why) = check_free(Swap::in_zram, AREA * MIB / 2) {
+        skip!("{why}");
+    }
 }
 
 /// A group that holds less than it took: the rest is in swap.
@@ -206,14 +220,10 @@ fn filled(mib: u64) -> (OwnedCgroup, Hog) {
     (group, hog)
 }
 
-#[test]
-fn full_swap_holds_nothing() {
-    guest_only!("swap is switched on and off");
+/// A leak is not borne when this swap is full.
+fn check_full(make: fn() -> Result<Swap, String>) -> Result<(), String> {
     let mut node = watched();
-    let swap = match Swap::on_disk() {
-        Ok(swap) => swap,
-        Err(why) => skip!("{why}"),
-    };
+    let swap = make()?;
     let (group, filler) = filled(AREA + 16);
     let bytes = enforcing(&mut node);
     let status = node.status().unwrap();
@@ -225,6 +235,23 @@ fn full_swap_holds_nothing() {
     let left = record.memory.usable_swap_bytes;
     assert!(left < 64 * MIB, "{left} bytes of swap");
     drop((filler, group, swap));
+    Ok(())
+}
+
+#[test]
+fn full_swap_holds_nothing() {
+    guest_only!("swap is switched on and off");
+    if let Err(why) = check_full(Swap::on_disk) {
+        skip!("{why}");
+    }
+}
+
+#[test]
+fn full_zram_holds_nothing() {
+    guest_only!("swap is switched on and off");
+    if let Err(why) = check_full(Swap::in_zram) {
+        skip!("{why}");
+    }
 }
 
 #[test]

@@ -104,9 +104,10 @@ fn a_thousand_cgroups_a_second_hide_neither_a_leak_nor_a_new_workload() {
     scene.leaker = before;
     scene.leak(Load::Anon);
     scene.audit(&["test/leaker"]);
-    let rate = churn.made() / began.elapsed().as_secs().max(1);
+    let rate = 1000 * u128::from(churn.made()) / began.elapsed().as_millis();
     println!("{rate} cgroups a second");
-    assert!(churn.made() > 500, "the crowd was none: {}", churn.made());
+    let wanted = 500 * 1000 / slowed(Duration::from_secs(1)).as_millis();
+    assert!(rate >= wanted, "no more than {rate} cgroups a second");
     drop(churn);
     scene.dismiss("late");
     scene.close();

@@ -105,8 +105,10 @@ fn a_full_disk_keeps_nobody_alive_and_is_told() {
         told.is_some(),
         "the journal goes on, with a line that tells of the gap"
     );
+    let lost = scene.books().lost;
     scene.leak(Load::Anon);
     scene.audit(&["test/leaker"]);
+    assert_eq!(scene.books().lost, lost, "with room nothing is missing");
     scene.close();
     drop(disk);
 }

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use brink_tests::{Hog, slowed, wait_until};
+use brink_tests::{Hog, skip, slowed, wait_until};
 use rustix::process::Signal;
 
 use super::churn::Churn;
@@ -14,9 +14,9 @@ use crate::support::{PATIENCE, gone_after};
 /// What brings the node under its hard threshold, and what brings it between that and the soft one, in MiB.
 const TO_HARD: u64 = 400;
 const TO_SOFT: u64 = 350;
-/// From the end of a stop to the signal.
-const AT_ONCE: Duration = Duration::from_millis(250);
-/// Between a crossing and the last page that a load takes, and between the end of a grace and the signal.
+/// From the end of a stop, or of a grace, to the signal: far from a second look at anything. How fast it is, benchmarks say.
+const AT_ONCE: Duration = Duration::from_secs(1);
+/// Between a crossing and the last page that a load takes, from which a grace is counted here.
 const NOTICE: Duration = Duration::from_millis(150);
 /// Events during a stop: more than any ring has room for.
 const CROWD: u64 = 3000;
@@ -65,6 +65,9 @@ fn what_was_over_before_the_end_of_a_stop_kills_nobody() {
 #[test]
 fn what_found_no_room_during_a_stop_is_counted_and_looked_for() {
     let mut scene = Scene::begin();
+    if scene.node.status().unwrap().rings.is_empty() {
+        skip!("no kernel program runs here");
+    }
     while_stopped(&mut scene, |scene| {
         let churn = Churn::start(&scene.node);
         let enough = || (churn.made() > CROWD).then_some(());
@@ -79,7 +82,7 @@ fn what_found_no_room_during_a_stop_is_counted_and_looked_for() {
     let rings = scene.node.status().unwrap().rings;
     let dropped: u64 = rings.iter().map(|ring| ring.dropped).sum();
     println!("{dropped} records found no room: {rings:?}");
-    assert!(rings.is_empty() || dropped > 0, "{rings:?}");
+    assert!(dropped > 0, "{rings:?}");
     scene.audit(&[]);
     scene.dismiss("late");
     scene.close();
@@ -112,7 +115,7 @@ pub(super) fn check_grace(scene: &mut Scene, held: &Hog, crossed: i64) {
     let after = asked.expect("a soft eviction asks").at.monotonic_ns - crossed;
     let after = Duration::from_nanos(u64::try_from(after).unwrap());
     assert!(
-        GRACE.saturating_sub(after) < NOTICE && after < GRACE + slowed(NOTICE),
+        GRACE.saturating_sub(after) < NOTICE && after < GRACE + slowed(AT_ONCE),
         "asked {after:?} after the crossing\n{}",
         scene.node.log()
     );
