@@ -56,8 +56,9 @@ fn written_files_are_page_cache() {
     let Some((_, stat)) = after(Load::CacheWrite) else {
         skip!("no memory controller for a group of our own")
     };
+    // Each CPU keeps some counts back until it has enough of them to add.
     assert!(
-        stat.file >= Some(32 * MIB) && stat.shmem < Some(MIB),
+        stat.file >= Some(30 * MIB) && stat.shmem < Some(MIB),
         "{stat:?}"
     );
 }

@@ -7,7 +7,7 @@ use brink_host::hog::Load;
 use brink_tests::{guest_only, in_guest};
 use rustix::time::{ClockId, Timespec, clock_gettime, clock_settime};
 
-use super::scene::{GRACE, Scene};
+use super::scene::{Scene, grace};
 use super::stopped::check_grace;
 use super::truth::now;
 
@@ -55,7 +55,7 @@ fn a_clock_that_is_set_changes_no_decision() {
     let held = scene.node.holding(scene.leaker, TO_SOFT);
     let since = now();
     step(HOUR);
-    sleep(GRACE / 4);
+    sleep(grace() / 4);
     step(-HOUR);
     check_grace(&mut scene, &held, since);
     scene.close();

@@ -7,7 +7,7 @@ use brink_tests::{Hog, skip, slowed, wait_until};
 use rustix::process::Signal;
 
 use super::churn::Churn;
-use super::scene::{GRACE, Scene};
+use super::scene::{Scene, grace};
 use super::truth::now;
 use crate::support::{PATIENCE, gone_after};
 
@@ -56,7 +56,7 @@ fn what_was_over_before_the_end_of_a_stop_kills_nobody() {
             drop(scene.node.holding(scene.leaker, load));
             sleep(Duration::from_millis(100));
         });
-        sleep(GRACE + Duration::from_millis(200));
+        sleep(grace() + Duration::from_millis(200));
         scene.audit(&[]);
     }
     scene.close();
@@ -93,13 +93,13 @@ fn what_found_no_room_during_a_stop_is_counted_and_looked_for() {
 fn a_grace_does_not_run_on_over_a_break_during_a_stop() {
     let mut scene = Scene::begin();
     let held = scene.node.holding(scene.leaker, TO_SOFT);
-    sleep(GRACE / 3);
+    sleep(grace() / 3);
     let (again, since) = while_stopped(&mut scene, |scene| {
         drop(held);
-        sleep(GRACE / 3);
+        sleep(grace() / 3);
         let again = scene.node.holding(scene.leaker, TO_SOFT);
         let since = now();
-        sleep(GRACE / 2);
+        sleep(grace() / 2);
         (again, since)
     });
     check_grace(&mut scene, &again, since);
@@ -115,7 +115,7 @@ pub(super) fn check_grace(scene: &mut Scene, held: &Hog, crossed: i64) {
     let after = asked.expect("a soft eviction asks").at.monotonic_ns - crossed;
     let after = Duration::from_nanos(u64::try_from(after).unwrap());
     assert!(
-        GRACE.saturating_sub(after) < NOTICE && after < GRACE + slowed(AT_ONCE),
+        grace().saturating_sub(after) < slowed(NOTICE) && after < grace() + slowed(AT_ONCE),
         "asked {after:?} after the crossing\n{}",
         scene.node.log()
     );
