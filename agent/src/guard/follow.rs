@@ -1,6 +1,7 @@
 //! Following an order: when memory comes back, when it is over, and when the victim is gone, which may be later.
 
 use brink_core::base::{Moment, Span};
+use brink_core::node::credit::PATIENCE;
 use brink_core::node::decision::Decision;
 use brink_core::node::input::Input;
 use brink_core::node::observe::Observations;
@@ -26,9 +27,10 @@ const SLOW_PACE: Span = Span::from_millis(5);
 const FIRST_BACK: u64 = 256 << 10;
 /// The node is looked at again whenever the victim has given back one more of so many parts.
 const PARTS: u64 = 32;
-/// A process leaves the lists of its cgroup before it gives its memory back: once nobody is listed, memory counts as
-/// back when no more has come for so long.
+/// Memory of the dead counts as back when no more has come for so long.
 const SETTLED: Span = Span::from_millis(20);
+/// The same of those who are only known to be on no list any more, which they leave before they give their memory back.
+const SETTLED_UNTOLD: Span = PATIENCE;
 /// A victim whose order is over is followed to its end for so long, as the engine leaves it alone.
 const LINGER: Span = Span::from_secs(5);
 /// Victims that are followed beyond their orders.
@@ -153,8 +155,11 @@ impl Current {
     }
 
     /// Whether those who are listed no more have given back what they held; `usage` is what is still held in bytes, none
-    /// when there is nothing left to read.
-    fn has_settled(&mut self, usage: Option<u64>, at: Moment) -> bool {
+    /// when there is nothing left to read. `have_exited` is what the kernel says of them, if it does.
+    fn has_settled(&mut self, usage: Option<u64>, have_exited: Option<bool>, at: Moment) -> bool {
+        if have_exited == Some(false) {
+            return false;
+        }
         let (Some(usage), Some(charged)) = (usage, self.charged) else {
             return true;
         };
@@ -162,7 +167,8 @@ impl Current {
         if usage < left {
             self.left = Some((usage, at));
         }
-        usage <= charged / PARTS || (usage >= left && at.since(since) >= SETTLED)
+        let settled = have_exited.map_or(SETTLED_UNTOLD, |_| SETTLED);
+        usage <= charged / PARTS || (usage >= left && at.since(since) >= settled)
     }
 
     fn is_killed(&self) -> bool {
@@ -208,13 +214,15 @@ impl Guard {
             return false;
         };
         let enforces = self.engine.mode(at) == Mode::Enforcing;
-        let (mut known, mut empty) = (false, true);
+        let (mut known, mut empty, mut spared) = (false, true, false);
         for (_, group) in self.roster.of(current.workload) {
             known = true;
             // Asked victims are only looked at: whoever came meanwhile has been granted the same grace.
             let sweeps = enforces && current.is_dying_in(group.target.id().0);
             empty &= if sweeps {
-                self.killer.sweep(&group.target).is_empty()
+                let outcome = self.killer.sweep(&group.target);
+                spared |= outcome.spared > 0;
+                outcome.is_empty()
             } else {
                 group.target.is_empty()
             };
@@ -222,7 +230,9 @@ impl Guard {
         let usage = self.usage_of(current.workload);
         current.note_usage(usage, at);
         let is_new = known && empty && current.completion.stages.gone.is_none();
-        let gone = is_new && current.has_settled(usage, at);
+        // The kernel does not tell the spared from the others.
+        let have_exited = || self.have_exited(current.workload).filter(|_| !spared);
+        let gone = is_new && current.has_settled(usage, have_exited(), at);
         if gone {
             current.note_gone(now());
         }
@@ -243,7 +253,8 @@ impl Guard {
         let known = self.roster.of(victim.workload).next().is_some();
         let usage = self.usage_of(victim.workload);
         victim.note_usage(usage, at);
-        let gone = self.is_empty(victim.workload) && victim.has_settled(usage, at);
+        let have_exited = self.have_exited(victim.workload);
+        let gone = self.is_empty(victim.workload) && victim.has_settled(usage, have_exited, at);
         // One that left the table has nothing that could be looked at.
         if known && !gone && at.since(victim.opened) < LINGER {
             self.lingering[place] = Some(victim);
@@ -258,6 +269,14 @@ impl Guard {
             self.feed(now(), &Input::Gone { workload });
         }
         gone
+    }
+
+    /// Whether nobody is in the cgroups of a workload any more, the dying included; none where the kernel does not tell.
+    fn have_exited(&self, workload: usize) -> Option<bool> {
+        let mut groups = self.roster.of(workload);
+        groups.try_fold(true, |all, (_, group)| {
+            Some(all && !group.target.is_populated()?)
+        })
     }
 
     /// What the cgroups of a workload hold, page cache included; none when there are none or one cannot be read.

@@ -3,10 +3,15 @@
 use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+
 use crate::cgroup::dir::{CgroupDir, CgroupId};
+use crate::cgroup::events::GroupState;
 use crate::cgroup::layout::{Controller, Hierarchy, Layout, Version};
 use crate::cgroup::membership::normal_path;
 use crate::error::HostError;
+use crate::hot_file::retry;
 use crate::kill::roster::each_process;
 
 /// A group that can be killed. Made on the housekeeping path; one open file each.
@@ -63,6 +68,29 @@ impl KillTarget {
         let mut found = false;
         let look = each_process(self.as_fd(), &mut |_pid| found = true);
         look.complete && !found
+    }
+
+    /// Whether anybody is in the group or below it who is on no list any more: since Linux 7.0 a process leaves those as it
+    /// begins to exit, and this only once its memory is back. None on v1, which does not tell, or where it cannot be read.
+    /// Allocates nothing.
+    pub fn is_populated(&self) -> Option<bool> {
+        if !self.is_v2() {
+            return None;
+        }
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let file = match openat(self.as_fd(), c"cgroup.events", flags, Mode::empty()) {
+            Ok(file) => file,
+            Err(Errno::NOENT | Errno::NODEV) => return Some(false),
+            Err(_) => return None,
+        };
+        let mut text = [0; 256];
+        match retry(|| rustix::io::read(file.as_fd(), &mut text[..])) {
+            Ok(length) => GroupState::parse(&text[..length])
+                .ok()
+                .map(|state| state.populated),
+            Err(Errno::NODEV) => Some(false),
+            Err(_) => None,
+        }
     }
 
     /// How many processes are in the group and below it, those of other pid namespaces included; none if a list could not
