@@ -185,6 +185,11 @@ impl OpenOrder {
         self.progress = now;
     }
 
+    /// Whether it is to bring memory back.
+    pub fn is_for_memory(&self) -> bool {
+        self.stake == Stake::Memory
+    }
+
     /// Whether it is to bring process ids back.
     pub fn is_for_processes(&self) -> bool {
         self.stake == Stake::Processes

@@ -17,8 +17,6 @@ use crate::support::{MIB, Node, PATIENCE, gone_after};
 pub(super) const NODE: u64 = 512;
 pub(super) const HARD: u64 = 64;
 pub(super) const SOFT: u64 = 128;
-/// How long a condition outlives its cause.
-pub(super) const TRANSITION: Duration = Duration::from_secs(2);
 /// Tasks of a bomb, and so many of them are too many.
 const BOMB: u64 = 1200;
 const TOO_MANY: u64 = 500;
@@ -306,6 +304,11 @@ fn people(node: &mut Node) -> [(usize, u64); 3] {
     ]
 }
 
+/// How long a condition outlives its cause: longer than between two waves, under emulation too.
+pub(super) fn transition() -> Duration {
+    Duration::from_secs(if in_guest() { 10 } else { 2 })
+}
+
 /// Grace of the soft threshold: longer than it takes to touch what crosses that, under emulation too.
 pub(super) fn grace() -> Duration {
     Duration::from_secs(if in_guest() { 4 } else { 1 })
@@ -320,7 +323,7 @@ fn configure(node: &Node, journal: &str, settings: &str) {
 }
 
 fn settings(hard: u64) -> String {
-    let (grace, transition) = (grace().as_secs(), TRANSITION.as_secs());
+    let (grace, transition) = (grace().as_secs(), transition().as_secs());
     format!(
         "evictionHard: {{memory.available: {hard}Mi}}\n\
          evictionSoft: {{memory.available: {SOFT}Mi}}\n\

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::scene::{Scene, TRANSITION};
+use super::scene::{Scene, transition};
 use super::stopped::check_grace;
 use super::truth::now;
 
@@ -32,10 +32,10 @@ pub(super) fn swell(scene: &mut Scene, waves: usize) {
 fn waves_around_a_soft_threshold_kill_nobody_and_do_not_flap() {
     let mut scene = Scene::begin();
     // What the leaks of before have reported is over.
-    sleep(TRANSITION + Duration::from_millis(500));
+    sleep(transition() + Duration::from_millis(500));
     let before = scene.books().pressure.len();
     swell(&mut scene, WAVES);
-    sleep(TRANSITION + Duration::from_millis(500));
+    sleep(transition() + Duration::from_millis(500));
     let told = scene.books().pressure[before..].to_vec();
     let words: Vec<bool> = told.iter().map(|(_, is_short)| *is_short).collect();
     assert_eq!(

@@ -96,7 +96,12 @@ impl Engine {
                 if order.phase == (Phase::Killed { at: order.opened }) {
                     self.safety.refund();
                 }
-                self.close(End::Gone, actions);
+                // Whoever leaves as the kill comes may still hold its memory.
+                if order.is_for_memory() {
+                    order.mark_sent(now);
+                } else {
+                    self.close(End::Gone, actions);
+                }
             }
             Delivery::Failed => self.close(End::Failed, actions),
         }

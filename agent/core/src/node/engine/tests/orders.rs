@@ -114,6 +114,22 @@ fn a_failed_kill_goes_on_to_the_next() {
     assert_eq!(kills(&node.at(1, 50)), [1]);
 }
 
+/// On its way out when the kill comes: nobody is found, and its memory is still to come.
+#[test]
+fn a_victim_that_leaves_by_itself_is_waited_for_all_the_same() {
+    let mut node = Node::enforcing(soft_and_hard());
+    node.at(0, 150);
+    node.at(60_000, 150);
+    assert_eq!(kills(&node.at(61_000, 90)), [0]);
+    let outcome = Input::Outcome {
+        order: 1,
+        delivered: Delivery::Empty,
+    };
+    assert_eq!(ends(&node.step(outcome)), []);
+    assert_eq!(kills(&node.at(61_030, 90)), []);
+    assert_eq!(kills(&node.at(61_200, 90)), [1], "nothing came");
+}
+
 #[test]
 fn a_dry_run_orders_once_per_crossing() {
     let mut node = Node::new(
