@@ -13,6 +13,7 @@ use brink_host::kill::{KillTarget, Killer, ReleaseConfig, ReleasePool};
 use brink_host::ledger::{Ledger, LedgerShape};
 use brink_host::loadavg::TaskCountReader;
 use brink_host::meminfo::MeminfoReader;
+use brink_host::process::identity::StartReader;
 use brink_host::psi::PressureReader;
 use brink_tests::counting_allocator::{CountingAllocator, during};
 use brink_tests::{Hog, Sandbox, skip, wait_until};
@@ -53,6 +54,9 @@ fn the_nodes_counters_are_read_without_allocation() {
     let tasks = TaskCountReader::open(root).expect("loadavg");
     measured("meminfo", || meminfo.read());
     measured("loadavg", || tasks.read());
+    let starts = StartReader::open(root).expect("proc");
+    let own = i32::try_from(std::process::id()).expect("a pid");
+    measured("start of a process", || starts.start_ticks(own));
     measured("monotonic clock", || Ok::<_, ()>(monotonic_ns()));
     match PressureReader::node(root, "memory") {
         Ok(pressure) => measured("memory pressure", || pressure.read()),

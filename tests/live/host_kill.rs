@@ -13,6 +13,8 @@ use brink_host::cgroup::{Controller, Layout, Version};
 use brink_host::hog::{HogSpec, Load};
 use brink_host::kill::pid_set::ProtectedPids;
 use brink_host::kill::{KillOutcome, KillTarget, Killer, Means, ReleaseConfig, ReleasePool};
+use brink_host::process::Identity;
+use brink_host::process::identity::StartReader;
 use brink_host::realtime::{self, FifoPriority};
 use brink_tests::{Hog, Sandbox, skip, wait_until};
 
@@ -259,7 +261,8 @@ fn the_protected_are_spared_whatever_group_they_are_in() {
         };
         let (mut victim, mut spared) = (full_hog(&sandbox.group), full_hog(&sandbox.group));
         let mut killer = killer(&sandbox.layout);
-        killer.protect(&mut ProtectedPids::new([spared.pid()]));
+        let named = [identity(&spared)];
+        killer.protect(&mut ProtectedPids::new(Path::new("/"), named));
         let outcome = kill(&mut killer, &target);
         assert_eq!(
             (outcome.signalled, outcome.spared, outcome.means),
@@ -272,6 +275,35 @@ fn the_protected_are_spared_whatever_group_they_are_in() {
             spared.wait(Duration::ZERO).is_err(),
             "the protected must live"
         );
+    }
+}
+
+/// Which process a hog is.
+fn identity(hog: &Hog) -> Identity {
+    let starts = StartReader::open(Path::new("/")).expect("proc");
+    let start = starts.start_ticks(hog.pid()).expect("readable");
+    Identity {
+        pid: hog.pid(),
+        start_ticks: start.expect("it runs"),
+    }
+}
+
+#[test]
+fn who_has_the_id_of_a_protected_process_that_ended_dies_with_its_group() {
+    let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
+        Ok(sandbox) => sandbox,
+        Err(error) => skip!("{error}"),
+    };
+    let target = KillTarget::open(&sandbox.layout, sandbox.group.group()).expect("a target");
+    let mut hogs = [(); 2].map(|()| full_hog(&sandbox.group));
+    let mut killer = killer(&sandbox.layout);
+    let mut ended = identity(&hogs[0]);
+    ended.start_ticks -= 1;
+    killer.protect(&mut ProtectedPids::new(Path::new("/"), [ended]));
+    let outcome = kill(&mut killer, &target);
+    assert_eq!((outcome.signalled, outcome.spared), (2, 0), "{outcome:?}");
+    for hog in &mut hogs {
+        assert_eq!(signal_of(hog), Some(SIGKILL));
     }
 }
 

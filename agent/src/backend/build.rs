@@ -169,7 +169,7 @@ impl Builder {
             }));
             workloads.push(workload);
         }
-        let protected = essentials.pids();
+        let protected = essentials.pids(&self.root);
         let Look { now, troubles, .. } = look;
         (self.open, self.known, self.essentials) = (open, now, Some(essentials));
         let troubles = self.news_of(troubles);

@@ -7,6 +7,7 @@ use brink_core::node::workload::{Preference, Protection, Workload};
 use brink_host::HostError;
 use brink_host::cgroup::{Controller, Layout, preference};
 use brink_host::kill::pid_set::ProtectedPids;
+use brink_host::process::Identity;
 use brink_host::process::essential::{Role, find};
 
 use super::facts::Facts;
@@ -17,7 +18,7 @@ use crate::config::{Pattern, Selection};
 pub struct Essentials {
     /// Each with its cgroup of the memory hierarchy.
     places: Vec<(String, Role)>,
-    pids: BTreeSet<i32>,
+    processes: BTreeSet<Identity>,
 }
 
 impl Essentials {
@@ -29,7 +30,7 @@ impl Essentials {
         let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
         let mut essentials = Self::default();
         for process in find(root, own)? {
-            essentials.pids.insert(process.pid);
+            essentials.processes.insert(process.identity);
             if let Some(group) = process.groups.of(layout, Controller::Memory) {
                 essentials.places.push((group.to_owned(), process.role));
             }
@@ -37,9 +38,9 @@ impl Essentials {
         Ok(essentials)
     }
 
-    /// For the killer.
-    pub fn pids(&self) -> ProtectedPids {
-        ProtectedPids::new(self.pids.iter().copied())
+    /// For the killer, which looks again under the root who has their ids.
+    pub fn pids(&self, root: &Path) -> ProtectedPids {
+        ProtectedPids::new(root, self.processes.iter().copied())
     }
 
     /// Why a workload of these cgroups must not be killed: an essential process lives in one of them.
@@ -129,7 +130,7 @@ mod tests {
             .collect();
         Essentials {
             places,
-            pids: BTreeSet::new(),
+            processes: BTreeSet::new(),
         }
     }
 

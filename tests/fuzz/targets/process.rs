@@ -67,7 +67,7 @@ fn check(root: &Scratch, files: &Bundle<'_>) -> Taken {
         assert!(lineage.ancestors.len() <= 64);
     }
     if let Ok(found) = essential::find(root, PID) {
-        assert!(found.len() <= 1 && found.iter().all(|one| one.pid == PID));
+        assert!(found.len() <= 1 && found.iter().all(|one| one.identity.pid == PID));
     }
     assert!(rivals::find(root).is_ok_and(|rivals| rivals.len() <= 1));
     if let Ok(rights) = Capabilities::of_self(root) {

@@ -1,6 +1,7 @@
 //! The sequence of a kill, from the first list to nothing left to signal.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -39,7 +40,7 @@ impl Killer {
         Ok(Self {
             workspace: Workspace::new(),
             beside: Beside::open(layout)?,
-            protected: ProtectedPids::new([]),
+            protected: ProtectedPids::new(Path::new("/"), []),
             release,
             last: None,
         })

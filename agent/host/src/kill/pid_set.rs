@@ -1,5 +1,9 @@
 //! Sets of process ids with all their room made in advance: those signalled already, and those never to be.
 
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::process::identity::{Identity, StartReader};
 use crate::realtime::prefault_buffer;
 
 /// Room for so many signalled processes; a power of two, half of which is used.
@@ -62,52 +66,106 @@ impl PidSet {
     }
 }
 
-/// Processes that are never signalled: PID 1, this process, and whoever was named.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Processes that are never signalled: PID 1, this process, and whoever was named. Whoever has the id of one of them
+/// today and began at another time is none of them.
+#[derive(Debug, Clone)]
 pub struct ProtectedPids {
-    /// Ascending, without doubles.
-    pids: Box<[i32]>,
+    /// Ascending by id, one of each, with its start; without one whoever has the id is meant.
+    processes: Box<[(i32, Option<u64>)]>,
+    /// Reads the start of who has an id now; none where there is no proc.
+    starts: Option<Arc<StartReader>>,
+}
+
+impl PartialEq for ProtectedPids {
+    fn eq(&self, other: &Self) -> bool {
+        self.processes == other.processes
+    }
 }
 
 impl ProtectedPids {
-    /// A set of these, PID 1 and this process.
-    pub fn new(named: impl IntoIterator<Item = i32>) -> Self {
+    /// A set of these, PID 1 and this process; proc under the root tells when whoever has an id began.
+    pub fn new(root: &Path, named: impl IntoIterator<Item = Identity>) -> Self {
         let own = i32::try_from(std::process::id()).ok();
-        let mut pids: Vec<i32> = named
+        let always = own.into_iter().chain([1]).map(|pid| (pid, None));
+        let mut processes: Vec<(i32, Option<u64>)> = named
             .into_iter()
-            .chain([1])
-            .chain(own)
-            .filter(|pid| *pid > 0)
+            .map(|one| (one.pid, Some(one.start_ticks)))
+            .chain(always)
+            .filter(|(pid, _)| *pid > 0)
             .collect();
-        pids.sort_unstable();
-        pids.dedup();
+        // Without a start comes first, and with it whoever has the id is meant.
+        processes.sort_unstable();
+        processes.dedup_by_key(|(pid, _)| *pid);
         Self {
-            pids: pids.into_boxed_slice(),
+            processes: processes.into_boxed_slice(),
+            starts: StartReader::open(root).ok().map(Arc::new),
         }
     }
 
-    /// Whether a process is in it. Allocates nothing.
+    /// Whether whoever has this id now is in it. Where its start cannot be read it is, by its id alone. Allocates nothing,
+    /// and reads a file only for an id that is in it.
     pub fn contains(&self, pid: i32) -> bool {
-        self.pids.binary_search(&pid).is_ok()
+        let found = self.processes.binary_search_by_key(&pid, |(pid, _)| *pid);
+        let Some((_, start)) = found.ok().and_then(|index| self.processes.get(index)) else {
+            return false;
+        };
+        let (Some(start), Some(starts)) = (start, &self.starts) else {
+            return true;
+        };
+        let now = starts.start_ticks(pid);
+        now.is_err() || now == Ok(Some(*start))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::fake::{self, FakeProcess};
     use proptest::prelude::*;
     use std::collections::HashSet;
+    use std::fs;
 
     #[test]
     fn init_and_ourselves_are_always_protected() {
-        let protected = ProtectedPids::new([70, -4, 0, 70]);
         let own = i32::try_from(std::process::id()).expect("a pid");
-        for pid in [1, 70, own] {
+        let named = [-4, 0, own].map(|pid| Identity {
+            pid,
+            start_ticks: 1,
+        });
+        let protected = ProtectedPids::new(Path::new("/"), named);
+        for pid in [1, own] {
             assert!(protected.contains(pid), "{pid}");
         }
         for pid in [0, -4, 71] {
             assert!(!protected.contains(pid), "{pid}");
         }
+    }
+
+    #[test]
+    fn who_has_the_id_of_a_protected_process_that_ended_is_not_protected() {
+        let root = tempfile::tempdir().expect("temporary folder");
+        let process = FakeProcess {
+            pid: 70,
+            parent: 1,
+            session: 70,
+            name: "sshd",
+            user: 0,
+            group: "/",
+            is_contained: false,
+        };
+        fake::add(root.path(), &process);
+        let check = |root: &Path, start_ticks, expected| {
+            let named = [70, 70].map(|pid| Identity { pid, start_ticks });
+            let protected = ProtectedPids::new(root, named);
+            assert_eq!(protected.contains(70), expected, "{start_ticks}");
+        };
+        check(root.path(), 77, true);
+        check(root.path(), 76, false);
+        fs::write(root.path().join("proc/70/stat"), "70 (").expect("fake file");
+        check(root.path(), 76, true);
+        fs::remove_dir_all(root.path().join("proc/70")).expect("fake process");
+        check(root.path(), 77, false);
+        check(Path::new("/nonexistent"), 77, true);
     }
 
     #[test]

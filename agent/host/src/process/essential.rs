@@ -13,7 +13,7 @@ use crate::cgroup::membership::Membership;
 use crate::cgroup::pod::PodGroup;
 use crate::error::HostError;
 use crate::process::lineage::Lineage;
-use crate::process::{self, Glimpse, ProcessInfo};
+use crate::process::{self, Glimpse, Identity, ProcessInfo};
 
 /// What a process is to the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,8 +43,8 @@ pub enum Role {
 /// An essential process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Essential {
-    /// Its id.
-    pub pid: i32,
+    /// Which it is.
+    pub identity: Identity,
     /// What it is.
     pub role: Role,
     /// Its name.
@@ -128,7 +128,10 @@ pub fn find(root: &Path, own: i32) -> Result<Vec<Essential>, HostError> {
             .or_else(|| role_of_name(root, pid, &glimpse.name, service));
         if let Some(role) = role {
             found.push(Essential {
-                pid,
+                identity: Identity {
+                    pid,
+                    start_ticks: glimpse.start_ticks,
+                },
                 role,
                 name: glimpse.name,
                 groups,
@@ -219,8 +222,8 @@ mod tests {
         let found = find(root.path(), OWN).expect("readable");
         found
             .into_iter()
-            .filter(|one| ![1, 400, OWN].contains(&one.pid))
-            .map(|one| (one.pid, one.role))
+            .map(|one| (one.identity.pid, one.role))
+            .filter(|(pid, _)| ![1, 400, OWN].contains(pid))
             .collect()
     }
 
@@ -330,7 +333,10 @@ mod tests {
     fn on_this_machine_the_first_process_and_we_are_essential() {
         let own = i32::try_from(std::process::id()).expect("a pid");
         let found = find(Path::new("/"), own).expect("readable");
-        let role_of = |pid: i32| found.iter().find(|one| one.pid == pid).map(|one| one.role);
+        let role_of = |pid: i32| {
+            let one = found.iter().find(|one| one.identity.pid == pid);
+            one.map(|one| one.role)
+        };
         assert_eq!(
             (role_of(1), role_of(own)),
             (Some(Role::FirstProcess), Some(Role::Ourselves))

@@ -14,10 +14,12 @@ use crate::hot_file::read_bytes;
 use crate::scan;
 
 pub mod essential;
+pub mod identity;
 pub mod lineage;
 pub mod rivals;
 
 pub use essential::{Essential, Role};
+pub use identity::Identity;
 pub use rivals::{Rival, RivalKind};
 
 /// The kernel's flag for its own threads (`PF_KTHREAD` in `linux/sched.h`).
@@ -184,6 +186,8 @@ pub(crate) struct Glimpse {
     pub(crate) name: String,
     /// Whether it is a thread of the kernel.
     pub(crate) is_kernel_thread: bool,
+    /// When it began, clock ticks since boot.
+    pub(crate) start_ticks: u64,
 }
 
 impl Glimpse {
@@ -203,6 +207,7 @@ impl Glimpse {
         Some(Self {
             name: String::from_utf8_lossy(name).into_owned(),
             is_kernel_thread: scan::number(flags)? & u64::from(KERNEL_THREAD) != 0,
+            start_ticks: identity::start_ticks(text)?,
         })
     }
 }
@@ -356,15 +361,18 @@ mod tests {
         fn check(text: &str, expected: Option<(&str, bool)>) {
             let found = Glimpse::parse(text.as_bytes());
             let found = found.as_ref();
-            let found = found.map(|glimpse| (glimpse.name.as_str(), glimpse.is_kernel_thread));
+            let found = found.map(|glimpse| {
+                assert_eq!(glimpse.start_ticks, 77);
+                (glimpse.name.as_str(), glimpse.is_kernel_thread)
+            });
             assert_eq!(found, expected, "{text:?}");
         }
         check(
-            "9 (a) (b) S 1 9 9 0 -1 4194304 120 0",
+            "9 (a) (b) S 1 9 9 0 -1 4194304 120 0 0 0 0 0 0 0 20 0 3 0 77",
             Some(("a) (b", false)),
         );
         check(
-            "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0",
+            "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 77",
             Some(("kthreadd", true)),
         );
         for damaged in [
@@ -373,7 +381,8 @@ mod tests {
             "9 )a( S 1 9 9 0 -1 0",
             "9 (a)",
             "9 (a) S 1 9 9 0 -1",
-            "9 (a) S 1 9 9 0 -1 x",
+            "9 (a) S 1 9 9 0 -1 x 120 0 0 0 0 0 0 0 20 0 3 0 77",
+            "9 (a) S 1 9 9 0 -1 4194304 120 0 0 0 0 0 0 0 20 0 3 0",
         ] {
             check(damaged, None);
         }

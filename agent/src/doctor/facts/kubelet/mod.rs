@@ -100,10 +100,10 @@ fn running(root: &Path) -> Known<Option<Running>> {
     let Some(kubelet) = all.into_iter().find(|one| one.role == Role::Kubelet) else {
         return Ok(None);
     };
-    let process = ProcessInfo::read(root, kubelet.pid).ok().flatten();
+    let process = ProcessInfo::read(root, kubelet.identity.pid).ok().flatten();
     let command_line = process.map_or_else(Vec::new, |process| process.command_line);
     Ok(Some(Running {
-        pid: kubelet.pid,
+        pid: kubelet.identity.pid,
         name: kubelet.name,
         arguments: command_line.into_iter().skip(1).collect(),
     }))
