@@ -7,7 +7,7 @@ use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use brink_abi::command::Mailbox;
 use brink_abi::meter::{CgroupMeter, Loss, Process, ProcessMeter, ROWS, SamplerMeter};
 use brink_abi::sample::{Published, UsageTable, Watch};
-use brink_abi::{MAX_NODES, MAX_SLOTS, MAX_WATCHES, Plain};
+use brink_abi::{COMM, MAX_NAMES, MAX_NODES, MAX_SLOTS, MAX_WATCHES, Plain};
 
 use crate::engine::{Engine, Node, Slot};
 use crate::reclaim::{Begun, Ended};
@@ -75,6 +75,10 @@ pub static CGROUPS: HashMap<u64, CgroupMeter> = HashMap::with_max_entries(2048, 
 /// Watched processes (thread-group id) and cgroups (id with [`CGROUP_KEY`] set).
 #[map]
 pub static VICTIMS: HashMap<u64, u64> = HashMap::with_max_entries(256, 0);
+
+/// Names of programs whose start is told whoever starts them, NUL to the end.
+#[map]
+pub static NAMES: HashMap<[u8; COMM], u32> = HashMap::with_max_entries(MAX_NAMES as u32, 0);
 
 /// Reclaims under way, by thread id.
 #[map]

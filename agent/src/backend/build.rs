@@ -54,7 +54,7 @@ pub struct Builder {
 pub enum Scan {
     /// Cgroups and processes.
     All,
-    /// Cgroups alone: which processes are essential is known since the last look.
+    /// Cgroups, and processes only if one that was essential at the last look is gone or has another name.
     Cgroups,
 }
 
@@ -137,8 +137,9 @@ impl Builder {
         let hierarchy = self.layout.require(Controller::Memory)?;
         let groups = groups_below(hierarchy, &self.scope, MOST_GROUPS)?;
         let bound = bind(pods, &self.roots, &self.rules, &groups);
-        let essentials = match self.essentials.take().filter(|_| scan == Scan::Cgroups) {
-            Some(essentials) => essentials,
+        let known = self.essentials.take().filter(|_| scan == Scan::Cgroups);
+        let essentials = match known.filter(|known| known.are_still_there(&self.root)) {
+            Some(known) => known,
             None => Essentials::find(&self.root, &self.layout)?,
         };
         let mut look = self.look(hierarchy);
@@ -289,3 +290,7 @@ fn family<'a>(path: &str, all: &'a [String]) -> Vec<&'a str> {
     };
     all.iter().map(String::as_str).filter(is_within).collect()
 }
+
+#[cfg(test)]
+#[path = "build_tests.rs"]
+mod tests;

@@ -1,14 +1,12 @@
 //! Who is never killed, who goes sooner and who later: the built-in list, the owners' attributes, and the configuration.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use brink_core::node::workload::{Preference, Protection, Workload};
 use brink_host::HostError;
 use brink_host::cgroup::{Controller, Layout, preference};
 use brink_host::kill::pid_set::ProtectedPids;
-use brink_host::process::Identity;
-use brink_host::process::essential::{Role, find};
+use brink_host::process::essential::{Essential, Role, find, is_still_there};
 
 use super::facts::Facts;
 use crate::config::{Pattern, Selection};
@@ -18,7 +16,7 @@ use crate::config::{Pattern, Selection};
 pub struct Essentials {
     /// Each with its cgroup of the memory hierarchy.
     places: Vec<(String, Role)>,
-    processes: BTreeSet<Identity>,
+    processes: Vec<Essential>,
 }
 
 impl Essentials {
@@ -28,19 +26,27 @@ impl Essentials {
     /// [`HostError`] when the processes cannot be read.
     pub fn find(root: &Path, layout: &Layout) -> Result<Self, HostError> {
         let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
-        let mut essentials = Self::default();
-        for process in find(root, own)? {
-            essentials.processes.insert(process.identity);
-            if let Some(group) = process.groups.of(layout, Controller::Memory) {
-                essentials.places.push((group.to_owned(), process.role));
-            }
-        }
-        Ok(essentials)
+        let processes = find(root, own)?;
+        let place = |process: &Essential| {
+            let group = process.groups.of(layout, Controller::Memory)?;
+            Some((group.to_owned(), process.role))
+        };
+        Ok(Self {
+            places: processes.iter().filter_map(place).collect(),
+            processes,
+        })
+    }
+
+    /// Whether all of them are still there. One that has ended protects nobody any more, and one of another name may be
+    /// another program.
+    pub fn are_still_there(&self, root: &Path) -> bool {
+        let mut processes = self.processes.iter();
+        processes.all(|one| is_still_there(root, one))
     }
 
     /// For the killer, which looks again under the root who has their ids.
     pub fn pids(&self, root: &Path) -> ProtectedPids {
-        ProtectedPids::new(root, self.processes.iter().copied())
+        ProtectedPids::new(root, self.processes.iter().map(|one| one.identity))
     }
 
     /// Why a workload of these cgroups must not be killed: an essential process lives in one of them.
@@ -130,7 +136,7 @@ mod tests {
             .collect();
         Essentials {
             places,
-            processes: BTreeSet::new(),
+            processes: Vec::new(),
         }
     }
 

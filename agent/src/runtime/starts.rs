@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::backend::build::Scan;
 
 /// Processes are looked at so often even where none was started or moved: one may take another name, or another user's
-/// rights.
+/// rights. Whoever is started under a name that matters, comes into a cgroup or ends is noticed without it.
 const LONGEST: Duration = Duration::from_mins(5);
 /// And no more often, where programs are started all the time: each probe that is run in a container is one.
 const SHORTEST: Duration = Duration::from_mins(1);

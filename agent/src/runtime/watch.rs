@@ -72,7 +72,7 @@ pub struct Watcher {
     pub bell: Arc<Bell>,
     /// What was said of the manifests at the last look.
     pub told: Vec<String>,
-    /// Changes of cgroups that found no room in the ring, as of the last look.
+    /// Changes of cgroups and starts of programs that found no room in the ring, as of the last look.
     pub lost: u64,
     /// Whether programs have been started since processes were looked at.
     pub(super) starts: Starts,
@@ -252,7 +252,7 @@ impl Watcher {
         woken
     }
 
-    /// Whether a cgroup came or went, or a process came into one.
+    /// Whether a cgroup came or went, or a process came into one or was started that may be essential.
     fn drain_evidence(&mut self, woken: &mut Woken) {
         let Some(evidence) = &mut self.evidence else {
             return;
@@ -262,20 +262,20 @@ impl Watcher {
                 woken.workloads |= matches!(change.change, CGROUP_MKDIR | CGROUP_RMDIR);
                 woken.processes |= change.change == CGROUP_ATTACH;
             }
+            woken.processes |= matches!(record, Evidence::Exec(_));
         });
         woken.workloads |= self.lost_evidence();
     }
 
-    /// Whether a change of cgroups found no room in the ring.
+    /// Whether any of that found no room in the ring.
     fn lost_evidence(&mut self) -> bool {
-        let loss = self
-            .loaded
-            .meters()
-            .map(|meters| meters.loss(Row::CgroupEvidence));
-        let Some(Ok(loss)) = loss else {
+        let Some(meters) = self.loaded.meters() else {
             return false;
         };
-        std::mem::replace(&mut self.lost, loss.dropped) != loss.dropped
+        let rows = [Row::CgroupEvidence, Row::ProcessEvidence];
+        let losses = rows.into_iter().filter_map(|row| meters.loss(row).ok());
+        let dropped = losses.map(|loss| loss.dropped).sum();
+        std::mem::replace(&mut self.lost, dropped) != dropped
     }
 
     /// Tells the guard how the stop button stands if that is news; false if there was no room for it.

@@ -33,6 +33,8 @@ pub const MAX_ZONES: usize = 6;
 pub const MAX_SLOTS: usize = 512;
 /// Most limits the sampler compares with at each tick.
 pub const MAX_WATCHES: usize = 32;
+/// Names of programs whose start is told.
+pub const MAX_NAMES: usize = 64;
 /// Longest cgroup path carried by a record; a longer one is cut and says so.
 pub const MAX_PATH: usize = 384;
 /// Bytes of a task's name, terminator included.

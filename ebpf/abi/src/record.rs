@@ -188,11 +188,12 @@ shared! {
 }
 
 shared! {
-    /// A process of a watched cgroup started another program.
+    /// A process of a watched cgroup started another program, or any process one of a name that is told.
     pub struct ExecRecord {
         pub head: Head,
         pub tgid: u32,
         pub reserved: u32,
+        /// memory cgroup, [`UNKNOWN`] when it cannot be read
         pub cgroup: u64,
         pub comm: [u8; COMM],
     }

@@ -10,6 +10,7 @@ use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::{bpf_get_current_comm, bpf_get_current_task};
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
+use brink_abi::COMM;
 use brink_abi::layout::ABSENT;
 use brink_abi::meter::{PROCESS_EVIDENCE, PROCESS_SIGNALS};
 use brink_abi::record::{EXEC, EXIT, ExecRecord, ExitRecord, UNKNOWN};
@@ -17,7 +18,7 @@ use brink_abi::record::{EXEC, EXIT, ExecRecord, ExitRecord, UNKNOWN};
 use crate::atomic::add;
 use crate::emit::{Fate, Wake, count, evidence, now, signal};
 use crate::kernel::{layout, memory_cgroup, pointer, read};
-use crate::maps::{CGROUP_KEY, PROCESS, VICTIMS};
+use crate::maps::{CGROUP_KEY, NAMES, PROCESS, VICTIMS};
 
 /// A member of a task the tracepoint passed, loaded without a helper: the verifier knows the pointer's type.
 ///
@@ -97,17 +98,19 @@ pub fn exec(context: BtfTracePointContext) -> i32 {
         add(&raw mut (*meter).execs, 1);
         (member(task, layout!(task_tgid)), (*meter).victims)
     };
-    // SAFETY: the helper takes no argument.
-    let cgroup = if victims == 0 {
-        None
-    } else {
+    let comm = bpf_get_current_comm().unwrap_or([0; COMM]);
+    let is_named = NAMES.get_ptr(comm).is_some();
+    let cgroup = if is_named || victims != 0 {
         // SAFETY: the helper takes no argument.
         memory_cgroup(unsafe { bpf_get_current_task() })
+    } else {
+        None
     };
-    let Some(cgroup) = cgroup.filter(|id| is_victim(tgid, *id)) else {
+    let is_watched = victims != 0 && cgroup.is_some_and(|id| is_victim(tgid, id));
+    if !is_named && !is_watched {
         count(PROCESS_EVIDENCE, Fate::Filtered);
         return 0;
-    };
+    }
     evidence(
         Wake::AtOnce,
         PROCESS_EVIDENCE,
@@ -118,8 +121,8 @@ pub fn exec(context: BtfTracePointContext) -> i32 {
             unsafe {
                 (*record).tgid = tgid;
                 (*record).reserved = 0;
-                (*record).cgroup = cgroup;
-                (*record).comm = bpf_get_current_comm().unwrap_or([0; 16]);
+                (*record).cgroup = cgroup.unwrap_or(UNKNOWN);
+                (*record).comm = comm;
             }
         },
     );

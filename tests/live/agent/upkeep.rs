@@ -1,13 +1,14 @@
 //! What goes on around the guard, on the real kernel: hooks, graces over a restart, and the stop button whatever became of its folder.
 
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
-use brink::control::protocol::{Question, Status};
+use brink::control::protocol::{Answer, Question, Status};
 use brink_host::cgroup::Controller;
 use brink_host::clock::monotonic_ns;
 use brink_host::hog::Load;
@@ -107,6 +108,58 @@ fn a_grace_goes_on_over_a_restart_and_not_over_an_absence() {
     node.launch(&[]);
     let met = met_for(&node);
     assert!(met <= anew.elapsed(), "{met:?} of {:?}", began.elapsed());
+}
+
+/// Whether a workload is protected.
+fn is_protected(node: &Node, name: &str) -> bool {
+    let ranking = match node.ask(&Question::Rank { signal: None }) {
+        Ok(Answer::Ranking(ranking)) => ranking,
+        other => panic!("{other:?}\n{}", node.log()),
+    };
+    let mut workloads = ranking.workloads.iter();
+    let found = workloads.find(|one| one.name == name).expect("ranked");
+    found.refusal.as_deref() == Some("protected")
+}
+
+#[test]
+fn an_essential_process_that_is_started_where_a_workload_is_known_protects_it_soon() {
+    const SOON: Duration = Duration::from_secs(5);
+    let mut node = Node::new(300);
+    let runtime = node.workload("runtime", "containers: [{name: c}]");
+    node.configure("observe", HARD);
+    let program = node.path("dockerd");
+    fs::copy(env!("CARGO_BIN_EXE_brink-hog"), &program).unwrap();
+    // It is in the cgroup already, and only becomes another program there.
+    let script = "echo 0 > \"$1\"; read go; exec \"$2\" --load anon --bytes 1048576 --deadline-ms 60000 --hold";
+    let mut child = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(&node.groups[runtime].entrances()[0])
+        .arg(&program)
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let inside = || {
+        node.groups[runtime]
+            .processes()
+            .ok()
+            .filter(|found| !found.is_empty())
+    };
+    assert!(wait_until(PATIENCE, inside).is_some(), "it came in");
+    let status = node.start(&[]);
+    let mut programs = status.programs.iter();
+    if !programs.any(|program| program.name == "exec" && program.running) {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        skip!("needs the kernel to tell of programs that are started");
+    }
+    // What its coming in has led to is over.
+    std::thread::sleep(slowed(Duration::from_secs(3)));
+    assert!(!is_protected(&node, "runtime"));
+    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let protected = wait_until(SOON, || is_protected(&node, "runtime").then_some(()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(protected.is_some(), "{}", node.log());
 }
 
 /// Starts a load that does not listen to SIGTERM.

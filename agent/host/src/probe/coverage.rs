@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use brink_abi::COMM;
 use brink_abi::command::Knobs;
 use brink_abi::layout::{Formats, Layout};
 
 use super::facts::{Facts, Lockdown, MemoryController};
+use crate::process::essential;
+
 use super::programs::{Family, Hook, PROGRAMS, Program};
 
 /// Why a program does not run. The variant's name is the metric label.
@@ -110,6 +113,8 @@ pub struct Wishes {
     pub processes: u32,
     /// memory cgroups that are counted
     pub cgroups: u32,
+    /// names of programs whose start is told whoever starts them, at most [`MAX_NAMES`]
+    pub names: Vec<[u8; COMM]>,
 }
 
 impl Default for Wishes {
@@ -121,6 +126,7 @@ impl Default for Wishes {
             evidence_ring: 512 << 10,
             processes: 8192,
             cgroups: 2048,
+            names: essential::names().collect(),
         }
     }
 }

@@ -7,7 +7,7 @@ use aya::maps::{Array, HashMap, MapData, RingBuf};
 use brink_abi::command::Mailbox;
 use brink_abi::meter::ProcessMeter;
 use brink_abi::sample::{Published, Sample, Usage, UsageTable};
-use brink_abi::{MAX_SLOTS, Plain};
+use brink_abi::{COMM, MAX_SLOTS, Plain};
 
 use super::coverage::{Coverage, Settings, decide};
 use super::decode::{DecodeError, Signal, signal};
@@ -58,6 +58,7 @@ impl Probe {
         let mut object = load(facts, settings, &mut coverage)?;
         // The type description was parsed in many small pieces; what is left of them is a multiple of what we need.
         trim_heap();
+        tell_starts_of(&settings.wishes.names, &mut object)?;
         let mut probe = Self {
             meters: Some(Meters::take(&mut object)?),
             signals: take(&mut object, "SIGNALS")?,
@@ -141,6 +142,16 @@ impl Probe {
         into.copy_from_slice(&table.entries);
         Some(table.swept_ns)
     }
+}
+
+/// Gives the programs the names whose start they tell.
+fn tell_starts_of(names: &[[u8; COMM]], object: &mut Ebpf) -> Result<(), ProbeError> {
+    const MAP: &str = "NAMES";
+    let mut told: HashMap<MapData, [u8; COMM], u32> = take(object, MAP)?;
+    let failed = |error| ProbeError::Map { name: MAP, error };
+    names
+        .iter()
+        .try_for_each(|name| told.insert(name, 1, 0).map_err(failed))
 }
 
 /// A copy of a value whose guards agree: the writer sets the second before it writes and the first after.

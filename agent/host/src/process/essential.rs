@@ -53,6 +53,9 @@ pub struct Essential {
     pub groups: Membership,
 }
 
+/// Bytes the kernel keeps of a name, with at least one NUL.
+const NAME: usize = 16;
+
 /// Names of processes (at most 15 bytes, as the kernel cuts them).
 const NAMES: [(&str, Role); 26] = [
     ("systemd-logind", Role::Login),
@@ -82,6 +85,17 @@ const NAMES: [(&str, Role); 26] = [
     ("rke2", Role::Kubelet),
     ("hyperkube", Role::Kubelet),
 ];
+
+/// The names that may make a process essential, as the kernel keeps them: NUL to the end.
+pub fn names() -> impl Iterator<Item = [u8; NAME]> {
+    NAMES.iter().map(|(name, _)| {
+        let mut kept = [0; NAME];
+        for (kept, byte) in kept.iter_mut().zip(name.bytes()) {
+            *kept = byte;
+        }
+        kept
+    })
+}
 
 /// Names of systemd units below `/system.slice`, without `.service`; of a template, the part up to the `@`.
 const UNITS: [(&str, Role); 21] = [
@@ -139,6 +153,12 @@ pub fn find(root: &Path, own: i32) -> Result<Vec<Essential>, HostError> {
         }
     }
     Ok(found)
+}
+
+/// Whether an essential process is still there under the same name. Reads one file.
+pub fn is_still_there(root: &Path, one: &Essential) -> bool {
+    Glimpse::of(root, one.identity.pid)
+        .is_some_and(|now| now.start_ticks == one.identity.start_ticks && now.name == one.name)
 }
 
 fn role_of_place(pid: i32, service: &str, own: i32, lineage: &Lineage) -> Option<Role> {
@@ -326,7 +346,8 @@ mod tests {
 
     #[test]
     fn names_fit_what_the_kernel_keeps() {
-        assert!(NAMES.iter().all(|(name, _)| name.len() <= 15));
+        assert!(NAMES.iter().all(|(name, _)| name.len() < NAME));
+        assert!(names().any(|name| name == *b"sshd\0\0\0\0\0\0\0\0\0\0\0\0"));
     }
 
     #[test]
