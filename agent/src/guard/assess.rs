@@ -16,9 +16,6 @@ use crate::ledger::entry::Stages;
 /// Growth that two readings of the same node may lie apart, in bytes a nanosecond: 25 GiB/s.
 const DRIFT_PER_NANO: u64 = 27;
 
-/// A node of which there is nothing to say is evaluated so often.
-const QUIET: Span = Span::from_millis(4_500);
-
 /// A sample that took longer to get here is told to the record, and the files are evaluated.
 pub(super) const FRESH: Span = Span::from_millis(1);
 
@@ -89,47 +86,9 @@ impl Guard {
         }
     }
 
-    /// Whether a sample that came in time gives no reason for anything: nothing is met or under way. Of a node that is a
-    /// cgroup the files speak.
-    pub(super) fn is_quiet(&self, sample: &abi::sample::Sample) -> bool {
-        let Some(kernel) = self
-            .kernel
-            .as_ref()
-            .filter(|_| self.files.is_machine_alone())
-        else {
-            return false;
-        };
-        let figures = kernel.figures(sample);
-        let is_fresh = figures.at > self.last_evaluated && now().since(figures.at) <= FRESH;
-        let observations = figures.observations(self.files.slow());
-        is_fresh
-            && figures.memory.is_some()
-            && kernel.tells_of_all(self.engine.policy())
-            && self.engine.open_order().is_none()
-            && self.met_before.is_empty()
-            && !self.is_over_threads
-            && thresholds_met(self.engine.policy(), &observations, true).is_empty()
-    }
-
-    /// Takes a quiet sample over, now and then: nothing waits for it, and whoever asks how the node is has it looked at
-    /// then. Of the files only the count of threads is read, which the sampler has not got: whether its other numbers are
-    /// right is looked at by each housekeeping pass, and before anything is decided by them.
-    pub(super) fn assess_quiet(&mut self, sample: &abi::sample::Sample, stages: Stages) {
-        let Some(kernel) = &self.kernel else {
-            return;
-        };
-        let figures = kernel.figures(sample);
-        if figures.at.since(self.last_evaluated) < QUIET {
-            self.note_above(ThresholdSet::EMPTY, figures.at, None);
-            return;
-        }
-        let pids = self.files.pids(self.files.threads(), now());
-        self.assess(NodeFigures { pids, ..figures }, stages, false);
-    }
-
     /// Whether a sample and a later reading can be of the same node: within the tolerance, and what may
     /// have been allocated between them.
-    fn agree(&self, kernel: &NodeFigures, files: &NodeFigures) -> bool {
+    pub(super) fn agree(&self, kernel: &NodeFigures, files: &NodeFigures) -> bool {
         let apart = files.at.since(kernel.at).as_nanos().unsigned_abs();
         let drift = apart.saturating_mul(DRIFT_PER_NANO);
         self.compare(files, kernel, files, drift) == Verdict::Agrees
@@ -272,7 +231,7 @@ impl Guard {
 
     /// Keeps the last moment at which each threshold was not met; `before` is the kernel's last look
     /// before a crossing.
-    fn note_above(&mut self, met: ThresholdSet, at: Moment, before: Option<Moment>) {
+    pub(super) fn note_above(&mut self, met: ThresholdSet, at: Moment, before: Option<Moment>) {
         let known = self.engine.policy().thresholds().len();
         for (index, last) in self.last_above.iter_mut().enumerate().take(known) {
             if !met.contains(index) {

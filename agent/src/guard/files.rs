@@ -265,6 +265,16 @@ impl NodeFiles {
         })
     }
 
+    /// Reads the machine's own memory alone, one file, if it is the node. Allocates nothing.
+    pub fn read_machine(&self, at: Moment) -> Option<NodeFigures> {
+        let Source::Machine { meminfo, zones } = &self.source else {
+            return None;
+        };
+        let info = meminfo.read().ok()?;
+        self.note_swap(Some(info.swap_free), None, None);
+        Some(machine(&info, *zones, at))
+    }
+
     /// Keeps what swap is worth now, to the node and to the pods: a group may use less than the machine has.
     fn note_swap(
         &self,

@@ -117,8 +117,8 @@ impl Guard {
         if record.head.kind == CROSSING {
             stages.above = at(record.sample.before_ns);
         }
-        if record.head.kind == HEARTBEAT && self.is_quiet(&record.sample) {
-            self.assess_quiet(&record.sample, stages);
+        if record.head.kind == HEARTBEAT {
+            self.take_sign(&record.sample, stages);
         } else {
             self.assess_kernel(&record.sample, stages);
         }

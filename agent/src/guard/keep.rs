@@ -12,6 +12,7 @@ use super::files::NodeFiles;
 use super::ports::Report;
 use super::roster::Roster;
 use super::rung::{Rung, Standing};
+use super::turn::ARMING;
 use super::watches::Terrain;
 use super::{Guard, now};
 
@@ -245,17 +246,19 @@ impl Guard {
 
     /// Gives the roster's cgroups their slots of the sampler.
     pub(super) fn adopt_slots(&mut self) {
-        self.armed_whole_roster = self.kernel.is_none();
+        self.times.arm = self.kernel.is_some().then(now);
         if let Some(kernel) = &mut self.kernel {
             kernel.adopt_roster(&mut self.roster);
         }
     }
 
     /// Arms some more slots.
-    pub(super) fn arm_more(&mut self) {
-        if let Some(kernel) = self.kernel.as_mut().filter(|_| !self.armed_whole_roster) {
-            self.armed_whole_roster = kernel.arm_roster(&mut self.roster);
-        }
+    pub(super) fn arm_more(&mut self, at: Moment) {
+        let done = match &mut self.kernel {
+            Some(kernel) => kernel.arm_roster(&mut self.roster),
+            None => true,
+        };
+        self.times.arm = (!done).then(|| at + ARMING);
     }
 
     /// Takes another configuration over.

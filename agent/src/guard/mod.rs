@@ -22,6 +22,7 @@ mod breaks;
 mod follow;
 mod hear;
 mod keep;
+mod quiet;
 mod rehearse;
 mod turn;
 mod unreaped;
@@ -99,7 +100,7 @@ pub struct Realtime {
 /// The guard's state; owned by its thread.
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "four independent facts, each with its own life"
+    reason = "three independent facts, each with its own life"
 )]
 struct Guard {
     root: PathBuf,
@@ -127,7 +128,6 @@ struct Guard {
     ledger: Option<Ledger>,
     author: Author,
     roster: Box<Roster>,
-    armed_whole_roster: bool,
     usage: Vec<Option<PodUsage>>,
     order: Vec<u32>,
     threads: Option<i64>,
@@ -206,7 +206,6 @@ impl Guard {
             ledger: plan.ledger,
             author: plan.author,
             roster: plan.roster,
-            armed_whole_roster: false,
             usage: Vec::with_capacity(workloads),
             order: Vec::with_capacity(workloads),
             threads: None,

@@ -22,7 +22,7 @@ const PRESSED: Span = Span::from_millis(10);
 /// The same while a threshold is met that nobody goes for.
 const TOLD: Span = Span::from_millis(100);
 /// The pace at which slots of a new roster are armed.
-const ARMING: Span = Span::from_millis(1);
+pub(super) const ARMING: Span = Span::from_millis(1);
 /// Without a sampler the node is read at most this often, and at least that.
 const FASTEST_POLL: Span = Span::from_millis(1);
 const SLOWEST_POLL: Span = Span::from_millis(50);
@@ -69,6 +69,8 @@ pub(super) struct Times {
     pub(super) terms: Option<Moment>,
     /// The next rehearsal of the decision.
     pub(super) rehearse: Option<Moment>,
+    /// When more slots of a new roster are armed.
+    pub(super) arm: Option<Moment>,
 }
 
 impl Times {
@@ -81,11 +83,13 @@ impl Times {
             evaluate: None,
             terms: None,
             rehearse: None,
+            arm: None,
         }
     }
 
     fn next(&self) -> Moment {
         let others = [
+            self.arm,
             self.poll,
             self.follow,
             self.evaluate,
@@ -268,7 +272,9 @@ impl Guard {
         if std::mem::take(&mut self.reclaim_asked) {
             self.feed(now, &Input::Reclaimed);
         }
-        self.arm_more();
+        if due(self.times.arm) {
+            self.arm_more(now);
+        }
         if due(self.times.terms) {
             self.refresh_terms(now);
         }
@@ -285,8 +291,7 @@ impl Guard {
     pub(super) fn plan_next(&mut self, now: Moment, pressed: bool, slack: Option<i64>) {
         let again = if pressed { PRESSED } else { TOLD };
         let pressed = (pressed || !self.met_before.is_empty()).then(|| now + again);
-        let arming = (!self.armed_whole_roster).then(|| now + ARMING);
-        let wishes = [self.engine.next_wake(now), pressed, arming];
+        let wishes = [self.engine.next_wake(now), pressed];
         self.times.evaluate = wishes.into_iter().flatten().min();
         self.times.poll = (!self.sampler_serves()).then(|| now + pace(slack));
     }

@@ -1,13 +1,17 @@
 //! The agent's numbers of cgroups against the kernel's files.
 
 use std::fs;
-use std::path::Path;
+use std::os::unix::fs::FileExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use crate::support::{MIB, Node, PATIENCE};
 use brink::control::protocol::{Answer, Question, Ranking};
 use brink_host::cgroup::{Controller, Version};
 use brink_host::hog::Load;
-use brink_tests::wait_until;
+use brink_tests::{skip, wait_until};
 
 /// Pages that processors have charged in advance, and what a file is late by.
 const SLACK: i64 = 4 * MIB.cast_signed();
@@ -126,4 +130,86 @@ fn workloads_have_as_many_processes_as_their_files_list() {
         sleeper.kill().unwrap();
         sleeper.wait().unwrap();
     }
+}
+
+/// A copy of /proc/meminfo that is brought up to date all the time, and says that more is cached than is.
+struct Meminfo {
+    more_kib: Arc<AtomicU64>,
+    ended: Arc<AtomicBool>,
+    writer: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Meminfo {
+    fn at(path: PathBuf) -> Self {
+        let (more_kib, ended) = (
+            Arc::new(AtomicU64::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let write = |path: &Path, more: u64| {
+            let text = fs::read_to_string("/proc/meminfo").unwrap();
+            let lines = text.lines().map(|line| match line.strip_prefix("Cached:") {
+                Some(rest) => {
+                    let kib: u64 = rest.split_whitespace().next().unwrap().parse().unwrap();
+                    format!("Cached: {:>15} kB\n", kib + more)
+                }
+                None => format!("{line}\n"),
+            });
+            // Over what is there: whoever reads it has the file open, and finds it as long as ever.
+            let file = fs::OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(path);
+            file.unwrap()
+                .write_all_at(lines.collect::<String>().as_bytes(), 0)
+                .unwrap();
+        };
+        write(&path, 0);
+        let (more, end) = (Arc::clone(&more_kib), Arc::clone(&ended));
+        let writer = std::thread::spawn(move || {
+            while !end.load(Ordering::Relaxed) {
+                write(&path, more.load(Ordering::Relaxed));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        Self {
+            more_kib,
+            ended,
+            writer: Some(writer),
+        }
+    }
+}
+
+impl Drop for Meminfo {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.writer.take().map(std::thread::JoinHandle::join);
+    }
+}
+
+#[test]
+fn a_sampler_that_reads_too_high_is_found_out_far_from_every_threshold() {
+    let mut node = Node::new(300);
+    let meminfo = Meminfo::at(node.path("meminfo"));
+    node.hide(&format!(
+        "mount --bind {} /proc/meminfo",
+        node.path("meminfo").display()
+    ));
+    // No pass comes in time to find it.
+    node.configure_machine(
+        "observe",
+        "evictionHard: {memory.available: 200Mi}\nhousekeepingInterval: 10m",
+    );
+    let status = node.start(&[]);
+    if status.rung.as_deref() != Some("kernel-sampler") {
+        skip!("needs the sampler: {:?}", status.rung_reasons);
+    }
+    let rung = || node.status().and_then(|status| status.rung);
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(rung().as_deref(), Some("kernel-sampler"), "{}", node.log());
+    meminfo.more_kib.store(1 << 20, Ordering::Relaxed);
+    let fell = wait_until(Duration::from_secs(3), || {
+        rung().filter(|rung| rung != "kernel-sampler")
+    });
+    assert!(fell.is_some(), "{}", node.log());
 }
