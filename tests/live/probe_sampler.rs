@@ -1,16 +1,26 @@
 //! The sampler against the kernel's own files, and against memory that truly crosses a limit.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use brink::guard::files::{NodeFiles, NodePlan, Scope};
+use brink::guard::kernel::Kernel;
+use brink::guard::watches::Terrain;
+use brink_core::node;
+use brink_core::node::engine::MemoryPolicy;
+use brink_core::node::policy::{Policy, Settings};
+use brink_host::cgroup::Layout;
 use brink_host::probe::abi::command::Terms;
 use brink_host::probe::abi::sample::{
     NODE_KNOWN, SOURCE_NODE_AVAILABLE, SOURCE_NODE_HEADROOM, SOURCE_SLOT_AVAILABLE,
     SOURCE_SLOT_HEADROOM, USAGE_FRESH, Watch,
 };
-use brink_host::probe::{Facts, Roots, Row, Signal, Wishes};
+use brink_host::probe::{Facts, Probe, Roots, Row, Signal, Wishes};
 use brink_tests::{skip, slowed};
 use probe_support::{
-    Group, MIB, Meminfo, next_sample, sampling, signal, signed, until, waiting, within,
+    Group, MIB, Meminfo, meminfo, next_sample, probe, sampling, signal, signed, until, waiting,
+    within,
 };
 
 mod probe_support;
@@ -255,6 +265,81 @@ fn a_watch_that_is_below_already_is_told_at_once() {
     });
     let quickest = quickest.min().unwrap();
     assert!(quickest < slowed(Duration::from_millis(10)), "{quickest:?}");
+}
+
+#[test]
+fn another_capacity_and_another_cgroup_bring_the_next_tick_at_once() {
+    let (mut probe, group) = match (sampling(Wishes::default()), Group::new("hurry")) {
+        (Ok(probe), Ok(group)) => (probe, group),
+        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+    };
+    let folder = group.open();
+    let mut quickest = |change: &mut dyn FnMut(&mut Probe, u32)| {
+        let tries = (0..10).map(|number| {
+            // Without a watch the next tick may be 200 ms away, and this one has just been.
+            next_sample(&probe);
+            let before = probe.sample().map_or(0, |sample| sample.tick);
+            let began = Instant::now();
+            change(&mut probe, number);
+            until("a tick", || {
+                probe.sample().filter(|sample| sample.tick > before)
+            });
+            began.elapsed()
+        });
+        tries.min().unwrap()
+    };
+    let total = meminfo("MemTotal");
+    let capacity = quickest(&mut |probe, number| {
+        let capacity = total - MIB * u64::from(number + 1);
+        probe.arm_node(capacity, || Ok(meminfo("MemFree"))).unwrap();
+    });
+    let slot = quickest(&mut |probe, number| {
+        let fd = std::os::fd::AsFd::as_fd(&folder);
+        probe.arm_slot(3, number, fd, Terms::default()).unwrap();
+    });
+    let bound = slowed(Duration::from_millis(10));
+    assert!(capacity < bound && slot < bound, "{capacity:?} {slot:?}");
+}
+
+#[test]
+fn a_timer_that_does_not_run_is_started_whatever_was_asked_for() {
+    let mut probe = match probe(Wishes::default()) {
+        Ok(probe) => probe,
+        Err(why) => skip!("{why}"),
+    };
+    let meters = Arc::new(probe.take_meters().unwrap());
+    let mut kernel = Kernel::new(probe, Some(Arc::clone(&meters)));
+    let plan = NodePlan {
+        scope: Scope::Machine,
+        pods: None,
+    };
+    let root = Path::new("/");
+    let files = NodeFiles::open(root, &Layout::detect(root).unwrap(), &plan).unwrap();
+    let policy = Policy::new(
+        Vec::new(),
+        node::observe::Layout::Single,
+        Settings::default(),
+    );
+    let terrain = Terrain {
+        capacity: signed(meminfo("MemTotal")),
+        pods_capacity: None,
+        node_is_group: false,
+        swap: 0,
+        pods_swap: 0,
+        memory: MemoryPolicy::Kubelet,
+    };
+    // As each pass cross-checks.
+    kernel.probe().tick().unwrap();
+    assert_eq!(meters.sampler().unwrap().fired_ns, 0);
+    kernel.arm(&files, &policy, terrain).unwrap();
+    let fired = until("the timer", || {
+        let fired = meters.sampler().unwrap().fired_ns;
+        (fired > 0).then_some(fired)
+    });
+    // It fires again by itself.
+    until("the timer", || {
+        (meters.sampler().unwrap().fired_ns > fired).then_some(())
+    });
 }
 
 #[test]

@@ -7,9 +7,10 @@ use brink_core::base::{Moment, Span};
 use brink_core::node::observe::Observation;
 use brink_core::node::policy::Policy;
 use brink_core::node::signal::Signal;
+use brink_host::clock;
 use brink_host::probe::abi::MAX_SLOTS;
 use brink_host::probe::abi::command::Terms;
-use brink_host::probe::abi::meter::CgroupMeter;
+use brink_host::probe::abi::meter::{CgroupMeter, SamplerMeter};
 use brink_host::probe::abi::sample::{NODE_KNOWN, Sample, USAGE_KNOWN, Usage};
 use brink_host::probe::{Family, Meters, Probe, ProbeError, Victim};
 
@@ -22,8 +23,8 @@ use crate::ledger::entry::ReclaimCost;
 /// Slots armed in one go; the rest follows in later turns, so that no turn is long.
 const ARMED_A_TURN: usize = 16;
 
-/// A sampler that has not ticked for so long stands still, in nanoseconds.
-const OLDEST_TICK: i64 = 1_000_000_000;
+/// A sampler whose timer has not fired for so long stands still, in nanoseconds.
+const OLDEST_TICK: u64 = 1_000_000_000;
 
 /// When a sample was taken.
 fn at_of(sample: &Sample) -> Moment {
@@ -136,11 +137,14 @@ impl Kernel {
         Some(Span::from_nanos(i64::try_from(period).unwrap_or(i64::MAX)))
     }
 
-    /// Whether the timer runs: its latest tick is no older than ticks can be.
+    /// Whether the timer runs: it fired no longer ago than ticks can be apart. The latest sample tells nothing of it: each
+    /// cross-check has one taken.
     fn is_ticking(&self) -> bool {
-        let now = super::now().as_nanos();
-        let latest = self.probe.sample().filter(|sample| sample.tick > 0);
-        latest.is_some_and(|sample| now.saturating_sub(at_of(&sample).as_nanos()) < OLDEST_TICK)
+        let meter = self.meters.as_ref().map(|meters| meters.sampler());
+        let Some(Ok(SamplerMeter { fired_ns, .. })) = meter else {
+            return false;
+        };
+        fired_ns > 0 && clock::monotonic_ns().saturating_sub(fired_ns) < OLDEST_TICK
     }
 
     /// Whether the programs tell of everything that these thresholds wait for: no limit is left out, and threads are counted.

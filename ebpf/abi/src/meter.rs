@@ -55,6 +55,8 @@ shared! {
         pub pulls: u64,
         /// ticks in which the node's counters could not be read
         pub unknown_node: u64,
+        /// `CLOCK_MONOTONIC` when the timer fired last, 0 if it never did; a tick that was asked for is none of its
+        pub fired_ns: u64,
     }
 }
 

@@ -17,7 +17,7 @@ use brink_abi::{Plain, VERSION, plain};
 #[test]
 fn sizes() {
     let check = |name: &str, size: usize, expected: usize| assert_eq!(size, expected, "{name}");
-    assert_eq!(VERSION, 2);
+    assert_eq!(VERSION, 3);
     check("Head", size_of::<Head>(), 24);
     check("VictimRecord", size_of::<VictimRecord>(), 160);
     check("RetryRecord", size_of::<RetryRecord>(), 80);
@@ -39,7 +39,7 @@ fn sizes() {
     check("Reply", size_of::<Reply>(), 48);
     check("Mailbox", size_of::<Mailbox>(), 992);
     check("Loss", size_of::<Loss>(), 32);
-    check("SamplerMeter", size_of::<SamplerMeter>(), 96);
+    check("SamplerMeter", size_of::<SamplerMeter>(), 104);
     check("ProcessMeter", size_of::<ProcessMeter>(), 104);
     check("CgroupMeter", size_of::<CgroupMeter>(), 88);
     check("Process", size_of::<Process>(), 8);

@@ -5,7 +5,7 @@ use aya_ebpf::programs::SkBuffContext;
 use brink_abi::command as abi;
 use brink_abi::command::{Command, Mailbox};
 
-use super::{node, slots, tick, timer, usage, watches};
+use super::{node as nodes, slots, tick, timer, usage, watches};
 use crate::atomic::add_signed;
 use crate::emit::now;
 use crate::engine::Engine;
@@ -20,18 +20,30 @@ pub fn command(context: SkBuffContext) -> i64 {
     if !Engine::try_lock(engine) {
         return i64::from(abi::BUSY);
     }
+    let before = node(engine);
     let result = obey(engine, mailbox);
     // SAFETY: a map value.
     let op = unsafe { (*mailbox).command.op };
-    if matches!(
-        op,
-        abi::SET_WATCHES | abi::SET_TERMS | abi::SET_KNOBS | abi::SET_DEFERRED
-    ) {
+    let changes = match op {
+        abi::SET_WATCHES | abi::SET_TERMS | abi::SET_KNOBS | abi::SET_DEFERRED => true,
+        abi::ARM_SLOT => result == abi::OK,
+        // Each pass of user space arms the node, and seldom finds another one.
+        abi::ARM_NODE => before != node(engine),
+        _ => false,
+    };
+    if changes {
         timer::hurry(engine);
     }
     Engine::unlock(engine);
     say(&context, mailbox, result);
     i64::from(result)
+}
+
+/// What of the node a watched value depends on and only a command changes.
+#[inline(always)]
+fn node(engine: *mut Engine) -> (i64, u64) {
+    // SAFETY: a map value, held by the caller.
+    unsafe { ((*engine).capacity, (*engine).node_count) }
 }
 
 /// Tells the developer what was asked and answered; nothing in the checked-in object.
@@ -56,9 +68,9 @@ fn obey(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
     unsafe {
         let given = &(*mailbox).command;
         match given.op {
-            abi::SET_DEFERRED => node::set_deferred(engine, given),
+            abi::SET_DEFERRED => nodes::set_deferred(engine, given),
             abi::START => timer::start(engine),
-            abi::ARM_NODE => node::arm(engine, mailbox),
+            abi::ARM_NODE => nodes::arm(engine, mailbox),
             abi::ARM_SLOT => slots::arm(engine, mailbox),
             abi::DISARM_SLOT => slots::disarm(given.slot),
             abi::SET_TERMS => slots::set_terms(given.slot, given.terms),

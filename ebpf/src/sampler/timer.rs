@@ -48,6 +48,7 @@ extern "C" fn on_timer(_map: *mut c_void, _key: *mut u32, slot: *mut TimerSlot) 
     // SAFETY: `engine` and `meter` are map values, `slot` is the one the timer lies in. The callback never runs twice at
     // a time, and nobody else writes the fields of cost and lateness.
     unsafe {
+        (*meter).fired_ns = at;
         let late = at.saturating_sub((*engine).due_ns);
         let mut period = (*engine).knobs.min_period_ns;
         if Engine::try_lock(engine) {
