@@ -58,7 +58,7 @@ fn what_signals_are_lost_is_counted() {
         signal_ring: 4096,
         ..Wishes::default()
     };
-    (wishes.knobs.max_period_ns, wishes.knobs.rest_period_ns) = (1_000_000, 1_000_000);
+    wishes.knobs.max_period_ns = 1_000_000;
     let mut probe = match sampling(wishes) {
         Ok(probe) => probe,
         Err(why) => skip!("{why}"),

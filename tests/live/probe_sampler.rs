@@ -138,17 +138,16 @@ fn ticks_are_further_apart_where_no_growth_can_use_the_slack_up() {
         slot: 0,
         limit: 0,
     };
-    let period = |rest_per_ns| {
+    let period = |slack_per_ns| {
         let mut wishes = Wishes::default();
-        wishes.knobs.slack_per_ns = 1;
-        wishes.knobs.rest_per_ns = rest_per_ns;
+        wishes.knobs.slack_per_ns = slack_per_ns;
         let mut probe = sampling(wishes)?;
         probe.set_watches(&[far]).unwrap();
         Ok::<_, String>(next_sample(&probe).period_ns)
     };
-    // As if nothing grew faster than a byte a nanosecond, and as if all processors at once grew without bounds.
+    // As if an eighth of a byte a nanosecond were the fastest growth, and as if there were no bound to it.
     match (period(1), period(u64::MAX)) {
-        (Ok(at_rest), Ok(usual)) => assert_eq!((at_rest, usual), (200_000_000, 50_000_000)),
+        (Ok(slow), Ok(fast)) => assert_eq!((slow, fast), (200_000_000, 200_000)),
         (Err(why), _) | (_, Err(why)) => skip!("{why}"),
     }
 }
@@ -372,7 +371,7 @@ fn bands_are_told_as_the_slack_shrinks() {
 #[test]
 fn every_tick_is_accounted_for_and_cheap() {
     let mut wishes = Wishes::default();
-    (wishes.knobs.max_period_ns, wishes.knobs.rest_period_ns) = (1_000_000, 1_000_000);
+    wishes.knobs.max_period_ns = 1_000_000;
     let mut probe = match sampling(wishes) {
         Ok(probe) => probe,
         Err(why) => skip!("{why}"),

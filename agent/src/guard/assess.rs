@@ -6,15 +6,12 @@ use brink_core::node::input::{Confirmation, Input, Sample};
 use brink_core::node::observe::Observations;
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::ThresholdSet;
-use brink_host::probe::abi;
 use brink_host::probe::calibrate::{self, Verdict};
+use brink_host::probe::{Growth, abi};
 
 use super::figures::NodeFigures;
 use super::{Guard, now};
 use crate::ledger::entry::Stages;
-
-/// Growth that two readings of the same node may lie apart, in bytes a nanosecond: 25 GiB/s.
-const DRIFT_PER_NANO: u64 = 27;
 
 /// A sample that took longer to get here is told to the record, and the files are evaluated.
 pub(super) const FRESH: Span = Span::from_millis(1);
@@ -87,10 +84,10 @@ impl Guard {
     }
 
     /// Whether a sample and a later reading can be of the same node: within the tolerance, and what may
-    /// have been allocated between them.
+    /// have been allocated between them by two processors: what grows faster is compared again, between two readings.
     pub(super) fn agree(&self, kernel: &NodeFigures, files: &NodeFigures) -> bool {
         let apart = files.at.since(kernel.at).as_nanos().unsigned_abs();
-        let drift = apart.saturating_mul(DRIFT_PER_NANO);
+        let drift = Growth::LEAST.within(apart);
         self.compare(files, kernel, files, drift) == Verdict::Agrees
     }
 

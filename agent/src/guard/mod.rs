@@ -43,6 +43,7 @@ use brink_core::node::workload::PodUsage;
 use brink_host::cgroup::Layout;
 use brink_host::kill::Killer;
 use brink_host::ledger::Ledger;
+use brink_host::probe::Growth;
 use brink_host::realtime::FifoPriority;
 use brink_host::{HostError, clock};
 
@@ -117,6 +118,8 @@ struct Guard {
     kernel: Option<Kernel>,
     /// Why the sampler does not serve, for the standing.
     without_kernel: Vec<String>,
+    /// The fastest that anything can grow here.
+    growth: Growth,
     /// What the sampler's limits were made for.
     terrain: Option<Terrain>,
     /// Passes in a row in which a distrusted sampler agreed with the files again.
@@ -197,6 +200,7 @@ impl Guard {
             waiter: None,
             kernel: None,
             without_kernel: vec![plan.without_sampler],
+            growth: Growth::of_this_machine(),
             terrain: None,
             agreements: 0,
             distrusted: false,

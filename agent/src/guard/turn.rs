@@ -8,6 +8,7 @@ use brink_core::base::{Moment, Span};
 use brink_core::node::input::{Input, Recalled};
 use brink_core::node::observe::Observations;
 use brink_host::clock::thread_cpu;
+use brink_host::probe::Growth;
 use brink_host::realtime::{Scheduling, prefault_buffer, prefault_stack, raise_thread};
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -26,8 +27,6 @@ pub(super) const ARMING: Span = Span::from_millis(1);
 /// Without a sampler the node is read at most this often, and at least that.
 const FASTEST_POLL: Span = Span::from_millis(1);
 const SLOWEST_POLL: Span = Span::from_millis(50);
-/// Fastest growth assumed, in bytes a nanosecond, times the eight looks that must fit in before a crossing.
-const SLACK_PER_NANO: i64 = 27 * 8;
 
 /// When the guard woke last.
 #[derive(Clone, Copy, Debug)]
@@ -103,13 +102,15 @@ impl Times {
     }
 }
 
-/// The pace of a poll that leaves `slack` bytes to the nearest threshold.
-pub(super) fn pace(slack: Option<i64>) -> Span {
+/// The pace of a poll that leaves `slack` bytes to the nearest threshold: as many looks as the sampler's ticks have to fit in
+/// before the fastest growth has used them up, unless that calls for more than one a millisecond.
+pub(super) fn pace(slack: Option<i64>, growth: Growth) -> Span {
     let Some(slack) = slack else {
         return SLOWEST_POLL;
     };
-    let nanos = slack.max(0) / SLACK_PER_NANO;
-    Span::from_nanos(nanos).clamp(FASTEST_POLL, SLOWEST_POLL)
+    let left = u64::try_from(slack).unwrap_or(0);
+    let nanos = left / growth.slack_per_ns();
+    Span::from_nanos(i64::try_from(nanos).unwrap_or(i64::MAX)).clamp(FASTEST_POLL, SLOWEST_POLL)
 }
 
 /// A fork takes at least so long on a busy machine, in nanoseconds: 20,000 a second.
@@ -293,7 +294,7 @@ impl Guard {
         let pressed = (pressed || !self.met_before.is_empty()).then(|| now + again);
         let wishes = [self.engine.next_wake(now), pressed];
         self.times.evaluate = wishes.into_iter().flatten().min();
-        self.times.poll = (!self.sampler_serves()).then(|| now + pace(slack));
+        self.times.poll = (!self.sampler_serves()).then(|| now + pace(slack, self.growth));
     }
 
     /// Looks again soon while the programs count more threads than their limit and nobody has to go yet: they tell of the limit

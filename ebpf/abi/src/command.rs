@@ -62,10 +62,6 @@ shared! {
         pub max_period_ns: u64,
         /// bytes of slack that allow one nanosecond of period: fastest possible growth × 8, in bytes per nanosecond
         pub slack_per_ns: u64,
-        /// the longest period of all, where even `rest_per_ns` allows more than `max_period_ns`
-        pub rest_period_ns: u64,
-        /// the same as `slack_per_ns` with all processors growing at once
-        pub rest_per_ns: u64,
         /// how long global reclaim or an OOM holds the shortest period
         pub boost_ns: u64,
         pub heartbeat_ns: u64,
@@ -77,6 +73,21 @@ shared! {
         pub reserves_ns: u64,
         /// a reclaim that stalls its task for less is only counted
         pub stall_ns: u64,
+    }
+}
+
+impl Knobs {
+    /// Time until the next tick with so many bytes left to the nearest limit: no growth that the pace was made for can use
+    /// them up in less than eight of them, unless that calls for less than the shortest.
+    #[inline]
+    pub const fn period_ns(&self, slack: u64) -> u64 {
+        // Not `clamp`, and no division by zero, which may panic.
+        match slack.checked_div(self.slack_per_ns) {
+            None => self.min_period_ns,
+            Some(period) if period < self.min_period_ns => self.min_period_ns,
+            Some(period) if period > self.max_period_ns => self.max_period_ns,
+            Some(period) => period,
+        }
     }
 }
 

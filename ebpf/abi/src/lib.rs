@@ -23,7 +23,7 @@ pub mod truth;
 pub use plain::Plain;
 
 /// Raised whenever a shared layout changes its meaning; the loader refuses an object of another version.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Most NUMA nodes with memory that the sampler sums over.
 pub const MAX_NODES: usize = 64;

@@ -17,7 +17,7 @@ use brink_abi::{Plain, VERSION, plain};
 #[test]
 fn sizes() {
     let check = |name: &str, size: usize, expected: usize| assert_eq!(size, expected, "{name}");
-    assert_eq!(VERSION, 3);
+    assert_eq!(VERSION, 4);
     check("Head", size_of::<Head>(), 24);
     check("VictimRecord", size_of::<VictimRecord>(), 160);
     check("RetryRecord", size_of::<RetryRecord>(), 80);
@@ -33,11 +33,11 @@ fn sizes() {
     check("Published", size_of::<Published>(), 464);
     check("Usage", size_of::<Usage>(), 16);
     check("UsageTable", size_of::<UsageTable>(), 8224);
-    check("Knobs", size_of::<Knobs>(), 88);
+    check("Knobs", size_of::<Knobs>(), 72);
     check("Terms", size_of::<Terms>(), 24);
-    check("Command", size_of::<Command>(), 944);
+    check("Command", size_of::<Command>(), 928);
     check("Reply", size_of::<Reply>(), 48);
-    check("Mailbox", size_of::<Mailbox>(), 992);
+    check("Mailbox", size_of::<Mailbox>(), 976);
     check("Loss", size_of::<Loss>(), 32);
     check("SamplerMeter", size_of::<SamplerMeter>(), 104);
     check("ProcessMeter", size_of::<ProcessMeter>(), 104);

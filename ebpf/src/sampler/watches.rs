@@ -145,22 +145,14 @@ extern "C" fn compare(
     }
 }
 
-/// Time until the next tick: no growth the machine is capable of can use up the slack in less than eight of them. A
-/// period above the usual longest one has to allow for all processors growing at once.
+/// Time until the next tick.
 #[inline(always)]
 pub fn period(engine: *mut Engine, slack: i64, at: u64) -> u64 {
     // SAFETY: `engine` is a map value.
     let (knobs, boost) = unsafe { (&(*engine).knobs, (*engine).boost_until_ns) };
-    let (least, most) = (knobs.min_period_ns, knobs.max_period_ns);
-    if at < boost || knobs.slack_per_ns == 0 {
-        return least;
+    if at < boost {
+        knobs.min_period_ns
+    } else {
+        knobs.period_ns(slack as u64)
     }
-    // Not `clamp`, which may panic.
-    let period = (slack as u64 / knobs.slack_per_ns).min(most).max(least);
-    if period < most || knobs.rest_per_ns == 0 {
-        return period;
-    }
-    (slack as u64 / knobs.rest_per_ns)
-        .min(knobs.rest_period_ns)
-        .max(period)
 }

@@ -7,9 +7,9 @@ use brink_abi::command::Knobs;
 use brink_abi::layout::{Formats, Layout};
 
 use super::facts::{Facts, Lockdown, MemoryController};
-use crate::process::essential;
-
+use super::pace::Growth;
 use super::programs::{Family, Hook, PROGRAMS, Program};
+use crate::process::essential;
 
 /// Why a program does not run. The variant's name is the metric label.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -121,7 +121,7 @@ impl Default for Wishes {
     fn default() -> Self {
         Self {
             without: Vec::new(),
-            knobs: knobs(DEFAULT_GROWTH, all_processors()),
+            knobs: knobs(Growth::of_this_machine()),
             signal_ring: 64 << 10,
             evidence_ring: 512 << 10,
             processes: 8192,
@@ -131,31 +131,12 @@ impl Default for Wishes {
     }
 }
 
-/// Fastest growth assumed unless configured: 25 GiB/s, what transparent huge pages reach on two cores.
-pub const DEFAULT_GROWTH: u64 = 25 << 30;
-
-/// What one processor adds to the fastest growth, in bytes per second: half of what two were measured to reach.
-const PROCESSOR_GROWTH: u64 = DEFAULT_GROWTH / 2;
-/// What no memory of today's machines takes in, however many processors write: 400 GiB/s.
-const MEMORY_GROWTH: u64 = 400 << 30;
-
-/// The fastest growth there can be with all of this machine's processors growing at once.
-fn all_processors() -> u64 {
-    // The kernel's list of all there may be, which no affinity of ours makes shorter.
-    let processors = aya::util::nr_cpus().map_or(u64::MAX, |count| count as u64);
-    let growth = PROCESSOR_GROWTH.saturating_mul(processors);
-    growth.clamp(DEFAULT_GROWTH, MEMORY_GROWTH)
-}
-
-/// The pace that follows from the fastest possible growth, and from that of all processors at once, in bytes per second.
-pub fn knobs(growth: u64, all_processors: u64) -> Knobs {
-    let eight_ticks = |growth: u64| (growth.saturating_mul(8) / 1_000_000_000).max(1);
+/// The pace that follows from the fastest growth there can be.
+pub const fn knobs(growth: Growth) -> Knobs {
     Knobs {
         min_period_ns: 200_000,
-        max_period_ns: 50_000_000,
-        slack_per_ns: eight_ticks(growth),
-        rest_period_ns: 200_000_000,
-        rest_per_ns: eight_ticks(all_processors),
+        max_period_ns: 200_000_000,
+        slack_per_ns: growth.slack_per_ns(),
         boost_ns: 50_000_000,
         heartbeat_ns: 1_000_000_000,
         band_gap_ns: 2_000_000,

@@ -174,10 +174,13 @@ fn settings_follow_the_facts() {
 #[test]
 fn the_pace_follows_the_fastest_growth() {
     // 2 GiB of slack at 25 GiB/s: ten milliseconds, as eight ticks may use up what they find.
-    let pace = knobs(25 << 30, 100 << 30);
-    let slack_per_ns = pace.slack_per_ns;
-    assert_eq!((slack_per_ns, pace.rest_per_ns), (214, 858));
-    let period = (2 << 30) / slack_per_ns;
-    assert!((9_900_000..10_100_000).contains(&period), "{period}");
-    assert_eq!(knobs(0, 0).slack_per_ns, 1);
+    let period = |processors, gib: u64| {
+        let pace = knobs(Growth::of_processors(processors));
+        pace.period_ns(gib << 30) / 1_000
+    };
+    assert_eq!(period(2, 2), 9_988);
+    // However many processors grow, at every distance, and not only where ticks are far apart.
+    assert_eq!(period(32, 2), 624);
+    assert_eq!(period(32, 10), 3_124);
+    assert_eq!((period(2, 0), period(2, 1 << 20)), (200, 200_000));
 }

@@ -19,6 +19,7 @@ mod load;
 #[cfg(feature = "probe-log")]
 pub mod log;
 pub mod meters;
+pub mod pace;
 mod pod;
 mod processes;
 pub mod programs;
@@ -35,5 +36,6 @@ pub use evidence::EvidenceReader;
 pub use facts::{Facts, Roots};
 pub use handle::Probe;
 pub use meters::{Meters, Row};
+pub use pace::Growth;
 pub use processes::Victim;
 pub use programs::Family;

@@ -8,7 +8,7 @@ use brink_host::{
     cgroup::Layout,
     clock::{monotonic_ns, thread_cpu},
     meminfo::MeminfoReader,
-    probe::{Wishes, abi::command::Knobs},
+    probe::Wishes,
     realtime::{self, FifoPriority, Scheduling},
 };
 use rustix::{thread::ClockId, time::Timespec};
@@ -65,7 +65,7 @@ fn poll(rule: Rule, length: u64, limit: u64) -> anyhow::Result<Spent> {
         let used = inputs.anon + inputs.file.saturating_sub(inputs.inactive_file);
         let slack = inputs.capacity.saturating_sub(used).abs_diff(limit);
         let period = match rule {
-            Rule::Sampler => by_the_samplers_rule(&knobs, slack),
+            Rule::Sampler => knobs.period_ns(slack),
             Rule::Every(period) => u64::try_from(period.as_nanos())?,
         };
         looks += 1;
@@ -77,17 +77,6 @@ fn poll(rule: Rule, length: u64, limit: u64) -> anyhow::Result<Spent> {
         elapsed: monotonic_ns() - began,
         looks,
     })
-}
-
-/// As the sampler works its period out, in nanoseconds.
-fn by_the_samplers_rule(knobs: &Knobs, slack: u64) -> u64 {
-    let usual = (slack / knobs.slack_per_ns).clamp(knobs.min_period_ns, knobs.max_period_ns);
-    if usual < knobs.max_period_ns {
-        return usual;
-    }
-    (slack / knobs.rest_per_ns)
-        .min(knobs.rest_period_ns)
-        .max(usual)
 }
 
 fn sleep_until(at: u64) -> anyhow::Result<()> {

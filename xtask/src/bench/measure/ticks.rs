@@ -46,7 +46,7 @@ pub(super) fn add(outcome: &mut Outcome, settings: &Settings) -> anyhow::Result<
 fn means(pace: Duration, windows: usize) -> anyhow::Result<Vec<f64>> {
     let mut wishes = Wishes::default();
     let pace_ns = u64::try_from(pace.as_nanos())?;
-    (wishes.knobs.max_period_ns, wishes.knobs.rest_period_ns) = (pace_ns, pace_ns);
+    wishes.knobs.max_period_ns = pace_ns;
     let mut probe = brink::equip::probe(Path::new("/"), wishes)
         .map_err(|why| anyhow::anyhow!("the programs cannot be loaded: {why}"))?;
     let meters = probe.take_meters().context("the counters are taken")?;
