@@ -113,6 +113,7 @@ impl Guard {
         if self.distrusted {
             return;
         }
+        self.hurry_terms(record.sample.period_ns, woke);
         let mut stages = stages(&record.head, woke);
         if record.head.kind == CROSSING {
             stages.above = at(record.sample.before_ns);

@@ -5,6 +5,7 @@ use brink_core::node::input::{Input, Reconfiguration};
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::ThresholdSet;
 use brink_host::probe::calibrate::Verdict;
+use brink_host::probe::pace::LOOKS;
 
 use super::assess::doubt;
 use super::figures::saturated;
@@ -20,9 +21,10 @@ use super::{Guard, now};
 const AGREEMENTS: u32 = 2;
 /// With more threads than this the counts of processes are not mended.
 const MOST_SYNCED: i64 = 5_000;
-/// The pace of refreshing what the sampler cannot read of the node's own cgroups: in half the time in which the fastest
-/// growth could use up what is left, which is eight ticks of the sampler, and within these bounds.
-const TICKS: i64 = 4;
+/// The pace of refreshing what the sampler cannot read of the node's own cgroups, in its ticks: in half the time in which the
+/// fastest growth could use up what was left when it last told, which is eight of them; it tells when half of that is gone.
+/// Within these bounds: near a limit the growth may be faster than the fastest refresh.
+const TICKS: u64 = LOOKS / 2;
 const FASTEST_TERMS: Span = Span::from_millis(100);
 const SLOWEST_TERMS: Span = Span::from_millis(500);
 
@@ -188,10 +190,15 @@ impl Guard {
             self.times.terms = None;
             return;
         };
-        self.times.terms = Some(at + terms_pace(kernel.period()));
+        self.times.terms = Some(at + terms_pace(kernel.period_ns()));
         if kernel.refresh_terms(&self.files).is_err() {
             self.distrust("a cgroup of the node itself can no longer be read");
         }
+    }
+
+    /// Brings the next refresh of terms forward where the sampler has come to tick faster since it was planned.
+    pub(super) fn hurry_terms(&mut self, period_ns: u64, at: Moment) {
+        self.times.terms = self.times.terms.map(|due| sooner(due, at, period_ns));
     }
 
     /// Takes a new roster; the old one goes back to be freed elsewhere.
@@ -275,10 +282,16 @@ impl Guard {
     }
 }
 
-/// The pace of refreshing terms where the sampler ticks so often.
-fn terms_pace(period: Option<Span>) -> Span {
-    let pace = period.map_or(0, |period| period.as_nanos().saturating_mul(TICKS));
-    Span::from_nanos(pace).clamp(FASTEST_TERMS, SLOWEST_TERMS)
+/// A refresh of terms that is due at some time, as of a tick after which the next is so far away.
+fn sooner(due: Moment, at: Moment, period_ns: u64) -> Moment {
+    due.min(at + terms_pace(Some(period_ns)))
+}
+
+/// The pace of refreshing terms where the sampler ticks so often, in nanoseconds.
+fn terms_pace(period_ns: Option<u64>) -> Span {
+    let pace = period_ns.map_or(0, |period| period.saturating_mul(TICKS));
+    let pace = Span::from_nanos(i64::try_from(pace).unwrap_or(i64::MAX));
+    pace.clamp(FASTEST_TERMS, SLOWEST_TERMS)
 }
 
 #[cfg(test)]
@@ -286,8 +299,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_refresh_is_brought_forward_and_never_put_off() {
+        let at = |millis| Moment::START + Span::from_millis(millis);
+        // Planned far from a limit at 1,000 ms, which has come near since.
+        for (now, period_ns, expected) in [
+            (1_010, 200_000_000, 1_500),
+            (1_010, 50_000_000, 1_210),
+            (1_010, 200_000, 1_110),
+            (1_450, 200_000, 1_500),
+        ] {
+            assert_eq!(
+                sooner(at(1_500), at(now), period_ns),
+                at(expected),
+                "{now} {period_ns}"
+            );
+        }
+    }
+
+    #[test]
     fn the_less_is_left_the_more_often_terms_are_refreshed() {
-        let millis = |millis| Some(Span::from_millis(millis));
+        let millis = |millis: u64| Some(millis * 1_000_000);
         for (period, expected) in [
             (None, 100),
             (millis(1), 100),

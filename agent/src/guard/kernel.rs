@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use brink_core::base::{Moment, Span};
+use brink_core::base::Moment;
 use brink_core::node::observe::Observation;
 use brink_core::node::policy::Policy;
 use brink_core::node::signal::Signal;
@@ -131,10 +131,9 @@ impl Kernel {
         self.probe.start()
     }
 
-    /// From the latest tick to the next one.
-    pub fn period(&self) -> Option<Span> {
-        let period = self.probe.sample()?.period_ns;
-        Some(Span::from_nanos(i64::try_from(period).unwrap_or(i64::MAX)))
+    /// From the latest tick to the next one, in nanoseconds.
+    pub fn period_ns(&self) -> Option<u64> {
+        Some(self.probe.sample()?.period_ns)
     }
 
     /// Whether the timer runs: it fired no longer ago than ticks can be apart. The latest sample tells nothing of it: each
