@@ -87,7 +87,8 @@ shared! {
         /// 1 when that retry was the trigger's own
         pub retry_own: u32,
         /// `RECLAIM_*` of the trigger's last reclaim, 0 when none is known. Nobody runs out of memory without having
-        /// reclaimed where it was short: this says where.
+        /// reclaimed where it was short: this says where, if it was just before. It may be of long ago, or of another task
+        /// that had the same id.
         pub reclaim_gear: u32,
         /// when that reclaim ended, `CLOCK_MONOTONIC`, [`UNKNOWN`] when none is known. Victims with the same trigger and
         /// the same reclaim fell to one decision: a group was taken whole.
