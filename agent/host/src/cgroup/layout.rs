@@ -10,8 +10,8 @@ use crate::hot_file::read_bytes;
 use crate::scan;
 
 /// The magic numbers of `statfs` (`linux/magic.h`).
-const CGROUP_SUPER_MAGIC: u64 = 0x0027_e0eb;
-const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
+pub(super) const CGROUP_SUPER_MAGIC: u64 = 0x0027_e0eb;
+pub(super) const CGROUP2_SUPER_MAGIC: u64 = 0x6367_7270;
 
 /// The controllers Brink reads or writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,17 +9,17 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use rustix::fs::{FileType, Mode, OFlags, RawDir};
+use rustix::fs::{FileType, Mode, OFlags, RawDir, StatFs};
 use rustix::io::Errno;
 
-use crate::cgroup::layout::Hierarchy;
+use crate::cgroup::layout::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, Hierarchy};
 use crate::error::HostError;
 
 /// Groups nested deeper than this are not visited. The kubelet's are 5 deep, systemd's user services 6.
 pub const DEEPEST: usize = 32;
 
-/// kernfs counts a directory's subdirectories in its links: 2 is none. Other file systems may count differently, so
-/// only exactly 2 is believed.
+/// kernfs counts a directory's subdirectories in its links: 2 is none. Other file systems may count differently (btrfs: 1 of
+/// each; many of FUSE, a view of the cgroups included: 2 of each), so only exactly 2 is believed, and of cgroups alone.
 const LINKS_OF_A_LEAF: u64 = 2;
 
 /// Room for directory entries a level: an entry takes at most 280 bytes.
@@ -134,6 +134,15 @@ fn open(dir: BorrowedFd<'_>, name: &CStr) -> Result<std::os::fd::OwnedFd, Errno>
 
 fn has_no_children(dir: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_nlink == LINKS_OF_A_LEAF)
+        && rustix::fs::fstatfs(dir).is_ok_and(|found| counts_links(&found))
+}
+
+/// Whether directories of this file system have a link for each of those below.
+fn counts_links(found: &StatFs) -> bool {
+    let kind = u64::try_from(found.f_type).ok();
+    [CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC]
+        .map(Some)
+        .contains(&kind)
 }
 
 /// The paths of a group and all groups below it, as `/proc/<pid>/cgroup` writes them, parents first, at most `most`.
@@ -182,7 +191,8 @@ pub fn groups_below(
 fn children(path: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     // To list the many files of a group costs more than all else.
-    if fs::symlink_metadata(path)?.nlink() == LINKS_OF_A_LEAF {
+    let is_leaf = fs::symlink_metadata(path)?.nlink() == LINKS_OF_A_LEAF;
+    if is_leaf && rustix::fs::statfs(path).is_ok_and(|found| counts_links(&found)) {
         return Ok(names);
     }
     for entry in fs::read_dir(path)? {
@@ -276,6 +286,22 @@ mod tests {
             (walk.groups, walk.complete),
             (u32::try_from(DEEPEST).expect("small") + 1, false)
         );
+    }
+
+    #[test]
+    fn only_of_cgroups_two_links_mean_that_nothing_is_below() {
+        let root = tempfile::tempdir().expect("temporary folder");
+        let mut found = rustix::fs::statfs(root.path()).expect("a file system");
+        for (kind, expected) in [
+            (CGROUP_SUPER_MAGIC, true),
+            (CGROUP2_SUPER_MAGIC, true),
+            // FUSE, tmpfs
+            (0x6573_5546, false),
+            (0x0102_1994, false),
+        ] {
+            found.f_type = kind.try_into().expect("a magic number");
+            assert_eq!(counts_links(&found), expected, "{kind:#x}");
+        }
     }
 
     #[test]
