@@ -192,7 +192,9 @@ impl Watcher {
             wanted = wanted.into_iter().chain(woken.due(now)).min();
             let due = wanted.is_some_and(|wanted| now >= wanted.max(earliest));
             if due || now >= earliest + slowest {
-                let scan = self.starts.scan(wanted.is_some(), self.loaded.starts());
+                let scan = self
+                    .starts
+                    .scan(now, wanted.is_some(), self.loaded.starts());
                 earliest = self.rebuild_in_turn(scan);
                 let unsent = !self.unsent.is_empty();
                 wanted = unsent.then(|| Instant::now() + SETTLE);
