@@ -104,7 +104,9 @@ fn identity(path: &Path) -> Option<Identity> {
 
 fn add(inotify: &OwnedFd, path: &Path) -> Option<i32> {
     use inotify::WatchFlags as On;
-    let changes = On::CREATE | On::DELETE | On::CLOSE_WRITE | On::MOVED_TO | On::MOVED_FROM;
+    let inside = On::CREATE | On::DELETE | On::CLOSE_WRITE | On::MOVED_TO | On::MOVED_FROM;
+    // Who has taken the folder itself away may put another in its place, of which this watch tells nothing.
+    let changes = inside | On::MOVE_SELF | On::DELETE_SELF;
     let added = inotify::add_watch(inotify, path, changes);
     if let Err(errno) = &added {
         warn!(%errno, folder = %path.display(), "a folder cannot be watched; it is looked at again and again");
@@ -114,6 +116,9 @@ fn add(inotify: &OwnedFd, path: &Path) -> Option<i32> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::event::{PollFd, PollFlags, poll};
+    use rustix::time::Timespec;
+
     use super::*;
 
     #[test]
@@ -152,5 +157,25 @@ mod tests {
         assert!(!folders.tell_of_all() && !folders.are_others());
         fs::create_dir(&missing).unwrap();
         assert!(folders.are_others());
+    }
+
+    #[test]
+    fn a_folder_that_is_taken_away_wakes_whoever_waits() {
+        let parent = tempfile::tempdir().unwrap();
+        let path = |name: &str| parent.path().join(name);
+        let is_readable = |folders: &Folders| {
+            let fd = PollFd::from_borrowed_fd(folders.fd().unwrap(), PollFlags::IN);
+            poll(&mut [fd], Some(&Timespec::default())).unwrap() == 1
+        };
+        for take_away in [
+            |from: &Path, to: &Path| fs::rename(from, to).unwrap(),
+            |from: &Path, _: &Path| fs::remove_dir(from).unwrap(),
+        ] {
+            fs::create_dir(path("state")).unwrap();
+            let folders = Folders::watch(&[&path("state")]);
+            assert!(!is_readable(&folders));
+            take_away(&path("state"), &path("old"));
+            assert!(is_readable(&folders));
+        }
     }
 }
