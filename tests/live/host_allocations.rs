@@ -8,6 +8,7 @@ use brink_host::cgroup::Controller;
 use brink_host::cgroup::stat::StatReader;
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::clock::{BootId, monotonic_ns};
+use brink_host::cpu_lists::CpuListsReader;
 use brink_host::hog::{HogSpec, Load};
 use brink_host::kill::{KillTarget, Killer, ReleaseConfig, ReleasePool};
 use brink_host::ledger::{Ledger, LedgerShape};
@@ -52,7 +53,9 @@ fn the_nodes_counters_are_read_without_allocation() {
     let root = Path::new("/");
     let meminfo = MeminfoReader::open(root).expect("meminfo");
     let tasks = TaskCountReader::open(root).expect("loadavg");
+    let lists = CpuListsReader::open(root).expect("zoneinfo");
     measured("meminfo", || meminfo.read());
+    measured("lists of CPUs", || lists.pages());
     measured("loadavg", || tasks.read());
     let starts = StartReader::open(root).expect("proc");
     let own = i32::try_from(std::process::id()).expect("a pid");

@@ -77,6 +77,36 @@ impl HotFile {
         }
         Err(HotError::Truncated)
     }
+
+    /// Reads a file of any length to its end, a buffer at a time, and tells each line of it. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`HotError::Truncated`] when a line does not fit into the buffer, and whatever `tell` fails with.
+    pub fn for_each_line(
+        &self,
+        buffer: &mut [u8],
+        mut tell: impl FnMut(&[u8]) -> Result<(), HotError>,
+    ) -> Result<(), HotError> {
+        let (mut offset, mut kept) = (0, 0);
+        loop {
+            if kept == buffer.len() {
+                return Err(HotError::Truncated);
+            }
+            let length = retry(|| rustix::io::pread(self.fd.as_fd(), &mut buffer[kept..], offset))?;
+            if length == 0 {
+                return tell(&buffer[..kept]);
+            }
+            offset += length as u64;
+            let filled = kept + length;
+            let whole = buffer[..filled].iter().rposition(|byte| *byte == b'\n');
+            let whole = whole.map_or(0, |end| end + 1);
+            for line in crate::scan::lines(&buffer[..whole]) {
+                tell(line)?;
+            }
+            buffer.copy_within(whole..filled, 0);
+            kept = filled - whole;
+        }
+    }
 }
 
 impl AsFd for HotFile {

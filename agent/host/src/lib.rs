@@ -18,6 +18,7 @@
 pub mod capabilities;
 pub mod cgroup;
 pub mod clock;
+pub mod cpu_lists;
 pub mod error;
 pub mod hog;
 pub mod hot_file;

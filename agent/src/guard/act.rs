@@ -158,6 +158,7 @@ impl Guard {
             .and_then(|(at, cpu)| self.awake.waited_ns(at, cpu));
         self.watch_victim(order, workload);
         self.expect_reaping(now(), workload);
+        self.expect_parked(now());
         let family = self
             .roster
             .of(workload)

@@ -175,6 +175,7 @@ impl Guard {
             if let Some(signal) = wanted.memory.or(pids)
                 && self.may_order(&observations, confirmation, met)
             {
+                confirmation.parked = wanted.memory.and_then(|_| self.parked(now()));
                 self.verify_first(signal);
             }
         } else {

@@ -95,6 +95,7 @@ impl NodeFigures {
             pods_swap: slow.pods_swap,
             reserve: slow.reserve,
             unreaped: None,
+            parked: None,
         }
     }
 }

@@ -10,6 +10,7 @@ use brink_host::cgroup::stat::{MemoryStat, StatReader};
 use brink_host::cgroup::swap::SwapRoomReader;
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::cgroup::{CgroupDir, Controller, Hierarchy, Layout};
+use brink_host::cpu_lists::CpuListsReader;
 use brink_host::loadavg::TaskCountReader;
 use brink_host::meminfo::{Meminfo, MeminfoReader};
 use brink_host::pid_limits::PidLimits;
@@ -178,6 +179,14 @@ impl NodeFiles {
             slow.reserve = totals.min.saturating_mul(page());
         }
         Ok(())
+    }
+
+    /// The lists of the CPUs, which headroom leaves out; none where the node is a group, or they cannot be read.
+    pub fn cpu_lists(&self) -> Option<CpuListsReader> {
+        match &self.source {
+            Source::Machine { .. } => CpuListsReader::open(&self.root).ok(),
+            Source::Group { .. } => None,
+        }
     }
 
     /// What goes with a reading: swap as of the last [`NodeFiles::read`], the reserve as of the last
@@ -400,7 +409,7 @@ impl Zones {
     }
 }
 
-fn page() -> u64 {
+pub(super) fn page() -> u64 {
     u64::try_from(rustix::param::page_size()).unwrap_or(4096)
 }
 

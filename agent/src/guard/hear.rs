@@ -135,6 +135,7 @@ impl Guard {
         if let Some(workload) = self.roster.workload_of(record.cgroup) {
             let pages = record.anon_rss.saturating_add(record.shmem_rss);
             let charged = pages.saturating_mul(1024);
+            self.expect_parked(woke);
             self.feed(woke, &Input::Dying { workload, charged });
         }
     }

@@ -9,6 +9,7 @@ pub mod figures;
 pub mod files;
 pub mod kernel;
 pub mod page;
+mod parked;
 pub mod ports;
 pub mod roster;
 pub mod rung;
@@ -48,10 +49,11 @@ use brink_host::realtime::FifoPriority;
 use brink_host::{HostError, clock};
 
 use crate::ledger::Author;
-use files::{NodeFiles, NodePlan};
+use files::{NodeFiles, NodePlan, page};
 use follow::{Current, LINGERING};
 use hear::Item;
 use kernel::Kernel;
+use parked::Parked;
 use ports::Ports;
 use rehearse::Approach;
 use roster::Roster;
@@ -140,6 +142,7 @@ struct Guard {
     /// Victims that outlive their orders.
     lingering: [Option<Current>; LINGERING],
     unreaped: Unreaped,
+    parked: Parked,
     approach: Approach,
     /// How many tasks had come into another cgroup when a kill was prepared.
     attaches: Option<u64>,
@@ -188,6 +191,7 @@ impl Guard {
     fn new(mut plan: Plan, files: NodeFiles, ports: Arc<Ports>) -> Self {
         let workloads = plan.roster.table.len();
         plan.killer.protect(&mut plan.roster.protected);
+        let parked = Parked::new(files.cpu_lists(), page());
         Self {
             root: plan.root,
             layout: plan.layout,
@@ -217,6 +221,7 @@ impl Guard {
             current: None,
             lingering: [const { None }; LINGERING],
             unreaped: Unreaped::new(),
+            parked,
             approach: Approach::new(),
             attaches: None,
             heard: Vec::with_capacity(hear::BOUND),

@@ -302,6 +302,7 @@ fn read_headroom<'a>(
         pods_swap: swap,
         reserve: reserve.unwrap_or(0),
         unreaped: None,
+        parked: None,
     }
 }
 

@@ -107,6 +107,10 @@ pub struct Confirmation {
     /// Processes in the cgroups of those killed for a shortage of process ids that still hold theirs; none where nobody
     /// counts them.
     pub unreaped: Option<u64>,
+    /// Free memory on lists of CPUs, which headroom leaves out, beyond what lay there when somebody was killed last; none
+    /// where that is long ago, or nobody looks.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub parked: Option<u64>,
 }
 
 /// Whether the signals of a kill reached anybody.
@@ -145,5 +149,12 @@ impl Confirmation {
     pub fn is_under_reserve(&self) -> bool {
         self.node
             .is_some_and(|headroom| headroom < i64::try_from(self.reserve).unwrap_or(i64::MAX))
+    }
+
+    /// What victims gave back and headroom does not show. Nothing counts under the kernel's reserve.
+    pub fn parked(&self) -> u64 {
+        self.parked
+            .filter(|_| !self.is_under_reserve())
+            .unwrap_or(0)
     }
 }

@@ -56,7 +56,18 @@ impl Engine {
         let Some(chosen) = choose(&self.policy, ready) else {
             return;
         };
+        let credit = self.on_its_way(chosen, sample, credit);
         held[chosen] = self.order(now, chosen, sample, credit, actions).err();
+    }
+
+    /// Bytes that a signal does not show yet: what the dying still hold and, of headroom, what the dead gave back and lies
+    /// on lists of CPUs.
+    fn on_its_way(&self, index: usize, sample: &Sample<'_>, credit: u64) -> u64 {
+        let threshold = self.policy.thresholds().get(index);
+        match threshold.map(|threshold| threshold.signal) {
+            Some(Signal::MemoryHeadroom) => credit.saturating_add(sample.confirmation.parked()),
+            _ => credit,
+        }
     }
 
     /// Why a ready threshold is not acted on, before anybody is ranked.
@@ -81,6 +92,7 @@ impl Engine {
         if !self.is_confirmed(index, seen.capacity, &sample.confirmation) {
             return Some(Reason::Unconfirmed);
         }
+        let credit = self.on_its_way(index, sample, credit);
         let credited = seen.available.saturating_add(saturated(credit));
         let enough = quantity <= Quantity::from_bytes(credited);
         (credit > 0 && enough).then_some(Reason::Credited)

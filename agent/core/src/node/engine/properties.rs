@@ -213,6 +213,7 @@ impl Run {
                 pods_swap: 0,
                 reserve: 10,
                 unreaped: None,
+                parked: None,
             },
             usage: &usage,
         };

@@ -43,6 +43,7 @@ struct Node {
     available: i64,
     headroom: Option<i64>,
     swap: u64,
+    parked: Option<u64>,
     pids: Option<i64>,
     usage: Vec<Option<PodUsage>>,
 }
@@ -64,6 +65,7 @@ impl Node {
             available: 2048,
             headroom: Some(2048),
             swap: 0,
+            parked: None,
             pids: None,
             usage: [300, 200, 100].map(|mib| Some(holding(mib))).to_vec(),
         };
@@ -134,6 +136,7 @@ impl Node {
             pods_swap: self.swap,
             reserve: 10 * MIB as u64,
             unreaped: None,
+            parked: self.parked,
         };
         (observations, confirmation)
     }

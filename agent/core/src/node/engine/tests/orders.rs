@@ -29,6 +29,37 @@ fn memory_that_shows_a_moment_later_costs_nobody_else() {
     assert_eq!(kills(&actions), []);
 }
 
+/// A threshold on headroom, and its victim of 300 MiB dead and charged with nothing, at 60 of the 100 MiB wanted.
+fn short_after_a_kill(parked_mib: u64) -> Node {
+    let mut node = Node::enforcing([threshold(Signal::MemoryHeadroom, 100, 0)].to_vec());
+    assert_eq!(kills(&node.at(0, 60)), [0]);
+    node.holds(0, 0);
+    node.parked = Some(parked_mib * MIB as u64);
+    node.at(1, 60);
+    node
+}
+
+#[test]
+fn memory_on_lists_of_cpus_costs_nobody_else() {
+    let mut node = short_after_a_kill(40);
+    let actions = node.at(6, 60);
+    assert_eq!(ends(&actions), [End::MemoryBack]);
+    assert_eq!(kills(&actions), []);
+    assert_eq!(kills(&node.at(1_000, 60)), []);
+    // Somebody takes it from there.
+    node.parked = Some(39 * MIB as u64);
+    assert_eq!(kills(&node.at(1_001, 60)), [1]);
+}
+
+#[test]
+fn memory_on_lists_of_cpus_does_not_count_where_it_is_too_little_or_too_late() {
+    assert_eq!(kills(&short_after_a_kill(39).at(6, 60)), [1]);
+    assert_eq!(kills(&short_after_a_kill(400).at(6, 9)), [1], "the reserve");
+    let mut node = short_after_a_kill(400);
+    node.parked = None;
+    assert_eq!(kills(&node.at(6, 60)), [1]);
+}
+
 #[test]
 fn a_stuck_victim_is_given_up_after_200_ms_and_not_ordered_again() {
     let mut node = Node::enforcing(hard());
