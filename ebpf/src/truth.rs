@@ -57,6 +57,8 @@ pub struct Node {
 #[repr(C)]
 pub struct Sums {
     pub used: i64,
+    /// anonymous memory
+    pub anon: i64,
     /// could still be allocated
     pub headroom: i64,
     /// free in all zones, whatever they keep back
@@ -150,6 +152,7 @@ extern "C" fn on_truth(_map: *mut c_void, _key: *mut u32, slot: *mut TimerSlot) 
     // SAFETY: all are map values, and the callback never runs twice at a time.
     unsafe {
         (*sums).used = 0;
+        (*sums).anon = 0;
         (*sums).headroom = 0;
         (*sums).free = 0;
         (*sums).file = 0;

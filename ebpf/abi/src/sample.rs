@@ -25,6 +25,8 @@ pub const SOURCE_SLOT_AVAILABLE: u32 = 3;
 pub const SOURCE_SLOT_HEADROOM: u32 = 4;
 /// `TruthWatch::source` alone: the kernel's own estimate, `MemAvailable` of `/proc/meminfo`.
 pub const SOURCE_NODE_ESTIMATE: u32 = 5;
+/// `TruthWatch::source` alone: that estimate, less a share of what it and anonymous memory come to together.
+pub const SOURCE_NODE_SHARE: u32 = 6;
 
 /// `Usage::state`: nothing armed.
 pub const USAGE_EMPTY: u32 = 0;

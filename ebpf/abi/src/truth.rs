@@ -25,7 +25,8 @@ shared! {
 
 shared! {
     /// One limit, with the terms of its cgroup where it has one. Of `SOURCE_NODE_ESTIMATE` these are the kernel's own
-    /// constants: `capacity` what it keeps back in all, `reclaimable` the sum of the zones' low watermarks.
+    /// constants: `capacity` what it keeps back in all, `reclaimable` the sum of the zones' low watermarks. Of
+    /// `SOURCE_NODE_SHARE` the same, and `inactive_file` is the share, in bytes of `TruthOrder::capacity`.
     pub struct TruthWatch {
         /// `SOURCE_*` of [`crate::sample`]
         pub source: u32,

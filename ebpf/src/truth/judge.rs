@@ -3,8 +3,8 @@
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_get_current_task;
 use brink_abi::sample::{
-    SOURCE_NODE_AVAILABLE, SOURCE_NODE_ESTIMATE, SOURCE_NODE_HEADROOM, SOURCE_SLOT_AVAILABLE,
-    SOURCE_SLOT_HEADROOM,
+    SOURCE_NODE_AVAILABLE, SOURCE_NODE_ESTIMATE, SOURCE_NODE_HEADROOM, SOURCE_NODE_SHARE,
+    SOURCE_SLOT_AVAILABLE, SOURCE_SLOT_HEADROOM,
 };
 use brink_abi::truth::{Crossing, TruthOrder, TruthWatch};
 use brink_abi::{MAX_WATCHES, Plain};
@@ -71,14 +71,22 @@ fn value(order: *const TruthOrder, index: usize) -> Option<i64> {
                 let grown = ((*sums).managed - (*sums).baseline).max(0) << shift;
                 Some(((*sums).headroom << shift) + ((*order).deferred - grown).max(0))
             }
-            SOURCE_NODE_ESTIMATE if (*sums).failed == 0 => {
+            SOURCE_NODE_ESTIMATE | SOURCE_NODE_SHARE if (*sums).failed == 0 => {
                 // Of cache and of what slab can give back, the kernel counts half as needed, or the low watermarks.
                 let of = |pages: i64| {
                     let bytes = pages << shift;
                     bytes - (bytes / 2).min(watch.reclaimable)
                 };
                 let free = (*sums).free << shift;
-                Some(free + of((*sums).file) + of((*sums).kernel) - watch.capacity)
+                let estimate = free + of((*sums).file) + of((*sums).kernel) - watch.capacity;
+                if watch.source == SOURCE_NODE_ESTIMATE {
+                    return Some(estimate);
+                }
+                // In pages, so that the product of two amounts of memory has room; these programs divide unsigned alone.
+                let user = (estimate.max(0) >> shift) + (*sums).anon;
+                let all = ((*order).capacity >> shift).max(1);
+                let share = (user * (watch.inactive_file >> shift)) as u64 / all as u64;
+                Some(estimate - ((share as i64) << shift))
             }
             SOURCE_SLOT_AVAILABLE | SOURCE_SLOT_HEADROOM => {
                 let [css, serial] = *controller;

@@ -77,6 +77,7 @@ pub extern "C" fn add_node(
             return 1;
         };
         (*sums).used += found.used;
+        (*sums).anon += found.anon;
         (*sums).headroom += found.clean + found.kernel;
         (*sums).file += found.file;
         (*sums).kernel += found.kernel;
@@ -104,6 +105,7 @@ pub extern "C" fn add_node(
 struct NodeSums {
     /// the working set by the kubelet's formula
     used: i64,
+    anon: i64,
     /// file pages on the lists of reclaim, and those of them that need not be written first
     file: i64,
     clean: i64,
@@ -116,8 +118,10 @@ fn node_sums(data: u64) -> Option<NodeSums> {
     let inactive = stat(data, layout!(stat_inactive_file))?;
     let held = stat(data, layout!(stat_dirty))? + stat(data, layout!(stat_writeback))?;
     let file = stat(data, layout!(stat_active_file))? + inactive;
+    let anon = stat(data, layout!(stat_anon))?;
     Some(NodeSums {
-        used: stat(data, layout!(stat_anon))? + stat(data, layout!(stat_file))? - inactive,
+        used: anon + stat(data, layout!(stat_file))? - inactive,
+        anon,
         file,
         clean: (file - held).max(0),
         kernel: stat(data, layout!(stat_slab))? + stat(data, layout!(stat_misc))?,

@@ -48,16 +48,34 @@ pub enum Signal {
     WorkingSet,
     /// What the pods' group is charged, against the most that leaves the limit free.
     PodsUsage,
+    /// `MemAvailable`, against a share of what it and `AnonPages` come to together.
+    Share,
 }
 
 impl Signal {
     /// All of them, in the order of the truth's watches.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::Headroom,
         Self::Estimate,
         Self::WorkingSet,
         Self::PodsUsage,
+        Self::Share,
     ];
+
+    /// Its place among the truth's watches.
+    pub const fn place(self) -> usize {
+        self as usize
+    }
+
+    /// The truth's limit for it, where everybody's is `limit`: of the last two the truth counts what is left above theirs,
+    /// and a share that is reached is one that is crossed.
+    pub const fn least(self, limit: i64) -> i64 {
+        match self {
+            Self::Headroom | Self::Estimate | Self::WorkingSet => limit,
+            Self::PodsUsage => 0,
+            Self::Share => 1,
+        }
+    }
 
     /// As the tables name it.
     pub const fn word(self) -> &'static str {
@@ -66,6 +84,7 @@ impl Signal {
             Self::Estimate => "MemAvailable",
             Self::WorkingSet => "memory.available",
             Self::PodsUsage => "memory.current of the pods",
+            Self::Share => "MemAvailable by its share",
         }
     }
 }
@@ -103,7 +122,8 @@ impl Contender {
     pub const fn signal(self) -> Signal {
         match self {
             Self::Brink | Self::Nothing => Signal::Headroom,
-            Self::Earlyoom | Self::Nohang => Signal::Estimate,
+            Self::Earlyoom => Signal::Share,
+            Self::Nohang => Signal::Estimate,
             Self::Oomd | Self::OomdAnon => Signal::PodsUsage,
             Self::Kubelet => Signal::WorkingSet,
         }
@@ -130,5 +150,11 @@ mod tests {
         let mib = 1 << 20;
         let told = earlyoom_kib(100 * mib, [1000 * mib, 600 * mib, 200 * mib]);
         assert_eq!(told, 125 * 1024);
+    }
+
+    #[test]
+    fn signals_are_where_the_truth_watches_them() {
+        let places = Signal::ALL.map(Signal::place);
+        assert_eq!(places, [0, 1, 2, 3, 4]);
     }
 }

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     contender::{Contender, Signal, earlyoom_kib},
-    judge::{Judge, crossed},
+    judge::{Aim, Judge, crossed},
 };
 use crate::{
     bench::{
@@ -54,12 +54,13 @@ const TRIES: usize = 5;
 /// How long a victim waits to be killed.
 const PATIENCE: Duration = Duration::from_secs(14);
 
-/// One run. Whoever acts before the truth has seen a crossing acts at once: by its own figures it was time.
+/// One run. Whoever acts before the truth has seen any crossing acts at once: by its own figures it was time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Trial {
     /// As the tables name it.
     pub(super) contender: String,
-    /// Nanoseconds from the crossing of its own signal to its first SIGTERM or SIGKILL; none if there was none.
+    /// Nanoseconds from the crossing of its own signal to its first SIGTERM or SIGKILL, less than nothing if it came before
+    /// the truth's tick; none if there was none.
     pub(super) signalled: Option<i64>,
     /// Bytes below the limit at the worst.
     pub(super) overshoot: i64,
@@ -139,18 +140,23 @@ impl Ground {
     ) -> anyhow::Result<Option<Trial>> {
         let victim = self.arena.next_victim()?;
         let mut hog = self.victim(&victim)?;
-        let [_, estimate, available, _] = self.judge.values()?;
+        let [_, estimate, available, _, _] = self.judge.values()?;
         let limits = [i64::MIN, estimate - signed(WAY), available - signed(WAY)];
+        let told = told_earlyoom(limits[1])?;
         let looks = Duration::from_millis(random.below(10_000));
-        let rival = self.arm(contender, limits, victim.group(), looks)?;
-        self.judge.aim(limits, i64::MAX)?;
+        let rival = self.arm(contender, (limits[2], told), victim.group(), looks)?;
+        self.judge.aim(Aim {
+            limits,
+            pods_may: i64::MAX,
+            share: signed(told * 1024),
+        })?;
         sleep(Duration::from_millis(random.below(1000)));
         let began = monotonic_ns();
         hog.start();
         let ended = hog.wait(PATIENCE + Duration::from_secs(2));
         let shots = self.judge.shots()?;
         let signal = if contender == Contender::Earlyoom {
-            Signal::Estimate
+            Signal::Share
         } else {
             Signal::WorkingSet
         };
@@ -170,7 +176,7 @@ impl Ground {
         };
         Ok(Some(Trial {
             contender: contender.word().to_owned(),
-            signalled: ours.map(|shot| between(at, shot.at).max(0)),
+            signalled: ours.map(|shot| between(at, shot.at)),
             overshoot: seen.overshoot,
             wrong: self.arena.is_short_of_workloads()?,
         }))
@@ -194,7 +200,7 @@ impl Ground {
     fn arm(
         &self,
         contender: Contender,
-        [_, estimate, available]: [i64; 3],
+        (available, told): (i64, u64),
         victim: &str,
         looks: Duration,
     ) -> anyhow::Result<Option<Rival>> {
@@ -207,16 +213,12 @@ impl Ground {
                 Ok(None)
             }
             Contender::Earlyoom => {
-                let info = MeminfoReader::open(Path::new("/"))?.read()?;
-                let now = info.available.context("no MemAvailable")?;
-                let amounts = [info.total, now, info.anon];
-                let kib = earlyoom_kib(u64::try_from(estimate)?, amounts);
                 let [loader, libraries, program] = &self.earlyoom;
                 let mut command = Command::new(loader);
                 command.arg("--library-path").arg(libraries).arg(program);
                 command.args(["-p", "-r", "0", "--ignore", ALL_OTHERS, "-M"]);
                 // Only ever SIGTERM: below half as much it would be SIGKILL.
-                command.arg(format!("{kib},1"));
+                command.arg(format!("{told},1"));
                 Rival::start(command, &log, "sending SIGTERM when").map(Some)
             }
             Contender::Kubelet => {
@@ -232,6 +234,14 @@ impl Ground {
             other => bail!("{} does not run here", other.word()),
         }
     }
+}
+
+/// What earlyoom is told for a limit on `MemAvailable`, in KiB.
+fn told_earlyoom(limit: i64) -> anyhow::Result<u64> {
+    let info = MeminfoReader::open(Path::new("/"))?.read()?;
+    let available = info.available.context("no MemAvailable")?;
+    let amounts = [info.total, available, info.anon];
+    Ok(earlyoom_kib(u64::try_from(limit)?, amounts))
 }
 
 /// A rival's process. Dropping it ends it.

@@ -11,7 +11,7 @@ use brink_host::{
             Plain as _,
             sample::{
                 SOURCE_NODE_AVAILABLE, SOURCE_NODE_ESTIMATE, SOURCE_NODE_HEADROOM,
-                SOURCE_SLOT_AVAILABLE,
+                SOURCE_NODE_SHARE, SOURCE_SLOT_AVAILABLE,
             },
             truth::{Crossing, TruthWatch},
         },
@@ -44,6 +44,17 @@ pub(super) struct Judge {
     total: u64,
     /// What the kernel keeps back of its estimate in all, and the sum of the zones' low watermarks.
     estimate: [i64; 2],
+}
+
+/// What counts as crossed, in bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Aim {
+    /// Of headroom, the estimate and the working set.
+    pub(super) limits: [i64; 3],
+    /// What the pods' group may be charged.
+    pub(super) pods_may: i64,
+    /// The share of all memory that has to be available of what users have or could have.
+    pub(super) share: i64,
 }
 
 /// A signal that was sent to a process.
@@ -97,55 +108,56 @@ impl Judge {
         Ok(differences[READINGS / 2])
     }
 
-    /// The machine's memory.
-    pub(super) const fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// All signals now, in their order; of the pods' usage what is left of nothing.
-    pub(super) fn values(&mut self) -> anyhow::Result<[i64; 4]> {
-        self.start([i64::MIN; 4], 0)?;
+    /// All signals now, in their order; of the pods' usage what is left of nothing, of a share all of the estimate.
+    pub(super) fn values(&mut self) -> anyhow::Result<[i64; 5]> {
+        self.start([i64::MIN; 5], Aim::default())?;
         self.now()
     }
 
     /// All signals as of the latest tick.
-    pub(super) fn now(&self) -> anyhow::Result<[i64; 4]> {
-        let mut values = [0; 4];
+    pub(super) fn now(&self) -> anyhow::Result<[i64; 5]> {
+        let mut values = [0; 5];
         for (value, index) in values.iter_mut().zip(0..) {
             *value = self.truth.crossing(index)?.value;
         }
         Ok(values)
     }
 
-    /// Judges against these limits from now on, in the order of the signals; the pods' group may be charged so much.
-    pub(super) fn aim(&mut self, limits: [i64; 3], pods_may: i64) -> anyhow::Result<()> {
-        let [headroom, estimate, available] = limits;
-        self.start([headroom, estimate, available, 0], pods_may)?;
+    /// Judges against these limits from now on.
+    pub(super) fn aim(&mut self, aim: Aim) -> anyhow::Result<()> {
+        let [headroom, estimate, available] = aim.limits;
+        let [unused, share] = [Signal::PodsUsage, Signal::Share].map(|signal| signal.least(0));
+        self.start([headroom, estimate, available, unused, share], aim)?;
         self.trace.clear()
     }
 
-    fn start(&mut self, limits: [i64; 4], pods_may: i64) -> anyhow::Result<()> {
+    fn start(&mut self, limits: [i64; 5], aim: Aim) -> anyhow::Result<()> {
         let [reserve, low] = self.estimate;
-        let [headroom, estimate, available, unused] = limits;
+        let [headroom, estimate, available, unused, share] = limits;
         let node = |source, limit| TruthWatch {
             source,
             limit,
             ..TruthWatch::ZERO
         };
+        let estimated = |source, limit| TruthWatch {
+            capacity: reserve,
+            reclaimable: low,
+            ..node(source, limit)
+        };
         let watches = [
             node(SOURCE_NODE_HEADROOM, headroom),
-            TruthWatch {
-                capacity: reserve,
-                reclaimable: low,
-                ..node(SOURCE_NODE_ESTIMATE, estimate)
-            },
+            estimated(SOURCE_NODE_ESTIMATE, estimate),
             node(SOURCE_NODE_AVAILABLE, available),
             TruthWatch {
                 source: SOURCE_SLOT_AVAILABLE,
                 fd: self.pods.as_fd().as_raw_fd(),
                 limit: unused,
-                capacity: pods_may,
+                capacity: aim.pods_may,
                 ..TruthWatch::ZERO
+            },
+            TruthWatch {
+                inactive_file: aim.share,
+                ..estimated(SOURCE_NODE_SHARE, share)
             },
         ];
         self.truth.start(&Order {
@@ -175,8 +187,7 @@ impl Judge {
 
     /// What became of one signal.
     pub(super) fn crossing(&self, signal: Signal) -> anyhow::Result<Crossing> {
-        let index = Signal::ALL.iter().position(|known| *known == signal);
-        Ok(self.truth.crossing(u32::try_from(index.unwrap_or(0))?)?)
+        Ok(self.truth.crossing(u32::try_from(signal.place())?)?)
     }
 
     /// Who was signalled since [`Judge::aim`], in order. Stops the trace.

@@ -321,8 +321,12 @@ fn host_delays(host: &Host, contender: Contender) -> Vec<f64> {
         .trials
         .iter()
         .filter(|trial| trial.contender == contender.word());
-    own.map(|trial| trial.signalled.map_or(f64::INFINITY, millis))
-        .collect()
+    own.map(|trial| {
+        trial
+            .signalled
+            .map_or(f64::INFINITY, |at| millis(at.max(0)))
+    })
+    .collect()
 }
 
 fn host_median(host: &Host, contender: Contender) -> Option<f64> {

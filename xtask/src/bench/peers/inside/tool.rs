@@ -45,12 +45,8 @@ pub(super) struct Tool {
 /// Where the limit lies for those who know it by another figure.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
-    /// `MemTotal`.
-    pub(super) total: u64,
-    /// `MemAvailable` now.
-    pub(super) available: u64,
-    /// `AnonPages` now.
-    pub(super) anon: u64,
+    /// What earlyoom is told, in KiB, so that it acts at the limit.
+    pub(super) earlyoom: u64,
     /// What the pods may be charged.
     pub(super) pods: u64,
     /// Time to the kubelet's first look.
@@ -201,7 +197,7 @@ fn command(contender: Contender, terms: &Terms) -> anyhow::Result<Option<(&'stat
             ("", launched(&[&program, "run", "--config", &config]))
         }
         Contender::Earlyoom => {
-            let kib = earlyoom_kib(LIMIT, [terms.total, terms.available, terms.anon]).to_string();
+            let kib = terms.earlyoom.to_string();
             let words = [
                 "chroot",
                 DISK,
@@ -334,12 +330,10 @@ impl Terms {
     pub(super) fn now(judge: &mut Judge, phase: Duration) -> anyhow::Result<Self> {
         let info = MeminfoReader::open(Path::new("/"))?.read()?;
         let available = info.available.context("no MemAvailable")?;
-        let [_, _, _, unused] = judge.values()?;
+        let [_, _, _, unused, _] = judge.values()?;
         let used = u64::try_from(-unused).unwrap_or(0);
         Ok(Self {
-            total: judge.total(),
-            available,
-            anon: info.anon,
+            earlyoom: earlyoom_kib(LIMIT, [info.total, available, info.anon]),
             pods: used + available.saturating_sub(LIMIT),
             phase,
         })

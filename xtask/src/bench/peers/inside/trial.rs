@@ -25,7 +25,7 @@ use crate::bench::{
     measure::units::{MIB, between, signed},
     peers::{
         contender::{Contender, LIMIT, Signal},
-        judge::{Shot, crossed},
+        judge::{Aim, Shot, crossed},
         wire::{Found, Run, Seen},
         workload::Workload,
     },
@@ -72,7 +72,11 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
     let mut stage = stage(ground, run)?;
     let memory = tool.as_ref().and_then(|_| Tool::memory());
     let before = oom_kills()?;
-    ground.judge.aim([signed(LIMIT); 3], signed(terms.pods))?;
+    ground.judge.aim(Aim {
+        limits: [signed(LIMIT); 3],
+        pods_may: signed(terms.pods),
+        share: signed(terms.earlyoom * 1024),
+    })?;
     sleep(phase);
     let pulse = Pulse::start();
     let (began, cpu) = (monotonic_ns(), Tool::cpu());
@@ -131,14 +135,14 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
 /// Everything of a run but its start.
 fn stage(ground: &mut Ground, run: &Run) -> anyhow::Result<Stage> {
     let rate = rate(ground, run.workload)?;
-    let own = Signal::ALL
-        .iter()
-        .position(|known| *known == run.contender.signal());
-    let own = own.unwrap_or(0);
+    let own = match run.contender.signal() {
+        // Of the pods' usage there is no amount that is left: what the kernel says stands for it.
+        Signal::PodsUsage => Signal::Estimate,
+        own => own,
+    };
     let mut ballast = None;
     let values = ground.judge.values()?;
-    // Of the pods' usage there is no amount that is left: what the kernel says stands for it.
-    let left = u64::try_from(if own == 3 { values[1] } else { values[own] }).unwrap_or(0);
+    let left = u64::try_from(values[own.place()]).unwrap_or(0);
     let room = left.saturating_sub(LIMIT);
     if !run.workload.is_quiet() {
         let way = rate.map_or(room, |rate| rate * RUN_UP.as_secs() * 3 / 2);
@@ -224,10 +228,8 @@ fn watch(
         }
         return Ok(began.elapsed());
     }
-    let own = Signal::ALL
-        .iter()
-        .position(|known| *known == run.contender.signal());
-    let limit = if own == Some(3) { 0 } else { signed(LIMIT) };
+    let own = run.contender.signal();
+    let limit = own.least(signed(LIMIT));
     let (mut oom_at, mut over_at) = (None, None);
     while began.elapsed() < PATIENCE {
         sleep(LOOK);
@@ -239,7 +241,7 @@ fn watch(
         if is_over && over_at.is_none() {
             over_at = Some(now);
         }
-        let value = ground.judge.now()?[own.unwrap_or(0)];
+        let value = ground.judge.now()?[own.place()];
         let since = |at: Option<Instant>| at.map_or(Duration::ZERO, |at| now - at);
         let is_free = value >= limit && since(over_at) > 10 * LOOK;
         if since(oom_at) > AFTER_OOM || since(over_at) > AFTER_END || is_free {
