@@ -16,6 +16,8 @@ use crate::workspace::succeeds;
 
 /// The file that says which packages serve what.
 const CHOSEN: &str = "chosen.json";
+/// The file that is locked by whoever has guests running.
+const USED: &str = "used";
 /// Ends a list of files, so that one that was cut off is known as such.
 const END: &str = "end";
 
@@ -33,6 +35,12 @@ pub(super) struct Cache {
     _lock: fs::File,
 }
 
+/// Keeps what is in the cache from being removed, while others may add to it.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    _lock: fs::File,
+}
+
 impl Cache {
     /// Opens it, and waits for whoever else has it open.
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
@@ -40,13 +48,40 @@ impl Cache {
         let open = || {
             fs::create_dir_all(folder)?;
             let lock = fs::File::create(&path)?;
-            lock.lock()?;
+            if lock.try_lock().is_err() {
+                eprintln!(
+                    "vm: waiting for another command that fetches what guests are made of ({})",
+                    path.display()
+                );
+                lock.lock()?;
+            }
             Ok::<_, std::io::Error>(lock)
         };
         Ok(Self {
             _lock: open().with_context(|| format!("locking {}", path.display()))?,
             folder: folder.to_owned(),
         })
+    }
+
+    /// Lets others add to it, but not remove what is in it now.
+    pub(super) fn into_use(self) -> anyhow::Result<InUse> {
+        let path = self.folder.join(USED);
+        let open = || {
+            let lock = fs::File::create(&path)?;
+            lock.lock_shared()?;
+            Ok::<_, std::io::Error>(lock)
+        };
+        Ok(InUse {
+            _lock: open().with_context(|| format!("locking {}", path.display()))?,
+        })
+    }
+
+    /// Whether nobody uses what is in it.
+    fn is_unused(&self) -> anyhow::Result<bool> {
+        let path = self.folder.join(USED);
+        let lock =
+            fs::File::create(&path).with_context(|| format!("opening {}", path.display()))?;
+        Ok(lock.try_lock().is_ok())
     }
 
     /// The folder for apt's own lists.
@@ -97,7 +132,8 @@ impl Cache {
         self.all_chosen().remove(purpose)
     }
 
-    /// Notes what serves `purpose` from now on, and removes what serves nothing any more.
+    /// Notes what serves `purpose` from now on, and removes what serves nothing any more, unless somebody has guests running
+    /// that may be made of it.
     pub(super) fn choose(&self, purpose: &str, packages: &[Package]) -> anyhow::Result<()> {
         let mut chosen = self.all_chosen();
         chosen.insert(purpose.to_owned(), packages.to_vec());
@@ -107,6 +143,9 @@ impl Cache {
         fs::write(&fresh, text)
             .and_then(|()| fs::rename(&fresh, &path))
             .with_context(|| format!("writing {}", path.display()))?;
+        if !self.is_unused()? {
+            return Ok(());
+        }
         let used: Vec<PathBuf> = chosen.values().map(|each| self.bundle(each)).collect();
         for entry in fs::read_dir(&self.folder)?.flatten() {
             let name = entry.file_name();
@@ -259,6 +298,11 @@ mod tests {
         assert_eq!(cache.chosen("6.12"), None);
         fs::write(folder.path().join(CHOSEN), "{garbled").unwrap();
         assert_eq!(cache.chosen("6.1"), None);
+        let in_use = cache.into_use().unwrap();
+        let cache = Cache::open(folder.path()).unwrap();
+        cache.choose("6.1", &new).unwrap();
+        assert!(cache.find(&old).is_some(), "somebody uses it");
+        drop(in_use);
         cache.choose("6.1", &new).unwrap();
         assert!(cache.find(&old).is_none());
     }

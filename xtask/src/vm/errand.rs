@@ -10,6 +10,7 @@ use anyhow::Context as _;
 
 pub(crate) use super::supply::Peers;
 use super::{
+    cache::InUse,
     cpio::{self, Data, Entry},
     image::{EMPTY, with_folders},
     machine::{Accelerator, Machine, tail},
@@ -25,7 +26,8 @@ const TAIL: usize = 20;
 
 /// What guests are made of.
 pub(crate) struct Depot {
-    supply: Supply,
+    _in_use: InUse,
+    peers: Peers,
     tools: Tools,
     kernel: Kernel,
     programs: Measuring,
@@ -60,7 +62,7 @@ pub(crate) struct Errand<'a> {
 }
 
 impl Depot {
-    /// Finds or fetches QEMU and a kernel, and builds our programs.
+    /// Finds or fetches QEMU, a kernel and what Brink is compared with, and builds our programs.
     ///
     /// # Errors
     /// When one of them cannot be had.
@@ -68,22 +70,22 @@ impl Depot {
         let mut supply = Supply::open()?;
         let tools = supply.tools()?;
         let kernel = supply.kernel(series)?;
+        let peers = supply.peers()?;
+        let in_use = supply.into_use()?;
         let metadata = workspace::metadata()?;
         Ok(Self {
             programs: static_build::build_measuring(&metadata)?,
             folder: metadata.target_directory.join("vm/peers"),
-            supply,
+            _in_use: in_use,
+            peers,
             tools,
             kernel,
         })
     }
 
     /// The tools that Brink is compared with.
-    ///
-    /// # Errors
-    /// When neither the archive nor the cache has them.
-    pub(crate) fn peers(&mut self) -> anyhow::Result<Peers> {
-        self.supply.peers()
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     /// Our programs.

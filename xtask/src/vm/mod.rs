@@ -15,6 +15,7 @@ mod static_build;
 mod supply;
 mod verdict;
 
+use self::supply::Supply;
 pub use self::{job::Cgroup, series::Series};
 use crate::{Verdict, test::Report};
 
@@ -58,4 +59,21 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 /// When the tests cannot be built or the guests not be started.
 pub fn run_guests(args: &Args) -> anyhow::Result<Report> {
     session::run(args)
+}
+
+/// Fetches what guests that compare are made of: QEMU, their kernel, and what Brink is compared with.
+///
+/// # Errors
+/// When something of it can be had neither from the archive nor from the cache.
+pub fn fetch_peers() -> anyhow::Result<()> {
+    anyhow::ensure!(
+        cfg!(target_arch = "x86_64"),
+        "guests are made for x86_64 only"
+    );
+    let mut supply = Supply::open()?;
+    supply.tools()?;
+    supply.kernel(Series::V6_12)?;
+    let peers = supply.peers()?;
+    println!("{:?} in {}", peers.versions, peers.root.display());
+    Ok(())
 }

@@ -12,6 +12,7 @@ use anyhow::Context as _;
 
 use super::{
     Args,
+    cache::InUse,
     cpio::{Data, Entry},
     guest, image,
     job::{Answer, Job},
@@ -67,7 +68,7 @@ const TAIL: usize = 30;
 /// Runs the guests that `args` asks for.
 pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     let mut report = Report::default();
-    let Some((tools, kernels)) = supply(&wanted(args), &mut report) else {
+    let Some((tools, kernels, _in_use)) = supply(&wanted(args), &mut report)? else {
         return Ok(report);
     };
     let metadata = workspace::metadata()?;
@@ -103,8 +104,11 @@ fn wanted(args: &Args) -> Vec<Series> {
     wanted
 }
 
+/// Tools and kernels, which stay where they are as long as the last is kept.
+type Supplied = (Tools, Vec<Kernel>, InUse);
+
 /// Tools and kernels; what cannot be had is counted as skipped.
-fn supply(wanted: &[Series], report: &mut Report) -> Option<(Tools, Vec<Kernel>)> {
+fn supply(wanted: &[Series], report: &mut Report) -> anyhow::Result<Option<Supplied>> {
     let mut skip = |series: Series, reason: &str| {
         report.add_skipped(&format!("kernel {series}"), "all tests", reason);
     };
@@ -120,7 +124,7 @@ fn supply(wanted: &[Series], report: &mut Report) -> Option<(Tools, Vec<Kernel>)
             for series in wanted {
                 skip(*series, &reason);
             }
-            return None;
+            return Ok(None);
         }
     };
     let mut kernels = Vec::new();
@@ -130,7 +134,10 @@ fn supply(wanted: &[Series], report: &mut Report) -> Option<(Tools, Vec<Kernel>)
             Err(error) => skip(*series, &format!("{error:#}")),
         }
     }
-    (!kernels.is_empty()).then_some((tools, kernels))
+    if kernels.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some((tools, kernels, supply.into_use()?)))
 }
 
 /// What all guests share.

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use super::{
-    cache::Cache,
+    cache::{Cache, InUse},
     packages::{self, Package},
     series::Series,
 };
@@ -28,13 +28,10 @@ const TOOLS: [&str; 5] = [
 /// Depends on the newest kernel of a suite, in the flavour for virtual machines.
 const NEWEST_KERNEL: &str = "linux-image-cloud-amd64";
 
-#[cfg(feature = "bench")]
 /// What users install against running out of memory, all from one suite.
 const PEERS: [&str; 3] = ["earlyoom", "nohang", "oomd"];
-#[cfg(feature = "bench")]
 const SUITE_OF_PEERS: &str = "trixie";
 
-#[cfg(feature = "bench")]
 /// The tools that Brink is compared with, unpacked.
 #[derive(Debug)]
 pub(crate) struct Peers {
@@ -127,7 +124,14 @@ impl Supply {
         })
     }
 
-    #[cfg(feature = "bench")]
+    /// Lets others fetch, while what was obtained stays where it is.
+    ///
+    /// # Errors
+    /// When the cache cannot be locked.
+    pub(super) fn into_use(self) -> anyhow::Result<InUse> {
+        self.cache.into_use()
+    }
+
     /// The tools that Brink is compared with.
     ///
     /// # Errors
@@ -223,7 +227,6 @@ fn choose_tools(suites: &Suites) -> anyhow::Result<Vec<Package>> {
     would_install(suites, suites.command_on_system("apt-get"), &TOOLS)
 }
 
-#[cfg(feature = "bench")]
 /// The peers and all they need, on a system with nothing installed.
 fn choose_peers(suites: &Suites) -> anyhow::Result<Vec<Package>> {
     would_install(suites, suites.command("apt-get"), &PEERS)
