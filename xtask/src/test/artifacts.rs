@@ -57,7 +57,7 @@ pub(super) fn build(packages: &[Package]) -> anyhow::Result<Vec<Binary>> {
         "--no-run",
         "--locked",
         "--features",
-        "brink-tests/live",
+        "brink-tests/live,xtask/bench",
     ]);
     Ok(build_with(&mut cargo, packages)
         .context("building the tests")?
