@@ -86,6 +86,10 @@ const STEPS: &[Step] = &[
         name: "vm",
         run: guests,
     },
+    Step {
+        name: "peers",
+        run: peers,
+    },
 ];
 
 /// The step after all others, which has the last word.
@@ -219,6 +223,14 @@ fn guests() -> anyhow::Result<Finding> {
     } else {
         Finding::Verdict(report.verdict())
     })
+}
+
+/// Brink beside others, in guests. What they are made of can be missing as above.
+fn peers() -> anyhow::Result<Finding> {
+    if let Err(error) = vm::fetch_peers() {
+        return Ok(Finding::Skipped(format!("{error:#}")));
+    }
+    bench::check_peers().map(|()| Finding::Verdict(Verdict::Passed))
 }
 
 #[cfg(test)]
