@@ -39,6 +39,8 @@ use crate::{
     workspace,
 };
 
+/// The name of what is compared without guests.
+const MACHINE: &str = "machine";
 /// Guests of the full form side by side.
 const BESIDE: usize = 2;
 /// No run begins later than this, in minutes: short and full.
@@ -52,12 +54,17 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
     let depot = Depot::open(Series::V6_12)?;
     let peers = depot.peers();
     println!("compared with: {:?}", peers.versions);
-    let host = if args.names.is_empty() && !settings.short {
+    let is_machine_alone = args.names.iter().any(|name| name == MACHINE);
+    let host = if is_machine_alone || args.names.is_empty() && !settings.short {
         on_host(settings, peers)?
     } else {
         None
     };
-    let guests = in_guests(settings, args, (&depot, peers))?;
+    let guests = if is_machine_alone {
+        Guests::default()
+    } else {
+        in_guests(settings, args, (&depot, peers))?
+    };
     let versions = peers.versions.clone();
     let report = Report::new((settings.seed, settings.short), versions, guests, host);
     let folder = if args.publish {

@@ -37,7 +37,7 @@ pub(super) struct Report {
 }
 
 /// What was found in guests.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub(super) struct Guests {
     pub(super) machine: Option<Machine>,
     /// How many there were, one after the other or side by side.
@@ -242,6 +242,15 @@ impl Report {
 
     /// The figures that must be reached.
     pub(super) fn limits(&self) -> Vec<Limit> {
+        let mut limits = match self.guests.planned {
+            0 => Vec::new(),
+            _ => self.guest_limits(),
+        };
+        limits.extend(self.host.as_ref().map_or_else(Vec::new, host_limits));
+        limits
+    }
+
+    fn guest_limits(&self) -> Vec<Limit> {
         let runs: Vec<&Found> = self.loud(Contender::Brink).collect();
         let of_all = |count: usize| (!runs.is_empty()).then(|| percent(count, runs.len()));
         let lost = runs.iter().filter(|run| run.is_lost()).count();
@@ -287,7 +296,6 @@ impl Report {
             );
             limits.push(limit(&name, "", Must::AtMost(1.0), ratio));
         }
-        limits.extend(self.host.as_ref().map_or_else(Vec::new, host_limits));
         limits
     }
 }
