@@ -44,9 +44,10 @@ const QUIET: Duration = Duration::from_secs(3);
 const IDLE: Duration = Duration::from_secs(15);
 /// How far a quiet load stays from the limit.
 const MARGIN: u64 = 32 * MIB;
-/// A load that grows begins so long before the limit, but not nearer than this.
+/// A load that grows begins so long before the limit, but not nearer than this: whatever others take meanwhile, it is
+/// further beyond its request than anybody else when the limit is crossed.
 const RUN_UP: Duration = Duration::from_millis(1500);
-const NEAREST: u64 = 40 * MIB;
+const NEAREST: u64 = 64 * MIB;
 /// The start is put off by up to this, so that no phase of a poll is met more often than another.
 const PHASE: Duration = Duration::from_secs(1);
 
