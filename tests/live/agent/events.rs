@@ -176,7 +176,8 @@ fn fork_bombs_are_stopped_by_the_count_of_threads() {
     let innocent = node.workload("innocent", "containers: [{name: c}]");
     let bomb = node.workload("bomb", "containers: [{name: c}]");
     let group = &node.groups[bomb];
-    group.limit_tasks(&node.sandbox.layout, 1200).unwrap();
+    // The next bomb is one beside all the dead of the others.
+    group.limit_tasks(&node.sandbox.layout, 3600).unwrap();
     let left = process_ids_left_at_rest() - 600;
     let hard = format!("evictionHard: {{pid.available: \"{left}\"}}");
     node.configure_machine("enforce", &hard);

@@ -115,6 +115,8 @@ pub struct OpenOrder {
     /// The most that the signal has shown since, in bytes or a count.
     most: Option<i64>,
     progress: Moment,
+    /// When the last signal of the kill had been sent.
+    sent: Option<Moment>,
     gone: Option<Moment>,
     /// When the victim was charged for next to nothing of what it held.
     back: Option<Moment>,
@@ -142,6 +144,7 @@ impl OpenOrder {
             least: remains,
             most: None,
             progress: now,
+            sent: None,
             gone: None,
             back: None,
         }
@@ -166,6 +169,7 @@ impl OpenOrder {
     /// The kill has been sent: from now on there is something to wait for.
     pub fn mark_sent(&mut self, now: Moment) {
         self.progress = self.progress.max(now);
+        self.sent = Some(now);
     }
 
     /// The victim has no process left.
@@ -234,7 +238,9 @@ impl OpenOrder {
             (!is_memory && !crossed, End::Relieved),
             (self.stake != Stake::Disk && settled, End::Gone),
             (
-                is_memory && under_reserve && now >= at + PATIENCE_UNDER_RESERVE,
+                is_memory
+                    && under_reserve
+                    && now >= self.sent.unwrap_or(at) + PATIENCE_UNDER_RESERVE,
                 End::UnderReserve,
             ),
             (now >= self.progress + self.stake.patience(), End::Stalled),
@@ -419,6 +425,11 @@ mod tests {
         let order = killed();
         assert_eq!(order.end(ms(9), true, true), None);
         assert_eq!(order.end(ms(10), true, true), Some(End::UnderReserve));
+        // A large victim on a busy machine takes long to be signalled.
+        let mut order = killed();
+        order.mark_sent(ms(55));
+        assert_eq!(order.end(ms(64), true, true), None);
+        assert_eq!(order.end(ms(65), true, true), Some(End::UnderReserve));
     }
 
     #[test]

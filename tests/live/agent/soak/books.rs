@@ -26,6 +26,10 @@ pub(super) struct Books {
     pub(super) pressure: Vec<(i64, bool)>,
     /// Steps that the journal says are missing.
     pub(super) lost: u64,
+    /// What of it agents of before have lost.
+    lost_before: u64,
+    /// Orders that the ledger has: of one given in the last moment before SIGKILL the journal does not know.
+    in_ledger: BTreeSet<u64>,
     /// Steps read.
     pub(super) steps: u64,
     last: i64,
@@ -42,6 +46,8 @@ impl Books {
             recorded: BTreeSet::new(),
             pressure: Vec::new(),
             lost: 0,
+            lost_before: 0,
+            in_ledger: BTreeSet::new(),
             steps: 0,
             last: 0,
         }
@@ -94,10 +100,21 @@ impl Books {
     /// Whoever wrote it does not tell any more what became of what is open.
     pub(super) fn forget_open(&mut self) {
         self.begun.clear();
+        self.lost_before = self.lost;
         for (order, (opened, over)) in &mut self.orders {
             over.get_or_insert(*opened);
             self.recorded.insert(*order);
         }
+    }
+
+    /// What the agent that writes now has lost.
+    pub(super) fn lost_since(&self) -> u64 {
+        self.lost - self.lost_before
+    }
+
+    /// Takes in an order that the ledger has.
+    pub(super) fn note_in_ledger(&mut self, order: u64) {
+        self.in_ledger.insert(order);
     }
 
     fn take_step(&mut self, step: &StepLine) {
@@ -150,7 +167,8 @@ impl Books {
     /// Holds the orders to numbers that follow each other.
     #[track_caller]
     pub(super) fn check_numbers(&self) {
-        let numbers: Vec<u64> = self.orders.keys().copied().collect();
+        let numbers: BTreeSet<u64> = self.orders.keys().chain(&self.in_ledger).copied().collect();
+        let numbers = Vec::from_iter(numbers);
         let follow = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
         assert!(follow || self.lost > 0, "orders are missing: {numbers:?}");
         let unknown = |order: &&u64| !self.orders.contains_key(order);

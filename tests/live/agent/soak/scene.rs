@@ -245,6 +245,9 @@ impl Scene {
         self.books.read();
         self.books.forget_open();
         let known = self.node.decisions();
+        for record in &known {
+            self.books.note_in_ledger(record.order);
+        }
         let new = known.iter().filter(|record| record.order > self.audited);
         let new: Vec<_> = new.map(DecisionRecord::victim_name).collect();
         assert!(
