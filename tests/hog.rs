@@ -33,6 +33,29 @@ impl Hog {
     /// # Errors
     /// When it cannot be started, or its files not be made.
     pub fn spawn(program: &Path, group: Option<&OwnedCgroup>, spec: &HogSpec) -> io::Result<Self> {
+        Self::spawn_by(Command::new(program), group, spec)
+    }
+
+    /// The same, and it does not listen when it is asked to end.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub fn spawn_deaf(
+        program: &Path,
+        group: Option<&OwnedCgroup>,
+        spec: &HogSpec,
+    ) -> io::Result<Self> {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' TERM; exec \"$@\"", "sh"]);
+        command.arg(program);
+        Self::spawn_by(command, group, spec)
+    }
+
+    fn spawn_by(
+        mut command: Command,
+        group: Option<&OwnedCgroup>,
+        spec: &HogSpec,
+    ) -> io::Result<Self> {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder =
             std::env::temp_dir().join(format!("brink-hog-{}-{number}", std::process::id()));
@@ -46,7 +69,6 @@ impl Hog {
             deadline: slowed(spec.deadline).min(HogSpec::LONGEST),
             ..spec.clone()
         };
-        let mut command = Command::new(program);
         command.args(spec.to_args()).stdout(Stdio::null());
         command.stdin(if waits { Stdio::piped() } else { Stdio::null() });
         match command.spawn() {

@@ -17,6 +17,11 @@ pub fn monotonic_ns() -> u64 {
     u64::try_from(nanoseconds(clock_gettime(ClockId::Monotonic))).unwrap_or(0)
 }
 
+/// Nanoseconds of `CLOCK_BOOTTIME`, which start times of processes are told in: it goes on while the machine sleeps.
+pub fn since_boot_ns() -> u64 {
+    u64::try_from(nanoseconds(clock_gettime(ClockId::Boottime))).unwrap_or(0)
+}
+
 /// What the calling thread has spent on a processor so far.
 pub fn thread_cpu() -> Duration {
     Duration::from_nanos(

@@ -1,16 +1,17 @@
 //! The ledger: fixed slots in a mapped file under /run, filled before an act and completed after it.
 //!
 //! A slot is written by ordinary stores, so recording a decision takes no system call, and what was recorded is in the
-//! file even if we are killed the next moment. Each slot has two sequence numbers in front of its two parts:
+//! file even if we are killed the next moment. Each slot has two sequence numbers and some marks in front of its two parts:
 //!
 //! ```text
-//! | sequence | completed | record (filled before the act) | completion (filled after it) |
+//! | sequence | completed | marks (set during the act) | record (filled before the act) | completion (filled after it) |
 //! ```
 //!
 //! `sequence` is cleared before the record is written and set after it; `completed` is set to the same number after the
-//! completion is written. So a reader after a crash sees a whole record or none, and a whole completion or none, and a
-//! torn completion never damages the record. What the two parts hold is the caller's business; a change of it is a new
-//! `format`, and a file of another format, shape or boot is set aside, never reinterpreted.
+//! completion is written. A mark is a number of its own, 0 until it is set. So a reader after a crash sees a whole record or
+//! none, a whole completion or none, and how far the act had come; a torn completion never damages what was there before.
+//! What the parts and marks hold is the caller's business; a change of it is a new `format`, and a file of another format,
+//! shape or boot is set aside, never reinterpreted.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -24,10 +25,14 @@ use crate::ledger_map::MappedFile;
 
 const MAGIC: u64 = u64::from_be_bytes(*b"BRINKLGR");
 /// The version of the layout described above.
-const LAYOUT: u32 = 1;
+const LAYOUT: u32 = 2;
 /// The header takes a page of its own.
 const HEADER: usize = 4096;
-const SLOT_HEADER: usize = 16;
+/// Marks in a slot.
+pub const MARKS: usize = 4;
+/// Where the first of them is.
+const FIRST_MARK: usize = 16;
+const SLOT_HEADER: usize = FIRST_MARK + 8 * MARKS;
 /// A decision a microsecond for nine years.
 const LAST_SEQUENCE: u64 = 1 << 48;
 /// A file is not gone on with when fewer numbers than this are left: only damage leads there, and what would be written
@@ -92,6 +97,8 @@ pub struct SlotId {
 pub struct Entry<'a> {
     /// Where it is.
     pub slot: SlotId,
+    /// What was marked during the act; 0 where nothing was.
+    pub marks: [u64; MARKS],
     /// The part filled before the act.
     pub record: &'a [u8],
     /// The part filled after it, if that came to its end.
@@ -172,6 +179,9 @@ impl Ledger {
         let at = self.shape.slot(index);
         self.map.store(at, 0);
         self.map.store(at + 8, 0);
+        for mark in 0..MARKS {
+            self.map.store(at + FIRST_MARK + 8 * mark, 0);
+        }
         write(self.map.bytes_mut(self.shape.record_at(index)));
         self.map.store(at, slot.sequence);
         self.next += 1;
@@ -193,10 +203,26 @@ impl Ledger {
         }
     }
 
+    /// Sets a mark of a record at one stroke; false when there is no such mark, or the slot has been used again since.
+    /// Allocates nothing, makes no system call.
+    pub fn mark(&mut self, slot: SlotId, mark: usize, value: u64) -> bool {
+        let is_there = mark < MARKS && self.holds(slot);
+        if is_there {
+            let at = self.shape.slot(slot.index) + FIRST_MARK + 8 * mark;
+            self.map.store(at, value);
+        }
+        is_there
+    }
+
+    /// Whether a slot has not been used again since.
+    fn holds(&self, slot: SlotId) -> bool {
+        slot.index < self.shape.slots && self.map.load(self.shape.slot(slot.index)) == slot.sequence
+    }
+
     /// Lets the completion of a record be written; false when the slot has been used again since.
     pub fn complete(&mut self, slot: SlotId, write: impl FnOnce(&mut [u8])) -> bool {
         let at = self.shape.slot(slot.index);
-        if slot.index >= self.shape.slots || self.map.load(at) != slot.sequence {
+        if !self.holds(slot) {
             return false;
         }
         self.map.store(at + 8, 0);
@@ -213,6 +239,7 @@ impl Ledger {
             let completed = self.map.load(at + 8) == sequence;
             self.shape.may_hold(index, sequence).then(|| Entry {
                 slot: SlotId { index, sequence },
+                marks: std::array::from_fn(|mark| self.map.load(at + FIRST_MARK + 8 * mark)),
                 record: self.map.bytes(self.shape.record_at(index)),
                 completion: completed.then(|| self.map.bytes(self.shape.completion_at(index))),
             })

@@ -5,16 +5,16 @@ use std::time::Duration;
 use brink_core::base::Moment;
 use brink_core::node::action::Action;
 use brink_core::node::input::{Delivery, Input};
-use brink_core::node::order::End;
+use brink_core::node::order::{End, OpenOrder};
 use brink_host::kill::{KillOutcome, Means as HostMeans};
 use brink_host::ledger::SlotId;
 
 use super::figures::NodeFigures;
-use super::follow::Current;
+use super::follow::{Cause, Current};
 use super::ports::Report;
 use super::step::Step;
 use super::{Guard, now};
-use crate::ledger::entry::{Completion, Kill, Means, Record, Stages};
+use crate::ledger::entry::{Completion, Kill, Mark, Means, Record, Stages};
 
 impl Guard {
     /// Feeds one input and carries out what follows.
@@ -91,13 +91,22 @@ impl Guard {
             ..stages
         };
         self.author.clocks = self.author.clocks.current();
-        let record = Record::of(&self.author, decision, stages, self.engine.table());
+        let open = self.engine.open_order();
+        let record = Record {
+            until: open.and_then(OpenOrder::deadline),
+            ..Record::of(&self.author, decision, stages, self.engine.table())
+        };
         let slot = self
             .ledger
             .as_mut()
             .map(|ledger| write_record(ledger, &record));
         let page = self.ports.pages.pop();
-        let mut current = Current::new(order, workload, decision, self.engine.open_order());
+        let cause = Cause {
+            signal: decision.crossed.signal,
+            quantity: decision.quantity.value(),
+        };
+        let mut current = Current::new(order, workload, cause, decision.at);
+        current.dry_run = open.is_none_or(|open| open.dry_run);
         current.slot = slot;
         current.completion.stages = Stages {
             recorded: Some(now()),
@@ -144,6 +153,7 @@ impl Guard {
         let charged = self.sampled_usage_of(workload);
         let mut total = Tally::default();
         let is_unmoved = self.is_unmoved();
+        self.mark(Mark::Hardened, now());
         for (_, group) in self.roster.of(workload) {
             let outcome = if is_unmoved {
                 self.killer.kill_prepared(&group.target)
@@ -156,6 +166,9 @@ impl Guard {
             .first_signal
             .zip(total.cpu)
             .and_then(|(at, cpu)| self.awake.waited_ns(at, cpu));
+        if total.kill.signalled > 0 {
+            self.mark(Mark::Signalled, now());
+        }
         self.watch_victim(order, workload);
         self.expect_reaping(now(), workload);
         self.expect_parked(now());
@@ -188,6 +201,7 @@ impl Guard {
             let outcome = self.killer.terminate(&group.target);
             first = first.or(moment(outcome.times.after_first_signal));
         }
+        self.mark(Mark::Asked, first.unwrap_or_else(now));
         if let Some(current) = &mut self.current {
             current.completion.stages.asked = first;
             self.times.follow = current.next_look(now());
@@ -213,7 +227,14 @@ impl Guard {
     }
 
     /// The order is over. The record stays open while its victim is still on its way out.
-    fn close_record(&mut self, order: u64, end: End) {
+    pub(super) fn close_record(&mut self, order: u64, end: End) {
+        if self
+            .current
+            .as_ref()
+            .is_some_and(|current| current.order == order)
+        {
+            self.mark(Mark::Ended, now());
+        }
         let Some(mut current) = self.current.take_if(|current| current.order == order) else {
             return;
         };
@@ -226,6 +247,15 @@ impl Guard {
             self.finish_record(current);
         }
         self.plan_follow(now());
+    }
+
+    /// Marks in the ledger how far the order has come.
+    fn mark(&mut self, mark: Mark, at: Moment) {
+        let slot = self.current.as_ref().and_then(|current| current.slot);
+        if let (Some(ledger), Some(slot)) = (&mut self.ledger, slot) {
+            let at = u64::try_from(at.as_nanos()).unwrap_or(0);
+            let _is_still_there = ledger.mark(slot, mark as usize, at);
+        }
     }
 
     fn complete_in_ledger(&mut self, current: &Current) {

@@ -2,10 +2,9 @@
 
 use brink_core::base::{Moment, Span};
 use brink_core::node::credit::PATIENCE;
-use brink_core::node::decision::Decision;
 use brink_core::node::input::Input;
 use brink_core::node::observe::Observations;
-use brink_core::node::order::OpenOrder;
+use brink_core::node::order::End;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
 use brink_host::ledger::SlotId;
@@ -38,6 +37,14 @@ pub(super) const LINGERING: usize = 4;
 /// Cgroups of one victim whose end the kernel is asked to tell; any others are only looked at.
 const WATCHED: usize = 16;
 
+/// What an order is for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cause {
+    pub(super) signal: Signal,
+    /// The amount the signal has to be at again, in bytes or a count.
+    pub(super) quantity: i64,
+}
+
 /// The order that is being carried out.
 #[derive(Debug)]
 pub(super) struct Current {
@@ -48,10 +55,9 @@ pub(super) struct Current {
     /// Whether the runtime has been told of it.
     pub(super) announced: bool,
     pub(super) completion: Completion,
-    signal: Signal,
-    /// The amount the signal has to be at again, in bytes or a count.
-    quantity: i64,
-    dry_run: bool,
+    cause: Cause,
+    /// Nobody is signalled.
+    pub(super) dry_run: bool,
     opened: Moment,
     /// Usage of the victim's cgroups when it was chosen, page cache included; as first seen after the kill without a
     /// sampler.
@@ -65,12 +71,8 @@ pub(super) struct Current {
 }
 
 impl Current {
-    pub(super) fn new(
-        order: u64,
-        workload: usize,
-        decision: &Decision,
-        open: Option<&OpenOrder>,
-    ) -> Self {
+    /// An order that is carried out, and of which nothing has been recorded yet.
+    pub(super) fn new(order: u64, workload: usize, cause: Cause, opened: Moment) -> Self {
         Self {
             order,
             workload,
@@ -78,10 +80,9 @@ impl Current {
             page: None,
             announced: false,
             completion: Completion::default(),
-            signal: decision.crossed.signal,
-            quantity: decision.quantity.value(),
-            dry_run: open.is_none_or(|open| open.dry_run),
-            opened: decision.at,
+            cause,
+            dry_run: false,
+            opened,
             charged: None,
             parts: 0,
             left: None,
@@ -89,9 +90,15 @@ impl Current {
         }
     }
 
+    /// An agent before us has killed it.
+    pub(super) fn resume_killed(&mut self, at: Moment) {
+        self.completion.stages.last_signal = Some(at);
+        self.opened = at;
+    }
+
     /// What the order is for.
     pub(super) const fn signal(&self) -> Signal {
-        self.signal
+        self.cause.signal
     }
 
     /// The kill was sent.
@@ -264,6 +271,9 @@ impl Guard {
         if gone {
             victim.note_gone(now());
         }
+        // Only that of an agent before us has no end yet.
+        let end = if gone { End::Gone } else { End::Stalled };
+        victim.completion.end.get_or_insert(end);
         self.finish_record(victim);
         if gone {
             self.feed(now(), &Input::Gone { workload });
@@ -321,8 +331,8 @@ impl Guard {
             .iter_mut()
             .chain(self.lingering.iter_mut().flatten());
         for each in followed {
-            if let Some(seen) = seen[each.signal]
-                && seen.available >= each.quantity
+            if let Some(seen) = seen[each.cause.signal]
+                && seen.available >= each.cause.quantity
                 && each.completion.stages.above_again.is_none()
             {
                 each.completion.stages.above_again = Some(at);

@@ -25,6 +25,7 @@ mod hear;
 mod keep;
 mod quiet;
 mod rehearse;
+mod take_up;
 mod turn;
 mod unreaped;
 mod usage;
@@ -54,7 +55,7 @@ use follow::{Current, LINGERING};
 use hear::Item;
 use kernel::Kernel;
 use parked::Parked;
-use ports::Ports;
+use ports::{Interrupted, Ports};
 use rehearse::Approach;
 use roster::Roster;
 use turn::{Awake, Times};
@@ -73,6 +74,8 @@ pub struct Plan {
     pub engine: Engine,
     /// What it is told before anything else: what outlived the last run, and whether it may enforce.
     pub first: Vec<Input<'static>>,
+    /// The order that the last run has left open.
+    pub interrupted: Option<Interrupted>,
     /// Whose word is enough for a kill.
     pub memory: MemoryPolicy,
     /// Why there is no sampler at first. The guard protects from files until one is handed to it.
@@ -165,6 +168,12 @@ struct Guard {
     told: Option<rung::Standing>,
 }
 
+/// What the last run has left.
+struct Left {
+    first: Vec<Input<'static>>,
+    interrupted: Option<Interrupted>,
+}
+
 /// Starts the guard thread.
 ///
 /// # Errors
@@ -172,10 +181,13 @@ struct Guard {
 pub fn start(plan: Plan, ports: Arc<Ports>) -> Result<JoinHandle<()>, HostError> {
     let files = NodeFiles::open(&plan.root, &plan.layout, &plan.node)?;
     let realtime = plan.realtime;
-    let first = plan.first.clone();
+    let left = Left {
+        first: plan.first.clone(),
+        interrupted: plan.interrupted.clone(),
+    };
     let guard = Guard::new(plan, files, ports);
     let thread = std::thread::Builder::new().name("brink-guard".into());
-    let started = thread.spawn(move || guard.run(realtime, &first));
+    let started = thread.spawn(move || guard.run(realtime, left));
     started.map_err(|source| HostError::Call {
         what: "starting the guard thread",
         source,

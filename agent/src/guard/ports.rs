@@ -4,9 +4,10 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use brink_core::node::input::{Control, Input, Recalled, Reconfiguration};
-use brink_core::node::workload::WorkloadTable;
-use brink_host::ledger::Ledger;
+use brink_core::base::Moment;
+use brink_core::node::input::{Control, Recalled, Reconfiguration};
+use brink_core::node::order::Phase;
+use brink_host::ledger::{Ledger, SlotId};
 use brink_host::probe::abi::record::VictimRecord;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
@@ -16,6 +17,7 @@ use super::page::Page;
 use super::roster::Roster;
 use super::rung::Standing;
 use super::step::Step;
+use crate::ledger::entry::Crossed;
 
 /// What the enforcer before us left.
 pub struct Legacy {
@@ -25,29 +27,31 @@ pub struct Legacy {
     pub last: u64,
     /// Its kills, oldest first.
     pub kills: Vec<Recalled>,
-    /// The victim of the last order, if that was not over.
+    /// The last order, if that was not over.
     pub interrupted: Option<Interrupted>,
 }
 
-/// A victim whose order was not over when its agent ended: what it holds is on its way back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An order that was not over when its agent ended.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Interrupted {
-    /// Uid of the workload.
+    /// Where it stands in the ledger.
+    pub slot: SlotId,
+    /// Uid of the victim.
     pub uid: String,
-    /// What it held when it was chosen, in bytes.
-    pub charged: u64,
-}
-
-impl Interrupted {
-    /// What the engine is told of it; nothing if it has left the table.
-    pub fn dying_in(&self, table: &WorkloadTable) -> Option<Input<'static>> {
-        let mut workloads = table.workloads().iter();
-        let workload = workloads.position(|workload| *workload.uid == *self.uid)?;
-        Some(Input::Dying {
-            workload,
-            charged: self.charged,
-        })
-    }
+    /// Its number.
+    pub order: u64,
+    /// What it is for.
+    pub crossed: Crossed,
+    /// When it was given.
+    pub opened: Moment,
+    /// When the victim had been asked to end.
+    pub asked: Option<Moment>,
+    /// How far it had come.
+    pub phase: Phase,
+    /// Whether the signals of that phase are known to have been sent.
+    pub is_sent: bool,
+    /// What the victim held when it was chosen, if that was known: bytes or processes.
+    pub charged: Option<u64>,
 }
 
 /// What the guard is told.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use brink_core::base::{Moment, Span};
-use brink_core::node::input::{Input, Recalled};
+use brink_core::node::input::{Control, Input, Recalled};
 use brink_core::node::observe::Observations;
 use brink_host::clock::thread_cpu;
 use brink_host::probe::Growth;
@@ -16,7 +16,7 @@ use rustix::time::Timespec;
 
 use super::kernel::Kernel;
 use super::ports::{Command, Legacy, Report};
-use super::{Guard, Realtime, now};
+use super::{Guard, Left, Realtime, now};
 
 /// While somebody may have to go the node is looked at again at least this often, whatever was pushed.
 const PRESSED: Span = Span::from_millis(10);
@@ -118,7 +118,7 @@ const FORK_NANOS: i64 = 50_000;
 
 impl Guard {
     /// Runs until told to stop.
-    pub(super) fn run(mut self, realtime: Realtime, first: &[Input<'_>]) {
+    pub(super) fn run(mut self, realtime: Realtime, left: Left) {
         self.awake = Awake::now();
         self.take_standing(realtime);
         prefault_stack::<262_144>();
@@ -131,9 +131,10 @@ impl Guard {
         let table = Arc::clone(&self.roster.table);
         self.feed(now(), &Input::Workloads(table));
         self.make_room();
-        for input in first {
+        for input in &left.first {
             self.feed(now(), input);
         }
+        self.take_up(left.interrupted);
         self.adopt_slots();
         self.housekeep(now());
         // Once with everything a decision reads, so that no page of it is met for the first time then.
@@ -234,7 +235,10 @@ impl Guard {
                     controlled = true;
                 }
                 Command::Reconfigure(new) => self.reconfigure(new),
-                Command::TakeOver(legacy) => self.take_over(*legacy),
+                Command::TakeOver(legacy) => {
+                    self.take_over(*legacy);
+                    controlled = true;
+                }
                 Command::Sampler(kernel) => self.take_kernel(*kernel),
                 Command::NoSampler(why) => {
                     self.without_kernel = vec![why];
@@ -250,17 +254,23 @@ impl Guard {
         false
     }
 
-    /// Goes on where the enforcer before us stopped: its limits on kills are ours.
+    /// Goes on where the enforcer before us stopped: its limits on kills are ours, and so is its open order.
     fn take_over(&mut self, legacy: Legacy) {
         self.ledger = Some(legacy.ledger);
         for recalled in std::iter::once(Recalled::LastOrder(legacy.last)).chain(legacy.kills) {
             self.feed(now(), &Input::Recall(recalled));
         }
-        let interrupted = legacy.interrupted;
-        let dying = interrupted.and_then(|victim| victim.dying_in(self.engine.table()));
-        if let Some(dying) = dying {
-            self.feed(now(), &dying);
+        // Our own dry run ends now; the enforcer's order of the same number is the one that is remembered.
+        let page = self
+            .current
+            .as_mut()
+            .and_then(|current| current.page.take());
+        if let Some(page) = page {
+            self.ports.recycle_page(page);
         }
+        // Only who enforces can have an order that is carried out.
+        self.feed(now(), &Input::Control(Control::Standby(false)));
+        self.take_up(legacy.interrupted);
     }
 
     /// Does what is due by time alone.

@@ -9,7 +9,7 @@ use brink_core::node::safety::Mode;
 use brink_core::node::signal::{PerSignal, Signal};
 use brink_core::node::workload::WorkloadTable;
 use brink_host::clock::ClockPair;
-use brink_host::ledger::Entry;
+use brink_host::ledger::{Entry, MARKS};
 use serde::{Deserialize, Serialize};
 
 use super::Rung;
@@ -49,6 +49,55 @@ pub struct Record<'a> {
     pub ranking: [Option<Place<'a>>; PLACES],
     /// The stages up to the decision.
     pub stages: Stages,
+    /// End of the grace of a soft order that is carried out.
+    pub until: Option<Moment>,
+}
+
+/// How far an order has come, marked in its slot as it goes: it outlives an agent that ends in the middle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Mark {
+    /// SIGTERM has been sent.
+    Asked,
+    /// SIGKILL is about to be sent.
+    Hardened,
+    /// SIGKILL has been sent.
+    Signalled,
+    /// The order is over.
+    Ended,
+}
+
+const _: () = assert!(Mark::Ended as usize + 1 == MARKS);
+
+/// When each mark of an entry was set; none where it was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Marks([Option<Moment>; MARKS]);
+
+impl Marks {
+    /// Those of an entry.
+    pub fn read(entry: &Entry<'_>) -> Self {
+        let moment = |mark: u64| i64::try_from(mark).ok().filter(|&nanos| nanos > 0);
+        Self(entry.marks.map(|mark| moment(mark).map(Moment::from_nanos)))
+    }
+
+    /// When a mark was set.
+    pub const fn at(&self, mark: Mark) -> Option<Moment> {
+        self.0[mark as usize]
+    }
+
+    /// What is known of a decision whose completion was not written to its end.
+    fn completion(&self, record: &Record<'_>) -> Option<Completion> {
+        let stages = Stages {
+            asked: self.at(Mark::Asked),
+            last_signal: self.at(Mark::Signalled),
+            ended: self.at(Mark::Ended),
+            ..record.stages
+        };
+        (stages != record.stages).then(|| Completion {
+            stages,
+            ..Completion::default()
+        })
+    }
 }
 
 /// The threshold that was crossed, and the observation that crossed it.
@@ -224,12 +273,13 @@ pub struct ReclaimCost {
 }
 
 impl<'a> Record<'a> {
-    /// What an entry of the ledger says, and what became of it where that was written to its end; none where it is
-    /// damaged.
+    /// What an entry of the ledger says, and what became of it: as far as it had come where that was not written to its
+    /// end. None where it is damaged.
     pub fn read(entry: &Entry<'a>) -> Option<(Self, Option<Completion>)> {
-        let record = postcard::from_bytes(entry.record).ok()?;
+        let record: Self = postcard::from_bytes(entry.record).ok()?;
         let completion = entry.completion;
         let completion = completion.and_then(|bytes| postcard::from_bytes(bytes).ok());
+        let completion = completion.or_else(|| Marks::read(entry).completion(&record));
         Some((record, completion))
     }
 
@@ -270,6 +320,7 @@ impl<'a> Record<'a> {
             victim: Place::of(&decision.victim, table),
             ranking,
             stages,
+            until: None,
         }
     }
 

@@ -5,7 +5,7 @@ pub mod entry;
 use brink_host::ledger::LedgerShape;
 use serde::{Deserialize, Serialize};
 
-pub use entry::{Author, Completion, Record};
+pub use entry::{Author, Completion, Mark, Marks, Record};
 
 /// Name of the ledger in the agent's folder under /run.
 pub const FILE: &str = "ledger";
@@ -19,7 +19,7 @@ pub const DECISIONS: LedgerShape = LedgerShape {
     slots: 64,
     record: 8192,
     completion: 512,
-    format: 4,
+    format: 5,
 };
 
 /// What carries the signals to the guard.

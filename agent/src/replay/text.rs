@@ -114,6 +114,21 @@ impl fmt::Display for InputView {
             Self::Enforce { on: false } => "configured to observe".to_owned(),
             Self::Reconfigure => "new configuration".to_owned(),
             Self::RecallKill { at, .. } => format!("recalled: a kill at {}", moment(at)),
+            Self::RecallOpen {
+                order,
+                workload,
+                until,
+                killed,
+                ..
+            } => {
+                let workload = named(workload.as_ref());
+                let how_far = match (until, killed) {
+                    (Some(until), _) => format!("asked to end until {}", moment(until)),
+                    (None, Some(at)) => format!("killed at {}", moment(at)),
+                    (None, None) => "not yet asked".to_owned(),
+                };
+                format!("recalled: order {order} is not over, {workload} {how_far}")
+            }
             Self::RecallOrder { order } => format!("recalled: orders up to {order} are given"),
             Self::RecallMet { threshold, since } => {
                 let threshold = crossed(threshold.as_ref());

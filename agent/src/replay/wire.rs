@@ -6,7 +6,8 @@ use brink_core::base::Moment;
 use brink_core::node::action::Action;
 use brink_core::node::condition::Condition;
 use brink_core::node::engine::Engine;
-use brink_core::node::input::{Control, Delivery, Recalled};
+use brink_core::node::input::{Control, Delivery, Recalled, Unfinished};
+use brink_core::node::order::Phase;
 use brink_core::node::policy::Policy;
 use brink_core::node::workload::WorkloadTable;
 use serde::Serialize;
@@ -119,6 +120,21 @@ pub enum InputView {
         at: Time,
         /// Of a kill for a shortage of process ids, how many come back once the killed are reaped; 0 of any other.
         ids: u32,
+    },
+    /// The last run's order was not over when its agent ended.
+    RecallOpen {
+        /// The order's number.
+        order: u64,
+        /// `namespace/name`; none if the journal does not know it.
+        workload: Option<String>,
+        /// When it was given.
+        opened: Time,
+        /// When the victim that was asked to end is to be killed; none if it had been killed.
+        until: Option<Time>,
+        /// When it had been killed; none if it had only been asked to end.
+        killed: Option<Time>,
+        /// Whether the signals are known to have been sent, to somebody who was still there.
+        sent: bool,
     },
     /// A threshold is met, and its grace counts from a moment that is told now: the last run knew it, or nobody looked in between.
     RecallMet {
@@ -308,6 +324,21 @@ impl<'a> Namer<'a> {
         }
     }
 
+    fn unfinished(&self, before: &Unfinished) -> InputView {
+        let (until, killed) = match before.phase {
+            Phase::Asked { until } => (Some(self.time(until)), None),
+            Phase::Killed { at } => (None, Some(self.time(at))),
+        };
+        InputView::RecallOpen {
+            order: before.order,
+            workload: self.workload(before.workload),
+            opened: self.time(before.opened),
+            until,
+            killed,
+            sent: before.is_sent,
+        }
+    }
+
     pub(super) fn input(&self, kind: Kind) -> InputView {
         match kind {
             Kind::Tick => InputView::Tick,
@@ -329,6 +360,7 @@ impl<'a> Namer<'a> {
                 at: self.time(at),
                 ids,
             },
+            Kind::Recall(Recalled::Unfinished(before)) => self.unfinished(&before),
             Kind::Recall(Recalled::Met { threshold, since }) => InputView::RecallMet {
                 threshold: self.threshold(threshold),
                 since: self.time(since),

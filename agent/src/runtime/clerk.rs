@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use brink_core::base::Reason;
 use brink_core::node::action::Action;
-use brink_core::node::input::Reconfiguration;
+use brink_core::node::input::{Recalled, Reconfiguration};
+use brink_core::node::order::Phase;
 use brink_core::node::policy::Policy;
 use brink_core::node::signal::Signal;
 use brink_core::node::workload::WorkloadTable;
@@ -172,6 +173,11 @@ impl Clerk {
         if step.kind == Kind::Sample {
             remember(&mut state, step);
         }
+        if let Kind::Recall(Recalled::Unfinished(before)) = step.kind
+            && matches!(before.phase, Phase::Asked { .. })
+        {
+            state.open_order = Some(before.order);
+        }
         let mut is_grace = false;
         for action in &step.actions {
             is_grace |= changes_grace(&state, action);
@@ -214,7 +220,10 @@ impl Clerk {
             | Action::Ask { order, .. }
             | Action::WouldEvict { order, .. } => {
                 state.open_order = Some(order);
-                foresee(&self.board, state, step, order);
+                // An order of the last run rests on figures that this one has not got.
+                if !matches!(step.kind, Kind::Recall(_)) {
+                    foresee(&self.board, state, step, order);
+                }
             }
             Action::Ended { .. } => state.open_order = None,
             Action::Reclaim { .. } => {}
@@ -233,6 +242,10 @@ impl Clerk {
                     record.kubelet = Some(KubeletView::new(fates, table, &victim));
                 }
                 state.add_decision(record.clone());
+                // One that was left open, and is not taken up, ends without an answer of the engine's.
+                if record.end.is_some() && state.open_order == Some(record.order) {
+                    state.open_order = None;
+                }
                 let is_told = record.kubelet.is_some() && self.is_enforcer();
                 let views = is_told.then(|| self.foretold.views(state.decisions.iter()));
                 drop(state);

@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use brink_core::base::{Moment, Reason};
+use brink_core::base::{Moment, Reason, Span};
 use brink_core::node::credit;
 use brink_core::node::input::Recalled;
+use brink_core::node::order::Phase;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
 use brink_host::clock::BootId;
@@ -18,8 +19,11 @@ use super::LOCK;
 use super::foretold::Foretold;
 use super::state::State;
 use crate::guard::ports::Interrupted;
-use crate::ledger::{self, DECISIONS, Record};
+use crate::ledger::{self, DECISIONS, Mark, Marks, Record};
 use crate::record::DecisionRecord;
+
+/// Somebody whose deadline has been over for longer is left to a new decision: nobody knows what happened meanwhile.
+const OVERDUE: Span = Span::from_secs(10);
 
 /// The right to enforce; ours, or another agent's.
 pub struct Enforcement {
@@ -109,49 +113,94 @@ impl Enforcement {
     }
 }
 
-/// This boot's kills, oldest first. An order that found nobody was none.
-pub(super) fn kills(ledger: &Ledger) -> Vec<Recalled> {
+/// This boot's kills, oldest first. An order that found nobody was none. Process ids come back of those that are waited for
+/// still, and no more than `unreaped` processes hold; the latest are reaped last.
+pub(super) fn kills(
+    ledger: &Ledger,
+    now: Moment,
+    unreaped: impl FnOnce() -> Option<u64>,
+) -> Vec<Recalled> {
     let mut kills: Vec<(Moment, u32)> = ledger
         .entries()
-        .filter_map(|entry| killed(&entry))
+        .filter_map(|entry| killed(&entry, now))
         .collect();
     kills.sort_unstable();
+    let has_ids = kills.iter().any(|(_, ids)| *ids > 0);
+    let mut left = has_ids.then(unreaped).flatten();
+    for (_, ids) in kills.iter_mut().rev() {
+        if let Some(left) = &mut left {
+            *ids = u32::try_from(*left).unwrap_or(u32::MAX).min(*ids);
+            *left -= u64::from(*ids);
+        }
+    }
     let recalled = |(at, ids)| Recalled::Kill { at, ids };
     kills.into_iter().map(recalled).collect()
 }
 
 /// When a kill was ordered, and the process ids that it brings back.
-fn killed(entry: &Entry<'_>) -> Option<(Moment, u32)> {
+fn killed(entry: &Entry<'_>, now: Moment) -> Option<(Moment, u32)> {
     let (record, completion) = Record::read(entry)?;
     let signalled = completion
         .and_then(|completion| completion.kill)
         .map(|kill| kill.signalled);
     let is_carried_out = record.mode == Mode::Enforcing && signalled != Some(0);
+    let decided = record.stages.decided.filter(|_| is_carried_out)?;
+    if record.crossed.signal != Signal::PidAvailable {
+        return Some((decided, 0));
+    }
+    let marks = Marks::read(entry);
+    let sent = marks.at(Mark::Signalled).or(marks.at(Mark::Hardened));
+    let sent = sent.or_else(|| (record.reason == Reason::Hard).then_some(decided));
+    // Whoever was only asked gives nothing back for that.
+    let Some(at) = sent else {
+        return Some((decided, 0));
+    };
     // An agent that ended in the middle has left how many there were when it decided.
     let seen = record.victim.standing.usage;
     let seen = seen.and_then(|processes| u32::try_from(processes).ok());
-    let ids = match record.crossed.signal {
-        Signal::PidAvailable => signalled.or(seen).unwrap_or(0),
-        _ => 0,
-    };
-    let at = record.stages.decided.filter(|_| is_carried_out)?;
-    Some((at, ids))
+    let is_waited_for = now < at + credit::LIFETIME;
+    let ids = signalled.or(seen).filter(|_| is_waited_for);
+    Some((at, ids.unwrap_or(0)))
 }
 
-/// The victim of the latest hard order on memory, if that was given a moment before `now` and nobody saw its end. A
-/// signal that was not sent any more costs what a victim costs that gives nothing back: the engine's patience.
+/// The latest order, if it was not over when its agent ended and that is not too long ago: somebody was asked to end whose
+/// deadline is still to come or has just gone by, or was killed a moment before `now`.
 pub(super) fn interrupted(ledger: &Ledger, now: Moment) -> Option<Interrupted> {
     let latest = ledger.entries().max_by_key(|entry| entry.slot.sequence)?;
-    let record: Record<'_> = postcard::from_bytes(latest.record).ok()?;
-    let is_carried_out = record.mode == Mode::Enforcing && record.reason == Reason::Hard;
-    let is_fresh = now < record.stages.decided? + credit::LIFETIME;
-    let is_open = latest.completion.is_none();
-    if !is_carried_out || !is_fresh || !is_open || !record.crossed.signal.is_memory() {
+    let (record, _) = Record::read(&latest)?;
+    let marks = Marks::read(&latest);
+    let is_over = latest.completion.is_some() || marks.at(Mark::Ended).is_some();
+    if record.mode != Mode::Enforcing || is_over {
         return None;
     }
-    Some(Interrupted {
+    let decided = record.stages.decided?;
+    let asked = marks.at(Mark::Asked);
+    let (phase, asked, latest_start) = match (marks.at(Mark::Hardened), marks.at(Mark::Signalled)) {
+        (_, Some(at)) => (Phase::Killed { at }, asked, at + credit::LIFETIME),
+        // Some may have been killed: the others are to follow at once.
+        (Some(until), None) => (
+            Phase::Asked { until },
+            Some(until),
+            until + credit::LIFETIME,
+        ),
+        (None, None) => {
+            // Nobody was killed, so it is decided anew.
+            let until = record.until?;
+            (Phase::Asked { until }, asked, until + OVERDUE)
+        }
+    };
+    let is_sent = asked.is_some() || matches!(phase, Phase::Killed { .. });
+    let charged = record.victim.standing.usage;
+    (now < latest_start).then(|| Interrupted {
+        slot: latest.slot,
         uid: record.victim.uid.to_owned(),
-        charged: u64::try_from(record.victim.standing.usage?).ok()?,
+        order: record.order,
+        crossed: record.crossed,
+        opened: decided,
+        asked,
+        phase,
+        is_sent,
+        charged: charged.and_then(|bytes| u64::try_from(bytes).ok()),
     })
 }
 
@@ -173,3 +222,6 @@ pub(super) fn remember(state: &mut State, ledger: &Ledger, foretold: &Foretold) 
     }
     last
 }
+
+#[cfg(test)]
+mod tests;

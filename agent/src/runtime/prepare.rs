@@ -1,5 +1,6 @@
 //! From a checked configuration to a running agent: what is opened, loaded and locked before the guard starts.
 
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -14,11 +15,12 @@ use brink_host::clock::{BootId, ClockPair};
 use brink_host::kill::Killer;
 use brink_host::ledger::Ledger;
 use brink_host::lock::make_folder;
+use brink_host::process::unreaped;
 use brink_host::realtime::FifoPriority;
 use tracing::{info, warn};
 
 use super::clerk::Clerk;
-use super::enforcer::{Enforcement, interrupted, kills, remember};
+use super::enforcer::{Enforcement, interrupted as interrupted_in, kills, remember};
 use super::equipment::{Equipment, Loaded};
 use super::foresight::BoardCell;
 use super::foretold::Foretold;
@@ -55,6 +57,8 @@ pub struct Running {
     pub button: StopButton,
     /// What the kernel's programs offer, once they are loaded.
     pub loaded: Arc<Loaded>,
+    /// The root of the file system to read from.
+    root: PathBuf,
     /// This boot.
     pub boot: BootId,
     /// Both clocks at the start.
@@ -94,7 +98,9 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let mut builder = builder(config, &layout);
     let roster = first_roster(config, &mut builder)?;
     let around = Around::new(config, &roster, (clocks.boot, enforcement.is_ours()))?;
-    let first = around.first_inputs(config, ledger.as_ref(), &roster);
+    let first = around.first_inputs(config, ledger.as_ref());
+    let interrupted = ledger.as_ref();
+    let interrupted = interrupted.and_then(|ledger| interrupted_in(ledger, guard::now()));
     let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
     around.shared.lock().mode = engine.mode(guard::now());
     let plan = Plan {
@@ -102,6 +108,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         node: node_plan(config),
         engine,
         first,
+        interrupted,
         memory: config.memory_policy,
         without_sampler: LOADING.to_owned(),
         killer: killer(config, &layout)?,
@@ -119,6 +126,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         bell: around.bell,
         button: around.button,
         loaded: around.loaded,
+        root: config.paths.root.clone(),
         boot: clocks.boot,
         started: clocks.started,
         reload: around.reload,
@@ -181,27 +189,20 @@ impl Around {
     }
 
     /// What the engine is told before anything else: what outlived the last run, and whether it may enforce.
-    fn first_inputs(
-        &self,
-        config: &AgentConfig,
-        ledger: Option<&Ledger>,
-        roster: &Roster,
-    ) -> Vec<Input<'static>> {
+    fn first_inputs(&self, config: &AgentConfig, ledger: Option<&Ledger>) -> Vec<Input<'static>> {
         let pressed = self.button.read();
         let mut state = self.shared.lock();
         let last =
             ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger, &self.foretold)));
         // Not those of one window alone: the bucket may take longer to fill.
-        let kills = ledger.map_or_else(Vec::new, kills);
+        let unreaped = || unreaped(&config.paths.root).ok();
+        let kills = ledger.map_or_else(Vec::new, |ledger| kills(ledger, guard::now(), unreaped));
         let recalled = last.into_iter().chain(kills);
         let recalled = recalled.chain(self.graces.recall(&config.policy, guard::now()));
         let standby = ledger.is_none().then_some(Control::Standby(true));
         let controls = standby.into_iter().chain([pressed.control()]);
-        let dying = ledger.and_then(|ledger| interrupted(ledger, guard::now()));
-        let dying = dying.and_then(|victim| victim.dying_in(&roster.table));
         recalled
             .map(Input::Recall)
-            .chain(dying)
             .chain(controls.map(Input::Control))
             .collect()
     }
@@ -359,8 +360,8 @@ impl Running {
         let mut takeover = self.takeover();
         if let Some(ledger) = self.enforcement.take_over()? {
             let last = self.remember_instead(&ledger);
-            let kills = kills(&ledger);
-            let interrupted = interrupted(&ledger, guard::now());
+            let kills = kills(&ledger, guard::now(), || unreaped(&self.root).ok());
+            let interrupted = interrupted_in(&ledger, guard::now());
             info!("the other agent is gone; this one takes over");
             takeover.put(Command::TakeOver(Box::new(Legacy {
                 ledger,
@@ -368,7 +369,6 @@ impl Running {
                 kills,
                 interrupted,
             })));
-            takeover.put(Command::Control(Control::Standby(false)));
         }
         anyhow::ensure!(
             takeover.send(&self.ports.commands),

@@ -11,6 +11,7 @@ use brink_core::node::rank::Excess;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::{PerSignal, Signal};
 use brink_core::node::workload::Preference;
+use brink_host::ledger::MARKS;
 
 use brink_fuzz::LEDGER_SHAPE;
 
@@ -76,6 +77,7 @@ pub(super) fn record() -> Record<'static> {
             decided: Some(Moment::from_nanos(9_956_000_100_000)),
             ..Stages::default()
         },
+        until: Some(Moment::from_secs(9986)),
     }
 }
 
@@ -107,15 +109,18 @@ pub(super) fn completion() -> Completion {
     }
 }
 
-/// Slots as the entry point's small ledger has them: two numbers, the record, the completion.
+/// Slots as the entry point's small ledger has them: two numbers, the marks, the record, the completion.
 pub(super) fn ledger() {
+    const FRONT: usize = 8 * (2 + MARKS);
     const RECORD: usize = LEDGER_SHAPE.record as usize;
     const COMPLETION: usize = LEDGER_SHAPE.completion as usize;
     let slot = |sequence: u64, completed: u64, completion: &Completion| {
-        let mut bytes = [sequence.to_ne_bytes(), completed.to_ne_bytes()].concat();
-        bytes.resize(16 + RECORD + COMPLETION, 0);
-        let _fits = postcard::to_slice(&record(), &mut bytes[16..16 + RECORD]).map(drop);
-        let _fits = postcard::to_slice(completion, &mut bytes[16 + RECORD..]).map(drop);
+        let asked_at: u64 = 9_956_000_150_000;
+        let numbers = [sequence, completed, asked_at].map(u64::to_ne_bytes);
+        let mut bytes = numbers.concat();
+        bytes.resize(FRONT + RECORD + COMPLETION, 0);
+        let _fits = postcard::to_slice(&record(), &mut bytes[FRONT..FRONT + RECORD]).map(drop);
+        let _fits = postcard::to_slice(completion, &mut bytes[FRONT + RECORD..]).map(drop);
         bytes
     };
     let file = |slots: &[Vec<u8>]| [vec![0u8], slots.concat()].concat();

@@ -73,6 +73,7 @@ fn check(folder: &Scratch) -> Taken {
     let newest = ledger.entries().map(|entry| entry.slot.sequence).max();
     let slot = ledger.record(|record| record.fill(3));
     assert!(Some(slot.sequence) > newest, "{slot:?} after {newest:?}");
+    assert!(ledger.mark(slot, 1, 5));
     assert!(ledger.complete(slot, |completion| completion.fill(4)));
     drop(ledger);
     let Ok((ledger, opening)) = Ledger::open(&path, SHAPE, BOOT) else {
@@ -85,7 +86,8 @@ fn check(folder: &Scratch) -> Taken {
     let ours = ledger.entries().find(|entry| entry.slot == slot);
     let is_whole = ours.is_some_and(|entry| {
         let completion = entry.completion.unwrap_or_default();
-        entry.record.iter().all(|byte| *byte == 3) && completion.first() == Some(&4)
+        let is_marked = entry.marks == [0, 5, 0, 0];
+        entry.record.iter().all(|byte| *byte == 3) && completion.first() == Some(&4) && is_marked
     });
     assert!(is_whole, "what was written last is not there: {ours:?}");
     Taken::from_accepted(is_ours && read > 0)

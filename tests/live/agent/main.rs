@@ -17,5 +17,6 @@ mod socket;
 mod standby;
 mod support;
 mod swap;
+mod taken_up;
 mod upkeep;
 mod whom;

@@ -17,7 +17,7 @@ fn status_at(node: &Node, socket: &str) -> Option<Status> {
 }
 
 /// Starts an agent, and a second one with the same configuration and a socket of its own.
-fn two_agents(node: &mut Node, settings: &str) {
+pub(crate) fn two_agents(node: &mut Node, settings: &str) {
     node.configure("enforce", settings);
     node.start(&[]);
     let config = fs::read_to_string(node.path("config.yaml")).unwrap();

@@ -281,6 +281,15 @@ impl Node {
         hog
     }
 
+    /// The same, and it does not listen when it is asked to end.
+    pub(crate) fn deaf(&self, workload: usize, load: Load, mib: u64) -> Hog {
+        let spec = HogSpec::new(load, mib * MIB, Duration::from_mins(1));
+        let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+        let mut hog = Hog::spawn_deaf(program, Some(&self.groups[workload]), &spec).unwrap();
+        hog.wait_touched(mib * MIB, PATIENCE).unwrap();
+        hog
+    }
+
     /// A load in a workload's cgroup that has just been started.
     pub(crate) fn load(&self, workload: usize, load: Load, amount: u64) -> Hog {
         let spec = HogSpec::new(load, amount, Duration::from_mins(1));

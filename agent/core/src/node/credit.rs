@@ -40,6 +40,15 @@ impl Dying {
         }
     }
 
+    /// The same with a kill that nobody looked after since: it is waited for no longer than any other.
+    #[must_use]
+    pub fn killed_at(self, at: Moment) -> Self {
+        Self {
+            since: at.min(self.since),
+            ..self
+        }
+    }
+
     fn observe(&mut self, now: Moment, usage: Option<u64>) {
         let Some(usage) = usage else {
             return;
@@ -81,10 +90,12 @@ pub struct Reaping {
 }
 
 impl Reaping {
-    /// Waits for `killed` more processes.
+    /// Waits for `killed` more processes. Those that nobody waits for any more are not owed again.
     pub fn add(&mut self, now: Moment, killed: u32) {
+        let is_over = self.until().is_none_or(|until| until <= now);
+        let owed = if is_over { 0 } else { self.owed };
         *self = Self {
-            owed: self.owed.saturating_add(i64::from(killed)),
+            owed: owed.saturating_add(i64::from(killed)),
             most: None,
             since: Some(now),
             is_counted: self.is_counted,
@@ -312,6 +323,21 @@ mod tests {
         assert_eq!(reaping.ids(ms(5_000), 100, 150), 400);
         reaping.observe(ms(5_001), 100, None);
         assert_eq!(reaping.ids(ms(5_001), 100, 150), 0);
+    }
+
+    #[test]
+    fn ids_that_were_given_up_are_not_owed_with_those_of_a_later_kill() {
+        let owed = |counted: Option<u64>, then: i64| {
+            let mut reaping = Reaping::default();
+            reaping.add(ms(0), 500);
+            reaping.observe(ms(1), 100, counted);
+            reaping.add(ms(then), 20);
+            reaping.observe(ms(then), 100, counted);
+            reaping.ids(ms(then), 100, 150)
+        };
+        assert_eq!((owed(None, 4_999), owed(None, 5_000)), (520, 20));
+        let all = Some(1000);
+        assert_eq!((owed(all, 29_999), owed(all, 30_000)), (520, 20));
     }
 
     #[test]

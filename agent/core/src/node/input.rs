@@ -4,7 +4,9 @@ use alloc::sync::Arc;
 
 use super::engine::LiveSettings;
 use super::observe::Observations;
+use super::order::Phase;
 use super::policy::Policy;
+use super::signal::Signal;
 use super::workload::{PodUsage, WorkloadTable};
 use crate::base::{Moment, Span};
 
@@ -65,7 +67,7 @@ pub enum Recalled {
     LastOrder(u64),
     /// A kill was carried out; all that are known, oldest first, before anything is ordered.
     Kill {
-        /// When.
+        /// When; of one for process ids when its signals were sent.
         at: Moment,
         /// Of a kill for a shortage of process ids, how many come back once the killed are reaped; 0 of any other.
         ids: u32,
@@ -77,6 +79,31 @@ pub enum Recalled {
         /// Since when.
         since: Moment,
     },
+    /// The last order was not over when its agent ended. Its kill is among those that are recalled, and comes first.
+    Unfinished(Unfinished),
+}
+
+/// An order that was not over when its agent ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+pub struct Unfinished {
+    /// Its number.
+    pub order: u64,
+    /// Index of its victim in the current table.
+    pub workload: usize,
+    /// Index of its threshold in the policy; none if that has no such threshold any more.
+    pub threshold: Option<usize>,
+    /// What the threshold is on.
+    pub signal: Signal,
+    /// When it was given.
+    pub opened: Moment,
+    /// How far it had come.
+    pub phase: Phase,
+    /// Whether the signals of that phase are known to have been sent, to somebody who is still there.
+    pub is_sent: bool,
+    /// Working set of the victim when it was chosen, in bytes.
+    pub charged: u64,
 }
 
 /// Figures that belong together.

@@ -204,6 +204,14 @@ impl OpenOrder {
         matches!(self.phase, Phase::Asked { .. })
     }
 
+    /// End of the grace of a victim that is only asked so far; none where nothing is really done.
+    pub fn deadline(&self) -> Option<Moment> {
+        match self.phase {
+            Phase::Asked { until } if !self.dry_run => Some(until),
+            _ => None,
+        }
+    }
+
     /// Whether the grace is over and SIGKILL is due.
     pub fn is_due(&self, now: Moment) -> bool {
         matches!(self.phase, Phase::Asked { until } if until <= now) && self.gone.is_none()

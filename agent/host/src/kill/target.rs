@@ -101,6 +101,11 @@ impl KillTarget {
         look.complete.then_some(count)
     }
 
+    /// Visits every process in the group and below it; false if a list could not be read to its end. Allocates nothing.
+    pub fn each_process(&self, visit: &mut dyn FnMut(i32)) -> bool {
+        each_process(self.as_fd(), visit).complete
+    }
+
     pub(super) fn is_v2(&self) -> bool {
         self.dir.version() == Version::V2
     }

@@ -51,6 +51,34 @@ fn records_and_completions_survive_reopening() {
 }
 
 #[test]
+fn marks_survive_a_torn_completion_and_go_with_their_record() {
+    let (_folder, path) = folder();
+    let (mut ledger, _) = Ledger::open(&path, SHAPE, BOOT).expect("new");
+    let slot = fill(&mut ledger, 1);
+    assert!(ledger.mark(slot, 0, 70) && ledger.mark(slot, 3, 90));
+    assert!(!ledger.mark(slot, MARKS, 1), "there are no more");
+    let torn = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        ledger.complete(slot, |_| panic!("dies while completing"));
+    }));
+    assert!(torn.is_err());
+    drop(ledger);
+    let (mut ledger, _) = Ledger::open(&path, SHAPE, BOOT).expect("again");
+    let marks = |ledger: &Ledger| {
+        ledger
+            .entries()
+            .map(|entry| entry.marks)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(marks(&ledger), [[70, 0, 0, 90]]);
+    // The slots are used again.
+    for _ in 0..3 {
+        fill(&mut ledger, 2);
+    }
+    assert!(!ledger.mark(slot, 1, 80));
+    assert_eq!(marks(&ledger), [[0; MARKS]; 3]);
+}
+
+#[test]
 fn looking_says_what_opening_would_find_and_changes_nothing() {
     let (_folder, path) = folder();
     let look = || Ledger::look(&path, SHAPE, BOOT).expect("readable");

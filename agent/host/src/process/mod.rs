@@ -25,6 +25,9 @@ pub use rivals::{Rival, RivalKind};
 /// The kernel's flag for its own threads (`PF_KTHREAD` in `linux/sched.h`).
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
+/// The kernel's flag for a task that is on its way out (`PF_EXITING`).
+const EXITING: u32 = 0x0000_0004;
+
 /// The resident memory of a process, bytes. A process that is just going, and a kernel thread, has none to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resident {
@@ -162,6 +165,43 @@ pub fn command_name(root: &Path, pid: i32) -> Result<Option<String>, HostError> 
         Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// How many processes hold their ids although they are dead or have been killed: nobody has reaped them yet.
+///
+/// # Errors
+/// [`HostError`] when the processes cannot be listed.
+pub fn unreaped(root: &Path) -> Result<u64, HostError> {
+    let is_unreaped = |pid: &i32| {
+        let folder = root.join("proc").join(pid.to_string());
+        let stat = read_bytes(&folder.join("stat")).unwrap_or_default();
+        let is_dead = is_exiting(&stat).unwrap_or(false);
+        is_dead || read_bytes(&folder.join("status")).is_ok_and(|status| is_killed(&status))
+    };
+    let found = ids(root)?.iter().filter(|pid| is_unreaped(pid)).count();
+    Ok(u64::try_from(found).unwrap_or(u64::MAX))
+}
+
+/// Whether a process has ended, or is about to; none where its file cannot be understood.
+fn is_exiting(stat: &[u8]) -> Option<bool> {
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    let mut words = scan::words(stat.get(close + 1..)?);
+    let state = words.next()?;
+    let flags = scan::number(words.nth(5)?)?;
+    Some(matches!(state, b"Z" | b"X" | b"x") || flags & u64::from(EXITING) != 0)
+}
+
+/// Whether SIGKILL is on its way to a process.
+fn is_killed(status: &[u8]) -> bool {
+    let pending = |name: &str| {
+        let mut words = status_words(status, name);
+        let set = words.next().and_then(|set| str::from_utf8(set).ok());
+        set.and_then(|set| u64::from_str_radix(set, 16).ok())
+    };
+    let kill = 1 << (libc::SIGKILL - 1);
+    ["SigPnd:", "ShdPnd:"]
+        .into_iter()
+        .any(|name| pending(name).is_some_and(|set| set & kill != 0))
 }
 
 /// The ids of all processes under a root, in ascending order.
@@ -386,6 +426,42 @@ mod tests {
         ] {
             check(damaged, None);
         }
+    }
+
+    #[test]
+    fn the_dead_and_the_killed_hold_their_ids() {
+        for (stat, expected) in [
+            ("9 (a) b) Z 1 9 9 0 -1 4194304 0", Some(true)),
+            ("9 (a) S 1 9 9 0 -1 4194308 0", Some(true)),
+            ("9 (Z) S 1 9 9 0 -1 4194304 0", Some(false)),
+            ("9 (a) S 1", None),
+            ("", None),
+        ] {
+            assert_eq!(is_exiting(stat.as_bytes()), expected, "{stat:?}");
+        }
+        for (status, expected) in [
+            (
+                "SigPnd:\t0000000000000100\nShdPnd:\t0000000000000000\n",
+                true,
+            ),
+            (
+                "SigPnd:\t0000000000000000\nShdPnd:\t0000000000000100\n",
+                true,
+            ),
+            (
+                "SigPnd:\t0000000000004000\nShdPnd:\t0000000000000000\n",
+                false,
+            ),
+            ("", false),
+        ] {
+            assert_eq!(is_killed(status.as_bytes()), expected, "{status:?}");
+        }
+        let root = tempfile::tempdir().expect("temporary folder");
+        fake::add(root.path(), &one());
+        assert_eq!(unreaped(root.path()).expect("list"), 0);
+        let dead = "42 (a) Z 1 40 40 0 -1 4194308 0";
+        fs::write(root.path().join("proc/42/stat"), dead).expect("fake file");
+        assert_eq!(unreaped(root.path()).expect("list"), 1);
     }
 
     #[test]

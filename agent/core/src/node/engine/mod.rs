@@ -6,6 +6,7 @@ mod decide;
 mod follow;
 #[cfg(test)]
 mod properties;
+mod recall;
 #[cfg(test)]
 mod tests;
 
@@ -17,7 +18,7 @@ use super::condition::{Condition, ConditionSet};
 use super::credit::{Credit, Dying, Reaping};
 use super::decision::Decision;
 use super::gate::GateState;
-use super::input::{Input, Recalled, Sample};
+use super::input::{Input, Sample};
 use super::observe::Observations;
 use super::order::{OpenOrder, Recent};
 use super::policy::Policy;
@@ -142,7 +143,7 @@ impl Engine {
             Input::Reclaimed => self.reclaim = Reclaiming::Done,
             Input::Control(request) => self.safety.control(now, request),
             Input::Reconfigure(new) => self.reconfigure(now, new),
-            Input::Recall(recalled) => self.recall(recalled),
+            Input::Recall(recalled) => self.recall(now, recalled, actions),
             Input::Tick => {}
         }
         self.pass_time(now, actions);
@@ -213,19 +214,5 @@ impl Engine {
     /// The state of the gate: since when thresholds are met, and conditions were last seen.
     pub const fn gate(&self) -> &GateState {
         &self.gate
-    }
-
-    /// Soft graces that began before a restart go on, kills count for the guards, and numbers of orders stay unique.
-    fn recall(&mut self, recalled: Recalled) {
-        match recalled {
-            Recalled::LastOrder(last) => self.last_order = self.last_order.max(last),
-            Recalled::Kill { at, ids } => {
-                self.safety.recall(at);
-                if ids > 0 {
-                    self.reaping.add(at, ids);
-                }
-            }
-            Recalled::Met { threshold, since } => self.gate.resume(threshold, since),
-        }
     }
 }

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::super::action::Action;
-use super::super::input::{Confirmation, Control, Delivery, Sample};
+use super::super::input::{Confirmation, Control, Delivery, Recalled, Sample, Unfinished};
 use super::super::observe::{Layout, Observation, Observations};
-use super::super::order::{PATIENCE, PATIENCE_DISK, Stake};
+use super::super::order::{PATIENCE, PATIENCE_DISK, Phase, Stake};
 use super::super::policy::Settings;
 use super::super::safety::Limits;
 use super::super::signal::{PerSignal, Signal};
@@ -72,6 +72,33 @@ fn any_workloads() -> impl Strategy<Value = Vec<Workload>> {
     })
 }
 
+/// What an agent that ended can have left.
+fn any_unfinished() -> impl Strategy<Value = Unfinished> {
+    let signal = proptest::sample::select(&Signal::ALL[..]);
+    let (order, workload) = (1u64..5, 0usize..9);
+    let threshold = proptest::option::of(0usize..8);
+    let ages = (0i64..2000, -1000i64..2000, any::<bool>(), any::<bool>());
+    (order, workload, threshold, signal, ages).prop_map(
+        |(order, workload, threshold, signal, (opened, then, is_killed, is_sent))| {
+            let at = |millis: i64| Moment::START + Span::from_millis(millis);
+            Unfinished {
+                order,
+                workload,
+                threshold,
+                signal,
+                opened: at(-opened),
+                phase: if is_killed {
+                    Phase::Killed { at: at(-opened) }
+                } else {
+                    Phase::Asked { until: at(then) }
+                },
+                is_sent,
+                charged: 300,
+            }
+        },
+    )
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     let amount = || proptest::option::weighted(0.9, -5i64..1200);
     let used = proptest::option::weighted(0.9, (0u64..500, 0u64..3));
@@ -101,6 +128,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => delivered.prop_map(Event::Outcome),
         2 => control.prop_map(Event::Control),
         1 => (0u64..5).prop_map(|last| Event::Recall(Recalled::LastOrder(last))),
+        1 => any_unfinished().prop_map(|before| Event::Recall(Recalled::Unfinished(before))),
         1 => Just(Event::Reclaimed),
         2 => Just(Event::Tick)
     ]
@@ -178,10 +206,36 @@ impl Run {
                 delivered: *delivered,
             }),
             Event::Control(control) => self.step(Input::Control(*control)),
+            Event::Recall(Recalled::Unfinished(before)) => self.take_up(before),
             Event::Recall(recalled) => self.step(Input::Recall(*recalled)),
             Event::Reclaimed => self.step(Input::Reclaimed),
             Event::Tick => self.step(Input::Tick),
         }
+    }
+
+    /// Recalls an order, which only an engine is told that has given none.
+    fn take_up(&mut self, before: &Unfinished) -> Result<(), TestCaseError> {
+        if self.last > 0 {
+            return Ok(());
+        }
+        self.step(Input::Recall(Recalled::Kill {
+            at: before.opened,
+            ids: 0,
+        }))?;
+        // It is open without a word, if its victim was asked: only then does a word come of it.
+        let mut actions = Actions::default();
+        let recalled = Input::Recall(Recalled::Unfinished(*before));
+        self.engine.step(self.now, recalled, &mut actions);
+        let is_open = self.engine.open_order().is_some();
+        prop_assert!(!is_open || self.mode == Mode::Enforcing);
+        let is_asked = matches!(before.phase, Phase::Asked { .. });
+        prop_assert!(!is_open || is_asked);
+        let orders = || actions.as_slice().iter().filter_map(order_of);
+        prop_assert!(orders().all(|order| is_open && order == (before.order, before.workload)));
+        self.open = self.engine.open_order().map(|order| order.id);
+        self.last = before.order;
+        self.log.extend_from_slice(actions.as_slice());
+        self.step(Input::Tick)
     }
 
     fn sample(

@@ -65,45 +65,6 @@ fn a_new_table_keeps_the_open_order_on_its_victim() {
 }
 
 #[test]
-fn a_soft_grace_resumes_after_a_restart() {
-    let mut node = Node::enforcing(soft_and_hard());
-    node.step(Input::Recall(Recalled::Met {
-        threshold: 1,
-        since: ms(-50_000),
-    }));
-    assert_eq!(kills(&node.at(0, 150)), []);
-    let actions = node.at(10_000, 150);
-    assert!(
-        actions
-            .iter()
-            .any(|action| matches!(action, Action::Ask { .. }))
-    );
-}
-
-#[test]
-fn ids_that_the_dead_of_before_a_restart_still_hold_kill_nobody() {
-    let mut few = threshold(Signal::PidAvailable, 0, 0);
-    few.value = Value::Quantity(Quantity::from_count(1000));
-    let short_at = |node: &mut Node, at: i64| {
-        node.pids = Some(950);
-        for used in node.usage.iter_mut().flatten() {
-            used.processes = Some(1);
-        }
-        kills(&node.sample(at, 2048))
-    };
-    for (ids, spared) in [(650, true), (0, false), (20, false)] {
-        let mut node = Node::enforcing([few].to_vec());
-        node.now = ms(100);
-        node.step(Input::Recall(Recalled::Kill { at: ms(0), ids }));
-        assert_eq!(short_at(&mut node, 101).is_empty(), spared, "{ids}");
-        assert_eq!(short_at(&mut node, 4_999).is_empty(), spared, "{ids}");
-        if spared {
-            assert_eq!(short_at(&mut node, 5_000), [0], "nobody reaps");
-        }
-    }
-}
-
-#[test]
 fn a_soft_grace_counts_from_a_break_that_is_told_late() {
     let mut node = Node::enforcing(soft_and_hard());
     let asks = |actions: &[Action]| {

@@ -2,6 +2,7 @@
 
 mod changes;
 mod orders;
+mod restart;
 mod whom;
 
 use alloc::string::ToString;
@@ -9,9 +10,11 @@ use alloc::vec::Vec;
 
 use super::super::action::Action;
 use super::super::gate::thresholds_met;
-use super::super::input::{Confirmation, Control, Delivery, Reconfiguration, Sample};
+use super::super::input::{
+    Confirmation, Control, Delivery, Recalled, Reconfiguration, Sample, Unfinished,
+};
 use super::super::observe::{Layout, Observation, Observations};
-use super::super::order::End;
+use super::super::order::{End, Phase};
 use super::super::policy::Settings;
 use super::super::signal::Signal;
 use super::super::threshold::{Threshold, Value};
