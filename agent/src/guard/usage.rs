@@ -38,7 +38,9 @@ impl Guard {
         }
         for index in 0..self.roster.members.len() {
             let member = &self.roster.members[index];
-            let slot = self.roster.slots[index].filter(|_| loaded);
+            // The sampler may look again only when nobody believes any more that something comes back.
+            let is_sampled = loaded && !self.engine.waits_for(member.workload);
+            let slot = self.roster.slots[index].filter(|_| is_sampled);
             let sampled = slot.and_then(|slot| self.kernel.as_ref()?.usage(slot));
             let Some(bytes) = sampled.or_else(|| read_usage(&member.group)) else {
                 continue;

@@ -1,25 +1,26 @@
 //! An agent that is killed with -9 and started again: it acts at once, kills nobody twice, and nothing of it stays.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fs::{self, File};
+use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
+use brink::control::protocol::{Answer, Question};
 use brink_host::cgroup::Controller;
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::hog::Load;
 use brink_host::realtime::{self, FifoPriority};
 use brink_tests::{Hog, skip, slowed, wait_until};
-use rustix::process::{Pid, Signal, setpriority_process};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 
 const HARD: &str = "evictionHard: {memory.available: 60Mi}";
 /// From the start of the program to the first signal.
 const AT_ONCE: Duration = Duration::from_millis(50);
+/// Enough for a median that one slow start does not move.
+const RESTARTS: u64 = 9;
 
 fn monotonic_ns() -> i64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -31,7 +32,7 @@ fn a_crossing_that_still_holds_is_acted_on_at_once_after_a_kill_of_the_agent() {
     let mut node = Node::new(300);
     let leaker = node.workload("leaker", "containers: [{name: c}]");
     let mut took = Vec::new();
-    for round in 1..=3 {
+    for round in 1..=RESTARTS {
         node.configure("observe", HARD);
         node.start(&[]);
         let leak = node.holding(leaker, 260);
@@ -55,12 +56,12 @@ fn a_crossing_that_still_holds_is_acted_on_at_once_after_a_kill_of_the_agent() {
         took.push(Duration::from_nanos(late));
         node.stop(Signal::TERM);
     }
+    took.sort_unstable();
     println!("{took:?}");
-    // Others may have the processors meanwhile: the quickest tells how long it truly takes.
-    let quickest = took.iter().min().unwrap();
-    assert!(*quickest < slowed(AT_ONCE), "{took:?}");
-    let slowest = took.iter().max().unwrap();
-    assert!(*slowest < slowed(10 * AT_ONCE), "{took:?}");
+    let (median, slowest) = (took[took.len() / 2], took[took.len() - 1]);
+    assert!(median < slowed(AT_ONCE), "{took:?}");
+    // Others may have the processors meanwhile.
+    assert!(slowest < slowed(10 * AT_ONCE), "{took:?}");
 }
 
 /// Whether SIGKILL is on its way to a process, or has arrived.
@@ -76,78 +77,93 @@ fn is_dying(hog: &Hog) -> bool {
     status.lines().any(pending) || !lives(hog)
 }
 
-/// Leaves a small part of the first processor to those behind everybody else.
-struct Occupied {
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+/// Keeps the shared memory of hogs alive, and lets go of one after the other from a moment on.
+struct Kept {
+    memory: Vec<File>,
 }
 
-impl Occupied {
-    fn first_processor() -> Self {
-        let is_over = Arc::new(AtomicBool::new(false));
-        let (seen, latest) = (Arc::clone(&is_over), Instant::now() + PATIENCE);
-        let spin = move || {
-            sched_setaffinity(None, &only_first()).unwrap();
-            while !seen.load(Ordering::Relaxed) && Instant::now() < latest {}
+/// The engine believes in a death that gives something back every 200 ms.
+const PACE: Duration = Duration::from_millis(60);
+
+impl Kept {
+    fn of(hogs: &[Hog]) -> Self {
+        let is_memory = |path: &PathBuf| {
+            let target = fs::read_link(path).unwrap_or_default();
+            target.to_string_lossy().starts_with("/memfd:brink-hog")
         };
-        let thread = Some(thread::spawn(spin));
-        Self { is_over, thread }
+        let of_one = |hog: &Hog| {
+            let entries = fs::read_dir(format!("/proc/{}/fd", hog.pid())).unwrap();
+            let mut paths = entries.flatten().map(|entry| entry.path());
+            File::open(paths.find(is_memory).unwrap()).unwrap()
+        };
+        let memory = hogs.iter().map(of_one).collect();
+        Self { memory }
+    }
+
+    fn let_go(self) -> JoinHandle<()> {
+        thread::spawn(|| {
+            for memory in self.memory {
+                thread::sleep(PACE);
+                drop(memory);
+            }
+        })
     }
 }
 
-impl Drop for Occupied {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        self.thread.take().map(JoinHandle::join);
-    }
-}
-
-fn only_first() -> CpuSet {
-    let mut set = CpuSet::new();
-    set.set(0);
-    set
-}
-
-/// Those who go first take long to give their memory back, since they hardly ever run. Neither they nor the next in the
-/// ranking are killed again for what is on its way back already.
+/// What those held who go first comes back slowly. Neither they nor the next in the ranking are killed again for what is on
+/// its way back already.
 #[test]
 fn nobody_is_killed_twice_for_one_cause() {
+    killed_once("evictionHard: {memory.available: 560Mi}");
+}
+
+/// The same where they were asked to end before, and did not listen.
+#[test]
+fn nobody_is_killed_twice_for_one_cause_after_a_soft_order() {
+    killed_once(
+        "evictionHard: {memory.available: 20Mi}\nevictionSoft: {memory.available: 560Mi}\nevictionSoftGracePeriod: {memory.available: 200ms}\nevictionMaxPodGracePeriod: 1",
+    );
+}
+
+fn killed_once(settings: &str) {
     let mut node = Node::new(700);
     let leaker = node.workload("leaker", "containers: [{name: c}]");
     let next = node.workload("next", "containers: [{name: c}]");
-    node.configure("enforce", "evictionHard: {memory.available: 560Mi}");
+    node.configure("enforce", settings);
     let next = node.holding(next, 60);
-    // Or whoever gives memory back would keep this thread from its processor until all is back.
+    node.start(&[]);
+    assert!(matches!(
+        node.ask(&Question::Pause { seconds: None }),
+        Ok(Answer::Mode(_))
+    ));
+    let leaks: Vec<Hog> = (0..25)
+        .map(|_| node.deaf(leaker, Load::Shmem, 20))
+        .collect();
+    let kept = Kept::of(&leaks);
+    // Or this thread would come too late to end the agent.
     if let Err(error) = realtime::set_fifo(FifoPriority::GUARD) {
         skip!("needs real time: {error}");
     }
-    let leaks: Vec<Hog> = (0..25).map(|_| node.holding(leaker, 20)).collect();
-    for leak in &leaks {
-        let pid = Pid::from_raw(leak.pid());
-        sched_setaffinity(pid, &only_first()).unwrap();
-        setpriority_process(pid, 19).unwrap();
-    }
-    let occupied = Occupied::first_processor();
-    node.launch(&[]);
-    let dying = wait_until(PATIENCE, || leaks.iter().any(is_dying).then_some(()));
+    node.resumed();
+    let dying = wait_until(PATIENCE, || leaks.iter().all(is_dying).then_some(()));
     node.stop(Signal::KILL);
+    let released = kept.let_go();
     assert!(dying.is_some(), "{}", node.log());
+    let began = monotonic_ns();
+    node.launch(&[]);
+    wait_until(PATIENCE, || node.status()).unwrap();
     let group = node.groups[leaker].dir(&node.sandbox.layout, Controller::Memory);
     let left = UsageReader::open(group.unwrap()).unwrap().read().unwrap();
-    if left < 100 * MIB {
-        skip!("only {left} bytes are left when the agent is started again: no cause any more");
-    }
-    let began = monotonic_ns();
-    node.start(&[]);
-    thread::sleep(Duration::from_millis(500));
-    drop(occupied);
+    assert!(left > 100 * MIB, "{left} bytes are left: no cause any more");
     for leak in &leaks {
         gone_after(leak);
     }
+    released.join().unwrap();
     thread::sleep(Duration::from_millis(300));
     let records = node.decisions();
     let told: Vec<_> = records
         .iter()
+        .filter(|record| record.mode == "enforcing")
         .map(|record| {
             (
                 record.victim_name(),
@@ -158,6 +174,7 @@ fn nobody_is_killed_twice_for_one_cause() {
             )
         })
         .collect();
+    println!("{left} bytes were left: {told:?}");
     assert!(lives(&next), "{told:?}\n{}", node.log());
     assert_eq!(told.len(), 1, "{told:?}\n{}", node.log());
 }
@@ -191,7 +208,7 @@ fn loaded() -> BTreeSet<(&'static str, u32)> {
 }
 
 /// Groups at the roots of the hierarchies and in the node.
-fn groups(node: &Node) -> BTreeSet<std::path::PathBuf> {
+fn groups(node: &Node) -> BTreeSet<PathBuf> {
     let entrances = node.sandbox.group.entrances();
     let folders = entrances.iter().filter_map(|entrance| entrance.parent());
     let folders = folders.flat_map(|folder| [Some(folder), folder.parent()]);

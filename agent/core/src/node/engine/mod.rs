@@ -206,6 +206,12 @@ impl Engine {
         self.open.as_ref()
     }
 
+    /// Whether memory of a workload is waited for: what it uses is to be as fresh as it can be.
+    pub fn waits_for(&self, workload: usize) -> bool {
+        let is_open = |order: &OpenOrder| !order.dry_run && order.workload == Some(workload);
+        self.credit.covers(workload) || self.open.as_ref().is_some_and(is_open)
+    }
+
     /// The thresholds that these observations show as met, with those that are held until their minimum reclaim is there.
     pub fn met_in(&self, seen: &Observations) -> ThresholdSet {
         self.gate.met(&self.policy, seen)
