@@ -116,7 +116,7 @@ impl Scene {
         let status = self.node.status().expect("the agent lives");
         let doubts = self.doubts(&status).join("; ");
         assert!(sane.is_some(), "{doubts}: {status:#?}\n{}", self.node.log());
-        let lost = self.books.lost_since();
+        let lost = self.books.lost_by_this_one();
         assert!(
             lost <= status.reports_lost || self.has_gap,
             "{lost} lost, {status:#?}"

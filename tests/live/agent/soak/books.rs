@@ -6,9 +6,11 @@ use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
+use brink::guard::step::Kind;
 use brink::runtime::journal::{Line, StepLine};
 use brink_core::node::action::Action;
 use brink_core::node::condition::Condition;
+use brink_core::node::input::Recalled;
 
 /// A journal as far as it was read.
 pub(super) struct Books {
@@ -26,10 +28,8 @@ pub(super) struct Books {
     pub(super) pressure: Vec<(i64, bool)>,
     /// Steps that the journal says are missing.
     pub(super) lost: u64,
-    /// What of it agents of before have lost.
+    /// Those of them that an agent before this one has lost, and does not count any more.
     lost_before: u64,
-    /// Orders that the ledger has: of one given in the last moment before SIGKILL the journal does not know.
-    in_ledger: BTreeSet<u64>,
     /// Steps read.
     pub(super) steps: u64,
     last: i64,
@@ -47,7 +47,6 @@ impl Books {
             pressure: Vec::new(),
             lost: 0,
             lost_before: 0,
-            in_ledger: BTreeSet::new(),
             steps: 0,
             last: 0,
         }
@@ -97,24 +96,30 @@ impl Books {
         }
     }
 
-    /// Whoever wrote it does not tell any more what became of what is open.
-    pub(super) fn forget_open(&mut self) {
-        self.begun.clear();
+    /// Another agent goes on: what became of what is open is not told any more, and what that one lost it does not count.
+    pub(super) fn begin_anew(&mut self) {
+        self.forget_open();
         self.lost_before = self.lost;
+    }
+
+    /// Steps that this agent has lost.
+    pub(super) const fn lost_by_this_one(&self) -> u64 {
+        self.lost - self.lost_before
+    }
+
+    /// The ledger has an order: an agent that is killed may not have come to write its last steps down.
+    pub(super) fn know(&mut self, order: u64, decided: i64) {
+        self.orders.entry(order).or_insert((decided, Some(decided)));
+        self.recorded.insert(order);
+    }
+
+    /// Whoever wrote it does not tell any more what became of what is open.
+    fn forget_open(&mut self) {
+        self.begun.clear();
         for (order, (opened, over)) in &mut self.orders {
             over.get_or_insert(*opened);
             self.recorded.insert(*order);
         }
-    }
-
-    /// What the agent that writes now has lost.
-    pub(super) fn lost_since(&self) -> u64 {
-        self.lost - self.lost_before
-    }
-
-    /// Takes in an order that the ledger has.
-    pub(super) fn note_in_ledger(&mut self, order: u64) {
-        self.in_ledger.insert(order);
     }
 
     fn take_step(&mut self, step: &StepLine) {
@@ -122,6 +127,9 @@ impl Books {
         assert!(at >= self.last, "the journal goes back in time: {step:?}");
         self.last = at;
         self.steps += 1;
+        if let Kind::Recall(Recalled::Unfinished(before)) = step.kind {
+            self.know(before.order, at);
+        }
         for action in &step.actions {
             match *action {
                 Action::Kill { order, .. }
@@ -167,8 +175,7 @@ impl Books {
     /// Holds the orders to numbers that follow each other.
     #[track_caller]
     pub(super) fn check_numbers(&self) {
-        let numbers: BTreeSet<u64> = self.orders.keys().chain(&self.in_ledger).copied().collect();
-        let numbers = Vec::from_iter(numbers);
+        let numbers: Vec<u64> = self.orders.keys().copied().collect();
         let follow = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
         assert!(follow || self.lost > 0, "orders are missing: {numbers:?}");
         let unknown = |order: &&u64| !self.orders.contains_key(order);
