@@ -40,7 +40,8 @@ impl Guard {
         let figures = kernel.figures(&record.sample);
         let seen = figures.observations(self.files.slow());
         let met = self.engine.met_in(&seen);
-        let before = std::mem::replace(&mut self.heard_met, met);
+        // Nothing heard yet: what was evaluated last is what this one follows.
+        let before = self.heard_met.replace(met).unwrap_or(self.met_before);
         // One that comes in time is evaluated itself.
         let is_late = woke.since(figures.at) > FRESH;
         if is_late {
@@ -49,13 +50,16 @@ impl Guard {
                 .enumerate()
                 .filter(|(_, t)| seen[t.signal].is_none());
             let unknown: ThresholdSet = unknown.map(|(index, _)| index).collect();
-            let is_crossing = record.head.kind == CROSSING;
-            let last_above = i64::try_from(record.sample.before_ns).map(Moment::from_nanos);
-            self.restart_graces(unknown, |index| match (met.contains(index), is_crossing) {
-                (false, _) => Some(figures.at),
-                (true, true) if !before.contains(index) => last_above.ok(),
-                (true, _) => None,
-            });
+            let heard = Heard {
+                at: figures.at,
+                met,
+                before,
+                crossed_after: (record.head.kind == CROSSING)
+                    .then(|| i64::try_from(record.sample.before_ns).ok())
+                    .flatten()
+                    .map(Moment::from_nanos),
+            };
+            self.restart_graces(unknown, |index| heard.last_above(index));
         }
         is_late
     }
@@ -75,6 +79,66 @@ impl Guard {
                 let met = Recalled::Met { threshold, since };
                 self.feed(now(), &Input::Recall(met));
             }
+        }
+    }
+}
+
+/// What a late sample shows.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    at: Moment,
+    /// The thresholds that are met in it, and in the one before.
+    met: ThresholdSet,
+    before: ThresholdSet,
+    /// For a crossing, when the sampler had looked before.
+    crossed_after: Option<Moment>,
+}
+
+impl Heard {
+    /// When the signal of a threshold was last seen above it; none if this sample does not tell.
+    fn last_above(&self, threshold: usize) -> Option<Moment> {
+        let is_met = self.met.contains(threshold);
+        let was_met = self.before.contains(threshold);
+        match (is_met, was_met) {
+            (false, _) => Some(self.at),
+            (true, false) => self.crossed_after,
+            (true, true) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(indexes: &[usize]) -> ThresholdSet {
+        indexes.iter().copied().collect()
+    }
+
+    #[test]
+    fn a_break_is_what_a_late_sample_shows_above_or_just_crossed() {
+        const HARD: usize = 0;
+        const SOFT: usize = 1;
+        let at = Moment::from_secs;
+        for (met, before, crossed_after, hard, soft) in [
+            // Above both.
+            (&[][..], &[SOFT][..], None, Some(at(9)), Some(at(9))),
+            // Below the soft one since the last look.
+            (&[SOFT], &[], Some(at(8)), Some(at(9)), Some(at(8))),
+            // A crossing of the hard one, below the soft one all the while.
+            (&[HARD, SOFT], &[SOFT], Some(at(8)), Some(at(8)), None),
+            // No crossing: below for as long as is known.
+            (&[HARD, SOFT], &[HARD, SOFT], None, None, None),
+            (&[HARD, SOFT], &[], None, None, None),
+        ] {
+            let heard = Heard {
+                at: at(9),
+                met: set(met),
+                before: set(before),
+                crossed_after,
+            };
+            let told = (heard.last_above(HARD), heard.last_above(SOFT));
+            assert_eq!(told, (hard, soft), "{met:?} after {before:?}");
         }
     }
 }

@@ -275,7 +275,7 @@ impl Guard {
         // Indexes of thresholds mean something else now.
         self.last_above = [None; ThresholdSet::CAPACITY];
         self.met_before = ThresholdSet::EMPTY;
-        self.heard_met = ThresholdSet::EMPTY;
+        self.heard_met = None;
         self.feed(now(), &Input::Reconfigure(&new));
         let _told_or_counted = self.ports.reports.send(Report::Reconfigured(new));
         self.housekeep(now());

@@ -156,8 +156,8 @@ struct Guard {
     /// When each threshold was not met for the last time.
     last_above: [Option<Moment>; ThresholdSet::CAPACITY],
     met_before: ThresholdSet,
-    /// What the kernel's last sample showed as met.
-    heard_met: ThresholdSet,
+    /// What the kernel's last sample showed as met; none before the first one, and after a change of thresholds.
+    heard_met: Option<ThresholdSet>,
     /// The engine asked the node to reclaim; nobody can yet, and it is told so.
     reclaim_asked: bool,
     /// The node could not be read when it was last tried.
@@ -242,7 +242,7 @@ impl Guard {
             last_evaluated: Moment::START,
             last_above: [None; ThresholdSet::CAPACITY],
             met_before: ThresholdSet::EMPTY,
-            heard_met: ThresholdSet::EMPTY,
+            heard_met: None,
             reclaim_asked: false,
             unreadable: None,
             trouble: None,

@@ -201,6 +201,7 @@ impl Guard {
         }
         self.without_kernel.clear();
         self.kernel = Some(kernel);
+        self.heard_met = None;
         self.adopt_slots();
         self.housekeep(now());
         self.look_closely(now());
