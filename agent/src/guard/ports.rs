@@ -60,6 +60,8 @@ pub enum Command {
     Roster(Box<Roster>),
     /// Whether orders are carried out.
     Control(Control),
+    /// The same, asked for by somebody who waits: [`Report::Heard`] brings the ticket back. Tickets rise.
+    Request(Control, u64),
     /// Another configuration.
     Reconfigure(Box<Reconfiguration>),
     /// This agent becomes the enforcer.
@@ -79,6 +81,8 @@ pub enum Command {
 pub enum Report {
     /// An input the engine took in, and its answers.
     Step(Box<Step>),
+    /// A request was heard, and what came of it is told.
+    Heard(u64),
     /// A decision that has just been carried out, or told.
     Decided(Box<Page>),
     /// A decision with everything that became of it.

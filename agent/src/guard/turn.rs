@@ -235,6 +235,11 @@ impl Guard {
                     self.feed(now(), &Input::Control(control));
                     controlled = true;
                 }
+                Command::Request(control, ticket) => {
+                    self.feed(now(), &Input::Control(control));
+                    let _told_or_counted = self.ports.reports.send(Report::Heard(ticket));
+                    controlled = true;
+                }
                 Command::Reconfigure(new) => self.reconfigure(new),
                 Command::TakeOver(legacy) => {
                     self.take_over(*legacy);

@@ -82,6 +82,7 @@ impl Clerk {
                 let workloads = self.take_step(&step);
                 give_back(&self.ports.steps, step, workloads);
             }
+            Report::Heard(ticket) => self.shared.lock().heard = ticket,
             Report::Decided(page) => self.take_page(page, Occasion::Before),
             Report::Completed(page) => self.take_page(page, Occasion::After),
             Report::OomKill(record) => {
@@ -182,9 +183,6 @@ impl Clerk {
         for action in &step.actions {
             is_grace |= changes_grace(&state, action);
             self.apply(&mut state, step, action);
-        }
-        if let Kind::Control(_) = step.kind {
-            state.controls += 1;
         }
         state.settle_recalled(step);
         let is_look = is_grace || step.kind == Kind::Sample;

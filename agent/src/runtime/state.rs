@@ -55,8 +55,8 @@ pub struct State {
     pub reading: Option<Reading>,
     /// Counts the readings that had the usage of workloads.
     pub closely: u64,
-    /// Counts what was said about whether orders are carried out, once the guard has heard it.
-    pub controls: u64,
+    /// The latest ticket of a request that the guard has heard.
+    pub heard: u64,
     /// Earlier readings, oldest first.
     pub readings: VecDeque<Course>,
     /// Thresholds that are met.
@@ -152,7 +152,7 @@ impl State {
             pending: VecDeque::new(),
             reading: None,
             closely: 0,
-            controls: 0,
+            heard: 0,
             readings: VecDeque::with_capacity(READINGS),
             met: ThresholdSet::EMPTY,
             met_since: [None; ThresholdSet::CAPACITY],

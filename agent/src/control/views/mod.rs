@@ -6,6 +6,7 @@ mod ranking;
 mod status;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use brink_core::base::{Moment, Span};
@@ -30,12 +31,17 @@ const HEARD: Duration = Duration::from_secs(2);
 /// Everything that answers are made from.
 pub struct Views {
     running: Arc<Running>,
+    /// Tickets given to requests so far.
+    tickets: AtomicU64,
 }
 
 impl Views {
     /// Views of a running agent.
     pub const fn new(running: Arc<Running>) -> Self {
-        Self { running }
+        Self {
+            running,
+            tickets: AtomicU64::new(0),
+        }
     }
 
     /// Answers one question.
@@ -96,7 +102,7 @@ impl Views {
             );
         }
         let pressed = self.running.button.read();
-        self.control(Command::Control(pressed.control())).await
+        self.control(pressed.control()).await
     }
 
     async fn resume(&self) -> Answer {
@@ -107,20 +113,22 @@ impl Views {
                 &format!("remove {}", self.running.button.path().display()),
             );
         }
-        self.control(Command::Control(Control::Resume)).await
+        self.control(Control::Resume).await
     }
 
     /// Sends a command and tells the mode that came of it.
-    async fn control(&self, command: Command) -> Answer {
-        let before = self.running.shared.lock().controls;
-        if self.running.ports.commands.send(command).is_err() {
+    async fn control(&self, control: Control) -> Answer {
+        // Everybody waits for his own: another one's may be heard first.
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed) + 1;
+        let request = Command::Request(control, ticket);
+        if self.running.ports.commands.send(request).is_err() {
             return refused(
                 RefusalReason::NotPossible,
                 "the guard's queue is full",
                 "try again",
             );
         }
-        let heard = self.settled(HEARD, |state| state.controls != before).await;
+        let heard = self.settled(HEARD, |state| state.heard >= ticket).await;
         if !heard {
             return refused(
                 RefusalReason::NotPossible,
