@@ -70,6 +70,7 @@ pub enum Recalled {
         /// When; of one for process ids when its signals were sent.
         at: Moment,
         /// Of a kill for a shortage of process ids, how many come back once the killed are reaped; 0 of any other.
+        #[cfg_attr(feature = "serde", serde(default))]
         ids: u32,
     },
     /// A threshold has been met for a while, or was last seen not to be: its grace counts from then.

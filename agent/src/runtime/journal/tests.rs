@@ -1,6 +1,7 @@
 //! A journal that goes on, has a gap, or meets what is none.
 
 use brink_core::base::{Quantity, Span};
+use brink_core::node::input::Recalled;
 use brink_core::node::observe::Layout;
 use brink_core::node::policy::Settings;
 use brink_core::node::signal::Signal;
@@ -160,4 +161,12 @@ fn what_is_no_journal_is_left_alone() {
     begin().unwrap();
     begin().unwrap();
     assert!(path.is_file() && aside.is_file());
+}
+
+/// Builds before this one did not tell how many process ids a kill brings back.
+#[test]
+fn kills_that_an_older_build_recalled_are_read() {
+    let kind: Kind = serde_json::from_str(r#"{"recall": {"kill": {"at": 5}}}"#).unwrap();
+    let (at, ids) = (Moment::from_nanos(5), 0);
+    assert_eq!(kind, Kind::Recall(Recalled::Kill { at, ids }));
 }
