@@ -82,8 +82,19 @@ fn lives(task: *const c_void) -> bool {
 /// Whether the process, or the cgroup it was in, is watched.
 #[inline(always)]
 fn is_victim(tgid: u32, cgroup: u64) -> bool {
-    VICTIMS.get_ptr_mut(u64::from(tgid)).is_some()
-        || (cgroup != UNKNOWN && VICTIMS.get_ptr_mut(cgroup | CGROUP_KEY).is_some())
+    is_set(VICTIMS.get_ptr(u64::from(tgid)))
+        || (cgroup != UNKNOWN && is_set(VICTIMS.get_ptr(cgroup | CGROUP_KEY)))
+}
+
+/// Whether there is a value. It is read, and not only looked for: questions about pointers that follow each other are
+/// joined to arithmetic on them by the compiler, which the verifier refuses before 6.3.
+#[inline(always)]
+fn is_set<T>(value: Option<*const T>) -> bool {
+    value.is_some_and(|value| {
+        // SAFETY: a value of a map of at least four bytes, which never goes while a program runs.
+        unsafe { value.cast::<u32>().read_volatile() };
+        true
+    })
 }
 
 #[btf_tracepoint(function = "sched_process_exec")]
@@ -99,14 +110,15 @@ pub fn exec(context: BtfTracePointContext) -> i32 {
         (member(task, layout!(task_tgid)), (*meter).victims)
     };
     let comm = bpf_get_current_comm().unwrap_or([0; COMM]);
-    let is_named = NAMES.get_ptr(comm).is_some();
+    let is_named = is_set(NAMES.get_ptr(comm));
+    // A number and no Option: before 6.3 the verifier refuses to have what is in a None read, even for nothing.
     let cgroup = if is_named || victims != 0 {
         // SAFETY: the helper takes no argument.
-        memory_cgroup(unsafe { bpf_get_current_task() })
+        memory_cgroup(unsafe { bpf_get_current_task() }).unwrap_or(UNKNOWN)
     } else {
-        None
+        UNKNOWN
     };
-    let is_watched = victims != 0 && cgroup.is_some_and(|id| is_victim(tgid, id));
+    let is_watched = victims != 0 && cgroup != UNKNOWN && is_victim(tgid, cgroup);
     if !is_named && !is_watched {
         count(PROCESS_EVIDENCE, Fate::Filtered);
         return 0;
@@ -121,7 +133,7 @@ pub fn exec(context: BtfTracePointContext) -> i32 {
             unsafe {
                 (*record).tgid = tgid;
                 (*record).reserved = 0;
-                (*record).cgroup = cgroup.unwrap_or(UNKNOWN);
+                (*record).cgroup = cgroup;
                 (*record).comm = comm;
             }
         },

@@ -51,13 +51,13 @@ impl Swap {
         Self::begin(file, false)
     }
 
-    /// In compressed memory.
-    fn in_zram() -> Result<Self, String> {
+    /// So many MiB in compressed memory, which takes up only what is put there.
+    fn in_zram(area: u64) -> Result<Self, String> {
         let block = Path::new("/sys/block/zram0");
         if !block.exists() {
             return Err("the kernel has no zram".to_owned());
         }
-        fs::write(block.join("disksize"), format!("{AREA}M")).map_err(|error| error.to_string())?;
+        fs::write(block.join("disksize"), format!("{area}M")).map_err(|error| error.to_string())?;
         Self::begin(PathBuf::from("/dev/zram0"), true)
     }
 
@@ -122,7 +122,7 @@ fn swap_counts_as_headroom_and_zram_by_half() {
     );
     drop(disk);
     usable(&node, 0);
-    let zram = match Swap::in_zram() {
+    let zram = match Swap::in_zram(AREA) {
         Ok(zram) => zram,
         Err(why) => skip!("{why}"),
     };
@@ -197,7 +197,7 @@ fn free_swap_holds_an_eviction_until_it_is_gone() {
 #[test]
 fn free_zram_holds_an_eviction_until_it_is_gone() {
     guest_only!("swap is switched on and off");
-    if let Err(why) = check_free(Swap::in_zram, AREA * MIB / 2) {
+    if let Err(why) = check_free(|| Swap::in_zram(4 * AREA), 2 * AREA * MIB) {
         skip!("{why}");
     }
 }
@@ -249,7 +249,7 @@ fn full_swap_holds_nothing() {
 #[test]
 fn full_zram_holds_nothing() {
     guest_only!("swap is switched on and off");
-    if let Err(why) = check_full(Swap::in_zram) {
+    if let Err(why) = check_full(|| Swap::in_zram(AREA)) {
         skip!("{why}");
     }
 }
