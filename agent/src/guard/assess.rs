@@ -182,6 +182,9 @@ impl Guard {
             self.usage.clear();
         }
         let at = now();
+        if self.puts_off(at) {
+            return;
+        }
         let usage = std::mem::take(&mut self.usage);
         let sample = Sample {
             observations,

@@ -3,7 +3,7 @@
 //! A guard that could not run (stopped, starved) looks at the node as it is when it runs again. What was in between is
 //! in the records that have waited for it.
 
-use brink_core::base::Moment;
+use brink_core::base::{Moment, Span};
 use brink_core::node::input::{Input, Recalled};
 use brink_core::node::threshold::{Threshold, ThresholdSet};
 use brink_host::probe::abi::record::CROSSING;
@@ -13,7 +13,21 @@ use super::assess::FRESH;
 use super::hear::{BOUND, Item};
 use super::{Guard, now};
 
+/// A turn that takes longer was held up in its middle.
+const HELD_UP: Span = Span::from_millis(100);
+
 impl Guard {
+    /// Whether an evaluation is left to the next turn, at once, because this one was held up (stopped, starved): its figures
+    /// may be from before, and what was meanwhile waits in the ring. Never twice in a row: on a machine that is slow
+    /// altogether nothing would be evaluated any more.
+    pub(super) fn puts_off(&mut self, at: Moment) -> bool {
+        self.is_put_off = must_put_off(at.since(self.awake.at), self.is_put_off);
+        if self.is_put_off {
+            self.times.evaluate = Some(at);
+        }
+        self.is_put_off
+    }
+
     /// To be called before anything of it is acted on.
     pub(super) fn hear_of_breaks(&mut self, heard: &[Item], woke: Moment) {
         let thresholds = self.engine.policy().thresholds();
@@ -83,6 +97,11 @@ impl Guard {
     }
 }
 
+/// Whether an evaluation so long after the turn's begin is put off.
+const fn must_put_off(since_woken: Span, was_put_off: bool) -> bool {
+    since_woken.as_nanos() > HELD_UP.as_nanos() && !was_put_off
+}
+
 /// What a late sample shows.
 #[derive(Clone, Copy, Debug)]
 struct Heard {
@@ -113,6 +132,20 @@ mod tests {
 
     fn set(indexes: &[usize]) -> ThresholdSet {
         indexes.iter().copied().collect()
+    }
+
+    #[test]
+    fn a_turn_that_was_held_up_is_left_to_the_next_once() {
+        let more = HELD_UP + Span::from_nanos(1);
+        for (since, before, expected) in [
+            (Span::ZERO, false, false),
+            (HELD_UP, false, false),
+            (more, false, true),
+            (more, true, false),
+            (Span::ZERO, true, false),
+        ] {
+            assert_eq!(must_put_off(since, before), expected, "{since:?} {before}");
+        }
     }
 
     #[test]

@@ -160,6 +160,8 @@ struct Guard {
     heard_met: Option<ThresholdSet>,
     /// The engine asked the node to reclaim; nobody can yet, and it is told so.
     reclaim_asked: bool,
+    /// The last evaluation was left to the next turn.
+    is_put_off: bool,
     /// The node could not be read when it was last tried.
     unreadable: Option<brink_host::HotError>,
     /// Something that failed in housekeeping, for the standing.
@@ -244,6 +246,7 @@ impl Guard {
             met_before: ThresholdSet::EMPTY,
             heard_met: None,
             reclaim_asked: false,
+            is_put_off: false,
             unreadable: None,
             trouble: None,
             told: None,
