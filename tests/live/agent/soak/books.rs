@@ -32,7 +32,8 @@ pub(super) struct Books {
     lost_before: u64,
     /// Steps read.
     pub(super) steps: u64,
-    last: i64,
+    /// When the last of them was.
+    pub(super) last: i64,
 }
 
 impl Books {

@@ -52,11 +52,12 @@ fn a_clock_that_is_set_changes_no_decision() {
     for seconds in [24 * HOUR, -48 * HOUR, 24 * HOUR + 1] {
         leak_after_a_step(&mut scene, seconds);
     }
+    let before = now();
     let held = scene.node.holding(scene.leaker, TO_SOFT);
-    let since = now();
+    let crossed = before..=now();
     step(HOUR);
     sleep(grace() / 4);
     step(-HOUR);
-    check_grace(&mut scene, &held, since);
+    check_grace(&mut scene, &held, crossed);
     scene.close();
 }

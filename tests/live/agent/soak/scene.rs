@@ -250,7 +250,7 @@ impl Scene {
         // One cause is one order, unless the agent ended between its record and its signal: nobody had been killed then.
         let is_signalled = |record: &DecisionRecord| {
             let mut stages = record.stages.iter();
-            stages.any(|time| time.stage == "lastSignal")
+            stages.any(|time| ["asked", "lastSignal"].contains(&time.stage.as_str()))
         };
         let signalled = new.iter().filter(|record| is_signalled(record)).count();
         let told = || {

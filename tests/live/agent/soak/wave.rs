@@ -44,8 +44,9 @@ fn waves_around_a_soft_threshold_kill_nobody_and_do_not_flap() {
         "reported once, and taken back once: {told:?}"
     );
     let base = scene.node.holding(scene.leaker, BASE);
+    let before = now();
     let wave = scene.node.holding(scene.leaker, WAVE);
-    check_grace(&mut scene, &wave, now());
+    check_grace(&mut scene, &wave, before..=now());
     drop(base);
     scene.close();
 }
