@@ -260,8 +260,8 @@ impl Guard {
         let known = self.roster.of(victim.workload).next().is_some();
         let usage = self.usage_of(victim.workload);
         victim.note_usage(usage, at);
-        let have_exited = self.have_exited(victim.workload);
-        let gone = self.is_empty(victim.workload) && victim.has_settled(usage, have_exited, at);
+        let gone = self.is_empty(victim.workload)
+            && victim.has_settled(usage, self.have_exited(victim.workload), at);
         // One that left the table has nothing that could be looked at.
         if known && !gone && at.since(victim.opened) < LINGER {
             self.lingering[place] = Some(victim);

@@ -59,14 +59,6 @@ impl Guard {
     }
 
     fn recall(&mut self, before: &Interrupted, workload: usize, is_sent: bool) {
-        let unfinished = Unfinished {
-            is_sent,
-            ..self.unfinished(before, workload)
-        };
-        self.feed(now(), &Input::Recall(Recalled::Unfinished(unfinished)));
-    }
-
-    fn unfinished(&self, before: &Interrupted, workload: usize) -> Unfinished {
         let crossed = &before.crossed;
         let mut thresholds = self.engine.policy().thresholds().iter();
         let threshold = thresholds.position(|threshold| {
@@ -75,16 +67,17 @@ impl Guard {
                 && threshold.quantity(crossed.seen.capacity).value() == crossed.quantity
         });
         let charged = before.charged.filter(|_| crossed.signal.is_memory());
-        Unfinished {
+        let unfinished = Unfinished {
             order: before.order,
             workload,
             threshold,
             signal: crossed.signal,
             opened: before.opened,
             phase: before.phase,
-            is_sent: before.is_sent,
+            is_sent,
             charged: charged.unwrap_or(0),
-        }
+        };
+        self.feed(now(), &Input::Recall(Recalled::Unfinished(unfinished)));
     }
 
     /// The order with its record, as the agent before us had it.

@@ -239,7 +239,7 @@ impl OpenOrder {
         let Phase::Killed { at } = self.phase else {
             return settled.then_some(End::Gone);
         };
-        let is_memory = self.stake == Stake::Memory;
+        let is_memory = self.is_for_memory();
         let shows = |back: Moment| !crossed || now >= back + SHOWING;
         let rules = [
             (is_memory && self.back.is_some_and(shows), End::MemoryBack),
@@ -269,7 +269,7 @@ impl OpenOrder {
         };
         let settled = self.gone.map(|gone| gone + SETTLE);
         // Only of a kill for memory it ends the order.
-        let ends = self.stake == Stake::Memory && !self.is_soft();
+        let ends = self.is_for_memory() && !self.is_soft();
         let shown = self.back.filter(|_| ends).map(|back| back + SHOWING);
         settled.into_iter().chain(shown).fold(patience, Moment::min)
     }
