@@ -17,6 +17,7 @@ mod release;
 mod start;
 mod ticks;
 pub(super) mod trace;
+pub(super) mod truth;
 pub(super) mod units;
 pub(super) mod warm_up;
 mod witness;

@@ -2,7 +2,6 @@
 use std::{
     os::fd::{AsFd as _, AsRawFd as _},
     path::Path,
-    time::Duration,
 };
 
 use anyhow::Context as _;
@@ -24,9 +23,8 @@ use brink_host::{
     },
     zoneinfo::Zoneinfo,
 };
-use brink_tests::wait_until;
 
-use super::units::signed;
+use super::{truth, units::signed};
 
 /// The period of the truth.
 pub(super) const PERIOD_NS: u64 = 50_000;
@@ -114,22 +112,7 @@ impl Witness {
 
     /// Forgets what was seen.
     pub(super) fn forget(&mut self) -> anyhow::Result<()> {
-        // A tick that was under way may put one field back: the second time there is none.
-        for _ in 0..2 {
-            self.truth.reset()?;
-            self.wait_for_tick()?;
-        }
-        Ok(())
-    }
-
-    /// Until a tick has ended: its processor may be taken away for many of its periods.
-    fn wait_for_tick(&self) -> anyhow::Result<()> {
-        let before = self.truth.result()?.ticks;
-        let ticked = || {
-            let result = self.truth.result().ok()?;
-            (result.ticks != before).then_some(())
-        };
-        wait_until(Duration::from_secs(1), ticked).context("the truth sampler does not tick")
+        truth::forget(&mut self.truth)
     }
 
     /// `memory.available` now, in bytes.

@@ -1,5 +1,5 @@
 //! The truth of one run: when each signal crossed, by a sampler of its own, and who was killed when, by the kernel's tracer.
-use std::{fs, path::Path, thread::sleep, time::Duration};
+use std::{fs, path::Path, time::Duration};
 
 use anyhow::Context as _;
 use brink_host::{
@@ -23,7 +23,7 @@ use brink_host::{
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use crate::bench::{
-    measure::{trace::Trace, units::signed},
+    measure::{trace::Trace, truth, units::signed},
     peers::contender::Signal,
 };
 
@@ -99,7 +99,7 @@ impl Judge {
         self.values()?;
         let mut differences = Vec::new();
         for _ in 0..READINGS {
-            self.wait_for_tick()?;
+            truth::wait_for_tick(&self.truth)?;
             let sum = self.now()?[1];
             let available = file.read()?.available.context("no MemAvailable")?;
             differences.push(sum - signed(available));
@@ -166,23 +166,7 @@ impl Judge {
             deferred: 0,
             watches: &watches,
         })?;
-        // A tick that was under way may put one field back: the second time there is none.
-        for _ in 0..2 {
-            self.truth.reset()?;
-            self.wait_for_tick()?;
-        }
-        Ok(())
-    }
-
-    fn wait_for_tick(&self) -> anyhow::Result<()> {
-        let before = self.truth.result()?.ticks;
-        for _ in 0..1000 {
-            sleep(Duration::from_millis(1));
-            if self.truth.result()?.ticks != before {
-                return Ok(());
-            }
-        }
-        anyhow::bail!("the truth sampler does not tick")
+        truth::forget(&mut self.truth)
     }
 
     /// What became of one signal.

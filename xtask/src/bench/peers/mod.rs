@@ -6,6 +6,7 @@ mod host;
 pub mod inside;
 mod judge;
 pub mod kubelet;
+mod limits;
 mod page;
 mod plan;
 mod plot;
@@ -78,7 +79,7 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
     }
     println!("\n{}\n{}", report.tools(), report.loads());
     print!("{}", report.on_host().unwrap_or_default());
-    verdict(report.limits(), args)
+    verdict(limits::of(&report), args)
 }
 
 fn verdict(limits: Vec<Limit>, args: &Args) -> anyhow::Result<Verdict> {

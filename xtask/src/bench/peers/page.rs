@@ -3,7 +3,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::Context as _;
 
-use super::{plot, report::Report};
+use super::{limits, plot, report::Report};
 use crate::{bench::table, marks};
 
 /// The folder of raw values and plots, from the workspace's directory.
@@ -94,7 +94,7 @@ fn tables(report: &Report) -> String {
             rates.collect::<Vec<_>>().join(", ")
         );
     }
-    let limits: Vec<_> = report.limits().iter().map(table::limit_row).collect();
+    let limits: Vec<_> = limits::of(report).iter().map(table::limit_row).collect();
     let _written = write!(
         text,
         "\n### Must reach\n\n{}\n### By tool\n\n{}\n### By load\n\n{}",
@@ -102,6 +102,18 @@ fn tables(report: &Report) -> String {
         report.tools(),
         report.loads()
     );
+    let unseen: Vec<String> = report
+        .without_crossing()
+        .into_iter()
+        .map(|(contender, runs)| format!("{} {runs}", contender.word()))
+        .collect();
+    if !unseen.is_empty() {
+        let _written = writeln!(
+            text,
+            "\nRuns without a delay, because the truth saw no crossing: {}.",
+            unseen.join(", ")
+        );
+    }
     if let (Some(host), Some(rows)) = (&report.host, report.on_host()) {
         let load = host
             .load

@@ -1,4 +1,4 @@
-//! What the runs come to: a row a tool, a cell a tool and load, and the figures that must be reached.
+//! What the runs come to: a row a tool, and a cell a tool and load.
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,6 @@ use super::{
 use crate::bench::{
     machine::Machine,
     measure::units::{mebibytes, millis},
-    registry::{Limit, Must},
     stats,
     table::{figure, markdown},
 };
@@ -205,6 +204,14 @@ impl Report {
         }
     }
 
+    /// Runs that have no delay, by tool.
+    pub(super) fn without_crossing(&self) -> Vec<(Contender, usize)> {
+        let unseen = |contender| self.loud(contender).filter(|run| run.is_unseen());
+        let count = |contender| (contender, unseen(contender).count());
+        let counts = Contender::ALL.map(count);
+        counts.into_iter().filter(|(_, runs)| *runs > 0).collect()
+    }
+
     /// A row a tool on the machine itself.
     pub(super) fn on_host(&self) -> Option<String> {
         let host = self.host.as_ref()?;
@@ -239,89 +246,6 @@ impl Report {
             .collect();
         Some(markdown(head, &rows))
     }
-
-    /// The figures that must be reached.
-    pub(super) fn limits(&self) -> Vec<Limit> {
-        let mut limits = match self.guests.planned {
-            0 => Vec::new(),
-            _ => self.guest_limits(),
-        };
-        limits.extend(self.host.as_ref().map_or_else(Vec::new, host_limits));
-        limits
-    }
-
-    fn guest_limits(&self) -> Vec<Limit> {
-        let runs: Vec<&Found> = self.loud(Contender::Brink).collect();
-        let of_all = |count: usize| (!runs.is_empty()).then(|| percent(count, runs.len()));
-        let lost = runs.iter().filter(|run| run.is_lost()).count();
-        let right = runs
-            .iter()
-            .filter(|run| run.right_first == Some(true) && run.wrong == 0)
-            .count();
-        let quiet: Vec<&Found> = self.quiet(Contender::Brink).collect();
-        let killed = quiet.iter().filter(|run| run.right + run.wrong > 0).count();
-        let killed = (!quiet.is_empty()).then(|| percent(killed, quiet.len()));
-        let mut limits = vec![
-            limit(
-                "guests: runs in which the kernel came first",
-                "%",
-                Must::AtMost(0.0),
-                of_all(lost),
-            ),
-            limit(
-                "guests: runs in which the right pod went and nobody else",
-                "%",
-                Must::AtLeast(100.0),
-                of_all(right),
-            ),
-            limit(
-                "guests: quiet runs with a kill",
-                "%",
-                Must::AtMost(0.0),
-                killed,
-            ),
-        ];
-        let own = stats::quantile(&delays(&runs), 99);
-        for peer in Contender::ALL {
-            let theirs: Vec<&Found> = self.loud(peer).collect();
-            if matches!(peer, Contender::Brink | Contender::Nothing) || theirs.is_empty() {
-                continue;
-            }
-            let ratio = own
-                .zip(stats::quantile(&delays(&theirs), 99))
-                .map(|(own, theirs)| own / theirs);
-            let name = format!(
-                "guests: crossing to signal, p99 of Brink by that of {}",
-                peer.word()
-            );
-            limits.push(limit(&name, "", Must::AtMost(1.0), ratio));
-        }
-        limits
-    }
-}
-
-fn host_limits(host: &Host) -> Vec<Limit> {
-    let own = host_median(host, Contender::Brink);
-    let ratio = |peer| {
-        host_median(host, peer)
-            .zip(own)
-            .map(|(theirs, own)| theirs / own)
-    };
-    let name = |peer: &str| format!("host: crossing to signal, p50 of {peer} by that of Brink");
-    vec![
-        limit(
-            &name("earlyoom"),
-            "",
-            Must::AtLeast(20.0),
-            ratio(Contender::Earlyoom),
-        ),
-        limit(
-            &name("the kubelet's model"),
-            "",
-            Must::AtLeast(500.0),
-            ratio(Contender::Kubelet),
-        ),
-    ]
 }
 
 fn host_delays(host: &Host, contender: Contender) -> Vec<f64> {
@@ -337,26 +261,19 @@ fn host_delays(host: &Host, contender: Contender) -> Vec<f64> {
     .collect()
 }
 
-fn host_median(host: &Host, contender: Contender) -> Option<f64> {
+pub(super) fn host_median(host: &Host, contender: Contender) -> Option<f64> {
     stats::quantile(&host_delays(host, contender), 50)
 }
 
-/// From the crossing to the first signal, in milliseconds; a run that was lost took for ever.
+/// From the crossing to the first signal, in milliseconds; a run that was lost took for ever. One whose crossing the truth
+/// did not see has no delay.
 pub(super) fn delays(runs: &[&Found]) -> Vec<f64> {
     let of = |run: &&Found| match run.signalled {
         Some(signalled) if !run.is_lost() => millis(signalled),
         _ => f64::INFINITY,
     };
-    runs.iter().map(of).collect()
-}
-
-fn limit(name: &str, unit: &str, must: Must, measured: Option<f64>) -> Limit {
-    Limit {
-        name: name.to_owned(),
-        unit: unit.to_owned(),
-        must,
-        measured,
-    }
+    let seen = runs.iter().filter(|run| !run.is_unseen());
+    seen.map(of).collect()
 }
 
 fn quantile(values: &[f64], percent: usize) -> String {
@@ -374,21 +291,20 @@ fn part(count: usize, all: usize) -> String {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of runs")]
-fn percent(count: usize, all: usize) -> f64 {
-    100.0 * count as f64 / all as f64
-}
-
 fn row(cells: &[String]) -> String {
     format!("| {} |\n", cells.join(" | "))
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::bench::peers::wire::Run;
 
-    fn run(contender: Contender, workload: Workload, signalled: Option<i64>) -> Found {
+    pub(in super::super) fn run(
+        contender: Contender,
+        workload: Workload,
+        signalled: Option<i64>,
+    ) -> Found {
         let run = Run {
             number: 0,
             contender,
@@ -405,7 +321,7 @@ mod tests {
         }
     }
 
-    fn report(runs: Vec<Found>) -> Report {
+    pub(in super::super) fn report(runs: Vec<Found>) -> Report {
         let guests = Guests {
             machine: None,
             count: 1,
@@ -415,44 +331,6 @@ mod tests {
             runs,
         };
         Report::new((1, true), Vec::new(), guests, None)
-    }
-
-    fn check(runs: Vec<Found>, missed: &[&str]) {
-        let limits = report(runs).limits();
-        let found: Vec<&str> = limits
-            .iter()
-            .filter(|limit| !limit.is_reached())
-            .map(|limit| limit.name.as_str())
-            .collect();
-        assert_eq!(found, missed);
-    }
-
-    #[test]
-    fn what_must_be_reached_is_missed_by_one_run() {
-        const ANON: Workload = Workload::Anon(100);
-        let good = || run(Contender::Brink, ANON, Some(1_000_000));
-        let calm = || run(Contender::Brink, Workload::Near, None);
-        check(vec![good(), calm()], &[]);
-        let late = Found {
-            oom: Some(500),
-            ..good()
-        };
-        check(
-            vec![late, calm()],
-            &["guests: runs in which the kernel came first"],
-        );
-        let wrong = Found { wrong: 1, ..good() };
-        check(
-            vec![wrong, calm()],
-            &["guests: runs in which the right pod went and nobody else"],
-        );
-        let nervous = Found { right: 1, ..calm() };
-        check(vec![good(), nervous], &["guests: quiet runs with a kill"]);
-        let faster = run(Contender::Earlyoom, ANON, Some(900_000));
-        check(
-            vec![good(), calm(), faster],
-            &["guests: crossing to signal, p99 of Brink by that of earlyoom"],
-        );
     }
 
     #[test]
@@ -470,6 +348,20 @@ mod tests {
             "{}",
             report.loads()
         );
+    }
+
+    #[test]
+    fn a_run_whose_crossing_nobody_saw_has_no_delay() {
+        const ANON: Workload = Workload::Anon(100);
+        let seen = run(Contender::Brink, ANON, Some(1_000_000));
+        let unseen = Found {
+            crossed: false,
+            ..run(Contender::Brink, ANON, Some(430_000_000))
+        };
+        let report = report(vec![seen, unseen, run(Contender::Brink, ANON, None)]);
+        let runs: Vec<&Found> = report.loud(Contender::Brink).collect();
+        assert_eq!(delays(&runs), [1.0, f64::INFINITY]);
+        assert_eq!(report.without_crossing(), [(Contender::Brink, 1)]);
     }
 
     #[test]

@@ -157,6 +157,11 @@ impl Found {
             (Some(_), None) => false,
         }
     }
+
+    /// Whether it was answered though the truth saw no crossing of the tool's own signal: from when it took is not known.
+    pub fn is_unseen(&self) -> bool {
+        self.signalled.is_some() && !self.crossed && !self.is_lost()
+    }
 }
 
 /// The line of something.
