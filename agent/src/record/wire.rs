@@ -3,15 +3,14 @@
 use brink_core::base::Moment;
 use brink_core::node::signal::Signal;
 use brink_host::clock::BootId;
+pub use brink_stream::model::API_VERSION;
+pub use brink_stream::model::event::Time;
 use serde::{Deserialize, Serialize};
 
 use super::kubelet::KubeletView;
 use super::why;
 use super::words::{excess_word, memory_word, mode_word, preference_word, word_of};
 use crate::ledger::entry::{Completion, Crossed, Kill, Place, ReclaimCost, Record, Seen, Stages};
-
-/// The version of everything in this file.
-pub const API_VERSION: &str = "brink.dev/v1alpha1";
 
 /// One decision, whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,16 +59,6 @@ pub struct DecisionRecord {
     pub end: Option<String>,
     /// What the kubelet would have done instead; none where the course is not known.
     pub kubelet: Option<KubeletView>,
-}
-
-/// One moment on both clocks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Time {
-    /// RFC 3339 in UTC, to the microsecond.
-    pub wall: String,
-    /// `CLOCK_MONOTONIC`, in nanoseconds.
-    pub monotonic_ns: i64,
 }
 
 /// The threshold that was crossed.

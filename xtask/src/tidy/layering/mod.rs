@@ -5,13 +5,17 @@ mod sources;
 use super::{Problem, Tree};
 
 /// Each package and the packages of this workspace it may name.
-const EDGES: [(&str, &[&str]); 9] = [
+const EDGES: [(&str, &[&str]); 10] = [
     ("brink-abi", &[]),
     ("brink-core", &[]),
     ("brink-host", &["brink-abi", "brink-core"]),
     ("brink-kube", &["brink-core"]),
+    ("brink-stream", &[]),
     ("brink-ebpf", &["brink-abi"]),
-    ("brink", &["brink-core", "brink-host", "brink-kube"]),
+    (
+        "brink",
+        &["brink-core", "brink-host", "brink-kube", "brink-stream"],
+    ),
     ("brink-tests", ALL),
     ("brink-fuzz", ALL),
     ("xtask", ALL),
@@ -26,6 +30,7 @@ const ALL: &[&str] = &[
     "brink-core",
     "brink-host",
     "brink-kube",
+    "brink-stream",
     "brink-tests",
     "xtask",
 ];
@@ -51,6 +56,6 @@ fn is_ours(package: &str) -> bool {
 
 fn wrong_edge(path: &str, line: usize, from: &str, to: &str) -> Problem {
     let message = format!("`{from}` names `{to}`");
-    let remedy = "allowed edges: ebpf → abi ← host → core ← kube; brink → core, host, kube";
+    let remedy = "allowed edges: ebpf → abi ← host → core ← kube; brink → core, host, kube, stream";
     Problem::fault(path, line, message, remedy)
 }

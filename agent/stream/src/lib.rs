@@ -1,0 +1,5 @@
+//! The event stream of Brink: what is told, and how it reaches those who listen.
+//!
+//! Nothing here knows the guard, the host or the core: what happens is handed in as a [`model::event::Draft`].
+
+pub mod model;

@@ -1,0 +1,113 @@
+//! What the events that are no incidents tell.
+
+use serde::{Deserialize, Serialize};
+
+/// [`Kind::AgentStarted`](super::kind::Kind::AgentStarted).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentStarted {
+    /// Version of the agent.
+    pub version: String,
+    /// Its process id.
+    pub pid: u32,
+    /// `enforce` or `observe`.
+    pub mode: String,
+    /// The highest number that the run before it may have given; none for the first of a boot.
+    pub after: Option<u64>,
+}
+
+/// [`Kind::Pressure`](super::kind::Kind::Pressure).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pressure {
+    /// The conditions that hold now: `MemoryPressure`, `DiskPressure`, `PIDPressure`.
+    pub conditions: Vec<String>,
+}
+
+/// [`Kind::ThresholdCrossed`](super::kind::Kind::ThresholdCrossed) and `ThresholdCleared`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Threshold {
+    /// Its signal, in the kubelet's words.
+    pub signal: String,
+    /// Whether it acts at once.
+    pub hard: bool,
+    /// Its grace, in seconds.
+    pub grace_seconds: i64,
+    /// Its amount at the observed capacity: bytes, inodes or processes; none where the capacity is not known.
+    pub quantity: Option<i64>,
+    /// What was available; none where it was not observed.
+    pub available: Option<i64>,
+    /// Out of how much.
+    pub capacity: Option<i64>,
+}
+
+/// [`Kind::WorkloadStarted`](super::kind::Kind::WorkloadStarted) and `WorkloadEnded`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Workload {
+    /// Its `QoS` class, if it is known.
+    pub qos: Option<String>,
+    /// Its priority.
+    pub priority: i32,
+    /// Its cgroups, as paths in the hierarchy of the memory controller.
+    pub cgroups: Vec<String>,
+}
+
+/// [`Kind::LimitImminent`](super::kind::Kind::LimitImminent).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitImminent {
+    /// The cgroup whose limit is near.
+    pub cgroup: String,
+    /// Bytes in use.
+    pub usage: u64,
+    /// Its limit in bytes.
+    pub limit: u64,
+    /// How fast its use grows, in bytes a second.
+    pub growth: u64,
+    /// When the limit is reached at this pace, in milliseconds.
+    pub time_to_limit_ms: u64,
+}
+
+/// [`Kind::Loss`](super::kind::Kind::Loss).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Loss {
+    /// Where: `kernel-ring`, `guard-queue`, `journal`, `reader`, `collector`, or an outlet's name.
+    pub place: String,
+    /// How many, this time.
+    pub count: u64,
+    /// How many in this run.
+    pub total: u64,
+    /// For a reader that was too slow: the first number it missed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<u64>,
+    /// For a reader that was too slow: the last number it missed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<u64>,
+}
+
+/// [`Kind::RungChanged`](super::kind::Kind::RungChanged).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Rung {
+    /// What carries the signals.
+    pub rung: String,
+    /// How the guard thread is scheduled.
+    pub scheduling: String,
+    /// Why it stands no higher.
+    pub reasons: Vec<String>,
+}
+
+/// [`Kind::ConfigurationChanged`](super::kind::Kind::ConfigurationChanged).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Configuration {
+    /// `enforcing`, or why orders are only observed.
+    pub mode: String,
+    /// `kubelet` or `confirmed`.
+    pub memory_policy: String,
+    /// Every threshold as written, `memory.available<100Mi` and so on.
+    pub thresholds: Vec<String>,
+}

@@ -1,0 +1,365 @@
+//! The incident record: one kill, whole, with everything that explains it.
+//!
+//! It is told when it opens, with what was known then, and once more when it closes; `revision` says which it is.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::event::Time;
+use super::field::Field;
+
+/// One OOM, one eviction, or one kill by somebody else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Incident {
+    /// Unique on this node: boot and number, short enough to type (`3f2a-17`).
+    pub id: String,
+    /// What killed.
+    pub cause: Cause,
+    /// What tells that it was that, in words.
+    pub evidence: Vec<String>,
+    /// 1 when it opens, and one more each time it is told again.
+    pub revision: u32,
+    /// Nothing more is to come.
+    pub is_final: bool,
+    /// When the first victim was chosen or signalled.
+    pub at: Time,
+    /// Who was killed, first victim in front; a group OOM has them all.
+    pub victims: Vec<Victim>,
+    /// Victims that found no room in this record.
+    pub more_victims: u32,
+    /// The workload of the first victim, as it was known before its death.
+    pub workload: Field<Identity>,
+    /// In whose context the kernel ran out of memory, or who sent the signal.
+    pub trigger: Field<Trigger>,
+    /// The cgroup whose limit was hit.
+    pub limit: Field<Limit>,
+    /// The victim's cgroup and every one above it, innermost first.
+    pub cgroups: Field<Vec<CgroupState>>,
+    /// `memory.stat` of the victim's cgroup.
+    pub memory_stat: Field<BTreeMap<String, u64>>,
+    /// The processes of the victim's cgroup with the most memory.
+    pub top_of_cgroup: Field<Vec<ProcessLine>>,
+    /// The processes of the node with the most memory.
+    pub top_of_node: Field<Vec<ProcessLine>>,
+    /// The node at that moment.
+    pub node: Field<NodeState>,
+    /// What became of it.
+    pub course: Course,
+    /// Our own decision, for an eviction: the record that `brink explain` shows.
+    pub decision: Field<Value>,
+    /// The minute before it.
+    pub recording: Field<Recording>,
+}
+
+/// What killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cause {
+    /// The kernel: a cgroup was at its limit.
+    MemcgOom,
+    /// The kernel: the same, and the group was taken whole (`memory.oom.group`).
+    GroupOom,
+    /// The kernel: the node was out of memory.
+    GlobalOom,
+    /// The kernel, and it is not known for whose limit.
+    KernelOom,
+    /// We.
+    Eviction,
+    /// We would have, in observe mode.
+    WouldEvict,
+    /// Somebody else, with SIGKILL.
+    ForeignKill,
+}
+
+/// One process that was killed. Memory in bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Victim {
+    /// Its process id.
+    pub pid: u32,
+    /// When it was started, in nanoseconds since boot (`CLOCK_BOOTTIME`).
+    pub start_ns: Field<u64>,
+    /// Its name.
+    pub comm: String,
+    /// Its arguments.
+    pub argv: Field<Vec<String>>,
+    /// Its user.
+    pub uid: Field<u32>,
+    /// Its `oom_score_adj`.
+    pub oom_score_adj: Field<i32>,
+    /// Anonymous memory.
+    pub anon: Field<u64>,
+    /// Memory of files.
+    pub file: Field<u64>,
+    /// Shared memory.
+    pub shmem: Field<u64>,
+    /// Memory in swap.
+    pub swap: Field<u64>,
+    /// Page tables.
+    pub page_tables: Field<u64>,
+    /// Its age in nanoseconds.
+    pub age_ns: Field<u64>,
+    /// Its cgroup.
+    pub cgroup: Field<String>,
+    /// When it exited.
+    pub exited: Field<Time>,
+}
+
+/// The task that ran out of memory, or that sent the signal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trigger {
+    /// Its process id.
+    pub pid: u32,
+    /// Its thread id.
+    pub tid: u32,
+    /// Its name.
+    pub comm: String,
+    /// Its cgroup.
+    pub cgroup: Field<String>,
+    /// The signal's code, for a kill by somebody else: `SI_USER` and so on.
+    pub signal_code: Field<i32>,
+    /// What the kernel was allowed to do for the allocation (`gfp_mask`).
+    pub gfp: Field<String>,
+    /// The allocation was of 2^order pages.
+    pub order: Field<i32>,
+    /// Its kernel stack, innermost first: symbols with offsets.
+    pub kernel_stack: Field<Vec<String>>,
+    /// Its user stack, innermost first, by frame pointers.
+    pub user_stack: Field<Vec<UserFrame>>,
+}
+
+/// One frame of a user stack. Made by following frame pointers: code without them is skipped or cut off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserFrame {
+    /// The build id of the file, in hex.
+    pub build_id: Option<String>,
+    /// The offset in the file, or the address where the file is not known.
+    pub offset: u64,
+}
+
+/// The cgroup whose limit was hit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Limit {
+    /// Its path in the hierarchy of the memory controller; `/` for the node.
+    pub cgroup: String,
+    /// How it is known.
+    pub method: LimitMethod,
+    /// How sure that is.
+    pub confidence: Confidence,
+}
+
+/// How the limit is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum LimitMethod {
+    /// The kernel's own `oom_control`, read as it decided.
+    OomControl,
+    /// The cgroup whose count of OOMs rose.
+    EventDelta,
+    /// The cgroup that stood under OOM.
+    UnderOom,
+    /// The nearest one at its limit.
+    AtLimit,
+    /// It is the only one with a limit.
+    OnlyLimit,
+}
+
+/// How sure something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Confidence {
+    /// Read from the kernel.
+    Exact,
+    /// Several signs agree.
+    High,
+    /// One sign.
+    Low,
+}
+
+/// A workload as it was known before its death.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// Its namespace.
+    pub namespace: String,
+    /// The name of the pod or workload.
+    pub name: String,
+    /// Its uid.
+    pub uid: String,
+    /// The container, if the cgroup is one's.
+    pub container: Option<String>,
+    /// Its `QoS` class.
+    pub qos: Option<String>,
+    /// Its priority.
+    pub priority: i32,
+    /// What it requested of memory, in bytes.
+    pub request: Option<i64>,
+    /// Its owner, `ReplicaSet/web-5d` and the like, where it is known.
+    pub owner: Option<String>,
+}
+
+/// A cgroup at that moment. Bytes; a missing limit is none.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CgroupState {
+    /// Its path in the hierarchy of the memory controller.
+    pub path: String,
+    /// In use.
+    pub usage: Field<u64>,
+    /// `memory.max`, or `memory.limit_in_bytes`.
+    pub max: Field<Option<u64>>,
+    /// `memory.high`.
+    pub high: Field<Option<u64>>,
+    /// `memory.swap.current`, or what is in use with swap less what is in use.
+    pub swap: Field<u64>,
+    /// `memory.events`, or the v1 counterparts.
+    pub events: Field<BTreeMap<String, u64>>,
+    /// Whether its processes are killed together.
+    pub group: Field<bool>,
+}
+
+/// One process in a table. Bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProcessLine {
+    /// Its process id.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// Resident memory.
+    pub rss: u64,
+    /// In swap.
+    pub swap: u64,
+    /// Its `oom_score_adj`.
+    pub oom_score_adj: i32,
+}
+
+/// The node at that moment. Bytes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeState {
+    /// `memory.available`, the kubelet's.
+    pub available: Field<i64>,
+    /// `memory.headroom`.
+    pub headroom: Field<i64>,
+    /// `/proc/meminfo`.
+    pub meminfo: Field<BTreeMap<String, u64>>,
+    /// Every zone with pages, against its watermarks.
+    pub zones: Field<Vec<ZoneState>>,
+    /// Memory pressure of the node: shares of the last 10 s, in percent.
+    pub pressure: Field<PressureState>,
+    /// What reclaim had cost the victim's tasks, in nanoseconds.
+    pub reclaim_ns: Field<u64>,
+}
+
+/// One zone, in pages.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ZoneState {
+    /// NUMA node.
+    pub node: u32,
+    /// Its name.
+    pub zone: String,
+    /// Free pages.
+    pub free: u64,
+    /// Watermarks.
+    pub min: u64,
+    /// Watermarks.
+    pub low: u64,
+    /// Watermarks.
+    pub high: u64,
+}
+
+/// Pressure stall information: averages over 10 s, in percent.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PressureState {
+    /// Some task waited for memory.
+    pub some: f64,
+    /// All tasks did.
+    pub full: f64,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Course {
+    /// When the first signal was sent.
+    pub killed: Field<Time>,
+    /// When the last victim exited.
+    pub exited: Field<Time>,
+    /// When its memory was back.
+    pub memory_back: Field<Time>,
+    /// Bytes that came back.
+    pub freed: Field<u64>,
+    /// Whether the container (the victim's cgroup) still had processes after it.
+    pub container_survived: Field<bool>,
+    /// Why it is over; none while it is open.
+    pub end: Option<String>,
+}
+
+/// The flight recorder: the time before an incident, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recording {
+    /// The node, every 10 ms.
+    pub node: Vec<NodePoint>,
+    /// The victim's cgroup, every 100 ms if it was near its limit, else every second.
+    pub cgroup: Vec<CgroupPoint>,
+    /// Others that were near their limit.
+    pub others: Vec<CgroupTrack>,
+}
+
+/// Another cgroup's part of the recording.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CgroupTrack {
+    /// Its path.
+    pub path: String,
+    /// Its points.
+    pub points: Vec<CgroupPoint>,
+}
+
+/// The node at one moment. Bytes; counters since boot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodePoint {
+    /// Milliseconds before the incident.
+    pub before_ms: u32,
+    /// `memory.available`.
+    pub available: i64,
+    /// `memory.headroom`.
+    pub headroom: i64,
+    /// Anonymous memory.
+    pub anon: u64,
+    /// File pages.
+    pub file: u64,
+    /// Microseconds in which some task waited for memory; none without PSI.
+    pub stall_us: Option<u64>,
+    /// Direct reclaims begun; none where the kernel's programs do not tell.
+    pub reclaims: Option<u64>,
+    /// Processes forked.
+    pub forks: Option<u64>,
+}
+
+/// A cgroup at one moment. Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CgroupPoint {
+    /// Milliseconds before the incident.
+    pub before_ms: u32,
+    /// In use.
+    pub usage: u64,
+    /// In use less inactive file pages.
+    pub working_set: u64,
+    /// Anonymous memory.
+    pub anon: u64,
+    /// File pages.
+    pub file: u64,
+}
