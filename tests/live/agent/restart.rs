@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::protocol::{Answer, Question};
@@ -84,6 +85,10 @@ struct Kept {
 
 /// The engine believes in a death that gives something back every 200 ms.
 const PACE: Duration = Duration::from_millis(60);
+/// A machine that gives memory back more slowly than that, because others have its processors, shows nothing.
+const STALL: Duration = Duration::from_millis(150);
+/// Times that a machine is given another chance.
+const ATTEMPTS: usize = 3;
 
 impl Kept {
     fn of(hogs: &[Hog]) -> Self {
@@ -100,12 +105,18 @@ impl Kept {
         Self { memory }
     }
 
-    fn let_go(self) -> JoinHandle<()> {
+    /// The longest time between two of them is the thread's result.
+    fn let_go(self) -> JoinHandle<Duration> {
         thread::spawn(|| {
+            let mut longest = Duration::ZERO;
+            let mut last = Instant::now();
             for memory in self.memory {
                 thread::sleep(PACE);
                 drop(memory);
+                longest = longest.max(last.elapsed());
+                last = Instant::now();
             }
+            longest
         })
     }
 }
@@ -125,7 +136,24 @@ fn nobody_is_killed_twice_for_one_cause_after_a_soft_order() {
     );
 }
 
-fn killed_once(settings: &str) {
+fn killed_once(settings: &'static str) {
+    // Each on a thread of its own, which gets real time for the moment of the kill.
+    let on_a_thread = thread::spawn(|| realtime::set_fifo(FifoPriority::GUARD));
+    if let Err(error) = on_a_thread.join().unwrap() {
+        skip!("needs real time: {error}");
+    }
+    for _ in 0..ATTEMPTS {
+        match thread::spawn(|| attempt(settings)).join() {
+            Ok(Ok(())) => return,
+            Err(panic) => resume_unwind(panic),
+            Ok(Err(stall)) => println!("memory came back with a stall of {stall:?}: once more"),
+        }
+    }
+    skip!("this machine is too slow to give memory back every {PACE:?}");
+}
+
+/// One such end of an agent. An error is how long the memory stalled on its way back, which excuses a second kill.
+fn attempt(settings: &str) -> Result<(), Duration> {
     let mut node = Node::new(700);
     let leaker = node.workload("leaker", "containers: [{name: c}]");
     let next = node.workload("next", "containers: [{name: c}]");
@@ -141,9 +169,7 @@ fn killed_once(settings: &str) {
         .collect();
     let kept = Kept::of(&leaks);
     // Or this thread would come too late to end the agent.
-    if let Err(error) = realtime::set_fifo(FifoPriority::GUARD) {
-        skip!("needs real time: {error}");
-    }
+    realtime::set_fifo(FifoPriority::GUARD).unwrap();
     node.resumed();
     let dying = wait_until(PATIENCE, || leaks.iter().all(is_dying).then_some(()));
     node.stop(Signal::KILL);
@@ -158,7 +184,7 @@ fn killed_once(settings: &str) {
     for leak in &leaks {
         gone_after(leak);
     }
-    released.join().unwrap();
+    let stall = released.join().unwrap();
     thread::sleep(Duration::from_millis(300));
     let records = node.decisions();
     let told: Vec<_> = records
@@ -175,8 +201,12 @@ fn killed_once(settings: &str) {
         })
         .collect();
     println!("{left} bytes were left: {told:?}");
-    assert!(lives(&next), "{told:?}\n{}", node.log());
-    assert_eq!(told.len(), 1, "{told:?}\n{}", node.log());
+    let is_once = lives(&next) && told.len() == 1;
+    if !is_once && stall > STALL {
+        return Err(stall);
+    }
+    assert!(is_once, "{told:?}\n{}", node.log());
+    Ok(())
 }
 
 /// Ids of what a process holds of BPF: programs, maps, links.

@@ -25,6 +25,9 @@ pub struct Outcome {
     pub failed: usize,
     /// Tests that did not run.
     pub skipped: Vec<Skip>,
+    /// Tests among the passed that held only when they were run again.
+    #[serde(default)]
+    pub unsteady: Vec<String>,
     /// Tests that the filter left out.
     pub filtered: usize,
     /// How long it took.
@@ -47,6 +50,7 @@ impl fmt::Display for Outcome {
             skipped,
             filtered,
             elapsed,
+            unsteady: _,
         } = self;
         let word = if *failed == 0 { "ok" } else { "FAILED" };
         write!(

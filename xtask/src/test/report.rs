@@ -122,6 +122,9 @@ impl Report {
             lines.extend(
                 skips.map(|skip| format!("skipped: {name}: {}: {}", skip.test, skip.reason)),
             );
+            let again = outcome.unsteady.iter();
+            lines
+                .extend(again.map(|test| format!("unsteady: {name}: {test}: held when run again")));
         }
         format!("\n{}\n", lines.join("\n"))
     }
@@ -176,6 +179,25 @@ all         4       0        1     0.0 s
 skipped: live: a: needs root
 ";
         assert_eq!(report.table(), expected);
+        assert_eq!(report.verdict(), Verdict::Passed);
+    }
+
+    #[test]
+    fn what_held_only_when_run_again_is_named() {
+        let mut report = Report::default();
+        report.add(Suite::told(
+            "live",
+            Outcome {
+                passed: 2,
+                unsteady: vec!["a::b".to_owned()],
+                ..Outcome::default()
+            },
+        ));
+        let table = report.table();
+        assert!(
+            table.contains("unsteady: live: a::b: held when run again"),
+            "{table}"
+        );
         assert_eq!(report.verdict(), Verdict::Passed);
     }
 
