@@ -1,5 +1,7 @@
 //! The event stream of Brink: what is told, and how it reaches those who listen.
 //!
-//! Nothing here knows the guard, the host or the core: what happens is handed in as a [`model::event::Draft`].
+//! Nothing here knows the guard, the host or the core: what happens is handed in as a [`model::event::Draft`], and
+//! [`hub::Hub`] numbers it and keeps the newest for whoever reads.
 
+pub mod hub;
 pub mod model;

@@ -1,0 +1,225 @@
+//! Numbers that go on over restarts of the agent within a boot: a small file with the highest one that may have been given.
+//!
+//! Numbers are reserved in blocks before they are given, so a process that is killed leaves a gap and never a repetition. Over
+//! a boot nothing goes on: the boot's id is part of every event's place. So nothing is synced to a disk either.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use super::lock;
+
+/// How many numbers are reserved at a time.
+const BLOCK: u64 = 4096;
+/// Longer than any file of ours.
+const LONGEST: u64 = 256;
+/// What the file begins with: what it is, and its version.
+const MARK: &str = "brink-events 1";
+
+/// JSON numbers are exact up to here in every reader.
+const HIGHEST: u64 = 1 << 53;
+
+/// The numbers of one run.
+#[derive(Debug)]
+pub struct Numbers {
+    store: Arc<Store>,
+    last: u64,
+    reserved: u64,
+}
+
+/// The file, written by one at a time and only ever upwards.
+#[derive(Debug)]
+pub(super) struct Store {
+    path: PathBuf,
+    boot: String,
+    written: Mutex<u64>,
+}
+
+/// What was found where the numbers are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing: the first run of this boot.
+    Nothing,
+    /// The file of an earlier boot: the first run of this one.
+    OtherBoot,
+    /// The run before this one; numbers go on after the highest that it may have given.
+    Continued,
+    /// Something else, or a damaged file; it was put aside.
+    PutAside {
+        /// Where it is now.
+        aside: PathBuf,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+}
+
+/// Why numbers cannot be reserved.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: cannot {what}: {source}", path.display())]
+pub struct NumbersError {
+    /// The file.
+    pub path: PathBuf,
+    /// What was tried.
+    pub what: &'static str,
+    /// Why it failed.
+    pub source: io::Error,
+}
+
+impl Numbers {
+    /// Numbers after those of the run before, reserved in the file at `path`. Of a damaged file nothing can be gone on from:
+    /// then they begin at `uptime` in microseconds, which no earlier run of this boot can have reached.
+    ///
+    /// # Errors
+    /// When the file cannot be read, put aside or written.
+    pub fn open(
+        path: &Path,
+        boot_id: &str,
+        uptime: Duration,
+    ) -> Result<(Self, Found), NumbersError> {
+        let beyond = u64::try_from(uptime.as_micros()).unwrap_or(HIGHEST);
+        let (last, found) = match read(path)? {
+            None => (0, Found::Nothing),
+            Some(text) => match parse(&text) {
+                Ok((boot, last)) if boot == boot_id => (last, Found::Continued),
+                Ok(_) => (0, Found::OtherBoot),
+                Err(why) => (beyond, put_aside(path, why)?),
+            },
+        };
+        let store = Store {
+            path: path.to_path_buf(),
+            boot: boot_id.to_owned(),
+            written: Mutex::new(last),
+        };
+        let reserved = store.reserve_after(last)?;
+        let numbers = Self {
+            store: Arc::new(store),
+            last,
+            reserved,
+        };
+        Ok((numbers, found))
+    }
+
+    /// The highest number that an earlier run may have given; 0 for none.
+    pub const fn last(&self) -> u64 {
+        self.last
+    }
+
+    pub(super) const fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Whether it is time to reserve more.
+    pub(super) const fn is_low(&self, last: u64) -> bool {
+        self.reserved.saturating_sub(last) < BLOCK / 2
+    }
+
+    pub(super) fn store(&self) -> Arc<Store> {
+        Arc::clone(&self.store)
+    }
+
+    /// Takes note of what was reserved; another one may have been faster.
+    pub(super) fn take_over(&mut self, reserved: u64) {
+        self.reserved = self.reserved.max(reserved);
+    }
+
+    /// Leaves the exact last number behind.
+    pub(super) fn settle(&mut self, last: u64) -> Result<(), NumbersError> {
+        let mut written = lock(&self.store.written);
+        self.store.write(last)?;
+        *written = last;
+        self.reserved = last;
+        Ok(())
+    }
+}
+
+impl Store {
+    /// Reserves a block after `last`, and returns up to where numbers are reserved now.
+    pub(super) fn reserve_after(&self, last: u64) -> Result<u64, NumbersError> {
+        let until = last.saturating_add(BLOCK);
+        let mut written = lock(&self.written);
+        if *written < until {
+            self.write(until)?;
+            *written = until;
+        }
+        Ok(*written)
+    }
+
+    /// Writes it beside the file, and moves it there whole.
+    fn write(&self, until: u64) -> Result<(), NumbersError> {
+        let fresh = beside(&self.path, ".new");
+        let text = text_of(&self.boot, until);
+        let written = File::create(&fresh).and_then(|mut file| file.write_all(text.as_bytes()));
+        written
+            .and_then(|()| fs::rename(&fresh, &self.path))
+            .map_err(error(&self.path, "write"))
+    }
+}
+
+fn error(path: &Path, what: &'static str) -> impl Fn(io::Error) -> NumbersError {
+    let path = path.to_path_buf();
+    move |source| NumbersError {
+        path: path.clone(),
+        what,
+        source,
+    }
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, NumbersError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(source) => return Err(error(path, "open")(source)),
+    };
+    let mut text = Vec::new();
+    let read = file.take(LONGEST + 1).read_to_end(&mut text);
+    read.map_err(error(path, "read"))?;
+    Ok(Some(text))
+}
+
+fn put_aside(path: &Path, why: &'static str) -> Result<Found, NumbersError> {
+    let aside = beside(path, ".aside");
+    fs::rename(path, &aside).map_err(error(path, "put aside"))?;
+    Ok(Found::PutAside { aside, why })
+}
+
+fn text_of(boot: &str, last: u64) -> String {
+    let body = format!("{MARK} {boot} {last:020}");
+    format!("{body} {:016x}\n", checksum(body.as_bytes()))
+}
+
+/// The boot's id and the number in a file's text.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub fn parse(text: &[u8]) -> Result<(&str, u64), &'static str> {
+    let text = std::str::from_utf8(text).map_err(|_| "it is no text")?;
+    let line = text.strip_suffix('\n').ok_or("its end is missing")?;
+    let (body, sum) = line.rsplit_once(' ').ok_or("it is no list of numbers")?;
+    let fields = body.strip_prefix(MARK).ok_or("it is not one of ours")?;
+    if sum != format!("{:016x}", checksum(body.as_bytes())) {
+        return Err("its checksum does not fit");
+    }
+    let fields = fields
+        .strip_prefix(' ')
+        .and_then(|rest| rest.split_once(' '));
+    let (boot, last) = fields.ok_or("it lacks a field")?;
+    match last.parse() {
+        Ok(last) if last < HIGHEST => Ok((boot, last)),
+        _ => Err("its number is none"),
+    }
+}
+
+/// FNV-1a, 64 bits: tells a torn or edited file, and is no protection against malice.
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, &byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
