@@ -176,6 +176,17 @@ struct Left {
     interrupted: Option<Interrupted>,
 }
 
+/// One function of each layer that a kill runs through: guard, core, host.
+pub fn way_of_a_kill() -> [*const (); 5] {
+    [
+        Guard::run as *const (),
+        Guard::conclude as *const (),
+        Engine::step as *const (),
+        Killer::kill as *const (),
+        Killer::sweep as *const (),
+    ]
+}
+
 /// Starts the guard thread.
 ///
 /// # Errors

@@ -8,6 +8,8 @@ use brink_host::open_files;
 use brink_host::realtime::{self, oom_score, trim_heap};
 use tracing::{debug, warn};
 
+use crate::guard;
+
 /// Niceness of whoever starts the guard: nobody is protected before.
 const STARTING: i32 = -20;
 /// Niceness of the threads that take the guard's reports and make its rosters.
@@ -35,7 +37,7 @@ pub(super) fn prepare(root: &Path) {
 /// and gave back could not be returned to the kernel while it was locked, and is several times what we need.
 pub(super) fn settle_memory(root: &Path, lock: bool) {
     trim_heap();
-    if let Err(error) = realtime::prefault_program(root) {
+    if let Err(error) = realtime::prefault_program(root, &guard::way_of_a_kill()) {
         warn!(%error, "our own program is not read in: the first kill may wait for it");
     }
     if lock && let Err(error) = realtime::lock_memory() {
