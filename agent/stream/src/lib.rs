@@ -4,4 +4,5 @@
 //! [`hub::Hub`] numbers it and keeps the newest for whoever reads.
 
 pub mod hub;
+pub mod journal;
 pub mod model;

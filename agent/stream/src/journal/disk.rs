@@ -1,0 +1,232 @@
+//! The few things the journal asks of a disk, so that a test can be one whose power fails.
+
+use std::fmt::Debug;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// A folder of files.
+pub trait Disk: Debug {
+    /// An open file of it.
+    type File: DiskFile;
+
+    /// The names of all files, in any order.
+    ///
+    /// # Errors
+    /// The system's.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Opens a file to be read.
+    ///
+    /// # Errors
+    /// The system's.
+    fn open(&self, name: &str) -> io::Result<Self::File>;
+
+    /// Opens a file to be written on.
+    ///
+    /// # Errors
+    /// The system's.
+    fn open_for_writing(&self, name: &str) -> io::Result<Self::File>;
+
+    /// Makes a file that was not there, for its owner alone.
+    ///
+    /// # Errors
+    /// The system's.
+    fn create(&self, name: &str) -> io::Result<Self::File>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// The system's.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// The system's.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Waits until names that were made, changed or removed are safe.
+    ///
+    /// # Errors
+    /// The system's.
+    fn sync_names(&self) -> io::Result<()>;
+}
+
+/// An open file.
+pub trait DiskFile: Debug {
+    /// Its length in bytes.
+    ///
+    /// # Errors
+    /// The system's.
+    fn length(&self) -> io::Result<u64>;
+
+    /// Fills the front of `bytes` from there on; less only where the file ends.
+    ///
+    /// # Errors
+    /// The system's.
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all of `bytes` there. After an error some of it may be there.
+    ///
+    /// # Errors
+    /// The system's.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Cuts it off there.
+    ///
+    /// # Errors
+    /// The system's.
+    fn cut(&self, length: u64) -> io::Result<()>;
+
+    /// Waits until what was written is safe.
+    ///
+    /// # Errors
+    /// The system's.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A folder of the machine.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// The folder itself, opened.
+    handle: File,
+}
+
+impl Folder {
+    /// The folder at `path`, made for its owner alone if it is not there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn make(path: &Path) -> io::Result<Self> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)?;
+        Self::of(path)
+    }
+
+    /// The folder at `path`, which is there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn of(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(DIRECTORY);
+        Ok(Self {
+            path: path.to_path_buf(),
+            handle: options.open(path)?,
+        })
+    }
+
+    /// Keeps every other process that asks the same from the folder, as long as this lives. `false` where one has it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn lock(&self) -> io::Result<bool> {
+        match self.handle.try_lock() {
+            Ok(()) => Ok(true),
+            Err(fs::TryLockError::WouldBlock) => Ok(false),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// Not a folder: an error, and no waiting for the other end of a pipe.
+const DIRECTORY: i32 = rustix::fs::OFlags::DIRECTORY
+    .union(rustix::fs::OFlags::NONBLOCK)
+    .bits()
+    .cast_signed();
+/// A link is not followed, and a pipe not waited for.
+const PLAIN: i32 = rustix::fs::OFlags::NOFOLLOW
+    .union(rustix::fs::OFlags::NONBLOCK)
+    .bits()
+    .cast_signed();
+
+fn plain(file: File) -> io::Result<File> {
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "not a plain file",
+        ))
+    }
+}
+
+impl Disk for Folder {
+    type File = File;
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // A name that is no text is none of ours.
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn open(&self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).custom_flags(PLAIN);
+        plain(options.open(self.path.join(name))?)
+    }
+
+    fn open_for_writing(&self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(PLAIN);
+        plain(options.open(self.path.join(name))?)
+    }
+
+    fn create(&self, name: &str) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        options.open(self.path.join(name))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        self.handle.sync_all()
+    }
+}
+
+impl DiskFile for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            let at = offset.saturating_add(filled as u64);
+            match std::os::unix::fs::FileExt::read_at(self, rest, at) {
+                Ok(0) => break,
+                Ok(length) => filled += length,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
+
+    fn cut(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+}

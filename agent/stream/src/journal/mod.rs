@@ -1,0 +1,221 @@
+//! The event journal on disk: kinds that outlive the agent, bounded by size and age.
+//!
+//! It is a log of segments and not a database. Everything it needs is to add at one end and to remove at the other, to lose
+//! nothing that was flushed, and to read on behind any damage: `record` has the bytes, `store` the files, `read` what is read
+//! of them, `writer` the one thread that writes, and `past` what those see who resume.
+
+mod crc;
+pub mod disk;
+pub mod past;
+mod queue;
+pub mod read;
+pub mod record;
+pub mod recover;
+mod scan;
+#[cfg(test)]
+mod simulated;
+pub mod store;
+#[cfg(test)]
+mod tests;
+mod writer;
+#[cfg(test)]
+mod writer_tests;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use self::disk::Folder;
+use self::past::JournalPast;
+use self::queue::{JournalSink, Queue};
+pub use self::queue::{JournalState, JournalStatus};
+use self::read::Reader;
+pub use self::recover::Recovery;
+use self::store::Store;
+use self::writer::Writer;
+pub use self::writer::{OnLoss, WallClock};
+use crate::hub::Sink;
+
+/// The thread writes out of one buffer on the heap; the memory of a whole ordinary stack would be locked.
+const STACK: usize = 128 << 10;
+
+/// How much a journal keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of all its files together.
+    pub size: u64,
+    /// How long an event is kept: at least so long if there is room, and a sixteenth longer at most.
+    pub age: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            size: 64 << 20,
+            age: Duration::from_hours(7 * 24),
+        }
+    }
+}
+
+impl Limits {
+    fn age_micros(self) -> i64 {
+        i64::try_from(self.age.as_micros()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Why there is no journal.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum JournalError {
+    /// There is no such folder.
+    #[error("there is no event journal at {path}: no such folder")]
+    Missing {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Its folder or files cannot be opened.
+    #[error("the event journal at {path} cannot be opened: {source}")]
+    Open {
+        /// The folder.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Another agent writes it.
+    #[error(
+        "the event journal at {path} belongs to another agent that runs; give this one another events.journal.path"
+    )]
+    Busy {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Its thread cannot be started.
+    #[error("the thread of the event journal cannot be started: {0}")]
+    Thread(io::Error),
+}
+
+impl JournalError {
+    fn open(path: &Path, source: io::Error) -> Self {
+        let path = path.to_path_buf();
+        match source.kind() {
+            io::ErrorKind::NotFound => Self::Missing { path },
+            _ => Self::Open { path, source },
+        }
+    }
+}
+
+/// What surrounds a journal.
+pub struct Surroundings<'a> {
+    /// The boot that this run's numbers belong to.
+    pub boot_id: &'a str,
+    /// The wall clock.
+    pub clock: WallClock,
+    /// Told of losses, by the journal's thread.
+    pub on_loss: OnLoss,
+}
+
+/// The journal of a run: its thread, and the ways to it. It ends with it, when all that was told is written.
+#[derive(Debug)]
+pub struct Journal {
+    queue: Arc<Queue>,
+    past: Arc<JournalPast>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Journal {
+    /// Takes up the journal in the folder `path`, or begins one there, for its owner alone. What is no part of a journal and
+    /// has the name of one is given another name.
+    ///
+    /// # Errors
+    /// When the folder cannot be used, or another agent uses it.
+    pub fn open(
+        path: &Path,
+        limits: Limits,
+        around: Surroundings<'_>,
+    ) -> Result<(Self, Recovery), JournalError> {
+        let fail = |error| JournalError::open(path, error);
+        let aside = put_file_aside(path).map_err(fail)?;
+        let folder = Folder::make(path).map_err(fail)?;
+        if !folder.lock().map_err(fail)? {
+            let path = path.to_path_buf();
+            return Err(JournalError::Busy { path });
+        }
+        let opened = Store::open(folder, limits, around.boot_id, (around.clock)());
+        let (store, mut recovery) = opened.map_err(fail)?;
+        recovery.put_aside.extend(aside);
+        let queue = Arc::new(Queue::default());
+        queue.written(store.size(), 0);
+        let files = Reader::new(Folder::of(path).map_err(fail)?);
+        let run = (around.boot_id.into(), Arc::clone(&queue));
+        let writer = Writer {
+            store,
+            queue: Arc::clone(&queue),
+            clock: around.clock,
+            on_loss: around.on_loss,
+        };
+        let thread = std::thread::Builder::new()
+            .name("brink-journal".to_owned())
+            .stack_size(STACK)
+            .spawn(move || writer.run())
+            .map_err(JournalError::Thread)?;
+        let journal = Self {
+            queue,
+            past: Arc::new(JournalPast::of(files, Some(run))),
+            thread: Some(thread),
+        };
+        Ok((journal, recovery))
+    }
+
+    /// What to attach to the hub.
+    pub fn sink(&self) -> Box<dyn Sink> {
+        Box::new(JournalSink(Arc::clone(&self.queue)))
+    }
+
+    /// For those who resume.
+    pub fn past(&self) -> Arc<JournalPast> {
+        Arc::clone(&self.past)
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> JournalStatus {
+        self.queue.status()
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(thread) = self.thread.take() {
+            // A panic of it was printed, and what it had not written is lost already.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Where the folder should be there is a file: it gets another name, and is told with it.
+fn put_file_aside(path: &Path) -> io::Result<Option<(String, String)>> {
+    match fs::symlink_metadata(path) {
+        Ok(found) if found.is_file() => {}
+        Ok(_) => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    for count in 1_u32.. {
+        let mut new = path.as_os_str().to_owned();
+        new.push(if count == 1 {
+            ".damaged".to_owned()
+        } else {
+            format!(".damaged-{count}")
+        });
+        let new = PathBuf::from(new);
+        if fs::symlink_metadata(&new).is_err() {
+            fs::rename(path, &new)?;
+            let words = |path: &Path| path.display().to_string();
+            return Ok(Some((words(path), words(&new))));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,171 @@
+//! The journal as those see it who resume, or who read it without an agent.
+
+use std::collections::VecDeque;
+use std::io;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::disk::Folder;
+use super::queue::Queue;
+use super::read::{After, Cursor, Most, Reader};
+use super::{JournalError, read};
+use crate::hub::{Line, Page, Past, PastError, Position};
+
+/// Bytes of one page's texts.
+const PAGE: usize = 4 << 20;
+/// Readers whose place is remembered.
+const PLACES: usize = 16;
+
+/// A reader of the journal.
+#[derive(Debug)]
+pub struct JournalPast {
+    files: Reader<Folder>,
+    /// This run's boot and what it has not written yet; none without an agent.
+    run: Option<(Arc<str>, Arc<Queue>)>,
+    /// Where readers left off, so that the next page is found at once.
+    places: Mutex<VecDeque<(Position, Cursor)>>,
+    /// Events that were no events of this version.
+    unread: AtomicU64,
+}
+
+impl JournalPast {
+    pub(super) fn of(files: Reader<Folder>, run: Option<(Arc<str>, Arc<Queue>)>) -> Self {
+        Self {
+            files,
+            run,
+            places: Mutex::default(),
+            unread: AtomicU64::new(0),
+        }
+    }
+
+    /// The journal in a folder, whether or not an agent writes it. Nothing is locked or changed.
+    ///
+    /// # Errors
+    /// When there is no such folder, or it may not be read.
+    pub fn open(path: &Path) -> Result<Self, JournalError> {
+        let folder = Folder::of(path).map_err(|error| JournalError::open(path, error))?;
+        Ok(Self::of(Reader::new(folder), None))
+    }
+
+    /// Events that were passed over since they were no events of this version.
+    pub fn unread(&self) -> u64 {
+        self.unread.load(Ordering::Relaxed)
+    }
+
+    fn place(&self, position: &Position) -> Option<Cursor> {
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = places.iter().find(|(known, _)| known == position);
+        known.map(|(_, cursor)| *cursor)
+    }
+
+    fn remember(&self, last: &Line, cursor: Cursor) {
+        let position = Position {
+            boot: Arc::clone(&last.boot),
+            seq: last.seq,
+        };
+        let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        places.retain(|(known, _)| *known != position);
+        places.push_front((position, cursor));
+        places.truncate(PLACES);
+    }
+
+    /// Where to begin, and whether something before it may be missing; none: behind everything.
+    fn begin(&self, position: Option<&Position>) -> io::Result<Option<(Cursor, bool)>> {
+        let Some(position) = position else {
+            return Ok(Some((Cursor::default(), false)));
+        };
+        if let Some(cursor) = self.place(position) {
+            return Ok(Some((cursor, false)));
+        }
+        let found = self.files.after(&position.boot, position.seq)?;
+        let is_ours = self.run.as_ref().is_some_and(|run| run.0 == position.boot);
+        Ok(match found {
+            After::Kept(cursor) => Some((cursor, false)),
+            After::Cut(cursor) => Some((cursor, true)),
+            // Of this boot nothing was journalled yet: all that is in the files was told before.
+            After::UnknownBoot if is_ours => None,
+            After::UnknownBoot => Some((Cursor::default(), true)),
+        })
+    }
+
+    fn read(&self, position: Option<&Position>, limit: usize) -> io::Result<Page> {
+        // Before the files are looked at: what is written meanwhile is seen twice then, and not never.
+        let waiting = self.run.as_ref().map(|run| run.1.waiting());
+        let begin = self.begin(position)?;
+        let mut page = Page {
+            lines: Vec::new(),
+            is_cut: begin.is_some_and(|(_, is_cut)| is_cut),
+        };
+        let mut bytes = 0;
+        let mut next = begin.map(|(cursor, _)| cursor);
+        while let Some(cursor) = next
+            && page.lines.len() < limit
+            && bytes < PAGE
+        {
+            let most = Most {
+                events: limit - page.lines.len(),
+                bytes: PAGE - bytes,
+            };
+            let read = self.files.page(cursor, most)?;
+            next = (!read.events.is_empty()).then_some(read.cursor);
+            for kept in read.events {
+                bytes += kept.text.len();
+                self.push(&kept, &mut page);
+            }
+            if let Some(last) = page.lines.last() {
+                self.remember(last, read.cursor);
+            }
+        }
+        let is_at_end = next.is_none();
+        if let Some(waiting) = waiting
+            && is_at_end
+        {
+            add_waiting(waiting, position, limit, &mut page);
+        }
+        Ok(page)
+    }
+
+    fn push(&self, kept: &read::Kept, page: &mut Page) {
+        match Line::parse(&kept.text) {
+            Ok(line) => page.lines.push(Arc::new(line)),
+            Err(error) => {
+                let before = self.unread.fetch_add(1, Ordering::Relaxed);
+                if before == 0 {
+                    tracing::warn!(%error, seq = kept.seq, "the event journal has events that this version does not know; they are passed over");
+                }
+            }
+        }
+    }
+}
+
+/// Adds what was not in the files yet. Its boot is the newest.
+fn add_waiting(
+    waiting: Vec<Arc<Line>>,
+    position: Option<&Position>,
+    limit: usize,
+    page: &mut Page,
+) {
+    for line in waiting {
+        let last = page.lines.last().map(|last| (&last.boot, last.seq));
+        let last = last.or(position.map(|position| (&position.boot, position.seq)));
+        let is_new = last.is_none_or(|(boot, seq)| *boot != line.boot || seq < line.seq);
+        if is_new && page.lines.len() < limit {
+            page.lines.push(line);
+        }
+    }
+}
+
+impl Past for JournalPast {
+    fn after(&self, position: Option<&Position>, limit: usize) -> Result<Page, PastError> {
+        self.read(position, limit)
+            .map_err(|error| PastError(format!("the event journal cannot be read: {error}")))
+    }
+
+    fn before(&self, wall_us: i64) -> Result<Option<Position>, PastError> {
+        let found = self.files.since(wall_us);
+        let found = found
+            .map_err(|error| PastError(format!("the event journal cannot be read: {error}")))?;
+        Ok(found.map(|(boot, seq)| Position { boot, seq }))
+    }
+}

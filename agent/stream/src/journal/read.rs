@@ -1,0 +1,213 @@
+//! Reading the journal while it is written, or without the agent: nothing is locked, and nothing changed.
+
+use std::io;
+use std::sync::Arc;
+
+use super::disk::Disk;
+use super::record::{HEAD, Head, What};
+use super::scan::Scan;
+use super::store::{name, number};
+
+/// Where a reader stands: behind an event, or in front of the oldest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    segment: u64,
+    offset: u64,
+}
+
+/// Where the events after a number begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// There, and none between is missing.
+    Kept(Cursor),
+    /// There; some before were removed, and perhaps some after the number.
+    Cut(Cursor),
+    /// Nothing of that boot is kept.
+    UnknownBoot,
+}
+
+/// An event of the journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// The boot that its number belongs to.
+    pub boot_id: Arc<str>,
+    /// Its number.
+    pub seq: u64,
+    /// When it was written: microseconds since 1970.
+    pub written: i64,
+    /// One line of JSON.
+    pub text: Box<[u8]>,
+}
+
+/// Events in a row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Oldest first. None: the reader has reached the end, as it is now.
+    pub events: Vec<Kept>,
+    /// Where to go on.
+    pub cursor: Cursor,
+    /// Bytes between them that could not be read.
+    pub unreadable: u64,
+}
+
+/// How much one page may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Most {
+    /// Events.
+    pub events: usize,
+    /// Bytes of their texts; one event is always taken.
+    pub bytes: usize,
+}
+
+/// A reader of the files in a folder.
+#[derive(Debug)]
+pub struct Reader<D> {
+    disk: D,
+}
+
+impl<D: Disk> Reader<D> {
+    /// A reader of that folder.
+    pub const fn new(disk: D) -> Self {
+        Self { disk }
+    }
+
+    /// Where the events after number `seq` of a boot begin.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn after(&self, boot_id: &str, seq: u64) -> io::Result<After> {
+        let segments = self.segments()?;
+        let mut first_of_boot = None;
+        for (at, segment) in segments.iter().enumerate().rev() {
+            let Some((head, mut scan)) = self.open(*segment)? else {
+                continue;
+            };
+            if head.boot_id != boot_id {
+                continue;
+            }
+            let mut found = None;
+            while let Some(record) = scan.next()? {
+                if record.what == What::Line && record.seq > seq {
+                    break;
+                }
+                found = Some(scan.good);
+            }
+            if let Some(offset) = found {
+                let segment = *segment;
+                return Ok(After::Kept(Cursor { segment, offset }));
+            }
+            first_of_boot = Some((at, *segment));
+        }
+        let Some((at, segment)) = first_of_boot else {
+            return Ok(After::UnknownBoot);
+        };
+        let before = at.checked_sub(1).and_then(|at| segments.get(at).copied());
+        // The boot's first segment is there still: nobody has removed one before it.
+        let is_whole = before.map_or(segment == 1, |before| before + 1 == segment);
+        let offset = HEAD as u64;
+        Ok(if is_whole {
+            After::Kept(Cursor { segment, offset })
+        } else {
+            After::Cut(Cursor { segment, offset })
+        })
+    }
+
+    /// The last event that was written before `time`, in microseconds since 1970: its boot and number. None: there is none.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn since(&self, time: i64) -> io::Result<Option<(Arc<str>, u64)>> {
+        for segment in self.segments()?.into_iter().rev() {
+            let Some((head, mut scan)) = self.open(segment)? else {
+                continue;
+            };
+            let mut last = None;
+            while let Some(record) = scan.next()? {
+                if record.what == What::Line && record.written >= time {
+                    break;
+                }
+                last = Some(record.seq);
+            }
+            if let Some(seq) = last {
+                return Ok(Some((head.boot_id.into(), seq)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The events from there on.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn page(&self, from: Cursor, most: Most) -> io::Result<Page> {
+        let mut page = Page {
+            cursor: from,
+            ..Page::default()
+        };
+        let mut bytes = 0;
+        for segment in self.segments()? {
+            if segment < from.segment {
+                continue;
+            }
+            let Some((head, mut scan)) = self.open(segment)? else {
+                continue;
+            };
+            if segment == from.segment && from.offset > 0 {
+                scan = Scan::new(self.disk.open(&name(segment))?, from.offset);
+            }
+            let boot_id: Arc<str> = head.boot_id.into();
+            while let Some(record) = scan.next()? {
+                if record.what != What::Line {
+                    continue;
+                }
+                let text = scan.text(&record);
+                bytes += text.len();
+                let is_full = page.events.len() >= most.events || bytes > most.bytes;
+                if is_full && !page.events.is_empty() {
+                    page.unreadable += scan.unreadable;
+                    return Ok(page);
+                }
+                page.events.push(Kept {
+                    boot_id: Arc::clone(&boot_id),
+                    seq: record.seq,
+                    written: record.written,
+                    text: text.into(),
+                });
+                page.cursor = Cursor {
+                    segment,
+                    offset: scan.good,
+                };
+            }
+            page.unreadable += scan.unreadable;
+        }
+        Ok(page)
+    }
+
+    fn segments(&self) -> io::Result<Vec<u64>> {
+        let names = self.disk.list()?;
+        let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// A segment from its first record on; none where it has gone since, or is no segment.
+    fn open(&self, segment: u64) -> io::Result<Option<(Head, Scan<D::File>)>> {
+        use super::disk::DiskFile as _;
+        let file = match self.disk.open(&name(segment)) {
+            Ok(file) => file,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::InvalidInput
+                ) =>
+            {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let mut bytes = [0; HEAD];
+        let length = file.read_at(&mut bytes, 0)?;
+        let head = Head::decode(&bytes[..length]);
+        Ok(head.map(|head| (head, Scan::new(file, HEAD as u64))))
+    }
+}

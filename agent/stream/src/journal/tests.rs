@@ -1,0 +1,332 @@
+//! What is kept through power cuts, full disks, damage and age.
+
+use std::time::Duration;
+
+use super::Limits;
+use super::disk::{Disk as _, Folder};
+use super::read::{After, Cursor, Kept, Most, Reader};
+use super::recover::Recovery;
+use super::simulated::{FATES, Fate, Simulated};
+use super::store::Store;
+
+const BOOT: &str = "3f2a0000-0000-4000-8000-000000000000";
+const ALL: Most = Most {
+    events: usize::MAX,
+    bytes: usize::MAX,
+};
+const HOUR: i64 = 3_600_000_000;
+
+const SMALL: Limits = Limits {
+    size: 8 << 10,
+    age: Duration::from_hours(1600),
+};
+
+fn open(disk: &Simulated, now: i64) -> (Store<Simulated>, Recovery) {
+    Store::open(disk.clone(), SMALL, BOOT, now).unwrap()
+}
+
+fn text(seq: u64) -> Vec<u8> {
+    format!("{{\"seq\":{seq},\"filler\":\"{}\"}}\n", "x".repeat(60)).into_bytes()
+}
+
+fn all(disk: &Simulated) -> Vec<Kept> {
+    let page = Reader::new(disk.clone()).page(Cursor::default(), ALL);
+    page.unwrap().events
+}
+
+fn numbers(disk: &Simulated) -> Vec<u64> {
+    all(disk).iter().map(|kept| kept.seq).collect()
+}
+
+/// Writes events from `first` on in small groups, each of them synced; how many are safe when the power fails.
+fn write_until_cut(disk: &Simulated, first: u64, last: u64) -> u64 {
+    let mut safe = first - 1;
+    let Ok((mut store, _)) = Store::open(disk.clone(), SMALL, BOOT, 1) else {
+        return safe;
+    };
+    let mut seq = first;
+    while seq <= last {
+        // Three writes between syncs: any of them can be there without the others.
+        for _ in 0..3 {
+            for _ in 0..2 {
+                assert!(store.push(seq, &text(seq), 1));
+                seq += 1;
+            }
+            if store.write(1).is_err() {
+                return safe;
+            }
+        }
+        if store.sync().is_err() || disk.has_failed() {
+            return safe;
+        }
+        safe = seq - 1;
+    }
+    safe
+}
+
+/// After the cut: everything that was safe is there, unless it had to go for its age or size; all in order, as written.
+fn check_cut(disk: &Simulated, safe: u64, told: u64) {
+    let (mut store, recovery) = open(disk, 2);
+    assert_eq!(recovery.put_aside, [], "nothing is taken for foreign");
+    let kept = all(disk);
+    let seen: Vec<u64> = kept.iter().map(|kept| kept.seq).collect();
+    assert!(seen.is_sorted_by(|a, b| a < b), "{seen:?}");
+    assert!(seen.iter().all(|seq| *seq <= told));
+    assert!(kept.iter().all(|kept| *kept.text == *text(kept.seq)));
+    // A journal of 8 KiB has 40 of these events, of which a few may be newer ones that were not safe.
+    let owed = safe.saturating_sub(30)..=safe;
+    for seq in owed.filter(|seq| *seq > 0) {
+        assert!(seen.contains(&seq), "{seq} was safe: {seen:?}");
+    }
+    assert_eq!(recovery.last.map(|last| last.1), seen.last().copied());
+    store.push(1000, &text(1000), 2);
+    store.write(2).unwrap();
+    store.sync().unwrap();
+    assert_eq!(numbers(disk).last(), Some(&1000), "it goes on");
+}
+
+#[test]
+fn a_power_cut_after_any_act_loses_nothing_that_was_safe() {
+    const LAST: u64 = 84;
+    let mut cuts = 0;
+    for acts in 0.. {
+        let disk = Simulated::default();
+        disk.fail_after(acts);
+        let safe = write_until_cut(&disk, 1, LAST);
+        if !disk.has_failed() {
+            break;
+        }
+        // Every act between has every fate, in every combination.
+        let between = disk.between();
+        assert!(between.len() < 7, "few enough to try all: {between:?}");
+        for mut choice in 0..between.iter().product() {
+            let chosen: Vec<Fate> = between
+                .iter()
+                .map(|fates| {
+                    let fate = FATES[choice % fates];
+                    choice /= fates;
+                    fate
+                })
+                .collect();
+            check_cut(&disk.after_cut(|at| chosen[at]), safe, LAST);
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 500, "{cuts} cuts");
+}
+
+#[test]
+fn a_second_power_cut_while_it_goes_on_loses_nothing_either() {
+    let disk = Simulated::default();
+    disk.fail_after(23);
+    let safe = write_until_cut(&disk, 1, 100);
+    for fate in FATES {
+        for acts in 0..30 {
+            let again = disk.after_cut(|_| fate);
+            again.fail_after(acts);
+            let next = 200;
+            let more = write_until_cut(&again, next, 240);
+            for fate in FATES {
+                let last = again.after_cut(|_| fate);
+                let seen = numbers(&last);
+                for seq in (1..=safe).chain(next..=more) {
+                    assert!(seen.contains(&seq), "{seq} was safe: {seen:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn it_stays_within_its_size_and_keeps_the_newest() {
+    let disk = Simulated::default();
+    let (mut store, _) = open(&disk, 0);
+    for seq in 1..=5000_u64 {
+        assert!(store.push(seq, &text(seq), 5));
+        if seq % 7 == 0 {
+            store.write(5).unwrap();
+            assert!(disk.used() as u64 <= SMALL.size, "{}", disk.used());
+            assert_eq!(disk.used() as u64, store.size());
+        }
+    }
+    store.write(5).unwrap();
+    let seen = numbers(&disk);
+    assert!(seen.len() > 40, "{}", seen.len());
+    assert_eq!(seen.last(), Some(&5000));
+    assert!(seen.windows(2).all(|two| two[0] + 1 == two[1]));
+    assert!(!store.push(5001, &vec![b'x'; 3000], 5), "a quarter at most");
+}
+
+#[test]
+fn it_forgets_what_is_too_old() {
+    let disk = Simulated::default();
+    let (mut store, _) = open(&disk, 0);
+    for hour in 0..3000_i64 {
+        let now = hour * HOUR;
+        if hour % 50 == 0 {
+            let seq = hour.unsigned_abs() + 1;
+            store.push(seq, &text(seq), now);
+        }
+        store.write(now).unwrap();
+    }
+    let seen = numbers(&disk);
+    assert_eq!(seen.last(), Some(&2951));
+    let oldest = 3000 - i64::try_from(seen[0]).unwrap();
+    assert!((1550..=1800).contains(&oldest), "{oldest} hours");
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_what_waits_is_written_when_there_is_room() {
+    for capacity in 0..1200 {
+        let disk = Simulated::default();
+        let (mut store, _) = open(&disk, 0);
+        disk.set_capacity(Some(capacity));
+        let mut failed = 0;
+        for seq in 1..=8 {
+            store.push(seq, &text(seq), 0);
+            if let Err(error) = store.write(0) {
+                assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+                failed += 1;
+            }
+            assert!(disk.used() <= capacity);
+        }
+        assert!(failed > 0, "at {capacity}");
+        // A reader meanwhile, and a run that is killed now, see whole events.
+        let seen = numbers(&disk);
+        assert_eq!(seen, (1..=seen.len() as u64).collect::<Vec<_>>());
+        let (_, recovery) = open(&disk.after_cut(|_| Fate::Stays), 0);
+        assert_eq!((recovery.torn, recovery.put_aside.len()), (0, 0));
+        disk.set_capacity(None);
+        store.write(0).unwrap();
+        assert_eq!(numbers(&disk), (1..=8).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_sync_that_fails_is_told_and_a_new_segment_begun() {
+    let disk = Simulated::default();
+    let (mut store, _) = open(&disk, 0);
+    store.push(1, &text(1), 0);
+    store.write(0).unwrap();
+    disk.set_sync_fails(true);
+    assert!(store.sync().is_err());
+    assert_eq!((store.take_unsafe(), store.take_unsafe()), (1, 0));
+    disk.set_sync_fails(false);
+    store.push(2, &text(2), 0);
+    store.write(0).unwrap();
+    store.sync().unwrap();
+    assert_eq!(numbers(&disk.after_cut(|_| Fate::Goes)).last(), Some(&2));
+    assert_eq!(disk.list().unwrap().len(), 2);
+}
+
+#[test]
+fn a_clean_journal_is_gone_on_with_and_a_damaged_one_left_as_it_is() {
+    let disk = Simulated::default();
+    let write = |seq: u64| {
+        let (mut store, recovery) = open(&disk, 0);
+        store.push(seq, &text(seq), 0);
+        store.write(0).unwrap();
+        recovery
+    };
+    assert_eq!(write(1), Recovery::default());
+    assert_eq!(write(2).last, Some((BOOT.to_owned(), 1)));
+    write(3);
+    assert_eq!(disk.list().unwrap(), ["events-000000000001.log"]);
+    // One bit in the middle: that event is lost, and nothing is written behind the others.
+    disk.edit("events-000000000001.log", |bytes| {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 4;
+    });
+    let recovery = write(4);
+    assert_eq!(recovery.last, Some((BOOT.to_owned(), 3)));
+    assert_eq!((recovery.unreadable > 100, recovery.torn), (true, 0));
+    assert_eq!(numbers(&disk), [1, 3, 4]);
+    assert_eq!(disk.list().unwrap().len(), 2);
+    // A file that is something else keeps its bytes, under another name.
+    disk.edit("events-000000000002.log", |bytes| {
+        *bytes = b"root:x:0:0:".repeat(20);
+    });
+    let recovery = write(5);
+    let aside = ("events-000000000002.log", "events-000000000002.log.damaged");
+    assert_eq!(recovery.put_aside, [(aside.0.into(), aside.1.into())]);
+    assert_eq!(numbers(&disk), [1, 3, 5]);
+}
+
+#[test]
+fn a_reader_goes_on_where_it_stopped() {
+    let disk = Simulated::default();
+    let (mut store, _) = open(&disk, 0);
+    for seq in 1..=30 {
+        let now = i64::try_from(seq).unwrap();
+        store.push(seq * 2, &text(seq * 2), now);
+        store.write(now).unwrap();
+    }
+    let reader = Reader::new(disk.clone());
+    let (mut cursor, mut seen) = (Cursor::default(), Vec::new());
+    loop {
+        let most = Most {
+            events: 7,
+            bytes: 400,
+        };
+        let page = reader.page(cursor, most).unwrap();
+        if page.events.is_empty() {
+            break;
+        }
+        assert!(page.events.len() <= 4, "bounded by bytes");
+        seen.extend(page.events.iter().map(|kept| kept.seq));
+        cursor = page.cursor;
+    }
+    assert_eq!(seen, (1..=30).map(|seq| seq * 2).collect::<Vec<_>>());
+    store.push(62, &text(62), 31);
+    store.write(31).unwrap();
+    let page = reader.page(cursor, ALL).unwrap();
+    assert_eq!(page.events.len(), 1, "what came since");
+    for seq in 0..=62 {
+        let After::Kept(cursor) = reader.after(BOOT, seq).unwrap() else {
+            panic!("nothing was removed");
+        };
+        let page = reader.page(cursor, ALL).unwrap();
+        let first = page.events.first().map(|kept| kept.seq);
+        let expected = (seq < 62).then_some((seq / 2 + 1) * 2);
+        assert_eq!(first, expected, "after {seq}");
+    }
+    assert_eq!(reader.after("other", 1).unwrap(), After::UnknownBoot);
+    for time in 0..=31 {
+        let found = reader.since(time).unwrap().map(|(_, seq)| seq);
+        let before = u64::try_from((time - 1).max(0)).unwrap();
+        assert_eq!(found, (before > 0).then_some(before * 2), "since {time}");
+    }
+}
+
+#[test]
+fn what_was_removed_is_known_to_be_missing() {
+    let disk = Simulated::default();
+    let (mut store, _) = open(&disk, 0);
+    for seq in 1..=500 {
+        store.push(seq, &text(seq), 0);
+        store.write(0).unwrap();
+    }
+    let first = numbers(&disk)[0];
+    let reader = Reader::new(disk);
+    assert!(matches!(reader.after(BOOT, 3).unwrap(), After::Cut(_)));
+    assert!(matches!(reader.after(BOOT, first).unwrap(), After::Kept(_)));
+}
+
+#[test]
+fn the_folder_is_for_its_owner_alone_and_for_one_agent() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("var/events");
+    let folder = Folder::make(&path).unwrap();
+    assert!(folder.lock().unwrap());
+    assert!(!Folder::of(&path).unwrap().lock().unwrap());
+    let (mut store, _) = Store::open(folder, SMALL, BOOT, 0).unwrap();
+    store.push(1, &text(1), 0);
+    store.write(0).unwrap();
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&path), 0o700);
+    assert_eq!(mode(&path.join("events-000000000001.log")), 0o600);
+    let reader = Reader::new(Folder::of(&path).unwrap());
+    let page = reader.page(Cursor::default(), ALL).unwrap();
+    assert_eq!(page.events.len(), 1, "read while it is written");
+}

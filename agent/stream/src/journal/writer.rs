@@ -1,0 +1,125 @@
+//! The journal's thread: takes events from the queue, writes them, and flushes them soon.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::disk::Disk;
+use super::queue::{JournalState, Queue};
+use super::store::Store;
+
+/// An event waits at most so long to be safe; incidents do not wait.
+const FLUSH: Duration = Duration::from_millis(200);
+/// So many are made safe at once.
+const FLUSH_EVENTS: u64 = 64;
+/// What cannot be written is tried again after so long.
+const RETRY: Duration = Duration::from_secs(1);
+/// What is too old is looked for so often.
+const UPKEEP: Duration = Duration::from_mins(1);
+
+/// Told that so many events are not in the journal: this time, and in all.
+pub type OnLoss = Box<dyn Fn(u64, u64) + Send>;
+/// The wall clock: microseconds since 1970.
+pub type WallClock = fn() -> i64;
+
+/// What the thread works with.
+pub(super) struct Writer<D: Disk> {
+    pub(super) store: Store<D>,
+    pub(super) queue: Arc<Queue>,
+    pub(super) clock: WallClock,
+    pub(super) on_loss: OnLoss,
+}
+
+/// What of the events in hand matters for when they are flushed.
+#[derive(Default)]
+struct InHand {
+    left_out: u64,
+    is_urgent: bool,
+    /// When the first of them was written.
+    since: Option<Instant>,
+}
+
+impl<D: Disk> Writer<D> {
+    /// Writes until the queue is closed and empty.
+    pub(super) fn run(mut self) {
+        let mut hand = InHand::default();
+        let mut is_failing = false;
+        loop {
+            let wait = if is_failing {
+                Duration::ZERO
+            } else {
+                hand.since
+                    .map_or(UPKEEP, |since| FLUSH.saturating_sub(since.elapsed()))
+            };
+            let mut is_closed = false;
+            // What failed is tried alone: more of it would only take more memory.
+            if self.store.waiting_events() == 0 {
+                is_closed = self.take(wait, &mut hand);
+            }
+            let outcome = self.write(&mut hand);
+            is_failing = outcome.is_err();
+            self.show(outcome);
+            if is_failing && !self.queue.stays_open(RETRY) {
+                self.queue.lose_all();
+                return;
+            }
+            if is_closed && self.queue.status().waiting == 0 {
+                let outcome = self.store.sync();
+                self.show(outcome);
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, wait: Duration, hand: &mut InHand) -> bool {
+        let (lines, is_closed) = self.queue.take_in_hand(wait);
+        let now = (self.clock)();
+        for line in lines {
+            hand.is_urgent |= line.of.is_incident();
+            if !self.store.push(line.seq, &line.text, now) {
+                hand.left_out += 1;
+            }
+        }
+        is_closed
+    }
+
+    fn write(&mut self, hand: &mut InHand) -> io::Result<()> {
+        self.store.write((self.clock)())?;
+        let left_out = std::mem::take(&mut hand.left_out);
+        let lost = self.queue.written(self.store.size(), left_out);
+        if lost > 0 {
+            (self.on_loss)(lost, self.queue.status().lost);
+        }
+        let count = self.store.unsafe_events();
+        if count == 0 {
+            *hand = InHand::default();
+            return Ok(());
+        }
+        let since = *hand.since.get_or_insert_with(Instant::now);
+        if hand.is_urgent || count >= FLUSH_EVENTS || since.elapsed() >= FLUSH {
+            *hand = InHand::default();
+            if let Err(error) = self.store.sync() {
+                self.queue.lose(self.store.take_unsafe());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows a change of state to whoever asks, and in the log.
+    fn show(&self, outcome: io::Result<()>) {
+        let state =
+            outcome.map_or_else(|error| JournalState::of(&error), |()| JournalState::Writing);
+        let before = self.queue.set(state.clone());
+        if before == state {
+            return;
+        }
+        match state {
+            JournalState::Writing => tracing::info!("the event journal is written again"),
+            JournalState::Full(error) | JournalState::Failed(error) => tracing::warn!(
+                error,
+                "the event journal cannot be written: events wait in memory, and are dropped and counted when it is full"
+            ),
+        }
+    }
+}
