@@ -166,20 +166,16 @@ impl Hub {
     pub fn tell(&self, draft: Draft) -> u64 {
         let shared = &*self.owner.shared;
         let parts = Parts::of(draft);
-        let mut state = shared.lock();
-        let seq = state.next_number(&shared.reserve);
-        let line = Arc::new(shared.envelope.line(parts, seq));
-        for sink in &mut state.sinks {
-            sink.take(&line);
-        }
-        state.keep(line, shared.limits);
-        let is_awaited = state.waiting > 0;
-        drop(state);
-        if is_awaited {
-            shared.news.notify_all();
-        }
-        shared.bell.notify_waiters();
-        seq
+        shared.give(shared.lock(), parts)
+    }
+
+    /// The same with what is told made from its number, which an incident's id comes from. `make` is called with the hub
+    /// locked: it must neither block nor tell. Without a draft no number is given.
+    pub fn tell_with(&self, make: impl FnOnce(u64) -> Option<Draft>) -> Option<u64> {
+        let shared = &*self.owner.shared;
+        let state = shared.lock();
+        let parts = Parts::of(make(state.last + 1)?);
+        Some(shared.give(state, parts))
     }
 
     /// Reads what comes after the number `after`, or from now on. Of what an earlier run told, the hub knows nothing: such a
@@ -251,6 +247,22 @@ impl Drop for Owner {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    fn give(&self, mut state: MutexGuard<'_, State>, parts: Parts) -> u64 {
+        let seq = state.next_number(&self.reserve);
+        let line = Arc::new(self.envelope.line(parts, seq));
+        for sink in &mut state.sinks {
+            sink.take(&line);
+        }
+        state.keep(line, self.limits);
+        let is_awaited = state.waiting > 0;
+        drop(state);
+        if is_awaited {
+            self.news.notify_all();
+        }
+        self.bell.notify_waiters();
+        seq
     }
 }
 

@@ -322,6 +322,33 @@ fn numbers_are_given_although_the_file_cannot_be_written() {
     assert_eq!(next.last(), 10_000);
 }
 
+#[test]
+fn an_event_may_be_made_from_its_number() {
+    let hub = hub(16, Limits::default());
+    let mut reader = hub.reader(None);
+    assert_eq!(
+        hub.tell_with(|_| None),
+        None,
+        "nothing is told, and no number given"
+    );
+    assert_eq!(
+        hub.tell_with(|number| Some(draft(number as usize))),
+        Some(17)
+    );
+    assert_eq!(hub.tell(draft(0)), 18);
+    let Some(Next::Line(line)) = reader.next() else {
+        panic!("it was told");
+    };
+    let event: Event = serde_json::from_slice(&line.text).unwrap();
+    assert_eq!(event.seq, 17);
+    assert!(
+        event
+            .data
+            .get()
+            .contains(&format!("\"{}\"", "x".repeat(17)))
+    );
+}
+
 proptest! {
     /// However telling and reading alternate: every number comes once, in order, as an event or inside a loss, and only what
     /// had to leave the memory is lost.
