@@ -14,5 +14,6 @@ pub mod record;
 pub mod replay;
 pub mod runtime;
 pub mod scenario;
+pub mod telling;
 pub mod terminal;
 pub mod warmer;

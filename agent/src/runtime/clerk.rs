@@ -2,18 +2,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use brink_core::base::Reason;
 use brink_core::node::action::Action;
+use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::input::{Recalled, Reconfiguration};
 use brink_core::node::order::Phase;
 use brink_core::node::policy::Policy;
+use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
 use brink_core::node::workload::WorkloadTable;
 use brink_host::probe::shortage::Shortage;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 use tracing::{error, info, warn};
 
+use super::equipment::Loaded;
 use super::foresight::{BoardCell, foresee};
 use super::foretold::Foretold;
 use super::graces::{Graces, Kept};
@@ -21,6 +26,7 @@ use super::hooks::{Hooks, Occasion};
 use super::journal::Journal;
 use super::state::{Course, Reading, Shared, State};
 use super::steps::give_back;
+use crate::guard;
 use crate::guard::page::Page;
 use crate::guard::ports::{Ports, Report};
 use crate::guard::rung::Standing;
@@ -29,7 +35,14 @@ use crate::record::DecisionRecord;
 use crate::record::kubelet::KubeletView;
 use crate::record::text::{amount, end_words};
 use crate::record::words::mode_word;
+use crate::telling::{Heard, RingLosses, Telling};
 use crate::warmer::Warmer;
+
+/// How long an order waits for the step that led to it.
+const STEP_PATIENCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 20_000_000,
+};
 
 /// Takes reports until the guard ends.
 pub struct Clerk {
@@ -55,6 +68,12 @@ pub struct Clerk {
     pub steps_lost: u64,
     /// Whether the step of the configuration that the guard takes over has been seen.
     pub is_taken_over: bool,
+    /// Where events are told.
+    pub telling: Telling,
+    /// What the kernel's programs offer, for what their rings lose.
+    pub loaded: Arc<Loaded>,
+    /// What their rings had lost when they were last looked at.
+    pub ring_losses: RingLosses,
 }
 
 impl Clerk {
@@ -71,8 +90,13 @@ impl Clerk {
             }
             self.count_lost();
             let mut bell = [PollFd::new(&self.ports.reports, PollFlags::IN)];
+            // An order waits for the step that led to it, which comes at once unless it was lost.
+            let patience = self.telling.has_waiting().then_some(STEP_PATIENCE);
             // An interrupted wait is an early one.
-            let _interrupted = poll(&mut bell, None);
+            let rung = poll(&mut bell, patience.as_ref());
+            if rung == Ok(0) {
+                self.telling.tell_waiting();
+            }
         }
     }
 
@@ -94,7 +118,10 @@ impl Clerk {
                 );
                 self.shared.lock().add_oom_kill(record);
             }
-            Report::Rung(standing) => self.take_standing(*standing),
+            Report::Rung(standing) => {
+                self.telling.rung(guard::now(), &standing);
+                self.take_standing(*standing);
+            }
             Report::Reconfigured(new) => self.take_reconfigured(*new),
             Report::Retired(_) | Report::Stopped => {}
         }
@@ -108,7 +135,11 @@ impl Clerk {
         let mut state = self.shared.lock();
         let _the_same = state.pending.pop_front();
         state.reconfigure(&new);
+        let mode = state.mode;
         drop(state);
+        let memory = new.live.memory;
+        self.telling
+            .configuration(guard::now(), &new.policy, memory, mode);
         if let Some(journal) = &mut self.journal {
             journal.reconfigure(new);
         }
@@ -138,6 +169,7 @@ impl Clerk {
     fn take_step(&mut self, step: &Step) -> usize {
         let noted = self.note(step);
         self.warmer.set_slack(noted.slack);
+        self.tell(step, &noted);
         let lost = self.steps_lost();
         if let Some(journal) = &mut self.journal {
             // Before the step: those that are missing may be from before it or after it, and a gap must not be told too late.
@@ -159,6 +191,19 @@ impl Clerk {
             self.graces.write(kept);
         }
         noted.workloads
+    }
+
+    /// Tells the events of a step.
+    fn tell(&self, step: &Step, noted: &Noted) {
+        if let Some(policy) = &noted.policy {
+            self.telling.step(&Heard {
+                step,
+                policy,
+                memory: noted.in_force.0,
+                mode: noted.in_force.1,
+                is_reconfigured: noted.new.is_some(),
+            });
+        }
     }
 
     /// Takes a step over into the state.
@@ -192,7 +237,8 @@ impl Clerk {
         Noted {
             new,
             table: state.table_of(step.generation).cloned(),
-            policy: (!step.actions.is_empty()).then(|| state.policy.clone()),
+            policy: (!step.actions.is_empty() || is_taken_over).then(|| state.policy.clone()),
+            in_force: (state.memory, state.mode),
             graces,
             slack: slack(&state),
             workloads: state.table().map_or(0, |table| table.len()),
@@ -240,6 +286,7 @@ impl Clerk {
                     record.kubelet = Some(KubeletView::new(fates, table, &victim));
                 }
                 state.add_decision(record.clone());
+                let qos = state.qos_of(&record.victim.uid);
                 // One that was left open, and is not taken up, ends without an answer of the engine's.
                 if record.end.is_some() && state.open_order == Some(record.order) {
                     state.open_order = None;
@@ -247,6 +294,10 @@ impl Clerk {
                 let is_told = record.kubelet.is_some() && self.is_enforcer();
                 let views = is_told.then(|| self.foretold.views(state.decisions.iter()));
                 drop(state);
+                match occasion {
+                    Occasion::Before => self.telling.ordered(&record, qos),
+                    Occasion::After => self.telling.completed(&record, qos),
+                }
                 log_decision(&record);
                 self.hooks.run(occasion, &record);
                 if let Some(views) = views {
@@ -271,13 +322,21 @@ impl Clerk {
         self.enforces.load(Ordering::Acquire)
     }
 
-    fn count_lost(&self) {
+    fn count_lost(&mut self) {
         let pages = self.ports.pages_lost.load(Ordering::Relaxed);
         let lost = self.steps_lost() + pages + self.ports.commands.lost();
         let before = std::mem::replace(&mut self.shared.lock().lost, lost);
+        let now = guard::now();
         if lost > before {
             warn!(lost, "reports of the guard were lost: its queues were full");
+            self.telling.lost_reports(now, lost - before, lost);
         }
+        let meters = self.loaded.meters();
+        self.telling.lost_records(
+            &mut self.ring_losses,
+            meters.as_deref(),
+            (now, Instant::now()),
+        );
     }
 }
 
@@ -289,6 +348,8 @@ struct Noted {
     table: Option<Arc<WorkloadTable>>,
     /// The policy that its answers speak of; none without answers.
     policy: Option<Policy>,
+    /// Whose word is enough, and whether orders are carried out.
+    in_force: (MemoryPolicy, Mode),
     /// Graces to be kept.
     graces: Option<Kept>,
     /// Bytes to the nearest memory threshold.

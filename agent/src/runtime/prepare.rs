@@ -43,6 +43,7 @@ use crate::guard::roster::Roster;
 use crate::guard::rung::LOADING;
 use crate::guard::{self, Plan, Realtime};
 use crate::ledger::{Author, Rung};
+use crate::telling::{RingLosses, Telling};
 use crate::warmer::Warmer;
 
 /// A running agent. Stop it with [`Running::stop`].
@@ -67,6 +68,8 @@ pub struct Running {
     pub reload: Arc<Reload>,
     /// Who enforces here.
     pub enforcement: Enforcement,
+    /// Where events are told.
+    pub telling: Telling,
     /// What the kubelet would have done at the decisions in the ledger.
     foretold: Foretold,
     /// What the guard is still to be told of a takeover.
@@ -97,12 +100,18 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let (enforcement, ledger) = Enforcement::begin(root, &config.paths.state_dir, clocks.boot)?;
     let mut builder = builder(config, &layout);
     let roster = first_roster(config, &mut builder)?;
-    let around = Around::new(config, &roster, (clocks.boot, enforcement.is_ours()))?;
+    let telling = Telling::start(config, (clocks.boot, clocks.started))?;
+    let around = Around::new(
+        config,
+        &roster,
+        (clocks.boot, enforcement.is_ours()),
+        telling,
+    )?;
     let first = around.first_inputs(config, ledger.as_ref());
     let interrupted = ledger.as_ref();
     let interrupted = interrupted.and_then(|ledger| interrupted_in(ledger, guard::now()));
     let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
-    around.shared.lock().mode = engine.mode(guard::now());
+    around.take_mode(engine.mode(guard::now()));
     let plan = Plan {
         root: root.to_path_buf(),
         node: node_plan(config),
@@ -132,6 +141,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         reload: around.reload,
         enforcement,
         foretold: around.foretold,
+        telling: around.telling,
         takeover: Mutex::default(),
         threads,
     })
@@ -157,6 +167,7 @@ struct Around {
     enforces: Arc<AtomicBool>,
     reload: Arc<Reload>,
     loaded: Arc<Loaded>,
+    telling: Telling,
 }
 
 impl Around {
@@ -164,6 +175,7 @@ impl Around {
         config: &AgentConfig,
         roster: &Roster,
         (boot, enforces): (BootId, Arc<AtomicBool>),
+        telling: Telling,
     ) -> anyhow::Result<Self> {
         let room = room_for(roster.table.len());
         let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
@@ -181,11 +193,23 @@ impl Around {
             graces: Graces::new(&config.paths.state_dir, boot, config.housekeeping_interval),
             reload: Arc::new(Reload::default()),
             loaded: Arc::new(Loaded::default()),
+            telling,
         };
+        around.telling.roster(guard::now(), roster);
         around.warmer.count_processes(uses_pids(config));
         around.board.set(roster);
         around.warmer.follow(roster);
         Ok(around)
+    }
+
+    /// Takes over whether orders are carried out, and tells what is in force.
+    fn take_mode(&self, mode: Mode) {
+        let mut state = self.shared.lock();
+        state.mode = mode;
+        let (policy, memory) = (state.policy.clone(), state.memory);
+        drop(state);
+        self.telling
+            .configuration(guard::now(), &policy, memory, mode);
     }
 
     /// What the engine is told before anything else: what outlived the last run, and whether it may enforce.
@@ -225,6 +249,9 @@ impl Around {
             enforces: Arc::clone(&self.enforces),
             steps_lost: 0,
             is_taken_over: false,
+            telling: self.telling.clone(),
+            loaded: Arc::clone(&self.loaded),
+            ring_losses: RingLosses::default(),
         };
         let watcher = Watcher {
             builder,
@@ -238,6 +265,7 @@ impl Around {
             board: Arc::clone(&self.board),
             bell: Arc::clone(&self.bell),
             reload: Arc::clone(&self.reload),
+            telling: self.telling.clone(),
             told: Vec::new(),
             lost: 0,
             starts: Starts::default(),

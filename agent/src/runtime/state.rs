@@ -21,6 +21,7 @@ use crate::guard::roster::Roster;
 use crate::guard::rung::Standing;
 use crate::guard::step::{Kind, Step};
 use crate::record::DecisionRecord;
+use crate::telling::qos_word;
 
 /// Decisions that are remembered beside the ledger.
 const DECISIONS: usize = 256;
@@ -231,6 +232,14 @@ impl State {
     pub fn is_soft(&self, threshold: usize) -> bool {
         let found = self.policy.thresholds().get(threshold);
         found.is_some_and(|threshold| !threshold.is_hard())
+    }
+
+    /// The class of the workload with that uid, if it is in the newest table.
+    pub fn qos_of(&self, uid: &str) -> Option<&'static str> {
+        let table = self.table()?;
+        let mut pairs = table.workloads().iter().zip(table.rows());
+        let (_, row) = pairs.find(|(workload, _)| workload.uid == uid)?;
+        Some(qos_word(row.qos))
     }
 
     /// The newest table.

@@ -24,8 +24,10 @@ use super::steps::make_room;
 use super::stop_button::{Pressed, StopButton, Written};
 use crate::backend::build::{Builder, Built, Scan};
 use crate::config::{CgroupRule, Selection};
+use crate::guard;
 use crate::guard::ports::{Command, Ports};
 use crate::pod::Manifest;
+use crate::telling::Telling;
 use crate::warmer::Warmer;
 
 /// Changes that come together become one roster.
@@ -70,6 +72,8 @@ pub struct Watcher {
     pub reload: Arc<Reload>,
     /// Ends the watcher, and wakes it to look at once.
     pub bell: Arc<Bell>,
+    /// Where workloads that come and go are told.
+    pub telling: Telling,
     /// What was said of the manifests at the last look.
     pub told: Vec<String>,
     /// Changes of cgroups and starts of programs that found no room in the ring, as of the last look.
@@ -314,6 +318,7 @@ impl Watcher {
                 }
                 if self.builder.changed() {
                     self.shared.lock().add_roster(&roster);
+                    self.telling.roster(guard::now(), &roster);
                     self.board.set(&roster);
                     self.warmer.follow(&roster);
                     make_room(&self.ports.steps, roster.table.len());

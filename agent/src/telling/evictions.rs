@@ -1,0 +1,287 @@
+//! Our own evictions as incidents: what the record of a decision says, and what is known when it opens and when it is over.
+
+use std::collections::VecDeque;
+
+use brink_stream::model::event::{Subject, Time};
+use brink_stream::model::field::{Field, Missing};
+use brink_stream::model::incident::{Cause, Course, Identity, Incident, NodeState};
+use brink_stream::model::kind::Kind;
+use serde_json::Value;
+
+use super::Telling;
+use crate::record::DecisionRecord;
+use crate::record::text::{counted, end_words, hardness, means_words, mode_words};
+use crate::record::wire::RankedWorkload;
+
+/// Orders whose incidents may be open at a time: one is carried out, and a few are followed to their ends.
+const OPEN: usize = 32;
+
+/// The incidents of our own orders that are open, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct OpenOrders {
+    told: VecDeque<(u64, Incident)>,
+    /// One that is told once the step that led to it has been.
+    waiting: Option<(u64, Incident)>,
+}
+
+impl OpenOrders {
+    fn put(&mut self, order: u64, incident: Incident) {
+        if self.told.len() == OPEN {
+            self.told.pop_front();
+        }
+        self.told.push_back((order, incident));
+    }
+
+    fn take(&mut self, order: u64) -> Option<Incident> {
+        let place = self.told.iter().position(|(known, _)| *known == order)?;
+        self.told.remove(place).map(|(_, incident)| incident)
+    }
+
+    fn knows(&self, order: u64) -> bool {
+        self.told.iter().any(|(known, _)| *known == order)
+    }
+}
+
+impl Telling {
+    /// An order was given: opens its incident. `qos` is the class of the victim, if that is known.
+    ///
+    /// The guard tells of an order before it tells of the step that led to it. So it waits here for [`Self::step`], and no
+    /// longer than until [`Self::tell_waiting`] is called.
+    pub fn ordered(&self, record: &DecisionRecord, qos: Option<&str>) {
+        self.tell_waiting();
+        let Some(inner) = self.inner() else {
+            return;
+        };
+        let mut orders = inner.orders();
+        if !orders.knows(record.order) {
+            orders.waiting = Some((record.order, opened(record, qos)));
+        }
+    }
+
+    /// Whether an order waits to be told.
+    pub fn has_waiting(&self) -> bool {
+        self.inner()
+            .is_some_and(|inner| inner.orders().waiting.is_some())
+    }
+
+    /// Tells the order that waits, if one does.
+    pub fn tell_waiting(&self) {
+        let Some(inner) = self.inner() else {
+            return;
+        };
+        let mut orders = inner.orders();
+        let Some((order, incident)) = orders.waiting.take() else {
+            return;
+        };
+        if let Some(incident) = self.open(Kind::EvictionOrdered, incident) {
+            orders.put(order, incident);
+        }
+    }
+
+    /// An order is over: closes its incident. One whose opening found no room in a queue opens and closes at once.
+    pub fn completed(&self, record: &DecisionRecord, qos: Option<&str>) {
+        self.tell_waiting();
+        let Some(inner) = self.inner() else {
+            return;
+        };
+        let known = inner.orders().take(record.order);
+        let is_known = known.is_some();
+        let mut incident = known.unwrap_or_else(|| opened(record, qos));
+        close(&mut incident, record);
+        if is_known {
+            incident.revision += 1;
+            self.close(Kind::EvictionCompleted, &incident);
+        } else {
+            self.open(Kind::EvictionCompleted, incident);
+        }
+    }
+
+    /// Lets somebody fill in what he knows of an open order's incident; it is told when that closes. False where no open
+    /// one is meant.
+    pub fn amend(
+        &self,
+        is_meant: impl Fn(&Incident) -> bool,
+        fill: impl FnOnce(&mut Incident),
+    ) -> bool {
+        let Some(inner) = self.inner() else {
+            return false;
+        };
+        let mut orders = inner.orders();
+        let OpenOrders { told, waiting } = &mut *orders;
+        let mut open = told.iter_mut().chain(waiting).map(|(_, incident)| incident);
+        match open.find(|incident| is_meant(incident)) {
+            Some(incident) => {
+                fill(incident);
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// The subject of events about an incident.
+pub(super) fn subject(incident: &Incident) -> Subject {
+    let identity = incident.workload.value();
+    Subject {
+        namespace: identity.map_or_else(String::new, |identity| identity.namespace.clone()),
+        name: identity.map_or_else(String::new, |identity| identity.name.clone()),
+        uid: identity.map_or_else(String::new, |identity| identity.uid.clone()),
+        incident: Some(incident.id.clone()),
+    }
+}
+
+/// What is known when an order has just been given; its id is given with its number.
+fn opened(record: &DecisionRecord, qos: Option<&str>) -> Incident {
+    let is_carried_out = is_carried_out(record);
+    let later = if is_carried_out {
+        Missing::Pending
+    } else {
+        Missing::NotApplicable
+    };
+    Incident {
+        id: String::new(),
+        cause: if is_carried_out {
+            Cause::Eviction
+        } else {
+            Cause::WouldEvict
+        },
+        evidence: evidence(record),
+        revision: 1,
+        is_final: false,
+        at: record.decided.clone(),
+        victims: Vec::new(),
+        more_victims: record.kill.as_ref().map_or(0, |kill| kill.signalled),
+        workload: Field::Value(identity(record, qos)),
+        trigger: Field::Missing(Missing::NotApplicable),
+        limit: Field::Missing(Missing::NotApplicable),
+        cgroups: Field::Missing(Missing::Pending),
+        memory_stat: Field::Missing(Missing::Pending),
+        top_of_cgroup: Field::Missing(Missing::Pending),
+        top_of_node: Field::Missing(Missing::Pending),
+        node: Field::Value(node(record)),
+        course: course(record, later),
+        decision: decision(record),
+        recording: Field::Missing(Missing::Pending),
+    }
+}
+
+/// Everything about the order is known. What nobody has filled in meanwhile will never be.
+fn close(incident: &mut Incident, record: &DecisionRecord) {
+    incident.evidence = evidence(record);
+    incident.is_final = true;
+    if incident.victims.is_empty() {
+        incident.more_victims = record.kill.as_ref().map_or(0, |kill| kill.signalled);
+    }
+    incident.course = course(record, Missing::NotApplicable);
+    incident.decision = decision(record);
+    settle(&mut incident.cgroups, Missing::ProcessGone);
+    settle(&mut incident.memory_stat, Missing::ProcessGone);
+    settle(&mut incident.top_of_cgroup, Missing::ProcessGone);
+    settle(&mut incident.top_of_node, Missing::Lost);
+    settle(&mut incident.recording, Missing::Lost);
+    if let Field::Value(node) = &mut incident.node {
+        settle(&mut node.meminfo, Missing::Lost);
+        settle(&mut node.zones, Missing::Lost);
+        settle(&mut node.pressure, Missing::Lost);
+    }
+}
+
+/// Nothing is still to come.
+fn settle<T>(field: &mut Field<T>, reason: Missing) {
+    if matches!(field, Field::Missing(Missing::Pending)) {
+        *field = Field::Missing(reason);
+    }
+}
+
+fn is_carried_out(record: &DecisionRecord) -> bool {
+    record.mode == "enforcing"
+}
+
+/// What tells that it was us, in words.
+fn evidence(record: &DecisionRecord) -> Vec<String> {
+    let threshold = &record.threshold;
+    let mut evidence = vec![format!(
+        "our order {} for the {} threshold of {}",
+        record.order,
+        hardness(threshold.hard),
+        threshold.signal
+    )];
+    if !is_carried_out(record) {
+        evidence.push(format!("nobody was killed: {}", mode_words(&record.mode)));
+    }
+    if let Some(kill) = &record.kill {
+        evidence.push(format!(
+            "{} signalled with {}",
+            counted(u64::from(kill.signalled), "process"),
+            means_words(&kill.means)
+        ));
+    }
+    evidence
+}
+
+fn identity(record: &DecisionRecord, qos: Option<&str>) -> Identity {
+    let RankedWorkload {
+        namespace,
+        name,
+        uid,
+        priority,
+        request,
+        ..
+    } = &record.victim;
+    let counts_memory = record.threshold.signal.starts_with("memory.")
+        || record.threshold.signal.starts_with("allocatableMemory.");
+    Identity {
+        namespace: namespace.clone(),
+        name: name.clone(),
+        uid: uid.clone(),
+        container: None,
+        qos: qos.map(str::to_owned),
+        priority: *priority,
+        request: counts_memory.then_some(*request),
+        owner: None,
+    }
+}
+
+/// What the decision knew of the node; the rest is read by others.
+fn node(record: &DecisionRecord) -> NodeState {
+    let mut signals = record.signals.iter();
+    let available = signals.find(|seen| seen.signal == "memory.available");
+    let cost = record.reclaim.as_ref();
+    NodeState {
+        available: Field::or(available.map(|seen| seen.available), Missing::KernelLacksIt),
+        headroom: Field::or(record.memory.headroom_bytes, Missing::KernelLacksIt),
+        meminfo: Field::Missing(Missing::Pending),
+        zones: Field::Missing(Missing::Pending),
+        pressure: Field::Missing(Missing::Pending),
+        reclaim_ns: Field::or(
+            cost.map(|cost| cost.node_ns.saturating_add(cost.cgroup_ns)),
+            Missing::ProgramNotLoaded,
+        ),
+    }
+}
+
+/// What became of it, from the stages; what is not known of it is missing for `reason`.
+fn course(record: &DecisionRecord, reason: Missing) -> Course {
+    let stage = |name: &str| -> Option<Time> {
+        let mut stages = record.stages.iter();
+        Some(stages.find(|stage| stage.stage == name)?.at.clone())
+    };
+    let gone = stage("gone");
+    let memory_back = match record.end.as_deref() {
+        Some("memory-back") => stage("ended"),
+        _ => gone.clone(),
+    };
+    let is_over = is_carried_out(record) && record.end.is_some();
+    Course {
+        killed: Field::or(stage("firstSignal"), reason),
+        container_survived: Field::or(is_over.then_some(gone.is_none()), reason),
+        exited: Field::or(gone, reason),
+        memory_back: Field::or(memory_back, reason),
+        freed: Field::or(is_over.then_some(record.freed_bytes), reason),
+        end: record.end.as_deref().map(|end| end_words(end).to_owned()),
+    }
+}
+
+fn decision(record: &DecisionRecord) -> Field<Value> {
+    Field::or(serde_json::to_value(record).ok(), Missing::Malformed)
+}

@@ -1,0 +1,155 @@
+//! What the agent tells the event stream of itself: events from the guard's reports, the workloads and the losses.
+//!
+//! The clerk and the watcher call in here, each on its own thread; the guard never does. Nothing waits: the hub numbers an
+//! event, keeps it in memory and lets those who listen fetch it.
+
+mod changes;
+mod evictions;
+mod losses;
+mod start;
+#[cfg(test)]
+mod tests;
+mod workloads;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use brink_core::base::Moment;
+use brink_host::clock::ClockPair;
+use brink_stream::hub::Hub;
+use brink_stream::model::data::AgentStarted;
+use brink_stream::model::event::{Draft, Subject, Time};
+use brink_stream::model::incident::Incident;
+use brink_stream::model::kind::Kind;
+use serde::Serialize;
+use tracing::error;
+
+pub use changes::Heard;
+pub use losses::RingLosses;
+pub use workloads::qos_word;
+
+use crate::record::wire::wall_clock;
+use evictions::OpenOrders;
+use workloads::Known;
+
+/// Where events are told. Cheap to clone; tells nobody anything where events are switched off.
+#[derive(Clone, Default)]
+pub struct Telling(Option<Arc<Inner>>);
+
+/// What all clones share.
+struct Inner {
+    hub: Hub,
+    /// First characters of every incident's id: those of the boot's.
+    boot: String,
+    /// What wall-clock time a monotonic one is, as of the start.
+    clocks: ClockPair,
+    orders: Mutex<OpenOrders>,
+    workloads: Mutex<Known>,
+}
+
+/// Characters of the boot id in an incident's.
+const BOOT_DIGITS: usize = 4;
+
+impl Telling {
+    /// Tells nobody.
+    pub const fn off() -> Self {
+        Self(None)
+    }
+
+    /// Tells a hub; `clocks` are a pair of this run's.
+    pub fn new(hub: Hub, clocks: ClockPair) -> Self {
+        let boot = hub.identity().boot_id.chars();
+        Self(Some(Arc::new(Inner {
+            boot: boot.take(BOOT_DIGITS).collect(),
+            hub,
+            clocks,
+            orders: Mutex::default(),
+            workloads: Mutex::default(),
+        })))
+    }
+
+    /// The hub, for whoever lets others listen; none where events are switched off.
+    pub fn hub(&self) -> Option<&Hub> {
+        self.0.as_ref().map(|inner| &inner.hub)
+    }
+
+    /// Tells an event; its number, where somebody is told.
+    pub fn tell(&self, draft: Draft) -> Option<u64> {
+        self.inner().map(|inner| inner.hub.tell(draft))
+    }
+
+    /// The first event of a run. `after` is the highest number that the run before it may have given.
+    pub fn started(&self, mode: &str, at: Moment, after: Option<u64>) {
+        let data = AgentStarted {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            mode: mode.to_owned(),
+            after,
+        };
+        self.say(Kind::AgentStarted, at, None, &data);
+    }
+
+    /// Tells an incident that opens, by the event that opens it: its id comes from that event's number. The incident with its
+    /// id, where somebody was told.
+    pub fn open(&self, of: Kind, mut incident: Incident) -> Option<Incident> {
+        let inner = self.inner()?;
+        inner.hub.tell_with(|number| {
+            incident.id = format!("{}-{number}", inner.boot);
+            drafted(of, &incident)
+        })?;
+        Some(incident)
+    }
+
+    /// Tells an incident once more.
+    pub fn close(&self, of: Kind, incident: &Incident) {
+        if let (Some(inner), Some(draft)) = (self.inner(), drafted(of, incident)) {
+            inner.hub.tell(draft);
+        }
+    }
+
+    /// A moment on both clocks; on the monotonic one alone where events are switched off.
+    pub fn time(&self, at: Moment) -> Time {
+        let nanos = u64::try_from(at.as_nanos()).unwrap_or(0);
+        let wall = self
+            .inner()
+            .map(|inner| inner.clocks.current().realtime_of(nanos));
+        Time {
+            wall: wall.map_or_else(String::new, wall_clock),
+            monotonic_ns: at.as_nanos(),
+        }
+    }
+
+    fn inner(&self) -> Option<&Inner> {
+        self.0.as_deref()
+    }
+
+    fn say(&self, of: Kind, at: Moment, subject: Option<Subject>, data: &impl Serialize) {
+        if let Some(inner) = self.inner()
+            && let Some(draft) = draft(of, self.time(at), subject, data)
+        {
+            inner.hub.tell(draft);
+        }
+    }
+}
+
+impl Inner {
+    fn orders(&self) -> MutexGuard<'_, OpenOrders> {
+        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn workloads(&self) -> MutexGuard<'_, Known> {
+        self.workloads
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn drafted(of: Kind, incident: &Incident) -> Option<Draft> {
+    let subject = evictions::subject(incident);
+    draft(of, incident.at.clone(), Some(subject), incident)
+}
+
+fn draft(of: Kind, at: Time, subject: Option<Subject>, data: &impl Serialize) -> Option<Draft> {
+    Draft::new(of, at, subject, data)
+        .inspect_err(|error| error!(kind = of.word(), %error, "an event cannot be written"))
+        .ok()
+}

@@ -1,0 +1,53 @@
+//! Starting to tell: who tells, numbers that go on over restarts, and the first event of the run.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use brink_host::clock::{self, BootId, ClockPair};
+use brink_stream::hub::{Found, Hub, Identity, Limits, Numbers};
+use tracing::warn;
+
+use super::Telling;
+use crate::config::AgentConfig;
+use crate::guard;
+
+/// The file in the state directory that numbers are reserved in.
+const NUMBERS: &str = "events.numbers";
+
+impl Telling {
+    /// Starts to tell, if the configuration says so: the run's first event is told before this returns.
+    ///
+    /// # Errors
+    /// When numbers cannot be reserved in the state directory.
+    pub fn start(
+        config: &AgentConfig,
+        (boot, clocks): (BootId, ClockPair),
+    ) -> anyhow::Result<Self> {
+        let path = config.paths.state_dir.join(NUMBERS);
+        let identity = Identity {
+            node: node_name(&config.paths.root),
+            boot_id: boot.to_string(),
+        };
+        let uptime = Duration::from_nanos(clock::since_boot_ns());
+        let (numbers, found) = Numbers::open(&path, &identity.boot_id, uptime)?;
+        if let Found::PutAside { aside, why } = &found {
+            let aside = aside.display();
+            warn!(%aside, why, "the numbers of events were damaged and have been put aside");
+        }
+        let after =
+            matches!(found, Found::Continued | Found::PutAside { .. }).then(|| numbers.last());
+        let hub = Hub::numbered(identity, numbers, Limits::default())
+            .context("cannot start to number events")?;
+        let telling = Self::new(hub, clocks);
+        telling.started(config.mode.word(), guard::now(), after);
+        Ok(telling)
+    }
+}
+
+/// The machine's name, as the kernel has it; empty where it cannot be read.
+fn node_name(root: &Path) -> String {
+    let name = fs::read_to_string(root.join("proc/sys/kernel/hostname"));
+    name.map_or_else(|_| String::new(), |name| name.trim().to_owned())
+}
