@@ -7,6 +7,7 @@ pub mod control;
 pub mod demo;
 pub mod doctor;
 pub mod equip;
+pub mod forensics;
 pub mod guard;
 pub mod ledger;
 pub mod pod;

@@ -1,9 +1,10 @@
 //! /proc/meminfo: the node's memory counters in one `pread`, without allocation.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::error::{HostError, HotError};
-use crate::hot_file::HotFile;
+use crate::hot_file::{HotFile, read_bytes};
 use crate::scan;
 
 /// Room for the file with as much again for fields of kernels to come (1.6 KiB on Linux 6.18).
@@ -214,6 +215,24 @@ fields! {
     }
 }
 
+/// Every line of `proc/meminfo` under a root by its name, in bytes; what the kernel counts in pages of a size of their own
+/// (`HugePages_Total` and the like) as the number that it writes.
+///
+/// # Errors
+/// [`HostError`] with the path.
+pub fn table(root: &Path) -> Result<BTreeMap<String, u64>, HostError> {
+    let path = root.join("proc/meminfo");
+    let text = read_bytes(&path)?;
+    let entry = |line: &[u8]| {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let (name, value) = (&line[..colon], &line[colon + 1..]);
+        let value = kibibytes(value).or_else(|| scan::lone_number(value))?;
+        Some((String::from_utf8_lossy(name).into_owned(), value))
+    };
+    let all: Option<BTreeMap<String, u64>> = scan::lines(&text).map(entry).collect();
+    all.ok_or(HostError::Malformed { path, what: "line" })
+}
+
 /// `"   1234 kB"` in bytes.
 fn kibibytes(value: &[u8]) -> Option<u64> {
     let mut words = scan::words(value);
@@ -281,6 +300,22 @@ PageTables:         2588 kB\nPercpu:              688 kB\nHugePages_Total:      
         let reader = MeminfoReader::open(Path::new("/")).expect("open");
         let info = reader.read().expect("read");
         assert!(info.free <= info.total, "{info:?}");
+    }
+
+    #[test]
+    fn every_line_is_in_the_table() {
+        let root = tempfile::tempdir().expect("temporary folder");
+        std::fs::create_dir(root.path().join("proc")).expect("fake proc");
+        std::fs::write(root.path().join("proc/meminfo"), LINUX_6_18).expect("fake file");
+        let all = table(root.path()).expect("a real file");
+        assert_eq!(all.get("MemFree"), Some(&(24_459_972 * 1024)));
+        assert_eq!(all.get("HugePages_Total"), Some(&0));
+        assert_eq!(all.len(), scan::lines(LINUX_6_18).count());
+        std::fs::write(root.path().join("proc/meminfo"), "MemFree: x\n").expect("fake file");
+        assert!(matches!(
+            table(root.path()),
+            Err(HostError::Malformed { .. })
+        ));
     }
 
     proptest! {

@@ -123,7 +123,11 @@ pub struct Ports {
 }
 
 impl<T> Port<T> {
-    fn new(capacity: usize) -> io::Result<Self> {
+    /// An empty queue with room for `capacity`, and a silent bell.
+    ///
+    /// # Errors
+    /// When the kernel has no event descriptor for us.
+    pub fn new(capacity: usize) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Self {
             queue: ArrayQueue::new(capacity),

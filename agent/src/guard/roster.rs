@@ -24,6 +24,8 @@ pub struct Group {
     pub stat: StatReader,
     /// Ids of the cgroup and of all below it when it was opened: processes are counted by these.
     pub family: Vec<u64>,
+    /// Their paths, in the same order.
+    pub paths: Vec<String>,
 }
 
 /// A cgroup and the workload it belongs to.
@@ -58,10 +60,12 @@ impl Group {
     /// [`HostError`] with the path.
     pub fn open(layout: &Layout, group: &str) -> Result<Self, HostError> {
         let target = KillTarget::open(layout, group)?;
+        let (family, paths) = family(layout, group)?.into_iter().unzip();
         Ok(Self {
             usage: UsageReader::open(target.dir())?,
             stat: StatReader::open(target.dir())?,
-            family: family(layout, group)?,
+            family,
+            paths,
             target,
         })
     }
@@ -70,11 +74,11 @@ impl Group {
 /// Groups below one workload that are counted; more are not expected and would only be missed there.
 const LARGEST_FAMILY: usize = 4096;
 
-fn family(layout: &Layout, group: &str) -> Result<Vec<u64>, HostError> {
+fn family(layout: &Layout, group: &str) -> Result<Vec<(u64, String)>, HostError> {
     let hierarchy = layout.require(Controller::Memory)?;
     let below = groups_below(hierarchy, group, LARGEST_FAMILY)?;
-    let id = |group: &String| Some(CgroupDir::open(hierarchy, group).ok()?.id().0);
-    Ok(below.iter().filter_map(id).collect())
+    let id = |group: String| Some((CgroupDir::open(hierarchy, &group).ok()?.id().0, group));
+    Ok(below.into_iter().filter_map(id).collect())
 }
 
 impl Roster {

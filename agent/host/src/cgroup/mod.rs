@@ -6,12 +6,14 @@
 //! | [`dir`] | one group, held open, with its id |
 //! | [`membership`] | which groups a process is in |
 //! | [`usage`], [`limit`], [`stat`], [`events`], [`pids`] | one file each, v1 and v2 behind one type |
+//! | [`account`] | everything the memory controller says of a group, for a record |
 //! | [`swap`] | what a group may still swap out |
 //! | [`walk`] | the groups below a group, with and without allocation |
 //! | [`pod`] | the pod and container a kubelet's group name stands for |
 //! | [`preference`], [`glob`] | what the owner of a group asked for, and patterns over group paths |
 //! | [`owned`] | groups made and removed by ourselves: tests, benches, the demonstration |
 
+pub mod account;
 pub mod dir;
 pub mod events;
 pub mod glob;

@@ -168,6 +168,8 @@ pub enum LimitMethod {
     AtLimit,
     /// It is the only one with a limit.
     OnlyLimit,
+    /// The node, since the trigger had just reclaimed for it.
+    LastReclaim,
 }
 
 /// How sure something is.

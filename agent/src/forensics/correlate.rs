@@ -1,0 +1,300 @@
+//! Which kills are one incident: facts with their times go in, and out comes what opens, grows, is known already and closes.
+//!
+//! Nothing here reads a clock or a file. A fact is settled by what the kernel tells of it, in this order: who was chosen by
+//! the OOM killer belongs to the decision that chose it; a signal of our own belongs to our order; one of the kernel's belongs
+//! to an OOM or is no kill by anybody; and what is left is a kill by somebody else.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use super::MOST_VICTIMS;
+
+/// Incidents that may be open at a time; who is killed beyond that is counted as lost.
+pub const MOST_OPEN: usize = 128;
+/// An incident stays open for no longer, in nanoseconds.
+pub const LONGEST: u64 = 30_000_000_000;
+/// After its last exit an incident stays open for so long: what is killed in one act may be told apart by as much, and a
+/// container that follows its first process does so within it.
+pub const SETTLE: u64 = 200_000_000;
+/// Signals of one sender to one workload are one act if they follow the first within this time.
+const ONE_ACT: u64 = 2_000_000_000;
+/// An order of ours still explains a kill so long after its end.
+const AFTERMATH: u64 = 2_000_000_000;
+/// The same choice is told twice within this time, if it is.
+const TWICE: u64 = 1_000_000_000;
+/// Victims of closed incidents that are remembered.
+const REMEMBERED: usize = 1024;
+
+/// An incident of this run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(pub u64);
+
+/// The kernel's killer chose a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// When, `CLOCK_MONOTONIC` in nanoseconds.
+    pub at: u64,
+    /// The process.
+    pub pid: u32,
+    /// The decision it fell to, if that is known: the trigger's thread, and when it had last reclaimed.
+    pub decision: Option<(u32, u64)>,
+}
+
+/// SIGKILL was sent to a process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Killed {
+    /// When, `CLOCK_MONOTONIC` in nanoseconds.
+    pub at: u64,
+    /// The process.
+    pub pid: u32,
+    /// Who sent it.
+    pub sender: Sender,
+    /// The uid of the workload it belongs to, if it does.
+    pub workload: Option<Arc<str>>,
+}
+
+/// Who sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// The kernel.
+    Kernel,
+    /// This agent.
+    Ourselves,
+    /// Some other process.
+    Process(u32),
+}
+
+/// What became of a fact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It opens an incident.
+    Opened(Key),
+    /// It is one more victim of an open incident.
+    Joined(Key),
+    /// It is one more victim of an open incident that has as many as it can hold.
+    Counted(Key),
+    /// It was told before.
+    Known,
+    /// It belongs to an order of ours.
+    Ours,
+    /// It is nobody's kill of a workload.
+    Nobodys,
+    /// It would open an incident, and too many are open.
+    Lost,
+}
+
+/// Why an incident is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All victims have exited.
+    Exited,
+    /// Some victim has not exited within [`LONGEST`].
+    TimedOut,
+    /// The agent ends.
+    AgentEnds,
+}
+
+/// Correlates facts.
+#[derive(Debug, Default)]
+pub struct Correlator {
+    open: Vec<Case>,
+    /// Which open incident a process is a victim of.
+    victims: HashMap<u32, Key>,
+    /// Victims of closed incidents, oldest first, with when they were chosen or signalled.
+    recent: VecDeque<(u32, u64)>,
+    /// Orders of ours by the uid of their workload, with their end.
+    orders: Vec<(Arc<str>, Option<u64>)>,
+    last: u64,
+}
+
+#[derive(Debug)]
+struct Case {
+    key: Key,
+    nature: Nature,
+    began: u64,
+    /// Victims that have not exited.
+    living: Vec<u32>,
+    held: usize,
+    /// When the last one exited.
+    exited: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Nature {
+    Oom(Option<(u32, u64)>),
+    Foreign(u32, Arc<str>),
+}
+
+impl Correlator {
+    /// Takes a choice of the kernel's killer.
+    pub fn chosen(&mut self, chosen: &Chosen) -> Answer {
+        if self.is_known(chosen.pid, chosen.at) {
+            return Answer::Known;
+        }
+        let nature = Nature::Oom(chosen.decision);
+        let joins = |case: &Case| chosen.decision.is_some() && case.nature == nature;
+        let found = self.open.iter().position(joins);
+        self.put(found, nature, (chosen.pid, chosen.at))
+    }
+
+    /// Takes a signal.
+    pub fn killed(&mut self, killed: &Killed) -> Answer {
+        if self.is_known(killed.pid, killed.at) {
+            return Answer::Known;
+        }
+        let sender = match killed.sender {
+            Sender::Ourselves => return Answer::Ours,
+            // Of an OOM the choice is told; what else the kernel kills has ended by itself, or with its namespace.
+            Sender::Kernel => return Answer::Nobodys,
+            Sender::Process(sender) => sender,
+        };
+        let Some(workload) = &killed.workload else {
+            return Answer::Nobodys;
+        };
+        if self.is_ordered(workload, killed.at) {
+            return Answer::Ours;
+        }
+        let nature = Nature::Foreign(sender, Arc::clone(workload));
+        let joins =
+            |case: &Case| case.nature == nature && killed.at.saturating_sub(case.began) <= ONE_ACT;
+        let found = self.open.iter().position(joins);
+        self.put(found, nature, (killed.pid, killed.at))
+    }
+
+    /// Takes an exit: the incident it belongs to, and whether it was the last one of that.
+    pub fn exited(&mut self, pid: u32, at: u64) -> Option<(Key, bool)> {
+        let key = self.victims.remove(&pid)?;
+        let case = self.open.iter_mut().find(|case| case.key == key)?;
+        case.living.retain(|living| *living != pid);
+        case.exited = case.exited.max(at);
+        remember(&mut self.recent, pid, case.began);
+        Some((key, case.living.is_empty()))
+    }
+
+    /// An order of ours for this workload is open.
+    pub fn ordered(&mut self, workload: Arc<str>) {
+        self.orders.retain(|(known, _)| *known != workload);
+        if self.orders.len() == MOST_OPEN {
+            self.orders.remove(0);
+        }
+        self.orders.push((workload, None));
+    }
+
+    /// That order is over.
+    pub fn completed(&mut self, workload: &str, at: u64) {
+        for (known, end) in &mut self.orders {
+            if **known == *workload {
+                *end = Some(at);
+            }
+        }
+    }
+
+    /// Closes what is over at `now`.
+    pub fn due(&mut self, now: u64) -> Vec<(Key, End)> {
+        self.orders
+            .retain(|(_, end)| end.is_none_or(|end| now.saturating_sub(end) <= AFTERMATH));
+        let ends = self.open.iter().filter_map(|case| {
+            let (at, end) = case.due();
+            (at <= now).then_some((case.key, end))
+        });
+        let ends: Vec<(Key, End)> = ends.collect();
+        for (key, _) in &ends {
+            self.forget(*key);
+        }
+        ends
+    }
+
+    /// Closes everything.
+    pub fn close(&mut self) -> Vec<(Key, End)> {
+        let ends = self.open.drain(..).map(|case| (case.key, End::AgentEnds));
+        let ends = ends.collect();
+        self.victims.clear();
+        ends
+    }
+
+    /// When the next incident is over if nothing happens, `CLOCK_MONOTONIC` in nanoseconds.
+    pub fn next_due(&self) -> Option<u64> {
+        self.open.iter().map(|case| case.due().0).min()
+    }
+
+    /// Incidents that are open.
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    fn put(&mut self, found: Option<usize>, nature: Nature, (pid, at): (u32, u64)) -> Answer {
+        if let Some(case) = found.and_then(|place| self.open.get_mut(place)) {
+            case.held += 1;
+            if case.held > MOST_VICTIMS {
+                remember(&mut self.recent, pid, at);
+                return Answer::Counted(case.key);
+            }
+            case.living.push(pid);
+            self.victims.insert(pid, case.key);
+            return Answer::Joined(case.key);
+        }
+        if self.open.len() >= MOST_OPEN {
+            remember(&mut self.recent, pid, at);
+            return Answer::Lost;
+        }
+        self.last += 1;
+        let key = Key(self.last);
+        self.open.push(Case {
+            key,
+            nature,
+            began: at,
+            living: vec![pid],
+            held: 1,
+            exited: at,
+        });
+        self.victims.insert(pid, key);
+        Answer::Opened(key)
+    }
+
+    fn is_known(&self, pid: u32, at: u64) -> bool {
+        self.victims.contains_key(&pid)
+            || self
+                .recent
+                .iter()
+                .any(|(known, when)| *known == pid && at.abs_diff(*when) <= TWICE)
+    }
+
+    fn is_ordered(&self, workload: &str, at: u64) -> bool {
+        self.orders.iter().any(|(known, end)| {
+            **known == *workload && end.is_none_or(|end| at <= end.saturating_add(AFTERMATH))
+        })
+    }
+
+    fn forget(&mut self, key: Key) {
+        let Some(place) = self.open.iter().position(|case| case.key == key) else {
+            return;
+        };
+        let case = self.open.swap_remove(place);
+        for pid in case.living {
+            self.victims.remove(&pid);
+            remember(&mut self.recent, pid, case.began);
+        }
+    }
+}
+
+impl Case {
+    fn due(&self) -> (u64, End) {
+        let longest = self.began.saturating_add(LONGEST);
+        if self.living.is_empty() {
+            (longest.min(self.exited.saturating_add(SETTLE)), End::Exited)
+        } else {
+            (longest, End::TimedOut)
+        }
+    }
+}
+
+fn remember(recent: &mut VecDeque<(u32, u64)>, pid: u32, at: u64) {
+    if recent.len() == REMEMBERED {
+        recent.pop_front();
+    }
+    recent.push_back((pid, at));
+}
+
+#[cfg(test)]
+#[path = "correlate_tests.rs"]
+mod tests;

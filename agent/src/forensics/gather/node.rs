@@ -1,0 +1,107 @@
+//! The node at a kill: its signals, its counters, its zones against their watermarks, its pressure.
+
+use std::path::{Path, PathBuf};
+
+use brink_host::cgroup::Layout;
+use brink_host::meminfo;
+use brink_host::psi::{PressureReader, Stall};
+use brink_host::zoneinfo::{Zone, Zoneinfo};
+use brink_stream::model::field::{Field, Missing};
+use brink_stream::model::incident::{NodeState, PressureState, ZoneState};
+
+use super::{field, why};
+use crate::guard::files::{NodeFiles, NodePlan};
+use crate::guard::now;
+
+/// What the node is read from, held open.
+#[derive(Debug)]
+pub struct NodeReader {
+    root: PathBuf,
+    files: Option<NodeFiles>,
+    pressure: Result<PressureReader, Missing>,
+}
+
+impl NodeReader {
+    /// Opens what can be opened.
+    pub fn open(root: &Path, layout: &Layout, plan: &NodePlan) -> Self {
+        let pressure = PressureReader::node(root, "memory");
+        Self {
+            root: root.to_path_buf(),
+            files: NodeFiles::open(root, layout, plan).ok(),
+            pressure: pressure.map_err(|error| why(&error, Missing::KernelLacksIt)),
+        }
+    }
+
+    /// The node now. `reclaim_ns` is what reclaim had cost the victim's tasks.
+    pub fn read(&mut self, reclaim_ns: Field<u64>) -> NodeState {
+        let zones = Zoneinfo::read(&self.root);
+        // The reserves that headroom leaves out change with the watermarks.
+        let figures = self.files.as_mut().and_then(|files| {
+            let _those_before_stand = files.refresh_zones();
+            files.read(now()).ok()
+        });
+        let available = figures.and_then(|figures| Some(figures.memory?.available));
+        NodeState {
+            available: Field::or(available, Missing::Lost),
+            headroom: Field::or(figures.and_then(|figures| figures.headroom), Missing::Lost),
+            meminfo: field(meminfo::table(&self.root), Missing::KernelLacksIt),
+            zones: field(
+                zones.map(|zones| zones.zones.into_iter().map(zone).collect()),
+                Missing::KernelLacksIt,
+            ),
+            pressure: self.pressure(),
+            reclaim_ns,
+        }
+    }
+
+    fn pressure(&self) -> Field<PressureState> {
+        let reader = match &self.pressure {
+            Ok(reader) => reader,
+            Err(reason) => return Field::Missing(*reason),
+        };
+        reader
+            .read()
+            .map_or(Field::Missing(Missing::Malformed), |pressure| {
+                Field::Value(PressureState {
+                    some: percent(pressure.some),
+                    full: pressure.full.map_or(0.0, percent),
+                })
+            })
+    }
+}
+
+fn percent(stall: Stall) -> f64 {
+    f64::from(stall.avg10) / 100.0
+}
+
+fn zone(zone: Zone) -> ZoneState {
+    ZoneState {
+        node: zone.node,
+        zone: zone.name,
+        free: zone.free,
+        min: zone.min,
+        low: zone.low,
+        high: zone.high,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_read_whole() {
+        let root = Path::new("/");
+        let layout = Layout::detect(root).unwrap();
+        let mut reader = NodeReader::open(root, &layout, &NodePlan::default());
+        let node = reader.read(Field::Missing(Missing::ProgramNotLoaded));
+        assert!(
+            node.available.value().is_some_and(|bytes| *bytes > 0),
+            "{node:?}"
+        );
+        assert!(node.headroom.value().is_some());
+        let meminfo = node.meminfo.value().expect("every kernel has it");
+        assert!(meminfo["MemTotal"] > 0 && meminfo["MemTotal"].is_multiple_of(1024));
+        assert!(node.zones.value().is_some_and(|zones| !zones.is_empty()));
+    }
+}

@@ -1,0 +1,222 @@
+//! The processes with the most memory, of a cgroup and of the node: bounded in number and in time.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use brink_host::process::brief::{Brief, ids, resident_pages};
+use brink_stream::model::incident::ProcessLine;
+
+/// Lines of a table.
+pub const LINES: usize = 10;
+/// Processes of one cgroup that are looked at.
+const MOST_OF_GROUP: usize = 512;
+/// Processes of the node that are looked at.
+const MOST_OF_NODE: usize = 32_768;
+/// Looking at those of a cgroup takes no longer.
+const LONGEST: Duration = Duration::from_millis(3);
+/// A part of a look at the node takes no longer.
+const PART: Duration = Duration::from_millis(2);
+/// A table of the node serves the incidents of so long a time.
+const SERVES: Duration = Duration::from_millis(200);
+/// The node is looked at for no more than this part of a processor: one in fifty.
+const SHARE: u32 = 50;
+
+/// Processes by the pages they have.
+#[derive(Debug, Default)]
+struct Ranking(Vec<(u64, i32)>);
+
+impl Ranking {
+    fn take(&mut self, pages: u64, pid: i32) {
+        if pages == 0 {
+            return;
+        }
+        self.0.push((pages, pid));
+        if self.0.len() >= 2 * LINES {
+            self.cut();
+        }
+    }
+
+    fn cut(&mut self) {
+        self.0.sort_unstable_by(|one, other| other.cmp(one));
+        self.0.truncate(LINES);
+    }
+
+    fn lines(mut self, root: &Path) -> Vec<ProcessLine> {
+        self.cut();
+        let page = rustix::param::page_size() as u64;
+        let line = |(pages, pid): (u64, i32)| {
+            // One that ended meanwhile is left out: nothing but its size is known.
+            let brief = Brief::read(root, pid).ok()?;
+            Some(ProcessLine {
+                pid: pid.unsigned_abs(),
+                comm: brief.name,
+                rss: pages.saturating_mul(page),
+                swap: brief.resident.swap.unwrap_or(0),
+                oom_score_adj: brief.oom_score_adj.unwrap_or(0),
+            })
+        };
+        self.0.into_iter().filter_map(line).collect()
+    }
+}
+
+/// The processes with the most memory of those of a cgroup.
+pub fn of_group(root: &Path, pids: &[i32]) -> Vec<ProcessLine> {
+    let until = Instant::now() + LONGEST;
+    let mut ranking = Ranking::default();
+    for pid in pids.iter().take(MOST_OF_GROUP) {
+        if let Ok(pages) = resident_pages(root, *pid) {
+            ranking.take(pages, *pid);
+        }
+        if Instant::now() >= until {
+            break;
+        }
+    }
+    ranking.lines(root)
+}
+
+/// Puts a process into a table where it has its place, if it is not there: a victim may have given its memory back before
+/// anybody looked.
+pub fn with(mut lines: Vec<ProcessLine>, line: ProcessLine) -> Vec<ProcessLine> {
+    lines.retain(|other| other.pid != line.pid);
+    let place = lines.partition_point(|other| other.rss >= line.rss);
+    lines.insert(place, line);
+    lines.truncate(LINES);
+    lines
+}
+
+/// The node's table, made part by part and kept for a moment.
+#[derive(Debug, Default)]
+pub struct NodeTable {
+    scan: Option<Scan>,
+    ready: Option<Ready>,
+}
+
+#[derive(Debug)]
+struct Scan {
+    began: Instant,
+    pids: Vec<i32>,
+    next: usize,
+    ranking: Ranking,
+    spent: Duration,
+}
+
+#[derive(Debug)]
+struct Ready {
+    began: Instant,
+    serves: Duration,
+    lines: Vec<ProcessLine>,
+}
+
+impl NodeTable {
+    /// The table for something that happened at `at`, if one serves; otherwise another part of it is made, and `None` says
+    /// that more parts are to come.
+    pub fn part(&mut self, root: &Path, at: Instant) -> Option<Vec<ProcessLine>> {
+        if let Some(ready) = &self.ready
+            && at <= ready.began + ready.serves
+        {
+            return Some(ready.lines.clone());
+        }
+        let began = Instant::now();
+        let scan = self.scan.get_or_insert_with(|| Scan::begin(root, began));
+        let is_over = scan.go_on(root, began + PART);
+        scan.spent += began.elapsed();
+        if !is_over {
+            return None;
+        }
+        let scan = self.scan.take()?;
+        let lines = scan.ranking.lines(root);
+        self.ready = Some(Ready {
+            began: scan.began,
+            serves: SERVES.max(scan.spent * SHARE),
+            lines: lines.clone(),
+        });
+        Some(lines)
+    }
+}
+
+impl Scan {
+    fn begin(root: &Path, began: Instant) -> Self {
+        let mut pids = ids(root).unwrap_or_default();
+        pids.truncate(MOST_OF_NODE);
+        Self {
+            began,
+            pids,
+            next: 0,
+            ranking: Ranking::default(),
+            spent: Duration::ZERO,
+        }
+    }
+
+    /// Whether that was the last part.
+    fn go_on(&mut self, root: &Path, until: Instant) -> bool {
+        while let Some(pid) = self.pids.get(self.next) {
+            if let Ok(pages) = resident_pages(root, *pid) {
+                self.ranking.take(pages, *pid);
+            }
+            self.next += 1;
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        self.next >= self.pids.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(pid: u32, rss: u64) -> ProcessLine {
+        ProcessLine {
+            pid,
+            comm: String::new(),
+            rss,
+            swap: 0,
+            oom_score_adj: 0,
+        }
+    }
+
+    #[test]
+    fn the_largest_are_kept_in_order() {
+        let mut ranking = Ranking::default();
+        for pid in 1..1000_i32 {
+            ranking.take(u64::from(pid.unsigned_abs()) % 100, pid);
+        }
+        ranking.cut();
+        assert_eq!(ranking.0.len(), LINES);
+        assert!(ranking.0.is_sorted_by(|one, other| one >= other));
+        assert_eq!(ranking.0[0].0, 99);
+    }
+
+    #[test]
+    fn a_victim_has_its_place_in_the_table() {
+        let pids =
+            |lines: &[ProcessLine]| -> Vec<u32> { lines.iter().map(|line| line.pid).collect() };
+        let table = vec![line(1, 30), line(2, 20), line(3, 0)];
+        let table = with(table, line(3, 25));
+        assert_eq!(pids(&table), [1, 3, 2]);
+        let full: Vec<ProcessLine> = (0..10).map(|pid| line(pid, 50)).collect();
+        assert_eq!(with(full.clone(), line(99, 1)), full);
+    }
+
+    #[test]
+    fn the_nodes_table_is_made_in_parts_and_serves_for_a_moment() {
+        let root = Path::new("/");
+        let mut table = NodeTable::default();
+        let at = Instant::now();
+        let parts = std::iter::repeat_with(|| table.part(root, at));
+        let lines = parts.take(100_000).flatten().next().expect("it ends");
+        assert!(!lines.is_empty() && lines.len() <= LINES);
+        assert!(lines.is_sorted_by(|one, other| one.rss >= other.rss));
+        assert_eq!(table.part(root, at).as_ref(), Some(&lines), "the same");
+        assert!(table.scan.is_none());
+    }
+
+    #[test]
+    fn we_are_in_the_table_of_our_group() {
+        let own = std::process::id();
+        let lines = of_group(Path::new("/"), &[own.cast_signed(), i32::MAX]);
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].pid == own && lines[0].rss > 0, "{lines:?}");
+    }
+}

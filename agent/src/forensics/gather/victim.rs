@@ -1,0 +1,174 @@
+//! A process that was killed: what the kernel told of it as it chose it, and what its files still say.
+
+use std::path::Path;
+
+use brink_host::cgroup::membership::Membership;
+use brink_host::cgroup::{Controller, Layout};
+use brink_host::process::brief::{self, Brief};
+use brink_stream::model::field::{Field, Missing};
+use brink_stream::model::incident::Victim;
+
+use super::{field, why};
+
+/// What is known of a victim before its files are read. Memory in bytes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// Its process, or one of its threads.
+    pub pid: u32,
+    /// Its name; empty where it is not known.
+    pub comm: String,
+    /// Its user.
+    pub uid: Option<u32>,
+    /// Its `oom_score_adj`.
+    pub oom_score_adj: Option<i32>,
+    /// Anonymous memory.
+    pub anon: Option<u64>,
+    /// Memory of files.
+    pub file: Option<u64>,
+    /// Shared memory.
+    pub shmem: Option<u64>,
+    /// Memory in swap.
+    pub swap: Option<u64>,
+    /// Page tables.
+    pub page_tables: Option<u64>,
+    /// When it was started, in nanoseconds since boot.
+    pub start_ns: Option<u64>,
+}
+
+/// Where and how victims are read.
+#[derive(Clone, Copy, Debug)]
+pub struct Reader<'a> {
+    /// The root of the file system.
+    pub root: &'a Path,
+    /// Where the cgroups are.
+    pub layout: &'a Layout,
+    /// Whether arguments may be told.
+    pub command_lines: bool,
+}
+
+/// A victim as read, quickest to vanish first. What the kernel told at the kill goes before what its files say later.
+pub fn read(reader: Reader<'_>, told: &Told, since_boot_ns: u64) -> Victim {
+    let Reader { root, layout, .. } = reader;
+    let pid = i32::try_from(told.pid).unwrap_or(0);
+    let status = Brief::read(root, pid);
+    let argv = if reader.command_lines {
+        arguments(root, pid)
+    } else {
+        Field::Missing(Missing::Redacted)
+    };
+    let start = started(root, pid, told.start_ns);
+    let cgroup = membership(root, layout, pid);
+    let gone = status.as_ref().err();
+    let gone = gone.map_or(Missing::ProcessGone, |error| {
+        why(error, Missing::ProcessGone)
+    });
+    let seen = status.unwrap_or_default();
+    let resident = seen.resident;
+    Victim {
+        pid: seen.process.map_or(told.pid, i32::unsigned_abs),
+        start_ns: start.clone(),
+        comm: if told.comm.is_empty() {
+            seen.name
+        } else {
+            told.comm.clone()
+        },
+        argv,
+        uid: Field::or(told.uid.or(seen.user), gone),
+        oom_score_adj: Field::or(told.oom_score_adj.or(seen.oom_score_adj), gone),
+        anon: Field::or(told.anon.or(resident.anon), gone),
+        file: Field::or(told.file.or(resident.file), gone),
+        shmem: Field::or(told.shmem.or(resident.shmem), gone),
+        swap: Field::or(told.swap.or(resident.swap), gone),
+        page_tables: Field::or(told.page_tables.or(seen.page_tables), gone),
+        age_ns: match start {
+            Field::Value(start) => Field::Value(since_boot_ns.saturating_sub(start)),
+            Field::Missing(reason) => Field::Missing(reason),
+        },
+        cgroup,
+        exited: Field::Missing(Missing::Pending),
+    }
+}
+
+/// A process that has given its memory back has no arguments any more: an empty list then says nothing.
+fn arguments(root: &Path, pid: i32) -> Field<Vec<String>> {
+    match field(brief::command_line(root, pid), Missing::ProcessGone) {
+        Field::Value(argv) if argv.is_empty() => Field::Missing(Missing::ProcessGone),
+        found => found,
+    }
+}
+
+fn started(root: &Path, pid: i32, told: Option<u64>) -> Field<u64> {
+    if let Some(told) = told {
+        return Field::Value(told);
+    }
+    let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let ticks = brief::start_ticks(root, pid);
+    field(
+        ticks.map(|ticks| ticks.saturating_mul(tick)),
+        Missing::ProcessGone,
+    )
+}
+
+/// The cgroup of the memory controller that a process is in. One that has exited is told as in the root.
+pub fn membership(root: &Path, layout: &Layout, pid: i32) -> Field<String> {
+    match Membership::read(root, &pid.to_string()) {
+        Ok(groups) => match groups.of(layout, Controller::Memory) {
+            Some(path) => Field::Value(path.trim_end_matches(" (deleted)").to_owned()),
+            None => Field::Missing(Missing::KernelLacksIt),
+        },
+        Err(error) => Field::Missing(why(&error, Missing::ProcessGone)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_are_read_whole_and_what_was_told_goes_before() {
+        let layout = Layout::detect(Path::new("/")).unwrap();
+        let mut reader = Reader {
+            root: Path::new("/"),
+            layout: &layout,
+            command_lines: true,
+        };
+        let told = Told {
+            pid: std::process::id(),
+            anon: Some(7),
+            ..Told::default()
+        };
+        let now = brink_host::clock::since_boot_ns();
+        let own = read(reader, &told, now);
+        assert_eq!((own.pid, &own.anon), (told.pid, &Field::Value(7)));
+        assert!(own.file.value().is_some_and(|bytes| *bytes > 0), "{own:?}");
+        assert!(own.start_ns.value().is_some_and(|start| *start < now));
+        assert!(own.cgroup.value().is_some_and(|path| path.starts_with('/')));
+        assert!(own.argv.value().is_some_and(|argv| !argv.is_empty()));
+        reader.command_lines = false;
+        let own = read(reader, &told, now);
+        assert_eq!(own.argv, Field::Missing(Missing::Redacted));
+    }
+
+    #[test]
+    fn one_that_is_gone_is_told_by_what_the_kernel_said() {
+        let layout = Layout::detect(Path::new("/")).unwrap();
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("proc")).unwrap();
+        let reader = Reader {
+            root: root.path(),
+            layout: &layout,
+            command_lines: true,
+        };
+        let told = Told {
+            pid: 42,
+            comm: "leak".to_owned(),
+            anon: Some(4096),
+            ..Told::default()
+        };
+        let gone = read(reader, &told, 0);
+        assert_eq!((gone.pid, gone.comm.as_str()), (42, "leak"));
+        assert_eq!(gone.anon, Field::Value(4096));
+        assert_eq!(gone.argv, Field::Missing(Missing::ProcessGone));
+        assert_eq!(gone.uid, Field::Missing(Missing::ProcessGone));
+    }
+}

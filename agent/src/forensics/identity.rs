@@ -1,0 +1,272 @@
+//! Whose a cgroup is, as it was known before anybody in it died, and for some time after it is gone.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::sync::Arc;
+
+use brink_core::node::workload::QosClass;
+use brink_host::cgroup::pod::{PodMember, PodRoots};
+use brink_stream::model::incident::Identity;
+
+use super::gather::group::ancestry;
+use crate::guard::roster::Roster;
+
+/// Who is gone stays known for so long, in nanoseconds.
+const KEPT: u64 = 120_000_000_000;
+/// Cgroups that are gone and stay known; the oldest are forgotten first.
+const MOST_GONE: usize = 4096;
+
+/// A workload, as known from its manifest or pattern; the container is its cgroup's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Workload {
+    /// Its uid.
+    pub uid: Arc<str>,
+    /// The rest.
+    pub identity: Identity,
+}
+
+/// The workloads of one roster with the cgroups that are theirs.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Cgroups that are a workload's own.
+    workloads: Vec<(String, Arc<Workload>)>,
+    /// Ids and paths of those and of all below them.
+    groups: Vec<(u64, String)>,
+}
+
+/// What is known of cgroups.
+#[derive(Debug)]
+pub struct Identities {
+    roots: PodRoots,
+    workloads: HashMap<String, Kept<Arc<Workload>>>,
+    paths: HashMap<u64, Kept<String>>,
+    /// How often the own limit of a cgroup could not be kept, as of the last look.
+    ooms: HashMap<String, u64>,
+}
+
+#[derive(Debug)]
+struct Kept<T> {
+    value: T,
+    /// Since when it is gone, `CLOCK_MONOTONIC` in nanoseconds.
+    gone: Option<u64>,
+}
+
+impl Snapshot {
+    /// What a roster says.
+    pub fn of(roster: &Roster) -> Self {
+        let table = &roster.table;
+        let pairs = table.workloads().iter().zip(table.rows());
+        let workloads = pairs.map(|(workload, row)| {
+            Arc::new(Workload {
+                uid: workload.uid.as_str().into(),
+                identity: Identity {
+                    namespace: workload.namespace.clone(),
+                    name: workload.name.clone(),
+                    uid: workload.uid.clone(),
+                    container: None,
+                    qos: Some(qos_word(row.qos).to_owned()),
+                    priority: row.priority,
+                    request: Some(row.memory_request.value()),
+                    owner: None,
+                },
+            })
+        });
+        let workloads: Vec<Arc<Workload>> = workloads.collect();
+        let own = roster.members.iter().filter_map(|member| {
+            let path = member.group.target.dir().group().to_owned();
+            Some((path, Arc::clone(workloads.get(member.workload)?)))
+        });
+        let groups = roster.members.iter().flat_map(|member| {
+            let ids = member.group.family.iter().copied();
+            ids.zip(member.group.paths.iter().cloned())
+        });
+        Self {
+            workloads: own.collect(),
+            groups: groups.collect(),
+        }
+    }
+}
+
+impl Identities {
+    /// Nothing known yet. `roots` is where a kubelet makes its pods.
+    pub fn new(roots: PodRoots) -> Self {
+        Self {
+            roots,
+            workloads: HashMap::new(),
+            paths: HashMap::new(),
+            ooms: HashMap::new(),
+        }
+    }
+
+    /// Takes a roster over at `now`, and tells which cgroups are new.
+    pub fn follow(&mut self, snapshot: Snapshot, now: u64) -> Vec<String> {
+        keep_for_a_while(&mut self.workloads, now);
+        keep_for_a_while(&mut self.paths, now);
+        for (path, value) in snapshot.workloads {
+            self.workloads.insert(path, Kept { value, gone: None });
+        }
+        let mut new = Vec::new();
+        for (id, value) in snapshot.groups {
+            let path = value.clone();
+            if self.paths.insert(id, Kept { value, gone: None }).is_none() {
+                new.push(path);
+            }
+        }
+        let known: HashSet<&str> = self
+            .paths
+            .values()
+            .flat_map(|kept| around(&kept.value))
+            .collect();
+        self.ooms.retain(|path, _| known.contains(path.as_str()));
+        new
+    }
+
+    /// The workload that a cgroup belongs to.
+    pub fn workload(&self, path: &str) -> Option<&Arc<Workload>> {
+        ancestry(path).find_map(|path| Some(&self.workloads.get(&path)?.value))
+    }
+
+    /// The same as it is told, with the container that the cgroup is.
+    pub fn identity(&self, path: &str) -> Option<Identity> {
+        let mut identity = self.workload(path)?.identity.clone();
+        let member = self.roots.parse(path).and_then(|pod| pod.member);
+        if let Some(PodMember::Container(id)) = member {
+            identity.container = Some(id);
+        }
+        Some(identity)
+    }
+
+    /// The path of the cgroup with that id.
+    pub fn path(&self, id: u64) -> Option<&str> {
+        self.paths.get(&id).map(|kept| kept.value.as_str())
+    }
+
+    /// Remembers the path of a cgroup that is in no roster; it is forgotten as one that is gone.
+    pub fn learn(&mut self, id: u64, path: &str, now: u64) {
+        self.paths.entry(id).or_insert_with(|| Kept {
+            value: path.to_owned(),
+            gone: Some(now),
+        });
+    }
+
+    /// How often a cgroup's own limit could not be kept at the last look, which `now` takes the place of.
+    pub fn ooms(&mut self, path: &str, now: Option<u64>) -> Option<u64> {
+        match now {
+            Some(now) => self.ooms.insert(path.to_owned(), now),
+            None => self.ooms.remove(path),
+        }
+    }
+
+    /// Whether that was ever looked at.
+    pub fn has_ooms(&self, path: &str) -> bool {
+        self.ooms.contains_key(path)
+    }
+}
+
+/// A path and those above it.
+fn around(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| {
+        let (above, last) = path.rsplit_once('/')?;
+        (!last.is_empty()).then_some(if above.is_empty() { "/" } else { above })
+    })
+}
+
+/// Marks everything as gone that is not yet, and forgets what has been for too long.
+fn keep_for_a_while<K: Eq + Hash, T>(all: &mut HashMap<K, Kept<T>>, now: u64) {
+    for kept in all.values_mut() {
+        kept.gone.get_or_insert(now);
+    }
+    all.retain(|_, kept| kept.gone.is_none_or(|gone| now.saturating_sub(gone) < KEPT));
+    let mut excess = all.len().saturating_sub(MOST_GONE);
+    if excess > 0 {
+        let mut since: Vec<Option<u64>> = all.values().map(|kept| kept.gone).collect();
+        since.sort_unstable();
+        let youngest = since[excess - 1];
+        all.retain(|_, kept| {
+            let goes = excess > 0 && kept.gone <= youngest;
+            excess -= usize::from(goes);
+            !goes
+        });
+    }
+}
+
+const fn qos_word(class: QosClass) -> &'static str {
+    match class {
+        QosClass::BestEffort => "BestEffort",
+        QosClass::Burstable => "Burstable",
+        QosClass::Guaranteed => "Guaranteed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: &str = "7f4a1b2c-0d3e-4f56-8a9b-0c1d2e3f4a5b";
+
+    fn snapshot(path: &str, below: &[(u64, &str)]) -> Snapshot {
+        let identity = Identity {
+            namespace: "test".to_owned(),
+            name: "web".to_owned(),
+            uid: UID.to_owned(),
+            container: None,
+            qos: Some(qos_word(QosClass::Burstable).to_owned()),
+            priority: 0,
+            request: Some(7),
+            owner: None,
+        };
+        let workload = Workload {
+            uid: UID.into(),
+            identity,
+        };
+        let groups = below.iter().map(|(id, path)| (*id, (*path).to_owned()));
+        Snapshot {
+            workloads: vec![(path.to_owned(), Arc::new(workload))],
+            groups: groups.collect(),
+        }
+    }
+
+    #[test]
+    fn a_cgroup_below_a_workloads_is_its_container() {
+        let mut all = Identities::new(PodRoots::new("/", None));
+        let pod = format!("/kubepods/burstable/pod{UID}");
+        let id = "ab".repeat(32);
+        let container = format!("{pod}/{id}");
+        let new = all.follow(snapshot(&pod, &[(1, &pod), (2, &container)]), 0);
+        assert_eq!(new, [pod.clone(), container.clone()]);
+        assert_eq!(all.path(2), Some(container.as_str()));
+        let found = all.identity(&format!("{container}/inner")).unwrap();
+        assert_eq!((found.name.as_str(), found.container), ("web", Some(id)));
+        assert_eq!(all.identity(&pod).unwrap().container, None);
+        assert_eq!(all.identity("/kubepods"), None);
+        assert!(all.follow(snapshot(&pod, &[(1, &pod)]), 1).is_empty());
+    }
+
+    #[test]
+    fn who_is_gone_stays_known_for_a_while() {
+        let mut all = Identities::new(PodRoots::new("/", None));
+        all.follow(snapshot("/web", &[(1, "/web")]), 0);
+        all.ooms("/web", Some(3));
+        all.follow(Snapshot::default(), 10);
+        all.follow(Snapshot::default(), 9 + KEPT);
+        assert!(all.workload("/web").is_some() && all.path(1).is_some());
+        assert_eq!(all.ooms("/web", Some(4)), Some(3));
+        all.follow(Snapshot::default(), 10 + KEPT);
+        assert!(all.workload("/web").is_none() && all.path(1).is_none());
+        assert!(!all.has_ooms("/web"), "nor are its counts kept");
+    }
+
+    #[test]
+    fn what_is_kept_of_the_gone_is_bounded() {
+        let mut all = Identities::new(PodRoots::new("/", None));
+        let paths: Vec<String> = (0..10_000).map(|job| format!("/job-{job}")).collect();
+        for (round, half) in (0_u64..).zip(paths.chunks(5_000)) {
+            let ids = round * 5_000..;
+            let below: Vec<(u64, &str)> = ids.zip(half.iter().map(String::as_str)).collect();
+            all.follow(snapshot(&half[0], &below), round);
+        }
+        all.follow(snapshot("/last", &[(10_000, "/last")]), 2);
+        assert!(all.paths.len() <= MOST_GONE + 1, "{}", all.paths.len());
+        assert!(all.path(10_000).is_some() && all.path(0).is_none());
+    }
+}

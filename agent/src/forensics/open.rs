@@ -1,0 +1,155 @@
+//! An incident that is open: what was told of it, and what is still to be found out.
+
+use std::time::Instant;
+
+use brink_host::cgroup::{CgroupDir, Version};
+use brink_stream::model::event::Time;
+use brink_stream::model::field::{Field, Missing};
+use brink_stream::model::incident::{Incident, Victim};
+use brink_stream::model::kind::Kind;
+
+use super::correlate::End;
+
+/// One open incident.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// As it is known so far.
+    pub(super) incident: Incident,
+    /// By which event it is opened; none once it has been told.
+    pub(super) opens: Option<Kind>,
+    /// Whether anybody listens: one that was not told is not told as closed either.
+    pub(super) is_told: bool,
+    /// When it was first known, for the table of the node.
+    pub(super) since: Instant,
+    /// The cgroup of the first victim.
+    pub(super) group: Option<CgroupDir>,
+    /// Bytes that were in use in it, at the least, when the first victim was chosen.
+    pub(super) before: u64,
+    /// The smallest use seen since.
+    pub(super) least: Option<u64>,
+    /// Bytes that are free for certain when all victims have exited: what was theirs alone.
+    pub(super) owed: u64,
+}
+
+impl Open {
+    /// Takes one more victim.
+    pub(super) fn join(&mut self, victim: Victim) {
+        self.owed = self.owed.saturating_add(own_memory(&victim));
+        self.incident.victims.push(victim);
+    }
+
+    /// Whether the table of the node is still to come.
+    pub(super) fn waits_for_table(&self) -> bool {
+        self.incident.top_of_node == Field::Missing(Missing::Pending)
+    }
+
+    /// A victim has exited at that time.
+    pub(super) fn exited(&mut self, pid: u32, at: &Time) {
+        let mut victims = self.incident.victims.iter_mut();
+        if let Some(victim) = victims.find(|victim| victim.pid == pid) {
+            victim.exited = Field::Value(at.clone());
+        }
+    }
+
+    /// All victims have exited.
+    pub(super) fn ended(&mut self, at: &Time) {
+        self.incident.course.exited = Field::Value(at.clone());
+        // What was theirs alone is given back before a process counts as exited.
+        if self.incident.course.memory_back.value().is_none() {
+            self.incident.course.memory_back = Field::Value(at.clone());
+        }
+    }
+
+    /// Looks at what is in use.
+    pub(super) fn look(&mut self, at: &Time) {
+        let Some(usage) = self
+            .group
+            .as_ref()
+            .and_then(|group| group.memory_usage().ok())
+        else {
+            return;
+        };
+        let least = self.least.map_or(usage, |least| least.min(usage));
+        self.least = Some(least);
+        let is_back = self.owed > 0 && least <= self.before.saturating_sub(self.owed);
+        if is_back && self.incident.course.memory_back.value().is_none() {
+            self.incident.course.memory_back = Field::Value(at.clone());
+        }
+    }
+
+    /// Everything is known that ever will be.
+    pub(super) fn close(&mut self, end: End) {
+        let freed = self.freed();
+        let survived = self.survived();
+        let incident = &mut self.incident;
+        incident.revision += 1;
+        incident.is_final = true;
+        let living = incident
+            .victims
+            .iter()
+            .filter(|victim| victim.exited.value().is_none());
+        let living = living.count();
+        let course = &mut incident.course;
+        course.end = Some(match end {
+            End::Exited => "every victim has exited".to_owned(),
+            End::TimedOut => format!("after 30 s, {living} of the victims had not exited"),
+            End::AgentEnds => "the agent ends; what came after is not known".to_owned(),
+        });
+        let reason = match end {
+            End::Exited => Missing::ProcessGone,
+            // It has not come to pass.
+            End::TimedOut => Missing::NotApplicable,
+            End::AgentEnds => Missing::Lost,
+        };
+        settle(&mut course.exited, reason);
+        settle(&mut course.memory_back, reason);
+        course.freed = freed;
+        course.container_survived = survived;
+        settle(&mut incident.top_of_node, Missing::Lost);
+        settle(&mut incident.recording, Missing::Lost);
+        for victim in &mut incident.victims {
+            settle(&mut victim.exited, reason);
+        }
+    }
+
+    /// What came back. Others in the cgroup may have taken some of it at once; nothing else than that is to be seen.
+    fn freed(&self) -> Field<u64> {
+        let has_ended = self.incident.course.exited.value().is_some();
+        let seen = match (&self.group, self.least) {
+            (Some(group), _) if !group.is_alive() => Some(self.before),
+            (_, Some(least)) => Some(self.before.saturating_sub(least)),
+            _ => None,
+        };
+        let owed = has_ended.then_some(self.owed).filter(|owed| *owed > 0);
+        Field::or(seen.max(owed), Missing::ProcessGone)
+    }
+
+    /// Whether the victim's cgroup still has processes.
+    fn survived(&self) -> Field<bool> {
+        let Some(group) = &self.group else {
+            return Field::Missing(Missing::ProcessGone);
+        };
+        if group.is_root() {
+            return Field::Missing(Missing::NotApplicable);
+        }
+        if !group.is_alive() {
+            return Field::Value(false);
+        }
+        let populated = match group.version() {
+            Version::V2 => group.state().map(|state| state.populated),
+            Version::V1 => group.processes().map(|processes| !processes.is_empty()),
+        };
+        populated.map_or(Field::Missing(Missing::ProcessGone), Field::Value)
+    }
+}
+
+/// What of a victim's memory nobody else can have mapped.
+pub(super) fn own_memory(victim: &Victim) -> u64 {
+    victim.anon.value().copied().unwrap_or(0)
+}
+
+fn settle<T>(field: &mut Field<T>, reason: Missing) {
+    if matches!(field, Field::Missing(Missing::Pending)) {
+        *field = Field::Missing(reason);
+    }
+}
