@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brink_host::cgroup::Layout;
 use brink_host::clock::{ClockPair, monotonic_ns};
@@ -19,6 +19,7 @@ use rustix::time::Timespec;
 use super::Outlet;
 use super::compose::decision;
 use super::correlate::{Answer, Chosen, Correlator, End, Key};
+use super::eviction::Waiting;
 use super::identity::Snapshot;
 use super::open::Open;
 use super::scene::Scene;
@@ -26,6 +27,7 @@ use super::watch::Watched;
 use crate::guard::files::NodePlan;
 use crate::guard::ports::Port;
 use crate::guard::roster::Roster;
+use crate::record::DecisionRecord;
 use crate::record::wire::wall_clock;
 use crate::runtime::equipment::Loaded;
 
@@ -61,8 +63,8 @@ enum Note {
     Chosen(Box<VictimRecord>),
     /// Another roster.
     Roster(Box<Snapshot>),
-    /// An order of ours for the workload with this uid was given.
-    Ordered(Arc<str>),
+    /// An order of ours for the workload with this uid was given, and whether it is carried out.
+    Ordered(Arc<str>, bool),
     /// It is over.
     Completed(Arc<str>),
     /// End.
@@ -86,6 +88,7 @@ impl Collector {
             correlator: Correlator::default(),
             open: HashMap::new(),
             watched: Watched::default(),
+            evictions: Vec::new(),
             lost: Lost::default(),
             scene: Scene::new(&plan),
             outlet: plan.outlet,
@@ -103,14 +106,15 @@ impl Collector {
         self.send(|| Note::Roster(Box::new(Snapshot::of(roster))));
     }
 
-    /// An order of ours was given for the workload with this uid.
-    pub fn ordered(&self, uid: &str) {
-        self.send(|| Note::Ordered(uid.into()));
+    /// An order of ours was given, and told.
+    pub fn ordered(&self, record: &DecisionRecord) {
+        let is_carried_out = record.mode == "enforcing";
+        self.send(|| Note::Ordered(record.victim.uid.as_str().into(), is_carried_out));
     }
 
     /// That order is over.
-    pub fn completed(&self, uid: &str) {
-        self.send(|| Note::Completed(uid.into()));
+    pub fn completed(&self, record: &DecisionRecord) {
+        self.send(|| Note::Completed(record.victim.uid.as_str().into()));
     }
 
     /// Ends the thread; whatever is open is told as it is.
@@ -143,6 +147,8 @@ struct Worker {
     correlator: Correlator,
     open: HashMap<Key, Open>,
     watched: Watched,
+    /// Orders of ours that are to have the table of the node.
+    evictions: Vec<Waiting>,
     lost: Lost,
     scene: Scene,
     outlet: Box<dyn Outlet>,
@@ -172,7 +178,7 @@ impl Worker {
         match note {
             Note::Chosen(record) => self.chosen(&record),
             Note::Roster(snapshot) => self.scene.follow(*snapshot),
-            Note::Ordered(uid) => self.correlator.ordered(uid),
+            Note::Ordered(uid, is_carried_out) => self.ordered(uid, is_carried_out),
             Note::Completed(uid) => self.correlator.completed(&uid, monotonic_ns()),
             Note::Stop => {}
         }
@@ -208,6 +214,21 @@ impl Worker {
             }
             Answer::Lost => self.lost.refused += 1,
             Answer::Known | Answer::Ours | Answer::Nobodys => {}
+        }
+    }
+
+    /// Adds to an order of ours what is seen of it from here.
+    fn ordered(&mut self, uid: Arc<str>, is_carried_out: bool) {
+        if let Some(mut seen) = self.scene.eviction(&uid)
+            && self.outlet.amend(&uid, &mut |incident| seen.fill(incident))
+        {
+            self.evictions.push(Waiting {
+                uid: uid.to_string(),
+                since: Instant::now(),
+            });
+        }
+        if is_carried_out {
+            self.correlator.ordered(uid);
         }
     }
 
@@ -257,8 +278,10 @@ impl Worker {
 
     /// Gives each incident the table of the node, or makes another part of it: whether more is to be made.
     fn fill_tables(&mut self) -> bool {
-        let waiting = self.open.values_mut().filter(|open| open.waits_for_table());
-        let Some(latest) = waiting.map(|open| open.since).max() else {
+        let waiting = self.open.values().filter(|open| open.waits_for_table());
+        let waiting = waiting.map(|open| open.since);
+        let evictions = self.evictions.iter().map(|waiting| waiting.since);
+        let Some(latest) = waiting.chain(evictions).max() else {
             return false;
         };
         let Some(lines) = self.scene.table_of_node(latest) else {
@@ -266,6 +289,11 @@ impl Worker {
         };
         for open in self.open.values_mut().filter(|open| open.waits_for_table()) {
             open.incident.top_of_node = Field::Value(lines.clone());
+        }
+        for Waiting { uid, .. } in self.evictions.drain(..) {
+            let _over_already = self.outlet.amend(&uid, &mut |incident| {
+                incident.top_of_node = Field::Value(lines.clone());
+            });
         }
         false
     }

@@ -126,6 +126,15 @@ impl Identities {
         ancestry(path).find_map(|path| Some(&self.workloads.get(&path)?.value))
     }
 
+    /// The cgroups of the workload with that uid, in the order of their paths.
+    pub fn groups_of(&self, uid: &str) -> Vec<String> {
+        let all = self.workloads.iter();
+        let own = all.filter(|(_, kept)| kept.gone.is_none() && *kept.value.uid == *uid);
+        let mut groups: Vec<String> = own.map(|(path, _)| path.clone()).collect();
+        groups.sort_unstable();
+        groups
+    }
+
     /// The same as it is told, with the container that the cgroup is.
     pub fn identity(&self, path: &str) -> Option<Identity> {
         let mut identity = self.workload(path)?.identity.clone();
@@ -203,6 +212,16 @@ mod tests {
     use super::*;
 
     const UID: &str = "7f4a1b2c-0d3e-4f56-8a9b-0c1d2e3f4a5b";
+
+    impl Snapshot {
+        /// One workload that has one cgroup.
+        pub(crate) fn of_one(uid: &str, path: &str) -> Self {
+            let mut one = snapshot(path, &[]);
+            let workload = Arc::make_mut(&mut one.workloads[0].1);
+            workload.uid = uid.into();
+            one
+        }
+    }
 
     fn snapshot(path: &str, below: &[(u64, &str)]) -> Snapshot {
         let identity = Identity {

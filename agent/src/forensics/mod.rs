@@ -7,6 +7,7 @@
 pub mod collector;
 pub mod compose;
 pub mod correlate;
+mod eviction;
 pub mod gather;
 pub mod identity;
 pub mod limit;
@@ -19,6 +20,9 @@ mod watch;
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
 
+use crate::guard::now;
+use crate::telling::Telling;
+
 pub use collector::{Collector, Plan};
 
 /// Victims that one incident names; more are counted.
@@ -30,6 +34,31 @@ pub trait Outlet: Send {
     fn open(&self, of: Kind, incident: Incident) -> Option<Incident>;
     /// Tells an incident that is over.
     fn close(&self, of: Kind, incident: &Incident);
+    /// Lets `fill` add what it knows to the incident of an open order of ours for the workload with that uid; it is told as
+    /// the order ends. False where no such order is open.
+    fn amend(&self, uid: &str, fill: &mut dyn FnMut(&mut Incident)) -> bool;
     /// Tells how many kills found no room here, this time and in this run.
     fn lost(&self, count: u64, total: u64);
+}
+
+impl Outlet for Telling {
+    fn open(&self, of: Kind, incident: Incident) -> Option<Incident> {
+        Self::open(self, of, incident)
+    }
+
+    fn close(&self, of: Kind, incident: &Incident) {
+        Self::close(self, of, incident);
+    }
+
+    fn amend(&self, uid: &str, fill: &mut dyn FnMut(&mut Incident)) -> bool {
+        let is_meant = |incident: &Incident| {
+            let workload = incident.workload.value();
+            workload.is_some_and(|workload| workload.uid == uid)
+        };
+        Self::amend(self, is_meant, fill)
+    }
+
+    fn lost(&self, count: u64, total: u64) {
+        self.lost_kills(now(), count, total);
+    }
 }

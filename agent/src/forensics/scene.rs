@@ -27,12 +27,12 @@ use crate::runtime::equipment::Loaded;
 
 /// What is read, and what was known before.
 pub(super) struct Scene {
-    root: PathBuf,
-    layout: Layout,
+    pub(super) root: PathBuf,
+    pub(super) layout: Layout,
     command_lines: bool,
     loaded: Arc<Loaded>,
-    identities: Identities,
-    node: NodeReader,
+    pub(super) identities: Identities,
+    pub(super) node: NodeReader,
     table: NodeTable,
     /// What lies between use and limit at most when a limit is hit, in bytes.
     slack: u64,
@@ -78,12 +78,7 @@ impl Scene {
 
     /// Who was chosen, with what its files still say.
     pub(super) fn victim(&self, record: &VictimRecord) -> Victim {
-        let reader = victim::Reader {
-            root: &self.root,
-            layout: &self.layout,
-            command_lines: self.command_lines,
-        };
-        let mut victim = victim::read(reader, &compose::told(record), since_boot_ns());
+        let mut victim = victim::read(self.reader(), &compose::told(record), since_boot_ns());
         if let Some(known) = self.path_of(record.cgroup) {
             victim.cgroup = Field::Value(known);
         } else if record.cgroup != UNKNOWN && self.id_of(&victim.cgroup) != Some(record.cgroup) {
@@ -91,6 +86,15 @@ impl Scene {
             victim.cgroup = Field::Missing(Missing::ProcessGone);
         }
         victim
+    }
+
+    /// How victims are read.
+    pub(super) fn reader(&self) -> victim::Reader<'_> {
+        victim::Reader {
+            root: &self.root,
+            layout: &self.layout,
+            command_lines: self.command_lines,
+        }
     }
 
     /// An OOM of the kernel's with its first victim.
@@ -173,7 +177,7 @@ impl Scene {
         infer(&levels, shortage, self.slack)
     }
 
-    fn open(&self, path: &str) -> Vec<Opened> {
+    pub(super) fn open(&self, path: &str) -> Vec<Opened> {
         let hierarchy = self.layout.hierarchy(Controller::Memory);
         hierarchy.map_or_else(Vec::new, |hierarchy| group::open(hierarchy, path))
     }

@@ -11,10 +11,15 @@ use brink_host::cgroup::Layout;
 use brink_host::clock::{ClockPair, monotonic_ns};
 use brink_host::probe::abi::Plain as _;
 use brink_host::probe::abi::record::{Head, RECLAIM_MEMCG, UNKNOWN, VictimRecord};
+use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
-use brink_stream::model::incident::{Cause, Incident};
+use brink_stream::model::incident::{Cause, Incident, NodeState};
 use brink_stream::model::kind::Kind;
 
+use super::compose::blank;
+use super::gather::victim::{self, Told};
+use super::identity::Snapshot;
+use super::scene::Scene;
 use super::{Collector, Outlet, Plan};
 use crate::guard::files::NodePlan;
 use crate::runtime::equipment::Loaded;
@@ -35,8 +40,28 @@ impl Outlet for Recording {
         let _nobody_listens = self.0.send((of, incident.clone()));
     }
 
+    fn amend(&self, _uid: &str, fill: &mut dyn FnMut(&mut Incident)) -> bool {
+        let mut incident = eviction();
+        fill(&mut incident);
+        self.0.send((Kind::EvictionOrdered, incident)).is_ok()
+    }
+
     fn lost(&self, count: u64, total: u64) {
         panic!("{count} of {total} kills found no room");
+    }
+}
+
+fn plan(outlet: Sender<(Kind, Incident)>) -> Plan {
+    let root = Path::new("/");
+    Plan {
+        root: root.to_path_buf(),
+        layout: Layout::detect(root).unwrap(),
+        node: NodePlan::default(),
+        scope: "/".to_owned(),
+        command_lines: true,
+        loaded: Arc::new(Loaded::default()),
+        clocks: ClockPair::now(),
+        outlet: Box::new(Recording(outlet)),
     }
 }
 
@@ -49,18 +74,7 @@ struct Running {
 impl Running {
     fn start() -> Self {
         let (outlet, told) = channel();
-        let root = Path::new("/");
-        let plan = Plan {
-            root: root.to_path_buf(),
-            layout: Layout::detect(root).unwrap(),
-            node: NodePlan::default(),
-            scope: "/".to_owned(),
-            command_lines: true,
-            loaded: Arc::new(Loaded::default()),
-            clocks: ClockPair::now(),
-            outlet: Box::new(Recording(outlet)),
-        };
-        let (collector, body) = Collector::new(plan).unwrap();
+        let (collector, body) = Collector::new(plan(outlet)).unwrap();
         Self {
             collector,
             told,
@@ -189,4 +203,50 @@ fn what_is_open_when_the_agent_ends_is_told_as_it_is() {
     assert!(closed.is_final);
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// The incident of an order of ours as it opens.
+fn eviction() -> Incident {
+    let node = NodeState {
+        available: Field::Value(7),
+        headroom: Field::Missing(Missing::Pending),
+        meminfo: Field::Missing(Missing::Pending),
+        zones: Field::Missing(Missing::Pending),
+        pressure: Field::Missing(Missing::Pending),
+        reclaim_ns: Field::Missing(Missing::Pending),
+    };
+    let victim = victim::read(
+        victim::Reader {
+            root: Path::new("/"),
+            layout: &Layout::detect(Path::new("/")).unwrap(),
+            command_lines: false,
+        },
+        &Told::default(),
+        0,
+    );
+    let mut incident = blank(Cause::Eviction, &Time::new(0, 0), victim, node);
+    incident.victims.clear();
+    incident.cgroups = Field::Missing(Missing::Pending);
+    incident
+}
+
+#[test]
+fn an_order_of_ours_is_amended_by_what_is_seen_of_it() {
+    let layout = Layout::detect(Path::new("/")).unwrap();
+    let own = std::process::id().cast_signed();
+    let group = victim::membership(Path::new("/"), &layout, own);
+    let group = group.value().unwrap().clone();
+    let (outlet, _told) = channel();
+    let mut scene = Scene::new(&plan(outlet));
+    assert!(scene.eviction("web").is_none(), "nobody of that name");
+    scene.follow(Snapshot::of_one("web", &group));
+    let mut seen = scene.eviction("web").unwrap();
+    let mut incident = eviction();
+    seen.fill(&mut incident);
+    let found = incident.cgroups.value().expect("they are there");
+    assert_eq!(found[0].path, group);
+    assert!(!incident.victims.is_empty());
+    let node = incident.node.value().unwrap();
+    assert_eq!(node.available, Field::Value(7), "it was known better");
+    assert!(node.meminfo.value().is_some() && node.zones.value().is_some());
 }

@@ -26,6 +26,7 @@ use super::hooks::{Hooks, Occasion};
 use super::journal::Journal;
 use super::state::{Course, Reading, Shared, State};
 use super::steps::give_back;
+use crate::forensics::Collector;
 use crate::guard;
 use crate::guard::page::Page;
 use crate::guard::ports::{Ports, Report};
@@ -70,6 +71,8 @@ pub struct Clerk {
     pub is_taken_over: bool,
     /// Where events are told.
     pub telling: Telling,
+    /// Who makes incidents of kills.
+    pub collector: Collector,
     /// What the kernel's programs offer, for what their rings lose.
     pub loaded: Arc<Loaded>,
     /// What their rings had lost when they were last looked at.
@@ -116,6 +119,7 @@ impl Clerk {
                     pid = record.pid,
                     comm, short, "the kernel's OOM killer chose a process"
                 );
+                self.collector.chosen(&record);
                 self.shared.lock().add_oom_kill(record);
             }
             Report::Rung(standing) => {
@@ -295,8 +299,14 @@ impl Clerk {
                 let views = is_told.then(|| self.foretold.views(state.decisions.iter()));
                 drop(state);
                 match occasion {
-                    Occasion::Before => self.telling.ordered(&record, qos),
-                    Occasion::After => self.telling.completed(&record, qos),
+                    Occasion::Before => {
+                        self.telling.ordered(&record, qos);
+                        self.collector.ordered(&record);
+                    }
+                    Occasion::After => {
+                        self.telling.completed(&record, qos);
+                        self.collector.completed(&record);
+                    }
                 }
                 log_decision(&record);
                 self.hooks.run(occasion, &record);

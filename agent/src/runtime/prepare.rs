@@ -37,6 +37,7 @@ use super::watch::{Bell, Reload, Watcher, manifests};
 use crate::backend::build::{Builder, Built, Scan};
 use crate::config::{AgentConfig, NodeScope};
 use crate::equip;
+use crate::forensics::{self, Collector};
 use crate::guard::files::{NodePlan, Scope};
 use crate::guard::ports::{Command, Legacy, Ports};
 use crate::guard::roster::Roster;
@@ -45,6 +46,9 @@ use crate::guard::{self, Plan, Realtime};
 use crate::ledger::{Author, Rung};
 use crate::telling::{RingLosses, Telling};
 use crate::warmer::Warmer;
+
+/// The thread that makes incidents of kills.
+const COLLECTOR: &str = "brink-collector";
 
 /// A running agent. Stop it with [`Running::stop`].
 pub struct Running {
@@ -74,6 +78,7 @@ pub struct Running {
     foretold: Foretold,
     /// What the guard is still to be told of a takeover.
     takeover: Mutex<Outbox>,
+    collector: Collector,
     threads: Vec<(&'static str, JoinHandle<()>)>,
 }
 
@@ -101,7 +106,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let mut builder = builder(config, &layout);
     let roster = first_roster(config, &mut builder)?;
     let telling = Telling::start(config, (clocks.boot, clocks.started))?;
-    let around = Around::new(
+    let mut around = Around::new(
         config,
         &roster,
         (clocks.boot, enforcement.is_ours()),
@@ -142,6 +147,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         enforcement,
         foretold: around.foretold,
         telling: around.telling,
+        collector: around.collector,
         takeover: Mutex::default(),
         threads,
     })
@@ -168,6 +174,7 @@ struct Around {
     reload: Arc<Reload>,
     loaded: Arc<Loaded>,
     telling: Telling,
+    collector: Collector,
 }
 
 impl Around {
@@ -194,6 +201,7 @@ impl Around {
             reload: Arc::new(Reload::default()),
             loaded: Arc::new(Loaded::default()),
             telling,
+            collector: Collector::default(),
         };
         around.telling.roster(guard::now(), roster);
         around.warmer.count_processes(uses_pids(config));
@@ -231,12 +239,37 @@ impl Around {
             .collect()
     }
 
+    /// Begins to make incidents of kills, if anybody is told: the body of the thread that does.
+    fn collect(
+        &mut self,
+        config: &AgentConfig,
+        (plan, clocks): (&Plan, ClockPair),
+    ) -> anyhow::Result<Option<impl FnOnce() + Send + 'static>> {
+        if self.telling.hub().is_none() {
+            return Ok(None);
+        }
+        let (collector, body) = Collector::new(forensics::Plan {
+            root: plan.root.clone(),
+            layout: plan.layout.clone(),
+            node: plan.node.clone(),
+            scope: scope(config).to_owned(),
+            command_lines: true,
+            loaded: Arc::clone(&self.loaded),
+            clocks,
+            outlet: Box::new(self.telling.clone()),
+        })?;
+        collector.follow(&plan.roster);
+        self.collector = collector;
+        Ok(Some(body))
+    }
+
     fn start_threads(
-        &self,
+        &mut self,
         config: &AgentConfig,
         plan: Plan,
         builder: Builder,
     ) -> anyhow::Result<Vec<(&'static str, JoinHandle<()>)>> {
+        let collecting = self.collect(config, (&plan, plan.author.clocks))?;
         let clerk = Clerk {
             ports: Arc::clone(&self.ports),
             shared: Arc::clone(&self.shared),
@@ -250,6 +283,7 @@ impl Around {
             steps_lost: 0,
             is_taken_over: false,
             telling: self.telling.clone(),
+            collector: self.collector.clone(),
             loaded: Arc::clone(&self.loaded),
             ring_losses: RingLosses::default(),
         };
@@ -266,6 +300,7 @@ impl Around {
             bell: Arc::clone(&self.bell),
             reload: Arc::clone(&self.reload),
             telling: self.telling.clone(),
+            collector: self.collector.clone(),
             told: Vec::new(),
             lost: 0,
             starts: Starts::default(),
@@ -273,7 +308,7 @@ impl Around {
         };
         let loader = self.loader(config);
         // The guard first: it protects from files while the programs are being loaded.
-        Ok(vec![
+        let mut threads = vec![
             ("brink-guard", guard::start(plan, Arc::clone(&self.ports))?),
             (
                 "brink-clerk",
@@ -284,7 +319,12 @@ impl Around {
                 spawn("brink-watcher", || hurried(|| watcher.run()))?,
             ),
             ("brink-loader", spawn("brink-loader", loader)?),
-        ])
+        ];
+        if let Some(body) = collecting {
+            let thread = spawn(COLLECTOR, || hurried(body))?;
+            threads.push((COLLECTOR, thread));
+        }
+        Ok(threads)
     }
 
     /// Loads the kernel's programs and hands each part to whom it is for.
@@ -428,6 +468,10 @@ impl Running {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         for (name, thread) in self.threads.drain(..) {
+            // Last: what the guard told at its end is for it too.
+            if name == COLLECTOR {
+                self.collector.stop();
+            }
             if thread.join().is_err() {
                 warn!(thread = name, "a thread had died");
             }
@@ -435,11 +479,16 @@ impl Running {
     }
 }
 
-fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
-    let scope = match &config.node {
+/// The cgroup that is the node, `/` for the machine.
+fn scope(config: &AgentConfig) -> &str {
+    match &config.node {
         NodeScope::Machine => "/",
         NodeScope::Cgroup(group) => group,
-    };
+    }
+}
+
+fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
+    let scope = scope(config);
     let rules = config.workloads.cgroups.clone();
     Builder::new(
         &config.paths.root,

@@ -24,6 +24,7 @@ use super::steps::make_room;
 use super::stop_button::{Pressed, StopButton, Written};
 use crate::backend::build::{Builder, Built, Scan};
 use crate::config::{CgroupRule, Selection};
+use crate::forensics::Collector;
 use crate::guard;
 use crate::guard::ports::{Command, Ports};
 use crate::pod::Manifest;
@@ -74,6 +75,8 @@ pub struct Watcher {
     pub bell: Arc<Bell>,
     /// Where workloads that come and go are told.
     pub telling: Telling,
+    /// Who makes incidents of kills, and must know whom.
+    pub collector: Collector,
     /// What was said of the manifests at the last look.
     pub told: Vec<String>,
     /// Changes of cgroups and starts of programs that found no room in the ring, as of the last look.
@@ -319,6 +322,7 @@ impl Watcher {
                 if self.builder.changed() {
                     self.shared.lock().add_roster(&roster);
                     self.telling.roster(guard::now(), &roster);
+                    self.collector.follow(&roster);
                     self.board.set(&roster);
                     self.warmer.follow(&roster);
                     make_room(&self.ports.steps, roster.table.len());

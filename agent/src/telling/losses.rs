@@ -47,6 +47,11 @@ impl Telling {
         }
     }
 
+    /// Tells that kills found no room with the collector: how many this time, and in this run.
+    pub fn lost_kills(&self, at: Moment, count: u64, total: u64) {
+        self.loss(at, "collector", (count, total));
+    }
+
     fn loss(&self, at: Moment, place: &str, (count, total): (u64, u64)) {
         let data = Loss {
             place: place.to_owned(),

@@ -30,6 +30,11 @@ pub fn open(hierarchy: &Hierarchy, path: &str) -> Vec<Opened> {
     .collect()
 }
 
+/// Opens one cgroup; none where it is gone.
+pub fn open_one(hierarchy: &Hierarchy, path: &str) -> Option<CgroupDir> {
+    CgroupDir::open(hierarchy, path).ok()
+}
+
 /// A path and every one above it, innermost first: `/a/b`, `/a`, `/`.
 pub fn ancestry(path: &str) -> impl Iterator<Item = String> {
     let whole = format!("/{}", path.trim_matches('/'));
