@@ -10,6 +10,7 @@ pub mod equip;
 pub mod forensics;
 pub mod guard;
 pub mod ledger;
+pub mod metrics;
 pub mod pod;
 pub mod record;
 pub mod replay;

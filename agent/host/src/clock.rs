@@ -29,6 +29,11 @@ pub fn thread_cpu() -> Duration {
     )
 }
 
+/// What all threads of this process have spent on processors so far, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    u64::try_from(nanoseconds(clock_gettime(ClockId::ProcessCPUTime))).unwrap_or(0)
+}
+
 /// A moment on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockPair {

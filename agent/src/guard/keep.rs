@@ -31,6 +31,7 @@ const SLOWEST_TERMS: Span = Span::from_millis(500);
 impl Guard {
     /// The pass that is always there, every ten seconds unless configured.
     pub(super) fn housekeep(&mut self, at: Moment) {
+        self.ports.pass(at);
         self.times.housekeeping = at + self.times.housekeeping_every;
         if let Err(error) = self.files.refresh() {
             self.trouble = Some(error.to_string());

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use brink_core::base::Moment;
 use brink_core::node::input::{Control, Recalled, Reconfiguration};
@@ -120,6 +120,8 @@ pub struct Ports {
     pub steps_lost: AtomicU64,
     /// Pages likewise; the ledger still has them.
     pub pages_lost: AtomicU64,
+    /// When the guard began its latest housekeeping pass, in nanoseconds; zero before the first.
+    passed: AtomicI64,
 }
 
 impl<T> Port<T> {
@@ -194,6 +196,7 @@ impl Ports {
             pages: ArrayQueue::new(Self::PAGES),
             steps_lost: AtomicU64::new(0),
             pages_lost: AtomicU64::new(0),
+            passed: AtomicI64::new(0),
         };
         while ports
             .steps
@@ -202,6 +205,17 @@ impl Ports {
         {}
         while ports.pages.push(Box::default()).is_ok() {}
         Ok(ports)
+    }
+
+    /// Tells that the guard begins a housekeeping pass.
+    pub fn pass(&self, at: Moment) {
+        self.passed.store(at.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// When it began the latest one; none before the first.
+    pub fn passed(&self) -> Option<Moment> {
+        let nanos = self.passed.load(Ordering::Relaxed);
+        (nanos > 0).then(|| Moment::from_nanos(nanos))
     }
 
     /// Gives a step back to be filled again.

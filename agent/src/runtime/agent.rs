@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use brink_core::node::input::Reconfiguration;
+use brink_host::clock::ClockPair;
 use brink_host::lock::make_folder;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
@@ -86,6 +87,13 @@ async fn serve(
 
 /// Takes a new configuration over; a bad one changes nothing.
 fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
+    let taken = take_over(sources, running, before);
+    let at = ClockPair::now().realtime_ns;
+    running.shared.counters.reloaded(taken, at);
+}
+
+/// Whether it is taken over.
+fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> bool {
     let Checked {
         config,
         warnings,
@@ -95,7 +103,7 @@ fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
         Ok(checked) => checked,
         Err(faults) => {
             error!(%faults, "the new configuration is not in order; the old one stays");
-            return;
+            return false;
         }
     };
     for warning in warnings.into_iter().chain(idle) {
@@ -110,7 +118,7 @@ fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
     };
     if !hand_over(running, new) {
         error!("the guard does not keep up; the old configuration stays, send SIGHUP again");
-        return;
+        return false;
     }
     running
         .shared
@@ -125,6 +133,7 @@ fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
     });
     running.bell.ring();
     info!("the configuration was read again");
+    true
 }
 
 /// Sends a configuration to the guard, and leaves a copy to whoever is told when the guard takes it; false if there is no room.

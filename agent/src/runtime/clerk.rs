@@ -114,12 +114,14 @@ impl Clerk {
             Report::Completed(page) => self.take_page(page, Occasion::After),
             Report::OomKill(record) => {
                 let comm = brink_host::probe::decode::name(&record.comm).into_owned();
-                let short = Shortage::of(&record).word();
+                let shortage = Shortage::of(&record);
+                let short = shortage.word();
                 warn!(
                     pid = record.pid,
                     comm, short, "the kernel's OOM killer chose a process"
                 );
                 self.collector.chosen(&record);
+                self.shared.counters.oom_kill(shortage);
                 self.shared.lock().add_oom_kill(record);
             }
             Report::Rung(standing) => {
@@ -187,6 +189,7 @@ impl Clerk {
             journal.step(step, noted.table.as_ref());
         }
         if let Some(policy) = &noted.policy {
+            self.shared.counters.step(policy, step);
             for action in &step.actions {
                 say(policy, step, action);
             }
@@ -281,6 +284,7 @@ impl Clerk {
     fn take_page(&mut self, page: Box<Page>, occasion: Occasion) {
         match page.record() {
             Ok(record) => {
+                self.shared.counters.decision(&record, page.completion());
                 let mut record = DecisionRecord::new(&record, page.completion());
                 let mut state = self.shared.lock();
                 if let Some((order, fates, table)) = &state.foreseen

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
+use brink_core::base::Span;
 use brink_core::node::engine::Engine;
 use brink_core::node::input::{Control, Input, Recalled};
 use brink_core::node::safety::Mode;
@@ -63,7 +64,9 @@ pub struct Running {
     /// What the kernel's programs offer, once they are loaded.
     pub loaded: Arc<Loaded>,
     /// The root of the file system to read from.
-    root: PathBuf,
+    pub root: PathBuf,
+    /// From one housekeeping pass of the guard to the next.
+    pub housekeeping: Span,
     /// This boot.
     pub boot: BootId,
     /// Both clocks at the start.
@@ -141,6 +144,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         button: around.button,
         loaded: around.loaded,
         root: config.paths.root.clone(),
+        housekeeping: config.housekeeping_interval,
         boot: clocks.boot,
         started: clocks.started,
         reload: around.reload,

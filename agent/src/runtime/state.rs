@@ -20,6 +20,7 @@ use crate::guard::figures::NodeFigures;
 use crate::guard::roster::Roster;
 use crate::guard::rung::Standing;
 use crate::guard::step::{Kind, Step};
+use crate::metrics::Counters;
 use crate::record::DecisionRecord;
 use crate::telling::qos_word;
 
@@ -37,6 +38,8 @@ const READINGS: usize = 64;
 pub struct Shared {
     state: Mutex<State>,
     guard_ended: Notify,
+    /// What is counted for the metrics.
+    pub counters: Counters,
 }
 
 /// Everything the runtime knows.
@@ -122,6 +125,7 @@ impl Shared {
         Self {
             state: Mutex::new(state),
             guard_ended: Notify::new(),
+            counters: Counters::default(),
         }
     }
 

@@ -17,7 +17,8 @@ use crate::runtime::equipment::ProgramState;
 use crate::runtime::state::State;
 
 impl Views {
-    pub(super) fn status(&self) -> Status {
+    /// How the agent and the node are now, by the latest figures.
+    pub fn status(&self) -> Status {
         let state = self.running.shared.lock();
         let now = guard::now();
         let reading = state.reading.as_ref();
