@@ -11,6 +11,7 @@ pub mod forensics;
 pub mod guard;
 pub mod ledger;
 pub mod metrics;
+pub mod page;
 pub mod pod;
 pub mod record;
 pub mod replay;

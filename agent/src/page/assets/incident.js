@@ -1,0 +1,269 @@
+// One incident, whole: what happened in a sentence, its course, the flight recorder, and a table for everything else.
+'use strict';
+
+const COUNTERS = /^(total_)?(pg|workingset_|thp_|zswp|swpin|swpout|numa_)|^HugePages_/;
+const processName = (one) => `${one.comm} (${one.pid})`;
+const bySize = (map) => Object.entries(map).sort((one, other) => other[1] - one[1]);
+const quoted = (argument) => (/^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`);
+const code = (text) => el('code', null, text);
+const limitOf = (incident, path) => valueOf(valueOf(incident.cgroups)?.find((one) => one.path === path)?.max) ?? null;
+
+/** What happened, in a sentence. */
+function sentence(incident) {
+  const [first] = incident.victims;
+  const others = incident.victims.length - 1 + incident.moreVictims;
+  const workload = valueOf(incident.workload);
+  const who = first ? `${processName(first)}${others > 0 ? ` and ${plural(others, 'process')} more` : ''}` : 'nobody';
+  const whom = workload ? (first ? `${who} of ${fullName(workload)}` : fullName(workload)) : who;
+  const limit = valueOf(incident.limit);
+  const highest = limit && limitOf(incident, limit.cgroup);
+  const at = limit ? `cgroup ${limit.cgroup} was at its limit${highest ? ` of ${bytes(highest)}` : ''}` : 'a cgroup was at its limit';
+  const crossed = valueOf(incident.decision)?.threshold;
+  const because = crossed
+    ? `: ${crossed.signal} was ${amount(crossed.signal, crossed.available)}, less than ${amount(crossed.signal, crossed.quantity)}` : '';
+  const trigger = valueOf(incident.trigger);
+  switch (incident.cause) {
+    case 'memcgOom': return `The kernel killed ${whom}: ${at}.`;
+    case 'groupOom': return `The kernel killed ${whom}, all together: ${at}.`;
+    case 'globalOom': return `The kernel killed ${whom}: the node was out of memory.`;
+    case 'kernelOom': return `The kernel killed ${whom}: memory ran out, and it is not known for whose limit.`;
+    case 'eviction': return `Brink evicted ${whom}${because}.`;
+    case 'wouldEvict': return `Brink would have evicted ${whom}${because}.`;
+    case 'foreignKill': return `${trigger ? processName(trigger) : 'Somebody else'} killed ${whom} with SIGKILL.`;
+    default: return `${causeName(incident.cause)}: ${whom}.`;
+  }
+}
+
+function overview(incident) {
+  const workload = valueOf(incident.workload);
+  const limit = (one) => `${one.cgroup} (${METHODS[one.method] ?? one.method}; ${one.confidence})`;
+  const state = incident.isFinal ? `closed, revision ${incident.revision}` : `open, revision ${incident.revision}`;
+  return [
+    facts([
+      ['Incident', incident.id],
+      ['When', time(incident.at, 6)],
+      ['State', state],
+      ['Cause', incident.cause],
+      ['Limit that was hit', field(incident.limit, limit)],
+      ['Workload', field(incident.workload, fullName)],
+      ...(workload ? [
+        ['Container', workload.container],
+        ['QoS class', workload.qos],
+        ['Priority', String(workload.priority)],
+        ['Memory requested', workload.request === null ? null : bytes(workload.request)],
+        ['Owner', workload.owner],
+        ['Uid', workload.uid],
+      ] : []),
+    ]),
+    incident.evidence.length ? [el('h3', null, 'Evidence'), el('ul', null, incident.evidence.map((each) => el('li', null, each)))] : null,
+  ];
+}
+
+/** The moments of its course, with the distance from the first. */
+function course(incident) {
+  const { killed, exited, memoryBack, freed, containerSurvived, end } = incident.course;
+  const distance = (at) => {
+    const millis = (at.monotonicNs - incident.at.monotonicNs) / 1e6;
+    return millis < 0 ? `−${stretch(-millis)}` : `+${stretch(millis)}`;
+  };
+  const row = (name, at) => [name, field(at, distance), field(at, (found) => time(found, 6))];
+  return [
+    table('Course', ['Step', '#After', '@At'], [
+      ['Victim chosen or signalled', '0 ms', time(incident.at, 6)],
+      row('First signal sent', killed), row('Last victim exited', exited), row('Memory back', memoryBack),
+    ]),
+    facts([
+      ['Memory freed', field(freed, bytes)],
+      ['Container', field(containerSurvived, (lives) => (lives ? 'survived: it still had processes' : 'gone: no process was left'))],
+      ['Over because', end ?? 'it is still open'],
+    ]),
+  ];
+}
+
+const track = (points, key) =>
+  points.filter((point) => point[key] !== null && point[key] !== undefined).map((point) => [-point.beforeMs, point[key]]);
+
+/** What a counter rose by in a second, over at least a tenth of one. */
+function rate(points, key, factor = 1) {
+  const rates = [];
+  let from = null;
+  for (const point of track(points, key)) {
+    if (from && point[0] - from[0] < 100) continue;
+    if (from) rates.push([point[0], Math.max(0, ((point[1] - from[1]) * 1000 * factor) / (point[0] - from[0]))]);
+    from = point;
+  }
+  return rates;
+}
+
+function cgroupPanels(incident, path, points) {
+  const highest = limitOf(incident, path);
+  const series = [['in use', 'usage'], ['working set', 'workingSet'], ['anonymous', 'anon'], ['files', 'file']];
+  return [{
+    title: `Memory of ${path}`, gap: 5000, end: 'kill',
+    series: series.map(([name, key]) => ({ name, points: track(points, key) })),
+    marks: highest ? [{ name: 'limit', y: highest, look: 'hard' }] : [],
+  }];
+}
+
+function nodePanels(incident, points) {
+  const crossed = valueOf(incident.decision)?.threshold;
+  const isMemory = crossed && crossed.signal.startsWith('memory.');
+  const series = [['available', 'available'], ['headroom', 'headroom'], ['anonymous', 'anon'], ['files', 'file']];
+  const small = (title, name, found, format) =>
+    ({ title, height: 96, isBytes: false, gap: 2000, end: 'kill', format, series: [{ name, points: found }] });
+  const rates = [
+    small('Waiting for memory (PSI, some): share of time', 'waiting', rate(points, 'stallUs', 1 / 10_000), (value) => `${Number(value.toFixed(1))} %`),
+    small('Direct reclaims a second', 'reclaims/s', rate(points, 'reclaims'), (value) => count(Math.round(value))),
+    small('Forks a second', 'forks/s', rate(points, 'forks'), (value) => count(Math.round(value))),
+  ];
+  const memory = {
+    title: 'Memory of the node', gap: 2000, end: 'kill', series: series.map(([name, key]) => ({ name, points: track(points, key) })),
+    marks: isMemory ? [{ name: crossed.signal, y: crossed.quantity, look: 'hard' }] : [],
+  };
+  return [memory, ...rates.filter((each) => each.series[0].points.length > 0)];
+}
+
+function drawn(id, name, panels, points) {
+  const longest = points.reduce((most, point) => Math.max(most, point.beforeMs), 1000);
+  const domain = [-Math.ceil(longest / 1000) * 1000, 0];
+  return [chart(name, panels, domain), more(id, `${name} as a table`, chartTable(name, panels, domain))];
+}
+
+/** The flight recorder: the victim's cgroup, any other that was near its limit, and the node. */
+function recorder(incident, recording) {
+  const own = incident.victims.map((victim) => valueOf(victim.cgroup)).find(Boolean) ?? valueOf(incident.cgroups)?.[0]?.path ?? 'the victim’s cgroup';
+  const tracks = [{ path: own, points: recording.cgroup }, ...recording.others].filter((each) => each.points.length > 0);
+  const place = el('div');
+  const show = (chosen) => place.replaceChildren(...drawn('cgroup-table', 'The cgroup before it', cgroupPanels(incident, chosen.path, chosen.points), chosen.points));
+  const choice = el('select', { id: 'track' }, tracks.map((each, index) => el('option', { value: index }, each.path)));
+  choice.addEventListener('change', () => show(tracks[Number(choice.value)]));
+  if (tracks.length) show(tracks[0]);
+  return [
+    tracks.length > 1 ? el('p', null, el('label', { for: 'track' }, 'Cgroup '), choice) : null,
+    tracks.length ? place : el('p', { class: 'missing' }, 'No cgroup was recorded.'),
+    recording.node.length ? drawn('node-table', 'The node before it', nodePanels(incident, recording.node), recording.node)
+      : el('p', { class: 'missing' }, 'The node was not recorded.'),
+  ];
+}
+
+function victims(incident) {
+  const heads = ['Process', '#Anonymous', '#Files', '#Shared', '#Swap', '#Page tables', '#oom_score_adj', '#User', '#Age', '#Exited', '~Cgroup', '~Arguments'];
+  const after = (at) => `+${stretch((at.monotonicNs - incident.at.monotonicNs) / 1e6)}`;
+  const row = (one) => [
+    processName(one), ...[one.anon, one.file, one.shmem, one.swap, one.pageTables].map((each) => brief(each, bytes)),
+    brief(one.oomScoreAdj, String), brief(one.uid, String), brief(one.ageNs, (age) => stretch(age / 1e6)),
+    brief(one.exited, after), brief(one.cgroup, code), brief(one.argv, (argv) => code(argv.map(quoted).join(' '))),
+  ];
+  return [
+    incident.victims.length ? table('Victims', heads, incident.victims.map(row)) : el('p', { class: 'missing' }, 'No victim is known.'),
+    incident.moreVictims ? el('p', null, `${plural(incident.moreVictims, 'victim')} more found no room in the record.`) : null,
+  ];
+}
+
+function cgroups(list) {
+  const limit = (value) => (value === null ? 'none' : bytes(value));
+  const events = (map) => bySize(map).map(([name, number]) => `${name} ${count(number)}`).join(', ') || 'none';
+  const row = (one) => [
+    code(one.path), brief(one.usage, bytes), brief(one.max, limit), brief(one.high, limit), brief(one.swap, bytes),
+    brief(one.group, (together) => (together ? 'together' : 'one by one')), brief(one.events, events),
+  ];
+  return table('Cgroups, innermost first', ['~Cgroup', '#In use', '#memory.max', '#memory.high', '#Swap', 'Killed', '~memory.events'], list.map(row));
+}
+
+/** A map of amounts: what is bytes in a table, and what only counts behind a fold. */
+function amounts(id, caption, map) {
+  const isCounter = ([name]) => COUNTERS.test(name);
+  const all = bySize(map);
+  const counters = all.filter(isCounter);
+  return [
+    table(caption, ['Name', '#Bytes', '#'], all.filter((each) => !isCounter(each)).map(([name, size]) => [name, bytes(size), count(size)])),
+    counters.length ? more(`${id}-counters`, 'Counters', table(`${caption}: counters`, ['Name', '#Count'], counters.map(([name, number]) => [name, count(number)]))) : null,
+  ];
+}
+
+const processes = (caption, list) => table(caption, ['Process', '#Resident', '#Swap', '#oom_score_adj'],
+  list.map((one) => [processName(one), bytes(one.rss), bytes(one.swap), String(one.oomScoreAdj)]));
+
+function nodeState(node) {
+  const zoneState = (zone) => (zone.free < zone.min ? 'below min' : zone.free < zone.low ? 'below low' : zone.free < zone.high ? 'below high' : 'above high');
+  const zones = (list) => table('Zones against their watermarks, in pages', ['Zone', '#Free', '#min', '#low', '#high', 'State'],
+    list.map((zone) => [`node ${zone.node}, ${zone.zone}`, ...[zone.free, zone.min, zone.low, zone.high].map(count), zoneState(zone)]));
+  return [
+    facts([
+      ['memory.available', field(node.available, bytes)],
+      ['memory.headroom', field(node.headroom, bytes)],
+      ['Waited for memory, 10 s', field(node.pressure, (psi) => `some ${psi.some} %, full ${psi.full} %`)],
+      ['Reclaim cost the victim', field(node.reclaimNs, (nanos) => stretch(nanos / 1e6))],
+    ]),
+    field(node.zones, zones),
+    more('meminfo', '/proc/meminfo', field(node.meminfo, (map) => amounts('meminfo', '/proc/meminfo', map))),
+  ];
+}
+
+function trigger(one) {
+  const frame = (each) => `${each.buildId ? `${each.buildId} + ` : ''}0x${each.offset.toString(16)}`;
+  const stack = (frames, text) => (frames.length ? el('ol', { class: 'stack', start: 0 }, frames.map((each) => el('li', null, code(text(each))))) : 'empty');
+  return [
+    facts([
+      ['Process', `${one.comm} (${one.pid}, thread ${one.tid})`],
+      ['Cgroup', field(one.cgroup, code)],
+      ['Signal code', field(one.signalCode, String)],
+      ['Allowed for the allocation', field(one.gfp, code)],
+      ['Allocation', field(one.order, (order) => `order ${order}: ${plural(2 ** order, 'page')}`)],
+    ]),
+    el('h3', null, 'Kernel stack'), field(one.kernelStack, (frames) => stack(frames, String)),
+    el('h3', null, 'User stack'),
+    el('p', { class: 'note' }, 'Made by following frame pointers: code without them is skipped or cut off.'),
+    field(one.userStack, (frames) => stack(frames, frame)),
+  ];
+}
+
+function decision(record) {
+  const place = (one, index) => [String(index + 1), fullName(one), one.usage === null ? 'unknown' : bytes(one.usage), bytes(one.request), String(one.priority), one.refusal ?? ''];
+  const stage = (one) => [one.stage, one.sinceSampleNs === null ? '' : stretch(one.sinceSampleNs / 1e6), wall(one.wall, 6)];
+  const text = JSON.stringify(record, null, 2).split('\n').map(plain).join('\n');
+  const whole = el('pre', { tabindex: 0 });
+  whole.textContent = text;
+  return [
+    Array.isArray(record.why) ? el('ul', null, record.why.map((each) => el('li', null, each))) : null,
+    Array.isArray(record.ranking) ? table('Eviction order', ['#Place', 'Workload', '#Uses', '#Requested', '#Priority', 'Refuses'], record.ranking.map(place)) : null,
+    Array.isArray(record.stages) ? table('Stages', ['Stage', '#After the sample', '@At'], record.stages.map(stage)) : null,
+    more('decision-json', 'The whole record', whole),
+  ];
+}
+
+/** Every field without a value, with the reason. */
+function absent(value, path = '') {
+  if (value === null || typeof value !== 'object') return [];
+  const entries = Object.entries(value);
+  if (entries.length === 1 && typeof value.missing === 'string') return [[path, value.missing]];
+  const step = (key) => (Array.isArray(value) ? `[${key}]` : key === 'value' ? '' : `${path ? '.' : ''}${key}`);
+  return entries.flatMap(([key, each]) => absent(each, path + step(key)));
+}
+
+function absences(incident) {
+  const { decision: _decision, ...rest } = incident;
+  const reasons = Map.groupBy([...absent(rest), ...('missing' in incident.decision ? absent({ decision: incident.decision }) : [])], ([, reason]) => reason);
+  const rows = [...reasons].map(([reason, found]) => [MISSING[reason] ?? reason, found.map(([path]) => path).join(', ')]);
+  return rows.length ? table('Missing fields', ['Reason', '~Fields'], rows) : el('p', null, 'Nothing is missing.');
+}
+
+/** An incident as an article. */
+function incidentView(incident) {
+  const part = (id, title, found, show) => section(id, title, field(found, show));
+  return el('article', { 'aria-labelledby': 'incident-title' },
+    el('h1', { id: 'incident-title', tabindex: -1 }, causeName(incident.cause)),
+    el('p', { class: 'lead' }, sentence(incident)),
+    section('overview', 'Overview', overview(incident)),
+    section('course', 'What became of it', course(incident)),
+    part('recorder', 'Flight recorder', incident.recording, (found) => recorder(incident, found)),
+    section('victims', 'Victims', victims(incident)),
+    part('cgroups', 'Cgroups', incident.cgroups, cgroups),
+    part('memory-stat', 'memory.stat of the victim’s cgroup', incident.memoryStat, (map) => amounts('memory-stat', 'memory.stat', map)),
+    part('top-of-cgroup', 'Processes of the cgroup', incident.topOfCgroup, (list) => processes('Most memory in the cgroup', list)),
+    part('top-of-node', 'Processes of the node', incident.topOfNode, (list) => processes('Most memory on the node', list)),
+    part('node', 'The node', incident.node, nodeState),
+    part('trigger', 'Trigger', incident.trigger, trigger),
+    part('decision', 'Brink’s decision', incident.decision, decision),
+    section('missing', 'Missing fields', absences(incident)));
+}

@@ -1,0 +1,406 @@
+// The live page: figures are asked for every second, events are listened to, and incidents are shown by the address's fragment.
+'use strict';
+
+const BOUNDS = { incidents: 500, events: 200, places: 200, trendMs: 120_000, pollMs: 1000, retryMs: 2000, patienceMs: 8000 };
+const SIGNALS = ['memory.available', 'memory.headroom', 'allocatableMemory.available', 'pid.available'];
+const INCIDENT_KINDS = ['eviction-ordered', 'eviction-completed', 'oom-kill', 'kill-observed', 'incident-closed'];
+const OTHER_KINDS = ['agent-started', 'pressure', 'threshold-crossed', 'threshold-cleared', 'workload-started', 'workload-ended', 'limit-imminent', 'loss', 'rung-changed', 'configuration-changed'];
+const MODES = {
+  enforcing: 'orders are carried out',
+  observing: 'orders are told and not carried out',
+  standby: 'another agent enforces on this node',
+  paused: 'the stop button is pressed',
+  throttled: 'too many kills came in a row; `brink resume` enforces again',
+  exhausted: 'too many kills came within the window; `brink resume` enforces again',
+};
+
+const at = (id) => document.getElementById(id);
+const incidents = new Map();
+let events = [];
+let trend = [];
+/** What the connection stands on: the polls, the event stream, where it stands, and when the page began to look. */
+const link = { answers: false, hears: false, source: null, last: null, began: null, tries: 0, node: null };
+/** The incident that is looked at. */
+const story = { id: null, revision: 0 };
+
+async function ask(path) {
+  const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(BOUNDS.patienceMs) });
+  const text = await response.text();
+  if (response.ok) return JSON.parse(text);
+  let refusal = {};
+  try { refusal = JSON.parse(text); } catch { /* An answer that is no refusal of the agent's has no words for us. */ }
+  const said = [refusal.message, refusal.next].filter(Boolean).join('; ');
+  throw Object.assign(new Error(said || `the agent answers ${response.status}`), { answered: true });
+}
+
+// The connection.
+
+function tellConnection() {
+  const isLive = link.answers && link.hears;
+  const begun = link.began !== null || link.tries > 1;
+  at('connection').dataset.state = isLive ? 'live' : begun ? 'lost' : 'new';
+  tell(at('connection'), isLive ? 'live' : begun ? 'disconnected, retrying' : 'connecting');
+  document.body.classList.toggle('stale', begun && !link.answers);
+}
+
+function listen() {
+  link.source?.close();
+  link.tries += 1;
+  // The journalled past, so that nothing is missed between this and the list; later from where it broke off.
+  const since = link.last ?? '10m';
+  const source = new EventSource(`/v1/events?follow=1&since=${encodeURIComponent(since)}`);
+  link.source = source;
+  source.addEventListener('open', () => {
+    link.hears = true;
+    tellConnection();
+    loadIncidents();
+  });
+  source.addEventListener('error', () => {
+    link.hears = false;
+    tellConnection();
+    // A refused stream is not tried again by the browser. Perhaps the place in it is not known any more.
+    if (source.readyState === EventSource.CLOSED) link.last = null;
+  });
+  for (const kind of ['message', ...INCIDENT_KINDS, ...OTHER_KINDS]) source.addEventListener(kind, hear);
+}
+
+function hear(message) {
+  if (message.lastEventId) link.last = message.lastEventId;
+  const event = JSON.parse(message.data);
+  if (event.kind !== 'Event') return;
+  link.node = event.node;
+  if (INCIDENT_KINDS.includes(event.type)) {
+    const isNew = takeIncident(event.data);
+    if (isNew && link.began !== null && event.at.monotonicNs > link.began) announce(event.data);
+  } else if (!events.some((known) => known.seq === event.seq && known.bootId === event.bootId)) {
+    events = [event, ...events].sort((one, other) => (one.at.wall < other.at.wall ? 1 : -1)).slice(0, BOUNDS.events);
+    // What a slow reader has lost can be asked for.
+    if (event.type === 'loss') loadIncidents();
+  }
+  redraw();
+}
+
+let fresh = [];
+function announce(incident) {
+  if (fresh.push(incident) > 1) return;
+  setTimeout(() => {
+    const newest = sentence(fresh.at(-1));
+    tell(at('news'), fresh.length === 1 ? `New incident. ${newest}` : `${fresh.length} new incidents. The newest: ${newest}`);
+    fresh = [];
+  }, 1000);
+}
+
+// What is known of incidents.
+
+/** Keeps what the list shows; whether it was not known at all. */
+function takeIncident(incident) {
+  const known = incidents.get(incident.id);
+  if (known && known.revision >= incident.revision) return false;
+  const workload = valueOf(incident.workload);
+  const [first] = incident.victims;
+  const summary = {
+    id: incident.id, cause: incident.cause, revision: incident.revision, isFinal: incident.isFinal, at: incident.at,
+    namespace: workload?.namespace ?? '', workload: workload ? fullName(workload) : '',
+    process: first ? processName(first) : '', more: incident.victims.length - 1 + incident.moreVictims,
+    limit: valueOf(incident.limit)?.cgroup ?? '',
+  };
+  summary.words = [incident.id, causeName(incident.cause), summary.workload, summary.process, summary.limit, valueOf(first?.cgroup)].join(' ').toLowerCase();
+  incidents.set(incident.id, summary);
+  if (incidents.size > BOUNDS.incidents) {
+    const oldest = [...incidents.values()].reduce((one, other) => (one.at.wall < other.at.wall ? one : other));
+    incidents.delete(oldest.id);
+  }
+  if (story.id === incident.id && incident.revision > story.revision) showIncident(incident);
+  return !known;
+}
+
+async function loadIncidents() {
+  try {
+    const answer = await ask(`/v1/incidents?limit=${BOUNDS.incidents}`);
+    answer.incidents.forEach(takeIncident);
+    redraw();
+  } catch (error) {
+    if (!error.answered) return;
+    tell(at('found'), error.message);
+  }
+}
+
+// Polls.
+
+async function poll() {
+  try {
+    const status = await ask('/v1/status');
+    link.answers = true;
+    link.began ??= status.now.monotonicNs;
+    showStatus(status);
+    if (!at('home').hidden) await showRanking();
+    if (link.source.readyState === EventSource.CLOSED) listen();
+    else if (!link.hears && story.id && !story.revision) loadStory();
+  } catch (error) {
+    link.answers = Boolean(error.answered);
+    link.tries += 1;
+  }
+  tellConnection();
+}
+
+/** One poll after the other; none while nobody looks. */
+async function keepPolling() {
+  for (;;) {
+    if (!document.hidden) await poll();
+    await new Promise((resolve) => {
+      const wait = link.answers ? BOUNDS.pollMs : BOUNDS.retryMs;
+      setTimeout(resolve, wait);
+      document.addEventListener('visibilitychange', resolve, { once: true });
+    });
+  }
+}
+
+function showStatus(status) {
+  const name = link.node ?? location.host;
+  tell(at('agent'), `${name} · ${status.mode} · version ${status.version}`);
+  const order = status.openOrder;
+  tell(at('orders'), [
+    `${status.mode}: ${MODES[status.mode] ?? 'no word for it here'}.`,
+    status.conditions.length ? `Conditions: ${status.conditions.join(', ')}.` : 'No pressure is reported.',
+    order ? `Order ${order.order} is open: ${order.victim}, for ${order.signal}.` : '',
+  ].filter(Boolean).join(' '));
+  gauges(status);
+  trend.push({ at: status.now.monotonicNs / 1e6, values: Object.fromEntries(status.signals.map((one) => [one.signal, one.available])) });
+  trend = trend.filter((each) => trend.at(-1).at >= each.at && trend.at(-1).at - each.at <= BOUNDS.trendMs);
+  drawTrend(status);
+}
+
+function thresholdState(threshold) {
+  if (!threshold.observed) return 'not measured here';
+  if (!threshold.met) return 'clear';
+  const since = threshold.metForMs === null ? '' : ` for ${stretch(threshold.metForMs)}`;
+  return `MET${since}${threshold.held ? `, held: ${threshold.held}` : ''}`;
+}
+
+/** One block for each signal; built when signals or thresholds are others than before, filled anew every time. */
+function gauges(status) {
+  const place = at('gauges');
+  const known = new Map(status.signals.map((one) => [one.signal, one]));
+  const places = (name) => (known.has(name) ? 0 : 100) + (SIGNALS.indexOf(name) + 1 || 50);
+  const names = [...new Set([...known.keys(), ...status.thresholds.map((each) => each.signal)])].sort((one, other) => places(one) - places(other));
+  const shape = JSON.stringify([names, status.thresholds.map((each) => [each.signal, each.value, each.graceSeconds])]);
+  if (place.dataset.shape !== shape) {
+    place.dataset.shape = shape;
+    place.replaceChildren(...names.map((name) => {
+      const own = status.thresholds.filter((each) => each.signal === name);
+      return el('div', { class: 'gauge' }, el('h3', null, name), el('p', { class: 'figure' }),
+        el('div', { class: 'bar', 'aria-hidden': 'true' }, el('i', { class: 'fill' }), own.map((each) => el('i', { class: `tick ${each.hard ? 'hard' : 'soft'}` }))),
+        el('ul', null, own.map(() => el('li'))));
+    }));
+  }
+  names.forEach((name, index) => fillGauge(place.children[index], known.get(name), status.thresholds.filter((each) => each.signal === name)));
+}
+
+function fillGauge(gauge, seen, thresholds) {
+  const share = (value) => `${Math.max(0, Math.min(100, (value * 100) / (seen?.capacity || 1))).toFixed(2)}%`;
+  const name = seen?.signal;
+  tell(gauge.querySelector('.figure'), seen ? `${amount(name, seen.available)} of ${amount(name, seen.capacity)} (${percent(seen.available, seen.capacity)})` : 'not measured here, so its thresholds are never met');
+  gauge.dataset.state = thresholds.some((each) => each.met) ? 'met' : seen ? 'clear' : 'unknown';
+  gauge.querySelector('.fill').style.width = seen ? share(seen.available) : '0';
+  const ticks = gauge.querySelectorAll('.tick');
+  const lines = gauge.querySelectorAll('li');
+  thresholds.forEach((each, index) => {
+    ticks[index].hidden = !seen || each.quantity === null;
+    if (!ticks[index].hidden) ticks[index].style.left = share(each.quantity);
+    const kind = each.hard ? 'hard' : `soft, ${stretch(each.graceSeconds * 1000)}`;
+    tell(lines[index], `below ${each.value} (${kind}): ${thresholdState(each)}`);
+  });
+}
+
+function drawTrend(status) {
+  const place = at('trend');
+  const width = place.clientWidth;
+  if (width < 100 || trend.length < 2) return;
+  const now = trend.at(-1).at;
+  const names = ['memory.available', 'memory.headroom'];
+  const series = names.map((name) => ({ name, points: trend.filter((each) => each.values[name] !== undefined).map((each) => [each.at - now, each.values[name]]) }));
+  const marks = status.thresholds.filter((each) => names.includes(each.signal) && each.observed && each.quantity !== null)
+    .map((each) => ({ name: `${each.signal} ${each.hard ? 'hard' : 'soft'}`, y: each.quantity, look: each.hard ? 'hard' : 'soft' }));
+  place.replaceChildren(panel({ title: 'The last two minutes', series, marks, gap: 10_000 }, width, [-BOUNDS.trendMs, 0]).box);
+}
+
+// Tables whose rows stay the same elements while their order and figures change.
+
+function liveTable(place, caption, heads) {
+  place.replaceChildren(table(caption, heads, []));
+  const body = place.querySelector('tbody');
+  return (rows) => {
+    const old = new Map([...body.children].map((row) => [row.dataset.key, row]));
+    rows.forEach(({ key, cells, look }, index) => {
+      const row = old.get(key) ?? el('tr', null, cells.map((_, column) => (column === 0 ? el('th', { scope: 'row' }) : el('td', { class: lookOf(heads[column]) }))));
+      old.delete(key);
+      row.dataset.key = key;
+      row.className = look ?? '';
+      cells.forEach((content, column) => fillCell(row.children[column], content));
+      if (body.children[index] !== row) body.insertBefore(row, body.children[index] ?? null);
+    });
+    old.forEach((row) => row.remove());
+  };
+}
+
+function fillCell(cell, content) {
+  if (typeof content === 'string') return tell(cell, content);
+  if (!cell.firstChild) cell.append(content.href ? el('a') : el('span'), content.share === undefined ? '' : el('div', { class: 'bar', 'aria-hidden': 'true' }, el('i', { class: 'fill' }), el('i', { class: 'tick soft' })));
+  tell(cell.firstChild, content.text);
+  if (content.href) cell.firstChild.setAttribute('href', content.href);
+  if (content.share !== undefined) {
+    cell.querySelector('.fill').style.width = `${(content.share * 100).toFixed(1)}%`;
+    cell.querySelector('.tick').style.left = `${(content.tick * 100).toFixed(1)}%`;
+  }
+}
+
+const fillRanking = liveTable(at('ranking'), 'First to go in front', ['Workload', 'Uses against request', '#Requested', '#Priority', 'Preference', 'Refuses', '~Why before the next']);
+async function showRanking() {
+  const signal = at('signal').value;
+  try {
+    const ranking = await ask(`/v1/rank?signal=${encodeURIComponent(signal)}`);
+    if (signal !== at('signal').value) return;
+    const { workloads, why } = ranking;
+    const most = Math.max(1, ...workloads.map((one) => Math.max(one.usage ?? 0, one.request)));
+    const first = workloads.find((one) => one.refusal === null);
+    tell(at('verdict'), workloads.length === 0 ? 'No workload is watched over.'
+      : `${first ? `${fullName(first)} would go first.` : 'Nobody would go: all of them refuse.'} ${plural(workloads.length, 'candidate')}${workloads.length > BOUNDS.places ? `, of which the first ${BOUNDS.places} are shown` : ''}; figures are ${stretch(ranking.figuresAgeMs)} old.`);
+    fillRanking(workloads.slice(0, BOUNDS.places).map((one, place) => ({
+      key: one.uid || fullName(one), look: one.refusal === null ? '' : 'refuses',
+      cells: [
+        `${place + 1}. ${fullName(one)}`,
+        { text: one.usage === null ? 'unknown' : amount(signal, one.usage), share: (one.usage ?? 0) / most, tick: one.request / most },
+        amount(signal, one.request), String(one.priority), one.preference, one.refusal ?? '', why[place]?.sentence ?? '',
+      ],
+    })));
+  } catch (error) {
+    if (!error.answered) throw error;
+    tell(at('verdict'), error.message);
+    fillRanking([]);
+  }
+}
+
+// Incidents and events, filtered.
+
+const fillIncidents = liveTable(at('incident-list'), 'Newest first', ['Incident', '@When', 'What', 'Workload', 'First victim', '~Limit', 'State']);
+const fillEvents = liveTable(at('event-list'), 'Newest first', ['@When', 'What', 'Whom', '~Data']);
+
+let isDue = false;
+function redraw() {
+  if (isDue) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    showLists();
+  });
+}
+
+function matches(filter, what, namespace, words) {
+  return (filter.what === '' || filter.what === what) && (filter.namespace === '' || filter.namespace === `=${namespace}`) && words.includes(filter.text);
+}
+
+function showLists() {
+  const text = at('text').value.trim().toLowerCase();
+  const filter = { what: at('cause').value, namespace: at('namespace').value, text };
+  const all = [...incidents.values()].sort((one, other) => (one.at.wall < other.at.wall ? 1 : -1));
+  const chosen = all.filter((one) => matches(filter, one.cause, one.namespace, one.words));
+  fillIncidents(chosen.map((one) => ({
+    key: one.id, look: one.isFinal ? '' : 'open',
+    cells: [
+      { text: one.id, href: `#/incident/${encodeURIComponent(one.id)}` }, wall(one.at.wall), causeName(one.cause), one.workload,
+      one.process + (one.more > 0 ? ` and ${one.more} more` : ''), one.limit, one.isFinal ? 'closed' : 'open',
+    ],
+  })));
+  const told = events.map((event) => ({ event, data: JSON.stringify(event.data) }))
+    .filter(({ event, data }) => matches(filter, event.type, event.subject?.namespace ?? '', `${event.type} ${event.subject ? fullName(event.subject) : ''} ${data}`.toLowerCase()));
+  fillEvents(told.map(({ event, data }) => ({
+    key: `${event.bootId}:${event.seq}`, cells: [wall(event.at.wall), event.type, event.subject ? fullName(event.subject) : '', data],
+  })));
+  tell(at('found'), `${chosen.length} of ${plural(all.length, 'incident')}`);
+  fillNamespaces([...all.map((one) => one.namespace), ...events.filter((event) => event.subject).map((event) => event.subject.namespace)]);
+}
+
+function fillNamespaces(names) {
+  const select = at('namespace');
+  const known = new Set([...select.options].map((option) => option.value));
+  for (const name of new Set(names)) {
+    if (!known.has(`=${name}`)) select.append(el('option', { value: `=${name}` }, name || '(none)'));
+  }
+}
+
+function fillFilters() {
+  const option = (value, text) => el('option', { value }, text);
+  at('cause').append(option('', 'everything'), el('optgroup', { label: 'Incidents' }, Object.keys(CAUSES).map((cause) => option(cause, causeName(cause)))),
+    el('optgroup', { label: 'Other events' }, OTHER_KINDS.map((kind) => option(kind, kind))));
+  at('namespace').append(option('', 'all'));
+  at('signal').append(...SIGNALS.map((signal) => option(signal, signal)));
+  at('signal').addEventListener('change', () => showRanking().catch(tellConnection));
+  at('filters').addEventListener('input', redraw);
+  at('filters').addEventListener('submit', (event) => event.preventDefault());
+}
+
+// The incident that the address names.
+
+async function loadStory() {
+  const { id } = story;
+  try {
+    const incident = await ask(`/v1/incidents/${encodeURIComponent(id)}`);
+    if (story.id === id) showIncident(incident);
+  } catch (error) {
+    if (story.id !== id) return;
+    const words = error.answered ? error.message : 'The agent does not answer; it is asked again.';
+    at('story').replaceChildren(back(), el('h1', { id: 'incident-title', tabindex: -1 }, `Incident ${id}`), el('p', { class: 'lead' }, words));
+  }
+  if (document.activeElement === document.body) at('incident-title')?.focus();
+}
+
+const back = () => el('p', null, el('a', { href: '#/', id: 'back' }, '← All incidents'));
+
+/** Shows it; what was unfolded and who had the focus stay when it is told anew. */
+function showIncident(incident) {
+  const place = at('story');
+  const unfolded = [...place.querySelectorAll('details[open]')].map((each) => each.id);
+  const focused = place.contains(document.activeElement) ? document.activeElement.id : null;
+  const again = story.revision > 0;
+  story.revision = incident.revision;
+  const json = el('a', { href: `/v1/incidents/${encodeURIComponent(incident.id)}` }, 'as JSON');
+  const command = el('code', null, `brink incident ${incident.id} --html`);
+  place.replaceChildren(back(), incidentView(incident), el('p', { class: 'note' }, 'The same ', json, ', or as one file to attach to a ticket: ', command));
+  unfolded.forEach((id) => { if (at(id)) at(id).open = true; });
+  document.title = `${incident.id}: ${causeName(incident.cause)} · Brink`;
+  if (focused) at(focused)?.focus({ preventScroll: true });
+  if (again) tell(at('news'), `Incident ${incident.id} is told anew: ${incident.isFinal ? 'it is closed' : 'it is open'}.`);
+}
+
+function route() {
+  const found = /^#\/incident\/(.+)$/.exec(location.hash);
+  if (!found && !['', '#', '#/'].includes(location.hash)) return;
+  const before = story.id;
+  story.id = found ? decodeURIComponent(found[1]) : null;
+  story.revision = 0;
+  at('home').hidden = Boolean(found);
+  at('story').hidden = !found;
+  at('story').replaceChildren();
+  document.title = 'Brink';
+  if (found) {
+    document.activeElement?.blur();
+    scrollTo(0, 0);
+    loadStory();
+  } else if (before) {
+    showLists();
+    const row = [...document.querySelectorAll('#incident-list a')].find((each) => each.textContent === before);
+    (row ?? at('main')).focus();
+  }
+}
+
+fillFilters();
+at('tools').append(themeButton());
+document.querySelector('.skip').addEventListener('click', (event) => {
+  event.preventDefault();
+  at('main').focus();
+});
+addEventListener('hashchange', route);
+tellConnection();
+listen();
+route();
+keepPolling();

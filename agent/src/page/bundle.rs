@@ -1,0 +1,158 @@
+//! The files of the page as they lie in the binary, with what a browser checks them by.
+
+/// One file.
+#[derive(Clone, Copy, Debug)]
+pub struct Asset {
+    /// Where it is served.
+    pub path: &'static str,
+    /// Its media type.
+    pub content_type: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// SHA-256 of the text in base64: for policies, and as its `ETag`.
+    pub sha256: &'static str,
+}
+
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// The live page itself.
+pub const PAGE: Asset = Asset {
+    path: "/",
+    content_type: HTML,
+    text: include_str!("assets/page.html"),
+    sha256: "/ej6dKaeBcVm2/EdNRYWAqSWTzpYFMi8sYTXQQFB9Cw=",
+};
+
+/// How it looks.
+pub const STYLE: Asset = Asset {
+    path: "/assets/page.css",
+    content_type: CSS,
+    text: include_str!("assets/page.css"),
+    sha256: "clsMJSAOxI4qv2iUQnNzbG3/NMQOjaAYdT1rumQrdvw=",
+};
+
+/// Words, amounts and elements.
+pub const WORDS: Asset = Asset {
+    path: "/assets/words.js",
+    content_type: SCRIPT,
+    text: include_str!("assets/words.js"),
+    sha256: "6MzpLMD8l+LRdyumiTWchqezCPk75mmB+3T0xGg410I=",
+};
+
+/// Charts.
+pub const CHART: Asset = Asset {
+    path: "/assets/chart.js",
+    content_type: SCRIPT,
+    text: include_str!("assets/chart.js"),
+    sha256: "Bpbq4cqxN3RL2sWrcuU2l/SIhqUV/mVJvUiHe1xhFIc=",
+};
+
+/// One incident.
+pub const INCIDENT: Asset = Asset {
+    path: "/assets/incident.js",
+    content_type: SCRIPT,
+    text: include_str!("assets/incident.js"),
+    sha256: "mOv5L0J68zdvVUBAsHdvsQG0GhkS8ZFKof7SnrtDoxg=",
+};
+
+/// What asks the agent and listens to it.
+pub const LIVE: Asset = Asset {
+    path: "/assets/live.js",
+    content_type: SCRIPT,
+    text: include_str!("assets/live.js"),
+    sha256: "9Y8tzSdMUjHd6n1nuiKqjr0HEuBoOY6eMi/rV0BCMBM=",
+};
+
+/// What the exported file begins by; not served.
+pub(super) const EXPORTED: Asset = Asset {
+    path: "",
+    content_type: SCRIPT,
+    text: include_str!("assets/exported.js"),
+    sha256: "g0aMJcot3+LNEnY8ItTFXs0pdU2992TX2eZ0OrRk4K0=",
+};
+
+/// The frame of the exported file.
+pub(super) const EXPORTED_FRAME: &str = include_str!("assets/exported.html");
+
+/// Everything that is served.
+pub const SERVED: [Asset; 6] = [PAGE, STYLE, WORDS, CHART, INCIDENT, LIVE];
+
+#[cfg(test)]
+mod tests {
+    use sha2::{Digest as _, Sha256};
+
+    use super::*;
+
+    /// The most that the page may take of the locked text of the agent, in bytes.
+    const MOST: usize = 60_000;
+
+    fn base64(bytes: &[u8]) -> String {
+        const LETTERS: &[u8; 64] =
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let mut text = String::new();
+        for group in bytes.chunks(3) {
+            let bits = (0..3).fold(0_usize, |bits, index| {
+                bits << 8 | usize::from(group.get(index).copied().unwrap_or(0))
+            });
+            for place in 0..4 {
+                let letter = LETTERS[bits >> (18 - 6 * place) & 63];
+                text.push(if place > group.len() {
+                    '='
+                } else {
+                    letter.into()
+                });
+            }
+        }
+        text
+    }
+
+    #[test]
+    fn base64_is_that_of_rfc_4648() {
+        for (bytes, expected) in [
+            ("", ""),
+            ("f", "Zg=="),
+            ("fo", "Zm8="),
+            ("foo", "Zm9v"),
+            ("foobar", "Zm9vYmFy"),
+        ] {
+            assert_eq!(base64(bytes.as_bytes()), expected);
+        }
+    }
+
+    #[test]
+    fn every_hash_is_that_of_its_text() {
+        for asset in SERVED.iter().chain([&EXPORTED]) {
+            let found = base64(&Sha256::digest(asset.text));
+            assert_eq!(asset.sha256, found, "set this in {}", asset.path);
+        }
+    }
+
+    #[test]
+    fn the_bundle_stays_small() {
+        let served = SERVED.iter().chain([&EXPORTED]);
+        let size = served.map(|asset| asset.text.len()).sum::<usize>() + EXPORTED_FRAME.len();
+        assert!(size <= MOST, "{size} bytes");
+    }
+
+    #[test]
+    fn nothing_is_written_as_markup_and_nothing_is_fetched_from_elsewhere() {
+        for asset in SERVED.iter().chain([&EXPORTED]) {
+            for never in [
+                "innerHTML",
+                "outerHTML",
+                "insertAdjacentHTML",
+                "document.write",
+                "eval(",
+                "https://",
+                "@import",
+                "url(",
+                " style=",
+                " onclick=",
+            ] {
+                assert!(!asset.text.contains(never), "{never} in {}", asset.path);
+            }
+        }
+    }
+}
