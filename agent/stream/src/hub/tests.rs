@@ -332,7 +332,7 @@ fn an_event_may_be_made_from_its_number() {
         "nothing is told, and no number given"
     );
     assert_eq!(
-        hub.tell_with(|number| Some(draft(number as usize))),
+        hub.tell_with(|number| Some(draft(usize::try_from(number).unwrap()))),
         Some(17)
     );
     assert_eq!(hub.tell(draft(0)), 18);
