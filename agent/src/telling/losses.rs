@@ -57,6 +57,7 @@ impl Telling {
             place: place.to_owned(),
             count,
             total,
+            uncounted: false,
             first: None,
             last: None,
         };

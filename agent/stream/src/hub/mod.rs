@@ -23,7 +23,9 @@ use self::line::{Envelope, Parts};
 pub use self::numbers::{Found, Numbers, NumbersError};
 pub use self::past::{Page, Past, PastError, Position};
 pub use self::reader::{Next, Reader};
-use crate::model::event::Draft;
+use crate::model::data::Loss;
+use crate::model::event::{Draft, Time};
+use crate::model::kind::Kind;
 
 /// Who tells: the node's name, and the id of the boot that numbers and monotonic times belong to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -190,6 +192,12 @@ impl Hub {
     /// Hands every event from now on to a sink too.
     pub fn attach(&self, sink: Box<dyn Sink>) {
         self.owner.shared.lock().sinks.push(sink);
+    }
+
+    /// A loss that one reader is told of, in the place of the numbers that it missed; nobody else gets it.
+    pub(crate) fn loss_line(&self, at: Time, seq: u64, loss: &Loss) -> serde_json::Result<Line> {
+        let draft = Draft::new(Kind::Loss, at, None, loss)?;
+        Ok(self.owner.shared.envelope.line(Parts::of(draft), seq))
     }
 
     /// Who tells.

@@ -3,8 +3,9 @@
 //! Numbers are reserved in blocks before they are given, so a process that is killed leaves a gap and never a repetition. Over
 //! a boot nothing goes on: the boot's id is part of every event's place. So nothing is synced to a disk either.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub(super) struct Store {
     path: PathBuf,
     boot: String,
     written: Mutex<u64>,
+    /// Held as long as numbers are given; none where another agent holds it.
+    lock: Mutex<Option<File>>,
 }
 
 /// What was found where the numbers are kept.
@@ -46,6 +49,8 @@ pub enum Found {
     OtherBoot,
     /// The run before this one; numbers go on after the highest that it may have given.
     Continued,
+    /// Another agent that runs now numbers its events here. Numbers begin beyond any that it can reach, and are not kept.
+    Elsewhere,
     /// Something else, or a damaged file; it was put aside.
     PutAside {
         /// Where it is now.
@@ -69,30 +74,32 @@ pub struct NumbersError {
 
 impl Numbers {
     /// Numbers after those of the run before, reserved in the file at `path`. Of a damaged file nothing can be gone on from:
-    /// then they begin at `uptime` in microseconds, which no earlier run of this boot can have reached.
+    /// then they begin at `uptime` in microseconds, which no earlier run of this boot can have reached. The same where another
+    /// agent, which runs beside this one, numbers its events in that file.
     ///
     /// # Errors
-    /// When the file cannot be read, put aside or written.
+    /// When the file cannot be locked, read, put aside or written.
     pub fn open(
         path: &Path,
         boot_id: &str,
         uptime: Duration,
     ) -> Result<(Self, Found), NumbersError> {
         let beyond = u64::try_from(uptime.as_micros()).unwrap_or(HIGHEST);
-        let (last, found) = match read(path)? {
-            None => (0, Found::Nothing),
-            Some(text) => match parse(&text) {
-                Ok((boot, last)) if boot == boot_id => (last, Found::Continued),
-                Ok(_) => (0, Found::OtherBoot),
-                Err(why) => (beyond, put_aside(path, why)?),
-            },
+        let lock = take_lock(path)?;
+        let (last, found) = match &lock {
+            Some(_) => found_at(path, boot_id, beyond)?,
+            None => (beyond, Found::Elsewhere),
         };
         let store = Store {
             path: path.to_path_buf(),
             boot: boot_id.to_owned(),
             written: Mutex::new(last),
+            lock: Mutex::new(lock),
         };
-        let reserved = store.reserve_after(last)?;
+        let reserved = match found {
+            Found::Elsewhere => u64::MAX,
+            _ => store.reserve_after(last)?,
+        };
         let numbers = Self {
             store: Arc::new(store),
             last,
@@ -127,6 +134,9 @@ impl Numbers {
     /// Leaves the exact last number behind.
     pub(super) fn settle(&mut self, last: u64) -> Result<(), NumbersError> {
         let mut written = lock(&self.store.written);
+        let Some(_released) = lock(&self.store.lock).take() else {
+            return Ok(());
+        };
         self.store.write(last)?;
         *written = last;
         self.reserved = last;
@@ -182,6 +192,30 @@ fn read(path: &Path) -> Result<Option<Vec<u8>>, NumbersError> {
     let read = file.take(LONGEST + 1).read_to_end(&mut text);
     read.map_err(error(path, "read"))?;
     Ok(Some(text))
+}
+
+/// Whoever could open the lock could hold it: it is for the agent alone.
+fn take_lock(path: &Path) -> Result<Option<File>, NumbersError> {
+    let mut options = File::options();
+    let options = options.create(true).truncate(false).write(true).mode(0o600);
+    let file = options.open(beside(path, ".lock"));
+    let file = file.map_err(error(path, "lock"))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(source)) => Err(error(path, "lock")(source)),
+    }
+}
+
+fn found_at(path: &Path, boot_id: &str, beyond: u64) -> Result<(u64, Found), NumbersError> {
+    let Some(text) = read(path)? else {
+        return Ok((0, Found::Nothing));
+    };
+    Ok(match parse(&text) {
+        Ok((boot, last)) if boot == boot_id => (last, Found::Continued),
+        Ok(_) => (0, Found::OtherBoot),
+        Err(why) => (beyond, put_aside(path, why)?),
+    })
 }
 
 fn put_aside(path: &Path, why: &'static str) -> Result<Found, NumbersError> {

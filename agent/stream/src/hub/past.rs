@@ -24,7 +24,8 @@ pub struct Page {
     pub is_cut: bool,
 }
 
-/// Events of kinds that are journalled, of this boot and of earlier ones.
+/// Events of kinds that are journalled, of this boot and of earlier ones: all that were told before the call, whether or not
+/// they are on a disk by then.
 pub trait Past: Send + Sync {
     /// At most `limit` events after a position, or the oldest there are. May block: it is called where that harms nobody.
     ///

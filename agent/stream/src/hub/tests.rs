@@ -11,8 +11,7 @@ use serde_json::json;
 use serde_json::value::RawValue;
 
 use super::*;
-use crate::model::event::{Event, Subject, Time};
-use crate::model::kind::Kind;
+use crate::model::event::{Event, Subject};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -242,6 +241,24 @@ fn numbers_go_on_over_a_restart_and_begin_anew_with_a_boot() {
             failed: None
         }
     );
+}
+
+#[test]
+fn an_agent_beside_another_has_numbers_of_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.seq");
+    let (first, _) = numbered(&path, "one");
+    let (second, found) = numbered(&path, "one");
+    assert_eq!(
+        (second.tell(draft(0)), found),
+        (3_000_001, Found::Elsewhere)
+    );
+    tell(&second, 10_000, 0);
+    drop(second);
+    assert_eq!(first.tell(draft(0)), 1);
+    drop(first);
+    let (next, found) = numbered(&path, "one");
+    assert_eq!((next.tell(draft(0)), found), (2, Found::Continued));
 }
 
 #[test]

@@ -76,10 +76,13 @@ pub struct LimitImminent {
 pub struct Loss {
     /// Where: `kernel-ring`, `guard-queue`, `journal`, `reader`, `collector`, or an outlet's name.
     pub place: String,
-    /// How many, this time.
+    /// How many, this time; with `uncounted`, at least so many.
     pub count: u64,
-    /// How many in this run.
+    /// How many in this run; for a reader, in its connection.
     pub total: u64,
+    /// Whether there were more, which nobody can count: they left the journal before they were read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub uncounted: bool,
     /// For a reader that was too slow: the first number it missed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<u64>,

@@ -1,0 +1,342 @@
+//! What one reader of events gets: first what is kept of the past, then what is told, in order and without a seam.
+//!
+//! The past is read page by page until the hub's memory goes on from there. What is journalled is then neither lost nor
+//! repeated; what is not, and has left the memory, is not part of the past. What a live reader is too slow for is told to it as
+//! a loss that it alone gets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until};
+use tracing::warn;
+
+use super::query::{Format, Query, Since};
+use super::{Bounds, Reply, Service};
+use crate::hub::{Line, Next, PastError, Position, Reader};
+use crate::model::data::Loss;
+
+/// About so many bytes are sent at a time.
+const PIECE: usize = 16 << 10;
+/// Events that are looked at a time.
+const LOOK: usize = 256;
+/// After a piece the next one waits this long for company, if more is told already: a stream of small events would cost a system
+/// call each.
+const COMPANY: Duration = Duration::from_millis(1);
+
+/// How it goes on after what was filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// More is there.
+    More,
+    /// Nothing more is there now.
+    Wait,
+    /// Nothing more is to come.
+    End,
+}
+
+/// One reader's way through the events.
+pub(super) struct Feed {
+    service: Arc<Service>,
+    query: Query,
+    phase: Phase,
+    /// The first wanted moment, until it was found.
+    from_us: Option<i64>,
+    /// The last number that had been given as this began.
+    known: u64,
+    /// Events that may still be sent.
+    left: u64,
+    /// Numbers that this reader has missed.
+    missed: u64,
+    /// What it has missed before it begins.
+    owed: Option<Missed>,
+    sent: Option<Instant>,
+}
+
+enum Phase {
+    /// After this place in the past, or with the oldest.
+    Past(Option<Position>),
+    Live(Reader),
+}
+
+/// A loss that is told to one reader.
+#[derive(Clone, Copy)]
+struct Missed {
+    range: Option<(u64, u64)>,
+    count: u64,
+    uncounted: bool,
+}
+
+impl Feed {
+    /// Finds the place to begin.
+    pub(super) async fn begin(service: Arc<Service>, query: Query) -> Result<Self, Reply> {
+        if query.format == Format::CloudEvents && service.envelope.is_none() {
+            let next = "ask for format=json";
+            return Err(Reply::refusal(400, "this agent knows no CloudEvents", next));
+        }
+        let mut feed = Self {
+            known: service.hub.numbering().last,
+            phase: Phase::Live(service.hub.reader(None)),
+            from_us: None,
+            left: query.limit.unwrap_or(u64::MAX),
+            missed: 0,
+            owed: None,
+            sent: None,
+            service,
+            query,
+        };
+        match feed.query.since.clone() {
+            Since::Now => {}
+            Since::Oldest => feed.start(None),
+            Since::Number(seq) => feed.start_after(seq)?,
+            Since::Place(boot, seq) if *boot == *feed.boot() => feed.start_after(seq)?,
+            Since::Place(boot, seq) => {
+                feed.owed = feed.service.past.is_none().then_some(Missed::UNCOUNTED);
+                let boot = boot.into();
+                feed.start(Some(Position { boot, seq }));
+            }
+            Since::Age(age) => feed.start_at(age).await?,
+        }
+        Ok(feed)
+    }
+
+    fn boot(&self) -> &str {
+        &self.service.hub.identity().boot_id
+    }
+
+    fn start(&mut self, position: Option<Position>) {
+        self.phase = if self.service.past.is_some() {
+            Phase::Past(position)
+        } else {
+            Phase::Live(self.service.hub.reader(Some(0)))
+        };
+    }
+
+    fn start_after(&mut self, seq: u64) -> Result<(), Reply> {
+        let last = self.known;
+        if seq > last {
+            let problem = format!("no event has the number {seq} yet; the last one is {last}");
+            let next = "ask with since=now, or with a number that you have seen in this boot";
+            return Err(Reply::refusal(400, &problem, next));
+        }
+        let base = self.service.hub.base();
+        if seq < base && self.service.past.is_none() {
+            self.owed = Some(Missed {
+                range: Some((seq + 1, base)),
+                ..Missed::UNCOUNTED
+            });
+        }
+        let oldest = self.service.hub.oldest().unwrap_or(last + 1);
+        if seq + 1 >= oldest || self.service.past.is_none() {
+            self.phase = Phase::Live(self.service.hub.reader(Some(seq)));
+        } else {
+            let boot = self.boot().into();
+            self.start(Some(Position { boot, seq }));
+        }
+        Ok(())
+    }
+
+    async fn start_at(&mut self, age: Duration) -> Result<(), Reply> {
+        let now = (self.service.clock)().wall_us().unwrap_or(0);
+        let from = now.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
+        self.from_us = Some(from);
+        let Some(past) = self.service.past.clone() else {
+            self.start(None);
+            return Ok(());
+        };
+        let found = self.service.off_the_runtime(move || past.before(from));
+        let position = found.await.map_err(|error| unreadable(&error))?;
+        self.start(position);
+        Ok(())
+    }
+
+    pub(super) fn bounds(&self) -> Bounds {
+        self.service.bounds
+    }
+
+    pub(super) const fn is_sse(&self) -> bool {
+        self.query.is_sse
+    }
+
+    pub(super) const fn content_type(&self) -> &'static str {
+        if self.query.is_sse {
+            "text/event-stream"
+        } else {
+            "application/x-ndjson"
+        }
+    }
+
+    /// Takes note that what was filled in is on its way.
+    pub(super) fn has_sent(&mut self) {
+        self.sent = Some(Instant::now());
+    }
+
+    /// Until there is something new. The future may be dropped.
+    pub(super) async fn changed(&mut self) {
+        let Phase::Live(reader) = &mut self.phase else {
+            return;
+        };
+        reader.changed().await;
+        if let Some(sent) = self.sent {
+            sleep_until(sent + COMPANY).await;
+        }
+    }
+
+    /// Appends what comes next, about a piece of it.
+    pub(super) async fn fill(&mut self, into: &mut Vec<u8>) -> Filled {
+        if let Some(missed) = self.owed.take() {
+            self.push_loss(missed, into);
+        }
+        match &mut self.phase {
+            Phase::Past(position) => {
+                let position = position.clone();
+                self.fill_from_past(position, into).await
+            }
+            Phase::Live(_) => self.fill_live(into),
+        }
+    }
+
+    fn fill_live(&mut self, into: &mut Vec<u8>) -> Filled {
+        let Phase::Live(reader) = &mut self.phase else {
+            return Filled::More;
+        };
+        let mut some = Vec::new();
+        let is_closed = reader.is_closed();
+        let taken = reader.take((LOOK, PIECE), &mut some);
+        for next in some {
+            let is_over = match next {
+                Next::Line(line) if !self.query.follow && line.seq > self.known => true,
+                Next::Line(line) => self.push(&line, into),
+                Next::Lost { first, last, count } => {
+                    self.push_loss(
+                        Missed {
+                            range: Some((first, last)),
+                            count,
+                            uncounted: false,
+                        },
+                        into,
+                    );
+                    false
+                }
+            };
+            if is_over {
+                return Filled::End;
+            }
+        }
+        match taken {
+            0 if is_closed || !self.query.follow => Filled::End,
+            0 => Filled::Wait,
+            _ => Filled::More,
+        }
+    }
+
+    async fn fill_from_past(&mut self, position: Option<Position>, into: &mut Vec<u8>) -> Filled {
+        let Some(past) = self.service.past.clone() else {
+            self.start(None);
+            return Filled::More;
+        };
+        // Before the past is asked: it has everything up to here, and what is told meanwhile is still in memory or a loss.
+        let told = self.service.hub.numbering().last;
+        let page = match self.service.page(past, position.clone()).await {
+            Ok(page) => page,
+            Err(error) => {
+                warn!(%error, "the past cannot be read; a reader goes on without it");
+                self.push_loss(Missed::UNCOUNTED, into);
+                self.go_live(position.as_ref(), 0);
+                return Filled::More;
+            }
+        };
+        if page.is_cut {
+            self.push_loss(Missed::UNCOUNTED, into);
+        }
+        for line in &page.lines {
+            if self.push(line, into) {
+                return Filled::End;
+            }
+        }
+        match page.lines.last() {
+            Some(last) => {
+                self.phase = Phase::Past(Some(Position {
+                    boot: Arc::clone(&last.boot),
+                    seq: last.seq,
+                }));
+            }
+            None => self.go_live(position.as_ref(), told),
+        }
+        Filled::More
+    }
+
+    /// Goes over to the hub's memory after a place in the past. Everything journalled up to `told` has been read: what is not
+    /// in memory of that is no loss.
+    fn go_live(&mut self, position: Option<&Position>, told: u64) {
+        let hub = &self.service.hub;
+        let here = position.filter(|position| *position.boot == *self.boot());
+        let after = here.map_or(0, |position| position.seq).max(hub.base());
+        let oldest = hub.oldest().unwrap_or(after + 1);
+        let after = after.max(told.min(oldest.saturating_sub(1)));
+        self.phase = Phase::Live(hub.reader(Some(after)));
+    }
+
+    /// Appends an event if it is wanted; says whether it was the last one.
+    fn push(&mut self, line: &Line, into: &mut Vec<u8>) -> bool {
+        if let Some(from) = self.from_us {
+            let is_new = *line.boot == *self.boot() && line.seq > self.known;
+            if line.wall_us < from && !is_new {
+                return false;
+            }
+            self.from_us = None;
+        }
+        if self.query.takes(line) {
+            self.write(line, true, into);
+            self.left -= 1;
+        }
+        self.left == 0
+    }
+
+    fn push_loss(&mut self, missed: Missed, into: &mut Vec<u8>) {
+        self.missed = self.missed.saturating_add(missed.count);
+        let (first, last) = missed.range.unzip();
+        let loss = Loss {
+            place: "reader".to_owned(),
+            count: missed.count,
+            total: self.missed,
+            uncounted: missed.uncounted,
+            first,
+            last,
+        };
+        let at = (self.service.clock)();
+        if let Ok(line) = self.service.hub.loss_line(at, last.unwrap_or(0), &loss) {
+            self.write(&line, last.is_some(), into);
+        }
+    }
+
+    /// `has_place` is false where the number is none to resume from.
+    fn write(&self, line: &Line, has_place: bool, into: &mut Vec<u8>) {
+        let text = match (self.query.format, self.service.envelope) {
+            (Format::CloudEvents, Some(envelope)) => envelope(line).into(),
+            _ => std::borrow::Cow::Borrowed(&*line.text),
+        };
+        if !self.query.is_sse {
+            return into.extend_from_slice(&text);
+        }
+        if has_place {
+            into.extend_from_slice(format!("id: {}:{}\n", line.boot, line.seq).as_bytes());
+        }
+        into.extend_from_slice(format!("event: {}\ndata: ", line.of.word()).as_bytes());
+        into.extend_from_slice(&text);
+        into.push(b'\n');
+    }
+}
+
+impl Missed {
+    /// Some, and nobody knows how many.
+    const UNCOUNTED: Self = Self {
+        range: None,
+        count: 0,
+        uncounted: true,
+    };
+}
+
+fn unreadable(error: &PastError) -> Reply {
+    let problem = format!("the journal cannot be read: {error}");
+    Reply::refusal(500, &problem, "since=now reads what is told from now on")
+}

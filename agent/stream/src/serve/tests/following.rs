@@ -1,0 +1,132 @@
+//! Readers that stay: news, heartbeats, the end, and what happens to the slow.
+
+use super::*;
+
+#[test]
+fn whoever_follows_gets_what_is_told_and_a_whole_end() {
+    run(async {
+        let hub = hub_of(6, 100);
+        tell(&hub, Kind::AgentStarted, None);
+        let served = Served::new(service(&hub));
+        let mut following = served.follow("/v1/events?follow=1", "").await;
+        tell(&hub, Kind::Pressure, None);
+        following.until("\"seq\":8").await;
+        tell(&hub, Kind::Pressure, None);
+        tell(&hub, Kind::Loss, None);
+        following.until("\"seq\":10").await;
+        hub.close();
+        let answer = following.rest().await;
+        assert!(answer.is_whole, "{answer:?}");
+        assert_eq!(answer.numbers(), [8, 9, 10], "from now on");
+    });
+}
+
+#[test]
+fn server_sent_events_name_their_place_and_go_on_after_it() {
+    run(async {
+        let hub = hub_of(0, 100);
+        for _ in 0..3 {
+            tell(&hub, Kind::Pressure, None);
+        }
+        let bounds = Bounds {
+            heartbeat: Duration::from_millis(20),
+            ..Bounds::default()
+        };
+        let served = Served::new(service(&hub).with_bounds(bounds));
+        let headers =
+            format!("Accept: text/html, text/event-stream;q=0.9\r\nLast-Event-ID: {BOOT}:1\r\n");
+        let mut following = served.follow("/v1/events?since=0", &headers).await;
+        following.until("\n: still here\n\n").await;
+        tell(&hub, Kind::OomKill, None);
+        let answer = following.until("event: oom-kill\n").await;
+        assert!(answer.head.contains("Content-Type: text/event-stream"));
+        let answer = following.until("\"seq\":4").await;
+        let events: Vec<_> = answer.body.split("\n\n").collect();
+        for (at, number, kind) in [(0, 2, "pressure"), (1, 3, "pressure")] {
+            let start = format!("id: {BOOT}:{number}\nevent: {kind}\ndata: {{");
+            assert!(events[at].starts_with(&start), "{:?}", events[at]);
+        }
+
+        let answer = served
+            .get_with("/v1/events?follow=0", "Accept: text/event-stream\r\n")
+            .await;
+        assert!(answer.is_whole && answer.body.starts_with(&format!("id: {BOOT}:1\n")));
+        let refused = served.get_with("/v1/events", "Last-Event-ID: x\r\n").await;
+        assert_eq!(refused.status, 400);
+    });
+}
+
+#[test]
+fn the_slow_are_told_exactly_what_they_missed() {
+    run(async {
+        let hub = hub_of(0, 10);
+        let served = Served::new(service(&hub));
+        let mut slow = served.follow("/v1/events?since=0&follow=1", "").await;
+        // More than the socket takes while nobody reads.
+        let filler = "x".repeat(10_000);
+        for _ in 0..400 {
+            let at = Time::new(START_US, 0);
+            hub.tell(Draft::new(Kind::Pressure, at, None, &json!({"filler": filler})).unwrap());
+            tokio::task::yield_now().await;
+        }
+        slow.until("\"place\":\"reader\"").await;
+        hub.close();
+        let answer = slow.rest().await;
+        assert!(answer.is_whole);
+        let (mut next, mut missed) = (1, 0);
+        for line in answer.lines() {
+            let (seq, data) = (line["seq"].as_u64().unwrap(), &line["data"]);
+            if line["type"] == "loss" {
+                assert_eq!(data["first"], next);
+                assert_eq!(data["last"], seq);
+                assert_eq!(data["count"], seq + 1 - next);
+                missed += seq + 1 - next;
+                assert_eq!(data["total"], missed);
+            } else {
+                assert_eq!(seq, next);
+            }
+            next = seq + 1;
+        }
+        assert_eq!(next, 401, "every number once");
+    });
+}
+
+#[test]
+fn the_next_of_a_kind_is_waited_for() {
+    run(async {
+        let hub = hub_of(0, 100);
+        let served = Served::new(service(&hub));
+        let mut one = served
+            .follow("/v1/events?follow=1&kind=oom-kill&limit=1", "")
+            .await;
+        for _ in 0..50 {
+            tell(&hub, Kind::Pressure, None);
+            tokio::task::yield_now().await;
+        }
+        tell(&hub, Kind::OomKill, None);
+        one.until("oom-kill").await;
+        let answer = one.rest().await;
+        assert!(answer.is_whole && answer.numbers() == [51], "{answer:?}");
+    });
+}
+
+#[test]
+fn what_left_memory_before_the_reader_came_is_a_loss_too() {
+    run(async {
+        let hub = hub_of(100, 3);
+        for _ in 0..10 {
+            tell(&hub, Kind::Pressure, None);
+        }
+        let served = Served::new(service(&hub));
+        let answer = served.get("/v1/events?since=103").await;
+        assert_eq!(answer.numbers(), [107, 108, 109, 110]);
+        assert_eq!(answer.lines()[0]["data"]["first"], 104);
+        for query in ["since=40", "since=2f2a0000-0000-4000-8000-000000000000:7"] {
+            let answer = served.get(&format!("/v1/events?{query}")).await;
+            let lines = answer.lines();
+            assert_eq!(lines[0]["data"]["uncounted"], true, "{query}: {answer:?}");
+            assert_eq!(lines[1]["data"]["first"], 101, "{query}");
+            assert_eq!(lines.len(), 5, "{query}");
+        }
+    });
+}
