@@ -17,6 +17,7 @@ pub mod record;
 pub mod replay;
 pub mod runtime;
 pub mod scenario;
+pub mod story;
 pub mod telling;
 pub mod terminal;
 pub mod warmer;

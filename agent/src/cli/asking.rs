@@ -46,7 +46,7 @@ pub fn page_of(answer: &Answer, style: Style) -> String {
 }
 
 /// Which right is missing, and how to get it.
-fn missing(socket: &Path) -> String {
+pub(super) fn missing(socket: &Path) -> String {
     let user = rustix::process::geteuid().as_raw();
     match std::fs::metadata(socket) {
         Ok(found) => format!(

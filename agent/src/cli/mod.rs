@@ -4,6 +4,7 @@ mod asking;
 mod config;
 mod demo;
 mod doctor;
+mod events;
 mod exit;
 mod explain;
 mod generate;
@@ -17,6 +18,7 @@ mod run;
 mod simulate;
 mod status;
 mod status_page;
+mod stream;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -76,6 +78,8 @@ pub enum Command {
     Rank(rank::Args),
     /// Explain why this one goes and that one does not, now or in a past decision
     Explain(explain::Args),
+    /// Show what happens and what has happened, event by event
+    Events(Box<events::Args>),
     /// Decide step by step from scenario files, as the kubelet would
     Simulate(simulate::Args),
     /// Run a journal again and compare
@@ -136,6 +140,7 @@ fn dispatch(command: &Command) -> Result<Exit, CliError> {
         Command::Status(args) => status::run(args),
         Command::Rank(args) => rank::run(args),
         Command::Explain(args) => explain::run(args),
+        Command::Events(args) => events::run(args),
         Command::Simulate(args) => simulate::run_command(args),
         Command::Replay(args) => replay::run(args),
         Command::Pause(args) => pause::run_pause(args),

@@ -1,6 +1,7 @@
 //! The socket between agent and command line: one line of JSON asks, one line of JSON answers.
 
 pub mod client;
+pub mod http;
 pub mod protocol;
 pub mod server;
 pub mod views;

@@ -7,6 +7,7 @@
 
 mod config;
 mod conformance;
+mod events;
 mod exits;
 mod gates;
 mod golden;

@@ -1,0 +1,305 @@
+//! `brink events`: what the agent tells, as it is told or as far as it is remembered.
+
+use brink_stream::model::event::Event;
+use brink_stream::model::kind::Kind;
+
+use super::exit::{CliError, Exit};
+use super::output::Data;
+use super::stream::{self, StreamArgs, Told};
+use crate::story;
+use crate::terminal::{Paint, Screen, Style};
+
+/// Options of `brink events`.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[command(after_help = "\
+Examples:
+  brink events                          everything that is remembered, oldest first
+  brink events -f                       what happens from now on
+  brink events -f --since 10m           the last ten minutes, and what happens then
+  brink events --kind oom-kill,loss -o json | jq .data
+  brink events -n shop -p web           what happened to one workload
+  brink incident                        the incidents among them, and the whole story of each
+
+--since takes an age (90s, 10m, 2h, 1d), the number of the last event that you have seen (17), the same with its boot \
+(BOOT:17, which -o json has as bootId), or now. Times are in UTC.")]
+pub struct Args {
+    /// Stay, and show what happens from now on
+    #[arg(short, long)]
+    pub follow: bool,
+    /// Where to begin: an age such as 10m, a number, BOOT:NUMBER, or now
+    #[arg(long, value_name = "WHEN", value_parser = since)]
+    pub since: Option<String>,
+    /// Only these kinds, separated by commas
+    #[arg(short, long, value_name = "KIND", value_delimiter = ',', value_parser = stream::kinds)]
+    pub kind: Vec<Kind>,
+    /// Only what is about workloads of this namespace
+    #[arg(short, long)]
+    pub namespace: Option<String>,
+    /// Only what is about the pod or workload of this name
+    #[arg(short, long, value_name = "NAME")]
+    pub pod: Option<String>,
+    /// No more than so many events
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub limit: Option<u64>,
+    /// Form of the output: compact, wide or json (a line for each event)
+    #[arg(
+        short,
+        long,
+        value_enum,
+        default_value_t,
+        value_name = "FORMAT",
+        hide_possible_values = true
+    )]
+    pub output: Form,
+    /// The agent.
+    #[command(flatten)]
+    pub socket: StreamArgs,
+}
+
+/// In which form events are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Form {
+    /// Time, kind and a sentence.
+    #[default]
+    Compact,
+    /// With number, node, uid and incident.
+    Wide,
+    /// The events themselves.
+    Json,
+}
+
+/// Asks the agent and prints each event as it comes.
+///
+/// # Errors
+/// When no agent answers, or it says no.
+pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
+    let mut events = stream::events(&args.socket.socket, &query(args))?;
+    let mut data = Data::new();
+    let mut day = Day::default();
+    while let Some(Told { line, event }) = events.next()? {
+        let text = match args.output {
+            Form::Json => format!("{}\n", String::from_utf8_lossy(&line)),
+            form => shown(&event, form, data.style(), &mut day),
+        };
+        data.print(&text)?;
+        // Whoever follows wants each at once; otherwise a reader that leaves is noticed soon enough.
+        if args.follow {
+            data.flush()?;
+        }
+    }
+    data.flush()?;
+    if day.is_unseen() && args.output != Form::Json {
+        super::Talk::new().say("no such event is remembered; `brink events -f` waits for the next");
+    }
+    Ok(Exit::Success)
+}
+
+fn query(args: &Args) -> Vec<(&'static str, String)> {
+    let kinds: Vec<&str> = args.kind.iter().map(|kind| kind.word()).collect();
+    let pairs = [
+        ("since", args.since.clone()),
+        ("follow", args.follow.then(|| "1".to_owned())),
+        ("kind", (!kinds.is_empty()).then(|| kinds.join(","))),
+        ("namespace", args.namespace.clone()),
+        ("pod", args.pod.clone()),
+        ("limit", args.limit.map(|limit| limit.to_string())),
+    ];
+    let given = pairs
+        .into_iter()
+        .filter_map(|(key, value)| Some((key, value?)));
+    given.collect()
+}
+
+/// Whether it is one of the forms that `--since` takes.
+fn since(text: &str) -> Result<String, String> {
+    let is_number = |text: &str| {
+        !text.is_empty()
+            && text.bytes().all(|byte| byte.is_ascii_digit())
+            && text.parse::<u64>().is_ok()
+    };
+    let is_place = text.split_once(':').is_some_and(|(boot, number)| {
+        let is_boot = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+        !boot.is_empty() && boot.bytes().all(is_boot) && is_number(number)
+    });
+    if text == "now" || is_number(text) || is_place || is_age(text) {
+        return Ok(text.to_owned());
+    }
+    Err("give an age (90s, 10m, 2h, 1d), a number (17), BOOT:NUMBER, or now".to_owned())
+}
+
+/// Numbers with units: `90s`, `1h30m`.
+fn is_age(text: &str) -> bool {
+    let is_digit = |letter: char| letter.is_ascii_digit();
+    let units: Vec<&str> = text
+        .split(is_digit)
+        .filter(|unit| !unit.is_empty())
+        .collect();
+    let is_unit = |unit: &&str| ["ms", "s", "m", "h", "d"].contains(unit);
+    text.starts_with(is_digit) && !text.ends_with(is_digit) && units.iter().all(is_unit)
+}
+
+/// The day of the last event: on a terminal it is said once.
+#[derive(Debug, Default)]
+struct Day(Option<String>);
+
+impl Day {
+    const fn is_unseen(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Whether this is another day than that of the event before.
+    fn turns(&mut self, day: &str) -> bool {
+        let is_other = self.0.as_deref() != Some(day);
+        if is_other {
+            self.0 = Some(day.to_owned());
+        }
+        is_other
+    }
+}
+
+fn shown(event: &Event, form: Form, style: Style, day: &mut Day) -> String {
+    let mut screen = Screen::new(style);
+    let (date, time) = moments(&event.at.wall);
+    let turns = day.turns(date);
+    let is_terminal = style.width.is_some();
+    if turns && is_terminal && form == Form::Compact {
+        screen.paragraph("", &format!("{date} (UTC)"), Some(Paint::Faint));
+    }
+    let kind = event.of.word();
+    let sentence = story::sentence(event);
+    let text = match whom(event) {
+        Some(whom) if !sentence.contains(&whom) => format!("{whom}: {sentence}"),
+        _ => sentence,
+    };
+    let label = match (form, is_terminal) {
+        (Form::Wide, _) => format!("{:>6} {date}T{time}Z {kind:<21}", event.seq),
+        (_, true) => format!("{time} {kind:<21}"),
+        (_, false) => format!("{date}T{time}Z {kind:<21}"),
+    };
+    let text = if form == Form::Wide {
+        wide(event, &text)
+    } else {
+        text
+    };
+    match paint(event.of) {
+        Some(paint) => screen.labelled(&label, paint, &text),
+        None => screen.line(&format!("{label} "), &text),
+    }
+    screen.into_text()
+}
+
+/// With what only programs and detectives need.
+fn wide(event: &Event, text: &str) -> String {
+    let mut parts = vec![text.to_owned(), format!("node={}", event.node)];
+    if let Some(subject) = &event.subject {
+        if !subject.uid.is_empty() {
+            parts.push(format!("uid={}", subject.uid));
+        }
+        parts.extend(subject.incident.as_ref().map(|id| format!("incident={id}")));
+    }
+    parts.join(" ")
+}
+
+fn whom(event: &Event) -> Option<String> {
+    let subject = event
+        .subject
+        .as_ref()
+        .filter(|subject| !subject.name.is_empty())?;
+    Some(match subject.namespace.as_str() {
+        "" => subject.name.clone(),
+        namespace => format!("{namespace}/{}", subject.name),
+    })
+}
+
+const fn paint(kind: Kind) -> Option<Paint> {
+    match kind {
+        Kind::OomKill | Kind::KillObserved | Kind::EvictionOrdered => Some(Paint::Error),
+        Kind::ThresholdCrossed | Kind::LimitImminent | Kind::Loss => Some(Paint::Warning),
+        _ => None,
+    }
+}
+
+/// `2026-11-20` and `09:36:31.250` of `2026-11-20T09:36:31.250877Z`.
+fn moments(wall: &str) -> (&str, &str) {
+    let (date, time) = wall.split_once('T').unwrap_or(("", wall));
+    let time = time.strip_suffix('Z').unwrap_or(time);
+    (date, time.get(..12).unwrap_or(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_to_begin_is_checked_before_anybody_is_asked() {
+        for good in [
+            "now",
+            "17",
+            "0",
+            "3f2a-00:17",
+            "90s",
+            "10m",
+            "1h30m",
+            "2d",
+            "5ms",
+        ] {
+            assert_eq!(since(good).as_deref(), Ok(good));
+        }
+        for bad in [
+            "",
+            "yesterday",
+            "10",
+            "-1",
+            "10x",
+            "m10",
+            "1h30",
+            ":17",
+            "3f2a:",
+            "3f2a:x",
+            "zz:1",
+            "99999999999999999999999",
+        ] {
+            assert_eq!(since(bad).is_err(), bad != "10", "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_moment_has_a_day_and_a_time() {
+        assert_eq!(
+            moments("2026-11-20T09:36:31.250877Z"),
+            ("2026-11-20", "09:36:31.250")
+        );
+        assert_eq!(moments("09:36"), ("", "09:36"));
+        assert_eq!(moments("größer"), ("", "größer"));
+    }
+
+    #[test]
+    fn an_event_is_a_line_in_a_pipe_and_fits_a_terminal() {
+        let text = r#"{"apiVersion":"brink.dev/v1alpha1","kind":"Event","type":"workload-started","node":"n","bootId":"b","seq":17,"at":{"wall":"2026-11-20T09:36:31.250877Z","monotonicNs":1},"subject":{"namespace":"shop","name":"w\u001b[2Jb","uid":"u"},"data":{"qos":"Burstable","priority":0,"cgroups":["/a"]}}"#;
+        let event: Event = serde_json::from_str(text).unwrap();
+        let mut day = Day::default();
+        let pipe = shown(&event, Form::Compact, Style::default(), &mut day);
+        assert_eq!(
+            pipe,
+            "2026-11-20T09:36:31.250Z workload-started      shop/w\\u{1b}[2Jb: appeared: Burstable, priority 0, /a\n"
+        );
+        let wide = shown(&event, Form::Wide, Style::default(), &mut day);
+        assert!(
+            wide.ends_with("/a node=n uid=u\n") && wide.starts_with("    17 2026-"),
+            "{wide}"
+        );
+        let style = Style {
+            width: Some(80),
+            colour: false,
+        };
+        let lines = shown(&event, Form::Compact, style, &mut Day::default());
+        assert!(
+            lines.starts_with("2026-11-20 (UTC)\n09:36:31.250 workload-started"),
+            "{lines}"
+        );
+        assert!(
+            lines.lines().all(|line| line.chars().count() <= 80),
+            "{lines}"
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! Asking the event stream of the running agent, with errors that say what to do next.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use brink_stream::model::event::Event;
+use brink_stream::model::kind::Kind;
+use serde::Deserialize;
+
+use super::asking::missing;
+use super::exit::{CliError, Exit};
+use crate::control::http::{self, Answer, Attentive};
+use crate::terminal::plain;
+
+/// `--socket` of the commands about events.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct StreamArgs {
+    /// Socket of the agent's events
+    #[arg(
+        long,
+        env = "BRINK_EVENTS_SOCKET",
+        default_value = "/run/brink/events.sock",
+        value_name = "PATH",
+        hide_env_values = true
+    )]
+    pub socket: PathBuf,
+}
+
+/// A refusal of the server's.
+#[derive(Deserialize)]
+struct Refusal {
+    error: String,
+    #[serde(default)]
+    next: String,
+}
+
+/// Events as they come.
+pub(super) struct Events {
+    answer: Answer<Attentive>,
+    socket: PathBuf,
+}
+
+/// One event, and the line it came as.
+pub(super) struct Told {
+    pub(super) line: Vec<u8>,
+    pub(super) event: Event,
+}
+
+/// Asks for events; `query` are keys and values.
+///
+/// # Errors
+/// When no agent answers, or it says no.
+pub(super) fn events(socket: &Path, query: &[(&str, String)]) -> Result<Events, CliError> {
+    let pairs = query
+        .iter()
+        .map(|(key, value)| format!("{key}={}", http::escaped(value)));
+    let pairs: Vec<String> = pairs.collect();
+    let target = match pairs.as_slice() {
+        [] => "/v1/events".to_owned(),
+        pairs => format!("/v1/events?{}", pairs.join("&")),
+    };
+    let answer = http::get(socket, &target).map_err(|error| unanswered(socket, &error))?;
+    if answer.status == 200 {
+        let socket = socket.to_path_buf();
+        return Ok(Events { answer, socket });
+    }
+    Err(refused(socket, answer))
+}
+
+impl Events {
+    /// The next one; none at the end.
+    ///
+    /// # Errors
+    /// When the stream breaks off, or what comes is no event.
+    pub(super) fn next(&mut self) -> Result<Option<Told>, CliError> {
+        let line = self
+            .answer
+            .next_line()
+            .map_err(|error| unanswered(&self.socket, &error))?;
+        let Some(line) = line else {
+            return Ok(None);
+        };
+        match serde_json::from_slice(&line) {
+            Ok(event) => Ok(Some(Told { line, event })),
+            Err(error) => Err(CliError::new(Exit::Failure, error).advise(OTHER_VERSION)),
+        }
+    }
+}
+
+/// The kinds that were named, or what is wrong with them.
+///
+/// # Errors
+/// When one is none; all of them are listed then.
+pub(super) fn kinds(text: &str) -> Result<Kind, String> {
+    Kind::from_word(text).ok_or_else(|| {
+        let words: Vec<&str> = Kind::ALL.into_iter().map(Kind::word).collect();
+        format!("no such kind; the kinds are {}", words.join(", "))
+    })
+}
+
+const OTHER_VERSION: &str = "use `brink` of the same version as the agent";
+
+fn unanswered(socket: &Path, error: &io::Error) -> CliError {
+    use io::ErrorKind as Kind;
+    let path = socket.display();
+    match error.kind() {
+        Kind::BrokenPipe => CliError::ReaderGone,
+        Kind::PermissionDenied => CliError::new(
+            Exit::Denied,
+            anyhow::anyhow!("not allowed to hear the agent on {path}: {error}"),
+        )
+        .advise(missing(socket)),
+        Kind::NotFound | Kind::ConnectionRefused => CliError::new(
+            Exit::NoAgent,
+            anyhow::anyhow!("no agent tells events on {path}: {error}"),
+        )
+        .advise(
+            "start one with `brink run` and `events: {enabled: true}`, or name its socket with --socket",
+        ),
+        Kind::InvalidData => CliError::new(Exit::Failure, anyhow::anyhow!("{path}: {error}"))
+            .advise(OTHER_VERSION),
+        Kind::WouldBlock | Kind::TimedOut => CliError::new(
+            Exit::NoAgent,
+            anyhow::anyhow!("the agent on {path} did not answer within 10 s"),
+        )
+        .advise("`brink doctor` tells whether the agent is well; its log tells more"),
+        _ => CliError::new(
+            Exit::NoAgent,
+            anyhow::anyhow!("the agent on {path} has broken off: {error}"),
+        )
+        .advise("`brink status` tells whether it runs; --since with the last number goes on"),
+    }
+}
+
+/// What the server says is escaped: names in it come from outside.
+fn refused(socket: &Path, answer: Answer<Attentive>) -> CliError {
+    let status = answer.status;
+    let exit = match status {
+        401 | 403 => Exit::Denied,
+        400 => Exit::Usage,
+        503 => Exit::NoAgent,
+        _ => Exit::Failure,
+    };
+    let text = answer.text().unwrap_or_default();
+    if let Ok(Refusal { error, next }) = serde_json::from_str(&text) {
+        return CliError::new(exit, anyhow::anyhow!(plain(&error))).advise(plain(&next));
+    }
+    let path = socket.display();
+    CliError::new(
+        exit,
+        anyhow::anyhow!("{path} answered with status {status}"),
+    )
+    .advise(OTHER_VERSION)
+}

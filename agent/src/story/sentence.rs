@@ -1,0 +1,150 @@
+//! One sentence for an event, whatever its kind.
+
+use brink_stream::model::data::{
+    AgentStarted, Configuration, LimitImminent, Loss, Pressure, Rung, Threshold, Workload,
+};
+use brink_stream::model::event::Event;
+use brink_stream::model::incident::Incident;
+use brink_stream::model::kind::Kind;
+use serde::Deserialize;
+
+use super::headline::{self, headline};
+use crate::record::text::{amount, hardness, mode_words, stretch, unsigned};
+
+/// Characters of data that is not understood which are shown.
+const LONGEST_RAW: usize = 200;
+
+/// What an event tells, in a sentence. Nothing in it is escaped. Data of a form that is not known is shown as it is.
+pub fn sentence(event: &Event) -> String {
+    told(event).unwrap_or_else(|| {
+        let raw = event.data.get();
+        let cut: String = raw.chars().take(LONGEST_RAW).collect();
+        let more = if cut.len() < raw.len() { "…" } else { "" };
+        format!("{cut}{more}")
+    })
+}
+
+fn told(event: &Event) -> Option<String> {
+    let text = match event.of {
+        Kind::AgentStarted => started(&data(event)?),
+        Kind::Pressure => pressure(&data(event)?),
+        Kind::ThresholdCrossed => threshold("crossed", &data(event)?),
+        Kind::ThresholdCleared => threshold("no longer met", &data(event)?),
+        Kind::EvictionOrdered | Kind::OomKill | Kind::KillObserved => headline(&data(event)?),
+        Kind::EvictionCompleted | Kind::IncidentClosed => closed(&data(event)?),
+        Kind::WorkloadStarted => workload("appeared", &data(event)?),
+        Kind::WorkloadEnded => workload("is gone", &data(event)?),
+        Kind::LimitImminent => imminent(&data(event)?),
+        Kind::Loss => loss(&data(event)?),
+        Kind::RungChanged => rung(&data(event)?),
+        Kind::ConfigurationChanged => configuration(&data(event)?),
+    };
+    Some(text)
+}
+
+fn data<'a, T: Deserialize<'a>>(event: &'a Event) -> Option<T> {
+    serde_json::from_str(event.data.get()).ok()
+}
+
+fn started(data: &AgentStarted) -> String {
+    format!(
+        "brink {} started as process {}, mode {}",
+        data.version, data.pid, data.mode
+    )
+}
+
+fn pressure(data: &Pressure) -> String {
+    match data.conditions.as_slice() {
+        [] => "no condition holds any more".to_owned(),
+        conditions => format!("{} holds", conditions.join(" and ")),
+    }
+}
+
+fn threshold(what: &str, data: &Threshold) -> String {
+    let of = |value: Option<i64>| {
+        value.map_or_else(|| "unknown".to_owned(), |value| amount(&data.signal, value))
+    };
+    let grace = if data.hard {
+        String::new()
+    } else {
+        format!(" for {}", stretch(data.grace_seconds.saturating_mul(1000)))
+    };
+    format!(
+        "{} {}<{}{grace} {what}: {} available of {}",
+        hardness(data.hard),
+        data.signal,
+        of(data.quantity),
+        of(data.available),
+        of(data.capacity)
+    )
+}
+
+fn closed(incident: &Incident) -> String {
+    let mut parts = vec![headline::subject(incident)];
+    parts.extend(incident.course.end.clone());
+    if let Some(freed) = incident.course.freed.value() {
+        parts.push(format!("{} given back", unsigned(*freed)));
+    }
+    if let Some(millis) = headline::millis_to_exit(incident) {
+        parts.push(format!("exited {millis:.1} ms after the kill"));
+    }
+    parts.join("; ")
+}
+
+fn workload(what: &str, data: &Workload) -> String {
+    let qos = data
+        .qos
+        .as_deref()
+        .map_or_else(String::new, |qos| format!("{qos}, "));
+    let cgroups = match data.cgroups.as_slice() {
+        [] => "no cgroup".to_owned(),
+        cgroups => cgroups.join(", "),
+    };
+    format!("{what}: {qos}priority {}, {cgroups}", data.priority)
+}
+
+fn imminent(data: &LimitImminent) -> String {
+    let millis = i64::try_from(data.time_to_limit_ms).unwrap_or(i64::MAX);
+    format!(
+        "{} of {} in use, {} more a second: at its limit in {} ({})",
+        unsigned(data.usage),
+        unsigned(data.limit),
+        unsigned(data.growth),
+        stretch(millis),
+        data.cgroup
+    )
+}
+
+fn loss(data: &Loss) -> String {
+    let range = match (data.first, data.last) {
+        (Some(first), Some(last)) => format!(", numbers {first} to {last}"),
+        _ => String::new(),
+    };
+    format!(
+        "{} lost at {}, {} in this run{range}",
+        data.count, data.place, data.total
+    )
+}
+
+fn rung(data: &Rung) -> String {
+    let why = match data.reasons.as_slice() {
+        [] => String::new(),
+        reasons => format!("; no higher because {}", reasons.join("; ")),
+    };
+    format!(
+        "the guard stands on {} ({}){why}",
+        data.rung, data.scheduling
+    )
+}
+
+fn configuration(data: &Configuration) -> String {
+    let thresholds = match data.thresholds.as_slice() {
+        [] => "no threshold".to_owned(),
+        thresholds => thresholds.join(", "),
+    };
+    format!(
+        "{}; memory policy {}; {thresholds}",
+        mode_words(&data.mode),
+        data.memory_policy
+    )
+}

@@ -1,0 +1,190 @@
+//! `brink events` and an agent that answers as it is told: forms, refusals, and readers that leave.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread;
+
+use super::{brink, run, stderr, stdout};
+
+/// A place where an agent that answers once, with these bytes, is listening.
+struct Agent {
+    folder: tempfile::TempDir,
+    asked: thread::JoinHandle<(String, UnixStream)>,
+}
+
+impl Agent {
+    fn new(answer: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join("events.sock")).unwrap();
+        let answer = answer.to_owned();
+        let asked = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut asked = String::new();
+            let mut lines = BufReader::new(stream.try_clone().unwrap());
+            lines.read_line(&mut asked).unwrap();
+            // A client that has seen enough does not take it all.
+            let _gone = stream.write_all(answer.as_bytes());
+            (asked, stream)
+        });
+        Self { folder, asked }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("events.sock")
+    }
+
+    /// What was asked; hangs up.
+    fn asked(self) -> String {
+        let (asked, stream) = self.asked.join().unwrap();
+        drop(stream);
+        asked
+    }
+}
+
+fn event(seq: u64, of: &str, data: &str) -> String {
+    format!(
+        "{{\"apiVersion\":\"brink.dev/v1alpha1\",\"kind\":\"Event\",\"type\":\"{of}\",\"node\":\"n\",\"bootId\":\"3f2a\",\"seq\":{seq},\
+         \"at\":{{\"wall\":\"2026-11-20T09:36:31.250877Z\",\"monotonicNs\":1}},\
+         \"subject\":{{\"namespace\":\"shop\",\"name\":\"web\",\"uid\":\"u\"}},\"data\":{data}}}\n"
+    )
+}
+
+fn answer(status: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn events(socket: &Path, args: &[&str]) -> std::process::Output {
+    let socket = socket.to_str().unwrap();
+    run(&[&["events", "--socket", socket], args].concat(), "")
+}
+
+#[test]
+fn each_event_is_a_line_and_what_was_asked_is_what_was_meant() {
+    let body = event(7, "pressure", "{\"conditions\":[\"MemoryPressure\"]}")
+        + &event(
+            8,
+            "loss",
+            "{\"place\":\"\\u001b[31mring\",\"count\":2,\"total\":9}",
+        )
+        + &event(9, "loss", "{\"of a later\":\"version\"}");
+    let agent = Agent::new(&answer("200 OK", &body));
+    let flags = [
+        "-f",
+        "--since",
+        "10m",
+        "--kind",
+        "pressure,loss",
+        "-n",
+        "a b",
+        "-p",
+        "web",
+        "--limit",
+        "3",
+    ];
+    let output = events(&agent.socket(), &flags);
+    assert_eq!(
+        stdout(&output),
+        "2026-11-20T09:36:31.250Z pressure              shop/web: MemoryPressure holds\n\
+         2026-11-20T09:36:31.250Z loss                  shop/web: 2 lost at \\u{1b}[31mring, 9 in this run\n\
+         2026-11-20T09:36:31.250Z loss                  shop/web: {\"of a later\":\"version\"}\n"
+    );
+    assert_eq!(
+        (stderr(&output).as_str(), output.status.code()),
+        ("", Some(0))
+    );
+    let query = "since=10m&follow=1&kind=pressure,loss&namespace=a%20b&pod=web&limit=3";
+    assert_eq!(
+        agent.asked(),
+        format!("GET /v1/events?{query} HTTP/1.1\r\n")
+    );
+
+    let agent = Agent::new(&answer("200 OK", &body));
+    let output = events(&agent.socket(), &["-o", "json"]);
+    assert_eq!(stdout(&output), body);
+    assert_eq!(agent.asked(), "GET /v1/events HTTP/1.1\r\n");
+}
+
+#[test]
+fn what_goes_wrong_has_a_code_and_says_what_to_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let nobody = folder.path().join("events.sock");
+    let check = |output: std::process::Output, code: i32, says: &[&str]| {
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert_eq!(stdout(&output), "");
+        for wanted in says {
+            assert!(said.contains(wanted), "{said}");
+        }
+    };
+    check(events(&nobody, &[]), 4, &["no agent", "brink run"]);
+    check(
+        events(&nobody, &["--kind", "oom"]),
+        2,
+        &["no such kind", "oom-kill", "configuration-changed"],
+    );
+    check(
+        events(&nobody, &["--since", "yesterday"]),
+        2,
+        &["10m", "BOOT:NUMBER"],
+    );
+    let refusal = |status, next: &str| {
+        let body = format!("{{\"error\":\"it is \\u001b[31mso\",\"next\":\"{next}\"}}\n");
+        Agent::new(&answer(status, &body))
+    };
+    for (status, code) in [
+        ("403 Forbidden", 5),
+        ("400 Bad Request", 2),
+        ("503 Service Unavailable", 4),
+        ("500 x", 1),
+    ] {
+        let agent = refusal(status, "do that");
+        check(
+            events(&agent.socket(), &[]),
+            code,
+            &["it is \\u{1b}[31mso", "do that"],
+        );
+        agent.asked();
+    }
+    for nonsense in [
+        "{\"answer\":\"refused\"}\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nno\n",
+    ] {
+        let agent = Agent::new(nonsense);
+        check(events(&agent.socket(), &[]), 1, &["same version"]);
+        agent.asked();
+    }
+}
+
+/// However long nothing happens: the stream is not closed, and nothing more is told.
+#[test]
+fn whoever_follows_ends_with_his_reader() {
+    let chunk = event(7, "pressure", "{\"conditions\":[]}");
+    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let agent = Agent::new(&format!("{head}{:x}\r\n{chunk}\r\n", chunk.len()));
+    let mut command = brink();
+    command
+        .args(["events", "-f", "--socket"])
+        .arg(agent.socket());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert!(line.contains("no condition holds any more"), "{line}");
+    drop(lines);
+    let status = child.wait().unwrap();
+    let mut said = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut said)
+        .unwrap();
+    assert_eq!((status.code(), said.as_str()), (Some(0), ""));
+    agent.asked();
+}
