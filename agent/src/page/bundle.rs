@@ -30,7 +30,7 @@ pub const STYLE: Asset = Asset {
     path: "/assets/page.css",
     content_type: CSS,
     text: include_str!("assets/page.css"),
-    sha256: "clsMJSAOxI4qv2iUQnNzbG3/NMQOjaAYdT1rumQrdvw=",
+    sha256: "7ysuohICfrY/wjhAbGcXa6EMjY6/tfImcgO/gKJkfaU=",
 };
 
 /// Words, amounts and elements.
@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "mOv5L0J68zdvVUBAsHdvsQG0GhkS8ZFKof7SnrtDoxg=",
+    sha256: "Mb0E83NWvMngoxOeDl0CKnqIMwumUNSgVEi299Tnujk=",
 };
 
 /// What asks the agent and listens to it.
@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "9Y8tzSdMUjHd6n1nuiKqjr0HEuBoOY6eMi/rV0BCMBM=",
+    sha256: "MCkkFsGuxZrFU7YEQUzz2mc4uf33GA8ZVIytAGrCLrQ=",
 };
 
 /// What the exported file begins by; not served.
@@ -73,6 +73,19 @@ pub(super) const EXPORTED: Asset = Asset {
     sha256: "g0aMJcot3+LNEnY8ItTFXs0pdU2992TX2eZ0OrRk4K0=",
 };
 
+/// What goes with every file that is served: only our own files are run, asked and shown, and nobody may frame or embed them.
+pub const HEADERS: [(&str, &str); 6] = [
+    (
+        "Content-Security-Policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("Cross-Origin-Opener-Policy", "same-origin"),
+    ("Cache-Control", "no-cache"),
+];
+
 /// The frame of the exported file.
 pub(super) const EXPORTED_FRAME: &str = include_str!("assets/exported.html");
 
@@ -81,12 +94,13 @@ pub const SERVED: [Asset; 6] = [PAGE, STYLE, WORDS, CHART, INCIDENT, LIVE];
 
 #[cfg(test)]
 mod tests {
+    use brink_stream::model::kind::Kind;
     use sha2::{Digest as _, Sha256};
 
     use super::*;
 
     /// The most that the page may take of the locked text of the agent, in bytes.
-    const MOST: usize = 60_000;
+    const MOST: usize = 60 << 10;
 
     fn base64(bytes: &[u8]) -> String {
         const LETTERS: &[u8; 64] =
@@ -134,6 +148,46 @@ mod tests {
         let served = SERVED.iter().chain([&EXPORTED]);
         let size = served.map(|asset| asset.text.len()).sum::<usize>() + EXPORTED_FRAME.len();
         assert!(size <= MOST, "{size} bytes");
+    }
+
+    /// A word that the scripts must know, in quotes or as a key.
+    fn check_known(asset: &Asset, word: &str) {
+        let known = asset.text.contains(&format!("'{word}'"))
+            || asset.text.contains(&format!("  {word}: "));
+        assert!(known, "{word} in {}", asset.path);
+    }
+
+    #[test]
+    fn every_word_of_the_model_is_known() {
+        for kind in Kind::ALL {
+            check_known(&LIVE, kind.word());
+        }
+        for word in [
+            "memcgOom",
+            "groupOom",
+            "globalOom",
+            "kernelOom",
+            "eviction",
+            "wouldEvict",
+            "foreignKill",
+            "kernelLacksIt",
+            "programNotLoaded",
+            "processGone",
+            "notPermitted",
+            "redacted",
+            "notApplicable",
+            "pending",
+            "lost",
+            "beforeStart",
+            "malformed",
+            "oomControl",
+            "eventDelta",
+            "underOom",
+            "atLimit",
+            "onlyLimit",
+        ] {
+            check_known(&WORDS, word);
+        }
     }
 
     #[test]

@@ -95,32 +95,33 @@ function rate(points, key, factor = 1) {
   return rates;
 }
 
-function cgroupPanels(incident, path, points) {
-  const highest = limitOf(incident, path);
-  const series = [['in use', 'usage'], ['working set', 'workingSet'], ['anonymous', 'anon'], ['files', 'file']];
-  return [{
-    title: `Memory of ${path}`, gap: 5000, end: 'kill',
-    series: series.map(([name, key]) => ({ name, points: track(points, key) })),
-    marks: highest ? [{ name: 'limit', y: highest, look: 'hard' }] : [],
-  }];
+const memory = (title, points, names, marks) =>
+  ({ title, end: 'kill', marks, series: names.map(([name, key]) => ({ name, points: track(points, key) })) });
+
+/** What was counted all the while, where it was. */
+function rates(points) {
+  const whole = (value) => count(Math.round(value));
+  const all = [
+    ['Waiting for memory (PSI, some): share of time', 'waiting', rate(points, 'stallUs', 1 / 10_000), (value) => `${Number(value.toFixed(1))} %`],
+    ['Direct reclaims a second', 'reclaims/s', rate(points, 'reclaims'), whole],
+    ['Forks a second', 'forks/s', rate(points, 'forks'), whole],
+  ];
+  return all.filter((each) => each[2].length > 0).map(([title, name, found, format]) =>
+    ({ title, height: 96, isBytes: false, end: 'kill', format, series: [{ name, points: found }] }));
+}
+
+function cgroupPanels(incident, { path, points, limit }) {
+  const highest = limit ?? limitOf(incident, path);
+  const names = [['in use', 'usage'], ['working set', 'workingSet'], ['anonymous', 'anon'], ['files', 'file']];
+  const marks = highest ? [{ name: 'limit', y: highest, look: 'hard' }] : [];
+  return [memory(`Memory of ${path}`, points, names, marks), ...rates(points)];
 }
 
 function nodePanels(incident, points) {
   const crossed = valueOf(incident.decision)?.threshold;
-  const isMemory = crossed && crossed.signal.startsWith('memory.');
-  const series = [['available', 'available'], ['headroom', 'headroom'], ['anonymous', 'anon'], ['files', 'file']];
-  const small = (title, name, found, format) =>
-    ({ title, height: 96, isBytes: false, gap: 2000, end: 'kill', format, series: [{ name, points: found }] });
-  const rates = [
-    small('Waiting for memory (PSI, some): share of time', 'waiting', rate(points, 'stallUs', 1 / 10_000), (value) => `${Number(value.toFixed(1))} %`),
-    small('Direct reclaims a second', 'reclaims/s', rate(points, 'reclaims'), (value) => count(Math.round(value))),
-    small('Forks a second', 'forks/s', rate(points, 'forks'), (value) => count(Math.round(value))),
-  ];
-  const memory = {
-    title: 'Memory of the node', gap: 2000, end: 'kill', series: series.map(([name, key]) => ({ name, points: track(points, key) })),
-    marks: isMemory ? [{ name: crossed.signal, y: crossed.quantity, look: 'hard' }] : [],
-  };
-  return [memory, ...rates.filter((each) => each.series[0].points.length > 0)];
+  const names = [['available', 'available'], ['headroom', 'headroom'], ['anonymous', 'anon'], ['files', 'file']];
+  const marks = crossed?.signal.startsWith('memory.') ? [{ name: crossed.signal, y: crossed.quantity, look: 'hard' }] : [];
+  return [memory('Memory of the node', points, names, marks), ...rates(points)];
 }
 
 function drawn(id, name, panels, points) {
@@ -134,11 +135,12 @@ function recorder(incident, recording) {
   const own = incident.victims.map((victim) => valueOf(victim.cgroup)).find(Boolean) ?? valueOf(incident.cgroups)?.[0]?.path ?? 'the victim’s cgroup';
   const tracks = [{ path: own, points: recording.cgroup }, ...recording.others].filter((each) => each.points.length > 0);
   const place = el('div');
-  const show = (chosen) => place.replaceChildren(...drawn('cgroup-table', 'The cgroup before it', cgroupPanels(incident, chosen.path, chosen.points), chosen.points));
+  const show = (chosen) => place.replaceChildren(...drawn('cgroup-table', 'The cgroup before it', cgroupPanels(incident, chosen), chosen.points));
   const choice = el('select', { id: 'track' }, tracks.map((each, index) => el('option', { value: index }, each.path)));
   choice.addEventListener('change', () => show(tracks[Number(choice.value)]));
   if (tracks.length) show(tracks[0]);
   return [
+    recording.isBrief ? el('p', { class: 'note' }, 'Thinned, and without other cgroups: many incidents came at once.') : null,
     tracks.length > 1 ? el('p', null, el('label', { for: 'track' }, 'Cgroup '), choice) : null,
     tracks.length ? place : el('p', { class: 'missing' }, 'No cgroup was recorded.'),
     recording.node.length ? drawn('node-table', 'The node before it', nodePanels(incident, recording.node), recording.node)

@@ -29,7 +29,7 @@ async function ask(path) {
   if (response.ok) return JSON.parse(text);
   let refusal = {};
   try { refusal = JSON.parse(text); } catch { /* An answer that is no refusal of the agent's has no words for us. */ }
-  const said = [refusal.message, refusal.next].filter(Boolean).join('; ');
+  const said = [refusal.error, refusal.next].filter(Boolean).join('; ');
   throw Object.assign(new Error(said || `the agent answers ${response.status}`), { answered: true });
 }
 
@@ -165,8 +165,9 @@ function showStatus(status) {
     order ? `Order ${order.order} is open: ${order.victim}, for ${order.signal}.` : '',
   ].filter(Boolean).join(' '));
   gauges(status);
-  trend.push({ at: status.now.monotonicNs / 1e6, values: Object.fromEntries(status.signals.map((one) => [one.signal, one.available])) });
-  trend = trend.filter((each) => trend.at(-1).at >= each.at && trend.at(-1).at - each.at <= BOUNDS.trendMs);
+  trend.push({ at: status.now.monotonicNs / 1e6 - (status.figuresAgeMs ?? 0), values: Object.fromEntries(status.signals.map((one) => [one.signal, one.available])) });
+  // After a new boot the clock begins anew.
+  trend = trend.filter((each, index) => trend.at(-1).at - each.at <= BOUNDS.trendMs && (trend.at(-1).at > each.at || index === trend.length - 1));
   drawTrend(status);
 }
 

@@ -1,0 +1,137 @@
+//! An incident on the live page: full, almost empty, told anew, unknown, and with names that are attacks.
+
+use serde_json::json;
+
+use crate::browser::Browser;
+use crate::recorded::Recorded;
+use crate::samples::{HOSTILE, HOSTILE_SHOWN, bare, full, hostile};
+use crate::{check_fits, check_quiet, check_requests};
+
+const LEFT: &str = "\u{e012}";
+
+fn shows(text: &str) -> String {
+    format!(
+        "document.querySelector('#story').innerText.includes({})",
+        json!(text)
+    )
+}
+
+#[test]
+fn an_incident_is_shown_whole_and_told_anew_in_place() {
+    let browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(missing) => brink_tests::skip!("{missing}"),
+    };
+    let agent = Recorded::start();
+    agent.tell_incident("oom-kill", &full());
+    agent.tell_incident("oom-kill", &bare());
+    browser.open(&format!("{}/#/incident/3f2a-17", agent.origin()));
+    for text in [
+        "The kernel killed java (4121) and 1 process more of shop/cart-7d9f",
+        "the kernel’s own oom_control; exact",
+        "First signal sent\t+0.031 ms",
+        "java -Xmx200m -jar /srv/shop/cart.jar '--greeting=hello world'",
+        "inactive_anon\t253Mi",
+        "node 0, Normal\t15\u{202f}900",
+        "mem_cgroup_out_of_memory+0x13a",
+        "6a1f0c2be75d0f1de1f1a0c5d9f17b9b0a2d4c11 + 0x9d3f10",
+        "left out by configuration\tvictims[1].argv",
+    ] {
+        browser.wait_for(&shows(text));
+    }
+    // Memory of the cgroup; memory, pressure, reclaims and forks of the node.
+    browser.wait_for("document.querySelectorAll('#recorder .panel').length === 5");
+    browser.wait_for("[...document.querySelectorAll('#recorder path')].every((path) => path.getAttribute('d').length > 100)");
+    browser.wait_for("document.querySelectorAll('#cgroup-table tbody tr').length === 61");
+
+    browser.run("document.querySelector('#recorder input').focus()");
+    let moment = "document.querySelector('#recorder output').textContent.startsWith";
+    browser.wait_for(&format!("{moment}('0.00 s · in use 256Mi')"));
+    browser.press(&[LEFT, LEFT]);
+    browser.wait_for(&format!("{moment}('-0.02 s')"));
+    browser.wait_for("document.querySelector('#recorder input').getAttribute('aria-valuetext').includes('in use 256Mi')");
+
+    browser.open(&format!("{}/#/incident/3f2a-18", agent.origin()));
+    browser.wait_for(&shows("the kernel program that tells it is not loaded"));
+    browser.wait_for(&shows("it is still open"));
+    let mut closed = full();
+    closed["id"] = json!("3f2a-18");
+    closed["revision"] = json!(2);
+    agent.tell_incident("incident-closed", &closed);
+    browser.wait_for(&shows("closed, revision 2"));
+    browser.run("document.querySelector('#meminfo').open = true");
+    closed["revision"] = json!(3);
+    agent.tell_incident("incident-closed", &closed);
+    browser.wait_for(&shows("closed, revision 3"));
+    browser.wait_for("document.querySelector('#meminfo').open");
+    check_fits(&browser, 360);
+
+    browser.open(&format!("{}/#/incident/3f2a-99", agent.origin()));
+    browser.wait_for(&shows("no incident has this id; the list has them all"));
+    let quiet = browser.log("browser");
+    let is_known = |line: &String| line.contains("404");
+    assert!(quiet.iter().all(is_known), "{quiet:#?}");
+}
+
+#[test]
+fn a_hostile_name_is_text_and_nothing_else() {
+    let browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(missing) => brink_tests::skip!("{missing}"),
+    };
+    let agent = Recorded::start();
+    {
+        let mut known = agent.known();
+        known.ranking["workloads"][0]["name"] = json!(HOSTILE);
+        known.ranking["why"][0]["sentence"] = json!(HOSTILE);
+        known.status["conditions"] = json!([HOSTILE]);
+    }
+    agent.tell_incident("oom-kill", &hostile());
+    agent.tell(
+        "workload-started",
+        Some((HOSTILE, HOSTILE)),
+        &json!({"cgroups": [HOSTILE]}),
+    );
+    let unharmed = |browser: &Browser| {
+        browser.wait_for(
+            "window.attacked === undefined && document.querySelectorAll('img').length === 0",
+        );
+        // Not one letter of what is seen turns the direction of writing or is a control character.
+        browser.wait_for("!/[\\u202e\\u0007]/.test(document.documentElement.textContent)");
+        check_quiet(browser);
+    };
+    let seen = |place: &str| {
+        format!(
+            "document.querySelector('{place}')?.textContent.includes({})",
+            json!(HOSTILE_SHOWN)
+        )
+    };
+    browser.open(&agent.origin());
+    for place in [
+        "#ranking",
+        "#incident-list",
+        "#event-list",
+        "#orders",
+        "#namespace",
+    ] {
+        browser.wait_for(&seen(place));
+    }
+    unharmed(&browser);
+    check_fits(&browser, 360);
+    browser.open(&format!("{}/#/incident/3f2a-66", agent.origin()));
+    for place in [
+        "#victims",
+        "#cgroups",
+        "#trigger",
+        "#overview",
+        "#memory-stat",
+        "#top-of-node",
+        "#decision",
+        "#track",
+    ] {
+        browser.wait_for(&seen(place));
+    }
+    unharmed(&browser);
+    check_fits(&browser, 360);
+    check_requests(&browser, &agent.origin());
+}
