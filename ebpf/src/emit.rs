@@ -6,7 +6,7 @@ use brink_abi::Plain;
 use brink_abi::record::Head;
 
 use crate::atomic::add;
-use crate::maps::{EVIDENCE, LOSS, SIGNALS};
+use crate::maps::{EVIDENCE, FORENSICS, LOSS, SIGNALS};
 
 /// Ring flag: wake the reader whether or not it has caught up.
 pub const FORCE_WAKEUP: u64 = 2;
@@ -91,6 +91,18 @@ fn emit<T: Plain>(
 #[inline(always)]
 pub fn signal<T: Plain>(row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {
     emit(&SIGNALS, FORCE_WAKEUP, row, kind, at, fill);
+}
+
+/// Sends a record on the ring of kills, whose last eighth is left to those who are `first`.
+#[inline(always)]
+pub fn kill<T: Plain>(first: bool, row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {
+    let size = FORENSICS.query(SIZE);
+    if !first && FORENSICS.query(WAITING) > size - size / 8 {
+        count(row, Fate::Dropped);
+        return;
+    }
+    // Every record wakes: whose reader has caught up is left to the ring.
+    emit(&FORENSICS, 0, row, kind, at, fill);
 }
 
 /// Sends a record on the large ring.

@@ -11,6 +11,7 @@ mod atomic;
 mod cgroup;
 mod emit;
 mod engine;
+mod forensics;
 mod kernel;
 mod maps;
 mod oom;

@@ -10,6 +10,7 @@ use brink_abi::sample::{Published, UsageTable, Watch};
 use brink_abi::{COMM, MAX_NAMES, MAX_NODES, MAX_SLOTS, MAX_WATCHES, Plain};
 
 use crate::engine::{Engine, Node, Slot};
+use crate::forensics::{Deciding, Killed, Signalled};
 use crate::reclaim::{Begun, Ended};
 
 /// The kernel finds the timer by the BTF name of its type, so the map must be a BTF map.
@@ -87,6 +88,26 @@ pub static RECLAIMS: HashMap<u32, Begun> = HashMap::with_max_entries(1024, 0);
 /// The last reclaim of each task that was in one lately, by thread id.
 #[map]
 pub static RECLAIMED: LruHashMap<u32, Ended> = LruHashMap::with_max_entries(1024, 0);
+
+/// Kills: apart from the others, so that nothing but kills can displace one.
+#[map]
+pub static FORENSICS: RingBuf = RingBuf::with_byte_size(256 << 10, 0);
+
+/// Who was told as killed and has not exited yet, by thread-group id.
+#[map]
+pub static KILLED: LruHashMap<u32, Killed> = LruHashMap::with_max_entries(1024, 0);
+
+/// Their address spaces, by the address of the `mm_struct`.
+#[map]
+pub static SPACES: LruHashMap<u64, Killed> = LruHashMap::with_max_entries(1024, 0);
+
+/// The last SIGKILL of the kernel's own that was sent from each processor.
+#[map]
+pub static SIGNALLED: PerCpuArray<Signalled> = PerCpuArray::with_max_entries(1, 0);
+
+/// What the OOM killer decides now: it decides one thing at a time.
+#[map]
+pub static DECISION: Array<Deciding> = Array::with_max_entries(1, 0);
 
 /// Tells a cgroup's key in [`VICTIMS`] from a process's.
 pub const CGROUP_KEY: u64 = 1 << 63;

@@ -8,7 +8,10 @@ use serde_json::{Value, json};
 
 fn main() -> ExitCode {
     let facts = Facts::gather(&Roots::default());
-    let wishes = Wishes::default();
+    let wishes = Wishes {
+        forensics: true,
+        ..Wishes::default()
+    };
     let settings = coverage::settings(&facts, wishes.clone());
     let programs = match Probe::load(&facts, &settings) {
         Ok(probe) => described(probe.coverage(), None),
@@ -40,6 +43,7 @@ fn family(family: Family) -> &'static str {
         Family::Oom => "oom",
         Family::Process => "process",
         Family::Cgroup => "cgroup",
+        Family::Forensics => "forensics",
     }
 }
 
@@ -50,5 +54,6 @@ fn hook(hook: Hook) -> String {
         Hook::Typed(tracepoint, _) => format!("tp_btf/{tracepoint}"),
         Hook::Classic(category, name) => format!("tp/{category}/{name}"),
         Hook::Tasks => "iter/task".to_owned(),
+        Hook::Entry(function) => format!("fentry/{function}"),
     }
 }

@@ -20,6 +20,7 @@ fn a_whole_machine_has_nothing_wrong_but_its_missing_type_description() {
         "programs.oom",
         "programs.process",
         "programs.cgroup",
+        "programs.forensics",
         "scheduling.fifo",
         "scheduling.nice",
         "scheduling.oom-score",

@@ -22,6 +22,14 @@ shared! {
         pub task_cgroups: u32,
         pub task_exit_code: u32,
         pub task_start_time: u32,
+        pub task_comm: u32,
+        pub task_mm: u32,
+        pub task_leader: u32,
+        pub task_cred: u32,
+        pub task_stack: u32,
+        pub cred_uid: u32,
+        pub signal_score: u32,
+        pub signal_exit_code: u32,
         /// `signal_struct.live`: threads that have not passed `do_exit`
         pub signal_live: u32,
 
@@ -33,6 +41,28 @@ shared! {
         pub kernfs_id: u32,
         pub kernfs_priv: u32,
 
+        /// counters of `mm_struct.rss_stat`, in pages: longs
+        pub mm_anon: u32,
+        pub mm_file: u32,
+        pub mm_shmem: u32,
+        pub mm_swap: u32,
+        /// bytes
+        pub mm_page_tables: u32,
+        /// pages
+        pub mm_total: u32,
+        pub mm_peak: u32,
+
+        pub oom_memcg: u32,
+        pub oom_gfp: u32,
+        pub oom_order: u32,
+        pub oom_total: u32,
+        pub oom_chosen: u32,
+        pub oom_points: u32,
+        pub oom_constraint: u32,
+        pub siginfo_code: u32,
+
+        /// `css_set.dfl_cgrp`
+        pub css_set_unified: u32,
         /// `css_set.subsys[memory_cgrp_id]`
         pub css_set_memory: u32,
         /// `cgroup.subsys[memory_cgrp_id]`
@@ -56,6 +86,8 @@ shared! {
         pub memcg_css: u32,
         /// `mem_cgroup.memory.usage`, in pages
         pub memcg_usage: u32,
+        /// `mem_cgroup.memory.max`, in pages
+        pub memcg_max: u32,
         pub memcg_nodeinfo: u32,
         /// `mem_cgroup_per_node.lruvec.pgdat`
         pub per_node_pgdat: u32,
@@ -92,6 +124,8 @@ shared! {
         pub arg_nr_reclaimed: u32,
         /// index of `group_dead` among the arguments of `sched_process_exit`
         pub arg_group_dead: u32,
+        /// 1 when `mark_victim` passes the task, 0 when it passes a number
+        pub victim_is_task: u32,
     }
 }
 

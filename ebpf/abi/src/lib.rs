@@ -13,6 +13,7 @@
 )]
 
 pub mod command;
+pub mod forensics;
 pub mod layout;
 pub mod meter;
 pub mod plain;
@@ -23,7 +24,7 @@ pub mod truth;
 pub use plain::Plain;
 
 /// Raised whenever a shared layout changes its meaning; the loader refuses an object of another version.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// Most NUMA nodes with memory that the sampler sums over.
 pub const MAX_NODES: usize = 64;

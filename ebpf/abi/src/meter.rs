@@ -16,8 +16,14 @@ pub const RECLAIM_EVIDENCE: u32 = 4;
 pub const CGROUP_EVIDENCE: u32 = 5;
 /// Row of program starts.
 pub const PROCESS_EVIDENCE: u32 = 6;
+/// Row of the OOM killer's victims on the ring of kills.
+pub const OOM_KILLS: u32 = 7;
+/// Row of SIGKILL on the ring of kills.
+pub const SIGNAL_KILLS: u32 = 8;
+/// Row of the ends of those that were told as killed.
+pub const KILL_ENDS: u32 = 9;
 /// Rows in all.
-pub const ROWS: usize = 7;
+pub const ROWS: usize = 10;
 
 shared! {
     /// One row, per CPU. Over all CPUs, and with no hook in flight, `seen = sent + dropped + filtered`.

@@ -3,6 +3,9 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use brink_abi::command::{Command, Knobs, Mailbox, Reply, Terms};
+use brink_abi::forensics::{
+    Actor, Decision, EndRecord, Figures, KillRecord, OomRecord, ReleasedRecord, UserFrame,
+};
 use brink_abi::layout::{ABSENT, Formats, Layout};
 use brink_abi::meter::{CgroupMeter, Loss, Process, ProcessMeter, SamplerMeter};
 use brink_abi::record::{
@@ -17,7 +20,7 @@ use brink_abi::{Plain, VERSION, plain};
 #[test]
 fn sizes() {
     let check = |name: &str, size: usize, expected: usize| assert_eq!(size, expected, "{name}");
-    assert_eq!(VERSION, 4);
+    assert_eq!(VERSION, 5);
     check("Head", size_of::<Head>(), 24);
     check("VictimRecord", size_of::<VictimRecord>(), 160);
     check("RetryRecord", size_of::<RetryRecord>(), 80);
@@ -27,6 +30,14 @@ fn sizes() {
     check("ReclaimRecord", size_of::<ReclaimRecord>(), 80);
     check("CgroupRecord", size_of::<CgroupRecord>(), 432);
     check("ExecRecord", size_of::<ExecRecord>(), 56);
+    check("Figures", size_of::<Figures>(), 112);
+    check("Actor", size_of::<Actor>(), 48);
+    check("Decision", size_of::<Decision>(), 64);
+    check("UserFrame", size_of::<UserFrame>(), 32);
+    check("OomRecord", size_of::<OomRecord>(), 1672);
+    check("KillRecord", size_of::<KillRecord>(), 192);
+    check("EndRecord", size_of::<EndRecord>(), 40);
+    check("ReleasedRecord", size_of::<ReleasedRecord>(), 40);
     check("Watch", size_of::<Watch>(), 16);
     check("Sample", size_of::<Sample>(), 424);
     check("SampleRecord", size_of::<SampleRecord>(), 448);
@@ -43,7 +54,7 @@ fn sizes() {
     check("ProcessMeter", size_of::<ProcessMeter>(), 104);
     check("CgroupMeter", size_of::<CgroupMeter>(), 88);
     check("Process", size_of::<Process>(), 8);
-    check("Layout", size_of::<Layout>(), 228);
+    check("Layout", size_of::<Layout>(), 332);
     check("Formats", size_of::<Formats>(), 68);
     check("TruthOrder", size_of::<TruthOrder>(), 1576);
     check("TruthWatch", size_of::<TruthWatch>(), 40);
@@ -65,6 +76,12 @@ fn places() {
     // Every record begins with its head.
     assert_eq!(offset_of!(SampleRecord, head), 0);
     assert_eq!(offset_of!(CgroupRecord, head), 0);
+    // Where the kernel's helper puts frames of eight bytes and of `bpf_stack_build_id`.
+    assert_eq!(offset_of!(OomRecord, kernel_stack) % 8, 0);
+    assert_eq!(offset_of!(UserFrame, build_id), 4);
+    assert_eq!(offset_of!(UserFrame, offset), 24);
+    assert_eq!(offset_of!(OomRecord, head), 0);
+    assert_eq!(offset_of!(KillRecord, head), 0);
     assert_eq!(offset_of!(Sample, values), 168);
     assert_eq!(align_of::<SampleRecord>(), 8);
 }

@@ -62,7 +62,7 @@ pub fn exit(context: BtfTracePointContext) -> i32 {
 
 /// Whether the exiting task is the last of its process.
 #[inline(always)]
-fn last_thread(context: &BtfTracePointContext, task: *const c_void) -> bool {
+pub fn last_thread(context: &BtfTracePointContext, task: *const c_void) -> bool {
     if layout!(arg_group_dead) != ABSENT {
         return context.arg::<u8>(1) != 0;
     }

@@ -115,6 +115,10 @@ pub struct Wishes {
     pub cgroups: u32,
     /// names of programs whose start is told whoever starts them, at most [`MAX_NAMES`]
     pub names: Vec<[u8; COMM]>,
+    /// load the programs on kills ([`Family::Forensics`])
+    pub forensics: bool,
+    /// bytes of the ring of kills
+    pub forensics_ring: u32,
 }
 
 impl Default for Wishes {
@@ -127,6 +131,8 @@ impl Default for Wishes {
             processes: 8192,
             cgroups: 2048,
             names: essential::names().collect(),
+            forensics: false,
+            forensics_ring: 256 << 10,
         }
     }
 }
@@ -163,7 +169,8 @@ pub struct Settings {
 pub fn decide(facts: &Facts, wishes: &Wishes) -> Coverage {
     let everywhere = forbidden(facts);
     let one = |(position, program): (usize, &Program)| {
-        let state = if wishes.without.contains(&program.family) {
+        let is_extra = program.family == Family::Forensics;
+        let state = if wishes.without.contains(&program.family) || is_extra && !wishes.forensics {
             Err(Absence::NotWanted)
         } else if let Some(absence) = &everywhere {
             Err(absence.clone())

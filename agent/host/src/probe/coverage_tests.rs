@@ -40,13 +40,18 @@ fn facts() -> Facts {
 fn check(change: impl FnOnce(&mut Facts), lost: &[Family], reason: &str) {
     let mut host = facts();
     change(&mut host);
-    let coverage = decide(&host, &Wishes::default());
+    let wishes = Wishes {
+        forensics: true,
+        ..Wishes::default()
+    };
+    let coverage = decide(&host, &wishes);
     let families = [
         Family::Sampler,
         Family::Reclaim,
         Family::Oom,
         Family::Process,
         Family::Cgroup,
+        Family::Forensics,
     ];
     let found: Vec<Family> = families
         .into_iter()
@@ -69,6 +74,7 @@ const ALL: &[Family] = &[
     Family::Oom,
     Family::Process,
     Family::Cgroup,
+    Family::Forensics,
 ];
 
 fn miss(facts: &mut Facts, need: Need, what: &str) {
@@ -110,8 +116,13 @@ fn one_fact_takes_away_what_depends_on_it() {
     );
     check(
         |f| miss(f, Need::Process, "signal_struct.live"),
-        &[Family::Process, Family::Cgroup],
+        &[Family::Process, Family::Cgroup, Family::Forensics],
         "signal_struct.live",
+    );
+    check(
+        |f| miss(f, Need::Decision, "oom_control.memcg"),
+        &[Family::Forensics],
+        "oom_control.memcg",
     );
     check(
         |f| {
@@ -183,4 +194,23 @@ fn the_pace_follows_the_fastest_growth() {
     assert_eq!(period(32, 2), 624);
     assert_eq!(period(32, 10), 3_124);
     assert_eq!((period(2, 0), period(2, 1 << 20)), (200, 200_000));
+}
+
+#[test]
+fn programs_on_kills_run_only_when_asked_for() {
+    let mut coverage = decide(&facts(), &Wishes::default());
+    let lost = |coverage: &Coverage| -> Vec<Absence> {
+        coverage.absences().map(|(_, why)| why.clone()).collect()
+    };
+    let of_family = |program: &&Program| program.family == Family::Forensics;
+    let all = PROGRAMS.iter().filter(of_family).count();
+    assert_eq!(lost(&coverage), vec![Absence::NotWanted; all]);
+    coverage = decide(
+        &facts(),
+        &Wishes {
+            forensics: true,
+            ..Wishes::default()
+        },
+    );
+    assert_eq!(lost(&coverage), []);
 }

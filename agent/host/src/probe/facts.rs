@@ -216,6 +216,7 @@ fn target(btf: &Btf<'_>, program: &Program) -> Result<Target, String> {
     let (kind, name) = match program.hook {
         Hook::TestRun | Hook::Classic(..) => return Ok(Target { type_id: 0 }),
         Hook::Tasks => (Kind::Func, "bpf_iter_task".to_owned()),
+        Hook::Entry(function) => (Kind::Func, function.to_owned()),
         Hook::Typed(tracepoint, arguments) => {
             let function = format!("__traceiter_{tracepoint}");
             for (position, argument) in arguments.iter().enumerate() {

@@ -14,6 +14,7 @@ use super::decode::{DecodeError, Signal, signal};
 use super::error::ProbeError;
 use super::evidence::EvidenceReader;
 use super::facts::Facts;
+use super::forensics::ForensicsRing;
 use super::load::{load, take};
 use super::meters::Meters;
 use super::pod::Pod;
@@ -39,6 +40,7 @@ pub struct Probe {
     pub(super) is_deferred: bool,
     signals: RingBuf<MapData>,
     evidence: Option<EvidenceReader>,
+    forensics: Option<ForensicsRing>,
     meters: Option<Meters>,
     latest: Array<MapData, Pod<Published>>,
     usage: Array<MapData, Pod<UsageTable>>,
@@ -63,6 +65,11 @@ impl Probe {
             meters: Some(Meters::take(&mut object)?),
             signals: take(&mut object, "SIGNALS")?,
             evidence: Some(EvidenceReader::new(take(&mut object, "EVIDENCE")?)),
+            forensics: settings
+                .wishes
+                .forensics
+                .then(|| take(&mut object, "FORENSICS").map(ForensicsRing::new))
+                .transpose()?,
             mailbox: take(&mut object, "MAILBOX")?,
             latest: take(&mut object, "LATEST")?,
             usage: take(&mut object, "USAGE")?,
@@ -92,6 +99,13 @@ impl Probe {
     /// The reader of evidence, for another thread; once.
     pub fn take_evidence(&mut self) -> Option<EvidenceReader> {
         self.evidence.take()
+    }
+
+    /// The reader of kills, for another thread; once, and only if [`Wishes::forensics`] asked for it.
+    ///
+    /// [`Wishes::forensics`]: super::Wishes::forensics
+    pub fn take_forensics(&mut self) -> Option<ForensicsRing> {
+        self.forensics.take()
     }
 
     /// The counters, for another thread; once.

@@ -19,6 +19,14 @@ pub enum Need {
     Slot,
     /// the node's counters
     Node,
+    /// figures of a process that is killed
+    Killed,
+    /// what `mark_victim` passes
+    Victim,
+    /// what the OOM killer decided
+    Decision,
+    /// what no program stands or falls with
+    Detail,
 }
 
 /// The offsets found, and what was not there.
@@ -50,6 +58,53 @@ const WANTED: &[Wanted] = &[
     }),
     Wanted(Need::Process, "task_struct", "start_boottime", |l| {
         &mut l.task_start_time
+    }),
+    Wanted(Need::Killed, "task_struct", "comm", |l| &mut l.task_comm),
+    Wanted(Need::Killed, "task_struct", "mm", |l| &mut l.task_mm),
+    Wanted(Need::Killed, "task_struct", "group_leader", |l| {
+        &mut l.task_leader
+    }),
+    Wanted(Need::Detail, "task_struct", "real_cred", |l| {
+        &mut l.task_cred
+    }),
+    Wanted(Need::Detail, "task_struct", "stack", |l| &mut l.task_stack),
+    Wanted(Need::Detail, "cred", "uid", |l| &mut l.cred_uid),
+    Wanted(Need::Detail, "signal_struct", "oom_score_adj", |l| {
+        &mut l.signal_score
+    }),
+    Wanted(Need::Killed, "signal_struct", "group_exit_code", |l| {
+        &mut l.signal_exit_code
+    }),
+    Wanted(Need::Detail, "mm_struct", "pgtables_bytes", |l| {
+        &mut l.mm_page_tables
+    }),
+    Wanted(Need::Detail, "mm_struct", "total_vm", |l| &mut l.mm_total),
+    Wanted(Need::Detail, "mm_struct", "hiwater_rss", |l| &mut l.mm_peak),
+    Wanted(Need::Decision, "oom_control", "memcg", |l| &mut l.oom_memcg),
+    Wanted(Need::Decision, "oom_control", "gfp_mask", |l| {
+        &mut l.oom_gfp
+    }),
+    Wanted(Need::Decision, "oom_control", "order", |l| &mut l.oom_order),
+    Wanted(Need::Decision, "oom_control", "chosen", |l| {
+        &mut l.oom_chosen
+    }),
+    Wanted(Need::Detail, "oom_control", "totalpages", |l| {
+        &mut l.oom_total
+    }),
+    Wanted(Need::Detail, "oom_control", "chosen_points", |l| {
+        &mut l.oom_points
+    }),
+    Wanted(Need::Detail, "oom_control", "constraint", |l| {
+        &mut l.oom_constraint
+    }),
+    Wanted(Need::Killed, "kernel_siginfo", "si_code", |l| {
+        &mut l.siginfo_code
+    }),
+    Wanted(Need::Detail, "css_set", "dfl_cgrp", |l| {
+        &mut l.css_set_unified
+    }),
+    Wanted(Need::Detail, "mem_cgroup", "memory.max", |l| {
+        &mut l.memcg_max
     }),
     Wanted(Need::Process, "signal_struct", "live", |l| {
         &mut l.signal_live
@@ -137,6 +192,8 @@ pub fn resolve(btf: &Btf<'_>) -> Resolved {
     resolver.counters();
     resolver.zones();
     resolver.arguments();
+    resolver.resident();
+    resolver.victim();
     resolver.found
 }
 
@@ -276,6 +333,57 @@ impl Resolver<'_> {
         let layout = &mut self.found.layout;
         layout.arg_nr_reclaimed = direct.filter(|_| direct == memcg).unwrap_or(ABSENT);
         layout.arg_group_dead = at("sched_process_exit", "group_dead").unwrap_or(ABSENT);
+    }
+}
+
+impl Resolver<'_> {
+    /// The resident pages of a process: an array of atomic counters before 6.2, of counters with a part on each
+    /// processor since.
+    fn resident(&mut self) {
+        let plain = self
+            .member("mm_struct", "rss_stat.count")
+            .map(|m| (m.offset, LONG));
+        let parted = || {
+            let array = self.member("mm_struct", "rss_stat")?;
+            self.btf.array_length(array.type_id)?;
+            let mut counters = self.btf.ids(Kind::Struct, "percpu_counter");
+            let counter = counters.next()?;
+            let count = self.btf.member(counter, "count")?;
+            Some((
+                array.offset.checked_add(count.offset)?,
+                self.btf.size(counter)?,
+            ))
+        };
+        let Some((start, stride)) = plain.or_else(parted) else {
+            return self.miss(Need::Detail, "mm_struct.rss_stat");
+        };
+        let places: [(&str, Place); 4] = [
+            ("MM_ANONPAGES", |l| &mut l.mm_anon),
+            ("MM_FILEPAGES", |l| &mut l.mm_file),
+            ("MM_SHMEMPAGES", |l| &mut l.mm_shmem),
+            ("MM_SWAPENTS", |l| &mut l.mm_swap),
+        ];
+        for (name, place) in places {
+            let index = self.btf.enumerator("", name);
+            let at = index.and_then(|index| u32::try_from(index).ok()?.checked_mul(stride));
+            match at.and_then(|at| at.checked_add(start)) {
+                Some(at) => *place(&mut self.found.layout) = at,
+                None => self.miss(Need::Detail, name),
+            }
+        }
+    }
+
+    /// `mark_victim` passed a number first, and later, within stable series too, the task.
+    fn victim(&mut self) {
+        const FUNCTION: &str = "__traceiter_mark_victim";
+        let first = |name| self.btf.argument(FUNCTION, name) == Some(1);
+        if first("task") {
+            self.found.layout.victim_is_task = 1;
+        } else if first("pid") {
+            self.found.layout.victim_is_task = 0;
+        } else {
+            self.miss(Need::Victim, "first argument of mark_victim");
+        }
     }
 }
 

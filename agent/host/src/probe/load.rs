@@ -2,11 +2,11 @@
 
 use aya::maps::Map;
 use aya::programs::{
-    BtfTracePoint, Iter, Program as Loaded, ProgramError, SocketFilter, TracePoint,
+    BtfTracePoint, FEntry, Iter, Program as Loaded, ProgramError, SocketFilter, TracePoint,
 };
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 
-use super::coverage::{Absence, Coverage, Settings};
+use super::coverage::{Absence, Coverage, Settings, Wishes};
 use super::error::ProbeError;
 use super::facts::{Facts, Target};
 use super::pod::Pod;
@@ -44,6 +44,11 @@ pub(super) fn load(
 /// Parses the object and creates its maps.
 fn create(settings: &Settings) -> Result<Ebpf, ProbeError> {
     let (layout, formats) = (Pod(settings.layout), Pod(settings.formats));
+    let wishes = &settings.wishes;
+    let (ring, killed) = (
+        kills(wishes, wishes.forensics_ring, 4096),
+        kills(wishes, KILLED, 1),
+    );
     EbpfLoader::new()
         .btf(None)
         .override_global("LAYOUT", &layout, true)
@@ -52,8 +57,19 @@ fn create(settings: &Settings) -> Result<Ebpf, ProbeError> {
         .map_max_entries("EVIDENCE", settings.wishes.evidence_ring)
         .map_max_entries("PROCESSES", settings.wishes.processes)
         .map_max_entries("CGROUPS", settings.wishes.cgroups)
+        .map_max_entries("FORENSICS", ring)
+        .map_max_entries("KILLED", killed)
+        .map_max_entries("SPACES", killed)
         .load(&bytes()?)
         .map_err(|error| ProbeError::Object(chain(&error)))
+}
+
+/// What the programs on kills remember: as many as may be told as killed and have not ended.
+const KILLED: u32 = 1024;
+
+/// Room for the programs on kills: the least there can be where they are not wanted.
+fn kills(wishes: &Wishes, wanted: u32, least: u32) -> u32 {
+    if wishes.forensics { wanted } else { least }
 }
 
 /// The embedded object.
@@ -94,6 +110,11 @@ fn start(object: &mut Ebpf, program: &Program, types: &Btf) -> Result<(), Absenc
             let hook: &mut TracePoint = typed(loaded)?;
             hook.load().map_err(refused)?;
             hook.attach(category, name).map(drop).map_err(unattached)
+        }
+        Hook::Entry(function) => {
+            let hook: &mut FEntry = typed(loaded)?;
+            hook.load(function, types).map_err(refused)?;
+            hook.attach().map(drop).map_err(unattached)
         }
         Hook::Tasks => {
             let iterator: &mut Iter = typed(loaded)?;

@@ -29,6 +29,12 @@ pub enum Row {
     CgroupEvidence = meter::CGROUP_EVIDENCE,
     /// starts of programs
     ProcessEvidence = meter::PROCESS_EVIDENCE,
+    /// victims of the OOM killer, on the ring of kills
+    OomKills = meter::OOM_KILLS,
+    /// SIGKILL, on the ring of kills
+    SignalKills = meter::SIGNAL_KILLS,
+    /// ends of those that were told as killed
+    KillEnds = meter::KILL_ENDS,
 }
 
 impl Row {
@@ -41,6 +47,9 @@ impl Row {
         Self::ReclaimEvidence,
         Self::CgroupEvidence,
         Self::ProcessEvidence,
+        Self::OomKills,
+        Self::SignalKills,
+        Self::KillEnds,
     ];
 
     /// The label of its metric.
@@ -53,6 +62,9 @@ impl Row {
             Self::ReclaimEvidence => "reclaim",
             Self::CgroupEvidence => "cgroup",
             Self::ProcessEvidence => "process_exec",
+            Self::OomKills => "oom_kill",
+            Self::SignalKills => "sigkill",
+            Self::KillEnds => "killed_end",
         }
     }
 }

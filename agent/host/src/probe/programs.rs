@@ -15,6 +15,8 @@ pub enum Family {
     Process,
     /// coming and going of cgroups
     Cgroup,
+    /// who was killed, by whom, for which limit, and when it was over; only when it is asked for
+    Forensics,
 }
 
 impl Family {
@@ -26,6 +28,7 @@ impl Family {
             Self::Oom => "oom",
             Self::Process => "process",
             Self::Cgroup => "cgroup",
+            Self::Forensics => "forensics",
         }
     }
 }
@@ -41,6 +44,8 @@ pub enum Hook {
     Classic(&'static str, &'static str),
     /// iterator over tasks
     Tasks,
+    /// entry of a kernel function
+    Entry(&'static str),
 }
 
 /// One kernel program.
@@ -54,6 +59,13 @@ pub struct Program {
     pub hook: Hook,
     /// what its code reads
     pub needs: &'static [Need],
+}
+
+impl Program {
+    /// Another way serves where it is absent: nothing is lost without it.
+    pub fn is_spare(&self) -> bool {
+        self.name == OOM_ENTERED
+    }
 }
 
 const fn typed(
@@ -190,8 +202,47 @@ pub const PROGRAMS: &[Program] = &[
         hook: Hook::Classic("oom", "reclaim_retry_zone"),
         needs: STALLED,
     },
+    Program {
+        name: OOM_ENTERED,
+        family: Family::Forensics,
+        hook: Hook::Entry("out_of_memory"),
+        needs: &[Need::Decision],
+    },
+    typed(
+        "sigkill_sent",
+        Family::Forensics,
+        "signal_generate",
+        &["sig", "info", "task", "group", "result"],
+        OF_KILL,
+    ),
+    typed(
+        "oom_victim",
+        Family::Forensics,
+        "mark_victim",
+        &[],
+        &[Need::TaskCgroup, Need::Process, Need::Killed, Need::Victim],
+    ),
+    typed(
+        "killed_exit",
+        Family::Forensics,
+        "sched_process_exit",
+        &["p"],
+        OF_KILL,
+    ),
+    typed(
+        "killed_release",
+        Family::Forensics,
+        "exit_mmap",
+        &["mm"],
+        &[],
+    ),
 ];
+
+/// The program that is told of each decision of the OOM killer. Where the kernel cannot be hooked at functions,
+/// `oom_victim` finds the decision by itself.
+pub const OOM_ENTERED: &str = "oom_entered";
 
 const IN_HIERARCHY: &[Need] = &[Need::TaskCgroup, Need::Cgroup];
 const OF_TASK: &[Need] = &[Need::TaskCgroup, Need::Process];
+const OF_KILL: &[Need] = &[Need::TaskCgroup, Need::Process, Need::Killed];
 const STALLED: &[Need] = &[Need::TaskCgroup];

@@ -21,6 +21,7 @@ pub(super) fn description(targets: &[Result<Target, String>]) -> Vec<u8> {
                     Some((id, Kind::Typedef, format!("btf_trace_{tracepoint}")))
                 }
                 Hook::Tasks => Some((id, Kind::Func, "bpf_iter_task".to_owned())),
+                Hook::Entry(function) => Some((id, Kind::Func, function.to_owned())),
                 Hook::TestRun | Hook::Classic(..) => None,
             }
         })
@@ -79,8 +80,9 @@ mod tests {
             .map(|(index, program)| match program.hook {
                 Hook::TestRun | Hook::Classic(..) => Ok(Target { type_id: 0 }),
                 _ if program.name == "kswapd_end" => Err("absent".into()),
-                // `attach` and `cgroup_attach` share a tracepoint, so they share an id.
+                // Programs that share a tracepoint share its id.
                 Hook::Typed("cgroup_attach_task", _) => Ok(Target { type_id: 999 }),
+                Hook::Typed("sched_process_exit", _) => Ok(Target { type_id: 998 }),
                 _ => Ok(Target {
                     type_id: 7 + 13 * u32::try_from(index).unwrap(),
                 }),

@@ -2,6 +2,7 @@
 
 use brink_host::probe::abi::MAX_NODES;
 use brink_host::probe::facts::{FactError, Lockdown};
+use brink_host::probe::layout::Need;
 use brink_host::probe::programs::{PROGRAMS, Program};
 
 use super::count;
@@ -103,7 +104,8 @@ fn types(facts: &Facts) -> Check {
         Ok(types) => types,
         Err(error) => return no_types(error),
     };
-    let missing = &types.resolved.missing;
+    let missing = types.resolved.missing.iter();
+    let missing: Vec<_> = missing.filter(|(need, _)| *need != Need::Detail).collect();
     if missing.is_empty() {
         return TYPES.ok("present and sufficient");
     }

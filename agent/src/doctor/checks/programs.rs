@@ -2,7 +2,7 @@
 
 use brink_host::probe::Wishes;
 use brink_host::probe::coverage::{Absence, decide};
-use brink_host::probe::programs::{Family, PROGRAMS};
+use brink_host::probe::programs::{Family, OOM_ENTERED, PROGRAMS};
 
 use super::count;
 use crate::doctor::check::{Check, Subject};
@@ -12,7 +12,7 @@ use crate::doctor::verdict::{agrees, tolerance};
 use crate::record::text::{bytes, unsigned};
 
 /// Each family with what is lost without it.
-const FAMILIES: [(Family, Subject, &str); 5] = [
+const FAMILIES: [(Family, Subject, &str); 6] = [
     (
         Family::Sampler,
         Subject("programs.sampler", "sampler of memory in the kernel"),
@@ -37,6 +37,11 @@ const FAMILIES: [(Family, Subject, &str); 5] = [
         Family::Cgroup,
         Subject("programs.cgroup", "programs on control groups"),
         "new and gone control groups are found by walking the tree",
+    ),
+    (
+        Family::Forensics,
+        Subject("programs.forensics", "programs on kills"),
+        "who killed what, and for which limit, is pieced together from files, where it can be",
     ),
 ];
 
@@ -86,13 +91,20 @@ fn loaded(
     subject: Subject,
     (all, lost): (&str, &str),
 ) -> Check {
-    let absent: Vec<String> = programs
+    let (spare, absent): (Vec<_>, Vec<_>) = programs
         .absent(family)
+        .partition(|(name, _)| *name == OOM_ENTERED);
+    if absent.is_empty() {
+        let but = match spare.first() {
+            Some((name, why)) => format!(", but {name}, which nothing depends on ({why})"),
+            None => String::new(),
+        };
+        return subject.ok(format!("{all}, loaded and attached on trial{but}"));
+    }
+    let absent: Vec<String> = absent
+        .iter()
         .map(|(name, why)| format!("{name}: {why}"))
         .collect();
-    if absent.is_empty() {
-        return subject.ok(format!("{all}, loaded and attached on trial"));
-    }
     subject
         .warning(absent.join("; "))
         .follows(lost)

@@ -228,7 +228,10 @@ fn try_programs(ground: Ground<'_>) -> Load {
             "switched off in the configuration (kernelPrograms: false)".to_owned(),
         );
     }
-    let wishes = Wishes::default();
+    let wishes = Wishes {
+        forensics: true,
+        ..Wishes::default()
+    };
     let decided = decide(ground.kernel, &wishes);
     if let Some((_, why)) = decided.absences().next()
         && decided.programs().all(|(_, state)| state.is_err())

@@ -1,0 +1,69 @@
+//! SIGKILL, as it is sent: to whom, by whom, from where.
+
+use aya_ebpf::cty::c_void;
+use aya_ebpf::helpers::bpf_get_current_pid_tgid;
+use aya_ebpf::macros::btf_tracepoint;
+use aya_ebpf::programs::BtfTracePointContext;
+use brink_abi::forensics::{KILL, KillRecord};
+use brink_abi::meter::SIGNAL_KILLS;
+
+use super::figures::{describe, describe_current};
+use super::number;
+use crate::emit::{Fate, count, kill, now};
+use crate::kernel::layout;
+use crate::maps::SIGNALLED;
+
+const SIGKILL: i32 = 9;
+/// `SI_USER`, which a sender without further information stands for (`SEND_SIG_NOINFO`, 0).
+const USER: i32 = 0;
+/// `SI_KERNEL`, which the kernel itself stands for (`SEND_SIG_PRIV`, 1).
+const KERNEL: i32 = 0x80;
+/// `TRACE_SIGNAL_IGNORED`: the process is dying already, or may not be killed from there.
+const IGNORED: i32 = 1;
+/// `TRACE_SIGNAL_ALREADY_PENDING`
+const PENDING: i32 = 2;
+
+#[btf_tracepoint(function = "signal_generate")]
+pub fn sigkill_sent(context: BtfTracePointContext) -> i32 {
+    if context.arg::<i32>(0) != SIGKILL {
+        return 0;
+    }
+    let info = context.arg::<*const c_void>(1) as u64;
+    let task = context.arg::<*const c_void>(2) as u64;
+    let (group, result) = (context.arg::<i32>(3), context.arg::<i32>(4));
+    let code = match info {
+        0 => USER,
+        1 => KERNEL,
+        _ => number::<i32>(info, layout!(siginfo_code)) as i32,
+    };
+    if code == KERNEL
+        && let Some(last) = SIGNALLED.get_ptr_mut(0)
+    {
+        // SAFETY: a map value.
+        unsafe {
+            (*last).sender = bpf_get_current_pid_tgid();
+            (*last).task = task;
+        }
+    }
+    count(SIGNAL_KILLS, Fate::Seen);
+    if result == IGNORED || result == PENDING {
+        count(SIGNAL_KILLS, Fate::Filtered);
+        return 0;
+    }
+    kill(
+        false,
+        SIGNAL_KILLS,
+        KILL,
+        now(),
+        |record: *mut KillRecord| {
+            // SAFETY: the reserved memory of the record; the head is written after.
+            unsafe {
+                describe(task, &raw mut (*record).target);
+                describe_current(&raw mut (*record).sender);
+                (*record).code = code;
+                (*record).group = u32::from(group != 0);
+            }
+        },
+    );
+    0
+}
