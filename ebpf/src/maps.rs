@@ -5,6 +5,7 @@ use aya_ebpf::btf_maps::Array as BtfArray;
 use aya_ebpf::macros::{btf_map, map};
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use brink_abi::command::Mailbox;
+use brink_abi::flight::{FlightPage, PAGES};
 use brink_abi::meter::{CgroupMeter, Loss, Process, ProcessMeter, ROWS, SamplerMeter};
 use brink_abi::sample::{Published, UsageTable, Watch};
 use brink_abi::{COMM, MAX_NAMES, MAX_NODES, MAX_SLOTS, MAX_WATCHES, Plain};
@@ -61,6 +62,10 @@ pub static LOSS: PerCpuArray<Loss> = PerCpuArray::with_max_entries(ROWS as u32, 
 
 #[map]
 pub static SAMPLER: Array<SamplerMeter> = Array::with_max_entries(1, 0);
+
+/// The flight recorder's points of the node; one page alone when it is off.
+#[map]
+pub static FLIGHT: Array<FlightPage> = Array::with_max_entries(PAGES, 0);
 
 #[map]
 pub static PROCESS: Array<ProcessMeter> = Array::with_max_entries(1, 0);

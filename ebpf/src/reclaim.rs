@@ -11,7 +11,7 @@ use brink_abi::record::{
 use crate::atomic::add;
 use crate::emit::{Fate, Wake, count, evidence, now};
 use crate::kernel::{layout, memory_cgroup};
-use crate::maps::{ENGINE, RECLAIMED, RECLAIMS, cgroup_meter};
+use crate::maps::{ENGINE, RECLAIMED, RECLAIMS, SAMPLER, cgroup_meter};
 use crate::sampler::pull;
 
 /// A reclaim under way.
@@ -34,6 +34,10 @@ pub struct Ended {
 
 #[btf_tracepoint(function = "mm_vmscan_direct_reclaim_begin")]
 pub fn direct_begin(_context: BtfTracePointContext) -> i32 {
+    if let Some(meter) = SAMPLER.get_ptr_mut(0) {
+        // SAFETY: a map value.
+        add(unsafe { &raw mut (*meter).reclaims }, 1);
+    }
     begin(RECLAIM_DIRECT, true)
 }
 

@@ -73,6 +73,8 @@ shared! {
         pub reserves_ns: u64,
         /// a reclaim that stalls its task for less is only counted
         pub stall_ns: u64,
+        /// a point of the flight recorder so often, and so no tick later than that; 0 for none
+        pub flight_ns: u64,
     }
 }
 
@@ -81,11 +83,16 @@ impl Knobs {
     /// them up in less than eight of them, unless that calls for less than the shortest.
     #[inline]
     pub const fn period_ns(&self, slack: u64) -> u64 {
+        let longest = if self.flight_ns != 0 && self.flight_ns < self.max_period_ns {
+            self.flight_ns
+        } else {
+            self.max_period_ns
+        };
         // Not `clamp`, and no division by zero, which may panic.
         match slack.checked_div(self.slack_per_ns) {
             None => self.min_period_ns,
             Some(period) if period < self.min_period_ns => self.min_period_ns,
-            Some(period) if period > self.max_period_ns => self.max_period_ns,
+            Some(period) if period > longest => longest,
             Some(period) => period,
         }
     }

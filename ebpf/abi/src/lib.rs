@@ -13,6 +13,7 @@
 )]
 
 pub mod command;
+pub mod flight;
 pub mod forensics;
 pub mod layout;
 pub mod meter;

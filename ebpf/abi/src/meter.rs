@@ -63,6 +63,11 @@ shared! {
         pub unknown_node: u64,
         /// `CLOCK_MONOTONIC` when the timer fired last, 0 if it never did; a tick that was asked for is none of its
         pub fired_ns: u64,
+        /// points of the flight recorder ever left, and when the latest was
+        pub flights: u64,
+        pub flight_ns: u64,
+        /// direct reclaims begun on the node
+        pub reclaims: u64,
     }
 }
 

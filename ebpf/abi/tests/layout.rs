@@ -3,6 +3,7 @@
 use std::mem::{align_of, offset_of, size_of};
 
 use brink_abi::command::{Command, Knobs, Mailbox, Reply, Terms};
+use brink_abi::flight::{FlightPage, FlightPoint};
 use brink_abi::forensics::{
     Actor, Decision, EndRecord, Figures, KillRecord, OomRecord, ReleasedRecord, UserFrame,
 };
@@ -44,13 +45,15 @@ fn sizes() {
     check("Published", size_of::<Published>(), 464);
     check("Usage", size_of::<Usage>(), 16);
     check("UsageTable", size_of::<UsageTable>(), 8224);
-    check("Knobs", size_of::<Knobs>(), 72);
+    check("Knobs", size_of::<Knobs>(), 80);
     check("Terms", size_of::<Terms>(), 24);
-    check("Command", size_of::<Command>(), 928);
+    check("Command", size_of::<Command>(), 936);
     check("Reply", size_of::<Reply>(), 48);
-    check("Mailbox", size_of::<Mailbox>(), 976);
+    check("Mailbox", size_of::<Mailbox>(), 984);
     check("Loss", size_of::<Loss>(), 32);
-    check("SamplerMeter", size_of::<SamplerMeter>(), 104);
+    check("SamplerMeter", size_of::<SamplerMeter>(), 128);
+    check("FlightPoint", size_of::<FlightPoint>(), 32);
+    check("FlightPage", size_of::<FlightPage>(), 2048);
     check("ProcessMeter", size_of::<ProcessMeter>(), 104);
     check("CgroupMeter", size_of::<CgroupMeter>(), 88);
     check("Process", size_of::<Process>(), 8);

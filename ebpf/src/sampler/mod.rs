@@ -2,6 +2,7 @@
 
 mod command;
 mod counters;
+mod flight;
 mod node;
 mod slots;
 mod timer;
@@ -52,6 +53,7 @@ fn tick(engine: *mut Engine, at: u64) -> u64 {
         (*sample).before_ns = (*sample).at_ns;
         (*sample).at_ns = at;
         (*sample).period_ns = period;
+        flight::note(engine, sample, meter);
         let size = size_of::<SampleRecord>() as u32;
         (*latest).record.head = Head {
             kind,

@@ -137,6 +137,15 @@ impl Default for Wishes {
     }
 }
 
+impl Wishes {
+    /// The same, with the node recorded: a point every so many nanoseconds.
+    #[must_use]
+    pub const fn recording(mut self, every_ns: u64) -> Self {
+        self.knobs.flight_ns = every_ns;
+        self
+    }
+}
+
 /// The pace that follows from the fastest growth there can be.
 pub const fn knobs(growth: Growth) -> Knobs {
     Knobs {
@@ -149,6 +158,7 @@ pub const fn knobs(growth: Growth) -> Knobs {
         band_floor: 8 << 20,
         reserves_ns: 250_000_000,
         stall_ns: 1_000_000,
+        flight_ns: 0,
     }
 }
 

@@ -14,6 +14,7 @@ use super::decode::{DecodeError, Signal, signal};
 use super::error::ProbeError;
 use super::evidence::EvidenceReader;
 use super::facts::Facts;
+use super::flight::FlightReader;
 use super::forensics::ForensicsRing;
 use super::load::{load, take};
 use super::meters::Meters;
@@ -41,6 +42,7 @@ pub struct Probe {
     signals: RingBuf<MapData>,
     evidence: Option<EvidenceReader>,
     forensics: Option<ForensicsRing>,
+    flight: Option<FlightReader>,
     meters: Option<Meters>,
     latest: Array<MapData, Pod<Published>>,
     usage: Array<MapData, Pod<UsageTable>>,
@@ -70,6 +72,7 @@ impl Probe {
                 .forensics
                 .then(|| take(&mut object, "FORENSICS").map(ForensicsRing::new))
                 .transpose()?,
+            flight: FlightReader::take(&mut object, settings, &coverage)?,
             mailbox: take(&mut object, "MAILBOX")?,
             latest: take(&mut object, "LATEST")?,
             usage: take(&mut object, "USAGE")?,
@@ -106,6 +109,11 @@ impl Probe {
     /// [`Wishes::forensics`]: super::Wishes::forensics
     pub fn take_forensics(&mut self) -> Option<ForensicsRing> {
         self.forensics.take()
+    }
+
+    /// The reader of the recorded points of the node, for another thread; once, and none where none are left.
+    pub fn take_flight(&mut self) -> Option<FlightReader> {
+        self.flight.take()
     }
 
     /// The counters, for another thread; once.

@@ -9,6 +9,7 @@ use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use super::coverage::{Absence, Coverage, Settings, Wishes};
 use super::error::ProbeError;
 use super::facts::{Facts, Target};
+use super::flight;
 use super::pod::Pod;
 use super::programs::{Hook, PROGRAMS, Program};
 use super::thin;
@@ -60,6 +61,7 @@ fn create(settings: &Settings) -> Result<Ebpf, ProbeError> {
         .map_max_entries("FORENSICS", ring)
         .map_max_entries("KILLED", killed)
         .map_max_entries("SPACES", killed)
+        .map_max_entries("FLIGHT", flight::pages(&settings.wishes))
         .load(&bytes()?)
         .map_err(|error| ProbeError::Object(chain(&error)))
 }

@@ -1,0 +1,121 @@
+//! The points of the node that the sampler leaves in the kernel, for whoever cuts a recording.
+
+use aya::Ebpf;
+use aya::maps::{Array, MapData};
+use brink_abi::flight::{FlightPage, FlightPoint, PAGE_POINTS, PAGES};
+
+use super::coverage::{Coverage, Settings, Wishes};
+use super::error::ProbeError;
+use super::load::take;
+use super::pod::Pod;
+use super::programs::Family;
+
+/// The reading end of the ring. A reading takes one look-up a page.
+pub struct FlightReader {
+    pages: Array<MapData, Pod<FlightPage>>,
+    every_ns: u64,
+    tells: Tells,
+}
+
+/// Which of the counters of a point mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tells {
+    /// Direct reclaims are counted.
+    pub reclaims: bool,
+    /// Forks are.
+    pub forks: bool,
+}
+
+impl FlightReader {
+    pub(super) fn take(
+        object: &mut Ebpf,
+        settings: &Settings,
+        coverage: &Coverage,
+    ) -> Result<Option<Self>, ProbeError> {
+        let every_ns = settings.wishes.knobs.flight_ns;
+        let pages = take(object, "FLIGHT")?;
+        let tells = Tells {
+            reclaims: coverage.whole(Family::Reclaim),
+            forks: coverage.whole(Family::Process),
+        };
+        let is_on = every_ns != 0 && coverage.whole(Family::Sampler);
+        Ok(is_on.then_some(Self {
+            pages,
+            every_ns,
+            tells,
+        }))
+    }
+
+    /// Which counters mean something.
+    pub const fn tells(&self) -> Tells {
+        self.tells
+    }
+
+    /// From one point to the next, in nanoseconds.
+    pub const fn every_ns(&self) -> u64 {
+        self.every_ns
+    }
+
+    /// Hands over every point from `from_ns` up to `to_ns` (`CLOCK_MONOTONIC`, nanoseconds), oldest first, of which
+    /// `written` were ever left ([`SamplerMeter::flights`](brink_abi::meter::SamplerMeter)). A page that the kernel
+    /// may be writing over is left out but for what is newer.
+    ///
+    /// # Errors
+    /// [`ProbeError::Map`] when the map cannot be read.
+    pub fn read(
+        &self,
+        written: u64,
+        (from_ns, to_ns): (u64, u64),
+        mut each: impl FnMut(&FlightPoint),
+    ) -> Result<(), ProbeError> {
+        for number in pages_of(written) {
+            let index = u32::try_from(number % u64::from(PAGES)).unwrap_or(0);
+            let Pod(page) = self.pages.get(&index, 0).map_err(|error| ProbeError::Map {
+                name: "FLIGHT",
+                error,
+            })?;
+            let left = written.saturating_sub(number * PAGE_POINTS as u64);
+            let count = usize::try_from(left).unwrap_or(PAGE_POINTS);
+            for point in page.points.iter().take(count) {
+                if (from_ns..=to_ns).contains(&point.at_ns) {
+                    each(point);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The pages to be read, by their number since the start, oldest first: all but the one that comes next, which the
+/// kernel may begin while they are read.
+fn pages_of(written: u64) -> std::ops::Range<u64> {
+    let end = written.div_ceil(PAGE_POINTS as u64);
+    end.saturating_sub(u64::from(PAGES) - 1)..end
+}
+
+/// Pages that these wishes call for.
+pub(super) const fn pages(wishes: &Wishes) -> u32 {
+    if wishes.knobs.flight_ns == 0 {
+        1
+    } else {
+        PAGES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_that_comes_next_is_not_read() {
+        let check = |written: u64, expected| assert_eq!(pages_of(written), expected, "{written}");
+        let (points, pages) = (PAGE_POINTS as u64, u64::from(PAGES));
+        check(0, 0..0);
+        check(1, 0..1);
+        check(points, 0..1);
+        check(points + 1, 0..2);
+        check((pages - 1) * points, 0..pages - 1);
+        check(pages * points, 1..pages);
+        check(pages * points + 1, 2..pages + 1);
+    }
+}
