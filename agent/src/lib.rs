@@ -14,6 +14,7 @@ pub mod metrics;
 pub mod page;
 pub mod pod;
 pub mod record;
+pub mod recorder;
 pub mod replay;
 pub mod runtime;
 pub mod scenario;

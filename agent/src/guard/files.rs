@@ -99,6 +99,21 @@ pub struct GroupFigures {
     pub unused: u64,
     /// What the sampler needs to work out both from the usage alone.
     pub terms: Terms,
+    /// Anonymous memory, in bytes.
+    pub anon: u64,
+    /// File pages, in bytes.
+    pub file: u64,
+}
+
+/// The node's memory, and what it consists of.
+#[derive(Clone, Copy, Debug)]
+pub struct Consumption {
+    /// Available memory and headroom.
+    pub figures: NodeFigures,
+    /// Anonymous memory, in bytes.
+    pub anon: u64,
+    /// File pages, in bytes.
+    pub file: u64,
 }
 
 impl NodeFiles {
@@ -274,6 +289,36 @@ impl NodeFiles {
         })
     }
 
+    /// Reads the node's memory and what it consists of: one file of the machine, two of a group. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`HotError`].
+    pub fn consumption(&self, at: Moment) -> Result<Consumption, HotError> {
+        match &self.source {
+            Source::Machine { meminfo, zones } => {
+                let info = meminfo.read()?;
+                Ok(Consumption {
+                    figures: machine(&info, *zones, at),
+                    anon: info.anon,
+                    file: info.memory_available_inputs().file,
+                })
+            }
+            Source::Group { files, .. } => {
+                let read = files.read(at)?;
+                Ok(Consumption {
+                    figures: NodeFigures {
+                        at,
+                        memory: read.available,
+                        headroom: read.headroom,
+                        ..NodeFigures::default()
+                    },
+                    anon: read.anon,
+                    file: read.file,
+                })
+            }
+        }
+    }
+
     /// Reads the machine's own memory alone, one file, if it is the node. Allocates nothing.
     pub fn read_machine(&self, at: Moment) -> Option<NodeFigures> {
         let Source::Machine { meminfo, zones } = &self.source else {
@@ -360,6 +405,8 @@ impl GroupFiles {
             available: observe::memory(limit, working_set, Some(at)),
             headroom: headroom.map(|headroom| saturated(headroom.memory)),
             unused: limit.saturating_sub(usage),
+            anon: stat.anon.unwrap_or(0),
+            file: stat.file.unwrap_or(0),
             terms: Terms {
                 limit: saturated(limit),
                 inactive_file: saturated(stat.inactive_file.unwrap_or(0)),

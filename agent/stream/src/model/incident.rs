@@ -306,7 +306,8 @@ pub struct Course {
     pub end: Option<String>,
 }
 
-/// The flight recorder: the time before an incident, oldest first.
+/// The flight recorder: the minute before an incident, oldest first. The points here may be thinned out; of those that went,
+/// the one with the most memory in use stayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recording {
@@ -314,8 +315,20 @@ pub struct Recording {
     pub node: Vec<NodePoint>,
     /// The victim's cgroup, every 100 ms if it was near its limit, else every second.
     pub cgroup: Vec<CgroupPoint>,
-    /// Others that were near their limit.
+    /// Others that were near their limit; those above the victim's come first.
     pub others: Vec<CgroupTrack>,
+    /// From one point of the node to the next as it was recorded, in milliseconds; 0 where it was not.
+    #[serde(default)]
+    pub node_period_ms: u32,
+    /// The same of cgroups near their limit.
+    #[serde(default)]
+    pub near_period_ms: u32,
+    /// The same of every other cgroup.
+    #[serde(default)]
+    pub others_period_ms: u32,
+    /// Thinned further than usual, and without the others, because many incidents came at once.
+    #[serde(default)]
+    pub is_brief: bool,
 }
 
 /// Another cgroup's part of the recording.
@@ -324,6 +337,9 @@ pub struct Recording {
 pub struct CgroupTrack {
     /// Its path.
     pub path: String,
+    /// Its own limit, in bytes.
+    #[serde(default)]
+    pub limit: Option<u64>,
     /// Its points.
     pub points: Vec<CgroupPoint>,
 }
@@ -342,15 +358,16 @@ pub struct NodePoint {
     pub anon: u64,
     /// File pages.
     pub file: u64,
-    /// Microseconds in which some task waited for memory; none without PSI.
+    /// Microseconds in which some task had waited for memory, as of the latest reading before, which come every 100 ms; none
+    /// without PSI.
     pub stall_us: Option<u64>,
-    /// Direct reclaims begun; none where the kernel's programs do not tell.
+    /// Direct reclaims begun, since the kernel's programs were loaded; none where they do not tell.
     pub reclaims: Option<u64>,
-    /// Processes forked.
+    /// Processes forked, since then; none where they do not tell.
     pub forks: Option<u64>,
 }
 
-/// A cgroup at one moment. Bytes.
+/// A cgroup at one moment. Bytes; counters since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CgroupPoint {
@@ -364,4 +381,13 @@ pub struct CgroupPoint {
     pub anon: u64,
     /// File pages.
     pub file: u64,
+    /// Microseconds in which some task of it had waited for memory; none without PSI, and while it was far from its limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall_us: Option<u64>,
+    /// Reclaims that tasks of this very cgroup stalled in; none where the kernel's programs do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaims: Option<u64>,
+    /// Processes forked in this very cgroup; none where they do not tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forks: Option<u64>,
 }

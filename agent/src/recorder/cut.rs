@@ -1,0 +1,195 @@
+//! A recording out of the rings: what an incident gets of the minute before it.
+
+use brink_host::probe::abi::flight::FlightPoint;
+use brink_stream::model::incident::{CgroupPoint, CgroupTrack, NodePoint, Recording};
+
+use super::book::{Book, Entry};
+use super::point::{Counter, FilePoint, GroupPoint, Stamp, bytes};
+use super::thin::{Band, Thinner, band};
+
+/// What a recording reaches back, in milliseconds.
+pub const REACH_MS: u32 = 60_000;
+
+/// How much of the rings a recording holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// The node.
+    node: &'static [Band],
+    /// The incident's own cgroup.
+    cgroup: &'static [Band],
+    /// Each of the others.
+    others: &'static [Band],
+    /// Others at most.
+    most_others: usize,
+    is_brief: bool,
+}
+
+/// As most incidents get it: no more than 200 KB of JSON.
+pub const FULL: Form = Form {
+    node: &[band(3_000, 10), band(13_000, 100), band(REACH_MS, 250)],
+    cgroup: &[band(10_000, 100), band(REACH_MS, 500)],
+    others: &[band(REACH_MS, 2_500)],
+    most_others: 8,
+    is_brief: false,
+};
+
+/// In a storm of incidents: no more than 40 KB.
+pub const BRIEF: Form = Form {
+    node: &[band(300, 10), band(3_000, 100), band(REACH_MS, 1_000)],
+    cgroup: &[band(1_000, 100), band(REACH_MS, 1_000)],
+    others: &[],
+    most_others: 0,
+    is_brief: true,
+};
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The incident's moment; what is later is no part of it.
+    pub at: Stamp,
+    /// The victim's cgroup.
+    pub cgroup: Option<&'a str>,
+    /// How much of it.
+    pub form: Form,
+}
+
+/// The node's points, thinned out as [`Form::node`] says.
+#[derive(Clone, Debug, Default)]
+pub struct NodePart {
+    /// The points, oldest first.
+    pub points: Vec<NodePoint>,
+    /// From one to the next as recorded, in milliseconds.
+    pub period_ms: u32,
+}
+
+impl Form {
+    /// Takes the node's points as this form wants them.
+    pub const fn node(&self) -> Thinner<NodePoint> {
+        Thinner::new(self.node, |one, other| one.available < other.available)
+    }
+}
+
+/// Cuts a recording. `node` has what the kernel recorded; without it files tell.
+pub fn cut(book: &Book, request: Request<'_>, node: Option<NodePart>) -> Recording {
+    let form = request.form;
+    let mut node = node.unwrap_or_else(|| from_files(book, request));
+    add_stalls(book, request.at, &mut node.points);
+    let own = request.cgroup.and_then(|path| find(book, path));
+    Recording {
+        node: node.points,
+        cgroup: own.map_or_else(Vec::new, |found| {
+            track(book, found, request.at, form.cgroup)
+        }),
+        others: others(book, request),
+        node_period_ms: node.period_ms,
+        near_period_ms: book.periods.near_ms,
+        others_period_ms: book.periods.others_ms,
+        is_brief: form.is_brief,
+    }
+}
+
+/// The cgroup of a path: the one that lives, or one that lately went.
+fn find<'a>(book: &'a Book, path: &str) -> Option<(usize, &'a Entry)> {
+    let same = book.entries().filter(|(_, entry)| &*entry.path == path);
+    same.min_by_key(|(_, entry)| entry.gone.is_some())
+}
+
+/// The cgroups above the victim's that have a limit, then those nearest to theirs.
+fn others(book: &Book, request: Request<'_>) -> Vec<CgroupTrack> {
+    let is_above = |entry: &Entry| {
+        let below = request
+            .cgroup
+            .and_then(|own| own.strip_prefix(&*entry.path));
+        below.is_some_and(|below| below.starts_with('/'))
+    };
+    let is_own = |entry: &Entry| request.cgroup == Some(&*entry.path);
+    let mut found: Vec<(usize, &Entry)> = book
+        .entries()
+        .filter(|(_, entry)| !is_own(entry) && entry.limit.is_some())
+        .filter(|(_, entry)| entry.near.is_some() || is_above(entry))
+        .collect();
+    found.sort_by_key(|(slot, entry)| (!is_above(entry), std::cmp::Reverse(entry.nearness), *slot));
+    let tracks = found.into_iter().map(|(slot, entry)| CgroupTrack {
+        path: entry.path.to_string(),
+        limit: entry.limit,
+        points: track(book, (slot, entry), request.at, request.form.others),
+    });
+    let told = tracks.filter(|track| !track.points.is_empty());
+    told.take(request.form.most_others).collect()
+}
+
+fn track(
+    book: &Book,
+    (slot, entry): (usize, &Entry),
+    at: Stamp,
+    bands: &'static [Band],
+) -> Vec<CgroupPoint> {
+    let mut kept = Thinner::new(bands, |one: &CgroupPoint, other| one.usage > other.usage);
+    let points = book.points(slot);
+    for point in points.filter_map(|point| cgroup_point(point, entry, at)) {
+        kept.push(point.before_ms, point);
+    }
+    kept.finish()
+}
+
+fn cgroup_point(point: &GroupPoint, entry: &Entry, at: Stamp) -> Option<CgroupPoint> {
+    let full = |newest: Option<u64>, bits| newest.map(|newest| Counter::of(newest).full(bits));
+    let counts = entry.counts;
+    Some(CgroupPoint {
+        before_ms: point.at.before(at)?,
+        usage: bytes(point.usage),
+        working_set: bytes(point.working_set),
+        anon: bytes(point.anon),
+        file: bytes(point.file),
+        stall_us: full(entry.stall_us, point.stall_us),
+        reclaims: full(counts.map(|counts| counts.reclaims), point.reclaims),
+        forks: full(counts.map(|counts| counts.forks), point.forks),
+    })
+}
+
+fn from_files(book: &Book, request: Request<'_>) -> NodePart {
+    let mut kept = request.form.node();
+    for point in book.node_points() {
+        if let Some(before_ms) = point.at.before(request.at) {
+            kept.push(before_ms, node_point(before_ms, point));
+        }
+    }
+    NodePart {
+        points: kept.finish(),
+        period_ms: book.periods.node_ms,
+    }
+}
+
+fn node_point(before_ms: u32, point: &FilePoint) -> NodePoint {
+    NodePoint {
+        before_ms,
+        available: FlightPoint::bytes(point.available.into()),
+        headroom: FlightPoint::bytes(point.headroom.into()),
+        anon: bytes(point.anon),
+        file: bytes(point.file),
+        ..NodePoint::default()
+    }
+}
+
+/// What goes with a point of the node is the latest reading of the waits before it.
+fn add_stalls(book: &Book, at: Stamp, points: &mut [NodePoint]) {
+    let Some(newest) = book.stall_us() else {
+        return;
+    };
+    let known = book.stalls().filter_map(|stall| {
+        let total = Counter::of(newest).full(stall.stall_us);
+        Some((stall.at.before(at)?, total))
+    });
+    let mut known = known.peekable();
+    let mut latest = None;
+    for point in points {
+        while let Some((_, total)) = known.next_if(|(before, _)| *before >= point.before_ms) {
+            latest = Some(total);
+        }
+        point.stall_us = latest;
+    }
+}
+
+#[cfg(test)]
+#[path = "cut_tests.rs"]
+mod tests;

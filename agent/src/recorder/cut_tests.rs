@@ -1,0 +1,239 @@
+//! Recordings cut from books that were filled by hand.
+
+use super::super::book::{GROUP_POINTS, Into, NEAR, NEAR_POINTS, NODE_POINTS, Periods};
+use super::super::point::{Counts, Reading};
+use super::*;
+
+const MIB: u64 = 1 << 20;
+const BOTH: Into = Into {
+    near: true,
+    all: true,
+};
+const NEAR_ALONE: Into = Into {
+    near: true,
+    all: false,
+};
+
+fn at(millis: u64) -> Stamp {
+    Stamp::of(millis * 1_000_000)
+}
+
+fn request(millis: u64, cgroup: Option<&str>, form: Form) -> Request<'_> {
+    Request {
+        at: at(millis),
+        cgroup,
+        form,
+    }
+}
+
+fn reading(usage: u64) -> Reading {
+    Reading {
+        usage,
+        working_set: usage / 2,
+        ..Reading::default()
+    }
+}
+
+#[test]
+fn an_empty_book_gives_an_empty_recording() {
+    let recording = cut(&Book::default(), request(5, Some("/a"), FULL), None);
+    assert_eq!(recording, Recording::default());
+}
+
+#[test]
+fn what_is_later_than_the_incident_is_no_part_of_it() {
+    let mut book = Book::default();
+    book.admit(0, "/a".into(), None);
+    for second in 1..=5 {
+        book.note(0, at(second * 1_000), &reading(second * MIB), BOTH);
+    }
+    let recording = cut(&book, request(3_500, Some("/a"), FULL), None);
+    let seen: Vec<(u32, u64)> = recording
+        .cgroup
+        .iter()
+        .map(|point| (point.before_ms, point.usage / MIB))
+        .collect();
+    assert_eq!(seen, [(2_500, 1), (1_500, 2), (500, 3)]);
+}
+
+#[test]
+fn counters_are_told_in_full() {
+    let mut book = Book::default();
+    book.admit(0, "/a".into(), None);
+    let large = 1 << 33;
+    for step in 0..3 {
+        let reading = Reading {
+            stall_us: Some(large + step),
+            counts: Some(Counts {
+                reclaims: step,
+                forks: large * step,
+            }),
+            ..Reading::default()
+        };
+        book.note(0, at(1_000 * step), &reading, BOTH);
+        book.note_stall(at(1_000 * step), large * 2 + step * 7);
+        book.note_node(FilePoint {
+            at: at(1_000 * step + 10),
+            ..FilePoint::default()
+        });
+    }
+    let recording = cut(&book, request(2_500, Some("/a"), FULL), None);
+    let stalls: Vec<_> = recording
+        .cgroup
+        .iter()
+        .map(|point| point.stall_us)
+        .collect();
+    assert_eq!(stalls, [Some(large), Some(large + 1), Some(large + 2)]);
+    assert_eq!(
+        recording.cgroup.last().and_then(|point| point.forks),
+        Some(large * 2)
+    );
+    let node: Vec<_> = recording.node.iter().map(|point| point.stall_us).collect();
+    let expected = [0, 7, 14].map(|more| Some(large * 2 + more));
+    assert_eq!(node, expected);
+}
+
+#[test]
+fn the_victims_ancestors_come_before_the_nearest() {
+    let mut book = Book::default();
+    let groups = [
+        ("/a/b/c", Some(1), 990, Some(0)),
+        ("/a/b", Some(1), 5, None),
+        ("/a", None, 5, None),
+        ("/ab", Some(1), 700, Some(1)),
+        ("/far", Some(1), 800, None),
+        ("/near", Some(1), 900, Some(2)),
+    ];
+    for (slot, (path, limit, nearness, near)) in groups.into_iter().enumerate() {
+        book.admit(slot, path.into(), limit);
+        book.move_near(slot, near);
+        if let Some(entry) = book.entry_mut(slot) {
+            entry.nearness = nearness;
+        }
+        book.note(slot, at(1), &reading(MIB), BOTH);
+    }
+    let paths = |cgroup, form| {
+        let recording = cut(&book, request(2, cgroup, form), None);
+        let others = recording.others.into_iter();
+        others.map(|track| track.path).collect::<Vec<_>>()
+    };
+    assert_eq!(paths(Some("/a/b/c"), FULL), ["/a/b", "/near", "/ab"]);
+    assert_eq!(paths(None, FULL), ["/a/b/c", "/near", "/ab"]);
+    assert_eq!(paths(Some("/a/b/c"), BRIEF), [""; 0]);
+}
+
+#[test]
+fn of_two_with_one_path_the_living_one_counts() {
+    let mut book = Book::default();
+    for (slot, gone) in [(0, Some(at(5))), (1, None)] {
+        book.admit(slot, "/a".into(), None);
+        if let Some(entry) = book.entry_mut(slot) {
+            entry.gone = gone;
+        }
+        book.note(slot, at(1), &reading((slot as u64 + 1) * MIB), BOTH);
+    }
+    let recording = cut(&book, request(9, Some("/a"), FULL), None);
+    assert_eq!(
+        recording.cgroup.first().map(|point| point.usage),
+        Some(2 * MIB)
+    );
+    book.forget(1);
+    let recording = cut(&book, request(9, Some("/a"), FULL), None);
+    assert_eq!(recording.cgroup.first().map(|point| point.usage), Some(MIB));
+}
+
+/// A book as full as it can be, at the end of a minute; amounts as long as they come.
+fn full(form: Form) -> (Book, NodePart) {
+    let mut book = Book::default();
+    book.periods = Periods {
+        node_ms: 100,
+        near_ms: 100,
+        others_ms: 1_000,
+    };
+    let large = Reading {
+        usage: u64::MAX,
+        working_set: u64::MAX,
+        anon: u64::MAX,
+        file: u64::MAX,
+        held: 0,
+        stall_us: Some(u64::MAX),
+        counts: Some(Counts {
+            reclaims: 1 << 40,
+            forks: 1 << 40,
+        }),
+    };
+    for slot in 0..NEAR {
+        book.admit(
+            slot,
+            format!("/kubepods/burstable/{}/{slot}", "x".repeat(100)).into(),
+            Some(1),
+        );
+        book.move_near(slot, Some(slot));
+        for step in 0..GROUP_POINTS as u64 {
+            book.note(slot, at(step), &large, BOTH);
+        }
+        for step in 0..NEAR_POINTS as u64 {
+            book.note(slot, at(step * 100), &large, NEAR_ALONE);
+        }
+    }
+    for step in 0..NODE_POINTS as u64 {
+        book.note_stall(at(step * 100), u64::MAX);
+    }
+    let point = |step: u32| NodePoint {
+        before_ms: (5_999 - step) * 10,
+        available: i64::MIN / 4096,
+        headroom: i64::MIN / 4096,
+        anon: u64::MAX / 4096,
+        file: u64::MAX / 4096,
+        stall_us: None,
+        reclaims: Some(1 << 32),
+        forks: Some(1 << 32),
+    };
+    let mut kept = form.node();
+    for point in (0..6_000).map(point) {
+        kept.push(point.before_ms, point);
+    }
+    let node = NodePart {
+        points: kept.finish(),
+        period_ms: 10,
+    };
+    (book, node)
+}
+
+#[test]
+fn a_recording_stays_within_its_size() {
+    let check = |form: Form, most: usize| {
+        let (book, node) = full(form);
+        let own = format!("/kubepods/burstable/{}/7", "x".repeat(100));
+        let recording = cut(&book, request(59_900, Some(&own), form), Some(node));
+        let text = serde_json::to_vec(&recording).expect("JSON");
+        assert!(text.len() <= most, "{} bytes", text.len());
+        assert!(
+            text.len() > most / 2,
+            "{} bytes: the documented bound is far off",
+            text.len()
+        );
+        recording
+    };
+    let recording = check(FULL, 200 << 10);
+    assert_eq!((recording.node_period_ms, recording.others.len()), (10, 8));
+    assert!(!recording.is_brief);
+    // The last three seconds are all there.
+    assert_eq!(
+        recording
+            .node
+            .iter()
+            .filter(|point| point.before_ms < 3_000)
+            .count(),
+        300
+    );
+    assert_eq!(
+        recording
+            .cgroup
+            .iter()
+            .filter(|point| point.before_ms < 10_000)
+            .count(),
+        100
+    );
+    assert!(check(BRIEF, 40 << 10).is_brief);
+}

@@ -1,0 +1,204 @@
+//! The flight recorder: the minute before an incident, of the node and of up to 512 cgroups, in memory that is taken once.
+//!
+//! The node's points come from the kernel's sampler, which leaves one every 10 ms in a ring of its own; they are read only
+//! when a recording is cut. An ordinary thread reads the rest from files: how long tasks wait for memory, the 32 cgroups
+//! nearest to their limit every 100 ms, the others every second, and the node as often where the sampler does not run. The
+//! guard has no part in it.
+
+pub mod approach;
+pub mod book;
+pub mod choose;
+pub mod cut;
+pub mod group;
+pub mod kernel;
+pub mod lanes;
+pub mod node;
+pub mod point;
+pub mod thin;
+pub mod watch;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use brink_core::base::rate::TokenBucket;
+use brink_core::base::{Moment, Span};
+use brink_host::HostError;
+use brink_host::cgroup::{Controller, Layout};
+use brink_host::clock;
+use brink_host::probe::{FlightReader, Meters};
+use brink_host::psi::PressureReader;
+use brink_stream::model::incident::Recording;
+use tracing::warn;
+
+use crate::guard::files::{NodeFiles, NodePlan, Scope};
+use book::Book;
+use cut::{BRIEF, FULL, Request};
+use kernel::Kernel;
+use node::NodeSource;
+use point::Stamp;
+use watch::{Warning, Watch};
+
+/// From one point of the node to the next, in nanoseconds.
+pub const NODE_PERIOD_NS: u64 = 10_000_000;
+/// Full recordings that may be cut at once, and how often one more.
+const FULL_AT_ONCE: u32 = 4;
+const FULL_EVERY: Span = Span::from_secs(2);
+/// A sampler that has left no point for so long records nothing, in nanoseconds.
+const SILENCE_NS: u64 = 1_000_000_000;
+
+/// The recorder. Its thread ends when this is dropped.
+pub struct Recorder {
+    source: Arc<Source>,
+    allowance: Mutex<TokenBucket>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread and those who cut share.
+#[derive(Default)]
+pub struct Source {
+    /// The rings.
+    pub book: Mutex<Book>,
+    kernel: Mutex<Option<Kernel>>,
+    stop: AtomicBool,
+}
+
+impl Recorder {
+    /// Starts the thread, at nice 0: it must not run ahead of those it looks at. `warn` is told, on that thread, of each
+    /// limit that will soon be reached.
+    ///
+    /// # Errors
+    /// [`HostError`] when there is no memory controller, or the thread cannot be started.
+    pub fn start(
+        root: &Path,
+        layout: &Layout,
+        plan: &NodePlan,
+        warn: impl FnMut(Warning) + Send + 'static,
+    ) -> Result<Self, HostError> {
+        let hierarchy = layout.require(Controller::Memory)?.clone();
+        let scope = match &plan.scope {
+            Scope::Machine => "/".to_owned(),
+            Scope::Group(group) => group.clone(),
+        };
+        let node = NodeSource::new(
+            NodeFiles::open(root, layout, plan).ok(),
+            PressureReader::node(root, "memory").ok(),
+        );
+        let source = Arc::<Source>::default();
+        let shared = Arc::clone(&source);
+        let thread = std::thread::Builder::new()
+            .name("brink-recorder".into())
+            .stack_size(256 << 10)
+            .spawn(move || run(&shared, Watch::new(hierarchy, scope, node), warn))
+            .map_err(|source| HostError::Call {
+                what: "starting the flight recorder",
+                source,
+            })?;
+        let now = Moment::from_nanos(i64::try_from(clock::monotonic_ns()).unwrap_or(i64::MAX));
+        Ok(Self {
+            source,
+            allowance: Mutex::new(TokenBucket::new(FULL_AT_ONCE, FULL_EVERY, now)),
+            thread: Some(thread),
+        })
+    }
+
+    /// Takes what the kernel's programs record, once they are loaded.
+    pub fn attach(&self, flight: FlightReader, meters: Arc<Meters>) {
+        *self.source.kernel() = Some(Kernel::new(flight, meters));
+    }
+
+    /// The minute before `at` (`CLOCK_MONOTONIC`), with the cgroup of the victim, a path in the hierarchy of the memory
+    /// controller. Takes some hundred microseconds. Where many are cut at once, they are brief ones.
+    pub fn cut(&self, at: Moment, cgroup: Option<&str>) -> Recording {
+        let mut allowance = self
+            .allowance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let form = if allowance.take(at) { FULL } else { BRIEF };
+        drop(allowance);
+        let at_ns = u64::try_from(at.as_nanos()).unwrap_or(0);
+        let kernel = self.source.kernel();
+        let since = at_ns.saturating_sub(SILENCE_NS);
+        let recording = kernel.as_ref().filter(|kernel| kernel.is_recording(since));
+        let node = recording.and_then(|kernel| kernel.node(at_ns, form).ok());
+        drop(kernel);
+        let at = Stamp::of(at_ns);
+        cut::cut(
+            &watch::lock(&self.source.book),
+            Request { at, cgroup, form },
+            node,
+        )
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.source.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                warn!("the flight recorder had died");
+            }
+        }
+    }
+}
+
+impl Source {
+    fn kernel(&self) -> std::sync::MutexGuard<'_, Option<Kernel>> {
+        self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The counters of the kernel's programs.
+    fn meters(&self) -> Option<Arc<Meters>> {
+        self.kernel()
+            .as_ref()
+            .map(|kernel| Arc::clone(kernel.meters()))
+    }
+
+    fn is_kernel_recording(&self, now_ns: u64) -> bool {
+        let since = now_ns.saturating_sub(SILENCE_NS);
+        self.kernel()
+            .as_ref()
+            .is_some_and(|kernel| kernel.is_recording(since))
+    }
+}
+
+fn run(source: &Source, mut watch: Watch, mut warn: impl FnMut(Warning)) {
+    while !source.stop.load(Ordering::Acquire) {
+        let began = clock::thread_cpu();
+        let now = clock::monotonic_ns();
+        watch.beat(now, source, &mut warn);
+        let spent = clock::thread_cpu().saturating_sub(began);
+        watch.spent(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX));
+        let took = Duration::from_nanos(clock::monotonic_ns().saturating_sub(now));
+        let rest = Duration::from_millis(watch.rest_ms().into());
+        std::thread::park_timeout(rest.saturating_sub(took));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_a_storm_recordings_are_brief_until_time_has_passed() {
+        let start = Moment::from_secs(100);
+        let recorder = Recorder {
+            source: Arc::default(),
+            allowance: Mutex::new(TokenBucket::new(FULL_AT_ONCE, FULL_EVERY, start)),
+            thread: None,
+        };
+        let is_brief = |seconds| {
+            recorder
+                .cut(start + Span::from_secs(seconds), None)
+                .is_brief
+        };
+        let storm = [0, 0, 0, 0, 0, 1, 2, 2, 3].map(is_brief);
+        assert_eq!(
+            storm,
+            [false, false, false, false, true, true, false, true, true]
+        );
+    }
+}

@@ -1,0 +1,316 @@
+//! The recorder's rounds: which files are read when, and what becomes of the readings.
+//!
+//! A beat comes every 100 ms. In each, the cgroups near their limit are read, and a tenth of the others, so that every one
+//! is read once a second. Every tenth beat it is chosen anew who is near. When a second's work takes more than its share of
+//! a processor, beats come more seldom, and the book says how seldom.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use brink_host::HotError;
+use brink_host::cgroup::Hierarchy;
+use brink_host::cgroup::walk::groups_below;
+use brink_host::probe::{Meters, Row};
+use rustix::io::Errno;
+
+use super::Source;
+use super::approach::{Approach, Forecast};
+use super::book::{Book, GROUPS, Into, Periods};
+use super::choose::{Candidate, choose, nearness};
+use super::group::GroupReader;
+use super::node::NodeSource;
+use super::point::{Reading, Stamp};
+
+/// From one beat to the next when nothing is too dear, in milliseconds.
+pub const BEAT_MS: u32 = 100;
+/// Beats in which every cgroup is read once.
+const BEATS: usize = 10;
+/// The most that beats may be stretched.
+const LONGEST_STRETCH: u32 = 10;
+/// What beats may cost of a processor before they are stretched, and from when on they are not: parts of a thousand.
+const DEAR: u64 = 10;
+const CHEAP: u64 = 4;
+/// The tree is looked through so often at least, in beats.
+const SEARCH: u64 = 100;
+/// A search may take one part of so many of a processor.
+const SEARCH_SHARE: u64 = 200;
+/// Groups that are looked through; what lies beyond is not recorded.
+const MOST_LISTED: usize = 1 << 14;
+/// A cgroup that is gone is remembered for so long, in milliseconds.
+const KEPT_MS: u32 = 60_000;
+
+/// A limit that will soon be reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// The cgroup whose limit it is.
+    pub cgroup: Arc<str>,
+    /// What it uses, in bytes.
+    pub usage: u64,
+    /// Its limit, in bytes.
+    pub limit: u64,
+    /// When it is reached.
+    pub forecast: Forecast,
+}
+
+/// What the thread has in hand.
+pub struct Watch {
+    hierarchy: Hierarchy,
+    /// The group below which all are recorded.
+    scope: String,
+    node: NodeSource,
+    groups: Box<[Option<Group>]>,
+    fresh: Vec<(usize, Reading, Into)>,
+    candidates: Vec<Candidate>,
+    beat: u64,
+    stretch: u32,
+    spent_ns: u64,
+    /// When the tree is looked through next, in beats.
+    search_at: u64,
+    changes: Option<u64>,
+}
+
+struct Group {
+    path: Arc<str>,
+    reader: GroupReader,
+    limit: Option<u64>,
+    approach: Approach,
+    latest: Reading,
+    lane: Option<usize>,
+    gone: Option<Stamp>,
+}
+
+impl Watch {
+    /// Nothing found yet.
+    pub fn new(hierarchy: Hierarchy, scope: String, node: NodeSource) -> Self {
+        let mut groups = Vec::new();
+        groups.resize_with(GROUPS, || None);
+        Self {
+            hierarchy,
+            scope,
+            node,
+            groups: groups.into(),
+            fresh: Vec::with_capacity(GROUPS),
+            candidates: Vec::with_capacity(GROUPS),
+            beat: 0,
+            stretch: 1,
+            spent_ns: 0,
+            search_at: 0,
+            changes: None,
+        }
+    }
+
+    /// Until the next beat, in milliseconds.
+    pub const fn rest_ms(&self) -> u32 {
+        BEAT_MS * self.stretch
+    }
+
+    /// What a beat took of a processor, in nanoseconds.
+    pub const fn spent(&mut self, nanos: u64) {
+        self.spent_ns = self.spent_ns.saturating_add(nanos);
+    }
+
+    /// One beat; `now_ns` is `CLOCK_MONOTONIC`.
+    pub fn beat(&mut self, now_ns: u64, source: &Source, mut warn: impl FnMut(Warning)) {
+        let at = Stamp::of(now_ns);
+        let meters = source.meters();
+        if self.beat >= self.search_at || self.has_changed(meters.as_deref()) {
+            self.search(at, now_ns, &source.book);
+        }
+        let is_settling = self.beat.is_multiple_of(BEATS as u64);
+        if is_settling {
+            self.settle(at, &source.book);
+        }
+        self.read(at, meters.as_deref(), &mut warn);
+        let is_recorded = source.is_kernel_recording(now_ns);
+        let mut book = lock(&source.book);
+        self.node.read(at, is_recorded, &mut book);
+        for (slot, reading, into) in self.fresh.drain(..) {
+            book.note(slot, at, &reading, into);
+        }
+        drop(book);
+        self.beat += 1;
+    }
+
+    /// Reads whoever's turn it is.
+    fn read(&mut self, at: Stamp, meters: Option<&Meters>, warn: &mut impl FnMut(Warning)) {
+        let turn = usize::try_from(self.beat % BEATS as u64).unwrap_or(0);
+        for (slot, group) in self.groups.iter_mut().enumerate() {
+            let Some(group) = group.as_mut().filter(|group| group.gone.is_none()) else {
+                continue;
+            };
+            let into = Into {
+                near: group.lane.is_some(),
+                all: slot % BEATS == turn,
+            };
+            if !into.near && !into.all {
+                continue;
+            }
+            match group.reader.read(at, meters) {
+                Ok(reading) => {
+                    group.latest = reading;
+                    self.fresh.push((slot, reading, into));
+                    if let Some(warning) = group.look_ahead(at) {
+                        warn(warning);
+                    }
+                }
+                Err(HotError::Io(Errno::NODEV | Errno::NOENT)) => {
+                    group.gone = Some(at);
+                    // Another may have taken its name.
+                    self.search_at = self.search_at.min(self.beat + BEATS as u64);
+                }
+                // Once more in the next round: what is missing is missing from the recording.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Chooses who is near, forgets who is long gone, and looks at what all this costs.
+    fn settle(&mut self, at: Stamp, book: &Mutex<Book>) {
+        let rounds = u64::from(BEAT_MS * self.stretch) * BEATS as u64 * 1_000_000;
+        let thousandths = std::mem::take(&mut self.spent_ns) * 1_000 / rounds;
+        self.stretch = match thousandths {
+            DEAR.. => (self.stretch * 2).min(LONGEST_STRETCH),
+            CHEAP..DEAR => self.stretch,
+            _ => (self.stretch - 1).max(1),
+        };
+        let mut book = lock(book);
+        book.periods = Periods {
+            node_ms: self.rest_ms(),
+            near_ms: self.rest_ms(),
+            others_ms: self.rest_ms() * u32::try_from(BEATS).unwrap_or(1),
+        };
+        self.forget(at, &mut book);
+        self.candidates.clear();
+        for (slot, group) in self.groups.iter().enumerate() {
+            let Some(group) = group else { continue };
+            let nearness = nearness(group.latest.held, group.approach.growth(), group.limit);
+            if let Some(entry) = book.entry_mut(slot) {
+                entry.nearness = nearness;
+            }
+            // Who is gone keeps his lane while nobody nearer wants it.
+            self.candidates.push(Candidate {
+                slot,
+                nearness: if group.gone.is_some() { 0 } else { nearness },
+                lane: group.lane,
+            });
+        }
+        choose(&mut self.candidates);
+        for Candidate { slot, lane, .. } in self.candidates.iter().rev().copied() {
+            book.move_near(slot, lane);
+            if let Some(Some(group)) = self.groups.get_mut(slot) {
+                group.lane = lane;
+                group.reader.tell_pressure(lane.is_some());
+            }
+        }
+    }
+
+    fn forget(&mut self, at: Stamp, book: &mut Book) {
+        for (slot, place) in self.groups.iter_mut().enumerate() {
+            let gone = place.as_ref().and_then(|group| group.gone);
+            if gone.is_some_and(|gone| gone.before(at).is_none_or(|age| age > KEPT_MS)) {
+                *place = None;
+                book.forget(slot);
+            } else if let (Some(gone), Some(entry)) = (gone, book.entry_mut(slot)) {
+                entry.gone = Some(gone);
+            }
+        }
+    }
+
+    /// Whether a cgroup was made or removed since the last look, as far as the kernel's programs tell. Asked once a second.
+    fn has_changed(&mut self, meters: Option<&Meters>) -> bool {
+        if !self.beat.is_multiple_of(BEATS as u64) {
+            return false;
+        }
+        let seen = meters.and_then(|meters| meters.loss(Row::CgroupEvidence).ok());
+        let Some(seen) = seen.map(|loss| loss.seen) else {
+            return false;
+        };
+        self.changes.replace(seen) != Some(seen)
+    }
+
+    /// Looks through the tree for cgroups that are new, and reads every limit again.
+    fn search(&mut self, at: Stamp, now_ns: u64, book: &Mutex<Book>) {
+        let paths = groups_below(&self.hierarchy, &self.scope, MOST_LISTED).unwrap_or_default();
+        // The first is the node itself.
+        for path in paths.iter().skip(1) {
+            let mut known = self.groups.iter().flatten();
+            if !known.any(|group| group.gone.is_none() && &*group.path == path.as_str()) {
+                self.admit(at, path, book);
+            }
+        }
+        for group in self.groups.iter_mut().flatten() {
+            if group.gone.is_none() {
+                group.limit = group.reader.limit();
+            }
+        }
+        let mut book = lock(book);
+        for (slot, group) in self.groups.iter().enumerate() {
+            if let (Some(group), Some(entry)) = (group, book.entry_mut(slot)) {
+                entry.limit = group.limit;
+            }
+        }
+        drop(book);
+        let took = brink_host::clock::monotonic_ns().saturating_sub(now_ns);
+        let penance = took * SEARCH_SHARE / (u64::from(BEAT_MS) * 1_000_000);
+        self.search_at = self.beat + SEARCH.max(penance);
+    }
+
+    /// Opens a cgroup and gives it a slot: a free one, or that of one that is gone. Without either it is not recorded.
+    fn admit(&mut self, at: Stamp, path: &str, book: &Mutex<Book>) {
+        let free = self.groups.iter().position(Option::is_none);
+        let Some(slot) = free.or_else(|| self.longest_gone(at)) else {
+            return;
+        };
+        // One that cannot be opened has gone again, or has no memory controller.
+        let Ok(reader) = GroupReader::open(&self.hierarchy, path) else {
+            return;
+        };
+        let path: Arc<str> = path.into();
+        let limit = reader.limit();
+        lock(book).admit(slot, Arc::clone(&path), limit);
+        if let Some(place) = self.groups.get_mut(slot) {
+            *place = Some(Group {
+                path,
+                reader,
+                limit,
+                approach: Approach::default(),
+                latest: Reading::default(),
+                lane: None,
+                gone: None,
+            });
+        }
+    }
+
+    fn longest_gone(&self, at: Stamp) -> Option<usize> {
+        let groups = self.groups.iter().enumerate();
+        let gone =
+            groups.filter_map(|(slot, group)| Some((group.as_ref()?.gone?.before(at)?, slot)));
+        gone.max().map(|(_, slot)| slot)
+    }
+}
+
+impl Group {
+    /// A warning, if the limit is near. The limit is read again first: it may just have been raised.
+    fn look_ahead(&mut self, at: Stamp) -> Option<Warning> {
+        let forecast = self.approach.note(at, self.latest.held, self.limit)?;
+        let limit = self.reader.limit()?;
+        if self.limit.replace(limit) != Some(limit) {
+            self.approach = Approach::default();
+            return None;
+        }
+        Some(Warning {
+            cgroup: Arc::clone(&self.path),
+            usage: self.latest.usage,
+            limit,
+            forecast,
+        })
+    }
+}
+
+/// The book, for a moment. Whoever died with it locked left points behind that mean what they say.
+pub fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
+    book.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+#[path = "watch_tests.rs"]
+mod tests;
