@@ -31,6 +31,9 @@ _brink() {
             brink,doctor)
                 cmd="brink__subcmd__doctor"
                 ;;
+            brink,events)
+                cmd="brink__subcmd__events"
+                ;;
             brink,explain)
                 cmd="brink__subcmd__explain"
                 ;;
@@ -94,6 +97,9 @@ _brink() {
             brink__subcmd__help,doctor)
                 cmd="brink__subcmd__help__subcmd__doctor"
                 ;;
+            brink__subcmd__help,events)
+                cmd="brink__subcmd__help__subcmd__events"
+                ;;
             brink__subcmd__help,explain)
                 cmd="brink__subcmd__help__subcmd__explain"
                 ;;
@@ -137,7 +143,7 @@ _brink() {
 
     case "${cmd}" in
         brink)
-            opts="-h -V --help --version run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help"
+            opts="-h -V --help --version run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -724,6 +730,64 @@ _brink() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        brink__subcmd__events)
+            opts="-f -k -n -p -o -h --follow --since --kind --namespace --pod --limit --output --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --since)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --kind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -k)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --namespace)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -n)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --pod)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -p)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --output)
+                    COMPREPLY=($(compgen -W "compact wide json" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "compact wide json" -- "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         brink__subcmd__explain)
             opts="-l -o -h --against --signal --list --output --socket --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
@@ -759,7 +823,7 @@ _brink() {
             return 0
             ;;
         brink__subcmd__help)
-            opts="run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help"
+            opts="run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -857,6 +921,20 @@ _brink() {
             return 0
             ;;
         brink__subcmd__help__subcmd__doctor)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        brink__subcmd__help__subcmd__events)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

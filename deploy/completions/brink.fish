@@ -31,6 +31,7 @@ complete -c brink -n "__fish_brink_needs_command" -f -a "demo" -d 'Watch a leak 
 complete -c brink -n "__fish_brink_needs_command" -f -a "status" -d 'Show signals, thresholds, rung and mode of the running agent'
 complete -c brink -n "__fish_brink_needs_command" -f -a "rank" -d 'Show who would go now, and why'
 complete -c brink -n "__fish_brink_needs_command" -f -a "explain" -d 'Explain why this one goes and that one does not, now or in a past decision'
+complete -c brink -n "__fish_brink_needs_command" -f -a "events" -d 'Show what happens and what has happened, event by event'
 complete -c brink -n "__fish_brink_needs_command" -f -a "simulate" -d 'Decide step by step from scenario files, as the kubelet would'
 complete -c brink -n "__fish_brink_needs_command" -f -a "replay" -d 'Run a journal again and compare'
 complete -c brink -n "__fish_brink_needs_command" -f -a "pause" -d 'End enforcement at once, for a time or until further notice'
@@ -98,6 +99,17 @@ json\t'For programs; the schemas are published'"
 complete -c brink -n "__fish_brink_using_subcommand explain" -l socket -d 'Socket of the agent' -r -F
 complete -c brink -n "__fish_brink_using_subcommand explain" -s l -l list -d 'List the decisions that are remembered, newest last'
 complete -c brink -n "__fish_brink_using_subcommand explain" -s h -l help -d 'Print help'
+complete -c brink -n "__fish_brink_using_subcommand events" -l since -d 'Where to begin: an age such as 10m, a number, BOOT:NUMBER, or now' -r
+complete -c brink -n "__fish_brink_using_subcommand events" -s k -l kind -d 'Only these kinds, separated by commas' -r
+complete -c brink -n "__fish_brink_using_subcommand events" -s n -l namespace -d 'Only what is about workloads of this namespace' -r
+complete -c brink -n "__fish_brink_using_subcommand events" -s p -l pod -d 'Only what is about the pod or workload of this name' -r
+complete -c brink -n "__fish_brink_using_subcommand events" -l limit -d 'No more than so many events' -r
+complete -c brink -n "__fish_brink_using_subcommand events" -s o -l output -d 'Form of the output: compact, wide or json (a line for each event)' -r -f -a "compact\t'Time, kind and a sentence'
+wide\t'With number, node, uid and incident'
+json\t'The events themselves'"
+complete -c brink -n "__fish_brink_using_subcommand events" -l socket -d 'Socket of the agent\'s events' -r -F
+complete -c brink -n "__fish_brink_using_subcommand events" -s f -l follow -d 'Stay, and show what happens from now on'
+complete -c brink -n "__fish_brink_using_subcommand events" -s h -l help -d 'Print help'
 complete -c brink -n "__fish_brink_using_subcommand simulate" -s o -l output -d 'Form of the output; json is the only one' -r -f -a "json\t'Lines of JSON'"
 complete -c brink -n "__fish_brink_using_subcommand simulate" -l live -d 'Add Brink\'s own rules: headroom, confirmation, credit for the dying, one order at a time, and the guards on the number of kills'
 complete -c brink -n "__fish_brink_using_subcommand simulate" -s h -l help -d 'Print help'
@@ -231,20 +243,21 @@ complete -c brink -n "__fish_brink_using_subcommand completion" -s h -l help -d 
 complete -c brink -n "__fish_brink_using_subcommand man" -l dir -d 'Write the page of every command into this folder instead' -r -F
 complete -c brink -n "__fish_brink_using_subcommand man" -s h -l help -d 'Print help'
 complete -c brink -n "__fish_brink_using_subcommand demo-workload" -s h -l help -d 'Print help'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "run" -d 'Run the agent: watch the node, decide, and act if told to'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "demo" -d 'Watch a leak being caught, in control groups of its own'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "status" -d 'Show signals, thresholds, rung and mode of the running agent'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "rank" -d 'Show who would go now, and why'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "explain" -d 'Explain why this one goes and that one does not, now or in a past decision'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "simulate" -d 'Decide step by step from scenario files, as the kubelet would'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "replay" -d 'Run a journal again and compare'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "pause" -d 'End enforcement at once, for a time or until further notice'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "resume" -d 'Enforce again'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "config" -d 'Check or show the configuration'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "doctor" -d 'Look at the machine: what works here, what does not, and what to do about it'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "completion" -d 'Print the completions of a shell'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "man" -d 'Print or write the manual pages'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "demo-workload" -d 'Take memory on purpose: a workload of the demonstration'
-complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain simulate replay pause resume config doctor completion man demo-workload help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "run" -d 'Run the agent: watch the node, decide, and act if told to'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "demo" -d 'Watch a leak being caught, in control groups of its own'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "status" -d 'Show signals, thresholds, rung and mode of the running agent'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "rank" -d 'Show who would go now, and why'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "explain" -d 'Explain why this one goes and that one does not, now or in a past decision'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "events" -d 'Show what happens and what has happened, event by event'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "simulate" -d 'Decide step by step from scenario files, as the kubelet would'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "replay" -d 'Run a journal again and compare'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "pause" -d 'End enforcement at once, for a time or until further notice'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "resume" -d 'Enforce again'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "config" -d 'Check or show the configuration'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "doctor" -d 'Look at the machine: what works here, what does not, and what to do about it'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "completion" -d 'Print the completions of a shell'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "man" -d 'Print or write the manual pages'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "demo-workload" -d 'Take memory on purpose: a workload of the demonstration'
+complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c brink -n "__fish_brink_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Say everything that is wrong or doubtful, and the thresholds that follow'
 complete -c brink -n "__fish_brink_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Show the configuration in force, and where each value comes from'

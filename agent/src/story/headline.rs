@@ -55,6 +55,7 @@ pub fn certainty(limit: &Limit) -> String {
         LimitMethod::UnderOom => "it stood under OOM",
         LimitMethod::AtLimit => "the nearest one at its limit",
         LimitMethod::OnlyLimit => "the only one with a limit",
+        LimitMethod::LastReclaim => "the trigger had just reclaimed for it",
     };
     format!("{confidence}: {method}")
 }
