@@ -10,6 +10,7 @@ use tracing::debug;
 
 use super::feed::{Feed, Filled};
 use super::head::{self, LONGEST, Method, Request};
+use super::incidents::Asked;
 use super::query::Query;
 use super::reply::Length;
 use super::{Reply, Service, write};
@@ -27,6 +28,7 @@ pub(super) enum Entrance {
 enum Answer {
     Reply(Reply),
     Events(Box<Query>),
+    Incidents(Asked),
 }
 
 pub(super) async fn converse(
@@ -67,19 +69,16 @@ async fn one<S: AsyncRead + AsyncWrite + Unpin>(
     } else {
         service.answer(&request)
     };
-    match answer {
-        Answer::Reply(reply) => {
-            write::reply(stream, &reply, (with_body, request.keeps), stall).await?;
-            Ok(request.keeps)
-        }
-        Answer::Events(query) => {
-            match Feed::begin(Arc::clone(service), *query).await {
-                Ok(feed) => events(stream, feed, &request).await?,
-                Err(refusal) => write::reply(stream, &refusal, (with_body, false), stall).await?,
-            }
-            Ok(false)
-        }
-    }
+    let reply = match answer {
+        Answer::Reply(reply) => reply,
+        Answer::Incidents(asked) => service.incidents(asked).await,
+        Answer::Events(query) => match Feed::begin(Arc::clone(service), *query).await {
+            Ok(feed) => return events(stream, feed, &request).await.map(|()| false),
+            Err(refusal) => refusal,
+        },
+    };
+    write::reply(stream, &reply, (with_body, request.keeps), stall).await?;
+    Ok(request.keeps)
 }
 
 enum Heard {
@@ -152,6 +151,12 @@ impl Service {
                 Err(refusal) => Answer::Reply(refusal),
             };
         }
+        if let Some(asked) = Asked::read(request) {
+            return match asked {
+                Ok(asked) => Answer::Incidents(asked),
+                Err(refusal) => Answer::Reply(refusal),
+            };
+        }
         let reply = match self.routes.find(&request.path) {
             Some(handler) => handler(request),
             None => self.unknown(&request.path),
@@ -160,10 +165,8 @@ impl Service {
     }
 
     fn unknown(&self, path: &str) -> Reply {
-        let paths: Vec<_> = ["/v1/events"]
-            .into_iter()
-            .chain(self.routes.paths())
-            .collect();
+        let own = ["/v1/events", "/v1/incidents", "/v1/incidents/ID"];
+        let paths: Vec<_> = own.into_iter().chain(self.routes.paths()).collect();
         let problem = format!("there is nothing at {path:?}");
         let next = format!("the paths are {}", paths.join(", "));
         Reply::refusal(404, &problem, &next)

@@ -7,6 +7,7 @@ mod connection;
 pub mod door;
 mod feed;
 pub mod head;
+mod incidents;
 pub mod query;
 mod refused;
 mod reply;

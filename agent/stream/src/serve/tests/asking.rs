@@ -81,8 +81,16 @@ fn what_cannot_be_asked_is_refused_with_what_to_do() {
         ("/v1/events?pod=%ff", 400, "hexadecimal"),
         ("/v1/events?pod=%00", 400, "hexadecimal"),
         ("v1/events", 400, "hexadecimal"),
-        ("/v1/event", 404, "the paths are /v1/events, /page"),
-        ("/", 404, "the paths are /v1/events, /page"),
+        (
+            "/v1/event",
+            404,
+            "the paths are /v1/events, /v1/incidents, /v1/incidents/ID, /page",
+        ),
+        (
+            "/",
+            404,
+            "the paths are /v1/events, /v1/incidents, /v1/incidents/ID, /page",
+        ),
         ("http://else.where/nothing", 404, "the paths are"),
     ];
     run(async {

@@ -3,6 +3,7 @@
 mod asking;
 mod following;
 mod hostile;
+mod incidents;
 mod resuming;
 
 use std::future::Future;

@@ -17,7 +17,14 @@ struct Journal {
 }
 
 #[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Journal>>);
+pub(super) struct Shared(Arc<Mutex<Journal>>);
+
+impl Shared {
+    /// Can no longer be read from now on.
+    pub(super) fn fail(&self) {
+        self.0.lock().unwrap().fails = true;
+    }
+}
 
 impl Sink for Shared {
     fn take(&mut self, line: &Arc<Line>) {
@@ -94,7 +101,7 @@ fn what_is_journalled_comes_without_loss_or_repetition() {
         );
         assert_eq!(lines.len(), 2);
 
-        journal.0.lock().unwrap().fails = true;
+        journal.fail();
         let answer = served.get("/v1/events?since=0").await;
         let numbers = answer.numbers();
         assert_eq!(numbers[0], 0, "a loss that nobody can count");

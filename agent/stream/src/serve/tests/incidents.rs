@@ -1,0 +1,113 @@
+//! Incidents by themselves.
+
+use serde_json::json;
+
+use super::resuming::Shared;
+use super::*;
+
+/// Tells an incident; its id is that of the event that opens it.
+fn incident(hub: &Hub, of: Kind, (id, revision): (&str, u32), pod: &str) {
+    let data = json!({
+        "id": id, "cause": "memcgOom", "revision": revision, "isFinal": revision > 1,
+        "at": Time::new(START_US, 1), "moreVictims": 0, "more": "x".repeat(10),
+        "victims": [{"pid": 7, "comm": "we\u{1b}b", "anon": {"value": 1}}],
+    });
+    let subject = Subject {
+        namespace: "prod".to_owned(),
+        name: pod.to_owned(),
+        incident: Some(id.to_owned()),
+        ..Subject::default()
+    };
+    let draft = Draft::new(of, Time::new(START_US, 1), Some(subject), &data).unwrap();
+    hub.tell(draft);
+}
+
+fn told() -> (Hub, Shared) {
+    let hub = hub_of(0, 6);
+    let journal = Shared::default();
+    hub.attach(Box::new(journal.clone()));
+    incident(&hub, Kind::OomKill, ("3f2a-1", 1), "web");
+    incident(&hub, Kind::OomKill, ("3f2a-2", 1), "db");
+    incident(&hub, Kind::IncidentClosed, ("3f2a-1", 2), "web");
+    for _ in 0..3 {
+        tell(&hub, Kind::Pressure, None);
+    }
+    incident(&hub, Kind::EvictionOrdered, ("3f2a-7", 1), "web");
+    (hub, journal)
+}
+
+fn ids(answer: &Answer) -> Vec<(String, u64)> {
+    let items = answer.json()["items"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let one = |item: &Value| {
+        let id = item["id"].as_str().unwrap_or_default().to_owned();
+        (id, item["revision"].as_u64().unwrap_or(0))
+    };
+    items.iter().map(one).collect()
+}
+
+#[test]
+fn the_newest_revision_of_each_is_listed_and_shown() {
+    run(async {
+        let (hub, journal) = told();
+        let with_past = Served::new(service(&hub).with_past(Arc::new(journal)));
+        let of = |id: &str, revision| (id.to_owned(), revision);
+        for (query, expected) in [
+            ("", vec![of("3f2a-7", 1), of("3f2a-2", 1), of("3f2a-1", 2)]),
+            ("?limit=1", vec![of("3f2a-7", 1)]),
+            (
+                "?pod=web&namespace=prod",
+                vec![of("3f2a-7", 1), of("3f2a-1", 2)],
+            ),
+            ("?namespace=test", vec![]),
+        ] {
+            let answer = with_past.get(&format!("/v1/incidents{query}")).await;
+            assert_eq!((answer.status, ids(&answer)), (200, expected), "{query}");
+        }
+        for (id, revision) in [("3f2a-1", 2), ("3f2a-2", 1), ("3f2a-7", 1)] {
+            let answer = with_past.get(&format!("/v1/incidents/{id}")).await;
+            let incident = answer.json();
+            assert_eq!(
+                (&incident["id"], &incident["revision"]),
+                (&json!(id), &json!(revision))
+            );
+            assert_eq!(incident["victims"][0]["anon"]["value"], 1, "whole");
+        }
+
+        // Without a journal, memory has six events.
+        let served = Served::new(service(&hub));
+        let answer = served.get("/v1/incidents").await;
+        assert_eq!(
+            ids(&answer),
+            [of("3f2a-7", 1), of("3f2a-1", 2), of("3f2a-2", 1)]
+        );
+        assert_eq!(served.get("/v1/incidents/3f2a-2").await.status, 200);
+    });
+}
+
+#[test]
+fn what_is_no_incident_is_refused_with_what_to_do() {
+    run(async {
+        let (hub, journal) = told();
+        let served = Served::new(service(&hub).with_past(Arc::new(journal.clone())));
+        for (target, status) in [
+            ("/v1/incidents/3f2a-3", 404),
+            ("/v1/incidents/3f2a-x", 404),
+            ("/v1/incidents/%1f", 400),
+            ("/v1/incidents/", 404),
+            ("/v1/incidents/3f2a-1?full=1", 400),
+            ("/v1/incidents?limit=0", 400),
+            ("/v1/incidents?limit=501", 400),
+            ("/v1/incidents?kind=loss", 400),
+            ("/v1/incidents?pod=a&pod=b", 400),
+        ] {
+            let answer = served.get(target).await;
+            assert_eq!(answer.status, status, "{target}: {answer:?}");
+            assert!(answer.json()["next"].is_string(), "{target}");
+        }
+        journal.fail();
+        assert_eq!(served.get("/v1/incidents").await.status, 500);
+    });
+}
