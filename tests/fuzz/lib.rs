@@ -53,10 +53,11 @@ const fn target(name: &'static str, run: fn(&[u8]) -> Taken) -> Target {
 }
 
 /// Every entry point.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 19] = [
     target("records", targets::probe::records),
     target("btf", targets::probe::btf),
     target("format", targets::probe::format),
+    target("symbols", targets::probe::symbols),
     target("node-files", targets::node::node_files),
     target("process-files", targets::process::process_files),
     target("cgroup-files", targets::cgroup::cgroup_files),

@@ -43,6 +43,7 @@ each! {
     records: "records",
     btf: "btf",
     format: "format",
+    symbols: "symbols",
     node_files: "node-files",
     process_files: "process-files",
     cgroup_files: "cgroup-files",

@@ -1,13 +1,22 @@
 //! Kills are told with who, by whom, for which limit, and when it was over.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on has failed; only the functions marked as tests are known as such"
+)]
 
+use std::collections::BTreeSet;
 use std::fs;
-use std::io::Write as _;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{Child, Command, Stdio};
 
 use brink_host::probe::forensics::{ForensicsRing, Kill, Limit, Oom, SignalCode, Stack, Told};
 use brink_host::probe::{Family, Meters, Probe, Row, Wishes};
+use brink_host::symbols::KernelSymbols;
 use brink_tests::skip;
 use probe_support::{Group, MIB, probe, until};
+use rustix::fs::OFlags;
 
 mod probe_support;
 
@@ -74,6 +83,53 @@ fn assert_counted(meters: &Meters) {
     }
 }
 
+/// The stacks lead from the allocation to the OOM killer, and the kernel's has names.
+fn assert_stacks(oom: &Oom) {
+    let (Stack::Frames(kernel), Stack::Frames(user)) = (&oom.kernel_stack, &oom.user_stack) else {
+        panic!("{:?}, {:?}", oom.kernel_stack, oom.user_stack)
+    };
+    let mut symbols = KernelSymbols::new("/proc/kallsyms".as_ref());
+    let names = symbols.stack(kernel).unwrap();
+    let has = |name: &str| names.iter().any(|frame| frame.starts_with(name));
+    assert!(
+        has("out_of_memory+") && has("mem_cgroup_out_of_memory+"),
+        "{names:#?}"
+    );
+    assert!(names.len() > 8 && !names[0].contains("bpf"), "{names:#?}");
+    assert!(
+        !user.is_empty(),
+        "the innermost frame needs no frame pointer"
+    );
+}
+
+/// The path of the cgroup whose limit was hit, from the kernel's log; none where it was not written there.
+fn told_by_the_log(pid: u32) -> Option<String> {
+    let file = fs::File::options()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open("/dev/kmsg")
+        .ok()?;
+    // Each reading gives one message, and an error at their end or for one that was overwritten.
+    let mut buffer = [0; 8192];
+    let mut found = None;
+    loop {
+        match (&file).read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => {
+                let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+                if text.contains(&format!(",pid={pid},")) {
+                    let rest = text.split("oom_memcg=").nth(1);
+                    let path = rest.and_then(|rest| rest.split(',').next());
+                    found = path.map(str::to_owned).or(found);
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
+            Err(_) => break,
+        }
+    }
+    found
+}
+
 /// A process that waits on its input, named after its program.
 fn idle() -> std::io::Result<Child> {
     let mut command = Command::new("cat");
@@ -112,7 +168,7 @@ fn a_victim_is_told_with_the_limit_that_was_hit() {
     assert!((20 * MIB..33 * MIB).contains(&anon), "{anon}");
     assert!(victim.page_tables.unwrap() > 0 && victim.total_vm.unwrap() > anon);
     assert_eq!(victim.shmem, Some(0));
-    let decision = oom.decision.unwrap();
+    let decision = oom.decision.clone().unwrap();
     let Limit::Cgroup { id, usage, max } = decision.limit else {
         panic!("{decision:?}")
     };
@@ -120,10 +176,11 @@ fn a_victim_is_told_with_the_limit_that_was_hit() {
     assert!(usage.unwrap() > 20 * MIB, "{decision:?}");
     assert!(decision.gfp != 0 && decision.points > 0, "{decision:?}");
     assert!(decision.at_ns <= oom.at_ns);
-    let Stack::Frames(stack) = oom.kernel_stack else {
-        panic!("{:?}", oom.kernel_stack)
-    };
-    assert!(stack.len() > 5, "{stack:?}");
+    assert_stacks(&oom);
+    if let Some(limit) = told_by_the_log(pid) {
+        let name = group.path().file_name().unwrap().to_str().unwrap();
+        assert_eq!(limit.rsplit('/').next(), Some(name), "the kernel's own log");
+    }
     // The signal came before the mark, from the same context, and was the kernel's own.
     let kill = wait(&mut ring, &mut seen, "the signal", |told| {
         kill_of(told, pid)
@@ -208,5 +265,47 @@ fn nobody_who_ends_by_himself_is_told() {
         Told::Released(released) => released.tgid == ended,
     };
     assert_eq!(seen.iter().find(of_ended), None);
+    assert_counted(&meters);
+}
+
+#[test]
+fn a_group_that_falls_together_is_one_decision() {
+    let ((_probe, mut ring, meters), group) = match (telling(), Group::new("together")) {
+        (Ok(telling), Ok(group)) => (telling, group),
+        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+    };
+    let whole = group.path().join("memory.oom.group");
+    if !whole.exists() {
+        skip!("cgroup v1 has no memory.oom.group");
+    }
+    group.set_limit(32 * MIB);
+    fs::write(whole, "1").unwrap();
+    let mut beside = [(); 2].map(|()| group.run("exec sleep 600"));
+    until("the others to be in", || {
+        (group.processes() == 2).then_some(())
+    });
+    let mut glutton = group.run("exec tail /dev/zero");
+    let expected: BTreeSet<u32> = [&beside[0], &beside[1], &glutton].map(Child::id).into();
+    let mut victims: Vec<Oom> = Vec::new();
+    until("three victims", || {
+        victims.extend(ring.drain().filter_map(|told| match told {
+            Told::Oom(oom) if expected.contains(&oom.victim.tgid) => Some(*oom),
+            _ => None,
+        }));
+        let pids: BTreeSet<u32> = victims.iter().map(|oom| oom.victim.tgid).collect();
+        (pids == expected).then_some(())
+    });
+    for child in beside.iter_mut().chain([&mut glutton]) {
+        assert!(!child.wait().unwrap().success());
+    }
+    let decisions: Vec<_> = victims.iter().map(|oom| oom.decision.clone()).collect();
+    let first = decisions[0].clone().unwrap();
+    assert!(
+        matches!(first.limit, Limit::Cgroup { id, .. } if id == group.id()),
+        "{first:?}"
+    );
+    for decision in decisions {
+        assert_eq!(decision.map(|decision| decision.at_ns), Some(first.at_ns));
+    }
     assert_counted(&meters);
 }

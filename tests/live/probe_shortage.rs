@@ -12,6 +12,7 @@ use std::time::Duration;
 use brink_host::cgroup::events::MemoryEvents;
 use brink_host::hog::{HogSpec, Load};
 use brink_host::probe::abi::record::{RECLAIM_MEMCG, UNKNOWN, VictimRecord};
+use brink_host::probe::forensics::{Limit, Told};
 use brink_host::probe::shortage::{Shortage, fell_together};
 use brink_host::probe::{Evidence, Probe, Signal, Wishes};
 use brink_tests::{Hog, guest_only, skip, slowed};
@@ -132,10 +133,15 @@ fn being_slowed_down_is_no_kill() {
 #[test]
 fn the_node_out_of_memory_is_told_from_a_cgroup_at_its_limit() {
     guest_only!("the kernel's OOM killer is let loose on the machine");
-    let mut probe = match sampling(Wishes::default()) {
+    let wishes = Wishes {
+        forensics: true,
+        ..Wishes::default()
+    };
+    let mut probe = match sampling(wishes) {
         Ok(probe) => probe,
         Err(why) => skip!("{why}"),
     };
+    let mut kills = probe.take_forensics().unwrap();
     let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
     (spec.floor, spec.wait) = (0, true);
     let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
@@ -151,6 +157,13 @@ fn the_node_out_of_memory_is_told_from_a_cgroup_at_its_limit() {
     assert!(!hog.wait(Duration::from_secs(20)).unwrap().success());
     assert_eq!(i64::from(record.pid), i64::from(hog.pid()));
     assert_eq!(Shortage::of(&record), Shortage::Node, "{record:?}");
+    let decision = until("the decision", || {
+        kills.drain().find_map(|told| match told {
+            Told::Oom(oom) if oom.victim.tgid == record.pid => Some(oom.decision),
+            _ => None,
+        })
+    });
+    assert_eq!(decision.map(|decision| decision.limit), Some(Limit::Node));
     // The last station before it was passed by.
     let bound = slowed(Duration::from_secs(5)).as_nanos();
     assert_ne!(record.retry_age_ns, UNKNOWN);

@@ -8,6 +8,7 @@
 //! | [`kill`] | SIGKILL to a whole group at once, and its memory back early |
 //! | [`realtime`] | `SCHED_FIFO` and why it was refused, locked memory, `oom_score_adj` |
 //! | [`probe`] | the programs in the kernel: loaded, armed, heard |
+//! | [`symbols`] | the names of the kernel's functions on a stack |
 //! | [`ledger`], [`ledger_map`] | the mapped file a decision is written to before it is carried out |
 //! | [`lock`], [`clock`], [`capabilities`], [`open_files`] | one enforcer a node, the clocks of the record, what we may do |
 //! | [`hog`] | memory load made on purpose, always bounded, for the demonstration, benches and live tests |
@@ -36,6 +37,7 @@ pub mod psi;
 pub mod realtime;
 mod scan;
 pub mod swap;
+pub mod symbols;
 pub mod zoneinfo;
 
 pub use error::{HostError, HotError};

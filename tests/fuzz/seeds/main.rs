@@ -14,6 +14,7 @@ use brink_fuzz::Target;
 
 fn main() {
     ring::records();
+    ring::kills();
     slots::ledger();
     lines::journal();
     talk::answers();

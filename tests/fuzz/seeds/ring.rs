@@ -1,5 +1,9 @@
-//! Records of the two rings, as the kernel programs send them.
+//! Records of the rings, as the kernel programs send them.
 
+use brink_host::probe::abi::forensics::{
+    DECISION_ENTERED, Decision, END, EndRecord, FRAME_ADDRESS, FRAME_BUILD_ID, KILL, KillRecord,
+    OOM, OomRecord, RELEASED, ReleasedRecord,
+};
 use brink_host::probe::abi::plain::bytes_of;
 use brink_host::probe::abi::record::{
     BAND, CGROUP, CROSSING, CgroupRecord, EMPTY, EXEC, EXIT, EmptyRecord, ExecRecord, ExitRecord,
@@ -119,4 +123,54 @@ fn evidence() {
         ..Plain::ZERO
     };
     write("records", "exec", bytes_of(&exec));
+}
+
+/// Records of the ring of kills.
+pub(super) fn kills() {
+    let mut oom = OomRecord {
+        head: head::<OomRecord>(OOM),
+        method: DECISION_ENTERED,
+        signalled: 1,
+        kernel_bytes: 16,
+        user_bytes: 64,
+        decision: Decision {
+            cgroup: 4711,
+            max: 32 << 20,
+            gfp: 0xcc0,
+            ..Plain::ZERO
+        },
+        ..Plain::ZERO
+    };
+    oom.victim.tgid = 4242;
+    oom.victim.anon = 31 << 20;
+    oom.victim.comm = comm("hog");
+    oom.trigger.comm = comm("hog");
+    oom.kernel_stack[..2].copy_from_slice(&[0xffff_ffff_8100_1234, 0xffff_ffff_8100_5678]);
+    oom.user_stack[0].status = FRAME_BUILD_ID;
+    oom.user_stack[0].build_id = [7; 20];
+    oom.user_stack[1].status = FRAME_ADDRESS;
+    oom.user_stack[1].offset = 0x7f00_1234_5678;
+    write("records", "oom", bytes_of(&oom));
+    let mut kill = KillRecord {
+        head: head::<KillRecord>(KILL),
+        code: -6,
+        group: 1,
+        ..Plain::ZERO
+    };
+    kill.target.tgid = 4242;
+    kill.sender.comm = comm("bash");
+    write("records", "kill", bytes_of(&kill));
+    let end = EndRecord {
+        head: head::<EndRecord>(END),
+        tgid: 4242,
+        exit_code: 9,
+        ..Plain::ZERO
+    };
+    write("records", "end", bytes_of(&end));
+    let released = ReleasedRecord {
+        head: head::<ReleasedRecord>(RELEASED),
+        tgid: 4242,
+        ..Plain::ZERO
+    };
+    write("records", "released", bytes_of(&released));
 }

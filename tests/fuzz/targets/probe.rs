@@ -1,12 +1,15 @@
 //! What comes from the kernel programs, and what they are loaded by: ring records, type description, tracepoint formats.
 
 use brink_host::probe::abi::MAX_PATH;
+use brink_host::probe::abi::forensics::{KERNEL_FRAMES, USER_FRAMES};
 use brink_host::probe::abi::layout::{ABSENT, Layout};
 use brink_host::probe::abi::plain::bytes_of;
 use brink_host::probe::btf::{Btf, Kind};
 use brink_host::probe::decode::{self, DecodeError, Evidence, Signal};
+use brink_host::probe::forensics::{self, Stack, Told};
 use brink_host::probe::format::{Field, Format};
 use brink_host::probe::layout;
+use brink_host::symbols::look_up;
 
 use crate::Taken;
 
@@ -25,9 +28,49 @@ pub(crate) fn records(bytes: &[u8]) -> Taken {
         Ok(evidence) => check_evidence(evidence, bytes),
         Err(error) => check_error(*error, bytes),
     }
+    let told = forensics::told(bytes);
+    assert!(
+        told.is_err() || signal.is_err() && evidence.is_err(),
+        "a record of several rings"
+    );
+    match &told {
+        Ok(told) => check_told(told),
+        Err(error) => check_error(*error, bytes),
+    }
     let name = decode::name(bytes);
     assert!(!name.contains('\0') && name.len() <= 3 * bytes.len());
-    Taken::from_accepted(signal.is_ok() || evidence.is_ok())
+    Taken::from_accepted(signal.is_ok() || evidence.is_ok() || told.is_ok())
+}
+
+/// What is made of a record is bounded by what a record holds.
+fn check_told(told: &Told) {
+    if let Told::Oom(oom) = told {
+        if let Stack::Frames(frames) = &oom.kernel_stack {
+            assert!(frames.len() <= KERNEL_FRAMES && !frames.contains(&0));
+        }
+        if let Stack::Frames(frames) = &oom.user_stack {
+            assert!(frames.len() <= USER_FRAMES);
+        }
+    }
+}
+
+/// A list of the kernel's functions: every address has at most one, which starts before it.
+pub(crate) fn symbols(bytes: &[u8]) -> Taken {
+    const ASKED: [u64; 5] = [
+        1,
+        0x1004,
+        0xffff_ffff_8100_1004,
+        0xffff_ffff_c000_0008,
+        u64::MAX,
+    ];
+    let Ok(Some(found)) = look_up(bytes, &ASKED) else {
+        return Taken::Refused;
+    };
+    assert_eq!(found.len(), ASKED.len());
+    for (address, symbol) in ASKED.iter().zip(found) {
+        assert!(symbol.is_none_or(|symbol| symbol.offset <= *address));
+    }
+    Taken::Accepted
 }
 
 fn check_error(error: DecodeError, bytes: &[u8]) {
