@@ -142,7 +142,11 @@ impl Meters {
 
 /// `memlock:` of a map's `fdinfo`.
 fn memlock(map: &Map) -> Option<u64> {
-    let (Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::RingBuf(data)) = map
+    let (Map::Array(data)
+    | Map::HashMap(data)
+    | Map::LruHashMap(data)
+    | Map::PerCpuArray(data)
+    | Map::RingBuf(data)) = map
     else {
         return None;
     };
