@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use crate::{
-    Verdict, bench, deny, ebpf, generate,
+    Verdict, bench, deny, ebpf, generate, monitoring,
     test::{self, Report},
     tidy, toolchain, vm,
     workspace::{self, succeeds},
@@ -77,6 +77,10 @@ const STEPS: &[Step] = &[
             })
             .map(Finding::Verdict)
         },
+    },
+    Step {
+        name: "monitoring",
+        run: watching,
     },
     Step {
         name: "bench",
@@ -207,6 +211,17 @@ fn advisories() -> anyhow::Result<Finding> {
     Ok(match deny::unreachable() {
         Some(reason) => Finding::Skipped(reason),
         None => Finding::Verdict(deny::check_advisories()?),
+    })
+}
+
+/// Names are checked everywhere, the rest only where `promtool` can be had.
+fn watching() -> anyhow::Result<Finding> {
+    let found = monitoring::check()?;
+    Ok(match found.skipped {
+        Some(reason) if found.verdict.holds() => {
+            Finding::Skipped(format!("promtool: {reason}; the names are in order"))
+        }
+        _ => Finding::Verdict(found.verdict),
     })
 }
 

@@ -1,5 +1,6 @@
 //! `cargo xtask gen`: files made from the code and committed, so that readers need no build.
 mod cli_pages;
+mod config_maps;
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
@@ -27,6 +28,14 @@ const GENERATORS: &[Generator] = &[
     Generator {
         folder: "deploy/completions",
         make: cli_pages::completions,
+    },
+    Generator {
+        folder: "deploy/alerts/kubernetes",
+        make: config_maps::alerts,
+    },
+    Generator {
+        folder: "deploy/dashboards/kubernetes",
+        make: config_maps::dashboards,
     },
 ];
 

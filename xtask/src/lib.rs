@@ -9,6 +9,7 @@ pub mod ebpf;
 pub mod fuzz;
 pub mod generate;
 pub mod marks;
+pub mod monitoring;
 pub mod process;
 pub mod test;
 pub mod tidy;

@@ -62,6 +62,10 @@ families! {
     LONGEST = Gauge "brink_sampler_longest_tick_seconds" &[], "The longest of them.";
     MAPS = Gauge "brink_bpf_maps_bytes" &[], "Kernel memory of the maps of the kernel programs.";
 
+    EVENTS = Counter "brink_events" &["type"], "Events told, by kind.";
+    INCIDENTS = Counter "brink_incidents" &["cause"], "Incidents that were opened, by what killed as it was known then.";
+    EVENTS_LOST = Counter "brink_event_losses" &["place"], "What the event stream was told to have lost, by where.";
+
     BUILD = Info "brink_build" &["version"], "Version of the agent.";
     RELOADED = Gauge "brink_config_last_reload_successful" &[], "Whether the configuration was taken over when it was read last.";
     RELOADED_AT = Gauge "brink_config_last_reload_timestamp_seconds" &[], "When that was, in seconds since 1970.";

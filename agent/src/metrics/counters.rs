@@ -1,7 +1,7 @@
 //! What is counted while the agent runs: told by the clerk, read by whoever asks for the metrics.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brink_core::base::{Moment, Reason};
 use brink_core::node::action::Action;
@@ -11,6 +11,7 @@ use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
 use brink_host::probe::shortage::Shortage;
 
+use super::events::EventCounts;
 use super::histogram::{AGES, Histogram, STAGES};
 use crate::guard::step::Step;
 use crate::ledger::entry::{Completion, Record, Stages};
@@ -60,7 +61,11 @@ pub const ENDS: [End; 8] = [
 
 /// Counts since the start of the agent; locked for moments only, and never by the guard.
 #[derive(Debug, Default)]
-pub struct Counters(Mutex<Tally>);
+pub struct Counters {
+    tally: Mutex<Tally>,
+    /// Events that were told.
+    pub events: Arc<EventCounts>,
+}
 
 /// The counts.
 #[derive(Clone, Debug)]
@@ -161,7 +166,7 @@ impl Counters {
 
     /// A thread that died with it locked left counts behind: at worst one is missing.
     fn lock(&self) -> MutexGuard<'_, Tally> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

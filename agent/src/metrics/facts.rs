@@ -8,6 +8,7 @@ use brink_host::clock::process_cpu_ns;
 use brink_host::psi::{Pressure, PressureReader};
 
 use super::counters::Tally;
+use super::events::EventTally;
 use crate::control::protocol::Status;
 use crate::control::views::Views;
 use crate::guard;
@@ -20,6 +21,8 @@ pub struct Facts {
     pub status: Status,
     /// What was counted.
     pub tally: Tally,
+    /// Events that were told; none where they are switched off.
+    pub events: Option<EventTally>,
     /// Nanoseconds since the guard began its latest housekeeping pass; none before the first.
     pub turned: Option<u64>,
     /// What found no room in the queues of [`QUEUES`].
@@ -59,6 +62,7 @@ impl Facts {
         Self {
             status: views.status(),
             tally: running.shared.counters.read(),
+            events: running.shared.counters.events.read(),
             turned: turned(running),
             lost: [
                 ports.commands.lost(),

@@ -119,13 +119,11 @@ impl Health {
 }
 
 /// The answer of `endpoint`, in the words of Kubernetes' own: `ok`, or with `verbose` in the query or a failure a line for
-/// each check. `exclude=NAME` leaves a check out.
-pub fn verdict(endpoint: &str, checks: &[Check], query: &str) -> Verdict {
-    let words = || query.split('&');
-    let excluded: Vec<&str> = words()
-        .filter_map(|word| word.strip_prefix("exclude="))
-        .collect();
-    let is_verbose = words().any(|word| word == "verbose" || word.starts_with("verbose="));
+/// each check. `query` has keys and values, decoded; `exclude=NAME` leaves a check out.
+pub fn verdict(endpoint: &str, checks: &[Check], query: &[(String, String)]) -> Verdict {
+    let excluding = query.iter().filter(|(key, _)| key == "exclude");
+    let excluded: Vec<&str> = excluding.map(|(_, name)| name.as_str()).collect();
+    let is_verbose = query.iter().any(|(key, _)| key == "verbose");
     let mut text = String::new();
     let mut passed = true;
     for Check { name, fault } in checks {
@@ -167,8 +165,15 @@ mod tests {
         }
     }
 
+    fn asked(query: &str) -> Vec<(String, String)> {
+        let pairs = query.split('&').filter(|pair| !pair.is_empty());
+        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+        let owned = pairs.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        owned.collect()
+    }
+
     fn live(health: &Health) -> Verdict {
-        verdict("livez", &health.live(), "")
+        verdict("livez", &health.live(), &[])
     }
 
     #[test]
@@ -197,7 +202,7 @@ mod tests {
     #[test]
     fn ready_is_who_reads_the_node_from_the_rung_it_stays_on() {
         let check = |health: Health, expected: &str| {
-            let found = verdict("readyz", &health.ready(), "verbose");
+            let found = verdict("readyz", &health.ready(), &asked("verbose"));
             assert!(found.text.contains(expected), "{}", found.text);
             assert_eq!(found.passed, !expected.starts_with("[-]"));
         };
@@ -236,7 +241,11 @@ mod tests {
     fn check_words(checks: &[Check], query: &str, passed: bool, text: &str) {
         let text = text.to_owned();
         let expected = Verdict { passed, text };
-        assert_eq!(verdict("readyz", checks, query), expected, "{query}");
+        assert_eq!(
+            verdict("readyz", checks, &asked(query)),
+            expected,
+            "{query}"
+        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod catalogue;
 pub mod counters;
+pub mod events;
 pub mod exposition;
 pub mod facts;
 pub mod health;

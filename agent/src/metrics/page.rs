@@ -2,9 +2,11 @@
 
 use brink_core::node::condition::Condition;
 use brink_core::node::signal::Signal;
+use brink_stream::model::kind::Kind;
 
 use super::catalogue as of;
 use super::counters::{CHAIN, ENDS, Tally};
+use super::events::{CAUSES, PLACES};
 use super::exposition::{Exposition, Family, Format, Seconds};
 use super::facts::{Facts, QUEUES};
 use crate::control::protocol::{RingView, Status, ThresholdState};
@@ -35,6 +37,7 @@ pub fn page(facts: &Facts, format: Format) -> String {
     add_chain(&mut page, &facts.tally);
     add_agent(&mut page, facts);
     add_programs(&mut page, facts);
+    add_events(&mut page, facts);
     add_process(&mut page, facts);
     page.finish()
 }
@@ -215,6 +218,31 @@ fn add_programs(page: &mut Exposition, facts: &Facts) {
     let longest = meter.map(|meter| Seconds(meter.max_ns));
     page.family(&of::LONGEST).add_known(&[], longest);
     page.family(&of::MAPS).add_known(&[], facts.map_bytes);
+}
+
+fn add_events(page: &mut Exposition, facts: &Facts) {
+    let events = facts.events.as_ref();
+    let mut samples = page.family(&of::EVENTS);
+    for (kind, count) in events
+        .iter()
+        .flat_map(|told| Kind::ALL.iter().zip(told.kinds))
+    {
+        samples.add(&[kind.word()], count);
+    }
+    let mut samples = page.family(&of::INCIDENTS);
+    for (cause, count) in events
+        .iter()
+        .flat_map(|told| CAUSES.iter().zip(told.causes))
+    {
+        samples.add(&[&word_of(cause)], count);
+    }
+    let mut samples = page.family(&of::EVENTS_LOST);
+    for (place, count) in events
+        .iter()
+        .flat_map(|told| PLACES.iter().zip(told.losses))
+    {
+        samples.add(&[place], count);
+    }
 }
 
 fn add_process(page: &mut Exposition, facts: &Facts) {

@@ -2,6 +2,7 @@
 
 use super::catalogue::ALL;
 use super::counters::{CHAIN, ENDS};
+use super::events::{CAUSES, PLACES};
 use super::exposition::{Family, Format};
 use super::facts::QUEUES;
 use super::page::MODES;
@@ -41,7 +42,9 @@ fn every_value_of_a_label_is_in_the_reference() {
     let stages = CHAIN.iter().map(|(stage, _)| (*stage).to_owned());
     let ends = ENDS.iter().map(word_of);
     let modes = MODES.iter().chain(&QUEUES).map(|word| (*word).to_owned());
-    for word in stages.chain(ends).chain(modes) {
+    let causes = CAUSES.iter().map(word_of);
+    let places = PLACES.iter().map(|word| (*word).to_owned());
+    for word in stages.chain(ends).chain(modes).chain(causes).chain(places) {
         assert!(text.contains(&format!("`{word}`")), "{word}");
     }
 }

@@ -13,10 +13,12 @@ use brink_core::node::signal::{PerSignal, Signal};
 use brink_core::node::workload::Preference;
 use brink_host::probe::shortage::Shortage;
 use brink_host::psi::{Pressure, Stall};
+use brink_stream::model::kind::Kind as EventKind;
 use serde_json::json;
 
 use super::catalogue::ALL;
 use super::counters::{CHAIN, Counters, Tally};
+use super::events::{self, CAUSES, EventTally};
 use super::exposition::{Format, Kind};
 use super::facts::{Facts, Own};
 use super::page::page;
@@ -249,6 +251,11 @@ fn facts() -> Facts {
     Facts {
         status: status(),
         tally: counters.read(),
+        events: Some(EventTally {
+            kinds: [1; EventKind::ALL.len()],
+            causes: [2; CAUSES.len()],
+            losses: [3; events::PLACES.len()],
+        }),
         turned: Some(2_000_000_000),
         lost: [0, 1, 2, 3],
         pressure: Some(Pressure {
@@ -263,6 +270,19 @@ fn facts() -> Facts {
             files: Some(3),
             started: 4,
         },
+    }
+}
+
+/// `cargo xtask monitoring` asks for the page in both formats, to show it to `promtool`.
+#[test]
+fn the_page_can_be_left_in_a_folder() {
+    let folder = std::env::var_os("BRINK_METRICS_PAGES").map(std::path::PathBuf::from);
+    for (name, format) in [("text", Format::Text), ("openmetrics", Format::OpenMetrics)] {
+        let page = page(&facts(), format);
+        assert!(page.lines().count() > ALL.len() * 3, "{name} is short");
+        if let Some(folder) = &folder {
+            std::fs::write(folder.join(name), page).unwrap();
+        }
     }
 }
 
@@ -291,6 +311,9 @@ fn the_page_tells_what_is_known() {
         "brink_kernel_program_running{program=\"sampler\",family=\"sampler\"} 0",
         "brink_ring_events_dropped_total{ring=\"oom\"} 2",
         "brink_sampler_busy_seconds_total 0.000000047",
+        "brink_events_total{type=\"oom-kill\"} 1",
+        "brink_incidents_total{cause=\"memcgOom\"} 2",
+        "brink_event_losses_total{place=\"reader\"} 3",
         "brink_config_last_reload_successful 0",
         "brink_build_info{version=\"0.1.0\"} 1",
         "process_resident_memory_bytes 2",

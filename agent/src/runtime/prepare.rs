@@ -207,6 +207,9 @@ impl Around {
             telling,
             collector: Collector::default(),
         };
+        if let Some(hub) = around.telling.hub() {
+            around.shared.counters.events.attach(hub);
+        }
         around.telling.roster(guard::now(), roster);
         around.warmer.count_processes(uses_pids(config));
         around.board.set(roster);
