@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "MCkkFsGuxZrFU7YEQUzz2mc4uf33GA8ZVIytAGrCLrQ=",
+    sha256: "5OajHk4+yOP3ggZ2f0XVH8o5H0nAAOTNnVTo6KpRVRM=",
 };
 
 /// What the exported file begins by; not served.

@@ -7,6 +7,7 @@
 
 mod browser;
 mod exported;
+mod guarded;
 mod incident;
 mod live;
 mod recorded;

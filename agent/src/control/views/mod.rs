@@ -12,10 +12,11 @@ use std::time::Duration;
 use brink_core::base::{Moment, Span};
 use brink_core::node::input::Control;
 
-use super::protocol::{Answer, ModeView, PauseView, Question, RefusalReason};
+use super::protocol::{Answer, ModeView, PauseView, Question, RefusalReason, Status};
 use super::server::refused;
 use crate::guard;
 use crate::guard::ports::Command;
+use crate::page::routes::Asked;
 use crate::record::DecisionRecord;
 use crate::record::wire::{API_VERSION, Time, wall_clock};
 use crate::record::words::mode_word;
@@ -71,6 +72,12 @@ impl Views {
             Question::Pause { seconds } => self.pause(seconds).await,
             Question::Resume => self.resume().await,
         }
+    }
+
+    /// What is known, for whoever asks again and again and must not wait: a reading is asked for, and the next answer has it.
+    fn inquire(&self) {
+        // A queue that is full has an inquiry in it, as a rule; figures carry their age.
+        let _too_busy = self.running.ports.commands.send(Command::Inquire);
     }
 
     /// Asks the guard for a full reading, and waits a moment for it.
@@ -186,6 +193,18 @@ impl Views {
             wall: wall_clock(self.running.started.current().realtime_of(nanos)),
             monotonic_ns: at.as_nanos(),
         }
+    }
+}
+
+impl Asked for Views {
+    fn status(&self) -> Status {
+        self.inquire();
+        Self::status(self)
+    }
+
+    fn ranking(&self, signal: Option<&str>) -> Answer {
+        self.inquire();
+        Self::ranking(self, signal)
     }
 }
 

@@ -19,14 +19,14 @@ const incidents = new Map();
 let events = [];
 let trend = [];
 /** What the connection stands on: the polls, the event stream, where it stands, and when the page began to look. */
-const link = { answers: false, hears: false, source: null, last: null, began: null, tries: 0, node: null };
+const link = { answers: false, hears: false, source: null, last: null, began: null, tries: 0, node: null, listed: false };
 /** The incident that is looked at. */
 const story = { id: null, revision: 0 };
 
-async function ask(path) {
+async function ask(path, read = JSON.parse) {
   const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(BOUNDS.patienceMs) });
   const text = await response.text();
-  if (response.ok) return JSON.parse(text);
+  if (response.ok) return read(text);
   let refusal = {};
   try { refusal = JSON.parse(text); } catch { /* An answer that is no refusal of the agent's has no words for us. */ }
   const said = [refusal.error, refusal.next].filter(Boolean).join('; ');
@@ -70,7 +70,7 @@ function hear(message) {
   if (event.kind !== 'Event') return;
   link.node = event.node;
   if (INCIDENT_KINDS.includes(event.type)) {
-    const isNew = takeIncident(event.data);
+    const isNew = takeIncident(event.data, event);
     if (isNew && link.began !== null && event.at.monotonicNs > link.began) announce(event.data);
   } else if (!events.some((known) => known.seq === event.seq && known.bootId === event.bootId)) {
     events = [event, ...events].sort((one, other) => (one.at.wall < other.at.wall ? 1 : -1)).slice(0, BOUNDS.events);
@@ -92,14 +92,14 @@ function announce(incident) {
 
 // What is known of incidents.
 
-/** Keeps what the list shows; whether it was not known at all. */
-function takeIncident(incident) {
+/** Keeps what the list shows, and the place of the event that has the rest; whether it was not known at all. */
+function takeIncident(incident, { bootId, seq }) {
   const known = incidents.get(incident.id);
   if (known && known.revision >= incident.revision) return false;
   const workload = valueOf(incident.workload);
   const [first] = incident.victims;
   const summary = {
-    id: incident.id, cause: incident.cause, revision: incident.revision, isFinal: incident.isFinal, at: incident.at,
+    bootId, seq, id: incident.id, cause: incident.cause, revision: incident.revision, isFinal: incident.isFinal, at: incident.at,
     namespace: workload?.namespace ?? '', workload: workload ? fullName(workload) : '',
     process: first ? processName(first) : '', more: incident.victims.length - 1 + incident.moreVictims,
     limit: valueOf(incident.limit)?.cgroup ?? '',
@@ -110,15 +110,20 @@ function takeIncident(incident) {
     const oldest = [...incidents.values()].reduce((one, other) => (one.at.wall < other.at.wall ? one : other));
     incidents.delete(oldest.id);
   }
-  if (story.id === incident.id && incident.revision > story.revision) showIncident(incident);
+  if (story.id === incident.id && incident.revision > story.revision) {
+    if (incident.recording) showIncident(incident);
+    else loadStory();
+  }
   return !known;
 }
 
 async function loadIncidents() {
   try {
-    const answer = await ask(`/v1/incidents?limit=${BOUNDS.incidents}`);
-    answer.incidents.forEach(takeIncident);
+    const answer = await ask('/v1/incidents');
+    answer.incidents.forEach((entry) => takeIncident(entry, entry));
+    link.listed = true;
     redraw();
+    if (story.id && !story.revision) loadStory();
   } catch (error) {
     if (!error.answered) return;
     tell(at('found'), error.message);
@@ -135,7 +140,6 @@ async function poll() {
     showStatus(status);
     if (!at('home').hidden) await showRanking();
     if (link.source.readyState === EventSource.CLOSED) listen();
-    else if (!link.hears && story.id && !story.revision) loadStory();
   } catch (error) {
     link.answers = Boolean(error.answered);
     link.tries += 1;
@@ -342,17 +346,30 @@ function fillFilters() {
 
 // The incident that the address names.
 
+/** The event that told it last. */
+const placeOf = ({ bootId, seq }) => `/v1/events?follow=0&limit=1&since=${bootId}:${seq - 1}&kind=${INCIDENT_KINDS}`;
+
 async function loadStory() {
   const { id } = story;
+  const known = incidents.get(id);
+  let words = link.listed ? 'No incident of this name is kept: it was long ago, or was none.' : 'The agent has not answered yet; it is asked again.';
   try {
-    const incident = await ask(`/v1/incidents/${encodeURIComponent(id)}`);
-    if (story.id === id) showIncident(incident);
+    const told = known && (await ask(placeOf(known), (text) => text.split('\n').filter(Boolean).map((line) => JSON.parse(line))));
+    const found = told?.find((event) => event.data.id === id);
+    if (story.id !== id) return;
+    if (found) return showIncident(found.data);
+    if (known) words = 'What was recorded of it is not kept any more.';
   } catch (error) {
     if (story.id !== id) return;
-    const words = error.answered ? error.message : 'The agent does not answer; it is asked again.';
-    at('story').replaceChildren(back(), el('h1', { id: 'incident-title', tabindex: -1 }, `Incident ${id}`), el('p', { class: 'lead' }, words));
+    if (error.answered) words = error.message;
   }
-  if (document.activeElement === document.body) at('incident-title')?.focus();
+  at('story').replaceChildren(back(), el('h1', { id: 'incident-title', tabindex: -1 }, `Incident ${id}`), el('p', { class: 'lead' }, words));
+  focusTitle();
+}
+
+/** Whoever followed a link stands at the heading of what it led to. */
+function focusTitle() {
+  if (document.activeElement === document.body) at('incident-title').focus();
 }
 
 const back = () => el('p', null, el('a', { href: '#/', id: 'back' }, '← All incidents'));
@@ -364,12 +381,14 @@ function showIncident(incident) {
   const focused = place.contains(document.activeElement) ? document.activeElement.id : null;
   const again = story.revision > 0;
   story.revision = incident.revision;
-  const json = el('a', { href: `/v1/incidents/${encodeURIComponent(incident.id)}` }, 'as JSON');
+  const known = incidents.get(incident.id);
+  const json = known ? el('a', { href: placeOf(known) }, 'as JSON') : '';
   const command = el('code', null, `brink incident ${incident.id} --html`);
-  place.replaceChildren(back(), incidentView(incident), el('p', { class: 'note' }, 'The same ', json, ', or as one file to attach to a ticket: ', command));
+  place.replaceChildren(back(), incidentView(incident), el('p', { class: 'note' }, 'The same ', json, ' or as one file to attach to a ticket: ', command));
   unfolded.forEach((id) => { if (at(id)) at(id).open = true; });
   document.title = `${incident.id}: ${causeName(incident.cause)} · Brink`;
   if (focused) at(focused)?.focus({ preventScroll: true });
+  else focusTitle();
   if (again) tell(at('news'), `Incident ${incident.id} is told anew: ${incident.isFinal ? 'it is closed' : 'it is open'}.`);
 }
 

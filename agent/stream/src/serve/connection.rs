@@ -66,6 +66,9 @@ async fn one<S: AsyncRead + AsyncWrite + Unpin>(
     let answer = if entrance == Entrance::Loopback && is_sent_by_stranger(&request) {
         let next = "use the address of this machine itself, such as http://127.0.0.1:PORT";
         Answer::Reply(Reply::refusal(421, "this is no name of this agent", next))
+    } else if entrance == Entrance::Loopback && is_asked_by_another_site(&request) {
+        let next = "open the address itself; pages of other sites are told nothing";
+        Answer::Reply(Reply::refusal(403, "another site asks", next))
     } else {
         service.answer(&request)
     };
@@ -126,6 +129,22 @@ async fn hear(
 fn cut_off() -> Reply {
     let next = "send the whole head, with an empty line at its end";
     Reply::refusal(400, "the request ended in its middle", next)
+}
+
+/// Whether a browser asks because a page of another site wants it. To follow a link to here is what people do; they then look at
+/// our page, and the other site sees nothing of it.
+fn is_asked_by_another_site(request: &Request) -> bool {
+    let host = request.header("host").unwrap_or_default();
+    let is_own = |origin: &str| {
+        let own = origin.strip_prefix("http://");
+        own.is_some_and(|own| own.eq_ignore_ascii_case(host))
+    };
+    let is_foreign = request
+        .header("origin")
+        .is_some_and(|origin| !is_own(origin));
+    let site = request.header("sec-fetch-site");
+    let is_other = site.is_some_and(|site| matches!(site, "cross-site" | "same-site"));
+    is_foreign || (is_other && request.header("sec-fetch-mode") != Some("navigate"))
 }
 
 /// Whether the request is for a name that somebody else could make to mean this machine.
