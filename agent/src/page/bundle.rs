@@ -38,7 +38,7 @@ pub const WORDS: Asset = Asset {
     path: "/assets/words.js",
     content_type: SCRIPT,
     text: include_str!("assets/words.js"),
-    sha256: "6MzpLMD8l+LRdyumiTWchqezCPk75mmB+3T0xGg410I=",
+    sha256: "R5C38PuMC5AyRq6BpAFRCSuOk6/te14tna5uISPgMXo=",
 };
 
 /// Charts.
@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "5OajHk4+yOP3ggZ2f0XVH8o5H0nAAOTNnVTo6KpRVRM=",
+    sha256: "w+2XIsglgIu324QWZHCtP9wOxwrnKmbug13AJTSpQ1E=",
 };
 
 /// What the exported file begins by; not served.
@@ -185,6 +185,7 @@ mod tests {
             "underOom",
             "atLimit",
             "onlyLimit",
+            "lastReclaim",
         ] {
             check_known(&WORDS, word);
         }

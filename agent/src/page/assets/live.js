@@ -73,7 +73,7 @@ function hear(message) {
     const isNew = takeIncident(event.data, event);
     if (isNew && link.began !== null && event.at.monotonicNs > link.began) announce(event.data);
   } else if (!events.some((known) => known.seq === event.seq && known.bootId === event.bootId)) {
-    events = [event, ...events].sort((one, other) => (one.at.wall < other.at.wall ? 1 : -1)).slice(0, BOUNDS.events);
+    events = [event, ...events].sort((one, other) => (one.at.wall < other.at.wall ? 1 : one.at.wall > other.at.wall ? -1 : other.seq - one.seq)).slice(0, BOUNDS.events);
     // What a slow reader has lost can be asked for.
     if (event.type === 'loss') loadIncidents();
   }

@@ -28,6 +28,7 @@ const METHODS = {
   underOom: 'it stood under OOM',
   atLimit: 'the nearest one at its limit',
   onlyLimit: 'the only one with a limit',
+  lastReclaim: 'the task’s last reclaim was for it',
 };
 
 // What steers, turns the direction of writing or is not seen is shown as what it is.
