@@ -30,8 +30,9 @@ use brink_host::cgroup::{Controller, Layout};
 use brink_host::clock;
 use brink_host::probe::{FlightReader, Meters};
 use brink_host::psi::PressureReader;
+use brink_host::realtime;
 use brink_stream::model::incident::Recording;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use crate::guard::files::{NodeFiles, NodePlan, Scope};
 use book::Book;
@@ -82,16 +83,23 @@ impl Recorder {
             Scope::Machine => "/".to_owned(),
             Scope::Group(group) => group.clone(),
         };
-        let node = NodeSource::new(
-            NodeFiles::open(root, layout, plan).ok(),
-            PressureReader::node(root, "memory").ok(),
-        );
+        let files = (root.to_path_buf(), layout.clone(), plan.clone());
         let source = Arc::<Source>::default();
         let shared = Arc::clone(&source);
         let thread = std::thread::Builder::new()
             .name("brink-recorder".into())
             .stack_size(256 << 10)
-            .spawn(move || run(&shared, Watch::new(hierarchy, scope, node), warn))
+            .spawn(move || {
+                let (root, layout, plan) = files;
+                if let Err(errno) = realtime::set_nice(0) {
+                    debug!(%errno, "the flight recorder stays ahead of ordinary threads");
+                }
+                let node = NodeSource::new(
+                    NodeFiles::open(&root, &layout, &plan).ok(),
+                    PressureReader::node(&root, "memory").ok(),
+                );
+                run(&shared, Watch::new(hierarchy, scope, node), warn);
+            })
             .map_err(|source| HostError::Call {
                 what: "starting the flight recorder",
                 source,

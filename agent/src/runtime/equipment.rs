@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brink_host::probe::programs::Program;
-use brink_host::probe::{Absence, EvidenceReader, Meters, Row, Wishes};
+use brink_host::probe::{Absence, EvidenceReader, FlightReader, Meters, Probe, Row, Wishes};
 use tracing::warn;
 
 use crate::equip;
@@ -32,14 +32,16 @@ pub struct Equipment {
     pub meters: Option<Arc<Meters>>,
     /// Changes of cgroups, for the watcher.
     pub evidence: Option<EvidenceReader>,
+    /// The node as the sampler records it, for the flight recorder.
+    pub flight: Option<FlightReader>,
     /// Each program, and why it does not run if so.
     pub programs: Vec<ProgramState>,
 }
 
 impl Equipment {
-    /// Loads what there is.
-    pub fn load(root: &Path) -> Self {
-        let mut probe = equip::probe(root, Wishes::default());
+    /// Loads what there is of what is wished.
+    pub fn load(root: &Path, wishes: Wishes) -> Self {
+        let mut probe = equip::probe(root, wishes);
         if let Err(why) = &probe {
             warn!(why, "no kernel program can run; the guard polls");
         }
@@ -55,6 +57,7 @@ impl Equipment {
         let (meters, evidence) = loaded.map_or((None, None), |probe| {
             (probe.take_meters().map(Arc::new), probe.take_evidence())
         });
+        let flight = probe.as_mut().ok().and_then(Probe::take_flight);
         let sampler = probe.map(|probe| Box::new(Kernel::new(probe, meters.clone())));
         if sampler
             .as_ref()
@@ -66,6 +69,7 @@ impl Equipment {
             sampler,
             meters,
             evidence,
+            flight,
             programs,
         }
     }

@@ -18,6 +18,7 @@ mod kept;
 mod outbox;
 pub mod prepare;
 pub mod process;
+mod recording;
 mod starts;
 pub mod state;
 mod steps;

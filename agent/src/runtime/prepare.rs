@@ -30,6 +30,7 @@ use super::hooks::Hooks;
 use super::journal::Journal;
 use super::outbox::Outbox;
 use super::process::{self, go_ahead, go_first, hurried, settle_memory, spawn};
+use super::recording;
 use super::starts::Starts;
 use super::state::{Shared, State};
 use super::steps::{room_for, steps_with};
@@ -45,6 +46,7 @@ use crate::guard::roster::Roster;
 use crate::guard::rung::LOADING;
 use crate::guard::{self, Plan, Realtime};
 use crate::ledger::{Author, Rung};
+use crate::recorder::Recorder;
 use crate::telling::{RingLosses, Telling};
 use crate::warmer::Warmer;
 
@@ -82,6 +84,8 @@ pub struct Running {
     /// What the guard is still to be told of a takeover.
     takeover: Mutex<Outbox>,
     collector: Collector,
+    /// Ends with us; whoever tells of incidents only borrows it.
+    _recorder: Option<Arc<Recorder>>,
     threads: Vec<(&'static str, JoinHandle<()>)>,
 }
 
@@ -120,6 +124,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let interrupted = interrupted.and_then(|ledger| interrupted_in(ledger, guard::now()));
     let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
     around.take_mode(engine.mode(guard::now()));
+    around.recorder = recording::start(root, &layout, &node_plan(config), &around.telling);
     let plan = Plan {
         root: root.to_path_buf(),
         node: node_plan(config),
@@ -152,6 +157,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         foretold: around.foretold,
         telling: around.telling,
         collector: around.collector,
+        _recorder: around.recorder,
         takeover: Mutex::default(),
         threads,
     })
@@ -179,6 +185,7 @@ struct Around {
     loaded: Arc<Loaded>,
     telling: Telling,
     collector: Collector,
+    recorder: Option<Arc<Recorder>>,
 }
 
 impl Around {
@@ -206,6 +213,7 @@ impl Around {
             loaded: Arc::new(Loaded::default()),
             telling,
             collector: Collector::default(),
+            recorder: None,
         };
         if let Some(hub) = around.telling.hub() {
             around.shared.counters.events.attach(hub);
@@ -343,10 +351,13 @@ impl Around {
         );
         let (root, wanted) = (config.paths.root.clone(), config.kernel_programs);
         let lock = config.realtime.lock_memory;
+        let recorder = self.recorder.clone();
         move || {
             let command = if wanted {
-                let mut equipment = Equipment::load(&root);
+                let wishes = recording::wishes(recorder.is_some());
+                let mut equipment = Equipment::load(&root, wishes);
                 loaded.fill(&mut equipment);
+                recording::attach(recorder.as_deref(), &mut equipment);
                 equipment
                     .sampler
                     .map_or_else(Command::NoSampler, Command::Sampler)

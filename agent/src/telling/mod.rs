@@ -6,12 +6,13 @@
 mod changes;
 mod evictions;
 mod losses;
+mod recording;
 mod start;
 #[cfg(test)]
 mod tests;
 mod workloads;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use brink_core::base::Moment;
 use brink_host::clock::ClockPair;
@@ -28,6 +29,7 @@ pub use losses::RingLosses;
 pub use workloads::qos_word;
 
 use crate::record::wire::wall_clock;
+use crate::recorder::Recorder;
 use evictions::OpenOrders;
 use workloads::Known;
 
@@ -44,6 +46,7 @@ struct Inner {
     clocks: ClockPair,
     orders: Mutex<OpenOrders>,
     workloads: Mutex<Known>,
+    recorder: OnceLock<Weak<Recorder>>,
 }
 
 /// Characters of the boot id in an incident's.
@@ -64,6 +67,7 @@ impl Telling {
             clocks,
             orders: Mutex::default(),
             workloads: Mutex::default(),
+            recorder: OnceLock::new(),
         })))
     }
 
@@ -89,13 +93,18 @@ impl Telling {
     }
 
     /// Tells an incident that opens, by the event that opens it: its id comes from that event's number. The incident with its
-    /// id, where somebody was told.
+    /// id and the minute before it, where somebody was told.
     pub fn open(&self, of: Kind, mut incident: Incident) -> Option<Incident> {
         let inner = self.inner()?;
+        if incident.is_final {
+            self.record(&mut incident);
+        }
         inner.hub.tell_with(|number| {
             incident.id = format!("{}-{number}", inner.boot);
             drafted(of, &incident)
         })?;
+        // The minute before goes out when it closes: it would make what opens large and late.
+        self.record(&mut incident);
         Some(incident)
     }
 

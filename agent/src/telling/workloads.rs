@@ -12,7 +12,7 @@ use super::Telling;
 use crate::guard::roster::Roster;
 
 /// Namespace, name and uid.
-type Key = (String, String, String);
+pub(super) type Key = (String, String, String);
 
 /// The workloads of the last roster; none before the first.
 pub(super) type Known = Option<BTreeMap<Key, data::Workload>>;
@@ -75,7 +75,7 @@ fn told(row: &Row, cgroups: Vec<String>) -> data::Workload {
     }
 }
 
-fn subject((namespace, name, uid): &Key) -> Subject {
+pub(super) fn subject((namespace, name, uid): &Key) -> Subject {
     Subject {
         namespace: namespace.clone(),
         name: name.clone(),
