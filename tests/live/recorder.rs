@@ -1,0 +1,156 @@
+//! The flight recorder on a real kernel: the sampler's points, a leak that is warned of before its OOM, and its recording.
+#![cfg(test)]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed; only the functions marked as tests are known as such"
+)]
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use brink::guard::files::NodePlan;
+use brink::guard::now;
+use brink::recorder::watch::Warning;
+use brink::recorder::{NODE_PERIOD_NS, Recorder};
+use brink_host::cgroup::{Controller, Layout};
+use brink_host::clock::monotonic_ns;
+use brink_host::hog::{HogSpec, Load};
+use brink_host::probe::abi::flight::FlightPoint;
+use brink_host::probe::{Facts, Probe, Roots, Wishes, coverage};
+use brink_tests::{Hog, Sandbox, skip, slowed, wait_until};
+
+const MIB: u64 = 1 << 20;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn megabytes(spec: HogSpec, rate: u64) -> HogSpec {
+    HogSpec {
+        rate: Some(rate * MIB),
+        ..spec
+    }
+}
+
+fn recorder(layout: &Layout) -> (Recorder, Receiver<Warning>) {
+    let (tell, told) = channel();
+    let warn = move |warning| {
+        // Whoever listened may have seen enough.
+        let _gone = tell.send(warning);
+    };
+    let plan = NodePlan::default();
+    let recorder = Recorder::start(Path::new("/"), layout, &plan, warn).unwrap();
+    (recorder, told)
+}
+
+/// The programs with the node armed and recorded, or what this host lacks for it.
+fn recording_probe() -> Result<Probe, String> {
+    let facts = Facts::gather(&Roots::default());
+    let wishes = Wishes::default().recording(NODE_PERIOD_NS);
+    let settings = coverage::settings(&facts, wishes);
+    let mut probe = Probe::load(&facts, &settings).map_err(|error| error.to_string())?;
+    if let Some(why) = brink::equip::without_sampler(&probe) {
+        return Err(why);
+    }
+    let meminfo = brink_host::meminfo::MeminfoReader::open(Path::new("/")).unwrap();
+    let total = meminfo.read().unwrap().total;
+    let free = || Ok(meminfo.read().unwrap().free);
+    probe.arm_node(total, free).unwrap();
+    probe.start().unwrap();
+    Ok(probe)
+}
+
+#[test]
+fn the_sampler_leaves_points_of_the_node() {
+    let mut probe = match recording_probe() {
+        Ok(probe) => probe,
+        Err(why) => skip!("needs the sampler: {why}"),
+    };
+    let meters = probe.take_meters().unwrap();
+    let flight = probe.take_flight().expect("it was asked for");
+    let began = meters.sampler().unwrap().flights;
+    let enough = wait_until(PATIENCE, || {
+        let flights = meters.sampler().unwrap().flights;
+        (flights >= began + 200).then_some(flights)
+    });
+    let written = enough.expect("points are left");
+    let mut points = Vec::<FlightPoint>::new();
+    flight
+        .read(written, (0, monotonic_ns()), |point| points.push(*point))
+        .unwrap();
+    assert!(points.len() >= 200, "{}", points.len());
+    for pair in points.windows(2) {
+        let apart = pair[1].at_ns.checked_sub(pair[0].at_ns).expect("in order");
+        assert!(apart >= NODE_PERIOD_NS * 3 / 4, "{apart} ns apart");
+        assert!(pair[1].forks.wrapping_sub(pair[0].forks) < 1 << 20);
+    }
+    let total = brink_host::meminfo::MeminfoReader::open(Path::new("/"));
+    let total = i64::try_from(total.unwrap().read().unwrap().total).unwrap();
+    for point in &points {
+        let available = FlightPoint::bytes(point.available.into());
+        assert!((1..=total).contains(&available), "{point:?} of {total}");
+        let used = FlightPoint::bytes(i64::from(point.anon) + i64::from(point.file));
+        assert!((1..=total).contains(&used), "{point:?} of {total}");
+    }
+}
+
+#[test]
+fn without_the_wish_no_point_is_left() {
+    let facts = Facts::gather(&Roots::default());
+    let settings = coverage::settings(&facts, Wishes::default());
+    match Probe::load(&facts, &settings) {
+        Ok(mut probe) => assert!(probe.take_flight().is_none()),
+        Err(error) => skip!("needs kernel programs: {error}"),
+    }
+}
+
+#[test]
+fn a_leak_is_warned_of_before_its_oom_and_has_its_recording() {
+    let limit = 160 * MIB;
+    let sandbox = match Sandbox::new(&[Controller::Memory], limit) {
+        Ok(sandbox) => sandbox,
+        Err(error) => skip!("needs a memory cgroup: {error}"),
+    };
+    let (recorder, told) = recorder(&Layout::detect(Path::new("/")).unwrap());
+    let group = sandbox.group.group().to_owned();
+    // Known before it begins: a new cgroup is looked for every few seconds where the kernel does not tell of it.
+    let known = wait_until(PATIENCE, || {
+        let recording = recorder.cut(now(), Some(&group));
+        (!recording.cgroup.is_empty()).then_some(())
+    });
+    known.expect("the cgroup is recorded");
+    let spec = HogSpec::new(Load::Anon, 2 * limit, Duration::from_secs(120));
+    let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+    let mut leak = Hog::spawn(program, Some(&sandbox.group), &megabytes(spec, 8)).unwrap();
+    leak.start();
+    let warning = loop {
+        let warning = told.recv_timeout(slowed(PATIENCE)).expect("a warning");
+        if *warning.cgroup == *group {
+            break warning;
+        }
+    };
+    assert_eq!(warning.limit, limit);
+    // Told before the OOM: what was in use then is less than the limit.
+    assert!((limit / 2..limit).contains(&warning.usage), "{warning:?}");
+    assert!(warning.forecast.time_to_limit_ms <= 10_000, "{warning:?}");
+    assert!(warning.forecast.growth >= MIB, "{warning:?}");
+    let ended = leak.wait(slowed(PATIENCE)).expect("the kernel kills it");
+    assert!(!ended.success());
+    let recording = recorder.cut(now(), Some(&group));
+    let usages = recording.cgroup.iter().map(|point| point.usage);
+    let most = usages.clone().max().unwrap_or(0);
+    assert!(most > limit * 3 / 4, "{most}");
+    assert!(usages.clone().min().unwrap_or(u64::MAX) < limit / 4);
+    assert!(
+        recording
+            .cgroup
+            .windows(2)
+            .all(|pair| pair[0].before_ms > pair[1].before_ms)
+    );
+    let near = recording
+        .cgroup
+        .windows(2)
+        .any(|pair| pair[0].before_ms - pair[1].before_ms < 500);
+    assert!(near, "it was recorded closely: {:?}", recording.cgroup);
+    // No kernel program records here, so files do.
+    assert!(!recording.node.is_empty() && recording.node_period_ms >= 100);
+    assert!(recording.near_period_ms >= 100);
+}
