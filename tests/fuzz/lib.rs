@@ -70,6 +70,7 @@ pub const TARGETS: [Target; 19] = [
     target("scenario", targets::scenario::scenario),
     target("ledger", targets::ledger::ledger),
     target("journal", targets::journal::journal),
+    target("event-journal", targets::event_journal::event_journal),
     target("state-files", targets::state::state_files),
     target("questions", targets::control::questions),
     target("answers", targets::control::answers),

@@ -56,6 +56,7 @@ each! {
     scenario: "scenario",
     ledger: "ledger",
     journal: "journal",
+    event_journal: "event-journal",
     state_files: "state-files",
     questions: "questions",
     answers: "answers",

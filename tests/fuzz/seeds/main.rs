@@ -1,9 +1,10 @@
 //! Writes the seeds that nobody can write by hand: `cargo run -p brink-fuzz --example seeds`, after a form has changed.
 //!
-//! They are records of the rings, slots of the ledger, journals, and what is said over the socket.
+//! They are records of the rings, slots of the ledger, journals of both kinds, and what is said over the socket.
 
 mod lines;
 mod ring;
+mod segments;
 mod slots;
 mod talk;
 
@@ -17,6 +18,7 @@ fn main() {
     ring::kills();
     slots::ledger();
     lines::journal();
+    segments::event_journal();
     talk::answers();
 }
 

@@ -4,6 +4,7 @@ pub(crate) mod cgroup;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod document;
+pub(crate) mod event_journal;
 pub(crate) mod host;
 pub(crate) mod journal;
 pub(crate) mod ledger;
