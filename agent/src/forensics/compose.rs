@@ -1,9 +1,6 @@
 //! From what was read to an incident: what killed, by what evidence, and for whose limit.
 
-use std::borrow::Cow;
-
-use brink_host::probe::abi::record::{UNKNOWN, VictimRecord};
-use brink_host::probe::decode::name;
+use brink_host::probe::forensics::{Kill, SignalCode};
 use brink_host::probe::shortage::Shortage;
 use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
@@ -11,43 +8,66 @@ use brink_stream::model::incident::{
     Cause, CgroupState, Course, Incident, Limit, NodeState, ProcessLine, Trigger, Victim,
 };
 
-use super::gather::victim::Told;
-
-/// What the kernel told of a victim as it chose it.
-pub fn told(record: &VictimRecord) -> Told {
-    let known = |kibibytes: u64| (record.extended != 0).then(|| kibibytes.saturating_mul(1024));
-    Told {
-        pid: record.pid,
-        comm: name(&record.comm).into_owned(),
-        uid: (record.extended != 0).then_some(record.uid),
-        oom_score_adj: (record.extended != 0).then_some(record.oom_score_adj),
-        anon: known(record.anon_rss),
-        file: known(record.file_rss),
-        shmem: known(record.shmem_rss),
-        swap: None,
-        page_tables: known(record.pgtables),
-        start_ns: None,
-    }
-}
+use super::choice::{Actor, Choice};
 
 /// In whose context the kernel chose. `cgroup` is that task's.
-pub fn trigger(record: &VictimRecord, cgroup: Field<String>) -> Trigger {
+pub(super) fn trigger(choice: &Choice, cgroup: Field<String>) -> Trigger {
+    let Actor { pid, tid, comm, .. } = &choice.trigger;
+    let exact = choice.exact.as_ref();
+    let kernel_stack = match &choice.kernel_stack {
+        Field::Value(_) => Field::Missing(Missing::Pending),
+        Field::Missing(reason) => Field::Missing(*reason),
+    };
     Trigger {
-        pid: record.trigger_tgid,
-        tid: record.trigger_tid,
-        comm: name(&record.trigger_comm).into_owned(),
+        pid: *pid,
+        tid: *tid,
+        comm: comm.clone(),
         cgroup,
         signal_code: Field::Missing(Missing::NotApplicable),
-        gfp: Field::Missing(Missing::ProgramNotLoaded),
-        order: Field::Missing(Missing::ProgramNotLoaded),
-        kernel_stack: Field::Missing(Missing::ProgramNotLoaded),
-        user_stack: Field::Missing(Missing::ProgramNotLoaded),
+        gfp: Field::or(
+            exact.map(|exact| format!("{:#x}", exact.gfp)),
+            Missing::ProgramNotLoaded,
+        ),
+        order: Field::or(exact.map(|exact| exact.order), Missing::ProgramNotLoaded),
+        kernel_stack,
+        user_stack: choice.user_stack.clone(),
     }
 }
 
-/// The decision that a victim fell to, if the kernel's programs know what its trigger had reclaimed.
-pub fn decision(record: &VictimRecord) -> Option<(u32, u64)> {
-    (record.reclaim_ns != UNKNOWN).then_some((record.trigger_tid, record.reclaim_ns))
+/// Who sent a signal. `cgroup` is that task's.
+pub(super) fn sender(kill: &Kill, cgroup: Field<String>) -> Trigger {
+    Trigger {
+        pid: kill.sender.tgid,
+        tid: kill.sender.tid,
+        comm: kill.sender.comm.clone(),
+        cgroup,
+        signal_code: Field::Value(kill.code.number()),
+        gfp: Field::Missing(Missing::NotApplicable),
+        order: Field::Missing(Missing::NotApplicable),
+        kernel_stack: Field::Missing(Missing::NotApplicable),
+        user_stack: Field::Missing(Missing::NotApplicable),
+    }
+}
+
+/// What tells that it was somebody else, in words.
+pub(super) fn foreign(kill: &Kill) -> Vec<String> {
+    let code = match kill.code {
+        SignalCode::User => "SI_USER",
+        SignalCode::Thread => "SI_TKILL",
+        SignalCode::Queue => "SI_QUEUE",
+        SignalCode::Timer => "SI_TIMER",
+        SignalCode::Kernel => "SI_KERNEL",
+        SignalCode::Other(_) => "another code",
+    };
+    let sender = &kill.sender;
+    vec![
+        format!(
+            "SIGKILL with {code} came from process {} ({})",
+            sender.tgid, sender.comm
+        ),
+        "the OOM killer had not marked it, and no order of ours was open for its workload"
+            .to_owned(),
+    ]
 }
 
 /// What killed, by where memory was short and whether the kernel takes the group whole.
@@ -68,26 +88,6 @@ fn is_taken_whole(limit: Option<&Limit>, states: &[CgroupState]) -> bool {
     let short = states.iter().position(|state| state.path == limit.cgroup);
     let within = short.and_then(|short| states.get(..=short));
     within.is_some_and(|within| within.iter().any(|state| state.group == Field::Value(true)))
-}
-
-/// What tells that it was the kernel's killer, in words.
-pub fn evidence(record: &VictimRecord, shortage: Shortage) -> Vec<String> {
-    let reclaimed = match shortage {
-        Shortage::Node => {
-            Cow::Borrowed("the task that ran out of memory had just reclaimed for the node")
-        }
-        Shortage::Cgroup => {
-            Cow::Borrowed("the task that ran out of memory had just reclaimed inside a cgroup")
-        }
-        Shortage::Unknown => Cow::Borrowed(
-            "the task that ran out of memory was not seen to reclaim: it is not known where memory was short",
-        ),
-    };
-    let marked = format!(
-        "the kernel's OOM killer marked process {} as its victim",
-        record.pid
-    );
-    vec![marked, reclaimed.into_owned()]
 }
 
 /// A victim as a line of a table of processes.

@@ -171,6 +171,18 @@ impl Correlator {
         Some((key, case.living.is_empty()))
     }
 
+    /// This process, or thread, was killed at that time; what is told of it again is known.
+    pub fn remember(&mut self, pid: u32, at: u64) {
+        if !self.victims.contains_key(&pid) {
+            remember(&mut self.recent, pid, at);
+        }
+    }
+
+    /// The open incident that a process is a victim of, and has not exited.
+    pub fn incident_of(&self, pid: u32) -> Option<Key> {
+        self.victims.get(&pid).copied()
+    }
+
     /// An order of ours for this workload is open.
     pub fn ordered(&mut self, workload: Arc<str>) {
         self.orders.retain(|(known, _)| *known != workload);

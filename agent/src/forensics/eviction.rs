@@ -1,15 +1,19 @@
 //! An eviction of ours as it is seen from outside: who is killed, in which cgroups, on what node.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::time::Instant;
 
 use brink_host::cgroup::Controller;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::clock::since_boot_ns;
+use brink_host::probe::forensics::Process;
+use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{CgroupState, Incident, NodeState, ProcessLine, Victim};
 
 use super::MOST_VICTIMS;
+use super::choice::told;
 use super::gather::victim::Told;
 use super::gather::{field, group, top, victim};
 use super::scene::Scene;
@@ -28,16 +32,30 @@ pub(super) struct Seen {
     node: NodeState,
 }
 
-/// An order whose incident is to have the table of the node.
+/// Orders of ours that are followed at a time.
+pub(super) const MOST_OPEN: usize = 32;
+
+/// An order of ours that is not over.
 #[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) uid: String,
+pub(super) struct Eviction {
+    pub(super) uid: Arc<str>,
     pub(super) since: Instant,
+    /// Whether its incident has the table of the node.
+    pub(super) has_table: bool,
+}
+
+/// A victim of an order has exited.
+pub(super) fn exited(incident: &mut Incident, pid: u32, at: &Time) {
+    let mut victims = incident.victims.iter_mut();
+    if let Some(victim) = victims.find(|victim| victim.pid == pid) {
+        victim.exited = Field::Value(at.clone());
+    }
 }
 
 impl Scene {
-    /// Looks at a workload that was just ordered to go; nothing where its cgroups are not known.
-    pub(super) fn eviction(&mut self, uid: &str) -> Option<Seen> {
+    /// Looks at a workload that was just ordered to go; nothing where its cgroups are not known. `ours` is whom we have
+    /// signalled lately, as the kernel had them then.
+    pub(super) fn eviction(&mut self, uid: &str, ours: &VecDeque<Process>) -> Option<Seen> {
         let groups = self.identities.groups_of(uid);
         let opened = self.open(groups.first()?);
         let dir = opened.first().and_then(|first| first.dir.as_ref());
@@ -45,9 +63,14 @@ impl Scene {
             || Field::Missing(Missing::ProcessGone),
             |dir| field(dir.memory_statistics(), group::absent(dir)),
         );
-        let pids = self.processes_of(&groups);
+        let mut pids = self.processes_of(&groups);
+        // Who has exited since is in no list any more.
+        let gone = ours.iter().filter(|process| self.is_of(process, uid));
+        let gone = gone.map(|process| process.tgid.cast_signed());
+        let gone: Vec<i32> = gone.filter(|pid| !pids.contains(pid)).collect();
+        pids.extend(gone);
         let named = pids.iter().take(MOST_VICTIMS);
-        let victims: Vec<Victim> = named.map(|pid| self.process(*pid)).collect();
+        let victims: Vec<Victim> = named.map(|pid| self.process(*pid, ours)).collect();
         let lines = top::of_group(&self.root, &pids);
         Some(Seen {
             more: u32::try_from(pids.len() - victims.len()).unwrap_or(u32::MAX),
@@ -81,12 +104,27 @@ impl Scene {
         opened.flatten().collect()
     }
 
-    fn process(&self, pid: i32) -> Victim {
-        let told = Told {
+    /// Whether a process was in a cgroup of that workload.
+    fn is_of(&self, process: &Process, uid: &str) -> bool {
+        let path = process.cgroup.and_then(|id| self.identities.path(id));
+        let workload = path.and_then(|path| self.identities.workload(path));
+        workload.is_some_and(|workload| *workload.uid == *uid)
+    }
+
+    fn process(&self, pid: i32, ours: &VecDeque<Process>) -> Victim {
+        let mut signalled = ours.iter();
+        let signalled = signalled.find(|process| process.tgid == pid.unsigned_abs());
+        let figures = signalled.map_or_else(Told::default, told);
+        let figures = Told {
             pid: pid.unsigned_abs(),
-            ..Told::default()
+            ..figures
         };
-        victim::read(self.reader(), &told, since_boot_ns())
+        let cgroup = signalled.and_then(|process| process.cgroup);
+        let mut victim = victim::read(self.reader(), &figures, since_boot_ns());
+        if let Some(path) = cgroup.and_then(|id| self.identities.path(id)) {
+            victim.cgroup = Field::Value(path.to_owned());
+        }
+        victim
     }
 }
 

@@ -4,6 +4,7 @@
 //! incident twice: as it opens, with what is known then, and as it closes. [`correlate`] decides what belongs together, and
 //! reads nothing; [`gather`] reads, and decides nothing.
 
+mod choice;
 pub mod collector;
 pub mod compose;
 pub mod correlate;
@@ -13,9 +14,12 @@ pub mod identity;
 pub mod limit;
 mod open;
 mod scene;
+mod symbols;
 #[cfg(test)]
 mod tests;
+mod told;
 mod watch;
+mod worker;
 
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;

@@ -27,6 +27,10 @@ pub(super) struct Open {
     pub(super) before: u64,
     /// The smallest use seen since.
     pub(super) least: Option<u64>,
+    /// Victims whose memory is gone, as the kernel told.
+    pub(super) released: usize,
+    /// Addresses of the trigger's kernel stack.
+    pub(super) kernel_stack: Vec<u64>,
     /// Bytes that are free for certain when all victims have exited: what was theirs alone.
     pub(super) owed: u64,
 }
@@ -107,6 +111,9 @@ impl Open {
         course.container_survived = survived;
         settle(&mut incident.top_of_node, Missing::Lost);
         settle(&mut incident.recording, Missing::Lost);
+        if let Field::Value(trigger) = &mut incident.trigger {
+            settle(&mut trigger.kernel_stack, Missing::Lost);
+        }
         for victim in &mut incident.victims {
             settle(&mut victim.exited, reason);
         }

@@ -7,13 +7,16 @@ use std::time::Instant;
 use brink_host::cgroup::pod::PodRoots;
 use brink_host::cgroup::{Controller, Layout};
 use brink_host::clock::{monotonic_ns, since_boot_ns};
-use brink_host::probe::abi::record::{UNKNOWN, VictimRecord};
+use brink_host::probe::forensics::{self as told, Decision, Kill};
 use brink_host::probe::shortage::Shortage;
 use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
-use brink_stream::model::incident::{CgroupState, Limit, ProcessLine, Victim};
+use brink_stream::model::incident::{
+    Cause, CgroupState, Confidence, Incident, Limit, LimitMethod, ProcessLine, Victim,
+};
 use brink_stream::model::kind::Kind;
 
+use super::choice::{Actor, Choice};
 use super::collector::Plan;
 use super::compose;
 use super::gather::group::{self, Opened};
@@ -30,7 +33,7 @@ pub(super) struct Scene {
     pub(super) root: PathBuf,
     pub(super) layout: Layout,
     command_lines: bool,
-    loaded: Arc<Loaded>,
+    pub(super) loaded: Arc<Loaded>,
     pub(super) identities: Identities,
     pub(super) node: NodeReader,
     table: NodeTable,
@@ -76,16 +79,36 @@ impl Scene {
         self.table.part(&self.root, at)
     }
 
-    /// Who was chosen, with what its files still say.
-    pub(super) fn victim(&self, record: &VictimRecord) -> Victim {
-        let mut victim = victim::read(self.reader(), &compose::told(record), since_boot_ns());
-        if let Some(known) = self.path_of(record.cgroup) {
+    /// Who was killed, with what its files still say. `cgroup` is the id of its memory cgroup.
+    pub(super) fn victim(&self, told: &victim::Told, cgroup: Option<u64>) -> Victim {
+        let mut victim = victim::read(self.reader(), told, since_boot_ns());
+        let Some(id) = cgroup else {
+            return victim;
+        };
+        if let Some(known) = self.path_of(id) {
             victim.cgroup = Field::Value(known);
-        } else if record.cgroup != UNKNOWN && self.id_of(&victim.cgroup) != Some(record.cgroup) {
+        } else if self.id_of(&victim.cgroup) != Some(id) {
             // A process that has exited is told as in the root.
             victim.cgroup = Field::Missing(Missing::ProcessGone);
         }
         victim
+    }
+
+    /// The path of a cgroup if it belongs to a workload. What belongs to none is looked up once.
+    pub(super) fn workloads_cgroup(&mut self, id: Option<u64>, pid: i32) -> Option<String> {
+        let id = id?;
+        if let Some(path) = self.identities.path(id) {
+            let is_workloads = self.identities.workload(path).is_some();
+            return is_workloads.then(|| path.to_owned());
+        }
+        let Field::Value(path) = victim::membership(&self.root, &self.layout, pid) else {
+            return None;
+        };
+        if self.id_of(&Field::Value(path.clone())) != Some(id) {
+            return None;
+        }
+        self.identities.learn(id, &path, monotonic_ns());
+        self.identities.workload(&path).is_some().then_some(path)
     }
 
     /// How victims are read.
@@ -98,29 +121,68 @@ impl Scene {
     }
 
     /// An OOM of the kernel's with its first victim.
-    pub(super) fn oom(&mut self, record: &VictimRecord, victim: Victim, at: &Time) -> Open {
+    pub(super) fn oom(&mut self, choice: &Choice, victim: Victim, at: &Time) -> Open {
         let owed = own_memory(&victim);
-        let shortage = Shortage::of(record);
         let path = victim.cgroup.value().cloned();
-        let mut opened = path
+        let opened = path
+            .as_deref()
+            .map_or_else(Vec::new, |path| self.open(path));
+        let mut states: Vec<CgroupState> = opened.iter().map(group::state).collect();
+        let inferred = self.limit(&opened, &states, choice.shortage);
+        let limit = match &choice.exact {
+            Some(exact) => self.exact(exact, (&opened, &mut states)),
+            None => Field::or(inferred, Missing::ProgramNotLoaded),
+        };
+        let cause = compose::cause(choice.shortage, limit.value(), &states);
+        let node = self.node.read(self.reclaimed(choice.cgroup));
+        let before = before(&states, limit.value(), owed);
+        let mut incident = compose::blank(cause, at, victim, node);
+        incident.evidence = choice.evidence();
+        let cgroup = self.cgroup_of(&choice.trigger);
+        incident.trigger = Field::Value(compose::trigger(choice, cgroup));
+        incident.limit = limit;
+        let kernel_stack = choice.kernel_stack.value().cloned().unwrap_or_default();
+        let known = (before, owed, kernel_stack);
+        self.opened(Kind::OomKill, incident, (path, opened, states), known)
+    }
+
+    /// A kill by somebody else with its first victim.
+    pub(super) fn foreign(&mut self, kill: &Kill, victim: Victim, at: &Time) -> Open {
+        let owed = own_memory(&victim);
+        let path = victim.cgroup.value().cloned();
+        let opened = path
             .as_deref()
             .map_or_else(Vec::new, |path| self.open(path));
         let states: Vec<CgroupState> = opened.iter().map(group::state).collect();
-        let limit = self.limit(&opened, &states, shortage);
-        let cause = compose::cause(shortage, limit.as_ref(), &states);
-        let node = self.node.read(self.reclaimed(record.cgroup));
-        let before = before(&states, limit.as_ref(), owed);
-        let mut incident = compose::blank(cause, at, victim, node);
-        incident.evidence = compose::evidence(record, shortage);
-        incident.trigger = Field::Value(compose::trigger(record, self.cgroup_of_trigger(record)));
-        incident.limit = Field::or(limit, Missing::ProgramNotLoaded);
+        let node = self.node.read(self.reclaimed(kill.target.cgroup));
+        let mut incident = compose::blank(Cause::ForeignKill, at, victim, node);
+        incident.evidence = compose::foreign(kill);
+        let sender = Actor {
+            pid: kill.sender.tgid,
+            tid: kill.sender.tid,
+            comm: kill.sender.comm.clone(),
+            cgroup: kill.sender.cgroup,
+        };
+        let cgroup = self.cgroup_of(&sender);
+        incident.trigger = Field::Value(compose::sender(kill, cgroup));
+        let known = (before(&states, None, owed), owed, Vec::new());
+        self.opened(Kind::KillObserved, incident, (path, opened, states), known)
+    }
+
+    fn opened(
+        &mut self,
+        opens: Kind,
+        mut incident: Incident,
+        (path, mut opened, states): (Option<String>, Vec<Opened>, Vec<CgroupState>),
+        (before, owed, kernel_stack): (u64, u64, Vec<u64>),
+    ) -> Open {
         if let Some(path) = &path {
             self.describe(&mut incident, path, &opened);
             incident.cgroups = Field::Value(states);
         }
         Open {
             incident,
-            opens: Some(Kind::OomKill),
+            opens: Some(opens),
             is_told: false,
             since: Instant::now(),
             group: if opened.is_empty() {
@@ -130,17 +192,39 @@ impl Scene {
             },
             before,
             least: None,
+            released: 0,
+            kernel_stack,
             owed,
         }
     }
 
+    /// The limit that the kernel itself names; what that cgroup used then is put into its state.
+    fn exact(
+        &self,
+        exact: &Decision,
+        (opened, states): (&[Opened], &mut [CgroupState]),
+    ) -> Field<Limit> {
+        let (id, usage, max) = match exact.limit {
+            told::Limit::Node => return Field::Value(from_kernel("/")),
+            told::Limit::Cgroup { id, usage, max } => (id, usage, max),
+        };
+        let is_it = |opened: &Opened| opened.dir.as_ref().is_some_and(|dir| dir.id().0 == id);
+        let place = opened.iter().position(is_it);
+        if let Some(state) = place.and_then(|place| states.get_mut(place)) {
+            if let Some(usage) = usage {
+                state.usage = Field::Value(usage);
+            }
+            if let Some(max) = max {
+                state.max = Field::Value(Some(max));
+            }
+            return Field::Value(from_kernel(&state.path));
+        }
+        let path = self.path_of(id);
+        Field::or(path.map(|path| from_kernel(&path)), Missing::ProcessGone)
+    }
+
     /// What is known of the victim's workload and cgroup.
-    fn describe(
-        &mut self,
-        incident: &mut brink_stream::model::incident::Incident,
-        path: &str,
-        opened: &[Opened],
-    ) {
+    fn describe(&mut self, incident: &mut Incident, path: &str, opened: &[Opened]) {
         let identity = self.identities.identity(path);
         incident.workload = Field::or(identity, Missing::NotApplicable);
         let Some(dir) = opened.first().and_then(|first| first.dir.as_ref()) else {
@@ -191,23 +275,34 @@ impl Scene {
         Some(opened.first()?.dir.as_ref()?.id().0)
     }
 
-    fn cgroup_of_trigger(&self, record: &VictimRecord) -> Field<String> {
-        if let Some(known) = self.path_of(record.trigger_cgroup) {
+    fn cgroup_of(&self, actor: &Actor) -> Field<String> {
+        if let Some(known) = actor.cgroup.and_then(|id| self.path_of(id)) {
             return Field::Value(known);
         }
-        let pid = i32::try_from(record.trigger_tgid).unwrap_or(0);
+        let pid = i32::try_from(actor.pid).unwrap_or(0);
         victim::membership(&self.root, &self.layout, pid)
     }
 
     /// What reclaim had cost the tasks of a cgroup, in nanoseconds.
-    fn reclaimed(&self, id: u64) -> Field<u64> {
+    fn reclaimed(&self, id: Option<u64>) -> Field<u64> {
         let Some(meters) = self.loaded.meters() else {
             return Field::Missing(Missing::ProgramNotLoaded);
+        };
+        let Some(id) = id else {
+            return Field::Missing(Missing::ProcessGone);
         };
         match meters.cgroup(id) {
             Ok(meter) => Field::Value(meter.map_or(0, |meter| meter.direct_ns + meter.memcg_ns)),
             Err(_) => Field::Missing(Missing::Lost),
         }
+    }
+}
+
+fn from_kernel(cgroup: &str) -> Limit {
+    Limit {
+        cgroup: cgroup.to_owned(),
+        method: LimitMethod::OomControl,
+        confidence: Confidence::Exact,
     }
 }
 

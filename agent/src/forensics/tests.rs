@@ -1,5 +1,6 @@
 //! The collector's thread on this machine: what it is told, and the incidents that it tells.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -238,9 +239,12 @@ fn an_order_of_ours_is_amended_by_what_is_seen_of_it() {
     let group = group.value().unwrap().clone();
     let (outlet, _told) = channel();
     let mut scene = Scene::new(&plan(outlet));
-    assert!(scene.eviction("web").is_none(), "nobody of that name");
+    assert!(
+        scene.eviction("web", &VecDeque::new()).is_none(),
+        "nobody of that name"
+    );
     scene.follow(Snapshot::of_one("web", &group));
-    let mut seen = scene.eviction("web").unwrap();
+    let mut seen = scene.eviction("web", &VecDeque::new()).unwrap();
     let mut incident = eviction();
     seen.fill(&mut incident);
     let found = incident.cgroups.value().expect("they are there");

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use brink_host::probe::forensics::ForensicsRing;
 use brink_host::probe::programs::Program;
 use brink_host::probe::{Absence, EvidenceReader, FlightReader, Meters, Probe, Row, Wishes};
 use tracing::warn;
@@ -12,6 +13,9 @@ use crate::guard::kernel::Kernel;
 
 /// The programs that tell who is started, and who comes into a cgroup.
 const TELL: [&str; 2] = ["exec", "cgroup_attach"];
+
+/// The program that tells of the OOM killer's victims on the ring of kills.
+const OOM_VICTIM: &str = "oom_victim";
 
 /// A program of the kernel's, for doctor and status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +38,8 @@ pub struct Equipment {
     pub evidence: Option<EvidenceReader>,
     /// The node as the sampler records it, for the flight recorder.
     pub flight: Option<FlightReader>,
+    /// Kills, for the collector.
+    pub forensics: Option<ForensicsRing>,
     /// Each program, and why it does not run if so.
     pub programs: Vec<ProgramState>,
 }
@@ -54,8 +60,9 @@ impl Equipment {
             };
             probe.coverage().programs().map(state).collect()
         });
-        let (meters, evidence) = loaded.map_or((None, None), |probe| {
-            (probe.take_meters().map(Arc::new), probe.take_evidence())
+        let (meters, evidence, forensics) = loaded.map_or((None, None, None), |probe| {
+            let meters = probe.take_meters().map(Arc::new);
+            (meters, probe.take_evidence(), probe.take_forensics())
         });
         let flight = probe.as_mut().ok().and_then(Probe::take_flight);
         let sampler = probe.map(|probe| Box::new(Kernel::new(probe, meters.clone())));
@@ -70,6 +77,7 @@ impl Equipment {
             meters,
             evidence,
             flight,
+            forensics,
             programs,
         }
     }
@@ -83,6 +91,7 @@ pub struct Loaded(Mutex<Parts>);
 struct Parts {
     meters: Option<Arc<Meters>>,
     evidence: Option<EvidenceReader>,
+    forensics: Option<ForensicsRing>,
     programs: Vec<ProgramState>,
 }
 
@@ -92,6 +101,7 @@ impl Loaded {
         let parts = Parts {
             meters: equipment.meters.clone(),
             evidence: equipment.evidence.take(),
+            forensics: equipment.forensics.take(),
             programs: equipment.programs.clone(),
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = parts;
@@ -129,6 +139,14 @@ impl Loaded {
             .unwrap_or_else(PoisonError::into_inner)
             .programs
             .clone()
+    }
+
+    /// The ring of kills; once, and only if the OOM killer's victims are told on it.
+    pub fn take_forensics(&self) -> Option<ForensicsRing> {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let marks = |program: &ProgramState| program.name == OOM_VICTIM && program.absent.is_none();
+        let runs = parts.programs.iter().any(marks);
+        parts.forensics.take().filter(|_| runs)
     }
 
     /// The reader of evidence; once.

@@ -16,6 +16,7 @@ use brink_host::clock::{BootId, ClockPair};
 use brink_host::kill::Killer;
 use brink_host::ledger::Ledger;
 use brink_host::lock::make_folder;
+use brink_host::probe::Wishes;
 use brink_host::process::unreaped;
 use brink_host::realtime::FifoPriority;
 use tracing::{info, warn};
@@ -350,13 +351,18 @@ impl Around {
             Arc::clone(&self.bell),
         );
         let (root, wanted) = (config.paths.root.clone(), config.kernel_programs);
+        let (collector, forensics) = (self.collector.clone(), self.telling.hub().is_some());
         let lock = config.realtime.lock_memory;
         let recorder = self.recorder.clone();
         move || {
             let command = if wanted {
-                let wishes = recording::wishes(recorder.is_some());
+                let wishes = Wishes {
+                    forensics,
+                    ..recording::wishes(recorder.is_some())
+                };
                 let mut equipment = Equipment::load(&root, wishes);
                 loaded.fill(&mut equipment);
+                collector.loaded();
                 recording::attach(recorder.as_deref(), &mut equipment);
                 equipment
                     .sampler

@@ -179,6 +179,9 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     settle(&mut incident.top_of_cgroup, Missing::ProcessGone);
     settle(&mut incident.top_of_node, Missing::Lost);
     settle(&mut incident.recording, Missing::Lost);
+    for victim in &mut incident.victims {
+        settle(&mut victim.exited, Missing::Lost);
+    }
     if let Field::Value(node) = &mut incident.node {
         settle(&mut node.meminfo, Missing::Lost);
         settle(&mut node.zones, Missing::Lost);

@@ -1,0 +1,228 @@
+//! What the kernel's programs tell of kills, taken in: choices, signals, exits, and memory that is gone.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use brink_host::clock::monotonic_ns;
+use brink_host::probe::abi::record::VictimRecord;
+use brink_host::probe::forensics::{End, ForensicsRing, Kill, Oom, Process, SignalCode, Told};
+use brink_stream::model::field::Field;
+use brink_stream::model::incident::Cause;
+
+use super::choice::{self, Choice};
+use super::correlate::{Answer, Chosen, Killed, Sender};
+use super::worker::Worker;
+
+/// Records taken from the ring at a time.
+const BOUND: usize = 1024;
+/// What one program has told of a choice waits so long for what the other one tells, in nanoseconds.
+const PATIENCE: u64 = 100_000_000;
+/// Choices that may wait.
+const WAITING: usize = 256;
+/// Processes that we have killed and that are remembered until their order is told.
+const OURS: usize = 512;
+
+/// What waits to be completed, and what was kept for an order of ours.
+#[derive(Debug, Default)]
+pub(super) struct Halves {
+    /// Choices the program beside the sampler has told of, with the time at which they count alone.
+    marked: VecDeque<(u64, Choice)>,
+    /// Those of the program on kills that do not say for whose limit.
+    undecided: VecDeque<(u64, Choice)>,
+    /// Who was killed by us, as the kernel had them.
+    pub(super) ours: VecDeque<Process>,
+}
+
+impl Halves {
+    fn take(queue: &mut VecDeque<(u64, Choice)>, choice: &Choice) -> Option<Choice> {
+        let place = queue.iter().position(|(_, other)| other.is_same(choice))?;
+        Some(queue.remove(place)?.1)
+    }
+
+    /// When the first of them counts alone.
+    fn next_due(&self) -> Option<u64> {
+        let first = |queue: &VecDeque<(u64, Choice)>| queue.front().map(|(due, _)| *due);
+        first(&self.marked)
+            .into_iter()
+            .chain(first(&self.undecided))
+            .min()
+    }
+
+    /// One that counts alone now.
+    fn due(&mut self, now: u64) -> Option<Choice> {
+        [&mut self.marked, &mut self.undecided]
+            .into_iter()
+            .find_map(|queue| {
+                let is_due = queue.front().is_some_and(|(due, _)| *due <= now);
+                Some(is_due.then(|| queue.pop_front()).flatten()?.1)
+            })
+    }
+}
+
+impl Worker {
+    /// Takes everything that waits in the ring.
+    pub(super) fn drain(&mut self) {
+        for _ in 0..BOUND {
+            let Some(told) = self.ring.as_mut().and_then(ForensicsRing::take) else {
+                break;
+            };
+            match told {
+                Told::Oom(oom) => self.oom(&oom),
+                Told::Kill(kill) => self.kill(*kill),
+                Told::End(End { tgid, at_ns, .. }) => {
+                    self.watched.remove(tgid);
+                    self.exited(tgid, at_ns);
+                }
+                Told::Released(released) => self.released(released.tgid, released.at_ns),
+            }
+        }
+        let now = monotonic_ns();
+        while let Some(choice) = self.halves.due(now) {
+            self.choose(&choice);
+        }
+    }
+
+    /// How long what waits may wait.
+    pub(super) fn half_due(&self) -> Option<Duration> {
+        let due = self.halves.next_due()?;
+        Some(Duration::from_nanos(due.saturating_sub(monotonic_ns())))
+    }
+
+    /// The program beside the sampler tells less than the one on kills: where that runs, its word is waited for.
+    pub(super) fn marked(&mut self, record: &VictimRecord) {
+        let choice = Choice::marked(record);
+        if let Some(mut other) = Halves::take(&mut self.halves.undecided, &choice) {
+            other.complete(&choice);
+            self.choose(&other);
+        } else if self.ring.is_none() || self.halves.marked.len() >= WAITING {
+            self.choose(&choice);
+        } else {
+            let due = monotonic_ns().saturating_add(PATIENCE);
+            self.halves.marked.push_back((due, choice));
+        }
+    }
+
+    fn oom(&mut self, oom: &Oom) {
+        let mut choice = Choice::told(oom);
+        let other = Halves::take(&mut self.halves.marked, &choice);
+        if !oom.is_signalled {
+            // It was dying already, and was only given the last of the memory.
+            self.correlator.remember(choice.victim.pid, choice.at);
+            self.correlator.remember(choice.tid, choice.at);
+            return;
+        }
+        let is_decided = choice.exact.is_some() || other.is_some();
+        if let Some(other) = &other {
+            choice.complete(other);
+        }
+        if is_decided || self.halves.undecided.len() >= WAITING {
+            self.choose(&choice);
+        } else {
+            let due = monotonic_ns().saturating_add(PATIENCE);
+            self.halves.undecided.push_back((due, choice));
+        }
+    }
+
+    fn choose(&mut self, choice: &Choice) {
+        let victim = self.scene.victim(&choice.victim, choice.cgroup);
+        let pid = victim.pid;
+        let answer = self.correlator.chosen(&Chosen {
+            at: choice.at,
+            pid,
+            decision: choice.decision,
+        });
+        // The same choice may be told by the thread that was marked.
+        self.correlator.remember(choice.tid, choice.at);
+        match answer {
+            Answer::Opened(key) => {
+                self.watched.add(pid);
+                let at = self.time(choice.at);
+                let open = self.scene.oom(choice, victim, &at);
+                self.open.insert(key, open);
+            }
+            Answer::Joined(key) => {
+                self.watched.add(pid);
+                if let Some(open) = self.open.get_mut(&key) {
+                    open.join(victim);
+                    if open.incident.cause == Cause::MemcgOom {
+                        open.incident.cause = Cause::GroupOom;
+                    }
+                }
+            }
+            other => self.counted(other),
+        }
+    }
+
+    fn kill(&mut self, kill: Kill) {
+        if kill.sender.tgid == std::process::id() {
+            if self.halves.ours.len() == OURS {
+                self.halves.ours.pop_front();
+            }
+            self.halves.ours.push_back(kill.target);
+            return;
+        }
+        // First what costs nothing: most of what is killed on a machine is no workload's, or the kernel's own.
+        if kill.code == SignalCode::Kernel {
+            return;
+        }
+        let pid = i32::try_from(kill.target.tgid).unwrap_or(0);
+        let Some(path) = self.scene.workloads_cgroup(kill.target.cgroup, pid) else {
+            return;
+        };
+        let workload = self.scene.identities.workload(&path);
+        let answer = self.correlator.killed(&Killed {
+            at: kill.at_ns,
+            pid: kill.target.tgid,
+            sender: Sender::Process(kill.sender.tgid),
+            workload: workload.map(|workload| workload.uid.clone()),
+        });
+        match answer {
+            Answer::Opened(key) => {
+                self.watched.add(kill.target.tgid);
+                let victim = self
+                    .scene
+                    .victim(&choice::told(&kill.target), kill.target.cgroup);
+                let at = self.time(kill.at_ns);
+                let open = self.scene.foreign(&kill, victim, &at);
+                self.open.insert(key, open);
+            }
+            Answer::Joined(key) => {
+                self.watched.add(kill.target.tgid);
+                let victim = self
+                    .scene
+                    .victim(&choice::told(&kill.target), kill.target.cgroup);
+                if let Some(open) = self.open.get_mut(&key) {
+                    open.join(victim);
+                }
+            }
+            other => self.counted(other),
+        }
+    }
+
+    fn counted(&mut self, answer: Answer) {
+        match answer {
+            Answer::Counted(key) => {
+                if let Some(open) = self.open.get_mut(&key) {
+                    open.incident.more_victims += 1;
+                }
+            }
+            Answer::Lost => self.lost.refused += 1,
+            _ => {}
+        }
+    }
+
+    fn released(&mut self, pid: u32, at_ns: u64) {
+        let Some(key) = self.correlator.incident_of(pid) else {
+            return;
+        };
+        let at = self.time(at_ns);
+        if let Some(open) = self.open.get_mut(&key) {
+            open.released += 1;
+            let is_last = open.released >= open.incident.victims.len();
+            let course = &mut open.incident.course;
+            if is_last && course.memory_back.value().is_none() {
+                course.memory_back = Field::Value(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,290 @@
+//! The collector's thread: takes what happened from its queue and its ring, and tells incidents as they open and close.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use brink_host::clock::{ClockPair, monotonic_ns};
+use brink_host::probe::forensics::ForensicsRing;
+use brink_stream::model::event::Time;
+use brink_stream::model::field::Field;
+use brink_stream::model::kind::Kind;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+
+use super::Outlet;
+use super::collector::{Note, Plan};
+use super::correlate::{Correlator, End, Key};
+use super::eviction::{self, Eviction};
+use super::open::Open;
+use super::scene::Scene;
+use super::symbols::{self, Symbols};
+use super::told::Halves;
+use super::watch::Watched;
+use crate::guard::ports::Port;
+use crate::record::wire::wall_clock;
+
+/// So often it is looked at whether memory has come back, while a victim lives.
+const TICK: Duration = Duration::from_millis(10);
+
+/// Kills that found no room.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    /// Incidents that too many were open for.
+    pub(super) refused: u64,
+    told: u64,
+}
+
+pub(super) struct Worker {
+    inbox: Arc<Port<Note>>,
+    clocks: ClockPair,
+    pub(super) ring: Option<ForensicsRing>,
+    pub(super) halves: Halves,
+    pub(super) correlator: Correlator,
+    pub(super) open: HashMap<Key, Open>,
+    pub(super) watched: Watched,
+    /// Orders of ours that are not over.
+    evictions: Vec<Eviction>,
+    symbols: Symbols,
+    pub(super) lost: Lost,
+    pub(super) scene: Scene,
+    outlet: Box<dyn Outlet>,
+}
+
+impl Worker {
+    pub(super) fn new(plan: Plan, inbox: Arc<Port<Note>>) -> Self {
+        Self {
+            inbox,
+            clocks: plan.clocks,
+            ring: None,
+            halves: Halves::default(),
+            correlator: Correlator::default(),
+            open: HashMap::new(),
+            watched: Watched::default(),
+            evictions: Vec::new(),
+            symbols: Symbols::new(&plan.root),
+            lost: Lost::default(),
+            scene: Scene::new(&plan),
+            outlet: plan.outlet,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        loop {
+            self.inbox.hush();
+            while let Some(note) = self.inbox.take() {
+                if matches!(note, Note::Stop) {
+                    self.finish();
+                    return;
+                }
+                self.take(note);
+            }
+            self.drain();
+            self.tell_opened();
+            self.tell_lost();
+            self.look();
+            let is_busy = self.fill_tables();
+            self.close_due();
+            self.wait(is_busy);
+        }
+    }
+
+    fn take(&mut self, note: Note) {
+        match note {
+            Note::Chosen(record) => self.marked(&record),
+            Note::Roster(snapshot) => self.scene.follow(*snapshot),
+            Note::Ordered(uid, is_carried_out) => self.ordered(uid, is_carried_out),
+            Note::Completed(uid) => {
+                self.correlator.completed(&uid, monotonic_ns());
+                self.evictions.retain(|eviction| *eviction.uid != *uid);
+            }
+            Note::Loaded => self.ring = self.scene.loaded.take_forensics(),
+            Note::Stop => {}
+        }
+    }
+
+    /// Adds to an order of ours what is seen of it from here.
+    fn ordered(&mut self, uid: Arc<str>, is_carried_out: bool) {
+        // Who was signalled first has been told by the kernel before the order was.
+        self.drain();
+        if let Some(mut seen) = self.scene.eviction(&uid, &self.halves.ours)
+            && self.outlet.amend(&uid, &mut |incident| seen.fill(incident))
+        {
+            if self.evictions.len() == eviction::MOST_OPEN {
+                self.evictions.remove(0);
+            }
+            self.evictions.push(Eviction {
+                uid: Arc::clone(&uid),
+                since: Instant::now(),
+                has_table: false,
+            });
+        }
+        self.halves.ours.clear();
+        if is_carried_out {
+            self.correlator.ordered(uid);
+        }
+    }
+
+    /// Tells what has opened since the queue was last empty: those of one decision come together.
+    fn tell_opened(&mut self) {
+        for open in self.open.values_mut() {
+            let Some(kind) = open.opens.take() else {
+                continue;
+            };
+            if let Some(names) = self.symbols.known(&open.kernel_stack) {
+                symbols::put(&mut open.incident, names);
+            }
+            if let Some(told) = self.outlet.open(kind, open.incident.clone()) {
+                open.incident = told;
+                open.is_told = true;
+            }
+        }
+        self.name_stacks();
+    }
+
+    /// Looks up what is not known yet of the kernel's stacks, after their incidents were told: that takes its time.
+    fn name_stacks(&mut self) {
+        let pending = |open: &&mut Open| symbols::are_pending(&open.incident);
+        let waiting = self
+            .open
+            .values()
+            .filter(|open| symbols::are_pending(&open.incident));
+        let addresses: Vec<u64> = waiting.flat_map(|open| open.kernel_stack.clone()).collect();
+        if addresses.is_empty() {
+            return;
+        }
+        self.symbols.learn(&addresses);
+        for open in self.open.values_mut().filter(pending) {
+            if let Some(names) = self.symbols.known(&open.kernel_stack) {
+                symbols::put(&mut open.incident, names);
+            }
+        }
+    }
+
+    fn tell_lost(&mut self) {
+        let total = self.lost.refused + self.inbox.lost();
+        if total > self.lost.told {
+            self.outlet.lost(total - self.lost.told, total);
+            self.lost.told = total;
+        }
+    }
+
+    /// Who has exited, and what has come back.
+    fn look(&mut self) {
+        if self.watched.is_empty() {
+            return;
+        }
+        let now = monotonic_ns();
+        let at = self.time(now);
+        for open in self.open.values_mut() {
+            open.look(&at);
+        }
+        for pid in self.watched.exited() {
+            self.exited(pid, now);
+        }
+    }
+
+    pub(super) fn exited(&mut self, pid: u32, now: u64) {
+        let at = self.time(now);
+        if let Some((key, is_last)) = self.correlator.exited(pid, now)
+            && let Some(open) = self.open.get_mut(&key)
+        {
+            open.exited(pid, &at);
+            if is_last {
+                open.ended(&at);
+            }
+            return;
+        }
+        for Eviction { uid, .. } in &self.evictions {
+            let _none_of_it = self.outlet.amend(uid, &mut |incident| {
+                eviction::exited(incident, pid, &at);
+            });
+        }
+    }
+
+    /// Gives each incident the table of the node, or makes another part of it: whether more is to be made.
+    fn fill_tables(&mut self) -> bool {
+        let waiting = self.open.values().filter(|open| open.waits_for_table());
+        let waiting = waiting.map(|open| open.since);
+        let evictions = self.evictions.iter().filter(|eviction| !eviction.has_table);
+        let evictions = evictions.map(|eviction| eviction.since);
+        let Some(latest) = waiting.chain(evictions).max() else {
+            return false;
+        };
+        let Some(lines) = self.scene.table_of_node(latest) else {
+            return true;
+        };
+        for open in self.open.values_mut().filter(|open| open.waits_for_table()) {
+            open.incident.top_of_node = Field::Value(lines.clone());
+        }
+        for eviction in self
+            .evictions
+            .iter_mut()
+            .filter(|eviction| !eviction.has_table)
+        {
+            eviction.has_table = true;
+            let _over_already = self.outlet.amend(&eviction.uid, &mut |incident| {
+                incident.top_of_node = Field::Value(lines.clone());
+            });
+        }
+        false
+    }
+
+    fn close_due(&mut self) {
+        for (key, end) in self.correlator.due(monotonic_ns()) {
+            self.close(key, end);
+        }
+    }
+
+    fn finish(&mut self) {
+        self.drain();
+        self.tell_opened();
+        for (key, end) in self.correlator.close() {
+            self.close(key, end);
+        }
+        self.tell_lost();
+    }
+
+    fn close(&mut self, key: Key, end: End) {
+        let Some(mut open) = self.open.remove(&key) else {
+            return;
+        };
+        let now = self.time(monotonic_ns());
+        open.look(&now);
+        open.close(end);
+        for victim in &open.incident.victims {
+            self.watched.remove(victim.pid);
+        }
+        if open.is_told {
+            self.outlet.close(Kind::IncidentClosed, &open.incident);
+        }
+    }
+
+    pub(super) fn time(&self, monotonic_ns: u64) -> Time {
+        Time {
+            wall: wall_clock(self.clocks.current().realtime_of(monotonic_ns)),
+            monotonic_ns: i64::try_from(monotonic_ns).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Waits for a note, a record, an exit, or the next thing that is due.
+    fn wait(&self, is_busy: bool) {
+        let due = self.correlator.next_due();
+        let due = due.map(|due| Duration::from_nanos(due.saturating_sub(monotonic_ns())));
+        let tick = (!self.watched.is_empty()).then_some(TICK);
+        let timeout = if is_busy {
+            Some(Duration::ZERO)
+        } else {
+            let timeout = [due, tick, self.half_due()].into_iter().flatten().min();
+            // What is due a moment later must not be waited for in a circle.
+            timeout.map(|timeout| timeout + Duration::from_micros(500))
+        };
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
+        let mut fds = vec![PollFd::new(&*self.inbox, PollFlags::IN)];
+        let ring = self.ring.as_ref().map(ForensicsRing::fd);
+        fds.extend(ring.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        fds.extend(self.watched.fds());
+        // An interrupted wait is an early one.
+        let _interrupted = poll(&mut fds, timeout.as_ref());
+    }
+}
