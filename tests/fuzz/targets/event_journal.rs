@@ -16,7 +16,7 @@ const BOOT: &str = "3f2a0000-0000-4000-8000-000000000000";
 const NAME: &str = "events-000000000001.log";
 const LIMITS: Limits = Limits {
     size: 1 << 20,
-    age: Duration::from_secs(60),
+    age: Duration::from_mins(1),
 };
 const OURS: u64 = 1 << 60;
 
