@@ -185,7 +185,7 @@ _brink() {
             return 0
             ;;
         brink__subcmd__config__subcmd__check)
-            opts="-o -h --output --config --config-dir --mode --memory-policy --eviction-hard --eviction-soft --eviction-soft-grace-period --eviction-minimum-reclaim --eviction-pressure-transition-period --eviction-max-pod-grace-period --enforce-node-allocatable --headroom-hard --headroom-soft --headroom-soft-grace-period --kubelet-config --kubelet-config-dir --lead-margin --node-cgroup --pods-cgroup --manifests --prefer --avoid --ignore --housekeeping-interval --realtime-priority --move-guard-to-root-cpu-group --kernel-programs --host-root --state-dir --journal --log-level --log-format --help"
+            opts="-o -h --output --config --config-dir --mode --memory-policy --eviction-hard --eviction-soft --eviction-soft-grace-period --eviction-minimum-reclaim --eviction-pressure-transition-period --eviction-max-pod-grace-period --enforce-node-allocatable --headroom-hard --headroom-soft --headroom-soft-grace-period --kubelet-config --kubelet-config-dir --lead-margin --node-cgroup --pods-cgroup --manifests --prefer --avoid --ignore --housekeeping-interval --realtime-priority --move-guard-to-root-cpu-group --kernel-programs --events --events-listen --host-root --state-dir --journal --log-level --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -304,6 +304,14 @@ _brink() {
                     return 0
                     ;;
                 --kernel-programs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events-listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -391,7 +399,7 @@ _brink() {
             return 0
             ;;
         brink__subcmd__config__subcmd__show)
-            opts="-o -h --origin --output --config --config-dir --mode --memory-policy --eviction-hard --eviction-soft --eviction-soft-grace-period --eviction-minimum-reclaim --eviction-pressure-transition-period --eviction-max-pod-grace-period --enforce-node-allocatable --headroom-hard --headroom-soft --headroom-soft-grace-period --kubelet-config --kubelet-config-dir --lead-margin --node-cgroup --pods-cgroup --manifests --prefer --avoid --ignore --housekeeping-interval --realtime-priority --move-guard-to-root-cpu-group --kernel-programs --host-root --state-dir --journal --log-level --log-format --help"
+            opts="-o -h --origin --output --config --config-dir --mode --memory-policy --eviction-hard --eviction-soft --eviction-soft-grace-period --eviction-minimum-reclaim --eviction-pressure-transition-period --eviction-max-pod-grace-period --enforce-node-allocatable --headroom-hard --headroom-soft --headroom-soft-grace-period --kubelet-config --kubelet-config-dir --lead-margin --node-cgroup --pods-cgroup --manifests --prefer --avoid --ignore --housekeeping-interval --realtime-priority --move-guard-to-root-cpu-group --kernel-programs --events --events-listen --host-root --state-dir --journal --log-level --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -513,6 +521,14 @@ _brink() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --events)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events-listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --host-root)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -581,7 +597,7 @@ _brink() {
             return 0
             ;;
         brink__subcmd__doctor)
-            opts="-a -o -h --all --output --config --config-dir --mode --memory-policy --eviction-hard --eviction-soft --eviction-soft-grace-period --eviction-minimum-reclaim --eviction-pressure-transition-period --eviction-max-pod-grace-period --enforce-node-allocatable --headroom-hard --headroom-soft --headroom-soft-grace-period --kubelet-config --kubelet-config-dir --lead-margin --node-cgroup --pods-cgroup --manifests --prefer --avoid --ignore --housekeeping-interval --realtime-priority --move-guard-to-root-cpu-group --kernel-programs --host-root --state-dir --journal --log-level --log-format --help"
+            opts="-a -o -h --all --output --config --config-dir --mode --memory-policy --eviction-hard --eviction-soft --eviction-soft-grace-period --eviction-minimum-reclaim --eviction-pressure-transition-period --eviction-max-pod-grace-period --enforce-node-allocatable --headroom-hard --headroom-soft --headroom-soft-grace-period --kubelet-config --kubelet-config-dir --lead-margin --node-cgroup --pods-cgroup --manifests --prefer --avoid --ignore --housekeeping-interval --realtime-priority --move-guard-to-root-cpu-group --kernel-programs --events --events-listen --host-root --state-dir --journal --log-level --log-format --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -700,6 +716,14 @@ _brink() {
                     return 0
                     ;;
                 --kernel-programs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events-listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1223,7 +1247,7 @@ _brink() {
             return 0
             ;;
         brink__subcmd__run)
-            opts="-h --config --config-dir --mode --memory-policy --eviction-hard --eviction-soft --eviction-soft-grace-period --eviction-minimum-reclaim --eviction-pressure-transition-period --eviction-max-pod-grace-period --enforce-node-allocatable --headroom-hard --headroom-soft --headroom-soft-grace-period --kubelet-config --kubelet-config-dir --lead-margin --node-cgroup --pods-cgroup --manifests --prefer --avoid --ignore --housekeeping-interval --realtime-priority --move-guard-to-root-cpu-group --kernel-programs --host-root --state-dir --journal --log-level --log-format --dry-run --help"
+            opts="-h --config --config-dir --mode --memory-policy --eviction-hard --eviction-soft --eviction-soft-grace-period --eviction-minimum-reclaim --eviction-pressure-transition-period --eviction-max-pod-grace-period --enforce-node-allocatable --headroom-hard --headroom-soft --headroom-soft-grace-period --kubelet-config --kubelet-config-dir --lead-margin --node-cgroup --pods-cgroup --manifests --prefer --avoid --ignore --housekeeping-interval --realtime-priority --move-guard-to-root-cpu-group --kernel-programs --events --events-listen --host-root --state-dir --journal --log-level --log-format --dry-run --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1334,6 +1358,14 @@ _brink() {
                     return 0
                     ;;
                 --kernel-programs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events-listen)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

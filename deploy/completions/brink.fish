@@ -69,6 +69,8 @@ complete -c brink -n "__fish_brink_using_subcommand run" -l housekeeping-interva
 complete -c brink -n "__fish_brink_using_subcommand run" -l realtime-priority -d 'SCHED_FIFO priority of the guard thread; 0 for none' -r
 complete -c brink -n "__fish_brink_using_subcommand run" -l move-guard-to-root-cpu-group -d 'Leave a cpu group that grants no real time, with the guard thread alone' -r
 complete -c brink -n "__fish_brink_using_subcommand run" -l kernel-programs -d 'Load programs into the kernel; without them the guard polls' -r
+complete -c brink -n "__fish_brink_using_subcommand run" -l events -d 'Tell events, and serve them on the socket events.sock in the state directory' -r
+complete -c brink -n "__fish_brink_using_subcommand run" -l events-listen -d 'Serve events on a port of loopback too: 127.0.0.1:9753; none for none' -r
 complete -c brink -n "__fish_brink_using_subcommand run" -l host-root -d 'Where the machine\'s root file system is mounted' -r
 complete -c brink -n "__fish_brink_using_subcommand run" -l state-dir -d 'Ledger, lock, stop button and socket' -r
 complete -c brink -n "__fish_brink_using_subcommand run" -l journal -d 'Journal every input to this file, for brink replay' -r
@@ -158,6 +160,8 @@ complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subc
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l realtime-priority -d 'SCHED_FIFO priority of the guard thread; 0 for none' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l move-guard-to-root-cpu-group -d 'Leave a cpu group that grants no real time, with the guard thread alone' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l kernel-programs -d 'Load programs into the kernel; without them the guard polls' -r
+complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l events -d 'Tell events, and serve them on the socket events.sock in the state directory' -r
+complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l events-listen -d 'Serve events on a port of loopback too: 127.0.0.1:9753; none for none' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l host-root -d 'Where the machine\'s root file system is mounted' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l state-dir -d 'Ledger, lock, stop button and socket' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l journal -d 'Journal every input to this file, for brink replay' -r
@@ -193,6 +197,8 @@ complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subc
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l realtime-priority -d 'SCHED_FIFO priority of the guard thread; 0 for none' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l move-guard-to-root-cpu-group -d 'Leave a cpu group that grants no real time, with the guard thread alone' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l kernel-programs -d 'Load programs into the kernel; without them the guard polls' -r
+complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l events -d 'Tell events, and serve them on the socket events.sock in the state directory' -r
+complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l events-listen -d 'Serve events on a port of loopback too: 127.0.0.1:9753; none for none' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l host-root -d 'Where the machine\'s root file system is mounted' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l state-dir -d 'Ledger, lock, stop button and socket' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l journal -d 'Journal every input to this file, for brink replay' -r
@@ -232,6 +238,8 @@ complete -c brink -n "__fish_brink_using_subcommand doctor" -l housekeeping-inte
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l realtime-priority -d 'SCHED_FIFO priority of the guard thread; 0 for none' -r
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l move-guard-to-root-cpu-group -d 'Leave a cpu group that grants no real time, with the guard thread alone' -r
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l kernel-programs -d 'Load programs into the kernel; without them the guard polls' -r
+complete -c brink -n "__fish_brink_using_subcommand doctor" -l events -d 'Tell events, and serve them on the socket events.sock in the state directory' -r
+complete -c brink -n "__fish_brink_using_subcommand doctor" -l events-listen -d 'Serve events on a port of loopback too: 127.0.0.1:9753; none for none' -r
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l host-root -d 'Where the machine\'s root file system is mounted' -r
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l state-dir -d 'Ledger, lock, stop button and socket' -r
 complete -c brink -n "__fish_brink_using_subcommand doctor" -l journal -d 'Journal every input to this file, for brink replay' -r

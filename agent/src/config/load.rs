@@ -111,6 +111,7 @@ fn agent_config(written: Written, policy: Policy, raised: Vec<Raised>) -> AgentC
         realtime: written.realtime,
         kernel_programs: written.kernel_programs,
         hooks: written.hooks,
+        events: written.events,
         paths: written.paths,
         log: written.log,
     }

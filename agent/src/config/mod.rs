@@ -7,6 +7,7 @@
 mod capacity;
 pub mod check;
 pub mod document;
+mod events;
 pub mod eviction;
 pub mod finding;
 mod idle;
@@ -30,7 +31,7 @@ pub use margin::{LeadMargin, Raised};
 pub use overrides::{Form, Override, SETTINGS, Setting};
 pub use schema::{API_VERSION, KIND};
 pub use settings::{
-    AgentConfig, CgroupRule, Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings, NodeScope,
-    Paths, Pattern, Realtime, RunMode, Selection, Workloads,
+    AgentConfig, CgroupRule, Events, Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings,
+    NodeScope, Paths, Pattern, Realtime, RunMode, Selection, Workloads,
 };
 pub use show::{Shown, ShownRaised};

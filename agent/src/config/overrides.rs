@@ -278,6 +278,24 @@ pub const SETTINGS: &[Setting] = &[
         ),
     ),
     setting(
+        &["events", "enabled"],
+        ("events", "BRINK_EVENTS"),
+        Form::Scalar,
+        (
+            "BOOL",
+            "Tell events, and serve them on the socket events.sock in the state directory",
+        ),
+    ),
+    setting(
+        &["events", "listen"],
+        ("events-listen", "BRINK_EVENTS_LISTEN"),
+        Form::Text,
+        (
+            "ADDRESS",
+            "Serve events on a port of loopback too: 127.0.0.1:9753; none for none",
+        ),
+    ),
+    setting(
         &["paths", "root"],
         ("host-root", "BRINK_HOST_ROOT"),
         Form::Text,

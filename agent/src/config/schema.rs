@@ -12,10 +12,10 @@ use super::document::{Fields, Keys, Node, Reader, Value};
 use super::eviction::{self, Dialect};
 use super::margin::LeadMargin;
 use super::settings::{
-    Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings, NodeScope, Paths, Realtime, RunMode,
-    Selection, Workloads,
+    Events, Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings, NodeScope, Paths, Realtime,
+    RunMode, Selection, Workloads,
 };
-use super::workloads;
+use super::{events, workloads};
 use crate::ledger::DECISIONS;
 
 /// `apiVersion` of Brink's own files.
@@ -25,7 +25,7 @@ pub const API_VERSION: &str = "brink.dev/v1alpha1";
 pub const KIND: &str = "AgentConfiguration";
 
 /// Every key, in the order in which they are shown.
-pub(super) const KEYS: [&str; 33] = [
+pub(super) const KEYS: [&str; 34] = [
     "apiVersion",
     "kind",
     "mode",
@@ -57,6 +57,7 @@ pub(super) const KEYS: [&str; 33] = [
     "realtime",
     "kernelPrograms",
     "hooks",
+    "events",
     "paths",
     "log",
 ];
@@ -78,6 +79,7 @@ pub(super) struct Written {
     pub(super) realtime: Realtime,
     pub(super) kernel_programs: bool,
     pub(super) hooks: Hooks,
+    pub(super) events: Events,
     pub(super) paths: Paths,
     pub(super) log: LogSettings,
 }
@@ -88,6 +90,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Written {
     let fields = reader.fields(root, &KEYS, Keys::Closed);
     let mut draft = eviction::read_kubelet_keys(reader, fields, Dialect::Brink);
     eviction::read_headroom_keys(reader, fields, &mut draft);
+    let paths = read_paths(reader, fields);
     let mode = [RunMode::Observe, RunMode::Enforce].map(|mode| (mode.word(), mode));
     Written {
         mode: word(reader, fields, "mode", &mode).unwrap_or_default(),
@@ -118,7 +121,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Written {
             .and_then(|node| reader.boolean(node))
             .unwrap_or(true),
         hooks: read_hooks(reader, fields),
-        paths: read_paths(reader, fields),
+        events: events::read(reader, fields, &paths),
+        paths,
         log: read_log(reader, fields),
     }
 }
@@ -184,11 +188,11 @@ fn word<'a, T: Copy>(
     reader.word(fields.get(key)?, words)
 }
 
-fn path<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, key: &str) -> Option<PathBuf> {
+pub(super) fn path<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, key: &str) -> Option<PathBuf> {
     reader.name(fields.get(key)?).map(PathBuf::from)
 }
 
-fn section<'a>(
+pub(super) fn section<'a>(
     reader: &mut Reader<'a>,
     fields: Fields<'a>,
     key: &str,

@@ -1,5 +1,6 @@
 //! The checked configuration of the agent: every value possible, every default filled in.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub struct AgentConfig {
     pub kernel_programs: bool,
     /// What is called around a kill.
     pub hooks: Hooks,
+    /// What is told of what happens, and to whom.
+    pub events: Events,
     /// Where things are.
     pub paths: Paths,
     /// What is logged, and how.
@@ -192,6 +195,17 @@ pub struct Hooks {
     pub after_kill: Option<Vec<String>>,
     /// How long each may run.
     pub timeout: Duration,
+}
+
+/// What is told of what happens, and to whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Events {
+    /// Whether anything is told at all.
+    pub enabled: bool,
+    /// The socket that events are served on.
+    pub socket: PathBuf,
+    /// An address on loopback that they are served on as well.
+    pub listen: Option<SocketAddr>,
 }
 
 /// Where things are.

@@ -1,14 +1,14 @@
 //! The agent's end of the socket: mode 0600, and only root and the agent's own user are answered.
 
 use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use brink_stream::serve::door::{PrivateSocket, stranger};
 use bytes::BytesMut;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
 use tracing::{debug, warn};
 
@@ -24,32 +24,15 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The listening socket; its file goes with it.
 #[derive(Debug)]
-pub struct Server {
-    listener: UnixListener,
-    path: PathBuf,
-}
+pub struct Server(PrivateSocket);
 
 impl Server {
     /// Listens at a path. A socket that nobody listens on any more is replaced.
     ///
     /// # Errors
-    /// `AddrInUse` when another agent listens there, `AlreadyExists` when what is there is no socket; when the file cannot be
-    /// made.
+    /// Those of [`PrivateSocket::bind`].
     pub fn bind(path: &Path) -> io::Result<Self> {
-        if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder)?;
-        }
-        make_way(path)?;
-        // Nobody can connect between bind and chmod: the umask of the process allows nothing to others.
-        let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o177));
-        let bound = UnixListener::bind(path);
-        rustix::process::umask(umask);
-        let listener = bound?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        Ok(Self {
-            listener,
-            path: path.to_path_buf(),
-        })
+        PrivateSocket::bind(path).map(Self)
     }
 
     /// Answers until the future is dropped.
@@ -59,8 +42,8 @@ impl Server {
             let Ok(place) = Arc::clone(&room).acquire_owned().await else {
                 return;
             };
-            match self.listener.accept().await {
-                Ok((stream, _)) => {
+            match self.0.accept().await {
+                Ok(stream) => {
                     let views = Arc::clone(&views);
                     tokio::spawn(async move {
                         let talk = tokio::time::timeout(PATIENCE, converse(stream, &views)).await;
@@ -79,42 +62,11 @@ impl Server {
     }
 }
 
-/// Removes a socket that nobody listens on any more, and nothing else.
-fn make_way(path: &Path) -> io::Result<()> {
-    match std::fs::symlink_metadata(path) {
-        Ok(found) if found.file_type().is_socket() => {}
-        Ok(_) => {
-            let problem = format!("{} is there already and is no socket", path.display());
-            return Err(io::Error::new(io::ErrorKind::AlreadyExists, problem));
-        }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(error),
-    }
-    if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        let problem = format!("another agent listens on {}", path.display());
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, problem));
-    }
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        result => result,
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _gone_already = std::fs::remove_file(&self.path);
-    }
-}
-
 async fn converse(mut stream: UnixStream, views: &Views) -> io::Result<()> {
-    let peer = stream.peer_cred()?.uid();
-    let own = rustix::process::geteuid().as_raw();
-    let answer = if peer != 0 && peer != own {
+    let answer = if let Some(stranger) = stranger(&stream)? {
         refused(
             RefusalReason::NotAllowed,
-            &format!(
-                "uid {peer} asked, and only root and the agent's own user (uid {own}) are answered"
-            ),
+            &stranger,
             "ask as root: put sudo in front of the command",
         )
     } else {
@@ -187,39 +139,4 @@ pub fn refused(reason: RefusalReason, message: &str, next: &str) -> Answer {
         message: message.to_owned(),
         next: next.to_owned(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-
-    #[track_caller]
-    fn check(path: &Path, expected: Option<io::ErrorKind>) {
-        let found = make_way(path).err().map(|error| error.kind());
-        assert_eq!(found, expected, "{}", path.display());
-    }
-
-    #[test]
-    fn only_a_socket_that_nobody_listens_on_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        check(&path("nothing"), None);
-
-        let (file, link) = (path("file"), path("link"));
-        fs::write(&file, "precious").unwrap();
-        check(&file, Some(io::ErrorKind::AlreadyExists));
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        check(&link, Some(io::ErrorKind::AlreadyExists));
-        check(folder.path(), Some(io::ErrorKind::AlreadyExists));
-        assert_eq!(fs::read_to_string(&link).unwrap(), "precious");
-
-        let socket = path("socket");
-        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-        check(&socket, Some(io::ErrorKind::AddrInUse));
-        drop(listener);
-        check(&socket, None);
-        assert!(!socket.exists());
-    }
 }

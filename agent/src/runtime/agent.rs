@@ -7,10 +7,12 @@ use anyhow::Context as _;
 use brink_core::node::input::Reconfiguration;
 use brink_host::clock::ClockPair;
 use brink_host::lock::make_folder;
+use brink_stream::serve::Routes;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
 use super::prepare::{self, Running};
+use super::streaming::Doors;
 use super::watch::Reloaded;
 use crate::config::{AgentConfig, Checked, Sources, load};
 use crate::control::server::Server;
@@ -31,12 +33,12 @@ pub fn run(config: &AgentConfig, sources: &Sources) -> anyhow::Result<()> {
         .enable_all()
         .build()?;
     // Before anything else: a second agent must not put the first one's journal aside only to be refused.
-    let socket = {
+    let sockets = {
         let _inside = runtime.enter();
-        listen(config)?
+        (listen(config)?, Doors::open(&config.events)?)
     };
     let running = Arc::new(prepare::start(config)?);
-    let served = runtime.block_on(serve(socket, (config, sources), &running));
+    let served = runtime.block_on(serve(sockets, (config, sources), &running));
     drop(runtime);
     if let Ok(running) = Arc::try_unwrap(running) {
         running.stop();
@@ -53,7 +55,7 @@ fn listen(config: &AgentConfig) -> anyhow::Result<Server> {
 }
 
 async fn serve(
-    server: Server,
+    (server, doors): (Server, Option<Doors>),
     (config, sources): (&AgentConfig, &Sources),
     running: &Arc<Running>,
 ) -> anyhow::Result<()> {
@@ -64,9 +66,11 @@ async fn serve(
     let mut hangup = signal(SignalKind::hangup())?;
     info!(socket = %socket.display(), mode = config.mode.word(), "brink is running");
     let serving = server.serve(views);
-    tokio::pin!(serving);
+    let streaming = stream(doors, running);
+    tokio::pin!(serving, streaming);
     loop {
         tokio::select! {
+            () = &mut streaming => {}
             () = &mut serving => anyhow::bail!("the socket can no longer be served"),
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -82,7 +86,25 @@ async fn serve(
         }
     }
     info!("brink is stopping");
+    end_stream(running).await;
     Ok(())
+}
+
+/// Serves events, where any are told.
+async fn stream(doors: Option<Doors>, running: &Running) {
+    match doors {
+        Some(doors) => doors.serve(running, None, Routes::default()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Lets those who follow see the end of their stream: without it they could not tell it from a broken connection.
+async fn end_stream(running: &Running) {
+    const MOMENT: Duration = Duration::from_millis(50);
+    if let Some(hub) = running.telling.hub() {
+        hub.close();
+        tokio::time::sleep(MOMENT).await;
+    }
 }
 
 /// Takes a new configuration over; a bad one changes nothing.
@@ -160,6 +182,7 @@ fn needs_restart(before: &AgentConfig, now: &AgentConfig) -> Vec<&'static str> {
         ("paths", before.paths != now.paths),
         ("realtime", before.realtime != now.realtime),
         ("hooks", before.hooks != now.hooks),
+        ("events", before.events != now.events),
         ("log", before.log != now.log),
         (
             "kernelPrograms",

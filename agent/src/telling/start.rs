@@ -25,6 +25,9 @@ impl Telling {
         config: &AgentConfig,
         (boot, clocks): (BootId, ClockPair),
     ) -> anyhow::Result<Self> {
+        if !config.events.enabled {
+            return Ok(Self::off());
+        }
         let path = config.paths.state_dir.join(NUMBERS);
         let identity = Identity {
             node: node_name(&config.paths.root),
@@ -32,9 +35,15 @@ impl Telling {
         };
         let uptime = Duration::from_nanos(clock::since_boot_ns());
         let (numbers, found) = Numbers::open(&path, &identity.boot_id, uptime)?;
-        if let Found::PutAside { aside, why } = &found {
-            let aside = aside.display();
-            warn!(%aside, why, "the numbers of events were damaged and have been put aside");
+        match &found {
+            Found::PutAside { aside, why } => {
+                let aside = aside.display();
+                warn!(%aside, why, "the numbers of events were damaged and have been put aside");
+            }
+            Found::Elsewhere => warn!(
+                "another agent with this state directory numbers its events; this one's numbers begin far beyond them"
+            ),
+            Found::Nothing | Found::OtherBoot | Found::Continued => {}
         }
         let after =
             matches!(found, Found::Continued | Found::PutAside { .. }).then(|| numbers.last());

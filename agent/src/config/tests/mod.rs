@@ -1,5 +1,6 @@
 //! Whole configurations: layers, origins, faults all at once.
 
+mod events;
 mod kubelet_files;
 
 use std::fs;
@@ -88,6 +89,8 @@ fn nothing_written_is_the_default_everywhere() {
     assert_eq!(config.limits, brink_core::node::safety::Limits::default());
     assert_eq!(config.lead_margin, LeadMargin::default());
     assert_eq!(config.paths.socket, Path::new("/run/brink/brink.sock"));
+    assert_eq!(config.events.socket, Path::new("/run/brink/events.sock"));
+    assert!(config.events.enabled && config.events.listen.is_none());
     assert_eq!(config.realtime.priority, Some(49));
     let signals: Vec<_> = config
         .policy

@@ -1,0 +1,84 @@
+//! `events`: whether events are told, and where they are served.
+
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use brink_stream::serve::door::LONGEST_PATH;
+
+use super::document::{Fields, Node, Reader};
+use super::schema::{path, section};
+use super::settings::{Events, Paths};
+
+/// Every key of the section.
+const KEYS: [&str; 3] = ["enabled", "socket", "listen"];
+/// The word for no address.
+const NONE: &str = "none";
+/// What `listen` takes.
+const LISTEN: &str =
+    "none, or an address of this machine alone with a port: 127.0.0.1:9753 or [::1]:9753";
+
+/// Reads `events`; where it says nothing of the socket, that is in the state directory.
+pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Paths) -> Events {
+    let section = section(reader, fields, "events", &KEYS);
+    let enabled = section.get("enabled");
+    let listen = section.get("listen");
+    let events = Events {
+        enabled: enabled
+            .and_then(|node| reader.boolean(node))
+            .unwrap_or(true),
+        socket: path(reader, section, "socket")
+            .unwrap_or_else(|| paths.state_dir.join("events.sock")),
+        listen: listen.and_then(|node| read_listen(reader, node)),
+    };
+    check_sockets(reader, fields, &events, paths);
+    events
+}
+
+fn read_listen<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<SocketAddr> {
+    let text = reader.name(node)?;
+    if text == NONE {
+        return None;
+    }
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        reader.fault(node, "no address with a port", LISTEN);
+        return None;
+    };
+    if !address.ip().is_loopback() {
+        let problem = "not on loopback: whoever can reach it could read every event";
+        reader.fault(node, problem, LISTEN);
+        return None;
+    }
+    if address.port() == 0 {
+        reader.fault(node, "without a port nobody would find it", LISTEN);
+        return None;
+    }
+    Some(address)
+}
+
+/// Both sockets must fit into the kernel's address of a socket, and be two.
+fn check_sockets<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, events: &Events, paths: &Paths) {
+    let written = |section: &str, key: &str| fields.get(section).and_then(|node| node.get(key));
+    let state_dir = written("paths", "stateDir");
+    let ours = written("events", "socket").or(state_dir);
+    let theirs = written("paths", "socket").or(state_dir);
+    for (node, socket) in [(ours, &events.socket), (theirs, &paths.socket)] {
+        check_length(reader, node, socket);
+    }
+    if events.enabled
+        && events.socket == paths.socket
+        && let Some(node) = written("events", "socket").or(theirs)
+    {
+        let problem = "events.socket and paths.socket are the same";
+        reader.fault(node, problem, "two paths");
+    }
+}
+
+fn check_length<'a>(reader: &mut Reader<'a>, node: Option<&'a Node>, socket: &Path) {
+    let bytes = socket.as_os_str().as_bytes().len();
+    if let Some(node) = node.filter(|_| bytes > LONGEST_PATH) {
+        let problem = format!("the path of a socket in it has {bytes} bytes");
+        let accepted = format!("a path with which the socket's has at most {LONGEST_PATH} bytes");
+        reader.fault(node, problem, &accepted);
+    }
+}

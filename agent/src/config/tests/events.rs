@@ -1,0 +1,71 @@
+//! `events`: where they are served, and what is no place for that.
+
+use super::*;
+
+/// Faults of a configuration that has these lines.
+fn faults(text: &str) -> Vec<String> {
+    Folder::new(&[("config.yaml", &format!("{HEAD}{text}\n"))]).faults()
+}
+
+fn events(text: &str) -> Events {
+    let folder = Folder::new(&[("config.yaml", &format!("{HEAD}{text}\n"))]);
+    folder.load().config.events
+}
+
+#[test]
+fn the_socket_follows_the_state_directory_and_the_port_is_asked_for() {
+    let told = events("paths: {stateDir: /run/other}");
+    assert_eq!(told.socket, Path::new("/run/other/events.sock"));
+    let told = events("events: {enabled: false, socket: /tmp/e, listen: '[::1]:80'}");
+    assert_eq!(
+        (told.enabled, told.socket.to_str()),
+        (false, Some("/tmp/e"))
+    );
+    assert_eq!(told.listen, "[::1]:80".parse().ok());
+    assert_eq!(events("events: {listen: none}").listen, None);
+}
+
+#[test]
+fn what_is_no_place_is_a_fault_with_its_own() {
+    let long = format!("/{}", "x".repeat(107));
+    for (text, expected) in [
+        (
+            "events: {listen: '0.0.0.0:80'}",
+            "config.yaml:3:18: events.listen: \"0.0.0.0:80\": not on loopback",
+        ),
+        ("events: {listen: '192.0.2.7:80'}", "not on loopback"),
+        ("events: {listen: '[::]:80'}", "not on loopback"),
+        ("events: {listen: 'localhost:80'}", "no address with a port"),
+        ("events: {listen: 127.0.0.1}", "no address with a port"),
+        ("events: {listen: '127.0.0.1:0'}", "without a port"),
+        (
+            "events: {listen: '127.0.0.1:70000'}",
+            "no address with a port",
+        ),
+        ("events: {listen: ''}", "empty"),
+        ("events: {enable: true}", "did you mean enabled?"),
+        ("events: {enabled: 1}", "events.enabled"),
+        ("events: yes", "accepted: a map"),
+        (
+            &format!("events:\n  socket: {long}"),
+            "config.yaml:4:11: events.socket: ",
+        ),
+        (&format!("events: {{socket: {long}}}"), "has 108 bytes"),
+        (&format!("paths: {{socket: {long}}}"), "paths.socket: "),
+        (
+            "events: {socket: /tmp/a}\npaths: {socket: /tmp/a}",
+            "config.yaml:3:18: events.socket: \"/tmp/a\": events.socket and paths.socket are the same",
+        ),
+        (
+            "paths: {socket: /run/brink/events.sock}",
+            "config.yaml:3:17: paths.socket: ",
+        ),
+    ] {
+        let said = faults(text);
+        assert_eq!(said.len(), 1, "{text}: {said:#?}");
+        assert!(said[0].contains(expected), "{text}: {said:#?}");
+    }
+    let state = format!("paths: {{stateDir: /{}}}", "x".repeat(100));
+    let said = faults(&state);
+    assert!(said[0].contains("paths.stateDir: "), "{said:#?}");
+}
