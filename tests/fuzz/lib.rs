@@ -53,7 +53,7 @@ const fn target(name: &'static str, run: fn(&[u8]) -> Taken) -> Target {
 }
 
 /// Every entry point.
-pub const TARGETS: [Target; 20] = [
+pub const TARGETS: [Target; 22] = [
     target("records", targets::probe::records),
     target("btf", targets::probe::btf),
     target("format", targets::probe::format),
@@ -74,6 +74,8 @@ pub const TARGETS: [Target; 20] = [
     target("state-files", targets::state::state_files),
     target("questions", targets::control::questions),
     target("answers", targets::control::answers),
+    target("requests", targets::stream::requests),
+    target("kept-events", targets::stream::kept_events),
 ];
 
 impl Target {

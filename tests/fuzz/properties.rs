@@ -60,6 +60,8 @@ each! {
     state_files: "state-files",
     questions: "questions",
     answers: "answers",
+    requests: "requests",
+    kept_events: "kept-events",
 }
 
 #[test]

@@ -14,4 +14,5 @@ pub(crate) mod probe;
 pub(crate) mod process;
 pub(crate) mod scenario;
 pub(crate) mod state;
+pub(crate) mod stream;
 pub(crate) mod text;
