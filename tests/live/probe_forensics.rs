@@ -167,7 +167,9 @@ fn a_victim_is_told_with_the_limit_that_was_hit() {
     let anon = victim.anon.unwrap();
     assert!((20 * MIB..33 * MIB).contains(&anon), "{anon}");
     assert!(victim.page_tables.unwrap() > 0 && victim.total_vm.unwrap() > anon);
-    assert_eq!(victim.shmem, Some(0));
+    // Its program counts as file, or as shared memory where it lies on a tmpfs.
+    let program = victim.file.unwrap() + victim.shmem.unwrap();
+    assert!(program < 16 * MIB, "{program}");
     let decision = oom.decision.clone().unwrap();
     let Limit::Cgroup { id, usage, max } = decision.limit else {
         panic!("{decision:?}")
@@ -228,7 +230,11 @@ fn a_kill_by_somebody_else_is_told_with_its_sender() {
     );
     assert_eq!((kill.code, kill.is_group), (SignalCode::User, true));
     assert_eq!((kill.target.comm.as_str(), kill.sender.uid), ("cat", 0));
-    assert!(kill.target.file.unwrap() > 0, "{kill:?}");
+    // What is resident of a young process may not be added up yet.
+    assert!(
+        kill.target.total_vm.unwrap() > 0 && kill.target.page_tables.unwrap() > 0,
+        "{kill:?}"
+    );
     assert!(!seen.iter().any(|told| oom_of(told, pid).is_some()));
     let exited = wait(&mut ring, &mut seen, "its exit", |told| match told {
         Told::End(end) if end.tgid == pid => Some(*end),
