@@ -1,19 +1,26 @@
 //! The flight recorder on a real kernel: the sampler's points, a leak that is warned of before its OOM, and its recording.
 #![cfg(test)]
 
+use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use brink::config::{Sources, load};
 use brink::guard::files::NodePlan;
 use brink::guard::now;
+use brink::guard::rung::LOADING;
 use brink::recorder::watch::Warning;
 use brink::recorder::{NODE_PERIOD_NS, Recorder};
+use brink::runtime::prepare::{self, Running};
 use brink_host::cgroup::{Controller, Layout};
 use brink_host::clock::monotonic_ns;
 use brink_host::hog::{HogSpec, Load};
 use brink_host::probe::abi::flight::FlightPoint;
 use brink_host::probe::{Facts, Probe, Roots, Wishes, coverage};
+use brink_stream::hub::{Line, Next};
+use brink_stream::model::kind::Kind;
 use brink_tests::{Hog, Sandbox, skip, slowed, wait_until};
 
 const MIB: u64 = 1 << 20;
@@ -149,4 +156,96 @@ fn a_leak_is_warned_of_before_its_oom_and_has_its_recording() {
     // No kernel program records here, so files do.
     assert!(!recording.node.is_empty() && recording.node_period_ms >= 100);
     assert!(recording.near_period_ms >= 100);
+}
+
+/// An agent in this process that only observes: its node is the sandbox, with one workload.
+fn agent(sandbox: &Sandbox, group: &str, folder: &Path) -> Running {
+    let path = |name: &str| folder.join(name);
+    fs::create_dir(path("manifests")).unwrap();
+    let manifest = format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: leak, annotations: {{brink.dev/cgroup: '{group}'}}}}, spec: {{containers: [{{name: c}}]}}}}"
+    );
+    fs::write(path("manifests/leak.yaml"), manifest).unwrap();
+    let text = format!(
+        "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: observe\nnode: {{cgroup: '{}'}}\nenforceNodeAllocatable: []\nheadroomHard: 0%\nevictionHard: {{memory.available: 20Mi}}\nworkloads: {{manifests: '{}'}}\npaths: {{stateDir: '{}'}}\n",
+        sandbox.group.group(),
+        path("manifests").display(),
+        path("state").display(),
+    );
+    fs::write(path("config.yaml"), text).unwrap();
+    let sources = Sources {
+        config: Some(path("config.yaml")),
+        ..Sources::default()
+    };
+    let running = prepare::start(&load(&sources).unwrap().config).unwrap();
+    let settled = wait_until(PATIENCE, || {
+        let standing = running.shared.lock().standing.clone()?;
+        (!standing.reasons.iter().any(|why| why == LOADING)).then_some(())
+    });
+    settled.expect("the guard takes its place");
+    running
+}
+
+/// What is told up to the first event of that kind about that workload, or until patience ends.
+fn told_until(running: &Running, of: Kind, name: &str) -> Vec<Arc<Line>> {
+    let mut reader = running.telling.hub().unwrap().reader(Some(0));
+    let (end, mut told) = (Instant::now() + slowed(PATIENCE), Vec::new());
+    while Instant::now() < end {
+        while let Some(next) = reader.next() {
+            let Next::Line(line) = next else { continue };
+            let is_last = line.of == of && is_about(&line, name);
+            told.push(line);
+            if is_last {
+                return told;
+            }
+        }
+        reader.wait(Duration::from_millis(200));
+    }
+    told
+}
+
+fn is_about(line: &Line, name: &str) -> bool {
+    line.subject
+        .as_ref()
+        .is_some_and(|subject| subject.name == name)
+}
+
+#[test]
+fn an_incident_comes_after_its_warning_and_closes_with_its_minute() {
+    let sandbox = match Sandbox::new(&[Controller::Memory], 400 * MIB) {
+        Ok(sandbox) => sandbox,
+        Err(error) => skip!("needs a memory cgroup: {error}"),
+    };
+    let group = sandbox.group.child("leak").unwrap();
+    group.limit_memory(&sandbox.layout, 160 * MIB).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let running = agent(&sandbox, group.group(), folder.path());
+    let programs = running.loaded.programs();
+    let mut absent = programs.iter().filter(|program| program.absent.is_some());
+    if let Some(program) = absent.find(|program| program.family == "oom") {
+        let why = format!("{}: {:?}", program.name, program.absent);
+        running.stop();
+        skip!("needs the OOM programs: {why}");
+    }
+    let spec = HogSpec::new(Load::Anon, 320 * MIB, Duration::from_mins(2));
+    let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+    let mut leak = Hog::spawn(program, Some(&group), &megabytes(spec, 8)).unwrap();
+    leak.start();
+    let told = told_until(&running, Kind::IncidentClosed, "leak");
+    running.stop();
+    let place = |of| {
+        told.iter()
+            .position(|line| line.of == of && is_about(line, "leak"))
+    };
+    let (warned, killed) = (place(Kind::LimitImminent), place(Kind::OomKill));
+    assert!(warned.is_some() && warned < killed, "{warned:?} {killed:?}");
+    let closed = place(Kind::IncidentClosed).expect("it closes");
+    let event: serde_json::Value = serde_json::from_slice(&told[closed].text).unwrap();
+    let recording = &event["data"]["recording"]["value"];
+    let count = |name: &str| recording[name].as_array().map_or(0, Vec::len);
+    assert!(count("node") > 0 && count("cgroup") > 0, "{recording}");
+    assert!(
+        recording["nodePeriodMs"].as_u64() >= Some(10),
+        "{recording}"
+    );
 }
