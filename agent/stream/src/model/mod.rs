@@ -8,3 +8,6 @@ pub mod kind;
 
 /// The version of everything in this module.
 pub const API_VERSION: &str = "brink.dev/v1alpha1";
+
+#[cfg(test)]
+mod tests;
