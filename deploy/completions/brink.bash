@@ -40,6 +40,9 @@ _brink() {
             brink,help)
                 cmd="brink__subcmd__help"
                 ;;
+            brink,incident)
+                cmd="brink__subcmd__incident"
+                ;;
             brink,man)
                 cmd="brink__subcmd__man"
                 ;;
@@ -106,6 +109,9 @@ _brink() {
             brink__subcmd__help,help)
                 cmd="brink__subcmd__help__subcmd__help"
                 ;;
+            brink__subcmd__help,incident)
+                cmd="brink__subcmd__help__subcmd__incident"
+                ;;
             brink__subcmd__help,man)
                 cmd="brink__subcmd__help__subcmd__man"
                 ;;
@@ -143,7 +149,7 @@ _brink() {
 
     case "${cmd}" in
         brink)
-            opts="-h -V --help --version run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help"
+            opts="-h -V --help --version run demo status rank explain events incident simulate replay pause resume config doctor completion man demo-workload help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -847,7 +853,7 @@ _brink() {
             return 0
             ;;
         brink__subcmd__help)
-            opts="run demo status rank explain events simulate replay pause resume config doctor completion man demo-workload help"
+            opts="run demo status rank explain events incident simulate replay pause resume config doctor completion man demo-workload help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1000,6 +1006,20 @@ _brink() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        brink__subcmd__help__subcmd__incident)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         brink__subcmd__help__subcmd__man)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -1105,6 +1125,36 @@ _brink() {
                 return 0
             fi
             case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        brink__subcmd__incident)
+            opts="-o -h --output --html --scenario --ascii --journal --socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --output)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                -o)
+                    COMPREPLY=($(compgen -W "text json" -- "${cur}"))
+                    return 0
+                    ;;
+                --journal)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 *)
                     COMPREPLY=()
                     ;;

@@ -8,6 +8,7 @@ mod events;
 mod exit;
 mod explain;
 mod generate;
+mod incident;
 mod logging;
 mod options;
 mod output;
@@ -80,6 +81,8 @@ pub enum Command {
     Explain(explain::Args),
     /// Show what happens and what has happened, event by event
     Events(Box<events::Args>),
+    /// Show the last incidents, or the whole story of one: who was killed, by whom, why, and how sure that is
+    Incident(Box<incident::Args>),
     /// Decide step by step from scenario files, as the kubelet would
     Simulate(simulate::Args),
     /// Run a journal again and compare
@@ -141,6 +144,7 @@ fn dispatch(command: &Command) -> Result<Exit, CliError> {
         Command::Rank(args) => rank::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Events(args) => events::run(args),
+        Command::Incident(args) => incident::run(args),
         Command::Simulate(args) => simulate::run_command(args),
         Command::Replay(args) => replay::run(args),
         Command::Pause(args) => pause::run_pause(args),

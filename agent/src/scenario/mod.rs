@@ -8,6 +8,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 mod usage;
+mod written;
 
 use brink_core::base::Moment;
 use brink_core::node::engine::LiveSettings;
@@ -21,6 +22,7 @@ pub use live::run_live;
 pub use live_line::{ActionLine, LiveLine, OrderLine};
 pub use read::{KIND, read};
 pub use run::run;
+pub use written::{Written, of_decision};
 
 /// A scenario that can be run.
 #[derive(Clone, Debug)]

@@ -181,6 +181,12 @@ impl Screen {
         }
     }
 
+    /// A line of a drawing, which is not broken; whoever draws keeps to the width.
+    pub fn drawing(&mut self, line: &str) {
+        self.text.push_str(&plain(line));
+        self.text.push('\n');
+    }
+
     /// Rows under a head. A column that has nothing to say in any row is left out.
     pub fn table(&mut self, columns: &[Column], rows: &[Vec<String>]) {
         let escaped = |row: &Vec<String>| row.iter().map(|cell| plain(cell)).collect();

@@ -9,13 +9,13 @@ use std::thread;
 use super::{brink, run, stderr, stdout};
 
 /// A place where an agent that answers once, with these bytes, is listening.
-struct Agent {
+pub(super) struct Agent {
     folder: tempfile::TempDir,
     asked: thread::JoinHandle<(String, UnixStream)>,
 }
 
 impl Agent {
-    fn new(answer: &str) -> Self {
+    pub(super) fn new(answer: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("events.sock")).unwrap();
         let answer = answer.to_owned();
@@ -31,12 +31,12 @@ impl Agent {
         Self { folder, asked }
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(super) fn socket(&self) -> PathBuf {
         self.folder.path().join("events.sock")
     }
 
     /// What was asked; hangs up.
-    fn asked(self) -> String {
+    pub(super) fn asked(self) -> String {
         let (asked, stream) = self.asked.join().unwrap();
         drop(stream);
         asked
@@ -51,7 +51,7 @@ fn event(seq: u64, of: &str, data: &str) -> String {
     )
 }
 
-fn answer(status: &str, body: &str) -> String {
+pub(super) fn answer(status: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()

@@ -11,6 +11,7 @@ mod events;
 mod exits;
 mod gates;
 mod golden;
+mod incidents;
 mod pages;
 mod rankings;
 mod replay;

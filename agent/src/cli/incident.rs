@@ -1,0 +1,283 @@
+//! `brink incident`: the last incidents in a table, and the whole story of one.
+
+use std::path::{Path, PathBuf};
+
+use brink_stream::hub::{Past as _, Position};
+use brink_stream::journal::past::JournalPast;
+use brink_stream::model::API_VERSION;
+use brink_stream::model::event::Event;
+use brink_stream::model::field::{Field, Missing};
+use brink_stream::model::incident::Incident;
+use brink_stream::model::kind::Kind;
+use serde::Serialize;
+
+use super::exit::{CliError, Exit};
+use super::options::FormatArgs;
+use super::output::{Data, Format, Talk};
+use super::stream::{self, StreamArgs};
+use crate::page::export;
+use crate::scenario;
+use crate::story;
+use crate::story::headline::{cause_words, decision, subject};
+use crate::terminal::{Column, Screen, Style, plain};
+
+/// Options of `brink incident`.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+#[command(after_help = "\
+Examples:
+  brink incident                        the last incidents
+  brink incident 3f2a-17                the whole story of one
+  brink incident 3f2a-17 --html > 17.html
+  brink incident 3f2a-17 --scenario > 17.json && brink simulate 17.json
+  brink incident --journal /var/lib/brink/events
+
+The beginning of an id is enough where only one begins so. --scenario is for our own evictions: change its threshold, and \
+see what would have been done. --journal reads what an agent has left, whether or not it runs.")]
+pub struct Args {
+    /// An incident, or the beginning of its id; a list of all that are remembered if not given
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+    /// Form of the output.
+    #[command(flatten)]
+    pub format: FormatArgs,
+    /// One file of HTML with everything in it
+    #[arg(long, requires = "id", conflicts_with_all = ["output", "scenario"])]
+    pub html: bool,
+    /// A scenario for `brink simulate`
+    #[arg(long, requires = "id", conflicts_with = "output")]
+    pub scenario: bool,
+    /// Only ASCII in the chart
+    #[arg(long)]
+    pub ascii: bool,
+    /// Read this event journal, without an agent
+    #[arg(long, value_name = "DIR", conflicts_with = "socket")]
+    pub journal: Option<PathBuf>,
+    /// The agent.
+    #[command(flatten)]
+    pub socket: StreamArgs,
+}
+
+/// Kinds of events that carry an incident.
+const KINDS: [Kind; 5] = [
+    Kind::EvictionOrdered,
+    Kind::EvictionCompleted,
+    Kind::OomKill,
+    Kind::KillObserved,
+    Kind::IncidentClosed,
+];
+/// Events of a journal that are read at a time.
+const PAGE: usize = 64;
+
+/// `-o json` without an id.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct IncidentList<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    incidents: &'a [Incident],
+}
+
+/// Asks the agent, or reads a journal, and prints what was asked for.
+///
+/// # Errors
+/// When no agent answers, the journal cannot be read, or there is no such incident.
+pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
+    let mut known = Known::new(args);
+    match &args.journal {
+        Some(path) => known.read(path)?,
+        None => known.ask(&args.socket.socket)?,
+    }
+    let mut data = Data::new();
+    if let Some(id) = &args.id {
+        let incident = known.only(id)?;
+        show(&mut data, args, incident)?;
+    } else if args.format.output == Format::Json {
+        data.json(&IncidentList {
+            api_version: API_VERSION,
+            kind: "IncidentList",
+            incidents: &known.incidents,
+        })?;
+    } else {
+        data.print(&list(&known.incidents, data.style()))?;
+    }
+    data.flush()?;
+    Ok(Exit::Success)
+}
+
+fn show(data: &mut Data, args: &Args, incident: &Incident) -> Result<(), CliError> {
+    if args.html {
+        return data.print(&export(incident)?);
+    }
+    if args.scenario {
+        return as_scenario(data, incident);
+    }
+    match args.format.output {
+        Format::Json => data.json(incident),
+        Format::Text => {
+            let is_ascii = args.ascii || !is_unicode();
+            data.print(&story::page(incident, data.style(), is_ascii))
+        }
+    }
+}
+
+fn as_scenario(data: &mut Data, incident: &Incident) -> Result<(), CliError> {
+    let refused = |problem: String| {
+        CliError::new(Exit::Failure, anyhow::anyhow!(problem)).advise(
+            "a scenario can be made of an eviction by Brink, or of one that it would have done",
+        )
+    };
+    let decision = decision(incident).ok_or_else(|| {
+        refused(format!(
+            "incident {} was no decision of ours",
+            plain(&incident.id)
+        ))
+    })?;
+    let written = scenario::of_decision(&decision, incident.recording.value()).map_err(refused)?;
+    for note in &written.notes {
+        Talk::new().say(note);
+    }
+    data.json(&written.file)
+}
+
+/// The incidents that are wanted, each as it was told last, in the order in which they began.
+struct Known<'a> {
+    id: Option<&'a str>,
+    /// Whether recordings are left out: a list has no use for them.
+    is_brief: bool,
+    incidents: Vec<Incident>,
+}
+
+impl<'a> Known<'a> {
+    fn new(args: &'a Args) -> Self {
+        Self {
+            id: args.id.as_deref(),
+            is_brief: args.id.is_none() && args.format.output == Format::Text,
+            incidents: Vec::new(),
+        }
+    }
+
+    fn ask(&mut self, socket: &Path) -> Result<(), CliError> {
+        let kinds = KINDS.map(Kind::word).join(",");
+        let mut events = stream::events(socket, &[("kind", kinds)])?;
+        while let Some(told) = events.next()? {
+            self.take(&told.event);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, path: &Path) -> Result<(), CliError> {
+        let wrong = |error: anyhow::Error| {
+            CliError::new(Exit::Usage, error)
+                .advise("name the folder of events.journal.path; `brink config show` has it")
+        };
+        let journal = JournalPast::open(path).map_err(|error| wrong(error.into()))?;
+        let mut position: Option<Position> = None;
+        loop {
+            let page = journal
+                .after(position.as_ref(), PAGE)
+                .map_err(|error| wrong(error.into()))?;
+            let Some(last) = page.lines.last() else {
+                return Ok(());
+            };
+            position = Some(Position {
+                boot: last.boot.clone(),
+                seq: last.seq,
+            });
+            for line in page.lines.iter().filter(|line| line.of.is_incident()) {
+                if let Ok(event) = serde_json::from_slice(&line.text) {
+                    self.take(&event);
+                }
+            }
+        }
+    }
+
+    /// Takes what an event says of an incident, in place of what was said of it before.
+    fn take(&mut self, event: &Event) {
+        let Ok(mut incident) = serde_json::from_str::<Incident>(event.data.get()) else {
+            return;
+        };
+        if self.id.is_some_and(|id| !incident.id.starts_with(id)) {
+            return;
+        }
+        if self.is_brief {
+            incident.recording = Field::Missing(Missing::NotApplicable);
+        }
+        match self
+            .incidents
+            .iter_mut()
+            .find(|known| known.id == incident.id)
+        {
+            Some(known) if known.revision > incident.revision => {}
+            Some(known) => *known = incident,
+            None => self.incidents.push(incident),
+        }
+    }
+
+    /// The one that is meant.
+    fn only(&self, id: &str) -> Result<&Incident, CliError> {
+        let exact = self.incidents.iter().find(|incident| incident.id == id);
+        match (exact, self.incidents.as_slice()) {
+            (Some(incident), _) | (None, [incident]) => Ok(incident),
+            (None, []) => {
+                let error = anyhow::anyhow!("no incident {} is remembered", plain(id));
+                Err(CliError::new(Exit::Failure, error)
+                    .advise("`brink incident` lists those that are"))
+            }
+            (None, several) => {
+                let ids: Vec<String> = several.iter().map(|incident| plain(&incident.id)).collect();
+                let error = anyhow::anyhow!("{} incidents begin with {}", several.len(), plain(id));
+                Err(CliError::new(Exit::Failure, error)
+                    .advise(format!("say which: {}", ids.join(", "))))
+            }
+        }
+    }
+}
+
+/// The incidents for people, newest last.
+fn list(incidents: &[Incident], style: Style) -> String {
+    let mut screen = Screen::new(style);
+    if incidents.is_empty() {
+        screen.line("", "No incident is remembered.");
+        return screen.into_text();
+    }
+    let rows: Vec<Vec<String>> = incidents.iter().map(row).collect();
+    let columns = [
+        Column::Left("ID"),
+        Column::Left("WHEN"),
+        Column::Left("WHAT"),
+        Column::Name("WHO"),
+        Column::Text("HOW IT ENDED"),
+    ];
+    screen.table(&columns, &rows);
+    screen.into_text()
+}
+
+fn row(incident: &Incident) -> Vec<String> {
+    let end = match (&incident.course.end, incident.is_final) {
+        (Some(end), _) => end.clone(),
+        (None, true) => "over".to_owned(),
+        (None, false) => "still open".to_owned(),
+    };
+    vec![
+        incident.id.clone(),
+        incident
+            .at
+            .wall
+            .get(..19)
+            .unwrap_or(&incident.at.wall)
+            .to_owned(),
+        cause_words(incident.cause).to_owned(),
+        subject(incident),
+        end,
+    ]
+}
+
+/// Whether the environment says that the terminal shows more than ASCII.
+fn is_unicode() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
+    let mut set = set.filter_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
+    set.next().is_some_and(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
+}

@@ -1,0 +1,179 @@
+//! `brink incident`: lists, pages, scenarios and files of incidents that an agent told.
+
+use std::fs;
+use std::process::Output;
+
+use serde_json::Value;
+
+use super::events::{Agent, answer};
+use super::{run, stderr, stdout, tests_folder};
+
+/// What an agent tells that has seen an eviction and a kill of the kernel's.
+fn told() -> String {
+    let kinds = [
+        "eviction-ordered",
+        "eviction-completed",
+        "oom-kill",
+        "incident-closed",
+    ];
+    let events = kinds.map(|kind| {
+        let path = tests_folder("events/v1alpha1").join(format!("{kind}.json"));
+        fs::read_to_string(path).unwrap()
+    });
+    events.concat()
+}
+
+fn incident(args: &[&str]) -> Output {
+    let agent = Agent::new(&answer("200 OK", &told()));
+    let socket = agent.socket();
+    let output = run(
+        &[&["incident", "--socket", socket.to_str().unwrap()], args].concat(),
+        "",
+    );
+    let asked = agent.asked();
+    let kinds = "eviction-ordered,eviction-completed,oom-kill,kill-observed,incident-closed";
+    assert_eq!(asked, format!("GET /v1/events?kind={kinds} HTTP/1.1\r\n"));
+    output
+}
+
+#[track_caller]
+fn good(args: &[&str]) -> String {
+    let output = incident(args);
+    assert_eq!(
+        (output.status.code(), stderr(&output).as_str()),
+        (Some(0), "")
+    );
+    stdout(&output)
+}
+
+#[test]
+fn each_incident_is_listed_once_as_it_was_told_last() {
+    assert_eq!(
+        good(&[]),
+        "  ID       WHEN                 WHAT     WHO                            HOW IT ENDED\n  \
+           3f2a-21  2026-11-20T09:36:31  evicted  jobs/batch-1                   its memory came back\n  \
+           3f2a-23  2026-11-20T09:36:31  limit    shop/web-5d9c7, container app  its memory came back\n"
+    );
+    let list: Value = serde_json::from_str(&good(&["-o", "json"])).unwrap();
+    assert_eq!(list["kind"], "IncidentList");
+    let revisions: Vec<_> = list["incidents"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["revision"].as_u64())
+        .collect();
+    assert_eq!(revisions, [Some(2), Some(2)]);
+}
+
+#[test]
+fn the_beginning_of_an_id_is_enough_where_it_says_which() {
+    assert!(good(&["3f2a-23"]).starts_with(
+        "Incident 3f2a-23: the kernel killed shop/web-5d9c7, container app (java, pid 4711)"
+    ));
+    let whole: Value = serde_json::from_str(&good(&["3f2a-21", "-o", "json"])).unwrap();
+    assert_eq!(
+        (&whole["id"], &whole["isFinal"]),
+        (&"3f2a-21".into(), &true.into())
+    );
+    for (id, says) in [("3f", "3f2a-21, 3f2a-23"), ("9", "no incident 9")] {
+        let output = incident(&[id]);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_page_tells_the_whole_story() {
+    let page = good(&["3f2a-23", "--ascii"]);
+    for part in [
+        "/kubepods.slice/pod0e1f was at its limit of 512Mi (exact: read from the kernel as it decided)",
+        "Timeline, in ms after the victim was chosen",
+        "  11.000  09:36:31.262000  last victim gone",
+        "C2 CompilerThre, pid 4711, thread 4733",
+        "mem_cgroup_out_of_memory+0x13a",
+        "9f2c41d0aa17 +0x1f3a0",
+        "memory.stat of its cgroup, largest first",
+        "-60 s",
+        "postgres",
+    ] {
+        assert!(page.contains(part), "{part}\n{page}");
+    }
+    assert!(page.contains('#') && page.is_ascii(), "{page}");
+    let ours = good(&["3f2a-21", "--ascii"]);
+    for part in [
+        "Brink evicted jobs/batch-1 (3 processes): hard memory.available was at 97.0Mi, below 100Mi",
+        "first SIGKILL sent",
+        "jobs/batch-1 goes before shop/web",
+        "the kernel program that tells it is not loaded: node.reclaimNs",
+        "lost, and counted: node.meminfo, node.zones",
+    ] {
+        assert!(ours.contains(part), "{part}\n{ours}");
+    }
+}
+
+#[test]
+fn a_scenario_of_our_eviction_chooses_the_same_victim() {
+    let output = incident(&["3f2a-21", "--scenario"]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let file = stdout(&output);
+    for flags in [&["simulate", "-"][..], &["simulate", "--live", "-"]] {
+        let output = run(flags, &file);
+        assert_eq!(
+            (output.status.code(), stderr(&output).as_str()),
+            (Some(0), ""),
+            "{file}"
+        );
+        let text = stdout(&output);
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let (last, before) = lines.split_last().unwrap();
+        assert_eq!(last["evict"]["pod"], "jobs/batch-1", "{last:#}");
+        assert_eq!(
+            last["ranking"][0], "kube-system/agent",
+            "who refused is ranked too"
+        );
+        assert!(
+            before.len() > 20 && before.iter().all(|line| line["evict"].is_null()),
+            "{text}"
+        );
+    }
+    // Another threshold would have acted earlier on the same node.
+    let higher = file.replace(&(100 << 20).to_string(), "1Gi");
+    let text = stdout(&run(&["simulate", "-"], &higher));
+    let evictions = text
+        .lines()
+        .filter(|line| line.contains("\"pod\":\"jobs/batch-1\""))
+        .count();
+    assert!(evictions > 1, "{text}");
+
+    let output = incident(&["3f2a-23", "--scenario"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("no decision of ours"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn one_file_has_everything() {
+    let html = good(&["3f2a-23", "--html"]);
+    assert!(
+        html.starts_with("<!")
+            && html.contains("3f2a-23")
+            && html.contains("oom_kill_process+0x118")
+    );
+}
+
+#[test]
+fn a_journal_that_is_none_is_said_to_be_none() {
+    let output = run(&["incident", "--journal", "/nonexistent"], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("no such folder"),
+        "{}",
+        stderr(&output)
+    );
+}
