@@ -11,7 +11,7 @@ use super::schema::{path, section};
 use super::settings::{Events, Paths};
 
 /// Every key of the section.
-const KEYS: [&str; 3] = ["enabled", "socket", "listen"];
+const KEYS: [&str; 4] = ["enabled", "socket", "listen", "page"];
 /// The word for no address.
 const NONE: &str = "none";
 /// What `listen` takes.
@@ -23,6 +23,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Path
     let section = section(reader, fields, "events", &KEYS);
     let enabled = section.get("enabled");
     let listen = section.get("listen");
+    let page = section.get("page");
     let events = Events {
         enabled: enabled
             .and_then(|node| reader.boolean(node))
@@ -30,8 +31,17 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Path
         socket: path(reader, section, "socket")
             .unwrap_or_else(|| paths.state_dir.join("events.sock")),
         listen: listen.and_then(|node| read_listen(reader, node)),
+        page: page.and_then(|node| reader.boolean(node)).unwrap_or(false),
     };
     check_sockets(reader, fields, &events, paths);
+    if let Some(node) = page.filter(|_| events.page && events.listen.is_none()) {
+        let problem = "without events.listen no browser can open it";
+        reader.fault(
+            node,
+            problem,
+            "false, or true with an address in events.listen",
+        );
+    }
     events
 }
 

@@ -206,6 +206,8 @@ pub struct Events {
     pub socket: PathBuf,
     /// An address on loopback that they are served on as well.
     pub listen: Option<SocketAddr>,
+    /// Whether the page for browsers is served there.
+    pub page: bool,
 }
 
 /// Where things are.

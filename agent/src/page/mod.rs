@@ -1,7 +1,6 @@
 //! The page: node, workloads and incidents in a browser, and one incident as a file of its own.
 
 pub mod bundle;
-pub mod catalogue;
 mod export;
 pub mod routes;
 

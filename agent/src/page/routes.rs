@@ -1,11 +1,10 @@
-//! The page's routes: its files, the node, the eviction order, and the list of incidents. Nothing can be changed by any of them.
+//! The page's routes: its files, the node, and the eviction order. Nothing can be changed by any of them.
 
 use std::sync::Arc;
 
 use brink_stream::serve::{Reply, Request, Routes};
 
 use super::bundle::{Asset, HEADERS, SERVED};
-use super::catalogue::Catalogue;
 use crate::control::protocol::{Answer, Refusal, RefusalReason, Status};
 
 /// Whom the page asks: what `brink status` and `brink rank` show, answered at once.
@@ -17,7 +16,7 @@ pub trait Asked: Send + Sync {
 }
 
 /// Adds the page's routes.
-pub fn add(routes: &mut Routes, asked: &Arc<dyn Asked>, catalogue: &Arc<Catalogue>) {
+pub fn add(routes: &mut Routes, asked: &Arc<dyn Asked>) {
     for asset in SERVED {
         routes.add(asset.path, Arc::new(move |request| file(&asset, request)));
     }
@@ -30,11 +29,6 @@ pub fn add(routes: &mut Routes, asked: &Arc<dyn Asked>, catalogue: &Arc<Catalogu
     routes.add(
         "/v1/rank",
         Arc::new(move |request| guarded(rank(&*ranking, request))),
-    );
-    let catalogue = Arc::clone(catalogue);
-    routes.add(
-        "/v1/incidents",
-        Arc::new(move |_| guarded(Reply::json(200, &catalogue.list()))),
     );
 }
 

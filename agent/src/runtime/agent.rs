@@ -18,6 +18,7 @@ use crate::config::{AgentConfig, Checked, Sources, load};
 use crate::control::server::Server;
 use crate::control::views::Views;
 use crate::guard::ports::Command;
+use crate::page::{self, routes::Asked};
 
 /// How often an agent that stands by looks whether the one that enforces is gone.
 const STANDBY: Duration = Duration::from_secs(1);
@@ -65,8 +66,9 @@ async fn serve(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     info!(socket = %socket.display(), mode = config.mode.word(), "brink is running");
+    let routes = routes(config, &views);
     let serving = server.serve(views);
-    let streaming = stream(doors, running);
+    let streaming = stream(doors, running, routes);
     tokio::pin!(serving, streaming);
     loop {
         tokio::select! {
@@ -90,10 +92,20 @@ async fn serve(
     Ok(())
 }
 
+/// What other parts serve beside events.
+fn routes(config: &AgentConfig, views: &Arc<Views>) -> Routes {
+    let mut routes = Routes::default();
+    if config.events.page {
+        let asked: Arc<dyn Asked> = Arc::clone(views) as _;
+        page::routes::add(&mut routes, &asked);
+    }
+    routes
+}
+
 /// Serves events, where any are told.
-async fn stream(doors: Option<Doors>, running: &Running) {
+async fn stream(doors: Option<Doors>, running: &Running, routes: Routes) {
     match doors {
-        Some(doors) => doors.serve(running, None, Routes::default()).await,
+        Some(doors) => doors.serve(running, None, routes).await,
         None => std::future::pending().await,
     }
 }

@@ -68,8 +68,10 @@ fn an_incident_is_shown_whole_and_told_anew_in_place() {
     check_fits(&browser, 360);
 
     browser.open(&format!("{}/#/incident/3f2a-99", agent.origin()));
-    browser.wait_for(&shows("No incident of this name is kept"));
-    check_quiet(&browser);
+    browser.wait_for(&shows("there is no incident"));
+    // The browser notes the answer by itself.
+    let said = browser.log("browser");
+    assert!(said.iter().all(|line| line.contains("404")), "{said:#?}");
 }
 
 #[test]

@@ -7,7 +7,6 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use brink::control::protocol::{Answer, Ranking, Status};
-use brink::page::catalogue::Catalogue;
 use brink::page::routes::{self, Asked};
 use brink_stream::hub::{Hub, Identity, Limits};
 use brink_stream::model::event::{Draft, Subject, Time};
@@ -116,6 +115,7 @@ impl Recorded {
         let subject = subject.map(|(namespace, name)| Subject {
             namespace: namespace.to_owned(),
             name: name.to_owned(),
+            incident: data["id"].as_str().map(str::to_owned),
             ..Subject::default()
         });
         self.hub.tell(Draft::new(kind, at, subject, data).unwrap());
@@ -123,7 +123,9 @@ impl Recorded {
 
     /// Tells an incident.
     pub(crate) fn tell_incident(&self, kind: Kind, incident: &Value) {
-        self.tell(kind, Some(("shop", "cart")), incident);
+        let workload = &incident["workload"]["value"];
+        let text = |key: &str| workload[key].as_str().unwrap_or_default();
+        self.tell(kind, Some((text("namespace"), text("name"))), incident);
     }
 
     /// Ends as an agent does: the port is closed, every connection, and what was in memory is gone.
@@ -139,12 +141,10 @@ impl Recorded {
         self.hub = hub_after(self.last.load(Ordering::SeqCst));
         let started = json!({"version": "0.1.0", "pid": 1, "mode": "observe", "after": null});
         self.tell(Kind::AgentStarted, None, &started);
-        let catalogue = Arc::new(Catalogue::default());
         let mut routes = Routes::default();
         let asked: Arc<dyn Asked> = Arc::clone(&self.figures) as _;
-        routes::add(&mut routes, &asked, &catalogue);
+        routes::add(&mut routes, &asked);
         let service = Service::new(self.hub.clone(), || Time::new(NOON_US, 0)).with_routes(routes);
-        let following = catalogue.follow(self.hub.clone(), None);
         let (stop, stopped) = oneshot::channel();
         let (told, address) = std::sync::mpsc::channel();
         let wanted = self.address;
@@ -157,7 +157,6 @@ impl Recorded {
                 told.send(door.address().unwrap()).unwrap();
                 tokio::select! {
                     () = service.serve(vec![door]) => {}
-                    () = async { following.await; std::future::pending().await } => {}
                     _ = stopped => {}
                 }
             });

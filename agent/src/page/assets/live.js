@@ -19,14 +19,14 @@ const incidents = new Map();
 let events = [];
 let trend = [];
 /** What the connection stands on: the polls, the event stream, where it stands, and when the page began to look. */
-const link = { answers: false, hears: false, source: null, last: null, began: null, tries: 0, node: null, listed: false };
+const link = { answers: false, hears: false, source: null, last: null, began: null, tries: 0, node: null };
 /** The incident that is looked at. */
 const story = { id: null, revision: 0 };
 
-async function ask(path, read = JSON.parse) {
+async function ask(path) {
   const response = await fetch(path, { cache: 'no-store', signal: AbortSignal.timeout(BOUNDS.patienceMs) });
   const text = await response.text();
-  if (response.ok) return read(text);
+  if (response.ok) return JSON.parse(text);
   let refusal = {};
   try { refusal = JSON.parse(text); } catch { /* An answer that is no refusal of the agent's has no words for us. */ }
   const said = [refusal.error, refusal.next].filter(Boolean).join('; ');
@@ -70,7 +70,7 @@ function hear(message) {
   if (event.kind !== 'Event') return;
   link.node = event.node;
   if (INCIDENT_KINDS.includes(event.type)) {
-    const isNew = takeIncident(event.data, event);
+    const isNew = takeIncident(event.data);
     if (isNew && link.began !== null && event.at.monotonicNs > link.began) announce(event.data);
   } else if (!events.some((known) => known.seq === event.seq && known.bootId === event.bootId)) {
     events = [event, ...events].sort((one, other) => (one.at.wall < other.at.wall ? 1 : one.at.wall > other.at.wall ? -1 : other.seq - one.seq)).slice(0, BOUNDS.events);
@@ -92,19 +92,19 @@ function announce(incident) {
 
 // What is known of incidents.
 
-/** Keeps what the list shows, and the place of the event that has the rest; whether it was not known at all. */
-function takeIncident(incident, { bootId, seq }) {
+/** Keeps what the list shows, from the whole or from what is listed of it; whether it was not known at all. */
+function takeIncident(incident) {
   const known = incidents.get(incident.id);
   if (known && known.revision >= incident.revision) return false;
-  const workload = valueOf(incident.workload);
+  const workload = valueOf(incident.workload) ?? (incident.name ? incident : null);
   const [first] = incident.victims;
   const summary = {
-    bootId, seq, id: incident.id, cause: incident.cause, revision: incident.revision, isFinal: incident.isFinal, at: incident.at,
+    id: incident.id, cause: incident.cause, revision: incident.revision, isFinal: incident.isFinal, at: incident.at,
     namespace: workload?.namespace ?? '', workload: workload ? fullName(workload) : '',
     process: first ? processName(first) : '', more: incident.victims.length - 1 + incident.moreVictims,
     limit: valueOf(incident.limit)?.cgroup ?? '',
   };
-  summary.words = [incident.id, causeName(incident.cause), summary.workload, summary.process, summary.limit, valueOf(first?.cgroup)].join(' ').toLowerCase();
+  summary.words = [incident.id, causeName(incident.cause), summary.workload, summary.process, summary.limit, valueOf(first?.cgroup) ?? ''].join(' ').toLowerCase();
   incidents.set(incident.id, summary);
   if (incidents.size > BOUNDS.incidents) {
     const oldest = [...incidents.values()].reduce((one, other) => (one.at.wall < other.at.wall ? one : other));
@@ -119,9 +119,8 @@ function takeIncident(incident, { bootId, seq }) {
 
 async function loadIncidents() {
   try {
-    const answer = await ask('/v1/incidents');
-    answer.incidents.forEach((entry) => takeIncident(entry, entry));
-    link.listed = true;
+    const answer = await ask(`/v1/incidents?limit=${BOUNDS.incidents}`);
+    answer.items.forEach(takeIncident);
     redraw();
     if (story.id && !story.revision) loadStory();
   } catch (error) {
@@ -346,23 +345,19 @@ function fillFilters() {
 
 // The incident that the address names.
 
-/** The event that told it last. */
-const placeOf = ({ bootId, seq }) => `/v1/events?follow=0&limit=1&since=${bootId}:${seq - 1}&kind=${INCIDENT_KINDS}`;
+const placeOf = (id) => `/v1/incidents/${encodeURIComponent(id)}`;
 
 async function loadStory() {
   const { id } = story;
-  const known = incidents.get(id);
-  let words = link.listed ? 'No incident of this name is kept: it was long ago, or was none.' : 'The agent has not answered yet; it is asked again.';
+  let words = 'The agent has not answered yet; it is asked again.';
   try {
-    const told = known && (await ask(placeOf(known), (text) => text.split('\n').filter(Boolean).map((line) => JSON.parse(line))));
-    const found = told?.find((event) => event.data.id === id);
-    if (story.id !== id) return;
-    if (found) return showIncident(found.data);
-    if (known) words = 'What was recorded of it is not kept any more.';
+    const incident = await ask(placeOf(id));
+    if (story.id === id) showIncident(incident);
+    return;
   } catch (error) {
-    if (story.id !== id) return;
     if (error.answered) words = error.message;
   }
+  if (story.id !== id) return;
   at('story').replaceChildren(back(), el('h1', { id: 'incident-title', tabindex: -1 }, `Incident ${id}`), el('p', { class: 'lead' }, words));
   focusTitle();
 }
@@ -381,10 +376,9 @@ function showIncident(incident) {
   const focused = place.contains(document.activeElement) ? document.activeElement.id : null;
   const again = story.revision > 0;
   story.revision = incident.revision;
-  const known = incidents.get(incident.id);
-  const json = known ? el('a', { href: placeOf(known) }, 'as JSON') : '';
+  const json = el('a', { href: placeOf(incident.id) }, 'as JSON');
   const command = el('code', null, `brink incident ${incident.id} --html`);
-  place.replaceChildren(back(), incidentView(incident), el('p', { class: 'note' }, 'The same ', json, ' or as one file to attach to a ticket: ', command));
+  place.replaceChildren(back(), incidentView(incident), el('p', { class: 'note' }, 'The same ', json, ', or as one file to attach to a ticket: ', command));
   unfolded.forEach((id) => { if (at(id)) at(id).open = true; });
   document.title = `${incident.id}: ${causeName(incident.cause)} · Brink`;
   if (focused) at(focused)?.focus({ preventScroll: true });
