@@ -13,6 +13,7 @@ pub mod histogram;
 pub mod page;
 #[cfg(test)]
 mod reference;
+pub mod routes;
 #[cfg(test)]
 mod tests;
 

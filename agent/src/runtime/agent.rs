@@ -18,6 +18,7 @@ use crate::config::{AgentConfig, Checked, Sources, load};
 use crate::control::server::Server;
 use crate::control::views::Views;
 use crate::guard::ports::Command;
+use crate::metrics;
 use crate::page::{self, routes::Asked};
 
 /// How often an agent that stands by looks whether the one that enforces is gone.
@@ -66,7 +67,7 @@ async fn serve(
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
     info!(socket = %socket.display(), mode = config.mode.word(), "brink is running");
-    let routes = routes(config, &views);
+    let routes = routes(config, running, &views);
     let serving = server.serve(views);
     let streaming = stream(doors, running, routes);
     tokio::pin!(serving, streaming);
@@ -93,8 +94,9 @@ async fn serve(
 }
 
 /// What other parts serve beside events.
-fn routes(config: &AgentConfig, views: &Arc<Views>) -> Routes {
+fn routes(config: &AgentConfig, running: &Arc<Running>, views: &Arc<Views>) -> Routes {
     let mut routes = Routes::default();
+    metrics::routes::add(&mut routes, running, views);
     if config.events.page {
         let asked: Arc<dyn Asked> = Arc::clone(views) as _;
         page::routes::add(&mut routes, &asked);

@@ -7,6 +7,7 @@ mod demo;
 mod enforce;
 mod events;
 mod ladder;
+mod metrics;
 mod nested;
 mod numbers;
 mod restart;

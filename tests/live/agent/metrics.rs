@@ -1,0 +1,131 @@
+//! Metrics and health of a real agent, asked for over its event socket.
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use brink_host::hog::Load;
+use brink_tests::{slowed, wait_until};
+use rustix::process::Signal;
+
+use crate::support::{MIB, Node, PATIENCE, gone_after};
+
+const HARD: &str = "evictionHard: {memory.available: 60Mi}";
+
+/// Head and body of what is answered; none while nobody answers.
+fn get(node: &Node, target: &str, accept: &str) -> Option<(String, String)> {
+    let mut stream = UnixStream::connect(node.path("state/events.sock")).ok()?;
+    let patience = Some(slowed(Duration::from_secs(15)));
+    stream.set_read_timeout(patience).ok()?;
+    let request = format!(
+        "GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.to_owned(), body.to_owned()))
+}
+
+/// The value of one series, once the page has it.
+fn value(node: &Node, series: &str) -> Option<f64> {
+    let (_, page) = get(node, "/metrics", "text/plain")?;
+    let line = page.lines().find(|line| {
+        line.rsplit_once(' ')
+            .is_some_and(|(name, _)| name == series)
+    })?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+#[track_caller]
+fn awaited(node: &Node, series: &str, wanted: f64) {
+    let is_so = || value(node, series).filter(|found| (found - wanted).abs() < f64::EPSILON);
+    let found = wait_until(PATIENCE, is_so);
+    assert!(
+        found.is_some(),
+        "{series} is {:?}, not {wanted}: {}",
+        value(node, series),
+        node.log()
+    );
+}
+
+#[test]
+fn a_kill_is_on_the_page_with_its_stages() {
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    let evictions = "brink_evictions_total{eviction_signal=\"memory.available\",mode=\"enforce\"}";
+    awaited(&node, evictions, 0.0);
+    awaited(&node, "brink_mode{mode=\"enforcing\"}", 1.0);
+    let leak = node.load(leaker, Load::Anon, 280 * MIB);
+    gone_after(&leak);
+    node.finished(1);
+    awaited(&node, evictions, 1.0);
+    awaited(&node, "brink_signal_to_kill_seconds_count", 1.0);
+    for stage in ["wake", "decide", "record", "first_signal", "last_signal"] {
+        awaited(
+            &node,
+            &format!("brink_eviction_stage_seconds_count{{stage=\"{stage}\"}}"),
+            1.0,
+        );
+    }
+    awaited(
+        &node,
+        "brink_eviction_stats_age_seconds_count{eviction_signal=\"memory.available\"}",
+        1.0,
+    );
+    awaited(&node, "brink_events_total{type=\"eviction-ordered\"}", 1.0);
+    awaited(
+        &node,
+        "brink_signal_capacity{eviction_signal=\"memory.available\"}",
+        314_572_800.0,
+    );
+    assert!(value(&node, "process_resident_memory_bytes").is_some_and(|bytes| bytes > 1e6));
+}
+
+#[test]
+fn both_formats_are_spoken_and_health_is_told() {
+    let mut node = Node::new(300);
+    node.workload("anybody", "containers: [{name: c}]");
+    node.configure("observe", HARD);
+    node.start(&[]);
+    let wish = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
+    let answer = wait_until(PATIENCE, || get(&node, "/metrics", wish));
+    let (head, page) = answer.unwrap_or_else(|| panic!("{}", node.log()));
+    assert!(
+        head.starts_with("HTTP/1.1 200 ") && head.contains("application/openmetrics-text"),
+        "{head}"
+    );
+    assert!(page.ends_with("# EOF\n"), "{page}");
+    let ready = wait_until(PATIENCE, || {
+        get(&node, "/readyz?verbose", "*/*").filter(|(head, _)| head.starts_with("HTTP/1.1 200 "))
+    });
+    let (_, text) = ready.unwrap_or_else(|| panic!("{:?}", get(&node, "/readyz", "*/*")));
+    assert_eq!(
+        text,
+        "[+]guard ok\n[+]rung ok\n[+]figures ok\nreadyz check passed\n"
+    );
+    for path in ["/livez", "/healthz"] {
+        let (head, text) = get(&node, path, "*/*").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        assert_eq!(text, "ok");
+    }
+}
+
+#[test]
+fn a_refused_configuration_is_on_the_page() {
+    let mut node = Node::new(300);
+    node.workload("anybody", "containers: [{name: c}]");
+    node.configure("observe", HARD);
+    node.start(&[]);
+    let taken = "brink_config_last_reload_successful";
+    awaited(&node, taken, 1.0);
+    fs::write(node.path("config.yaml"), "no configuration: [").unwrap();
+    node.signal(Signal::HUP);
+    awaited(&node, taken, 0.0);
+    node.configure("observe", HARD);
+    node.signal(Signal::HUP);
+    awaited(&node, taken, 1.0);
+}
