@@ -1,6 +1,7 @@
 //! `cargo xtask gen`: files made from the code and committed, so that readers need no build.
 mod cli_pages;
 mod config_maps;
+mod event_fields;
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
@@ -36,6 +37,10 @@ const GENERATORS: &[Generator] = &[
     Generator {
         folder: "deploy/dashboards/kubernetes",
         make: config_maps::dashboards,
+    },
+    Generator {
+        folder: "docs/events",
+        make: event_fields::make,
     },
 ];
 
