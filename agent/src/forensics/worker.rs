@@ -131,7 +131,9 @@ impl Worker {
             let Some(kind) = open.opens.take() else {
                 continue;
             };
-            if let Some(names) = self.symbols.known(&open.kernel_stack) {
+            if symbols::are_pending(&open.incident)
+                && let Some(names) = self.symbols.known(&open.kernel_stack)
+            {
                 symbols::put(&mut open.incident, names);
             }
             if let Some(told) = self.outlet.open(kind, open.incident.clone()) {
