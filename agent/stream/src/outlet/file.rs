@@ -1,0 +1,159 @@
+//! Events as lines of a file that is rotated: `PATH` is written, `PATH.1` is the one before it, and so on.
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{Failure, Format, Outlet};
+use crate::hub::Line;
+
+/// When a file is left for a new one, and how many are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rotation {
+    /// Bytes of one file. A line that is longer has a file of its own.
+    pub size: u64,
+    /// Files besides the one that is written.
+    pub count: u32,
+}
+
+/// The file.
+#[derive(Debug)]
+pub struct RotatedFile {
+    path: PathBuf,
+    rotation: Rotation,
+    format: Format,
+    open: Option<Opened>,
+}
+
+#[derive(Debug)]
+struct Opened {
+    file: File,
+    /// Behind the last whole line.
+    length: u64,
+}
+
+impl RotatedFile {
+    /// Opens the file, or makes it for its owner alone, with the folders above it.
+    ///
+    /// # Errors
+    /// When it cannot be written, or is something else than a file.
+    pub fn open(path: &Path, rotation: Rotation, format: Format) -> io::Result<Self> {
+        if let Some(folder) = path.parent() {
+            let mut builder = fs::DirBuilder::new();
+            builder.recursive(true).mode(0o700).create(folder)?;
+        }
+        let mut file = Self {
+            path: path.to_path_buf(),
+            rotation,
+            format,
+            open: None,
+        };
+        file.open = Some(file.take_up()?);
+        Ok(file)
+    }
+
+    fn take_up(&self) -> io::Result<Opened> {
+        const PLAIN: i32 = rustix::fs::OFlags::NOFOLLOW
+            .union(rustix::fs::OFlags::NONBLOCK)
+            .bits()
+            .cast_signed();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.mode(0o600).custom_flags(PLAIN).open(&self.path)?;
+        if !file.metadata()?.is_file() {
+            let kind = io::ErrorKind::InvalidInput;
+            return Err(io::Error::new(kind, "it is no plain file"));
+        }
+        let mut length = file.seek(SeekFrom::End(0))?;
+        // A run before us was stopped within a line: it is left, and closed.
+        let mut last = [b'\n'];
+        if length > 0 {
+            file.seek(SeekFrom::Start(length - 1))?;
+            file.read_exact(&mut last)?;
+        }
+        if last != [b'\n'] {
+            file.write_all_at(b"\n", length)?;
+            length += 1;
+        }
+        Ok(Opened { file, length })
+    }
+
+    fn numbered(&self, number: u32) -> PathBuf {
+        if number == 0 {
+            return self.path.clone();
+        }
+        let mut name = OsString::from(&self.path);
+        name.push(format!(".{number}"));
+        PathBuf::from(name)
+    }
+
+    /// Moves every file on by one; the oldest goes.
+    fn rotate(&self) -> io::Result<()> {
+        if self.rotation.count == 0 {
+            return fs::remove_file(&self.path);
+        }
+        for number in (0..self.rotation.count).rev() {
+            let moved = fs::rename(self.numbered(number), self.numbered(number + 1));
+            match moved {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                moved => moved?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether somebody has moved or removed the file under our hands.
+    fn is_gone(&self, open: &Opened) -> bool {
+        let (Ok(ours), Ok(there)) = (open.file.metadata(), fs::symlink_metadata(&self.path)) else {
+            return true;
+        };
+        (ours.dev(), ours.ino()) != (there.dev(), there.ino())
+    }
+
+    fn append(&mut self, text: &[u8]) -> io::Result<()> {
+        let bytes = text.len() as u64;
+        let is_full = self
+            .open
+            .as_ref()
+            .is_some_and(|open| open.length > 0 && open.length + bytes > self.rotation.size);
+        if is_full {
+            self.rotate()?;
+            self.open = None;
+        }
+        let mut open = match self.open.take() {
+            Some(open) => open,
+            None => self.take_up()?,
+        };
+        if let Err(error) = open.file.write_all_at(text, open.length) {
+            // Half a line would be read as a broken one.
+            let _ = open.file.set_len(open.length);
+            return Err(error);
+        }
+        open.length += bytes;
+        self.open = Some(open);
+        Ok(())
+    }
+}
+
+impl Outlet for RotatedFile {
+    fn name(&self) -> &'static str {
+        "file"
+    }
+
+    fn put(&mut self, lines: &[Arc<Line>]) -> Result<(), Failure> {
+        if self.open.as_ref().is_some_and(|open| self.is_gone(open)) {
+            self.open = None;
+        }
+        let mut text = Vec::new();
+        for (done, line) in lines.iter().enumerate() {
+            text.clear();
+            self.format.write(line, &mut text);
+            self.append(&text)
+                .map_err(|error| Failure::io(done, &error))?;
+        }
+        Ok(())
+    }
+}
