@@ -7,11 +7,23 @@ use std::path::Path;
 use brink_stream::serve::door::LONGEST_PATH;
 
 use super::document::{Fields, Node, Reader};
+use super::outlets::{read_journal, read_outlets};
 use super::schema::{path, section};
 use super::settings::{Events, Paths};
 
 /// Every key of the section.
-const KEYS: [&str; 4] = ["enabled", "socket", "listen", "page"];
+const KEYS: [&str; 10] = [
+    "enabled",
+    "socket",
+    "listen",
+    "page",
+    "commandLines",
+    "journal",
+    "file",
+    "stdout",
+    "journald",
+    "otlp",
+];
 /// The word for no address.
 const NONE: &str = "none";
 /// What `listen` takes.
@@ -24,6 +36,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Path
     let enabled = section.get("enabled");
     let listen = section.get("listen");
     let page = section.get("page");
+    let command_lines = section.get("commandLines");
     let events = Events {
         enabled: enabled
             .and_then(|node| reader.boolean(node))
@@ -32,6 +45,11 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Path
             .unwrap_or_else(|| paths.state_dir.join("events.sock")),
         listen: listen.and_then(|node| read_listen(reader, node)),
         page: page.and_then(|node| reader.boolean(node)).unwrap_or(false),
+        command_lines: command_lines
+            .and_then(|node| reader.boolean(node))
+            .unwrap_or(true),
+        journal: read_journal(reader, section, paths),
+        outlets: read_outlets(reader, section),
     };
     check_sockets(reader, fields, &events, paths);
     if let Some(node) = page.filter(|_| events.page && events.listen.is_none()) {

@@ -16,6 +16,7 @@ mod layers;
 mod lead;
 mod load;
 mod margin;
+mod outlets;
 mod overrides;
 pub(crate) mod schema;
 mod settings;
@@ -28,6 +29,7 @@ mod workloads;
 pub use layers::{drop_ins, read_documents, read_one};
 pub use load::{Checked, Sources, load};
 pub use margin::{LeadMargin, Raised};
+pub use outlets::{EventFile, EventJournal, Outlets};
 pub use overrides::{Form, Override, SETTINGS, Setting};
 pub use schema::{API_VERSION, KIND};
 pub use settings::{

@@ -13,6 +13,7 @@ use brink_host::cgroup::glob::Glob;
 use regex_lite::Regex;
 
 use super::margin::{LeadMargin, Raised};
+use super::outlets::{EventJournal, Outlets};
 
 /// Everything the agent is told.
 #[derive(Clone, Debug)]
@@ -208,6 +209,12 @@ pub struct Events {
     pub listen: Option<SocketAddr>,
     /// Whether the page for browsers is served there.
     pub page: bool,
+    /// Whether incidents have the arguments of processes.
+    pub command_lines: bool,
+    /// What is kept of them over a restart.
+    pub journal: EventJournal,
+    /// Where else they go.
+    pub outlets: Outlets,
 }
 
 /// Where things are.

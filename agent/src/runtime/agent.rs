@@ -42,11 +42,14 @@ pub fn run(config: &AgentConfig, sources: &Sources) -> anyhow::Result<()> {
     let running = Arc::new(prepare::start(config)?);
     let served = runtime.block_on(serve(sockets, (config, sources), &running));
     drop(runtime);
+    let telling = running.telling.clone();
     if let Ok(running) = Arc::try_unwrap(running) {
         running.stop();
     } else {
         warn!("something still holds the agent; the kernel takes its programs back");
     }
+    // The end of the guard is told too.
+    telling.end_ways();
     served
 }
 
@@ -107,7 +110,7 @@ fn routes(config: &AgentConfig, running: &Arc<Running>, views: &Arc<Views>) -> R
 /// Serves events, where any are told.
 async fn stream(doors: Option<Doors>, running: &Running, routes: Routes) {
     match doors {
-        Some(doors) => doors.serve(running, None, routes).await,
+        Some(doors) => doors.serve(running, running.telling.past(), routes).await,
         None => std::future::pending().await,
     }
 }

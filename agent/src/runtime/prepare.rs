@@ -269,7 +269,7 @@ impl Around {
             layout: plan.layout.clone(),
             node: plan.node.clone(),
             scope: scope(config).to_owned(),
-            command_lines: true,
+            command_lines: config.events.command_lines,
             loaded: Arc::clone(&self.loaded),
             clocks,
             outlet: Box::new(self.telling.clone()),

@@ -69,7 +69,9 @@ impl Doors {
             return std::future::pending().await;
         };
         let started = running.started;
-        let mut service = Service::new(hub, move || now(started)).with_routes(routes);
+        let mut service = Service::new(hub, move || now(started))
+            .with_routes(routes)
+            .with_cloud_events(brink_stream::cloud_event::envelope);
         if let Some(past) = past {
             service = service.with_past(past);
         }

@@ -10,17 +10,20 @@ mod recording;
 mod start;
 #[cfg(test)]
 mod tests;
+mod ways;
 mod workloads;
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use brink_core::base::Moment;
 use brink_host::clock::ClockPair;
-use brink_stream::hub::Hub;
+use brink_stream::hub::{Hub, Past};
+use brink_stream::journal::JournalStatus;
 use brink_stream::model::data::AgentStarted;
 use brink_stream::model::event::{Draft, Subject, Time};
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
+use brink_stream::outlet::OutletStatus;
 use serde::Serialize;
 use tracing::error;
 
@@ -28,9 +31,11 @@ pub use changes::Heard;
 pub use losses::RingLosses;
 pub use workloads::qos_word;
 
+use crate::config::Events;
 use crate::record::wire::wall_clock;
 use crate::recorder::Recorder;
 use evictions::OpenOrders;
+use ways::Ways;
 use workloads::Known;
 
 /// Where events are told. Cheap to clone; tells nobody anything where events are switched off.
@@ -46,6 +51,7 @@ struct Inner {
     clocks: ClockPair,
     orders: Mutex<OpenOrders>,
     workloads: Mutex<Known>,
+    ways: Mutex<Ways>,
     recorder: OnceLock<Weak<Recorder>>,
 }
 
@@ -67,6 +73,7 @@ impl Telling {
             clocks,
             orders: Mutex::default(),
             workloads: Mutex::default(),
+            ways: Mutex::default(),
             recorder: OnceLock::new(),
         })))
     }
@@ -74,6 +81,39 @@ impl Telling {
     /// The hub, for whoever lets others listen; none where events are switched off.
     pub fn hub(&self) -> Option<&Hub> {
         self.0.as_ref().map(|inner| &inner.hub)
+    }
+
+    /// Lets events out by the ways that the configuration names; of what was told before, they have nothing.
+    fn open_ways(&self, config: &Events) {
+        if let Some(inner) = self.inner() {
+            let ways = Ways::start(config, &inner.hub, inner.clocks);
+            *inner.ways() = ways;
+        }
+    }
+
+    /// Ends them, when what was told is written; blocks for seconds at most.
+    pub fn end_ways(&self) {
+        if let Some(inner) = self.inner() {
+            inner.hub.close();
+            let ways = std::mem::take(&mut *inner.ways());
+            drop(ways);
+        }
+    }
+
+    /// What is older than the hub's memory; none where no journal is written.
+    pub fn past(&self) -> Option<Arc<dyn Past>> {
+        self.inner()?.ways().past()
+    }
+
+    /// How the journal stands; none where there is none.
+    pub fn journal(&self) -> Option<JournalStatus> {
+        self.inner()?.ways().journal()
+    }
+
+    /// How the other ways out stand, by their names.
+    pub fn outlets(&self) -> Vec<(&'static str, OutletStatus)> {
+        self.inner()
+            .map_or_else(Vec::new, |inner| inner.ways().outlets())
     }
 
     /// Tells an event; its number, where somebody is told.
@@ -141,6 +181,10 @@ impl Telling {
 }
 
 impl Inner {
+    fn ways(&self) -> MutexGuard<'_, Ways> {
+        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn orders(&self) -> MutexGuard<'_, OpenOrders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -50,6 +50,8 @@ impl Telling {
         let hub = Hub::numbered(identity, numbers, Limits::default())
             .context("cannot start to number events")?;
         let telling = Self::new(hub, clocks);
+        // The journal has every run from its first event on.
+        telling.open_ways(&config.events);
         telling.started(config.mode.word(), guard::now(), after);
         Ok(telling)
     }
