@@ -20,6 +20,8 @@ use tokio::sync::oneshot;
 const BOOT: &str = "3f2a0b1c-5d6e-4f70-8192-a3b4c5d6e7f8";
 /// When the first event is told, in microseconds since 1970: 2026-11-21, noon.
 const NOON_US: i64 = 1_795_262_400_000_000;
+/// Numbers that were given before: an incident is looked for from the number in its id on, and those of the samples are lower.
+const BEFORE: u64 = 100;
 /// One second on the clocks of the stand-in.
 const SECOND_US: i64 = 1_000_000;
 
@@ -89,7 +91,7 @@ impl Recorded {
         let mut recorded = Self {
             figures: Arc::new(Figures(Mutex::new(known))),
             hub: hub_after(0),
-            last: Arc::default(),
+            last: Arc::new(AtomicU64::new(BEFORE)),
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             running: None,
         };
