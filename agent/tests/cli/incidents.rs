@@ -140,8 +140,12 @@ fn a_scenario_of_our_eviction_chooses_the_same_victim() {
         );
     }
     // Another threshold would have acted earlier on the same node.
-    let higher = file.replace(&(100 << 20).to_string(), "1Gi");
-    let text = stdout(&run(&["simulate", "-"], &higher));
+    let threshold = |amount: &str| format!("\"memory.available\": \"{amount}\"");
+    let higher = file.replace(&threshold(&(100 << 20).to_string()), &threshold("1Gi"));
+    assert_ne!(higher, file);
+    let output = run(&["simulate", "-"], &higher);
+    assert_eq!(stderr(&output), "", "{higher}");
+    let text = stdout(&output);
     let evictions = text
         .lines()
         .filter(|line| line.contains("\"pod\":\"jobs/batch-1\""))
