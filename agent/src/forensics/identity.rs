@@ -187,16 +187,21 @@ fn keep_for_a_while<K: Eq + Hash, T>(all: &mut HashMap<K, Kept<T>>, now: u64) {
     }
     all.retain(|_, kept| kept.gone.is_none_or(|gone| now.saturating_sub(gone) < KEPT));
     let mut since: Vec<u64> = all.values().filter_map(|kept| kept.gone).collect();
-    let mut excess = since.len().saturating_sub(MOST_GONE);
-    if excess > 0 {
-        since.sort_unstable();
-        let youngest = since[excess - 1];
-        all.retain(|_, kept| {
-            let goes = excess > 0 && kept.gone.is_some_and(|gone| gone <= youngest);
-            excess -= usize::from(goes);
-            !goes
-        });
-    }
+    let Some(last) = since.len().checked_sub(MOST_GONE + 1) else {
+        return;
+    };
+    since.sort_unstable();
+    let youngest = since[last];
+    // Of those that went together with the youngest to be forgotten, any.
+    let mut ties = last + 1 - since.partition_point(|gone| *gone < youngest);
+    all.retain(|_, kept| match kept.gone {
+        Some(gone) if gone == youngest && ties > 0 => {
+            ties -= 1;
+            false
+        }
+        Some(gone) => gone >= youngest,
+        None => true,
+    });
 }
 
 const fn qos_word(class: QosClass) -> &'static str {
