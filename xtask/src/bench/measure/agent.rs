@@ -70,6 +70,8 @@ pub(in crate::bench) struct Setup {
     pub(in crate::bench) rung: Rung,
     /// Whether inputs are journalled.
     pub(in crate::bench) journal: bool,
+    /// Whether events are told, with all that is in force by default: journal, recorder, metrics.
+    pub(in crate::bench) events: bool,
 }
 
 impl Setup {
@@ -83,6 +85,7 @@ impl Setup {
             policy: "confirmed",
             rung: Rung::KernelSampler,
             journal: false,
+            events: true,
         }
     }
 }
@@ -307,6 +310,9 @@ fn text(setup: &Setup, folder: &Path, thresholds: &[(&str, u64)]) -> String {
         text,
         "paths: {{stateDir: {folder}, socket: {folder}/brink.sock{journal}}}"
     );
+    if !setup.events {
+        text.push_str("events: {enabled: false}\n");
+    }
     if let Some(protected) = &setup.protected {
         let _written = writeln!(text, "protect: [\"{protected}\"]");
     }

@@ -22,6 +22,7 @@ use super::{
 
 const WORKLOADS: usize = 110;
 const CASE: &str = "110 workloads";
+const TELLING: &str = "110 workloads, with events";
 const PODS: &str = "110 workloads in a cgroup of all pods of 2 GiB";
 const THREADS: &str = "threads";
 const SAMPLER: &str = "sampler in the kernel";
@@ -49,6 +50,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     let arena = Arena::new(2048 * MIB, WORKLOADS)?;
     let agent = Agent::start(Setup {
         node: None,
+        events: false,
         ..Setup::of(&arena)
     })?;
     sleep(SETTLING);
@@ -59,8 +61,9 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
         rounds.push(Round::run(&arena, &agent, &mut random)?);
     }
     add_time(&mut outcome, settings, &rounds);
-    add_memory(&mut outcome, agent.pid())?;
+    add_memory(&mut outcome, agent.pid(), (CASE, 16.0))?;
     drop(agent);
+    add_events(&mut outcome, settings, &arena)?;
     add_pods(&mut outcome, settings, &arena)?;
     ticks::add(&mut outcome, settings)?;
     outcome.limit_median(ticks::CASE, ticks::FASTEST, settings.time(1.0));
@@ -149,6 +152,7 @@ fn add_pods(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyhow
         Setup {
             node: None,
             pods: Some(arena.node.group().to_owned()),
+            events: false,
             ..Setup::of(arena)
         },
         &[
@@ -166,16 +170,44 @@ fn add_pods(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyhow
     Ok(())
 }
 
-/// What is resident, and the maps.
-fn add_memory(outcome: &mut Outcome, pid: u32) -> anyhow::Result<()> {
+/// The same with everything that tells: events, their journal, the flight recorder, metrics.
+fn add_events(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyhow::Result<()> {
+    let agent = Agent::start(Setup {
+        node: None,
+        ..Setup::of(arena)
+    })?;
+    sleep(SETTLING);
+    let costs = (0..settings.runs(1, 3)).map(|_| Costs::of(&agent));
+    let costs = costs.collect::<anyhow::Result<Vec<_>>>()?;
+    let values = |value: fn(&Costs) -> f64| costs.iter().map(value).collect();
+    outcome.add(TELLING, THREADS, SHARE, values(Costs::threads));
+    outcome.add(TELLING, SAMPLER, SHARE, values(Costs::sampler));
+    outcome.add(
+        TELLING,
+        BOTH,
+        SHARE,
+        values(|costs| costs.threads() + costs.sampler()),
+    );
+    outcome.limit_median(TELLING, BOTH, settings.time(0.2));
+    if let Some(last) = costs.last() {
+        let by_name = last.by_name();
+        outcome
+            .notes
+            .push(format!("{TELLING}: threads' share by name: {by_name}"));
+    }
+    add_memory(outcome, agent.pid(), (TELLING, 24.0))
+}
+
+/// What is resident, and the maps, held to so many MiB together.
+fn add_memory(outcome: &mut Outcome, pid: u32, (case, most): (&str, f64)) -> anyhow::Result<()> {
     let resident = resident(pid)?;
     let maps = maps(pid)?;
-    outcome.add(CASE, "resident", "MiB", vec![mebibytes(signed(resident))]);
-    outcome.add(CASE, "maps", "MiB", vec![mebibytes(signed(maps))]);
+    outcome.add(case, "resident", "MiB", vec![mebibytes(signed(resident))]);
+    outcome.add(case, "maps", "MiB", vec![mebibytes(signed(maps))]);
     outcome.limit_value(
-        "resident memory and maps, 110 workloads",
+        &format!("resident memory and maps, {case}"),
         "MiB",
-        16.0,
+        most,
         Some(mebibytes(signed(resident + maps))),
     );
     Ok(())

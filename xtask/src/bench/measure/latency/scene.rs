@@ -155,6 +155,7 @@ impl Scene {
                 policy: node.policy(),
                 rung,
                 journal: false,
+                events: true,
             })?;
             agents.push((contender, agent));
         }
