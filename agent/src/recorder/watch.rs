@@ -26,9 +26,10 @@ pub const BEAT_MS: u32 = 100;
 const BEATS: usize = 10;
 /// The most that beats may be stretched.
 const LONGEST_STRETCH: u32 = 10;
-/// What beats may cost of a processor before they are stretched, and from when on they are not: parts of a thousand.
-const DEAR: u64 = 10;
-const CHEAP: u64 = 4;
+/// What beats may cost of a processor before they are stretched, and from when on they are not: parts of a hundred
+/// thousand. The whole agent is to stay below 200 where nothing happens.
+const DEAR: u64 = 80;
+const CHEAP: u64 = 30;
 /// The tree is looked through so often at least, in beats.
 const SEARCH: u64 = 100;
 /// A search may take one part of so many of a processor.
@@ -166,8 +167,8 @@ impl Watch {
     /// Chooses who is near, forgets who is long gone, and looks at what all this costs.
     fn settle(&mut self, at: Stamp, book: &Mutex<Book>) {
         let rounds = u64::from(BEAT_MS * self.stretch) * BEATS as u64 * 1_000_000;
-        let thousandths = std::mem::take(&mut self.spent_ns) * 1_000 / rounds;
-        self.stretch = match thousandths {
+        let parts = std::mem::take(&mut self.spent_ns) * 100_000 / rounds;
+        self.stretch = match parts {
             DEAR.. => (self.stretch * 2).min(LONGEST_STRETCH),
             CHEAP..DEAR => self.stretch,
             _ => (self.stretch - 1).max(1),
