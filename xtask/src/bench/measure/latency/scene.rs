@@ -155,7 +155,7 @@ impl Scene {
                 policy: node.policy(),
                 rung,
                 journal: false,
-                events: true,
+                events: false,
             })?;
             agents.push((contender, agent));
         }
