@@ -81,6 +81,10 @@ fn the_programs_are_tried_and_gone_again() {
     if let Err(error) = &Facts::gather(&Roots::default()).types {
         skip!("needs the kernel's type description: {error}");
     }
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    if !mounts.contains(" tracefs ") {
+        skip!("needs tracefs");
+    }
     let folder = Folder::new("doctor-programs");
     let report = examine(&folder.config(""));
     assert_eq!(held(), Vec::<String>::new());

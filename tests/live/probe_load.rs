@@ -36,6 +36,10 @@ fn every_program_runs_here() {
     if let Err(error) = &facts.types {
         skip!("needs the kernel's type description: {error}");
     }
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    if !mounts.contains(" tracefs ") {
+        skip!("needs tracefs");
+    }
     let wishes = Wishes {
         forensics: true,
         ..Wishes::default()

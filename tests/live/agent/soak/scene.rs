@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use super::books::Books;
 use super::census::Census;
 use super::truth::{Truth, now};
-use crate::support::{MIB, Node, PATIENCE, gone_after};
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 
 /// Capacity of the node, and its thresholds, in MiB.
 pub(super) const NODE: u64 = 512;
@@ -174,7 +174,13 @@ impl Scene {
     /// A fork bomb, which must be ended with everybody in it.
     pub(super) fn explode(&mut self) -> DecisionRecord {
         self.limit_ids();
-        let record = self.ignite();
+        let storm = self.storm();
+        let is_over = || (!lives(&storm)).then_some(());
+        if wait_until(PATIENCE / 3, is_over).is_none() {
+            // Others on the machine have given back more ids than the bomb takes too many of.
+            self.limit_ids_to(ids_left() + TOO_MANY / 2);
+        }
+        let record = self.burnt_out(&storm);
         self.reload(HARD);
         record
     }
@@ -182,16 +188,27 @@ impl Scene {
     /// From now on, and until the configuration changes, the machine's process ids are held to so many as a bomb takes too
     /// many of. No longer than needed: others on the machine come and go.
     pub(super) fn limit_ids(&self) {
-        let ids = ids_left() - TOO_MANY;
+        self.limit_ids_to(ids_left() - TOO_MANY);
+    }
+
+    fn limit_ids_to(&self, ids: u64) {
         let limits = settings(HARD).replacen('}', &format!(", pid.available: \"{ids}\"}}"), 1);
         self.reconfigure(&limits);
     }
 
     /// A fork bomb where process ids are limited already.
     pub(super) fn ignite(&mut self) -> DecisionRecord {
+        let storm = self.storm();
+        self.burnt_out(&storm)
+    }
+
+    fn storm(&self) -> Hog {
         let spec = HogSpec::new(Load::ForkStorm, BOMB, Duration::from_mins(1));
-        let storm = self.node.hog(self.bomb, &spec);
-        gone_after(&storm);
+        self.node.hog(self.bomb, &spec)
+    }
+
+    fn burnt_out(&mut self, storm: &Hog) -> DecisionRecord {
+        gone_after(storm);
         let record = self.next_record();
         assert_eq!(record.victim_name(), "test/bomb", "{record:#?}");
         let group = &self.node.groups[self.bomb];

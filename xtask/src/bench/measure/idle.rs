@@ -187,7 +187,6 @@ fn add_events(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyh
         SHARE,
         values(|costs| costs.threads() + costs.sampler()),
     );
-    outcome.limit_median(TELLING, BOTH, settings.time(0.2));
     if let Some(last) = costs.last() {
         let by_name = last.by_name();
         outcome
