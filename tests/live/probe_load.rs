@@ -36,7 +36,7 @@ fn every_program_runs_here() {
     if let Err(error) = &facts.types {
         skip!("needs the kernel's type description: {error}");
     }
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
     if !mounts.contains(" tracefs ") {
         skip!("needs tracefs");
     }

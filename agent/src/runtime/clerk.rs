@@ -302,6 +302,10 @@ impl Clerk {
                 let is_told = record.kubelet.is_some() && self.is_enforcer();
                 let views = is_told.then(|| self.foretold.views(state.decisions.iter()));
                 drop(state);
+                // At once: whoever has seen the record may end us now.
+                if let Some(views) = views {
+                    self.foretold.write(&views);
+                }
                 match occasion {
                     Occasion::Before => {
                         self.telling.ordered(&record, qos);
@@ -314,9 +318,6 @@ impl Clerk {
                 }
                 log_decision(&record);
                 self.hooks.run(occasion, &record);
-                if let Some(views) = views {
-                    self.foretold.write(&views);
-                }
                 if let Some(journal) = &mut self.journal {
                     journal.decision(&record);
                 }
