@@ -88,7 +88,7 @@ const PACE: Duration = Duration::from_millis(60);
 /// A machine that gives memory back more slowly than that, because others have its processors, shows nothing.
 const STALL: Duration = Duration::from_millis(150);
 /// Times that a machine is given another chance.
-const ATTEMPTS: usize = 3;
+const ATTEMPTS: usize = 2;
 
 impl Kept {
     fn of(hogs: &[Hog]) -> Self {

@@ -58,7 +58,7 @@ const TRIAL_DEADLINE: Duration = Duration::from_secs(10);
 const TEST_DEADLINE: u64 = 300;
 /// Longest time for a guest: short, ordinary and full.
 const DEADLINES: [Duration; 3] = [
-    Duration::from_mins(6),
+    Duration::from_mins(10),
     Duration::from_mins(45),
     Duration::from_hours(4),
 ];
