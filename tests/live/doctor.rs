@@ -78,12 +78,12 @@ fn the_programs_are_tried_and_gone_again() {
     if !may(Ability::KernelPrograms) {
         skip!("CAP_BPF or CAP_PERFMON is missing");
     }
-    if let Err(error) = &Facts::gather(&Roots::default()).types {
+    let facts = Facts::gather(&Roots::default());
+    if let Err(error) = &facts.types {
         skip!("needs the kernel's type description: {error}");
     }
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    if !mounts.contains(" tracefs ") {
-        skip!("needs tracefs");
+    if let Err(error) = &facts.tracefs {
+        skip!("needs tracefs: {error}");
     }
     let folder = Folder::new("doctor-programs");
     let report = examine(&folder.config(""));

@@ -36,9 +36,8 @@ fn every_program_runs_here() {
     if let Err(error) = &facts.types {
         skip!("needs the kernel's type description: {error}");
     }
-    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
-    if !mounts.contains(" tracefs ") {
-        skip!("needs tracefs");
+    if let Err(error) = &facts.tracefs {
+        skip!("needs tracefs: {error}");
     }
     let wishes = Wishes {
         forensics: true,
