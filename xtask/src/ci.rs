@@ -99,7 +99,7 @@ const STEPS: &[Step] = &[
 /// The step after all others, which has the last word.
 const TESTS: &str = "test";
 
-/// Runs every step, whatever the ones before it said; the tests' summaries come last.
+/// Runs every step, whatever the ones before it said; the table and the sum of the tests come last.
 ///
 /// # Errors
 /// When a step is asked for that does not exist.
@@ -124,8 +124,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             Ok(Finding::Verdict(report.verdict()))
         }));
     }
-    print!("{}", table(&done));
     report.iter().for_each(Report::print_summaries);
+    print!("{}", table(&done));
+    report.iter().for_each(Report::print_sum);
     Ok(Verdict::from_holds(done.iter().all(|step| !step.failed)))
 }
 

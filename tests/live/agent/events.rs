@@ -186,7 +186,14 @@ fn fork_bombs_are_stopped_by_the_count_of_threads() {
     for round in 1..=3 {
         let spec = HogSpec::new(Load::ForkStorm, 1200, Duration::from_mins(1));
         let storm = node.hog(bomb, &spec);
-        gone_after(&storm);
+        let gone = wait_until(PATIENCE, || (!lives(&storm)).then_some(()));
+        assert!(
+            gone.is_some(),
+            "bomb {round} with {left} as the threshold and {} left: {:#?}\n{}",
+            process_ids_left(),
+            node.decisions(),
+            node.log()
+        );
         let record = node.finished(round);
         let orders = node.decisions();
         assert_eq!(record.victim_name(), "test/bomb", "{orders:#?}");

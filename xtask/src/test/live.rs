@@ -99,12 +99,17 @@ fn run_suite(
     let mut outcome = Outcome::default();
     for name in names {
         let ended = run_one(binary, name, agent, args, kept)?;
-        tell(name, &ended);
-        if judge(name, &ended).is_ok() {
+        let Err(fault) = judge(name, &ended) else {
+            tell(name, &ended);
             count(&mut outcome, name, &ended);
             continue;
-        }
+        };
         // Others on the machine may have had it, and a guest has no processor of its own. What fails twice in a row has failed.
+        println!(
+            "test {name} ... once more, after {:.2} s: {fault}\n{}",
+            ended.elapsed.as_secs_f64(),
+            ended.quoted()
+        );
         outcome.elapsed += ended.elapsed;
         let again = run_one(binary, name, agent, args, kept)?;
         tell(name, &again);

@@ -92,6 +92,22 @@ impl Report {
         }
     }
 
+    /// Prints the summary line of all suites together.
+    pub(crate) fn print_sum(&self) {
+        println!("\n     all suites\n{}", self.sum());
+    }
+
+    fn sum(&self) -> Outcome {
+        let mut sum = Outcome::default();
+        for Suite { outcome, .. } in self.shown() {
+            sum.passed += outcome.passed;
+            sum.failed += outcome.failed;
+            sum.skipped.extend_from_slice(&outcome.skipped);
+            sum.elapsed += outcome.elapsed;
+        }
+        sum
+    }
+
     /// Suites without a test are no news.
     fn shown(&self) -> impl Iterator<Item = &Suite> {
         self.suites.iter().filter(|suite| !suite.outcome.is_empty())
@@ -99,15 +115,8 @@ impl Report {
 
     fn table(&self) -> String {
         let mut rows = vec![["suite", "passed", "failed", "skipped", "time"].map(str::to_owned)];
-        let mut sum = Outcome::default();
-        for Suite { name, outcome } in self.shown() {
-            rows.push(row(name, outcome));
-            sum.passed += outcome.passed;
-            sum.failed += outcome.failed;
-            sum.skipped.extend_from_slice(&outcome.skipped);
-            sum.elapsed += outcome.elapsed;
-        }
-        rows.push(row("all", &sum));
+        rows.extend(self.shown().map(|suite| row(&suite.name, &suite.outcome)));
+        rows.push(row("all", &self.sum()));
         let width = rows
             .iter()
             .map(|[name, ..]| name.len())

@@ -97,8 +97,12 @@ impl Books {
         }
     }
 
-    /// Another agent goes on: what became of what is open is not told any more, and what that one lost it does not count.
+    /// Another agent goes on after one that was killed, maybe within a line: what became of what is open is not told any
+    /// more, and what that one lost it does not count.
     pub(super) fn begin_anew(&mut self) {
+        self.read_lines();
+        self.begun.clear();
+        self.read();
         self.forget_open();
         self.lost_before = self.lost;
     }

@@ -247,7 +247,6 @@ impl Scene {
     /// The agent was replaced by another one, whose warmth is not known yet.
     pub(super) fn replaced(&mut self, pid: u32) {
         self.pid = pid;
-        self.books.read();
         self.books.begin_anew();
         self.warm_up();
     }
@@ -259,7 +258,6 @@ impl Scene {
         gone_after(leak);
         self.excuse(since, now());
         self.pid = status.pid;
-        self.books.read();
         self.books.begin_anew();
         let known = self.node.decisions();
         let new = known.iter().filter(|record| record.order > self.audited);
