@@ -34,9 +34,9 @@ impl Settings {
         if self.short { short } else { full }
     }
 
-    /// A figure of time, twice as large in the short form.
+    /// A figure of time, three times as large in the short form.
     pub fn time(&self, figure: f64) -> f64 {
-        self.figure(2.0 * figure, figure)
+        self.figure(3.0 * figure, figure)
     }
 }
 

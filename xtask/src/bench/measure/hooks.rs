@@ -59,7 +59,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     outcome.limit_value(
         "fork storm with the programs over without: median of the pairs",
         "",
-        settings.figure(1.05, 1.01),
+        settings.figure(1.15, 1.01),
         ratio.map(|ratio| ratio.median),
     );
     Ok(Measured::Ran(outcome))

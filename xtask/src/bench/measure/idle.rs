@@ -65,7 +65,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     add_events(&mut outcome, settings, &arena)?;
     add_pods(&mut outcome, settings, &arena)?;
     ticks::add(&mut outcome, settings)?;
-    outcome.limit_median(ticks::CASE, ticks::FASTEST, settings.time(1.0));
+    outcome.limit_median(ticks::CASE, ticks::FASTEST, settings.figure(4.0, 1.0));
     Ok(Measured::Ran(outcome))
 }
 
@@ -127,7 +127,7 @@ fn add_time(outcome: &mut Outcome, settings: &Settings, rounds: &[Round]) {
         values(&|round| round.both() / round.polls[0]),
     );
     outcome.limit_median(CASE, BOTH, settings.time(0.05));
-    outcome.limit_median(CASE, RATIO, settings.figure(1.5, 1.0));
+    outcome.limit_median(CASE, RATIO, settings.figure(2.0, 1.0));
     if let Some(round) = rounds.last() {
         outcome.notes.push(format!(
             "in the last {:.0} s of the agent alone {} ticks; threads' share by name: {}",
