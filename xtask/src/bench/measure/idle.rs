@@ -60,7 +60,11 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
         rounds.push(Round::run(&arena, &agent, &mut random)?);
     }
     add_time(&mut outcome, settings, &rounds);
-    add_memory(&mut outcome, agent.pid(), (CASE, 16.0))?;
+    add_memory(
+        &mut outcome,
+        agent.pid(),
+        (CASE, settings.figure(18.0, 16.0)),
+    )?;
     drop(agent);
     add_events(&mut outcome, settings, &arena)?;
     add_pods(&mut outcome, settings, &arena)?;
