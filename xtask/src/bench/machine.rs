@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// What is known of the machine; what cannot be read is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Release of the kernel.
+    /// Version of the kernel, without what whoever built it has added.
     pub kernel: Option<String>,
     /// Processor architecture of this build.
     pub architecture: String,
@@ -31,7 +31,7 @@ impl Machine {
         let line = |path: &str| read(path).map(|text| text.trim().to_owned());
         let meminfo = read("proc/meminfo").unwrap_or_default();
         Self {
-            kernel: line("proc/sys/kernel/osrelease"),
+            kernel: read("proc/sys/kernel/osrelease").and_then(|release| version(&release)),
             architecture: std::env::consts::ARCH.to_owned(),
             cpus: std::thread::available_parallelism().ok().map(Into::into),
             cpu_model: read("proc/cpuinfo").and_then(|text| field(&text, "model name")),
@@ -80,6 +80,14 @@ impl fmt::Display for Machine {
     }
 }
 
+/// The number that a release begins with.
+fn version(release: &str) -> Option<String> {
+    let is_of_number = |each: char| each.is_ascii_digit() || each == '.';
+    let end = release.find(|each| !is_of_number(each));
+    let number = release[..end.unwrap_or(release.len())].trim_end_matches('.');
+    (!number.is_empty()).then(|| number.to_owned())
+}
+
 /// The value of the first `key : value` line.
 fn field(text: &str, key: &str) -> Option<String> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
@@ -120,7 +128,7 @@ mod tests {
     #[test]
     fn facts_are_read_below_the_root() {
         let machine = machine_of(&[
-            ("proc/sys/kernel/osrelease", "6.18.44\n"),
+            ("proc/sys/kernel/osrelease", "6.18.44-own\n"),
             (
                 "proc/cpuinfo",
                 "processor\t: 0\nmodel name\t: A Processor\nprocessor\t: 1\n",
@@ -139,6 +147,20 @@ mod tests {
         assert_eq!((machine.memory, machine.swap), (Some(1 << 20), Some(0)));
         assert_eq!(machine.huge_pages.as_deref(), Some("madvise"));
         assert_eq!(machine.governor, None);
+    }
+
+    #[test]
+    fn a_kernel_is_named_by_its_number() {
+        for (release, expected) in [
+            ("6.18.44\n", Some("6.18.44")),
+            ("6.12.107+deb13-cloud-amd64\n", Some("6.12.107")),
+            ("7.0-rc3", Some("7.0")),
+            ("6.1.", Some("6.1")),
+            ("own", None),
+            ("", None),
+        ] {
+            assert_eq!(version(release).as_deref(), expected, "{release:?}");
+        }
     }
 
     #[test]
