@@ -19,6 +19,20 @@ pub fn booted_with(word: &str) -> bool {
     LINE.split_whitespace().any(|found| found == word)
 }
 
+/// Ends the test as skipped for what a machine may lack, with the reason. The kernels of our guests are known to offer
+/// it: there the test fails.
+#[macro_export]
+macro_rules! lacks {
+    ($($reason:tt)+) => {{
+        ::std::assert!(
+            !$crate::in_guest(),
+            "every guest has it: {}",
+            ::std::format!($($reason)+)
+        );
+        $crate::skip!($($reason)+);
+    }};
+}
+
 /// Ends the test as skipped unless the machine is a guest of its own.
 #[macro_export]
 macro_rules! guest_only {

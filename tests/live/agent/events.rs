@@ -6,7 +6,7 @@ use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::protocol::{ProgramView, Status};
 use brink_host::cgroup::Controller;
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, skip, slowed, wait_until};
+use brink_tests::{Hog, lacks, skip, slowed, wait_until};
 use rustix::process::Signal;
 
 #[test]
@@ -23,7 +23,7 @@ fn a_kill_by_the_kernel_is_seen_and_its_memory_is_waited_for() {
         .iter()
         .any(|program| program.family == "oom" && program.running)
     {
-        skip!(
+        lacks!(
             "the OOM programs do not run here: {:?}",
             status.rung_reasons
         );
@@ -45,10 +45,13 @@ fn a_kill_by_the_kernel_is_seen_and_its_memory_is_waited_for() {
     );
 }
 
-/// Whether every program of a family runs.
+/// Whether a family has programs, and every one of them runs.
 fn family_runs(status: &Status, family: &str) -> bool {
-    let runs = |program: &ProgramView| program.family != family || program.running;
-    status.programs.iter().all(runs)
+    let programs = status.programs.iter();
+    let of_it: Vec<&ProgramView> = programs
+        .filter(|program| program.family == family)
+        .collect();
+    !of_it.is_empty() && of_it.iter().all(|program| program.running)
 }
 
 /// For how long memory of the dead counts as being on its way back.
@@ -70,7 +73,7 @@ fn a_crossing_beside_a_kill_by_the_kernel_is_held_as_credited() {
     node.configure("enforce", "evictionHard: {memory.available: 60Mi}");
     let status = node.start(&[]);
     if !family_runs(&status, "oom") {
-        skip!(
+        lacks!(
             "the OOM programs do not run here: {:?}",
             status.rung_reasons
         );
@@ -131,14 +134,14 @@ fn what_reclaim_cost_the_victim_is_in_its_record() {
     node.configure("enforce", "evictionHard: {memory.available: 120Mi}");
     let status = node.start(&[]);
     if !family_runs(&status, "reclaim") {
-        skip!(
+        lacks!(
             "the reclaim programs do not run here: {:?}",
             status.rung_reasons
         );
     }
     let _stream = match streaming(&node, victim) {
         Ok(stream) => stream,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let leak = node.load(victim, Load::Anon, 200 * MIB);
     gone_after(&leak);
@@ -242,7 +245,7 @@ fn the_machine_as_the_node_page_cache_kills_nobody_and_a_leak_does() {
     node.start(&[]);
     let stream = match streaming(&node, reader) {
         Ok(stream) => stream,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let leak = node.load(leaker, Load::Anon, leak.cast_unsigned());
     gone_after(&leak);

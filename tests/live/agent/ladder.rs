@@ -4,7 +4,7 @@ use crate::support::{MIB, Node, gone_after};
 use brink::control::protocol::Status;
 use brink_host::cgroup::{Controller, Version};
 use brink_host::hog::Load;
-use brink_tests::skip;
+use brink_tests::{in_guest, lacks, skip};
 use rustix::thread::CapabilitySet;
 use serde_json::Value;
 
@@ -34,6 +34,23 @@ impl Standing {
 
     fn rung(&self) -> &str {
         self.status.rung.as_deref().unwrap_or_default()
+    }
+
+    /// It polls, on the upper of the two rungs wherever the guard has real time.
+    fn check_polls(&self) {
+        let scheduling = self.status.scheduling.as_deref().unwrap_or_default();
+        let has_real_time = scheduling.starts_with("SCHED_FIFO");
+        assert!(
+            has_real_time || !in_guest(),
+            "every guest has real time: {}",
+            self.reasons()
+        );
+        let rung = if has_real_time {
+            "realtime-poll"
+        } else {
+            "poll"
+        };
+        assert_eq!(self.rung(), rung, "{scheduling}: {}", self.reasons());
     }
 
     fn reasons(&self) -> String {
@@ -73,7 +90,7 @@ fn without_a_type_description_of_the_kernel_it_polls() {
     let mut node = Node::new(300);
     node.hide("mount -t tmpfs none /sys/kernel/btf");
     let standing = Standing::of(&mut node, "");
-    assert!(standing.rung().ends_with("poll"), "{}", standing.rung());
+    standing.check_polls();
     let reasons = standing.reasons();
     assert!(reasons.contains("/sys/kernel/btf/vmlinux"), "{reasons}");
     assert_eq!(standing.check("kernel.btf").0, "warning");
@@ -94,8 +111,12 @@ fn without_tracefs_it_is_blind_to_the_kernels_killer_alone() {
         .filter(|program| program.family != "forensics")
         .partition(|program| program.family == "oom");
     if others.is_empty() {
-        skip!("no kernel program runs here: {}", standing.reasons());
+        lacks!("no kernel program runs here: {}", standing.reasons());
     }
+    assert!(
+        !of_oom.is_empty(),
+        "each has a line, also what does not run"
+    );
     assert!(others.iter().all(|program| program.running), "{others:?}");
     for program in of_oom {
         let why = program.why.as_deref().unwrap_or_default();
@@ -123,7 +144,7 @@ fn without_the_right_to_load_programs_it_polls() {
     let mut node = Node::new(300);
     node.without = CapabilitySet::BPF | CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
     let standing = Standing::of(&mut node, "");
-    assert!(standing.rung().ends_with("poll"), "{}", standing.rung());
+    standing.check_polls();
     let reasons = standing.reasons();
     assert!(reasons.contains("CAP_BPF is missing"), "{reasons}");
     let (state, said) = standing.check("programs.sampler");
@@ -142,7 +163,7 @@ fn without_the_right_to_real_time_the_sampler_still_serves() {
     let (state, said) = standing.check("scheduling.fifo");
     assert_eq!(state, "warning", "{said}");
     if standing.status.sampler.is_none() {
-        skip!("the sampler cannot serve here: {reasons}");
+        lacks!("the sampler cannot serve here: {reasons}");
     }
     assert_eq!(standing.rung(), "kernel-sampler");
 }

@@ -11,7 +11,7 @@ use crate::support::{MIB, Node, PATIENCE};
 use brink::control::protocol::{Answer, Question, Ranking};
 use brink_host::cgroup::{Controller, Version};
 use brink_host::hog::Load;
-use brink_tests::{skip, wait_until};
+use brink_tests::{lacks, wait_until};
 
 /// Pages that processors have charged in advance, and what a file is late by.
 const SLACK: i64 = 4 * MIB.cast_signed();
@@ -202,7 +202,7 @@ fn a_sampler_that_reads_too_high_is_found_out_far_from_every_threshold() {
     );
     let status = node.start(&[]);
     if status.rung.as_deref() != Some("kernel-sampler") {
-        skip!("needs the sampler: {:?}", status.rung_reasons);
+        lacks!("needs the sampler: {:?}", status.rung_reasons);
     }
     let rung = || node.status().and_then(|status| status.rung);
     std::thread::sleep(Duration::from_secs(3));

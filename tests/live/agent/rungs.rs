@@ -7,7 +7,7 @@ use brink::control::protocol::Status;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::cgroup::{Controller, Version};
 use brink_host::hog::Load;
-use brink_tests::{skip, wait_until};
+use brink_tests::{lacks, skip, wait_until};
 
 const HARD: &str = "evictionHard: {memory.available: 60Mi}";
 
@@ -32,7 +32,7 @@ fn the_kernel_sampler_is_the_top_rung() {
     let mut node = Node::new(300);
     let (status, rung) = leak_on(&mut node, "", &[]);
     if status.rung.as_deref() != Some("kernel-sampler") {
-        skip!("the sampler cannot serve here: {}", reasons(&status));
+        lacks!("the sampler cannot serve here: {}", reasons(&status));
     }
     assert_eq!(rung, "kernel-sampler");
     let sampler = status.sampler.expect("its cost is known");
@@ -57,7 +57,7 @@ fn without_programs_the_guard_polls_under_real_time() {
         .unwrap_or_default()
         .starts_with("SCHED_FIFO")
     {
-        skip!("no real time here: {}", reasons(&status));
+        lacks!("no real time here: {}", reasons(&status));
     }
     assert_eq!(rung, "realtime-poll");
 }
@@ -167,7 +167,7 @@ fn numbers_that_differ_from_the_files_lower_the_rung_at_once() {
     node.configure_machine("observe", "housekeepingInterval: 1s");
     let status = node.start(&[]);
     if status.sampler.is_none() {
-        skip!("the sampler does not run here: {}", reasons(&status));
+        lacks!("the sampler does not run here: {}", reasons(&status));
     }
     let lie: String = real
         .lines()

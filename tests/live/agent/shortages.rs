@@ -7,7 +7,7 @@ use crate::support::{MIB, Node, PATIENCE, gone_after};
 use brink::control::protocol::{OomView, Status};
 use brink_host::cgroup::Controller;
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, guest_only, skip, wait_until};
+use brink_tests::{Hog, guest_only, lacks, skip, wait_until};
 
 /// A node whose agent only watches, and a workload in it that may take 32 MiB; or why nothing would be seen.
 fn bounded() -> Result<(Node, usize), String> {
@@ -46,7 +46,7 @@ fn check(node: &Node, expected: OomView) -> Status {
 fn a_cgroup_at_its_limit_is_told_as_that() {
     let (node, bounded) = match bounded() {
         Ok(both) => both,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     for cgroup in 1..=2 {
         gone_after(&node.load(bounded, Load::Anon, 100 * MIB));
@@ -73,7 +73,7 @@ fn a_cgroup_at_its_limit_is_told_as_that() {
 fn a_group_that_is_taken_whole_is_told_as_that() {
     let (node, bounded) = match bounded() {
         Ok(both) => both,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let dir = node.groups[bounded].dir(&node.sandbox.layout, Controller::Memory);
     let whole = dir.unwrap().path().join("memory.oom.group");
@@ -97,7 +97,7 @@ fn an_oom_of_the_node_is_told_as_that() {
     guest_only!("the kernel's OOM killer is let loose on the machine");
     let (node, _) = match bounded() {
         Ok(both) => both,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
     (spec.floor, spec.wait) = (0, true);

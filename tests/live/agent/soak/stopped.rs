@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use brink_tests::{Hog, skip, slowed, wait_until};
+use brink_tests::{Hog, lacks, slowed, wait_until};
 use rustix::process::Signal;
 
 use super::churn::Churn;
@@ -65,7 +65,7 @@ fn what_was_over_before_the_end_of_a_stop_kills_nobody() {
 fn what_found_no_room_during_a_stop_is_counted_and_looked_for() {
     let mut scene = Scene::begin();
     if scene.node.status().unwrap().rings.is_empty() {
-        skip!("no kernel program runs here");
+        lacks!("no kernel program runs here");
     }
     while_stopped(&mut scene, |scene| {
         let churn = Churn::start(&scene.node);
