@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     contender::{Contender, Signal, earlyoom_kib},
-    judge::{Aim, Judge, crossed},
+    judge::{Aim, Judge, answered},
 };
 use crate::{
     bench::{
@@ -170,7 +170,7 @@ impl Ground {
         drop((hog, victim));
         // Others on this machine send signals too.
         let ours = shots.iter().find(|shot| shot.target == pid);
-        let at = crossed(&seen).or(ours.map(|shot| shot.at));
+        let at = answered(&seen, ours.map(|shot| shot.at)).or(ours.map(|shot| shot.at));
         let Some(at) = at.filter(|&at| at >= began) else {
             return Ok(None);
         };

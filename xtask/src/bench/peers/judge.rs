@@ -174,6 +174,15 @@ impl Judge {
         Ok(self.truth.crossing(u32::try_from(signal.place())?)?)
     }
 
+    /// What became of all of them, in their order.
+    pub(super) fn crossings(&self) -> anyhow::Result<[Crossing; Signal::ALL.len()]> {
+        let mut crossings = [Crossing::ZERO; Signal::ALL.len()];
+        for (crossing, signal) in crossings.iter_mut().zip(Signal::ALL) {
+            *crossing = self.crossing(signal)?;
+        }
+        Ok(crossings)
+    }
+
     /// Who was signalled since [`Judge::aim`], in order. Stops the trace.
     pub(super) fn shots(&self) -> anyhow::Result<Vec<Shot>> {
         let entries = self.trace.read()?;
@@ -221,6 +230,14 @@ pub(super) fn crossed(crossing: &Crossing) -> Option<u64> {
     } else {
         first
     })
+}
+
+/// The crossing that a signal of that time answered: a spike too, if it came before the longer one.
+pub(super) fn answered(crossing: &Crossing, signalled: Option<u64>) -> Option<u64> {
+    let held = crossed(crossing)?;
+    let spike = crossing.crossed_ns;
+    let is_for_spike = signalled.is_some_and(|at| (spike..held).contains(&at));
+    Some(if is_for_spike { spike } else { held })
 }
 
 /// The sum of the zones' low watermarks, in bytes.
@@ -277,5 +294,10 @@ mod tests {
             Some(9_000_000)
         );
         assert_eq!(crossed(&crossing(101 + SPIKE_NS, 9_000_000)), Some(100));
+        let spike = crossing(100 + SPIKE_NS, 9_000_000);
+        assert_eq!(answered(&spike, None), Some(9_000_000));
+        assert_eq!(answered(&spike, Some(9_000_000)), Some(9_000_000));
+        assert_eq!(answered(&spike, Some(5_000_000)), Some(100));
+        assert_eq!(answered(&spike, Some(99)), Some(9_000_000), "before both");
     }
 }

@@ -158,9 +158,32 @@ impl Found {
         }
     }
 
-    /// Whether it was answered though the truth saw no crossing of the tool's own signal: from when it took is not known.
+    /// Whether it was answered though the truth saw no crossing of the tool's own signal before: from when it took is not
+    /// known.
     pub fn is_unseen(&self) -> bool {
-        self.signalled.is_some() && !self.crossed && !self.is_lost()
+        let is_early = |at| !self.crossed || at < 0;
+        self.signalled.is_some_and(is_early) && !self.is_lost()
+    }
+
+    /// Whether there was no reason for the first signal by anybody's figure: the tool's own crossed much later, or
+    /// neither it nor what is left of the machine's memory crossed at all.
+    pub fn is_premature(&self) -> bool {
+        /// Between two ticks of the truth a tool may be earlier; this is several.
+        const LEAD_NS: i64 = 1_000_000;
+        match self.signalled {
+            None => false,
+            Some(at) if self.crossed => at < -LEAD_NS,
+            Some(_) => !self.is_short(),
+        }
+    }
+
+    /// Whether the machine's memory came below the limit, by headroom or by the kernel's estimate.
+    pub fn is_short(&self) -> bool {
+        let figures = [Signal::Headroom, Signal::Estimate].map(Signal::word);
+        let mut seen = figures
+            .into_iter()
+            .filter_map(|word| self.signals.get(word));
+        seen.any(|seen| seen.crossed.is_some())
     }
 }
 
@@ -175,4 +198,37 @@ pub fn line(value: &impl Serialize) -> anyhow::Result<String> {
 /// What a line says; nothing if it is none of ours.
 pub fn parse<T: DeserializeOwned>(line: &str) -> Option<T> {
     serde_json::from_str(line.split_once(MARK)?.1).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_acts_before_the_crossing_is_early_and_long_before_it_premature() {
+        let of = |crossed, signalled, short| Found {
+            crossed,
+            signalled,
+            signals: BTreeMap::from([(
+                Signal::Estimate.word().to_owned(),
+                Seen {
+                    crossed: short,
+                    overshoot: 0,
+                },
+            )]),
+            ..Found::default()
+        };
+        for (crossed, signalled, short, expected) in [
+            (true, Some(1), Some(1), [false, false]),
+            (true, Some(-100_000), Some(1), [true, false]),
+            (true, Some(-2_000_000), Some(1), [true, true]),
+            (false, Some(5), Some(1), [true, false]),
+            (false, Some(5), None, [true, true]),
+            (false, None, None, [false, false]),
+        ] {
+            let found = of(crossed, signalled, short);
+            let shown = [found.is_unseen(), found.is_premature()];
+            assert_eq!(shown, expected, "{found:?}");
+        }
+    }
 }

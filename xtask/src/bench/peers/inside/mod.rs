@@ -1,9 +1,11 @@
 //! What runs inside a guest: pods, the contenders one after the other, and a judge that knows none of them.
+mod bystanders;
 mod load;
 mod pods;
 mod rates;
 mod tool;
 mod trial;
+mod verdict;
 
 use std::{
     collections::BTreeMap,

@@ -101,7 +101,7 @@ impl Pod {
 
 /// Those who live in the pods all the time.
 pub(super) struct Pods {
-    residents: Vec<(Pod, Load)>,
+    residents: Vec<Load>,
     since: Instant,
     /// Of the large one.
     ballast: u64,
@@ -130,7 +130,7 @@ impl Pods {
     /// Sees to it that everybody is there, and leaves [`ROOM`] above the limit.
     pub(super) fn settle(&mut self) -> anyhow::Result<()> {
         let is_old = self.since.elapsed() > AGE;
-        let is_gone = self.residents.iter_mut().any(|(_, load)| load.is_over());
+        let is_gone = self.residents.iter_mut().any(Load::is_over);
         if self.residents.is_empty() || is_old || is_gone {
             self.residents.clear();
             self.since = Instant::now();
@@ -141,23 +141,14 @@ impl Pods {
                 (Pod::Web, 8 * MIB),
                 (Pod::Job, 8 * MIB),
             ] {
-                self.residents.push((pod, resident(pod, bytes)?));
+                self.residents.push(resident(pod, bytes)?);
             }
             let available = available()?;
             // Its page tables and itself come on top.
             self.ballast = available.saturating_sub(LIMIT + ROOM + 4 * MIB);
-            let large = resident(Pod::Database, self.ballast)?;
-            self.residents.push((Pod::Database, large));
+            self.residents.push(resident(Pod::Database, self.ballast)?);
         }
         settle_memory()
-    }
-
-    /// The pod of a process that lives there all the time.
-    pub(super) fn of(&self, pid: i32) -> Option<Pod> {
-        let mut residents = self.residents.iter();
-        residents
-            .find(|(_, load)| i32::try_from(load.pid()) == Ok(pid))
-            .map(|(pod, _)| *pod)
     }
 }
 

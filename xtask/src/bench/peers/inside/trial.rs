@@ -1,6 +1,7 @@
 //! One run: a contender, a load, and what the judge saw of both.
 use std::{
     fs,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicI64, Ordering},
@@ -17,16 +18,18 @@ use brink_host::{
 
 use super::{
     Ground,
+    bystanders::Bystanders,
     load::Load,
     pods::{Pod, resident},
     tool::{self, Terms, Tool},
+    verdict::{self, Evidence},
 };
 use crate::bench::{
     measure::units::{MIB, between, signed},
     peers::{
         contender::{Contender, LIMIT, Signal},
-        judge::{Aim, Shot, crossed},
-        wire::{Found, Run, Seen},
+        judge::Aim,
+        wire::{Found, Run},
         workload::Workload,
     },
     random::SplitMix64,
@@ -73,6 +76,7 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
     let mut stage = stage(ground, run)?;
     let memory = tool.as_ref().and_then(|_| Tool::memory());
     let before = oom_kills()?;
+    let bystanders = Bystanders::read(Path::new("/proc"))?;
     ground.judge.aim(Aim {
         limits: [signed(LIMIT); 3],
         pods_may: signed(terms.pods),
@@ -93,33 +97,22 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
         ..Found::of(run)
     };
     found.cpu = cpu.map(|cpu| [cpu, between(began, monotonic_ns())]);
-    judge(ground, (run, began), &shots, &mut found)?;
+    let evidence = Evidence {
+        began,
+        crossings: ground.judge.crossings()?,
+        shots: &shots,
+        bystanders: &bystanders,
+    };
+    verdict::judge(run.contender, &evidence, &mut found);
     if run.contender == Contender::Brink {
-        let decisions = tool::decisions(began)?;
-        found.stages = decisions
-            .first()
-            .map(|record| tool::stages(record, began))
-            .unwrap_or_default();
-        if decisions.len() > 1 {
-            found
-                .notes
-                .extend(decisions.iter().map(|record| tool::told(record, began)));
-        }
+        tell_decisions(began, &mut found)?;
     }
     found.oom_victims = usize::try_from(oom_kills()? - before)?;
-    let is_near = |signal: Signal| {
-        found
-            .signals
-            .get(signal.word())
-            .is_some_and(|seen| seen.crossed.is_some())
-    };
-    if !found.quiet
-        && found.oom.is_none()
-        && !is_near(Signal::Headroom)
-        && !is_near(Signal::Estimate)
-    {
-        anyhow::bail!("the load never came to the limit: {}", loads_log());
-    }
+    anyhow::ensure!(
+        verdict::has_shown(&found, &shots),
+        "the load never came to the limit: {}",
+        loads_log()
+    );
     if lasted >= PATIENCE && !found.quiet && found.crossed && shots.is_empty() {
         found
             .notes
@@ -131,6 +124,20 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
     drop((stage, tool));
     clear()?;
     Ok(found)
+}
+
+/// The stages of the agent's first decision; and what it decided on, where the run does not explain itself.
+fn tell_decisions(began: u64, found: &mut Found) -> anyhow::Result<()> {
+    let decisions = tool::decisions(began)?;
+    found.stages = decisions
+        .first()
+        .map(|record| tool::stages(record, began))
+        .unwrap_or_default();
+    if decisions.len() > 1 || found.is_unseen() {
+        let told = decisions.iter().map(|record| tool::told(record, began));
+        found.notes.extend(told);
+    }
+    Ok(())
 }
 
 /// Everything of a run but its start.
@@ -256,59 +263,6 @@ fn watch(
 fn over(stage: &mut Stage) -> anyhow::Result<bool> {
     let ended = stage.loads.iter_mut().all(Load::is_over);
     Ok(ended && Pod::Leaker.processes()?.is_empty() && Pod::Second.processes()?.is_empty())
-}
-
-/// What the judge saw.
-fn judge(
-    ground: &Ground,
-    (run, began): (&Run, u64),
-    shots: &[Shot],
-    found: &mut Found,
-) -> anyhow::Result<()> {
-    for signal in Signal::ALL {
-        let seen = ground.judge.crossing(signal)?;
-        let seen = Seen {
-            crossed: crossed(&seen).map(|at| between(began, at)),
-            overshoot: seen.overshoot,
-        };
-        found.signals.insert(signal.word().to_owned(), seen);
-    }
-    let own = ground.judge.crossing(run.contender.signal())?;
-    let crossing = crossed(&own);
-    found.crossed = crossing.is_some();
-    found.overshoot = crossing.map(|_| own.overshoot);
-    let reference = crossing.unwrap_or(began);
-    let after = |at: u64| between(reference, at);
-    let theirs = |shot: &&Shot| !shot.by_kernel && run.contender != Contender::Nothing;
-    let first = shots.iter().find(theirs);
-    found.signalled = first.map(|shot| after(shot.at));
-    let killed = shots.iter().filter(theirs).find(|shot| shot.is_kill);
-    found.killed = killed.map(|shot| after(shot.at));
-    let oom = shots.iter().find(|shot| shot.by_kernel && shot.is_kill);
-    found.oom = oom.map(|shot| after(shot.at));
-    let back = own.latest_back_ns.max(own.back_ns);
-    found.freed = first
-        .filter(|shot| own.latest_back_ns > shot.at)
-        .map(|shot| between(shot.at, back));
-    let is_right = |shot: &Shot| ground.pods.of(shot.target).is_none_or(Pod::is_right);
-    let mut targets: Vec<i32> = Vec::new();
-    for shot in shots.iter().filter(theirs) {
-        if targets.contains(&shot.target) {
-            continue;
-        }
-        targets.push(shot.target);
-        if is_right(shot) {
-            found.right += 1;
-        } else {
-            found.wrong += 1;
-            let pod = ground.pods.of(shot.target).map_or("nobody's", Pod::name);
-            found.notes.push(format!("wrong: a process of {pod}"));
-        }
-    }
-    found.right_first = first.map(is_right);
-    let of_kernel = shots.iter().filter(|shot| shot.by_kernel);
-    found.oom_bystanders = of_kernel.filter(|shot| !is_right(shot)).count();
-    Ok(())
 }
 
 /// What the loads have said.
