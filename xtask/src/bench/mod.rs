@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER", default_value = OUT)]
     pub out: PathBuf,
     /// Keep the raw values in the repository, and write the tables of docs/benchmarks.md from them
-    #[arg(long)]
+    #[arg(long, conflicts_with = "short")]
     pub publish: bool,
     /// Compare with other tools instead, in virtual machines and here
     #[arg(long)]
@@ -70,6 +70,15 @@ impl Args {
             peers,
             minutes: None,
         }
+    }
+
+    /// Whether the options go together, as far as clap cannot tell: one benchmark can be published alone, and of the
+    /// comparison all or nothing.
+    fn check_forms(&self) -> anyhow::Result<()> {
+        if self.peers && self.publish && !self.names.is_empty() {
+            bail!("`--peers --publish` takes no NAME: the page shows every tool and every load");
+        }
+        Ok(())
     }
 }
 
@@ -102,6 +111,7 @@ fn held(args: &Args) -> anyhow::Result<()> {
 /// # Errors
 /// When a benchmark cannot be run or its raw values cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    args.check_forms()?;
     #[cfg(feature = "bench")]
     return session::run(args);
     #[cfg(not(feature = "bench"))]
@@ -110,3 +120,31 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 
 #[cfg(feature = "bench")]
 mod session;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn is_taken(line: &str) -> bool {
+        let line = clap::Parser::try_parse_from(line.split(' '));
+        line.is_ok_and(|line: Line| line.args.check_forms().is_ok())
+    }
+
+    #[test]
+    fn of_the_comparison_all_is_published_or_nothing() {
+        assert!(is_taken("bench --peers --publish"));
+        assert!(is_taken("bench --peers --publish --minutes 90 --seed 2"));
+        assert!(is_taken("bench --publish idle"));
+        assert!(is_taken("bench --peers --short earlyoom"));
+        assert!(!is_taken("bench --peers --publish --short"));
+        assert!(!is_taken("bench --publish --short"));
+        assert!(!is_taken("bench --peers --publish earlyoom"));
+        assert!(!is_taken("bench --peers --publish machine"));
+    }
+}

@@ -40,6 +40,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
     if args.publish {
         page::write(workspace::root())?;
+        // It shows what the agent costs when idle on a machine, too.
+        peers::page::publish(workspace::root())?;
     }
     print!("\n{}", table::of_limits(&verdicts));
     let missed: Vec<String> = verdicts

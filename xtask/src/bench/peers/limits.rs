@@ -1,7 +1,8 @@
 //! The figures that must be reached by the runs.
 use super::{
     contender::Contender,
-    report::{Host, Report, delays, host_median},
+    report::{Host, Report, delays},
+    tables,
     wire::Found,
     workload::Workload,
 };
@@ -31,7 +32,21 @@ fn guest_limits(report: &Report) -> Vec<Limit> {
     let quiet: Vec<&Found> = report.quiet(Contender::Brink).collect();
     let killed = quiet.iter().filter(|run| run.right + run.wrong > 0).count();
     let killed = (!quiet.is_empty()).then(|| percent(killed, quiet.len()));
+    let planned: usize = Workload::FULL
+        .map(|load| report.planned(Contender::Brink, load))
+        .iter()
+        .sum();
+    let own = report.guests.runs.iter();
+    let judged = own.filter(|run| run.contender == Contender::Brink.word());
+    let judged = judged.count();
+    let premature = runs.iter().filter(|run| run.is_premature()).count();
     let mut limits = vec![
+        limit(
+            "guests: planned runs of Brink that were judged",
+            "%",
+            Must::AtLeast(100.0),
+            (planned > 0).then(|| percent(judged, planned)),
+        ),
         limit(
             "guests: runs in which the kernel came first",
             "%",
@@ -45,29 +60,38 @@ fn guest_limits(report: &Report) -> Vec<Limit> {
             of_all(right),
         ),
         limit(
+            "guests: runs in which Brink acted without a reason by any figure",
+            "%",
+            Must::AtMost(0.0),
+            of_all(premature),
+        ),
+        limit(
             "guests: quiet runs with a kill",
             "%",
             Must::AtMost(0.0),
             killed,
         ),
     ];
-    for peer in Contender::ALL {
-        let is_peer = !matches!(peer, Contender::Brink | Contender::Nothing);
-        if is_peer && report.loud(peer).next().is_some() {
-            let name = format!(
-                "guests: p99 of Brink by that of {}, in the load where it is worst",
-                peer.word()
-            );
-            let ratio = worst_ratio(report, peer);
-            limits.push(limit(&name, "", Must::AtMost(1.0), ratio));
-        }
-    }
+    let is_peer = |peer: &Contender| {
+        !matches!(peer, Contender::Brink | Contender::Nothing) && report.is_planned(*peer)
+    };
+    let peers = Contender::ALL.into_iter().filter(is_peer);
+    // One that was to run and of which nothing was judged has no ratio, and misses its figure.
+    limits.extend(peers.map(|peer| peer_limit(report, peer)));
     limits
 }
 
-/// The p99 from the crossing to the signal by that of `peer`, in the load where it is largest; 0 where the peer lost every
-/// run. Its lost runs are left out, which favours it: they took for ever.
-fn worst_ratio(report: &Report, peer: Contender) -> Option<f64> {
+/// How Brink's slowest answer to a load stands to a peer's: the p99 of both, which is the worst of fewer than a hundred.
+struct Ratio {
+    value: f64,
+    load: Workload,
+    /// Runs of Brink, and of the peer without those that it lost.
+    runs: [usize; 2],
+}
+
+/// Load by load, of those that both were judged under. 0 where the peer lost every run; its lost runs are left out, which
+/// favours it: they took for ever.
+fn ratios(report: &Report, peer: Contender) -> Vec<Ratio> {
     let of = |contender, workload: Workload| {
         let runs: Vec<&Found> = report
             .loud(contender)
@@ -75,29 +99,53 @@ fn worst_ratio(report: &Report, peer: Contender) -> Option<f64> {
             .collect();
         delays(&runs)
     };
-    let ratio = |workload| {
-        let own = stats::quantile(&of(Contender::Brink, workload), 99)?;
-        let mut theirs = of(peer, workload);
+    let ratio = |load| {
+        let owns = of(Contender::Brink, load);
+        let own = stats::quantile(&owns, 99)?;
+        let mut theirs = of(peer, load);
         let all = theirs.len();
         theirs.retain(|delay| delay.is_finite());
-        match stats::quantile(&theirs, 99) {
-            Some(theirs) => Some(own / theirs),
-            None => (all > 0 && own.is_finite()).then_some(0.0),
-        }
+        let value = match stats::quantile(&theirs, 99) {
+            Some(theirs) => own / theirs,
+            None => (all > 0 && own.is_finite()).then_some(0.0)?,
+        };
+        let runs = [owns.len(), theirs.len()];
+        Some(Ratio { value, load, runs })
     };
-    Workload::FULL
+    Workload::FULL.into_iter().filter_map(ratio).collect()
+}
+
+/// The largest of the ratios to a peer, with the load it is of and how many loads were compared; unknown if none was.
+fn peer_limit(report: &Report, peer: Contender) -> Limit {
+    let ratios = ratios(report, peer);
+    let is_loud = |load: &&Workload| !load.is_quiet() && report.planned(peer, **load) > 0;
+    let planned = Workload::FULL.iter().filter(is_loud).count();
+    let compared = match ratios.len() {
+        n if n == planned => format!("{n} loads"),
+        n => format!("{n} of {planned} loads"),
+    };
+    let worst = ratios
         .into_iter()
-        .filter_map(ratio)
-        .reduce(f64::max)
+        .max_by(|one, other| one.value.total_cmp(&other.value));
+    let which = worst.as_ref().map_or_else(String::new, |worst| {
+        let [own, theirs] = worst.runs;
+        let theirs = match theirs {
+            0 => "all lost".to_owned(),
+            n => tables::tail_of(n),
+        };
+        let (load, own) = (worst.load.word(), tables::tail_of(own));
+        format!(": {load}, {own} by {theirs}")
+    });
+    let name = format!(
+        "guests: slowest answer of Brink by that of {}, largest of {compared}{which}",
+        peer.word()
+    );
+    limit(&name, "", Must::AtMost(1.0), worst.map(|worst| worst.value))
 }
 
 fn host_limits(host: &Host) -> Vec<Limit> {
-    let own = host_median(host, Contender::Brink);
-    let ratio = |peer| {
-        host_median(host, peer)
-            .zip(own)
-            .map(|(theirs, own)| theirs / own)
-    };
+    let own = host.median(Contender::Brink);
+    let ratio = |peer| host.median(peer).zip(own).map(|(theirs, own)| theirs / own);
     let name = |peer: &str| format!("host: crossing to signal, p50 of {peer} by that of Brink");
     vec![
         limit(
@@ -165,18 +213,56 @@ mod tests {
             vec![wrong, calm()],
             &["guests: runs in which the right pod went and nobody else"],
         );
+        let early = Found {
+            crossed: false,
+            ..good()
+        };
+        check(
+            vec![good(), early, calm()],
+            &["guests: runs in which Brink acted without a reason by any figure"],
+        );
         let nervous = Found { right: 1, ..calm() };
         check(vec![good(), nervous], &["guests: quiet runs with a kill"]);
         let faster = run(Contender::Earlyoom, ANON, Some(900_000));
         check(
             vec![good(), calm(), faster],
-            &["guests: p99 of Brink by that of earlyoom, in the load where it is worst"],
+            &[
+                "guests: slowest answer of Brink by that of earlyoom, largest of 1 loads: 4K pages, 100 %, worst of 1 by worst \
+                 of 1",
+            ],
         );
     }
 
     #[test]
+    fn a_comparison_that_shrinks_misses_a_figure() {
+        const JUDGED: &str = "guests: planned runs of Brink that were judged";
+        const PEER: &str =
+            "guests: slowest answer of Brink by that of earlyoom, largest of 0 of 1 loads";
+        let good = || run(Contender::Brink, ANON, Some(1_000_000));
+        let calm = || run(Contender::Brink, Workload::Near, None);
+        let peer = || run(Contender::Earlyoom, ANON, Some(50_000_000));
+        let missed = |left: usize, failed: &[usize]| -> Vec<String> {
+            let mut report = report(vec![good(), calm(), peer(), good()]);
+            report.guests.runs.truncate(left);
+            report
+                .guests
+                .runs
+                .retain(|run| !failed.contains(&run.number));
+            let why = |&number: &usize| (number, "why".to_owned());
+            report.guests.failed = failed.iter().map(why).collect();
+            let missed = of(&report).into_iter().filter(|limit| !limit.is_reached());
+            missed.map(|limit| limit.name).collect()
+        };
+        assert_eq!(missed(4, &[]), [""; 0]);
+        assert_eq!(missed(3, &[]), [JUDGED], "the time was over");
+        assert_eq!(missed(4, &[1]), [JUDGED, "guests: quiet runs with a kill"]);
+        assert_eq!(missed(4, &[2]), [PEER], "nothing of the peer");
+        assert_eq!(missed(2, &[]), [JUDGED, PEER]);
+    }
+
+    #[test]
     fn a_peer_is_compared_load_by_load_over_the_runs_it_did_not_lose() {
-        let ratio = |runs: Vec<Found>| worst_ratio(&report(runs), Contender::Earlyoom);
+        let ratio = |runs: Vec<Found>| peer_limit(&report(runs), Contender::Earlyoom).measured;
         let own = |load, signalled| run(Contender::Brink, load, signalled);
         let peer = |load, signalled| run(Contender::Earlyoom, load, signalled);
         let ms = |count: i64| Some(count * 1_000_000);
@@ -189,5 +275,16 @@ mod tests {
         assert_eq!(with(vec![peer(BOMB, None)]), Some(0.0), "all were lost");
         let lost = vec![own(ANON, None), peer(ANON, ms(10))];
         assert_eq!(ratio(lost), Some(f64::INFINITY), "we lost one");
+    }
+
+    #[test]
+    fn the_name_of_a_ratio_says_of_how_many_runs_it_is() {
+        let own = |load| run(Contender::Brink, load, Some(1_000_000));
+        let peer = |load, signalled| run(Contender::Earlyoom, load, signalled);
+        let name = |runs: Vec<Found>| peer_limit(&report(runs), Contender::Earlyoom).name;
+        let many = [vec![own(ANON); 100], vec![peer(ANON, Some(2_000_000)); 3]].concat();
+        assert!(name(many).ends_with("of 1 loads: 4K pages, 100 %, p99 by worst of 3"));
+        let lost = vec![own(ANON), peer(ANON, None), peer(BOMB, None)];
+        assert!(name(lost).ends_with("of 1 of 2 loads: 4K pages, 100 %, worst of 1 by all lost"));
     }
 }

@@ -1,9 +1,16 @@
 //! The page of the comparison, its raw values and its plots, each made from the one before.
-use std::{fmt::Write as _, fs, path::Path};
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
 
 use anyhow::Context as _;
 
-use super::{limits, plot, report::Report};
+use super::{
+    contender::Contender,
+    emulation::{self, Idle},
+    limits, plot,
+    report::{Guests, Report},
+    tables,
+    wire::Found,
+};
 use crate::{bench::table, marks};
 
 /// The folder of raw values and plots, from the workspace's directory.
@@ -13,6 +20,13 @@ const PAGE: &str = "docs/benchmarks/peers.md";
 const RAW: &str = "raw.json";
 /// What makes a part of the page.
 const BY: &str = "cargo xtask bench --peers --publish";
+
+/// What is to be known of values that were measured by the first form of the judgement.
+const FIRST_FORM: &str = "\
+These values were judged by older rules: a run in which a tool acted before headroom or `MemAvailable` came to the limit was
+thrown away, and every process but those that stay in the pods counted as the load's.
+
+";
 
 /// Writes the raw values and the plots.
 ///
@@ -42,7 +56,7 @@ fn plots(report: &Report) -> [(&'static str, String); 2] {
 ///
 /// # Errors
 /// When a file cannot be read or written, or the page has no place for them.
-pub(super) fn publish(root: &Path) -> anyhow::Result<()> {
+pub(in crate::bench) fn publish(root: &Path) -> anyhow::Result<()> {
     let report = read(root)?;
     let file = root.join(PAGE);
     fs::write(&file, fresh(root, &report)?).with_context(|| format!("writing {}", file.display()))
@@ -52,37 +66,76 @@ fn read(root: &Path) -> anyhow::Result<Report> {
     let file = root.join(FOLDER).join(RAW);
     let context = || format!("reading {}", file.display());
     let text = fs::read_to_string(&file).with_context(context)?;
-    serde_json::from_str(&text).with_context(context)
+    let report: Report = serde_json::from_str(&text).with_context(context)?;
+    report.with_plan().with_context(context)
 }
 
 fn fresh(root: &Path, report: &Report) -> anyhow::Result<String> {
     let page = fs::read_to_string(root.join(PAGE)).with_context(|| format!("reading {PAGE}"))?;
-    marks::put((PAGE, &page), BY, &tables(report))
+    marks::put((PAGE, &page), BY, &made(report, Idle::read(root)?))
 }
 
-/// Everything that is made from the raw values.
-fn tables(report: &Report) -> String {
+/// Everything that is made from the raw values, and the agent's idle cost on a machine, which another benchmark has.
+fn made(report: &Report, idle: Idle) -> String {
+    let limits: Vec<_> = limits::of(report).iter().map(table::limit_row).collect();
+    let mut parts = vec![
+        head(report),
+        format!(
+            "### Must reach\n\n{}",
+            table::markdown(table::LIMIT_HEAD, &limits)
+        ),
+        format!("### By tool\n\n{}", tables::of_tools(report)),
+        notes(report),
+    ];
+    parts.extend(emulation::of_idle(report, idle));
+    parts.push(format!(
+        "### By load\n\nIn brackets: how many runs were judged, and of how many where more were planned.\n\n{}",
+        tables::of_loads(report)
+    ));
+    parts.extend(machine(report));
+    if let Some(rows) = emulation::of_medians(report) {
+        parts.push(format!(
+            "### What emulation makes of it\n\nCrossing → signal, p50, in ms, and one tool by another. Where the last columns are \
+             not 1, a guest's time is no real one; where they differ from tool to tool, its factor between two tools is none \
+             either.\n\n{rows}"
+        ));
+    }
+    let parts: Vec<&str> = parts.iter().map(|part| part.trim_end()).collect();
+    parts.join("\n\n") + "\n"
+}
+
+/// What was run where, and what was not.
+fn head(report: &Report) -> String {
     let guests = &report.guests;
     let versions = report.versions.iter();
     let versions: Vec<String> = versions
         .map(|(name, version)| format!("{name} {version}"))
         .collect();
-    let mut text = format!("{}.", versions.join(", "));
-    let machine = guests
-        .machine
-        .as_ref()
-        .map(ToString::to_string)
-        .unwrap_or_default();
-    // Writing to a `String` cannot fail.
-    let _written = writeln!(
-        text,
-        " {} of {} runs in {} guests, seed {}; {} could not be judged.\n\n{machine}.",
+    let form = if report.short { "short" } else { "full" };
+    let mut text = format!(
+        "{}. {} of {} planned runs were judged, in {} guests: {form} form, seed {}.\n\n",
+        versions.join(", "),
         guests.runs.len(),
         guests.planned,
         guests.count,
-        report.seed,
-        guests.failed.len()
+        report.seed
     );
+    let (unjudged, never) = (report.unjudged(), report.never_begun());
+    // Writing to a `String` cannot fail.
+    let _written = writeln!(
+        text,
+        "- {} could not be judged{}\n- {} were never begun, or cut off by the end of the time{}\n",
+        unjudged.len(),
+        listed(&tables::by_cell(&unjudged)) + &reasons(guests),
+        never.len(),
+        listed(&tables::by_cell(&never))
+    );
+    if report.is_of_first_form() {
+        text += FIRST_FORM;
+    }
+    if let Some(machine) = &guests.machine {
+        let _written = writeln!(text, "{machine}.");
+    }
     if let Some(rates) = guests.rates.first() {
         let mebibytes = |bytes: &u64| bytes >> 20;
         let rates = rates
@@ -94,54 +147,114 @@ fn tables(report: &Report) -> String {
             rates.collect::<Vec<_>>().join(", ")
         );
     }
-    let limits: Vec<_> = limits::of(report).iter().map(table::limit_row).collect();
-    let _written = write!(
-        text,
-        "\n### Must reach\n\n{}\n### By tool\n\n{}\n### By load\n\n{}",
-        table::markdown(table::LIMIT_HEAD, &limits),
-        report.tools(),
-        report.loads()
-    );
-    let unseen: Vec<String> = report
-        .without_crossing()
-        .into_iter()
-        .map(|(contender, runs)| format!("{} {runs}", contender.word()))
-        .collect();
-    if !unseen.is_empty() {
-        let _written = writeln!(
-            text,
-            "\nRuns without a delay, because the truth saw no crossing: {}.",
-            unseen.join(", ")
-        );
-    }
-    if let (Some(host), Some(rows)) = (&report.host, report.on_host()) {
-        let load = host
-            .load
-            .map(|load| load.map_or_else(|| "unknown".to_owned(), |load| format!("{load:.1}")));
-        let _written = write!(
-            text,
-            "\n### On a machine\n\n{}; load average {} before and {} after.\n\n{rows}",
-            host.machine, load[0], load[1]
-        );
-    }
     text
+}
+
+fn listed(what: &str) -> String {
+    if what.is_empty() {
+        String::new()
+    } else {
+        format!(": {what}")
+    }
+}
+
+/// Why runs could not be judged, each reason once.
+fn reasons(guests: &Guests) -> String {
+    let first = |why: &str| why.lines().next().unwrap_or_default().to_owned();
+    let reasons: BTreeSet<String> = guests.failed.iter().map(|(_, why)| first(why)).collect();
+    let lines = reasons.iter().map(|why| format!("\n  - \"{why}\""));
+    lines.collect::<Vec<_>>().concat()
+}
+
+/// What the rows of the tools leave out.
+fn notes(report: &Report) -> String {
+    let by_tool = |count: &dyn Fn(Contender) -> usize| {
+        let counts = Contender::ALL.map(|each| (each, count(each)));
+        let some = counts.into_iter().filter(|(_, count)| *count > 0);
+        let told: Vec<String> = some
+            .map(|(each, count)| format!("{} {count}", each.word()))
+            .collect();
+        if told.is_empty() {
+            "none".to_owned()
+        } else {
+            told.join(", ")
+        }
+    };
+    let loud =
+        |of: fn(&Found) -> bool| by_tool(&|each| report.loud(each).filter(|run| of(run)).count());
+    format!(
+        "- Runs without a delay, because a tool acted though the truth saw no crossing of its signal before: {}. Of those with \
+         no reason by any figure: {}.\n\
+         - Quiet runs that were left out, because the pod that should have stayed away came below the limit: {}.",
+        loud(Found::is_unseen),
+        loud(Found::is_premature),
+        by_tool(&|each| report.left_out(each))
+    )
+}
+
+fn machine(report: &Report) -> Option<String> {
+    let (host, rows) = report.host.as_ref().zip(tables::of_machine(report))?;
+    let load = host
+        .load
+        .map(|load| load.map_or_else(|| "unknown".to_owned(), |load| format!("{load:.1}")));
+    Some(format!(
+        "### On a machine\n\n{}; load average {} before and {} after.\n\n{rows}",
+        host.machine, load[0], load[1]
+    ))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{
+            report::tests::{report, run},
+            workload::Workload,
+        },
+        *,
+    };
     use crate::workspace;
 
+    /// With `BRINK_BLESS=1` page and plots are written anew, to be read before they are committed.
     #[test]
     fn page_and_plots_show_the_committed_values() {
         let root = workspace::root();
         let report = read(root).unwrap();
+        if std::env::var_os("BRINK_BLESS").is_some() {
+            publish(root).unwrap();
+            for (name, svg) in plots(&report) {
+                fs::write(root.join(FOLDER).join(name), svg).unwrap();
+            }
+        }
         let page = fs::read_to_string(root.join(PAGE)).unwrap();
-        let again = "write them anew: cargo xtask bench --peers --publish";
+        let again =
+            "write them anew: BRINK_BLESS=1 cargo test -p xtask --features bench page_and_plots";
         assert_eq!(fresh(root, &report).unwrap(), page, "{again}");
         for (name, svg) in plots(&report) {
             let kept = fs::read_to_string(root.join(FOLDER).join(name)).unwrap();
             assert_eq!(kept, svg, "{again}");
         }
+    }
+
+    #[test]
+    fn the_head_says_what_was_not_judged_and_the_notes_what_was_left_out() {
+        let idle = || run(Contender::Brink, Workload::Idle, None);
+        let near = Found {
+            crossed: true,
+            ..run(Contender::Oomd, Workload::Near, None)
+        };
+        let mut report = report(vec![near, idle(), idle(), idle()]);
+        report.guests.runs.truncate(2);
+        report.guests.failed = vec![(3, "it broke\nat length".to_owned())];
+        let told = head(&report);
+        for part in [
+            "2 of 4 planned runs were judged, in 1 guests: short form, seed 1.",
+            "- 1 could not be judged: Brink: idle (1)\n  - \"it broke\"\n",
+            "- 1 were never begun, or cut off by the end of the time: Brink: idle (1)\n",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+        let told = notes(&report);
+        assert!(told.contains("signal before: none."), "{told}");
+        assert!(told.contains("the limit: oomd, memory_above 1."), "{told}");
     }
 }

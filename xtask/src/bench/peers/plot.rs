@@ -6,7 +6,6 @@ use super::{
     report::{Report, delays},
     wire::Found,
 };
-use crate::bench::table::figure;
 
 const WIDTH: f64 = 860.0;
 const LEFT: f64 = 190.0;
@@ -127,13 +126,13 @@ pub(super) fn of_losses(report: &Report) -> String {
         label(&mut svg, y, contender);
         let _ = writeln!(
             svg,
-            r#"<rect class="grid" fill="none" x="{LEFT}" y="{:.1}" width="{full:.1}" height="16"/><rect class="bad" x="{LEFT}" y="{:.1}" width="{:.1}" height="16"/><text x="{:.1}" y="{:.1}">{} %, {lost} of {}</text>"#,
+            r#"<rect class="grid" fill="none" x="{LEFT}" y="{:.1}" width="{full:.1}" height="16"/><rect class="bad" x="{LEFT}" y="{:.1}" width="{:.1}" height="16"/><text x="{:.1}" y="{:.1}">{:.0} %, {lost} of {}</text>"#,
             y - 8.0,
             y - 8.0,
             full * share,
             WIDTH - RIGHT + 8.0,
             y + 4.5,
-            figure((100.0 * share).round()),
+            100.0 * share,
             runs.len()
         );
     }
@@ -176,7 +175,20 @@ fn place(millis: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{
+        report::tests::{report, run},
+        workload::Workload,
+    };
     use super::*;
+
+    #[test]
+    fn a_share_has_no_digits_that_nobody_measured() {
+        let good = run(Contender::Brink, Workload::Anon(100), Some(1_000_000));
+        let lost = run(Contender::Brink, Workload::Anon(100), None);
+        let svg = of_losses(&report([vec![good; 39], vec![lost; 2]].concat()));
+        assert!(svg.contains(">5 %, 2 of 41</text>"), "{svg}");
+        assert!(svg.contains(">0 %, 0 of 0</text>"), "{svg}");
+    }
 
     #[test]
     fn delays_have_their_place() {

@@ -1,23 +1,20 @@
-//! What the runs come to: a row a tool, and a cell a tool and load.
-use std::collections::BTreeMap;
+//! Everything that was found, and which of it counts for what.
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     contender::{Contender, LIMIT},
     host::Trial,
-    wire::Found,
+    plan::Form,
+    wire::{Found, Run},
     workload::Workload,
 };
-use crate::bench::{
-    machine::Machine,
-    measure::units::{mebibytes, millis},
-    stats,
-    table::{figure, markdown},
-};
+use crate::bench::{machine::Machine, measure::units::millis, stats};
 
-/// The form of the raw file; it grows by one when a reader would have to know.
-const SCHEMA: u32 = 1;
+/// The form of the raw file; it grows by one when a reader would have to know. The second holds the plan, and judges whoever
+/// acts, and everybody who was there before the load.
+const SCHEMA: u32 = 2;
 
 /// Everything that was found, as it is kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,8 +40,10 @@ pub(super) struct Guests {
     pub(super) count: usize,
     /// Of each: bytes a second at the most, by load.
     pub(super) rates: Vec<BTreeMap<String, u64>>,
-    /// Runs that were planned.
+    /// Runs that were planned: how many, and which.
     pub(super) planned: usize,
+    #[serde(default)]
+    pub(super) plan: Vec<Run>,
     /// Runs that could not be judged, and why.
     pub(super) failed: Vec<(usize, String)>,
     pub(super) runs: Vec<Found>,
@@ -92,177 +91,95 @@ impl Report {
             .filter(move |run| !(run.crossed && own.contains(&run.workload)))
     }
 
-    /// A row a tool.
-    pub(super) fn tools(&self) -> String {
-        let head = [
-            "tool",
-            "runs",
-            "kernel first, or lock-up",
-            "right pod first",
-            "others killed",
-            "crossing → signal p50, ms",
-            "p99, ms",
-            "signal → free p50, ms",
-            "overshoot p50, MiB",
-            "worst, MiB",
-            "false kills",
-            "processor when idle, %",
-            "memory, MiB",
-        ];
-        let rows = Contender::ALL.map(|contender| self.tool(contender));
-        markdown(head, &rows)
+    /// Quiet runs that show nothing, by tool.
+    pub(super) fn left_out(&self, contender: Contender) -> usize {
+        let runs = self.guests.runs.iter();
+        let all = runs.filter(|run| run.quiet && run.contender == contender.word());
+        all.count() - self.quiet(contender).count()
     }
 
-    fn tool(&self, contender: Contender) -> [String; 13] {
-        let runs: Vec<&Found> = self.loud(contender).collect();
-        let lost = runs.iter().filter(|run| run.is_lost()).count();
-        let shot: Vec<&&Found> = runs
-            .iter()
-            .filter(|run| run.right_first.is_some())
-            .collect();
-        let right = shot
-            .iter()
-            .filter(|run| run.right_first == Some(true))
-            .count();
-        let others: usize = runs.iter().map(|run| run.wrong + run.oom_bystanders).sum();
-        let delays = delays(&runs);
-        let freed: Vec<f64> = runs
-            .iter()
-            .filter_map(|run| run.freed)
-            .map(millis)
-            .collect();
-        let below: Vec<f64> = runs
-            .iter()
-            .filter_map(|run| run.overshoot)
-            .map(mebibytes)
-            .collect();
-        let quiet: Vec<&Found> = self.quiet(contender).collect();
-        let false_kills = quiet.iter().filter(|run| run.right + run.wrong > 0).count();
-        let idle = |run: &&Found| {
-            let [spent, lasted] = run.cpu?;
-            (run.workload == Workload::Idle.word()).then(|| 100.0 * millis(spent) / millis(lasted))
-        };
-        let idle: Vec<f64> = self.quiet(contender).filter_map(|run| idle(&run)).collect();
-        let share = |run: &&Found| run.memory.map(|[_, share]| mebibytes(share));
-        let memory: Vec<f64> = runs.iter().filter_map(share).collect();
-        let acts = contender != Contender::Nothing;
-        let dash = |text: String| if acts { text } else { "–".to_owned() };
-        [
-            contender.word().to_owned(),
-            runs.len().to_string(),
-            part(lost, runs.len()),
-            dash(part(right, shot.len())),
-            others.to_string(),
-            dash(quantile(&delays, 50)),
-            dash(quantile(&delays, 99)),
-            dash(quantile(&freed, 50)),
-            quantile(&below, 50),
-            quantile(&below, 100),
-            dash(part(false_kills, quiet.len())),
-            dash(quantile(&idle, 50)),
-            dash(quantile(&memory, 50)),
-        ]
+    /// Runs of one tool under one load that were planned.
+    pub(super) fn planned(&self, contender: Contender, workload: Workload) -> usize {
+        let plan = self.guests.plan.iter();
+        plan.filter(|run| run.contender == contender && run.workload == workload)
+            .count()
     }
 
-    /// A row a load, a column a tool: how many runs were lost, and the median of the others.
-    pub(super) fn loads(&self) -> String {
-        let mut head = vec!["load".to_owned()];
-        head.extend(Contender::ALL.map(|contender| contender.word().to_owned()));
-        let mut text = row(&head);
-        text += &row(&head.iter().map(|_| "---".to_owned()).collect::<Vec<_>>());
-        for workload in Workload::FULL {
-            let mut cells = vec![workload.word()];
-            cells.extend(Contender::ALL.map(|contender| self.cell(contender, workload)));
-            if cells.iter().skip(1).any(|cell| !cell.is_empty()) {
-                text += &row(&cells);
-            }
+    /// Whether a tool was to run at all.
+    pub(super) fn is_planned(&self, contender: Contender) -> bool {
+        let mut plan = self.guests.plan.iter();
+        plan.any(|run| run.contender == contender)
+    }
+
+    /// Runs that could not be judged.
+    pub(super) fn unjudged(&self) -> Vec<Run> {
+        let failed = self.guests.failed.iter();
+        failed
+            .filter_map(|(number, _)| self.guests.plan.get(*number).copied())
+            .collect()
+    }
+
+    /// Runs that were planned and never begun, or were cut off by the end of the time.
+    pub(super) fn never_begun(&self) -> Vec<Run> {
+        let judged = self.guests.runs.iter().map(|run| run.number);
+        let failed = self.guests.failed.iter().map(|(number, _)| *number);
+        let done: BTreeSet<usize> = judged.chain(failed).collect();
+        let plan = self.guests.plan.iter();
+        plan.filter(|run| !done.contains(&run.number))
+            .copied()
+            .collect()
+    }
+
+    /// Whether the runs were judged by the rules of the first form.
+    pub(super) fn is_of_first_form(&self) -> bool {
+        self.schema < SCHEMA
+    }
+
+    /// Raw values of the first form do not hold their plan, which follows from seed and form.
+    ///
+    /// # Errors
+    /// When that is not the plan that was run.
+    pub(super) fn with_plan(mut self) -> anyhow::Result<Self> {
+        if !self.is_of_first_form() {
+            return Ok(self);
         }
-        text
-    }
-
-    fn cell(&self, contender: Contender, workload: Workload) -> String {
-        let is_it = |run: &&Found| run.workload == workload.word();
-        if workload.is_quiet() {
-            let runs: Vec<&Found> = self.quiet(contender).filter(is_it).collect();
-            let kills = runs.iter().filter(|run| run.right + run.wrong > 0).count();
-            return match runs.len() {
-                0 => String::new(),
-                all => format!("{kills} of {all} killed"),
-            };
-        }
-        let runs: Vec<&Found> = self.loud(contender).filter(is_it).collect();
-        let lost = runs.iter().filter(|run| run.is_lost()).count();
-        let kept: Vec<f64> = delays(&runs)
-            .into_iter()
-            .filter(|delay| delay.is_finite())
-            .collect();
-        match (runs.len(), stats::quantile(&kept, 50)) {
-            (0, _) => String::new(),
-            (all, None) => format!("{lost} of {all} lost"),
-            (_, Some(delay)) if lost == 0 => format!("{} ms", figure(delay)),
-            (all, Some(delay)) => format!("{} ms, {lost} of {all} lost", figure(delay)),
-        }
-    }
-
-    /// Runs that have no delay, by tool.
-    pub(super) fn without_crossing(&self) -> Vec<(Contender, usize)> {
-        let unseen = |contender| self.loud(contender).filter(|run| run.is_unseen());
-        let count = |contender| (contender, unseen(contender).count());
-        let counts = Contender::ALL.map(count);
-        counts.into_iter().filter(|(_, runs)| *runs > 0).collect()
-    }
-
-    /// A row a tool on the machine itself.
-    pub(super) fn on_host(&self) -> Option<String> {
-        let host = self.host.as_ref()?;
-        let head = [
-            "tool",
-            "runs",
-            "p50, ms",
-            "p90, ms",
-            "worst, ms",
-            "Brink is faster, p50",
-        ];
-        let own = host_median(host, Contender::Brink);
-        let rows: Vec<[String; 6]> = [Contender::Brink, Contender::Earlyoom, Contender::Kubelet]
-            .into_iter()
-            .map(|contender| {
-                let delays = host_delays(host, contender);
-                let median = stats::quantile(&delays, 50);
-                let ratio = median
-                    .zip(own)
-                    .map(|(median, own)| format!("{} times", figure(median / own)));
-                [
-                    contender.word().to_owned(),
-                    delays.len().to_string(),
-                    quantile(&delays, 50),
-                    quantile(&delays, 90),
-                    quantile(&delays, 100),
-                    ratio
-                        .filter(|_| contender != Contender::Brink)
-                        .unwrap_or_default(),
-                ]
+        let plan = Form::whole(self.short).plan(self.seed);
+        let is_planned = |found: &Found| {
+            plan.get(found.number).is_some_and(|run| {
+                run.contender.word() == found.contender && run.workload.word() == found.workload
             })
-            .collect();
-        Some(markdown(head, &rows))
+        };
+        anyhow::ensure!(
+            plan.len() == self.guests.planned && self.guests.runs.iter().all(is_planned),
+            "the plan of seed {} was another one when these values were measured",
+            self.seed
+        );
+        self.guests.plan = plan;
+        Ok(self)
     }
 }
 
-fn host_delays(host: &Host, contender: Contender) -> Vec<f64> {
-    let own = host
-        .trials
-        .iter()
-        .filter(|trial| trial.contender == contender.word());
-    own.map(|trial| {
-        trial
-            .signalled
-            .map_or(f64::INFINITY, |at| millis(at.max(0)))
-    })
-    .collect()
-}
+impl Host {
+    /// The runs of one tool.
+    pub(super) fn of(&self, contender: Contender) -> impl Iterator<Item = &Trial> {
+        let trials = self.trials.iter();
+        trials.filter(move |trial| trial.contender == contender.word())
+    }
 
-pub(super) fn host_median(host: &Host, contender: Contender) -> Option<f64> {
-    stats::quantile(&host_delays(host, contender), 50)
+    /// From the crossing to the first signal, in milliseconds; a run without one took for ever, and one that was answered
+    /// before the truth saw its crossing took no time.
+    pub(super) fn delays(&self, contender: Contender) -> Vec<f64> {
+        let delay = |trial: &Trial| {
+            let signalled = trial.signalled;
+            signalled.map_or(f64::INFINITY, |at| millis(at.max(0)))
+        };
+        self.of(contender).map(delay).collect()
+    }
+
+    /// The middle one of them.
+    pub(super) fn median(&self, contender: Contender) -> Option<f64> {
+        stats::quantile(&self.delays(contender), 50)
+    }
 }
 
 /// From the crossing to the first signal, in milliseconds; a run that was lost took for ever. One whose crossing the truth
@@ -274,25 +191,6 @@ pub(super) fn delays(runs: &[&Found]) -> Vec<f64> {
     };
     let seen = runs.iter().filter(|run| !run.is_unseen());
     seen.map(of).collect()
-}
-
-fn quantile(values: &[f64], percent: usize) -> String {
-    match stats::quantile(values, percent) {
-        None => "–".to_owned(),
-        Some(value) if value.is_infinite() => "never".to_owned(),
-        Some(value) => figure(value),
-    }
-}
-
-fn part(count: usize, all: usize) -> String {
-    match all {
-        0 => "–".to_owned(),
-        _ => format!("{count} of {all}"),
-    }
-}
-
-fn row(cells: &[String]) -> String {
-    format!("| {} |\n", cells.join(" | "))
 }
 
 #[cfg(test)]
@@ -321,33 +219,53 @@ pub(super) mod tests {
         }
     }
 
-    pub(in super::super) fn report(runs: Vec<Found>) -> Report {
+    pub(in super::super) fn report(mut runs: Vec<Found>) -> Report {
+        let all = Contender::ALL.into_iter();
+        let cells = all.flat_map(|each| Workload::FULL.map(|load| (each, load)));
+        let cells: Vec<(Contender, Workload)> = cells.collect();
+        let planned = |(number, found): (usize, &mut Found)| {
+            found.number = number;
+            let is_it = |(each, load): &&(Contender, Workload)| {
+                each.word() == found.contender && load.word() == found.workload
+            };
+            let (contender, workload) = *cells.iter().find(is_it).unwrap();
+            Run {
+                number,
+                contender,
+                workload,
+                seed: 0,
+            }
+        };
+        let plan: Vec<Run> = runs.iter_mut().enumerate().map(planned).collect();
         let guests = Guests {
-            machine: None,
             count: 1,
-            rates: Vec::new(),
-            planned: runs.len(),
-            failed: Vec::new(),
+            planned: plan.len(),
+            plan,
             runs,
+            ..Guests::default()
         };
         Report::new((1, true), Vec::new(), guests, None)
     }
 
-    #[test]
-    fn a_run_without_a_kill_took_for_ever() {
-        const ANON: Workload = Workload::Anon(100);
-        let runs = vec![
-            run(Contender::Earlyoom, ANON, Some(50_000_000)),
-            run(Contender::Earlyoom, ANON, None),
-        ];
-        let report = report(runs);
-        let row = report.tool(Contender::Earlyoom);
-        assert_eq!(&row[1..7], ["2", "1 of 2", "1 of 1", "0", "50.0", "never"]);
-        assert!(
-            report.loads().contains("50.0 ms, 1 of 2 lost"),
-            "{}",
-            report.loads()
-        );
+    pub(in super::super) fn trial(
+        contender: Contender,
+        signalled: Option<i64>,
+        wrong: bool,
+    ) -> Trial {
+        Trial {
+            contender: contender.word().to_owned(),
+            signalled,
+            overshoot: 1 << 20,
+            wrong,
+        }
+    }
+
+    pub(in super::super) fn host(trials: Vec<Trial>) -> Host {
+        Host {
+            machine: Machine::read(std::path::Path::new("/")),
+            load: [None; 2],
+            trials,
+        }
     }
 
     #[test]
@@ -358,24 +276,55 @@ pub(super) mod tests {
             crossed: false,
             ..run(Contender::Brink, ANON, Some(430_000_000))
         };
-        let report = report(vec![seen, unseen, run(Contender::Brink, ANON, None)]);
+        let early = run(Contender::Brink, ANON, Some(-1));
+        let report = report(vec![seen, unseen, early, run(Contender::Brink, ANON, None)]);
         let runs: Vec<&Found> = report.loud(Contender::Brink).collect();
         assert_eq!(delays(&runs), [1.0, f64::INFINITY]);
-        assert_eq!(report.without_crossing(), [(Contender::Brink, 1)]);
     }
 
     #[test]
-    fn a_pod_that_came_too_near_shows_nothing() {
+    fn a_pod_that_came_too_near_shows_nothing_and_is_counted() {
         let near = Found {
             right: 1,
             crossed: true,
             ..run(Contender::Oomd, Workload::Near, None)
         };
-        assert_eq!(report(vec![near.clone()]).quiet(Contender::Oomd).count(), 0);
+        let count = |runs| {
+            let report = report(runs);
+            let quiet = report.quiet(Contender::Oomd).count();
+            (quiet, report.left_out(Contender::Oomd))
+        };
+        assert_eq!(count(vec![near.clone()]), (0, 1));
         let cache = Found {
             workload: Workload::Streaming.word(),
             ..near
         };
-        assert_eq!(report(vec![cache]).quiet(Contender::Oomd).count(), 1);
+        assert_eq!(count(vec![cache]), (1, 0));
+    }
+
+    #[test]
+    fn what_was_planned_is_judged_unjudged_or_never_begun() {
+        let mut report = report(vec![run(Contender::Brink, Workload::Idle, None); 4]);
+        report.guests.runs.truncate(2);
+        report.guests.failed = vec![(3, "why".to_owned())];
+        let numbers = |runs: Vec<Run>| runs.iter().map(|run| run.number).collect::<Vec<_>>();
+        assert_eq!(numbers(report.unjudged()), [3]);
+        assert_eq!(numbers(report.never_begun()), [2]);
+        assert_eq!(report.planned(Contender::Brink, Workload::Idle), 4);
+        assert!(report.is_planned(Contender::Brink) && !report.is_planned(Contender::Oomd));
+    }
+
+    #[test]
+    fn the_plan_of_old_values_is_made_again_or_refused() {
+        let plan = Form::whole(true).plan(1);
+        let found = plan.iter().map(Found::of).collect();
+        let mut old = Report {
+            schema: 1,
+            ..report(found)
+        };
+        old.guests.plan.clear();
+        assert_eq!(old.clone().with_plan().unwrap().guests.plan, plan);
+        let other = Report { seed: 2, ..old };
+        assert!(other.with_plan().is_err());
     }
 }
