@@ -11,6 +11,8 @@ pub struct Benchmark {
     pub about: &'static str,
     /// Measures. Leaves nothing behind, ends by itself, and stays within bounds of its own.
     pub run: fn(&Settings) -> anyhow::Result<Measured>,
+    /// Holds what was measured to the figures, from its cells alone: so those of published values can be made again.
+    pub hold: fn(&mut Outcome, &Settings),
 }
 
 /// What a benchmark is told.

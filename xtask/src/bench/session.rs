@@ -83,10 +83,11 @@ fn measure(
     println!("\n=== {}: {}", benchmark.name, benchmark.about);
     let began = std::time::Instant::now();
     let before = load();
-    let measured = (benchmark.run)(settings).with_context(|| benchmark.name.to_owned())?;
-    let Measured::Ran(outcome) = &measured else {
+    let mut measured = (benchmark.run)(settings).with_context(|| benchmark.name.to_owned())?;
+    let Measured::Ran(outcome) = &mut measured else {
         return Ok(measured);
     };
+    (benchmark.hold)(outcome, settings);
     print!("{}", table::of_cells(&outcome.cells));
     for note in &outcome.notes {
         println!("- {note}");

@@ -46,6 +46,11 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     for (size, values) in SIZES.into_iter().zip(values) {
         outcome.add(&case(size), WHAT, "µs", values);
     }
+    Ok(Measured::Ran(outcome))
+}
+
+/// Holds it to its figures.
+pub(super) fn hold(outcome: &mut Outcome, settings: &Settings) {
     outcome.limit_tail(&case(110), WHAT, settings.time(200.0));
     outcome.limit_tail(&case(500), WHAT, settings.time(1_000.0));
     let median = |size| stats::quantile(outcome.values(&case(size), WHAT), 50);
@@ -58,7 +63,6 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
         10.0,
         growth,
     );
-    Ok(Measured::Ran(outcome))
 }
 
 fn case(size: usize) -> String {

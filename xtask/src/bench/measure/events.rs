@@ -78,12 +78,18 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
         for (what, values) in measure(&ground, settings, &mut random)? {
             outcome.add(case, what, if what == LOST { "" } else { "ms" }, values);
         }
+    }
+    Ok(Measured::Ran(outcome))
+}
+
+/// Holds it to its figures.
+pub(super) fn hold(outcome: &mut Outcome, settings: &Settings) {
+    for case in ["idle", "storms"] {
         outcome.limit_sum(case, LOST, 0.0);
         for what in [OOM, FORK, EXIT] {
             outcome.limit_tail(case, what, settings.time(2.0));
         }
     }
-    Ok(Measured::Ran(outcome))
 }
 
 /// All events under one condition, in milliseconds, by what was measured.

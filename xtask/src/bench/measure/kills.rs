@@ -21,6 +21,9 @@ use super::{
 const WORKLOADS: usize = 10;
 const NODE: u64 = 768 * MIB;
 const THRESHOLD: u64 = 200 * MIB;
+const KILLS: &str = "kills";
+/// The policy that is held to none.
+const HELD: &str = "confirmed";
 /// How near a near miss comes to the threshold.
 const MISS: u64 = 24 * MIB;
 
@@ -83,25 +86,20 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     }
     let time = Duration::from_secs(if settings.short { 2 } else { 30 });
     let mut outcome = Outcome::default();
-    let mut total = 0.0;
     for scenario in &SCENARIOS {
-        for policy in ["confirmed", "kubelet"] {
+        for policy in [HELD, "kubelet"] {
             let found = play(scenario, policy, time)?;
             let kills = f64::from(u32::try_from(found.kills)?);
             let case = format!("{}, {policy}", scenario.name);
-            outcome.add(&case, "kills", "", vec![kills]);
+            outcome.add(&case, KILLS, "", vec![kills]);
             let amount = |bytes: Option<i64>| bytes.into_iter().map(mebibytes).collect();
             let lowest = found.lowest;
             outcome.add(&case, "least available", "MiB", amount(lowest.available));
             outcome.add(&case, "least headroom", "MiB", amount(lowest.headroom));
             let stalled = found.stalled.into_iter().map(millis).collect();
             outcome.add(&case, "stalled for memory", "ms", stalled);
-            if policy == "confirmed" {
-                total += kills;
-            }
         }
     }
-    outcome.limit_value("false kills, policy confirmed", "", 0.0, Some(total));
     outcome.notes.push(format!(
         "a node of {} MiB with a threshold of {} MiB; each load for {} s",
         NODE / MIB,
@@ -109,6 +107,15 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
         time.as_secs()
     ));
     Ok(Measured::Ran(outcome))
+}
+
+/// Holds it to its figure.
+pub(super) fn hold(outcome: &mut Outcome, _settings: &Settings) {
+    let cells = outcome.cells.iter();
+    let held = cells.filter(|cell| cell.what == KILLS && cell.case.ends_with(HELD));
+    let kills: Vec<f64> = held.flat_map(|cell| cell.values.clone()).collect();
+    let total = (!kills.is_empty()).then(|| kills.iter().sum());
+    outcome.limit_value("false kills, policy confirmed", "", 0.0, total);
 }
 
 fn play(scenario: &Scenario, policy: &'static str, time: Duration) -> anyhow::Result<Found> {

@@ -30,41 +30,49 @@ pub const BENCHMARKS: &[Benchmark] = &[
         name: "decision",
         about: "from figures to a chosen victim, by number of workloads",
         run: decision::run,
+        hold: decision::hold,
     },
     Benchmark {
         name: "latency",
         about: "from a crossing to SIGKILL, against polls",
         run: latency::run,
+        hold: latency::hold,
     },
     Benchmark {
         name: "events",
         about: "from an OOM kill, a fork bomb and an exit to the agent",
         run: events::run,
+        hold: events::hold,
     },
     Benchmark {
         name: "start",
         about: "from the agent's start on a node that is short to SIGKILL",
         run: start::run,
+        hold: start::hold,
     },
     Benchmark {
         name: "release",
         about: "from SIGKILL to the memory back, with and without process_mrelease",
         run: release::run,
+        hold: release::hold,
     },
     Benchmark {
         name: "idle",
         about: "what the agent costs when nothing happens",
         run: idle::run,
+        hold: idle::hold,
     },
     Benchmark {
         name: "hooks",
         about: "what the hooks on processes cost a storm of forks",
         run: hooks::run,
+        hold: hooks::hold,
     },
     Benchmark {
         name: "kills",
         about: "kills where nobody should be killed",
         run: kills::run,
+        hold: kills::hold,
     },
 ];
 
@@ -74,4 +82,62 @@ fn refusal() -> Option<Measured> {
     (!root).then(|| Measured::Skipped {
         reason: "needs root: kernel programs, cgroups of its own, SCHED_FIFO".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeSet, fs};
+
+    use super::*;
+    use crate::{
+        bench::{
+            page::{PAGE, RAW},
+            raw::Results,
+            registry::{Outcome, Settings},
+        },
+        workspace,
+    };
+
+    /// Whether published values were held to the figures that they would be held to today.
+    fn is_of_today(benchmark: &Benchmark, published: &Results) -> bool {
+        let settings = Settings {
+            short: published.short,
+            seed: published.seed,
+        };
+        let mut again = Outcome {
+            cells: published.outcome.cells.clone(),
+            ..Outcome::default()
+        };
+        (benchmark.hold)(&mut again, &settings);
+        let limits = |outcome: &Outcome| {
+            let limits = outcome.limits.iter();
+            let named = limits.map(|limit| (limit.name.clone(), limit.unit.clone(), limit.must));
+            named.collect::<Vec<_>>()
+        };
+        limits(&again) == limits(&published.outcome)
+    }
+
+    /// A table is not measured anew with every change of a figure; until it is, the page says that it is older.
+    #[test]
+    fn a_table_that_was_held_to_other_figures_says_so() {
+        const WORDS: &str = "Measured before its figures were those of today:";
+        let raw = workspace::root().join(RAW);
+        let mut older = BTreeSet::new();
+        for benchmark in BENCHMARKS {
+            let published = Results::read(&raw.join(format!("{}.json", benchmark.name))).unwrap();
+            if !is_of_today(benchmark, &published) {
+                older.insert(benchmark.name);
+            }
+        }
+        let page = fs::read_to_string(workspace::root().join(PAGE)).unwrap();
+        let said = page.lines().find(|line| line.starts_with(WORDS));
+        let names = said
+            .into_iter()
+            .flat_map(|line| line.split('`').skip(1).step_by(2));
+        let told: BTreeSet<&str> = names.collect();
+        assert_eq!(
+            told, older,
+            "{PAGE} says `{WORDS} …` with the names of the tables, or nothing"
+        );
+    }
 }

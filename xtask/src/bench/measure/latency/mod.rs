@@ -16,6 +16,7 @@ use super::super::{
 };
 use scene::{Contender, Node, Scene};
 use trial::{Pages, Trial};
+pub(super) use verdict::hold;
 
 /// Workloads on the node, beside the groups that take turns as the victim.
 const WORKLOADS: usize = 110;
@@ -48,7 +49,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
         for storm in [false, true] {
             let condition = Condition { node, storm };
             match measure(condition, settings, &mut random, &mut outcome)? {
-                Some(runs) => verdict::add(&mut outcome, settings, &condition.name(), &runs),
+                Some(runs) => verdict::add(&mut outcome, &condition.name(), &runs),
                 None => {
                     return Ok(Measured::Skipped {
                         reason: "the guard gets no SCHED_FIFO here".to_owned(),

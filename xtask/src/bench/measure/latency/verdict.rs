@@ -29,23 +29,36 @@ const SPIKE: &str = "runs with a spike before the crossing";
 const DEFAULT_THRESHOLD: u64 = 100 << 20;
 
 /// Adds the runs under one condition.
-pub(super) fn add(outcome: &mut Outcome, settings: &Settings, condition: &str, runs: &Runs) {
+pub(super) fn add(outcome: &mut Outcome, condition: &str, runs: &Runs) {
     for ((contender, pages), trials) in runs {
         let case = format!("{condition}, {}: {}", pages.word(), contender.word());
         add_cells(outcome, &case, trials);
         if *contender == Contender::Brink {
             add_stages(outcome, &case, trials);
-            outcome.limit_median(&case, SIGNAL, settings.time(0.5));
-            outcome.limit_tail(&case, SIGNAL, settings.time(2.0));
-            if *pages == Pages::Base {
-                outcome.limit_tail(&case, OVERSHOOT, 16.0);
-            }
-            outcome.limit_sum(&case, UNKILLED, 0.0);
-            outcome.limit_sum(&case, WRONG, 0.0);
         }
     }
     for pages in [Pages::Base, Pages::Huge] {
         add_miss_rates(outcome, condition, pages, runs);
+    }
+}
+
+/// Holds every case of Brink's to its figures.
+pub(in super::super) fn hold(outcome: &mut Outcome, settings: &Settings) {
+    let ends = |case: &str, pages: Pages| {
+        case.ends_with(&format!(", {}: {}", pages.word(), Contender::Brink.word()))
+    };
+    let of_brink = |case: &str| ends(case, Pages::Base) || ends(case, Pages::Huge);
+    let cells = outcome.cells.iter();
+    let held = cells.filter(|cell| cell.what == SIGNAL && of_brink(&cell.case));
+    let cases: Vec<String> = held.map(|cell| cell.case.clone()).collect();
+    for case in cases {
+        outcome.limit_median(&case, SIGNAL, settings.time(0.5));
+        outcome.limit_tail(&case, SIGNAL, settings.time(2.0));
+        if ends(&case, Pages::Base) {
+            outcome.limit_tail(&case, OVERSHOOT, 16.0);
+        }
+        outcome.limit_sum(&case, UNKILLED, 0.0);
+        outcome.limit_sum(&case, WRONG, 0.0);
     }
 }
 
