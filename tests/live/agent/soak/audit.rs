@@ -45,6 +45,7 @@ impl Scene {
         let names = self.check_records(&new);
         self.check_shortages(&new);
         self.check_status();
+        self.check_flat();
         self.books.check_numbers();
         self.relieve();
         names

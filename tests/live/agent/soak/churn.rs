@@ -1,10 +1,11 @@
-//! Cgroups that appear and vanish, a thousand a second, with a process that is in each of them for a moment.
+//! Cgroups that appear and vanish, up to a thousand a second, with a process that is in each of them for a moment.
 
 use std::fs;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{JoinHandle, sleep};
+use std::thread::{JoinHandle, panicking, sleep};
 use std::time::{Duration, Instant};
 
 use brink_host::cgroup::Controller;
@@ -15,8 +16,10 @@ use brink_tests::{Hog, slowed};
 use super::scene::Scene;
 use crate::support::{MIB, Node};
 
-/// How often a cgroup comes.
+/// How often a cgroup comes, on a machine that is quick enough.
 const EVERY: Duration = Duration::from_millis(1);
+/// So many a second there must be at least.
+const LEAST: u128 = 500;
 
 /// Cgroups that come and go in a node until this is dropped.
 pub(super) struct Churn {
@@ -68,8 +71,13 @@ impl Churn {
 impl Drop for Churn {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        // One that has panicked has said so.
-        let _ended = self.thread.take().map(JoinHandle::join);
+        let ended = self.thread.take().map(JoinHandle::join);
+        // Fewer cgroups than the test believes in; where it is failing already, one panic is enough.
+        if let Some(Err(panic)) = ended
+            && !panicking()
+        {
+            resume_unwind(panic);
+        }
     }
 }
 
@@ -106,7 +114,7 @@ fn a_thousand_cgroups_a_second_hide_neither_a_leak_nor_a_new_workload() {
     scene.audit(&["test/leaker"]);
     let rate = 1000 * u128::from(churn.made()) / began.elapsed().as_millis();
     println!("{rate} cgroups a second");
-    let wanted = 500 * 1000 / slowed(Duration::from_secs(1)).as_millis();
+    let wanted = LEAST * 1000 / slowed(Duration::from_secs(1)).as_millis();
     assert!(rate >= wanted, "no more than {rate} cgroups a second");
     drop(churn);
     scene.dismiss("late");
