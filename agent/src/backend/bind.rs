@@ -19,6 +19,8 @@ pub struct Bound {
     pub workload: Workload,
     /// Paths in the memory hierarchy, none inside another.
     pub groups: Vec<String>,
+    /// Who manages it, if its manifest says so.
+    pub owner: Option<String>,
 }
 
 /// Binds what is there: `groups` are the paths of all cgroups, parents before children.
@@ -43,6 +45,7 @@ pub fn bind(
         bound.push(Bound {
             workload: pod.workload.clone(),
             groups,
+            owner: pod.owner.clone(),
         });
     }
     for rule in rules {
@@ -51,6 +54,7 @@ pub fn bind(
                 bound.push(Bound {
                     workload: workload_of(rule, group),
                     groups: vec![group.clone()],
+                    owner: None,
                 });
             }
         }
@@ -172,6 +176,7 @@ mod tests {
                 ..Workload::default()
             },
             cgroup: cgroup.map(|pattern| Glob::new(pattern).unwrap()),
+            owner: None,
         }
     }
 

@@ -144,6 +144,7 @@ impl Builder {
         };
         let mut look = self.look(hierarchy);
         let mut workloads = Vec::with_capacity(bound.len());
+        let mut owners = Vec::with_capacity(bound.len());
         let mut members = Vec::new();
         let mut open = HashMap::new();
         for bound in bound {
@@ -156,6 +157,7 @@ impl Builder {
             let groups = self.open_all(&families, &mut open, &mut look.troubles);
             let facts = look.at(&families);
             let mut workload = bound.workload;
+            owners.push(bound.owner);
             select(
                 &mut workload,
                 &bound.groups,
@@ -176,7 +178,8 @@ impl Builder {
         let troubles = self.news_of(troubles);
         self.generation += 1;
         let table = WorkloadTable::new(workloads.clone(), self.generation);
-        let roster = Roster::new(table, members, protected);
+        let mut roster = Roster::new(table, members, protected);
+        roster.owners = owners;
         if let Some(last) = &self.last {
             roster.inherit(&last.members, &last.board);
         }

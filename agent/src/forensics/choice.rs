@@ -26,6 +26,8 @@ pub(super) struct Choice {
     pub(super) decision: Option<(u32, u64)>,
     /// The kernel's own decision.
     pub(super) exact: Option<Decision>,
+    /// Why there is none, where there is none.
+    pub(super) undecided: Missing,
     /// Addresses of the trigger's kernel stack.
     pub(super) kernel_stack: Field<Vec<u64>>,
     pub(super) user_stack: Field<Vec<UserFrame>>,
@@ -70,6 +72,7 @@ impl Choice {
             shortage: Shortage::of(record),
             decision: id(record.reclaim_ns).map(|reclaimed| (record.trigger_tid, reclaimed)),
             exact: None,
+            undecided: absent,
             kernel_stack: Field::Missing(absent),
             user_stack: Field::Missing(absent),
         }
@@ -96,6 +99,8 @@ impl Choice {
             },
             decision: decision.map(|decision| (oom.trigger.tid, decision.at_ns)),
             exact: decision.cloned(),
+            // It was looked for, and is not where the kernels that are known have it.
+            undecided: Missing::KernelLacksIt,
             kernel_stack: stack(&oom.kernel_stack, Clone::clone),
             user_stack: stack(&oom.user_stack, frame),
         }

@@ -1,5 +1,6 @@
 //! From what was read to an incident: what killed, by what evidence, and for whose limit.
 
+use brink_host::probe::GfpNames;
 use brink_host::probe::forensics::{Kill, SignalCode};
 use brink_host::probe::shortage::Shortage;
 use brink_stream::model::event::Time;
@@ -10,8 +11,8 @@ use brink_stream::model::incident::{
 
 use super::choice::{Actor, Choice};
 
-/// In whose context the kernel chose. `cgroup` is that task's.
-pub(super) fn trigger(choice: &Choice, cgroup: Field<String>) -> Trigger {
+/// In whose context the kernel chose. `cgroup` is that task's, `names` those of allocation flags, if the kernel tells any.
+pub(super) fn trigger(choice: &Choice, cgroup: Field<String>, names: Option<&GfpNames>) -> Trigger {
     let Actor { pid, tid, comm, .. } = &choice.trigger;
     let exact = choice.exact.as_ref();
     let kernel_stack = match &choice.kernel_stack {
@@ -26,9 +27,14 @@ pub(super) fn trigger(choice: &Choice, cgroup: Field<String>) -> Trigger {
         signal_code: Field::Missing(Missing::NotApplicable),
         gfp: Field::or(
             exact.map(|exact| format!("{:#x}", exact.gfp)),
-            Missing::ProgramNotLoaded,
+            choice.undecided,
         ),
-        order: Field::or(exact.map(|exact| exact.order), Missing::ProgramNotLoaded),
+        gfp_flags: match (exact, names) {
+            (None, _) => Field::Missing(choice.undecided),
+            (Some(_), None) => Field::Missing(Missing::KernelLacksIt),
+            (Some(exact), Some(names)) => Field::Value(names.names(exact.gfp)),
+        },
+        order: Field::or(exact.map(|exact| exact.order), choice.undecided),
         kernel_stack,
         user_stack: choice.user_stack.clone(),
     }
@@ -43,6 +49,7 @@ pub(super) fn sender(kill: &Kill, cgroup: Field<String>) -> Trigger {
         cgroup,
         signal_code: Field::Value(kill.code.number()),
         gfp: Field::Missing(Missing::NotApplicable),
+        gfp_flags: Field::Missing(Missing::NotApplicable),
         order: Field::Missing(Missing::NotApplicable),
         kernel_stack: Field::Missing(Missing::NotApplicable),
         user_stack: Field::Missing(Missing::NotApplicable),

@@ -30,6 +30,7 @@ pub(super) struct Seen {
     memory_stat: Field<BTreeMap<String, u64>>,
     top_of_cgroup: Field<Vec<ProcessLine>>,
     node: NodeState,
+    owner: Field<String>,
 }
 
 /// Orders of ours that are followed at a time.
@@ -84,6 +85,7 @@ impl Scene {
             },
             // What reclaim cost is in the decision.
             node: self.node.read(Field::Missing(Missing::NotApplicable)),
+            owner: self.identities.owner(groups.first()?),
         })
     }
 
@@ -138,6 +140,9 @@ impl Seen {
         take(&mut incident.cgroups, &mut self.cgroups);
         take(&mut incident.memory_stat, &mut self.memory_stat);
         take(&mut incident.top_of_cgroup, &mut self.top_of_cgroup);
+        if let Field::Value(identity) = &mut incident.workload {
+            identity.owned_by(self.owner.clone());
+        }
         if let Field::Value(node) = &mut incident.node {
             take(&mut node.meminfo, &mut self.node.meminfo);
             take(&mut node.zones, &mut self.node.zones);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use brink_core::node::workload::QosClass;
 use brink_host::cgroup::pod::{PodMember, PodRoots};
+use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Identity;
 
 use super::gather::group::ancestry;
@@ -56,7 +57,8 @@ impl Snapshot {
     pub fn of(roster: &Roster) -> Self {
         let table = &roster.table;
         let pairs = table.workloads().iter().zip(table.rows());
-        let workloads = pairs.map(|(workload, row)| {
+        let workloads = pairs.enumerate().map(|(index, (workload, row))| {
+            let owner = roster.owners.get(index).cloned().flatten();
             Arc::new(Workload {
                 uid: workload.uid.as_str().into(),
                 identity: Identity {
@@ -67,7 +69,9 @@ impl Snapshot {
                     qos: Some(qos_word(row.qos).to_owned()),
                     priority: row.priority,
                     request: Some(row.memory_request.value()),
-                    owner: None,
+                    // A manifest that names no owner has none, and so has a cgroup without a manifest.
+                    owner_missing: owner.is_none().then_some(Missing::NotApplicable),
+                    owner,
                 },
             })
         });
@@ -143,6 +147,14 @@ impl Identities {
             identity.container = Some(id);
         }
         Some(identity)
+    }
+
+    /// Who manages the workload that a cgroup belongs to.
+    pub fn owner(&self, path: &str) -> Field<String> {
+        let identity = self.workload(path).map(|workload| &workload.identity);
+        let reason = identity.and_then(|identity| identity.owner_missing);
+        let owner = identity.and_then(|identity| identity.owner.clone());
+        Field::or(owner, reason.unwrap_or(Missing::NotApplicable))
     }
 
     /// The path of the cgroup with that id.
@@ -238,6 +250,7 @@ mod tests {
             priority: 0,
             request: Some(7),
             owner: None,
+            owner_missing: Some(Missing::NotApplicable),
         };
         let workload = Workload {
             uid: UID.into(),

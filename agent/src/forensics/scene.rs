@@ -7,6 +7,7 @@ use std::time::Instant;
 use brink_host::cgroup::pod::PodRoots;
 use brink_host::cgroup::{Controller, Layout};
 use brink_host::clock::{monotonic_ns, since_boot_ns};
+use brink_host::probe::GfpNames;
 use brink_host::probe::forensics::{self as told, Decision, Kill};
 use brink_host::probe::shortage::Shortage;
 use brink_stream::model::event::Time;
@@ -34,6 +35,8 @@ pub(super) struct Scene {
     pub(super) layout: Layout,
     command_lines: bool,
     pub(super) loaded: Arc<Loaded>,
+    /// Names of allocation flags, if the kernel tells any.
+    pub(super) gfp_names: Option<GfpNames>,
     pub(super) identities: Identities,
     pub(super) node: NodeReader,
     table: NodeTable,
@@ -54,6 +57,7 @@ impl Scene {
             layout: plan.layout.clone(),
             command_lines: plan.command_lines,
             loaded: Arc::clone(&plan.loaded),
+            gfp_names: None,
             identities: Identities::new(PodRoots::new(&plan.scope, plan.node.pods.as_deref())),
             node: NodeReader::open(&plan.root, &plan.layout, &plan.node),
             table: NodeTable::default(),
@@ -131,7 +135,7 @@ impl Scene {
         let inferred = self.limit(&opened, &states, choice.shortage);
         let limit = match &choice.exact {
             Some(exact) => self.exact(exact, (&opened, &mut states)),
-            None => Field::or(inferred, Missing::ProgramNotLoaded),
+            None => Field::or(inferred, choice.undecided),
         };
         let cause = compose::cause(choice.shortage, limit.value(), &states);
         let node = self.node.read(self.reclaimed(choice.cgroup));
@@ -139,7 +143,8 @@ impl Scene {
         let mut incident = compose::blank(cause, at, victim, node);
         incident.evidence = choice.evidence();
         let cgroup = self.cgroup_of(&choice.trigger);
-        incident.trigger = Field::Value(compose::trigger(choice, cgroup));
+        let names = self.gfp_names.as_ref();
+        incident.trigger = Field::Value(compose::trigger(choice, cgroup, names));
         incident.limit = limit;
         let kernel_stack = choice.kernel_stack.value().cloned().unwrap_or_default();
         let known = (before, owed, kernel_stack);

@@ -246,10 +246,16 @@ fn an_order_of_ours_is_amended_by_what_is_seen_of_it() {
     scene.follow(Snapshot::of_one("web", &group));
     let mut seen = scene.eviction("web", &VecDeque::new()).unwrap();
     let mut incident = eviction();
+    let mut identity = scene.identities.identity(&group).unwrap();
+    identity.owned_by(Field::Missing(Missing::Pending));
+    incident.workload = Field::Value(identity);
     seen.fill(&mut incident);
     let found = incident.cgroups.value().expect("they are there");
     assert_eq!(found[0].path, group);
     assert!(!incident.victims.is_empty());
+    let identity = incident.workload.value();
+    let owner = identity.map(|identity| (&identity.owner, identity.owner_missing));
+    assert_eq!(owner, Some((&None, Some(Missing::NotApplicable))));
     let node = incident.node.value().unwrap();
     assert_eq!(node.available, Field::Value(7), "it was known better");
     assert!(node.meminfo.value().is_some() && node.zones.value().is_some());

@@ -84,7 +84,10 @@ impl Worker {
             self.tell_lost();
             self.look();
             let is_busy = self.fill_tables();
-            self.close_due();
+            // What was long in coming may be over already, and gets its table all the same.
+            if !is_busy {
+                self.close_due();
+            }
             self.wait(is_busy);
         }
     }
@@ -98,7 +101,10 @@ impl Worker {
                 self.correlator.completed(&uid, monotonic_ns());
                 self.evictions.retain(|eviction| *eviction.uid != *uid);
             }
-            Note::Loaded => self.ring = self.scene.loaded.take_forensics(),
+            Note::Loaded => {
+                self.ring = self.scene.loaded.take_forensics();
+                self.scene.gfp_names = self.scene.loaded.take_gfp_names();
+            }
             Note::Stop => {}
         }
     }

@@ -42,6 +42,8 @@ pub struct Member {
 pub struct Roster {
     /// The workloads.
     pub table: Arc<WorkloadTable>,
+    /// Who manages each of them, as far as manifests say so; in their order, and empty where nobody asked.
+    pub owners: Vec<Option<String>>,
     /// Their cgroups, ordered by workload.
     pub members: Vec<Member>,
     /// Warm figures, in the order of `members`.
@@ -87,6 +89,7 @@ impl Roster {
         members.sort_by_key(|member| member.workload);
         Self {
             table: Arc::new(table),
+            owners: Vec::new(),
             board: Arc::new(Board::new(members.len())),
             slots: vec![None; members.len()],
             members,

@@ -25,6 +25,8 @@ pub struct Manifest {
     pub workload: Workload,
     /// The control group named by [`CGROUP_ANNOTATION`]; without it the kubelet's naming holds.
     pub cgroup: Option<Glob>,
+    /// Who manages it, `ReplicaSet/web-5d` and the like, if it says so.
+    pub owner: Option<String>,
     /// Where it begins.
     pub site: Site,
 }

@@ -64,6 +64,7 @@ pub fn read_pod<'a>(reader: &mut Reader<'a>, node: &'a Node, reading: Reading) -
         cgroup: annotations
             .get(CGROUP_ANNOTATION)
             .and_then(|node| read_binding(reader, node)),
+        owner: owner_in(metadata.node()),
         site: node.site,
     })
 }
@@ -244,6 +245,22 @@ fn read_status<'a>(
         "BestEffort" => Some(QosClass::BestEffort),
         _ => None,
     };
+}
+
+/// The one that manages the pod, else the first of those it names. Eviction does not look at it: what is odd there is no
+/// fault of the manifest's.
+fn owner_in(metadata: Option<&Node>) -> Option<String> {
+    let Value::List(owners) = &metadata?.get("ownerReferences")?.value else {
+        return None;
+    };
+    let text = |owner: &Node, key: &str| {
+        let text = owner.get(key).and_then(Node::scalar).unwrap_or_default();
+        text.to_owned()
+    };
+    let is_manager = |owner: &&Node| text(owner, "controller") == "true";
+    let owner = owners.iter().find(is_manager).or(owners.first())?;
+    let (kind, name) = (text(owner, "kind"), text(owner, "name"));
+    (!kind.is_empty() && !name.is_empty()).then(|| format!("{kind}/{name}"))
 }
 
 fn read_binding<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<Glob> {

@@ -68,6 +68,9 @@ metadata:
   uid: 1-2-3
   generation: 7
   labels: {anything: goes}
+  ownerReferences:
+  - {kind: Job, name: migrate}
+  - {kind: ReplicaSet, name: web-5d, controller: true}
   annotations: {brink.dev/cgroup: '/shop.slice/web*', other: x}
 spec:
   priority: -5
@@ -92,12 +95,33 @@ status: {phase: Running, qosClass: Burstable}
 ";
 
 #[test]
+fn owners_that_are_odd_are_none_and_no_fault() {
+    let check = |owners: &str, expected: Option<&str>| {
+        let text = format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: a, ownerReferences: {owners}}}}}"
+        );
+        let (manifest, report) = read(&text, Reading::AsWritten);
+        assert_eq!(report, Report::default(), "{owners}");
+        assert_eq!(manifest.unwrap().owner.as_deref(), expected, "{owners}");
+    };
+    check(
+        "[{kind: Job, name: a}, {kind: Job, name: b}]",
+        Some("Job/a"),
+    );
+    check("[{kind: Job}]", None);
+    check("[]", None);
+    check("[7, [a]]", None);
+    check("web", None);
+}
+
+#[test]
 fn everything_that_eviction_looks_at_is_read() {
     let (manifest, report) = read(FULL, Reading::AsWritten);
     assert_eq!(report, Report::default());
     let manifest = manifest.unwrap();
     let glob = manifest.cgroup.unwrap();
     assert!(glob.matches("/shop.slice/web-1") && !glob.matches("/shop.slice"));
+    assert_eq!(manifest.owner.as_deref(), Some("ReplicaSet/web-5d"));
     let pod = manifest.workload;
     assert_eq!(
         (pod.namespace.as_str(), pod.name.as_str(), pod.uid.as_str()),

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use brink_host::probe::forensics::ForensicsRing;
 use brink_host::probe::programs::Program;
-use brink_host::probe::{Absence, EvidenceReader, FlightReader, Meters, Probe, Row, Wishes};
+use brink_host::probe::{
+    Absence, EvidenceReader, FlightReader, GfpNames, Meters, Probe, Row, Wishes,
+};
 use tracing::warn;
 
 use crate::equip;
@@ -40,6 +42,8 @@ pub struct Equipment {
     pub flight: Option<FlightReader>,
     /// Kills, for the collector.
     pub forensics: Option<ForensicsRing>,
+    /// The kernel's names of allocation flags, for the collector too.
+    pub gfp_names: Option<GfpNames>,
     /// Each program, and why it does not run if so.
     pub programs: Vec<ProgramState>,
 }
@@ -65,6 +69,7 @@ impl Equipment {
             (meters, probe.take_evidence(), probe.take_forensics())
         });
         let flight = probe.as_mut().ok().and_then(Probe::take_flight);
+        let gfp_names = probe.as_mut().ok().and_then(Probe::take_gfp_names);
         let sampler = probe.map(|probe| Box::new(Kernel::new(probe, meters.clone())));
         if sampler
             .as_ref()
@@ -78,6 +83,7 @@ impl Equipment {
             evidence,
             flight,
             forensics,
+            gfp_names,
             programs,
         }
     }
@@ -92,6 +98,7 @@ struct Parts {
     meters: Option<Arc<Meters>>,
     evidence: Option<EvidenceReader>,
     forensics: Option<ForensicsRing>,
+    gfp_names: Option<GfpNames>,
     programs: Vec<ProgramState>,
 }
 
@@ -102,6 +109,7 @@ impl Loaded {
             meters: equipment.meters.clone(),
             evidence: equipment.evidence.take(),
             forensics: equipment.forensics.take(),
+            gfp_names: equipment.gfp_names.take(),
             programs: equipment.programs.clone(),
         };
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = parts;
@@ -147,6 +155,12 @@ impl Loaded {
         let marks = |program: &ProgramState| program.name == OOM_VICTIM && program.absent.is_none();
         let runs = parts.programs.iter().any(marks);
         parts.forensics.take().filter(|_| runs)
+    }
+
+    /// The kernel's names of allocation flags; once.
+    pub fn take_gfp_names(&self) -> Option<GfpNames> {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.gfp_names.take()
     }
 
     /// The reader of evidence; once.

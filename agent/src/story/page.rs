@@ -167,7 +167,9 @@ fn trigger(screen: &mut Screen, incident: &Incident) {
             .order
             .value()
             .map_or_else(String::new, |order| format!(", order {order}"));
-        screen.line("  asked for  ", &format!("{gfp}{order}"));
+        let flags = trigger.gfp_flags.value();
+        let flags = flags.map_or_else(String::new, |flags| format!(" ({})", flags.join("|")));
+        screen.line("  asked for  ", &format!("{gfp}{flags}{order}"));
     }
     stacks(screen, trigger);
 }

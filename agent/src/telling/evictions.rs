@@ -182,6 +182,11 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     for victim in &mut incident.victims {
         settle(&mut victim.exited, Missing::Lost);
     }
+    if let Field::Value(identity) = &mut incident.workload
+        && identity.owner_missing == Some(Missing::Pending)
+    {
+        identity.owner_missing = Some(Missing::Lost);
+    }
     if let Field::Value(node) = &mut incident.node {
         settle(&mut node.meminfo, Missing::Lost);
         settle(&mut node.zones, Missing::Lost);
@@ -242,6 +247,7 @@ fn identity(record: &DecisionRecord, qos: Option<&str>) -> Identity {
         priority: *priority,
         request: counts_memory.then_some(*request),
         owner: None,
+        owner_missing: Some(Missing::Pending),
     }
 }
 

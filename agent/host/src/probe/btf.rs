@@ -302,23 +302,47 @@ impl<'a> Btf<'a> {
             .find_map(|id| self.enumerator_of(id, name))
     }
 
+    /// Every enumerator of the enumeration that has the one called `name`, in their order.
+    pub fn enumerators_beside(&self, name: &str) -> impl Iterator<Item = (&'a str, i64)> {
+        let id = (1..self.len()).find(|id| self.enumerator_of(*id, name).is_some());
+        let elements = id.into_iter().flat_map(move |id| {
+            let count = self.count(id);
+            (0..count).map(move |element| (id, element))
+        });
+        elements.filter_map(move |(id, element)| {
+            let at = 3 + element * self.enumerator_width(id)?;
+            let label = std::str::from_utf8(self.name_at(self.field(id, at)?)).ok()?;
+            Some((label, self.enumerator_at(id, at)?))
+        })
+    }
+
+    /// Words of each enumerator of an enumeration.
+    fn enumerator_width(&self, id: TypeId) -> Option<usize> {
+        match kind_number(self.field(id, 1)?) {
+            6 => Some(2),
+            19 => Some(3),
+            _ => None,
+        }
+    }
+
     fn enumerator_of(&self, id: TypeId, name: &str) -> Option<i64> {
-        let info = self.field(id, 1)?;
-        let width = match kind_number(info) {
-            6 => 2,
-            19 => 3,
-            _ => return None,
-        };
+        let width = self.enumerator_width(id)?;
         let at = (0..self.count(id))
             .map(|element| 3 + element * width)
             .find(|at| {
                 self.field(id, *at)
                     .is_some_and(|label| self.named(label, name))
             })?;
+        self.enumerator_at(id, at)
+    }
+
+    /// Value of the enumerator whose first word is the `at`th.
+    fn enumerator_at(&self, id: TypeId, at: usize) -> Option<i64> {
+        let info = self.field(id, 1)?;
         let low = self.field(id, at + 1)?;
-        Some(match width {
-            2 if info >> 31 == 1 => i64::from(low.cast_signed()),
-            2 => i64::from(low),
+        Some(match kind_number(info) {
+            6 if info >> 31 == 1 => i64::from(low.cast_signed()),
+            6 => i64::from(low),
             _ => (u64::from(self.field(id, at + 2)?) << 32 | u64::from(low)).cast_signed(),
         })
     }

@@ -20,9 +20,14 @@ fn facts() -> Facts {
     };
     Facts {
         release: Ok("6.18.0".into()),
-        types: Ok(KernelTypes { resolved, targets }),
+        types: Ok(KernelTypes {
+            resolved,
+            targets,
+            gfp_names: None,
+        }),
         tracefs: Ok("/sys/kernel/tracing".into()),
         formats: Ok(Formats::UNKNOWN),
+        gfp_names: None,
         lockdown: Ok(Lockdown::None),
         capabilities: Ok(Capabilities {
             bpf: true,

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use super::btf::{Btf, BtfError, Kind};
 use super::format::{Format, FormatError};
+use super::gfp::GfpNames;
 use super::layout::{self, Resolved};
 use super::programs::{Hook, PROGRAMS, Program};
 
@@ -121,6 +122,8 @@ pub struct KernelTypes {
     pub resolved: Resolved,
     /// per program of [`PROGRAMS`]: the kernel's ids to attach to, or why there is none
     pub targets: Vec<Result<Target, String>>,
+    /// names of allocation flags, if it has them
+    pub gfp_names: Option<GfpNames>,
 }
 
 /// What the loader needs of one typed hook.
@@ -141,6 +144,8 @@ pub struct Facts {
     pub tracefs: Fact<PathBuf>,
     /// fields of the OOM tracepoints
     pub formats: Fact<Formats>,
+    /// names of allocation flags, as a tracepoint prints them
+    pub gfp_names: Option<GfpNames>,
     /// the lockdown mode
     pub lockdown: Fact<Lockdown>,
     /// of this process
@@ -161,17 +166,28 @@ impl Facts {
             Ok(mount) => formats(mount),
             Err(error) => Err(content(&roots.proc.join("self/mounts"), &error.to_string())),
         };
+        let gfp_names = tracefs.as_ref().ok().and_then(|mount| {
+            let format = mount.join("events/kmem/mm_page_alloc/format");
+            GfpNames::of_format(&fs::read_to_string(format).ok()?)
+        });
         Self {
             release: text(&roots.proc.join("sys/kernel/osrelease")),
             types: types(&roots.sys.join("kernel/btf/vmlinux")),
             tracefs,
             formats,
+            gfp_names,
             lockdown: lockdown(&roots.sys.join("kernel/security/lockdown")),
             capabilities: capabilities(&roots.proc.join("self/status")),
             memory: memory(&roots.proc),
             nodes: nodes(&roots.sys.join("devices/system/node/has_memory")),
             page_size: rustix::param::page_size() as u64,
         }
+    }
+
+    /// Names of allocation flags: the tracepoint's, which names groups of them too, else those of the kernel's types.
+    pub fn gfp_names(&self) -> Option<&GfpNames> {
+        let of_types = || self.types.as_ref().ok()?.gfp_names.as_ref();
+        self.gfp_names.as_ref().or_else(of_types)
     }
 }
 
@@ -208,6 +224,7 @@ fn types(path: &Path) -> Fact<KernelTypes> {
             .iter()
             .map(|program| target(&btf, program))
             .collect(),
+        gfp_names: GfpNames::of_types(&btf),
     })
 }
 

@@ -16,6 +16,7 @@ use super::evidence::EvidenceReader;
 use super::facts::Facts;
 use super::flight::FlightReader;
 use super::forensics::ForensicsRing;
+use super::gfp::GfpNames;
 use super::load::{load, take};
 use super::meters::Meters;
 use super::pod::Pod;
@@ -43,6 +44,7 @@ pub struct Probe {
     evidence: Option<EvidenceReader>,
     forensics: Option<ForensicsRing>,
     flight: Option<FlightReader>,
+    gfp_names: Option<GfpNames>,
     meters: Option<Meters>,
     latest: Array<MapData, Pod<Published>>,
     usage: Array<MapData, Pod<UsageTable>>,
@@ -73,6 +75,7 @@ impl Probe {
                 .then(|| take(&mut object, "FORENSICS").map(ForensicsRing::new))
                 .transpose()?,
             flight: FlightReader::take(&mut object, settings, &coverage)?,
+            gfp_names: facts.gfp_names().cloned(),
             mailbox: take(&mut object, "MAILBOX")?,
             latest: take(&mut object, "LATEST")?,
             usage: take(&mut object, "USAGE")?,
@@ -114,6 +117,11 @@ impl Probe {
     /// The reader of the recorded points of the node, for another thread; once, and none where none are left.
     pub fn take_flight(&mut self) -> Option<FlightReader> {
         self.flight.take()
+    }
+
+    /// The kernel's names of allocation flags; once, and none where it tells none.
+    pub fn take_gfp_names(&mut self) -> Option<GfpNames> {
+        self.gfp_names.take()
     }
 
     /// The counters, for another thread; once.

@@ -51,7 +51,7 @@ function overview(incident) {
         ['QoS class', workload.qos],
         ['Priority', String(workload.priority)],
         ['Memory requested', workload.request === null ? null : bytes(workload.request)],
-        ['Owner', workload.owner],
+        ['Owner', workload.owner ?? (workload.ownerMissing ? missing(workload.ownerMissing) : null)],
         ['Uid', workload.uid],
       ] : []),
     ]),
@@ -211,6 +211,7 @@ function trigger(one) {
       ['Cgroup', field(one.cgroup, code)],
       ['Signal code', field(one.signalCode, String)],
       ['Allowed for the allocation', field(one.gfp, code)],
+      ['By the names of its flags', field(one.gfpFlags, (flags) => code(flags.join('|')))],
       ['Allocation', field(one.order, (order) => `order ${order}: ${plural(2 ** order, 'page')}`)],
     ]),
     el('h3', null, 'Kernel stack'), field(one.kernelStack, (frames) => stack(frames, String)),
@@ -240,7 +241,8 @@ function absent(value, path = '') {
   const entries = Object.entries(value);
   if (entries.length === 1 && typeof value.missing === 'string') return [[path, value.missing]];
   const step = (key) => (Array.isArray(value) ? `[${key}]` : key === 'value' ? '' : `${path ? '.' : ''}${key}`);
-  return entries.flatMap(([key, each]) => absent(each, path + step(key)));
+  const owner = typeof value.ownerMissing === 'string' ? [[path + step('owner'), value.ownerMissing]] : [];
+  return [...owner, ...entries.flatMap(([key, each]) => absent(each, path + step(key)))];
 }
 
 function absences(incident) {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::event::Time;
-use super::field::Field;
+use super::field::{Field, Missing};
 
 /// One OOM, one eviction, or one kill by somebody else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -124,6 +124,9 @@ pub struct Trigger {
     pub signal_code: Field<i32>,
     /// What the kernel was allowed to do for the allocation (`gfp_mask`).
     pub gfp: Field<String>,
+    /// The same by the names of this kernel's flags.
+    #[serde(default = "untold")]
+    pub gfp_flags: Field<Vec<String>>,
     /// The allocation was of 2^order pages.
     pub order: Field<i32>,
     /// Its kernel stack, innermost first: symbols with offsets.
@@ -204,6 +207,24 @@ pub struct Identity {
     pub request: Option<i64>,
     /// Its owner, `ReplicaSet/web-5d` and the like, where it is known.
     pub owner: Option<String>,
+    /// Why no owner is told; none where one is.
+    #[serde(default)]
+    pub owner_missing: Option<Missing>,
+}
+
+impl Identity {
+    /// Takes the owner over, or why there is none.
+    pub fn owned_by(&mut self, owner: Field<String>) {
+        (self.owner, self.owner_missing) = match owner {
+            Field::Value(owner) => (Some(owner), None),
+            Field::Missing(reason) => (None, Some(reason)),
+        };
+    }
+}
+
+/// What an agent that was too old for the field has told of it.
+const fn untold<T>() -> Field<T> {
+    Field::Missing(Missing::BeforeStart)
 }
 
 /// A cgroup at that moment. Bytes; a missing limit is none.
