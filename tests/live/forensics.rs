@@ -24,10 +24,10 @@ use brink_host::cgroup::{Controller, Version};
 use brink_host::clock::ClockPair;
 use brink_host::hog::{HogSpec, Load};
 use brink_host::probe::Wishes;
-use brink_stream::model::field::Field;
+use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Cause, Confidence, Incident, LimitMethod};
 use brink_stream::model::kind::Kind;
-use brink_tests::{Hog, Sandbox, skip, slowed};
+use brink_tests::{Hog, Sandbox, guest_only, skip, slowed};
 
 /// Longest wait for anything that should take milliseconds.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -144,30 +144,52 @@ impl Scene {
     }
 
     fn leak(&self, mib: u64) -> Hog {
+        Self::leak_in(&self.web, mib)
+    }
+
+    fn leak_in(group: &OwnedCgroup, mib: u64) -> Hog {
         let spec = HogSpec::new(Load::Anon, mib * MIB, Duration::from_mins(1));
         let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
-        Hog::spawn(program, Some(&self.web), &spec).unwrap()
+        Hog::spawn(program, Some(group), &spec).unwrap()
     }
 
     /// A process of the workload that does nothing.
     fn idler(&self) -> Child {
+        Self::idler_in(&self.web)
+    }
+
+    fn idler_in(group: &OwnedCgroup) -> Child {
         let child = Command::new("cat")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        self.web.add_process(child.id()).unwrap();
+        group.add_process(child.id()).unwrap();
         child
     }
 
     /// The next event of that kind about the process; those of other tests' kills are passed over.
     fn about(&self, of: Kind, pid: u32) -> Incident {
+        self.all_about(of, &[pid]).remove(0)
+    }
+
+    /// Everything that is told of these processes up to an event of that kind, which is the first of the list.
+    fn all_about(&self, of: Kind, pids: &[u32]) -> Vec<Incident> {
         let until = Instant::now() + slowed(PATIENCE);
+        let mut told = Vec::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let (kind, incident) = self.told.recv_timeout(left).expect("an incident in time");
-            if kind == of && incident.victims.iter().any(|victim| victim.pid == pid) {
-                return incident;
+            let next = self.told.recv_timeout(left);
+            let (kind, incident) =
+                next.unwrap_or_else(|_| panic!("{of:?} of {pids:?} did not come: {told:#?}"));
+            let mut victims = incident.victims.iter();
+            if !victims.any(|victim| pids.contains(&victim.pid)) {
+                continue;
+            }
+            told.push(incident);
+            if kind == of {
+                told.reverse();
+                return told;
             }
         }
     }
@@ -197,7 +219,8 @@ impl Log {
         Self(file.and_then(|mut file| file.seek(SeekFrom::End(0)).is_ok().then_some(file)))
     }
 
-    /// `oom_memcg=` of the kill of a process, if the log has its line: the kernel writes only so many in a time.
+    /// `oom_memcg=` of the kill of a process, `global_oom` for the node's, if the log has its line: the kernel writes only so
+    /// many in a time.
     fn limit_of(&mut self, pid: u32) -> Option<String> {
         let file = self.0.as_mut()?;
         let wanted = format!(",pid={pid},");
@@ -211,8 +234,11 @@ impl Log {
             };
             let line = String::from_utf8_lossy(&record[..length]).into_owned();
             if line.contains(&wanted) {
-                let (_, rest) = line.split_once("oom_memcg=")?;
-                return rest.split(',').next().map(str::to_owned);
+                let limit = line.split(',').find_map(|word| match word {
+                    "global_oom" => Some(word),
+                    _ => word.strip_prefix("oom_memcg="),
+                });
+                return limit.map(str::to_owned);
             }
         }
     }
@@ -290,7 +316,33 @@ fn a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel() {
         "{trigger:?}"
     );
     assert!(trigger.gfp.value().is_some());
-    assert!(closed.memory_stat.value().is_some() && closed.top_of_node.value().is_some());
+    // Memory that a process takes is always charged by an allocation that may reclaim.
+    match &trigger.gfp_flags {
+        Field::Value(flags) => assert!(
+            flags
+                .iter()
+                .any(|flag| flag.starts_with("GFP_") || flag.contains("RECLAIM")),
+            "{flags:?}"
+        ),
+        reason => assert_eq!(*reason, Field::Missing(Missing::KernelLacksIt)),
+    }
+    assert!(victim.page_tables.value().is_some() && victim.age_ns.value().is_some());
+    // They lie in its own memory, which may be given back before anybody has read them.
+    match &victim.argv {
+        Field::Value(argv) => assert!(argv[0].ends_with("brink-hog"), "{argv:?}"),
+        reason => assert_eq!(*reason, Field::Missing(Missing::ProcessGone)),
+    }
+    assert_eq!(identity.owner_missing, Some(Missing::NotApplicable));
+    assert!(
+        closed.memory_stat.value().is_some(),
+        "{:?}",
+        closed.memory_stat
+    );
+    assert!(
+        closed.top_of_node.value().is_some(),
+        "{:?}",
+        closed.top_of_node
+    );
 }
 
 #[test]
@@ -328,16 +380,82 @@ fn a_group_that_is_killed_whole_is_one_incident() {
     }
     fs::write(dir.path().join("memory.oom.group"), "1").unwrap();
     scene.limit(&scene.web, 64);
-    let idlers = [scene.idler(), scene.idler()];
-    let leak = scene.leak(200);
+    // Its processes lie in two cgroups below it, and go together all the same.
+    let inner = ["one", "other"].map(|name| scene.web.child(name).unwrap());
+    scene.follow();
+    let idlers = [Scene::idler_in(&inner[0]), Scene::idler_in(&inner[1])];
+    let mut log = Log::from_now();
+    let leak = Scene::leak_in(&inner[0], 200);
     let pid = leak.pid().unsigned_abs();
-    let closed = scene.about(Kind::IncidentClosed, pid);
+    let expected: Vec<u32> = idlers.iter().map(Child::id).chain([pid]).collect();
+    let told = scene.all_about(Kind::IncidentClosed, &expected);
+    let [closed, opened] = &told[..] else {
+        panic!("not one that opens and closes: {told:#?}");
+    };
+    assert_eq!(closed.id, opened.id);
     assert_eq!(closed.cause, Cause::GroupOom, "{closed:#?}");
     let found: BTreeSet<u32> = closed.victims.iter().map(|victim| victim.pid).collect();
-    let expected = idlers.iter().map(Child::id).chain([pid]).collect();
-    assert_eq!(found, expected);
+    assert_eq!(found, expected.into_iter().collect());
+    let limit = closed.limit.value().expect("it is known");
+    assert_eq!(limit.cgroup, scene.web.group());
+    let first = closed.victims[0].pid;
+    if let Some(logged) = log.limit_of(first) {
+        assert_eq!(logged, limit.cgroup, "the kernel's own word");
+    }
+    let mut victims = closed.victims.iter();
+    assert!(
+        victims.all(|victim| victim.exited.value().is_some()),
+        "{closed:#?}"
+    );
     assert_eq!(closed.course.container_survived, Field::Value(false));
     idlers.into_iter().for_each(end);
+}
+
+#[test]
+fn the_node_out_of_memory_is_one_incident_for_no_cgroups_limit() {
+    guest_only!("the kernel's OOM killer is let loose on the machine");
+    let scene = match Scene::new(256) {
+        Ok(scene) => scene,
+        Err(why) => skip!("{why}"),
+    };
+    let mut log = Log::from_now();
+    let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
+    (spec.floor, spec.wait) = (0, true);
+    let mut hog = Hog::spawn(Path::new(env!("CARGO_BIN_EXE_brink-hog")), None, &spec).unwrap();
+    let pid = hog.pid().unsigned_abs();
+    fs::write(format!("/proc/{pid}/oom_score_adj"), "1000").unwrap();
+    hog.start();
+    assert!(!hog.wait(PATIENCE).unwrap().success());
+    let closed = scene.about(Kind::IncidentClosed, pid);
+    assert_eq!(closed.cause, Cause::GlobalOom, "{closed:#?}");
+    let limit = closed.limit.value().unwrap();
+    assert_eq!(
+        (limit.cgroup.as_str(), limit.method, limit.confidence),
+        ("/", LimitMethod::OomControl, Confidence::Exact)
+    );
+    if let Some(logged) = log.limit_of(pid) {
+        assert_eq!(logged, "global_oom", "the kernel's own word");
+    }
+    let victim = &closed.victims[0];
+    assert_eq!((closed.victims.len(), victim.pid), (1, pid));
+    assert_eq!(victim.oom_score_adj, Field::Value(1000));
+    assert!(victim.anon.value().is_some_and(|anon| *anon > 256 * MIB));
+    let node = closed.node.value().unwrap();
+    assert!(node.zones.value().is_some_and(|zones| !zones.is_empty()));
+    let top = closed.top_of_node.value().expect("it was made");
+    assert!(!top.is_empty());
+    // In whose context memory ran out is anybody's, and its allocation is told all the same.
+    let trigger = closed.trigger.value().unwrap();
+    assert!(trigger.gfp.value().is_some() && trigger.order.value().is_some());
+    assert!(
+        closed
+            .course
+            .freed
+            .value()
+            .is_some_and(|freed| *freed > 256 * MIB),
+        "{:?}",
+        closed.course
+    );
 }
 
 #[test]
