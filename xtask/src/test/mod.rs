@@ -4,6 +4,7 @@ pub mod leftovers;
 pub mod libtest;
 pub(crate) mod live;
 mod plain;
+mod receiver;
 pub(crate) mod report;
 
 use std::time::Duration;

@@ -5,6 +5,7 @@ use super::{
     Args, PLAIN_DEADLINE,
     artifacts::Binary,
     libtest::{self, Outcome},
+    receiver,
     report::Suite,
 };
 use crate::{
@@ -18,6 +19,9 @@ pub(super) fn run_binary(binary: &Binary, args: &Args) -> anyhow::Result<Suite> 
     command
         .args(&args.filter)
         .args(args.full.then_some("--include-ignored"));
+    if binary.suite == receiver::SUITE {
+        command.env(receiver::VARIABLE, receiver::find());
+    }
     let ended = process::run(&mut command, PLAIN_DEADLINE)?;
     Ok(judge(&binary.suite, &ended))
 }

@@ -319,6 +319,10 @@ const fn severity(of: Kind) -> (u8, &'static str) {
 }
 
 #[cfg(test)]
+#[path = "receiver_tests.rs"]
+mod receiver_tests;
+
+#[cfg(test)]
 mod tests {
     use std::io::BufRead as _;
     use std::net::{SocketAddr, TcpListener};

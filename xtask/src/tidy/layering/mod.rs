@@ -21,8 +21,8 @@ const EDGES: [(&str, &[&str]); 10] = [
     ("xtask", ALL),
 ];
 
-/// What a package's integration tests may name beside that, as a development dependency only.
-const TEST_EDGES: [(&str, &str); 1] = [("brink", "brink-tests")];
+/// What a package's tests may name beside that, as a development dependency only.
+const TEST_EDGES: [(&str, &str); 2] = [("brink", "brink-tests"), ("brink-stream", "brink-tests")];
 
 const ALL: &[&str] = &[
     "brink",

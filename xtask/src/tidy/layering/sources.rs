@@ -30,7 +30,8 @@ fn edges(tree: &Tree) -> Vec<Problem> {
             continue;
         };
         let may = allowed(&package.name).unwrap_or(ALL);
-        let is_test = file.path.starts_with(&format!("{folder}/tests/"));
+        let is_test =
+            file.path.starts_with(&format!("{folder}/tests/")) || file.path.ends_with("_tests.rs");
         for token in &rust.tokens {
             let name = token.word().unwrap_or_default().replace('_', "-");
             let is_crate = name.starts_with("brink-") && is_ours(&name);
