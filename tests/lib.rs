@@ -1,4 +1,5 @@
 //! Helpers shared by the test targets of the whole.
+mod browser;
 pub mod counting_allocator;
 mod guest;
 mod hog;
@@ -7,6 +8,7 @@ pub mod schema;
 mod skip;
 mod slowness;
 
+pub use browser::Browser;
 pub use guest::{booted_with, in_guest};
 pub use hog::{Hog, wait_until};
 pub use sandbox::Sandbox;

@@ -2,9 +2,9 @@
 
 use brink::page::export;
 
-use crate::browser::Browser;
 use crate::samples::{HOSTILE_SHOWN, bare, full, hostile, typed};
 use crate::{check_fits, check_quiet, check_requests};
+use brink_tests::Browser;
 
 #[test]
 fn an_exported_file_draws_itself_and_asks_for_nothing() {

@@ -3,10 +3,10 @@
 use brink_stream::model::kind::Kind;
 use serde_json::json;
 
-use crate::browser::Browser;
 use crate::recorded::Recorded;
 use crate::samples::{about, bare, full};
 use crate::{check_fits, check_quiet, check_requests};
+use brink_tests::Browser;
 
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";

@@ -1,11 +1,9 @@
 //! The page in a real browser: what is seen, what keys do, what a restart of the agent does, and what hostile names do not.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     reason = "a test stops at what it does not expect"
 )]
 
-mod browser;
 mod exported;
 mod guarded;
 mod incident;
@@ -13,7 +11,7 @@ mod live;
 mod recorded;
 mod samples;
 
-use browser::Browser;
+use brink_tests::Browser;
 
 /// What the browser says itself was wrong: errors of scripts, and everything that a policy has stopped.
 #[track_caller]

@@ -10,6 +10,7 @@ mod ladder;
 mod metrics;
 mod nested;
 mod numbers;
+mod page;
 mod restart;
 mod rungs;
 mod shortages;

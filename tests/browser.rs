@@ -1,4 +1,10 @@
 //! A real browser that does what it is told: headless Chromium behind its driver, which speaks `WebDriver` over HTTP.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "a test stops at what it does not expect"
+)]
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -8,9 +14,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brink_tests::slowed;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
+
+use crate::slowed;
 
 /// How long anything may take that the page does by itself.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -21,7 +28,7 @@ const DRIVER: Duration = Duration::from_mins(2);
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A session of the browser, which ends with it.
-pub(crate) struct Browser {
+pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
@@ -46,8 +53,11 @@ fn installed() -> Result<(PathBuf, PathBuf), String> {
 }
 
 impl Browser {
-    /// Starts one; `Err` says what the machine lacks.
-    pub(crate) fn start() -> Result<Self, String> {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// What the machine lacks.
+    pub fn start() -> Result<Self, String> {
         let (driver, browser) = installed()?;
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let profile = tempfile::tempdir().unwrap();
@@ -102,18 +112,18 @@ impl Browser {
     }
 
     /// Opens an address and waits until it is loaded.
-    pub(crate) fn open(&self, url: &str) {
+    pub fn open(&self, url: &str) {
         self.post("/url", &json!({"url": url}));
     }
 
     /// What a function's body returns.
-    pub(crate) fn run(&self, script: &str) -> Value {
+    pub fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({"script": script, "args": []}))
     }
 
     /// Waits until an expression is true.
     #[track_caller]
-    pub(crate) fn wait_for(&self, expression: &str) {
+    pub fn wait_for(&self, expression: &str) {
         let end = Instant::now() + slowed(PATIENCE);
         let script = format!("return Boolean({expression})");
         while self.run(&script) != Value::Bool(true) {
@@ -130,7 +140,7 @@ impl Browser {
     }
 
     /// A command of the browser's own protocol.
-    pub(crate) fn devtools(&self, command: &str, parameters: &Value) {
+    pub fn devtools(&self, command: &str, parameters: &Value) {
         self.post(
             "/goog/cdp/execute",
             &json!({"cmd": command, "params": parameters}),
@@ -138,7 +148,7 @@ impl Browser {
     }
 
     /// Presses and releases one key after the other, as a keyboard would.
-    pub(crate) fn press(&self, keys: &[&str]) {
+    pub fn press(&self, keys: &[&str]) {
         let strokes = keys.iter().flat_map(|key| {
             [
                 json!({"type": "keyDown", "value": key}),
@@ -151,14 +161,14 @@ impl Browser {
     }
 
     /// Types a text where the focus is.
-    pub(crate) fn type_text(&self, text: &str) {
+    pub fn type_text(&self, text: &str) {
         let letters: Vec<String> = text.chars().map(String::from).collect();
         let letters: Vec<&str> = letters.iter().map(String::as_str).collect();
         self.press(&letters);
     }
 
     /// The messages of a log since it was last asked for.
-    pub(crate) fn log(&self, kind: &str) -> Vec<String> {
+    pub fn log(&self, kind: &str) -> Vec<String> {
         let entries = self.post("/se/log", &json!({"type": kind}));
         let entries = entries.as_array().cloned().unwrap_or_default();
         let message = |entry: &Value| entry["message"].as_str().unwrap_or_default().to_owned();
@@ -166,7 +176,7 @@ impl Browser {
     }
 
     /// Every address that pages asked for since this was last asked; the browser's own pages are left out.
-    pub(crate) fn requests(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         let messages = self.log("performance");
         let addresses = messages.iter().filter_map(|message| {
             let message: Value = serde_json::from_str(message).unwrap();
