@@ -4,6 +4,7 @@
 //! is read once a second. Every tenth beat it is chosen anew who is near. When a second's work takes more than its share of
 //! a processor, beats come more seldom, and the book says how seldom.
 
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brink_host::HotError;
@@ -71,7 +72,8 @@ pub struct Watch {
 
 struct Group {
     path: Arc<str>,
-    reader: GroupReader,
+    /// Its files; none once it is gone: held open, they would keep what the kernel has of it.
+    reader: Option<GroupReader>,
     limit: Option<u64>,
     approach: Approach,
     latest: Reading,
@@ -145,7 +147,10 @@ impl Watch {
             if !into.near && !into.all {
                 continue;
             }
-            match group.reader.read(at, meters) {
+            let Some(reader) = &mut group.reader else {
+                continue;
+            };
+            match reader.read(at, meters) {
                 Ok(reading) => {
                     group.latest = reading;
                     self.fresh.push((slot, reading, into));
@@ -154,7 +159,7 @@ impl Watch {
                     }
                 }
                 Err(HotError::Io(Errno::NODEV | Errno::NOENT)) => {
-                    group.gone = Some(at);
+                    group.leave(at);
                     // Another may have taken its name.
                     self.search_at = self.search_at.min(self.beat + BEATS as u64);
                 }
@@ -199,7 +204,9 @@ impl Watch {
             book.move_near(slot, lane);
             if let Some(Some(group)) = self.groups.get_mut(slot) {
                 group.lane = lane;
-                group.reader.tell_pressure(lane.is_some());
+                if let Some(reader) = &mut group.reader {
+                    reader.tell_pressure(lane.is_some());
+                }
             }
         }
     }
@@ -228,9 +235,17 @@ impl Watch {
         self.changes.replace(seen) != Some(seen)
     }
 
-    /// Looks through the tree for cgroups that are new, and reads every limit again.
+    /// Looks through the tree for cgroups that are new or gone, and reads every limit again.
     fn search(&mut self, at: Stamp, now_ns: u64, book: &Mutex<Book>) {
         let paths = groups_below(&self.hierarchy, &self.scope, MOST_LISTED).unwrap_or_default();
+        if !paths.is_empty() {
+            let listed: HashSet<&str> = paths.iter().map(String::as_str).collect();
+            for group in self.groups.iter_mut().flatten() {
+                if group.gone.is_none() && !listed.contains(&*group.path) {
+                    group.leave(at);
+                }
+            }
+        }
         // The first is the node itself.
         for path in paths.iter().skip(1) {
             let mut known = self.groups.iter().flatten();
@@ -239,8 +254,8 @@ impl Watch {
             }
         }
         for group in self.groups.iter_mut().flatten() {
-            if group.gone.is_none() {
-                group.limit = group.reader.limit();
+            if let Some(reader) = &group.reader {
+                group.limit = reader.limit();
             }
         }
         let mut book = lock(book);
@@ -271,7 +286,7 @@ impl Watch {
         if let Some(place) = self.groups.get_mut(slot) {
             *place = Some(Group {
                 path,
-                reader,
+                reader: Some(reader),
                 limit,
                 approach: Approach::default(),
                 latest: Reading::default(),
@@ -290,10 +305,16 @@ impl Watch {
 }
 
 impl Group {
+    /// It is gone: what is known of it stays for a while, and its files are closed.
+    fn leave(&mut self, at: Stamp) {
+        self.gone = Some(at);
+        self.reader = None;
+    }
+
     /// A warning, if the limit is near. The limit is read again first: it may just have been raised.
     fn look_ahead(&mut self, at: Stamp) -> Option<Warning> {
         let forecast = self.approach.note(at, self.latest.held, self.limit)?;
-        let limit = self.reader.limit()?;
+        let limit = self.reader.as_ref()?.limit()?;
         if self.limit.replace(limit) != Some(limit) {
             self.approach = Approach::default();
             return None;

@@ -186,6 +186,35 @@ fn who_is_gone_is_remembered_for_a_minute_and_its_successor_is_found() {
 }
 
 #[test]
+fn the_files_of_who_is_gone_are_closed_and_what_is_known_of_it_stays() {
+    let mut scene = Scene::new();
+    let root = scene.root.path().canonicalize().expect("temporary folder");
+    let open_files = || {
+        let entries = fs::read_dir("/proc/self/fd").expect("own descriptors");
+        let targets = entries
+            .flatten()
+            .filter_map(|fd| fs::read_link(fd.path()).ok());
+        targets.filter(|target| target.starts_with(&root)).count()
+    };
+    scene.set("/stays", 3, Some(100));
+    scene.beats(11);
+    let before = open_files();
+    for index in 0..8 {
+        scene.set(&format!("/job{index}"), 7, Some(100));
+    }
+    scene.watch.search_at = 0;
+    scene.beats(11);
+    assert!(open_files() > before);
+    for index in 0..8 {
+        fs::remove_dir_all(scene.group(&format!("/job{index}"))).expect("fake group");
+    }
+    scene.watch.search_at = 0;
+    scene.beats(1);
+    assert_eq!(open_files(), before);
+    assert_eq!(scene.points("/job7").last().map(|point| point.1), Some(7));
+}
+
+#[test]
 fn beyond_the_room_nobody_is_recorded_and_nothing_breaks() {
     let mut scene = Scene::new();
     for index in 0..GROUPS + 5 {
