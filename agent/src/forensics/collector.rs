@@ -68,8 +68,9 @@ impl Collector {
     /// When the kernel has no event descriptor for us.
     pub fn new(plan: Plan) -> io::Result<(Self, impl FnOnce() + Send + 'static)> {
         let inbox = Arc::new(Port::new(WAITING)?);
-        let worker = Worker::new(plan, Arc::clone(&inbox));
-        Ok((Self(Some(inbox)), move || worker.run()))
+        let told = Arc::clone(&inbox);
+        // What it reads from is opened by its own thread: nobody is protected while this is called.
+        Ok((Self(Some(inbox)), move || Worker::new(plan, told).run()))
     }
 
     /// The kernel's killer chose a process.

@@ -2,7 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use brink_core::base::Moment;
 use brink_core::node::input::{Control, Recalled, Reconfiguration};
@@ -122,6 +123,8 @@ pub struct Ports {
     pub pages_lost: AtomicU64,
     /// When the guard began its latest housekeeping pass, in nanoseconds; zero before the first.
     passed: AtomicI64,
+    /// Whether the guard has looked at the node, and acted on what it saw.
+    has_looked: AtomicBool,
 }
 
 impl<T> Port<T> {
@@ -197,6 +200,7 @@ impl Ports {
             steps_lost: AtomicU64::new(0),
             pages_lost: AtomicU64::new(0),
             passed: AtomicI64::new(0),
+            has_looked: AtomicBool::new(false),
         };
         while ports
             .steps
@@ -216,6 +220,22 @@ impl Ports {
     pub fn passed(&self) -> Option<Moment> {
         let nanos = self.passed.load(Ordering::Relaxed);
         (nanos > 0).then(|| Moment::from_nanos(nanos))
+    }
+
+    /// Tells that the guard has looked at the node, and acted on what it saw.
+    pub fn look(&self) {
+        self.has_looked.store(true, Ordering::Release);
+    }
+
+    /// Waits until the guard has looked at the node for the first time: whatever else a start takes comes after that. A guard
+    /// that takes too long is waited for no longer.
+    pub fn wait_for_first_look(&self) {
+        const AT_MOST: Duration = Duration::from_millis(500);
+        const STEP: Duration = Duration::from_micros(500);
+        let began = Instant::now();
+        while !self.has_looked.load(Ordering::Acquire) && began.elapsed() < AT_MOST {
+            std::thread::sleep(STEP);
+        }
     }
 
     /// Gives a step back to be filled again.

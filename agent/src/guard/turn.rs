@@ -139,6 +139,7 @@ impl Guard {
         self.housekeep(now());
         // Once with everything a decision reads, so that no page of it is met for the first time then.
         self.look_closely(now());
+        self.ports.look();
         loop {
             self.wait();
             self.awake = Awake::now();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use anyhow::Context as _;
@@ -86,7 +86,7 @@ pub struct Running {
     takeover: Mutex<Outbox>,
     collector: Collector,
     /// Ends with us; whoever tells of incidents only borrows it.
-    _recorder: Option<Arc<Recorder>>,
+    _recorder: Arc<OnceLock<Arc<Recorder>>>,
     threads: Vec<(&'static str, JoinHandle<()>)>,
 }
 
@@ -125,7 +125,6 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let interrupted = interrupted.and_then(|ledger| interrupted_in(ledger, guard::now()));
     let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
     around.take_mode(engine.mode(guard::now()));
-    around.recorder = recording::start(root, &layout, &node_plan(config), &around.telling);
     let plan = Plan {
         root: root.to_path_buf(),
         node: node_plan(config),
@@ -186,7 +185,8 @@ struct Around {
     loaded: Arc<Loaded>,
     telling: Telling,
     collector: Collector,
-    recorder: Option<Arc<Recorder>>,
+    /// Empty until it has been started.
+    recorder: Arc<OnceLock<Arc<Recorder>>>,
 }
 
 impl Around {
@@ -214,7 +214,7 @@ impl Around {
             loaded: Arc::new(Loaded::default()),
             telling,
             collector: Collector::default(),
-            recorder: None,
+            recorder: Arc::default(),
         };
         if let Some(hub) = around.telling.hub() {
             around.shared.counters.events.attach(hub);
@@ -286,6 +286,7 @@ impl Around {
         builder: Builder,
     ) -> anyhow::Result<Vec<(&'static str, JoinHandle<()>)>> {
         let collecting = self.collect(config, (&plan, plan.author.clocks))?;
+        let recorded = (plan.layout.clone(), plan.node.clone());
         let clerk = Clerk {
             ports: Arc::clone(&self.ports),
             shared: Arc::clone(&self.shared),
@@ -322,8 +323,8 @@ impl Around {
             starts: Starts::default(),
             unsent: Outbox::default(),
         };
-        let loader = self.loader(config);
-        // The guard first: it protects from files while the programs are being loaded.
+        let loader = self.loader(config, recorded);
+        // The guard first: it protects from files while the programs are being loaded, and all else is opened.
         let mut threads = vec![
             ("brink-guard", guard::start(plan, Arc::clone(&self.ports))?),
             (
@@ -337,14 +338,26 @@ impl Around {
             ("brink-loader", spawn("brink-loader", loader)?),
         ];
         if let Some(body) = collecting {
+            let ports = Arc::clone(&self.ports);
+            let body = move || {
+                ports.wait_for_first_look();
+                body();
+            };
             let thread = spawn(COLLECTOR, || hurried(body))?;
             threads.push((COLLECTOR, thread));
         }
+        let ports = Arc::clone(&self.ports);
+        let ready = move || ports.wait_for_first_look();
+        self.telling.open_ways(&config.events, ready)?;
         Ok(threads)
     }
 
-    /// Loads the kernel's programs and hands each part to whom it is for.
-    fn loader(&self, config: &AgentConfig) -> impl FnOnce() + Send + 'static {
+    /// Starts the flight recorder, loads the kernel's programs and hands each part to whom it is for.
+    fn loader(
+        &self,
+        config: &AgentConfig,
+        (layout, node): (Layout, NodePlan),
+    ) -> impl FnOnce() + Send + 'static {
         let (ports, loaded, bell) = (
             Arc::clone(&self.ports),
             Arc::clone(&self.loaded),
@@ -353,8 +366,13 @@ impl Around {
         let (root, wanted) = (config.paths.root.clone(), config.kernel_programs);
         let (collector, forensics) = (self.collector.clone(), self.telling.hub().is_some());
         let lock = config.realtime.lock_memory;
-        let recorder = self.recorder.clone();
+        let (telling, kept) = (self.telling.clone(), Arc::clone(&self.recorder));
         move || {
+            ports.wait_for_first_look();
+            let recorder = recording::start(&root, &layout, &node, &telling);
+            if let Some(recorder) = &recorder {
+                let _only_one = kept.set(Arc::clone(recorder));
+            }
             let command = if wanted {
                 let wishes = Wishes {
                     forensics,

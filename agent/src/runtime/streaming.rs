@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use brink_host::clock::ClockPair;
-use brink_stream::hub::Past;
+use brink_stream::hub::LatePast;
 use brink_stream::model::event::Time;
 use brink_stream::serve::{Door, Routes, Service};
 use tracing::{info, warn};
@@ -62,7 +62,7 @@ impl Doors {
     pub(super) async fn serve(
         self,
         running: &Running,
-        past: Option<Arc<dyn Past>>,
+        past: Option<Arc<LatePast>>,
         routes: Routes,
     ) {
         let Some(hub) = running.telling.hub().cloned() else {
@@ -73,11 +73,16 @@ impl Doors {
             .with_routes(routes)
             .with_cloud_events(brink_stream::cloud_event::envelope);
         if let Some(past) = past {
-            service = service.with_past(past);
+            service = service.with_late_past(past);
         }
         let socket = match self.socket {
             Some(door) => door,
-            None => freed(&self.path).await,
+            None => {
+                let door = freed(&self.path).await;
+                // Who resumes here has had what is in the other agent's journal.
+                running.telling.hurry_journal();
+                door
+            }
         };
         let doors = [Some(socket), self.port].into_iter().flatten().collect();
         service.serve(doors).await;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use brink_core::base::Moment;
 use brink_host::clock::ClockPair;
-use brink_stream::hub::{Hub, Past};
+use brink_stream::hub::{Hub, LatePast};
 use brink_stream::journal::JournalStatus;
 use brink_stream::model::data::AgentStarted;
 use brink_stream::model::event::{Draft, Subject, Time};
@@ -35,7 +35,7 @@ use crate::config::Events;
 use crate::record::wire::wall_clock;
 use crate::recorder::Recorder;
 use evictions::OpenOrders;
-use ways::Ways;
+use ways::{Opener, Ways};
 use workloads::Known;
 
 /// Where events are told. Cheap to clone; tells nobody anything where events are switched off.
@@ -51,7 +51,7 @@ struct Inner {
     clocks: ClockPair,
     orders: Mutex<OpenOrders>,
     workloads: Mutex<Known>,
-    ways: Mutex<Ways>,
+    ways: Arc<Ways>,
     recorder: OnceLock<Weak<Recorder>>,
 }
 
@@ -73,7 +73,7 @@ impl Telling {
             clocks,
             orders: Mutex::default(),
             workloads: Mutex::default(),
-            ways: Mutex::default(),
+            ways: Arc::default(),
             recorder: OnceLock::new(),
         })))
     }
@@ -83,11 +83,31 @@ impl Telling {
         self.0.as_ref().map(|inner| &inner.hub)
     }
 
-    /// Lets events out by the ways that the configuration names; of what was told before, they have nothing.
-    fn open_ways(&self, config: &Events) {
+    /// Lets events out by the ways that the configuration names, from the run's first event on. They are opened by another
+    /// thread, once `ready` returns there.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub fn open_ways(
+        &self,
+        config: &Events,
+        ready: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<()> {
+        let Some(inner) = self.inner() else {
+            return Ok(());
+        };
+        let opener = Opener {
+            config: config.clone(),
+            hub: inner.hub.clone(),
+            clocks: inner.clocks,
+        };
+        inner.ways.start(opener, ready)
+    }
+
+    /// Another agent has gone: tries at once to open a journal that was its own.
+    pub fn hurry_journal(&self) {
         if let Some(inner) = self.inner() {
-            let ways = Ways::start(config, &inner.hub, inner.clocks);
-            *inner.ways() = ways;
+            inner.ways.hurry();
         }
     }
 
@@ -95,25 +115,24 @@ impl Telling {
     pub fn end_ways(&self) {
         if let Some(inner) = self.inner() {
             inner.hub.close();
-            let ways = std::mem::take(&mut *inner.ways());
-            drop(ways);
+            inner.ways.end();
         }
     }
 
-    /// What is older than the hub's memory; none where no journal is written.
-    pub fn past(&self) -> Option<Arc<dyn Past>> {
-        self.inner()?.ways().past()
+    /// What is older than the hub's memory, as soon as it is open; none where no events are told.
+    pub fn past(&self) -> Option<Arc<LatePast>> {
+        Some(self.inner()?.ways.past())
     }
 
-    /// How the journal stands; none where there is none.
+    /// How the journal stands; none where there is to be none.
     pub fn journal(&self) -> Option<JournalStatus> {
-        self.inner()?.ways().journal()
+        self.inner()?.ways.journal()
     }
 
     /// How the other ways out stand, by their names.
     pub fn outlets(&self) -> Vec<(&'static str, OutletStatus)> {
         self.inner()
-            .map_or_else(Vec::new, |inner| inner.ways().outlets())
+            .map_or_else(Vec::new, |inner| inner.ways.outlets())
     }
 
     /// Tells an event; its number, where somebody is told.
@@ -181,10 +200,6 @@ impl Telling {
 }
 
 impl Inner {
-    fn ways(&self) -> MutexGuard<'_, Ways> {
-        self.ways.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn orders(&self) -> MutexGuard<'_, OpenOrders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -17,10 +17,11 @@ use crate::guard;
 const NUMBERS: &str = "events.numbers";
 
 impl Telling {
-    /// Starts to tell, if the configuration says so: the run's first event is told before this returns.
+    /// Starts to tell, if the configuration says so: the run's first event is told before this returns. Nobody is protected
+    /// before that, so it reads and writes one small file; [`Self::open_ways`] does what takes longer.
     ///
     /// # Errors
-    /// When numbers cannot be reserved in the state directory.
+    /// When the thread that reserves numbers cannot be started.
     pub fn start(
         config: &AgentConfig,
         (boot, clocks): (BootId, ClockPair),
@@ -34,26 +35,33 @@ impl Telling {
             boot_id: boot.to_string(),
         };
         let uptime = Duration::from_nanos(clock::since_boot_ns());
-        let (numbers, found) = Numbers::open(&path, &identity.boot_id, uptime)?;
-        match &found {
-            Found::PutAside { aside, why } => {
-                let aside = aside.display();
-                warn!(%aside, why, "the numbers of events were damaged and have been put aside");
-            }
-            Found::Elsewhere => warn!(
-                "another agent with this state directory numbers its events; this one's numbers begin far beyond them"
-            ),
-            Found::Nothing | Found::OtherBoot | Found::Continued => {}
-        }
-        let after =
-            matches!(found, Found::Continued | Found::PutAside { .. }).then(|| numbers.last());
+        let (numbers, found) = Numbers::open(&path, &identity.boot_id, uptime);
+        report(&found);
+        let is_first = matches!(found, Found::Nothing | Found::OtherBoot | Found::Elsewhere);
+        let after = (!is_first).then(|| numbers.last());
         let hub = Hub::numbered(identity, numbers, Limits::default())
             .context("cannot start to number events")?;
         let telling = Self::new(hub, clocks);
-        // The journal has every run from its first event on.
-        telling.open_ways(&config.events);
         telling.started(config.mode.word(), guard::now(), after);
         Ok(telling)
+    }
+}
+
+/// Says what was found, where it is not what a run leaves.
+fn report(found: &Found) {
+    match found {
+        Found::PutAside { aside, why } => {
+            let aside = aside.display();
+            warn!(%aside, why, "the numbers of events were damaged and have been put aside");
+        }
+        Found::Elsewhere => warn!(
+            "another agent with this state directory numbers its events; this one's numbers begin far beyond them"
+        ),
+        Found::NotKept(why) => warn!(
+            why,
+            "the numbers of events cannot be kept; this run's begin far beyond those before, and it is tried again"
+        ),
+        Found::Nothing | Found::OtherBoot | Found::Continued => {}
     }
 }
 

@@ -1,10 +1,18 @@
 //! Where events go besides the sockets: the journal, from the run's first event on, and the other ways out.
+//!
+//! They are opened by a thread of their own: a slow disk, or one that is full, must keep nobody from being protected. What is
+//! told meanwhile stays in the hub's memory; what leaves that before the journal is open is counted as lost.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use brink_host::clock::{self, ClockPair};
-use brink_stream::hub::{Hub, Past};
-use brink_stream::journal::{Journal, JournalStatus, Recovery, Surroundings};
+use brink_stream::hub::{Hub, LatePast};
+use brink_stream::journal::{
+    Journal, JournalError, JournalState, JournalStatus, Recovery, Surroundings,
+};
 use brink_stream::model::data::Loss;
 use brink_stream::model::event::{Draft, Time};
 use brink_stream::model::kind::Kind;
@@ -16,65 +24,185 @@ use tracing::{info, warn};
 
 use crate::config::{EventJournal, Events, Outlets};
 
-/// What runs besides the hub; dropped, it ends when everything told is written, or cannot be soon.
-#[derive(Debug, Default)]
+/// A journal that cannot be opened, or is another agent's, is tried again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
+/// Opening it may hang on a disk that does not answer: at the end it is waited for so long.
+const LEAVE: Duration = Duration::from_secs(2);
+/// The opener parses nothing large; the memory of a whole ordinary stack would be locked.
+const STACK: usize = 256 << 10;
+
+/// What runs besides the hub.
+#[derive(Default)]
 pub(super) struct Ways {
+    open: Mutex<Open>,
+    past: Arc<LatePast>,
+    is_ending: AtomicBool,
+}
+
+/// What has been opened so far.
+#[derive(Default)]
+struct Open {
+    /// Whether there is to be a journal.
+    is_journalled: bool,
     journal: Option<Journal>,
+    /// Why it is not open.
+    why: String,
     outlets: Vec<Running>,
+    opener: Option<JoinHandle<()>>,
+}
+
+/// What the opener works with.
+pub(super) struct Opener {
+    pub(super) config: Events,
+    pub(super) hub: Hub,
+    pub(super) clocks: ClockPair,
 }
 
 impl Ways {
-    /// Starts what the configuration names. What cannot be had is told in the log: no event is worth a guard that does not run.
-    pub(super) fn start(config: &Events, hub: &Hub, clocks: ClockPair) -> Self {
-        let journal = open_journal(&config.journal, hub, clocks);
-        if let Some(journal) = &journal {
-            hub.attach(journal.sink());
+    /// Starts a thread that opens what the configuration names, once `ready` returns.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        opener: Opener,
+        ready: impl FnOnce() + Send + 'static,
+    ) -> std::io::Result<()> {
+        let mut open = self.lock();
+        open.is_journalled = opener.config.journal.enabled;
+        "it is being opened".clone_into(&mut open.why);
+        if !open.is_journalled {
+            self.past.settle();
         }
-        let mut ways = Self {
-            journal,
-            outlets: Vec::new(),
-        };
+        let ways = Arc::clone(self);
+        let thread = std::thread::Builder::new()
+            .name("brink-ways".to_owned())
+            .stack_size(STACK)
+            .spawn(move || {
+                ready();
+                ways.open(&opener);
+            })?;
+        open.opener = Some(thread);
+        Ok(())
+    }
+
+    /// Opens everything. What cannot be had is told in the log: no event is worth a guard that does not run.
+    fn open(&self, opener: &Opener) {
+        let Opener {
+            config,
+            hub,
+            clocks,
+        } = opener;
         for (name, outlet) in outlets(&config.outlets, hub) {
             let started = outlet.and_then(|outlet| {
-                let hub = hub.clone();
-                let reader = hub.reader(None);
-                let on_loss = Box::new(move |lost: Lost| tell_loss(&hub, clocks, lost));
-                Running::start(outlet, reader, |_| true, on_loss)
+                let (told, clocks) = (hub.clone(), *clocks);
+                let on_loss = Box::new(move |lost: Lost| tell_loss(&told, clocks, lost));
+                // From the run's first event on.
+                Running::start(outlet, hub.reader(Some(0)), |_| true, on_loss)
             });
             match started {
-                Ok(running) => ways.outlets.push(running),
+                Ok(running) => self.lock().outlets.push(running),
                 Err(error) => {
                     warn!(name, %error, "events do not go there (see events in the configuration)");
                 }
             }
         }
-        ways
+        if config.journal.enabled {
+            self.open_journal(opener);
+        }
     }
 
-    /// What is older than the hub's memory.
-    pub(super) fn past(&self) -> Option<Arc<dyn Past>> {
-        let past: Arc<dyn Past> = self.journal.as_ref()?.past();
-        Some(past)
+    /// Tries until it is open, or the agent ends: another agent that has it may go, and a full disk be emptied.
+    fn open_journal(&self, opener: &Opener) {
+        let mut said = None;
+        while !self.is_ending.load(Ordering::Acquire) {
+            let error = match open_journal(&opener.config.journal, &opener.hub, opener.clocks) {
+                Ok((journal, recovery)) => {
+                    report(&recovery);
+                    journal.attach(&opener.hub);
+                    self.past.open(journal.past());
+                    self.lock().journal = Some(journal);
+                    if said.is_some() {
+                        info!("the event journal is written from now on");
+                    }
+                    return;
+                }
+                Err(error) => error.to_string(),
+            };
+            self.past.settle();
+            if said.as_ref() != Some(&error) {
+                warn!(
+                    error,
+                    "events are not kept over a restart until this is over (events.journal)"
+                );
+                self.lock().why.clone_from(&error);
+                said = Some(error);
+            }
+            std::thread::park_timeout(AGAIN);
+        }
     }
 
-    /// How the journal stands; none where there is none.
+    /// Tries at once to open a journal that is not open.
+    pub(super) fn hurry(&self) {
+        let open = self.lock();
+        if let Some(opener) = open.opener.as_ref().filter(|opener| !opener.is_finished()) {
+            self.past.unsettle();
+            opener.thread().unpark();
+        }
+    }
+
+    /// Ends what runs when everything told is written, or cannot be soon.
+    pub(super) fn end(&self) {
+        self.is_ending.store(true, Ordering::Release);
+        let opener = self.lock().opener.take();
+        if let Some(opener) = opener {
+            opener.thread().unpark();
+            let until = Instant::now() + LEAVE;
+            while !opener.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if !opener.is_finished() {
+                warn!("the event journal's disk does not answer; it is left as it is");
+            }
+        }
+        let opened = std::mem::take(&mut *self.lock());
+        drop(opened);
+    }
+
+    /// What is older than the hub's memory; it may be opened later.
+    pub(super) fn past(&self) -> Arc<LatePast> {
+        Arc::clone(&self.past)
+    }
+
+    /// How the journal stands; none where there is to be none.
     pub(super) fn journal(&self) -> Option<JournalStatus> {
-        self.journal.as_ref().map(Journal::status)
+        let open = self.lock();
+        if !open.is_journalled {
+            return None;
+        }
+        let unopened = || JournalStatus {
+            state: JournalState::Unopened(open.why.clone()),
+            ..JournalStatus::default()
+        };
+        Some(open.journal.as_ref().map_or_else(unopened, Journal::status))
     }
 
     /// How the other ways out stand, by their names.
     pub(super) fn outlets(&self) -> Vec<(&'static str, OutletStatus)> {
-        let outlets = self.outlets.iter();
+        let open = self.lock();
+        let outlets = open.outlets.iter();
         outlets
             .map(|running| (running.name(), running.status()))
             .collect()
     }
+
+    fn lock(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-fn open_journal(config: &EventJournal, hub: &Hub, clocks: ClockPair) -> Option<Journal> {
-    if !config.enabled {
-        return None;
-    }
+fn open_journal(
+    config: &EventJournal,
+    hub: &Hub,
+    clocks: ClockPair,
+) -> Result<(Journal, Recovery), JournalError> {
     let told = hub.clone();
     let around = Surroundings {
         boot_id: &hub.identity().boot_id,
@@ -89,16 +217,7 @@ fn open_journal(config: &EventJournal, hub: &Hub, clocks: ClockPair) -> Option<J
             tell_loss(&told, clocks, lost);
         }),
     };
-    match Journal::open(&config.path, config.limits, around) {
-        Ok((journal, recovery)) => {
-            report(&recovery);
-            Some(journal)
-        }
-        Err(error) => {
-            warn!(%error, "events are not kept over a restart (events.journal)");
-            None
-        }
-    }
+    Journal::open(&config.path, config.limits, around)
 }
 
 /// Says what was found, where it is not what a run leaves that ends in order.

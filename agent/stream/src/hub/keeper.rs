@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 
 use super::{Numbers, Shared, State};
 
-/// How long after a failure it is tried again.
+/// How long after a failure it is tried again, and looked whether another agent has let go of the file.
 const AGAIN: Duration = Duration::from_secs(1);
 /// It writes one short file; the memory of a whole ordinary stack would be locked.
 const STACK: usize = 128 << 10;
@@ -55,15 +55,20 @@ fn reserve<'a>(shared: &'a Shared, mut state: MutexGuard<'a, State>) -> MutexGua
         Ok(until) => {
             reserved.numbers.take_over(until);
             reserved.failed = None;
-            state
+            if reserved.numbers.is_kept() {
+                return state;
+            }
         }
         Err(error) => {
             if reserved.failed.is_none() {
                 warn!(%error, "numbers of events cannot be reserved; after a crash they may be given again");
             }
             reserved.failed = Some(error.to_string());
-            let woken = shared.reserve.wait_timeout(state, AGAIN);
-            woken.unwrap_or_else(PoisonError::into_inner).0
         }
     }
+    if state.is_closed {
+        return state;
+    }
+    let woken = shared.reserve.wait_timeout(state, AGAIN);
+    woken.unwrap_or_else(PoisonError::into_inner).0
 }

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 pub use self::line::Line;
 use self::line::{Envelope, Parts};
 pub use self::numbers::{Found, Numbers, NumbersError};
-pub use self::past::{Page, Past, PastError, Position};
+pub use self::past::{LatePast, Page, Past, PastError, Position};
 pub use self::reader::{Next, Reader};
 use crate::model::data::Loss;
 use crate::model::event::{Draft, Time};
@@ -91,6 +91,8 @@ struct State {
     last: u64,
     lines: VecDeque<Arc<Line>>,
     bytes: usize,
+    /// Events of journalled kinds that are no longer in memory.
+    journalled_gone: u64,
     sinks: Vec<Box<dyn Sink>>,
     /// Threads in [`Reader::wait`].
     waiting: usize,
@@ -124,11 +126,11 @@ impl Hub {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub fn numbered(identity: Identity, numbers: Numbers, limits: Limits) -> io::Result<Self> {
+    pub fn numbered(identity: Identity, mut numbers: Numbers, limits: Limits) -> io::Result<Self> {
         let last = numbers.last();
         let reserved = Reserved {
+            failed: numbers.take_failed(),
             numbers,
-            failed: None,
         };
         let hub = Self::with(identity, limits, last, Some(reserved));
         let keeper = keeper::start(Arc::clone(&hub.owner.shared))?;
@@ -146,6 +148,7 @@ impl Hub {
                 last,
                 lines: VecDeque::new(),
                 bytes: 0,
+                journalled_gone: 0,
                 sinks: Vec::new(),
                 waiting: 0,
                 is_closed: false,
@@ -192,6 +195,16 @@ impl Hub {
     /// Hands every event from now on to a sink too.
     pub fn attach(&self, sink: Box<dyn Sink>) {
         self.owner.shared.lock().sinks.push(sink);
+    }
+
+    /// The same with what is still in memory before it. Returns how many events of journalled kinds were told and no longer are.
+    pub fn attach_from_start(&self, mut sink: Box<dyn Sink>) -> u64 {
+        let mut state = self.owner.shared.lock();
+        for line in &state.lines {
+            sink.take(line);
+        }
+        state.sinks.push(sink);
+        state.journalled_gone
     }
 
     /// A loss that one reader is told of, in the place of the numbers that it missed; nobody else gets it.
@@ -282,11 +295,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl State {
     fn next_number(&mut self, keeper: &Condvar) -> u64 {
         self.last += 1;
-        if let Some(reserved) = &mut self.numbers {
-            if reserved.numbers.reserved() < self.last && reserved.failed.is_none() {
+        if let Some(reserved) = &mut self.numbers
+            && reserved.numbers.is_kept()
+            && reserved.failed.is_none()
+        {
+            if reserved.numbers.reserved() < self.last {
                 reserved.extend(self.last);
             }
-            if reserved.numbers.is_low(self.last) && reserved.failed.is_none() {
+            if reserved.numbers.is_low(self.last) {
                 keeper.notify_one();
             }
         }
@@ -301,6 +317,7 @@ impl State {
         {
             if let Some(oldest) = self.lines.pop_front() {
                 self.bytes -= oldest.weight();
+                self.journalled_gone += u64::from(oldest.of.is_journalled());
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -28,6 +28,10 @@ pub struct Numbers {
     store: Arc<Store>,
     last: u64,
     reserved: u64,
+    /// False while another agent has the file: nothing is reserved then, and looked for again and again.
+    is_kept: bool,
+    /// Why nothing could be reserved at the start.
+    failed: Option<String>,
 }
 
 /// The file, written by one at a time and only ever upwards.
@@ -49,8 +53,11 @@ pub enum Found {
     OtherBoot,
     /// The run before this one; numbers go on after the highest that it may have given.
     Continued,
-    /// Another agent that runs now numbers its events here. Numbers begin beyond any that it can reach, and are not kept.
+    /// Another agent that runs now numbers its events here. Numbers begin beyond any that it can reach, and are kept when it is
+    /// gone.
     Elsewhere,
+    /// The file cannot be had, or there is no room for it. Numbers begin beyond any of this boot, and are kept when they can be.
+    NotKept(String),
     /// Something else, or a damaged file; it was put aside.
     PutAside {
         /// Where it is now.
@@ -75,37 +82,31 @@ pub struct NumbersError {
 impl Numbers {
     /// Numbers after those of the run before, reserved in the file at `path`. Of a damaged file nothing can be gone on from:
     /// then they begin at `uptime` in microseconds, which no earlier run of this boot can have reached. The same where another
-    /// agent, which runs beside this one, numbers its events in that file.
-    ///
-    /// # Errors
-    /// When the file cannot be locked, read, put aside or written.
-    pub fn open(
-        path: &Path,
-        boot_id: &str,
-        uptime: Duration,
-    ) -> Result<(Self, Found), NumbersError> {
+    /// agent, which runs beside this one, numbers its events in that file, and where nothing can be reserved in it.
+    pub fn open(path: &Path, boot_id: &str, uptime: Duration) -> (Self, Found) {
         let beyond = u64::try_from(uptime.as_micros()).unwrap_or(HIGHEST);
-        let lock = take_lock(path)?;
-        let (last, found) = match &lock {
-            Some(_) => found_at(path, boot_id, beyond)?,
-            None => (beyond, Found::Elsewhere),
-        };
         let store = Store {
             path: path.to_path_buf(),
             boot: boot_id.to_owned(),
-            written: Mutex::new(last),
-            lock: Mutex::new(lock),
+            written: Mutex::new(0),
+            lock: Mutex::new(None),
         };
-        let reserved = match found {
-            Found::Elsewhere => u64::MAX,
-            _ => store.reserve_after(last)?,
-        };
+        let begun = store.begin(beyond);
+        let (last, reserved, found) = begun.unwrap_or_else(|(last, error)| {
+            let last = last.max(beyond);
+            (last, last, Found::NotKept(error.to_string()))
+        });
         let numbers = Self {
             store: Arc::new(store),
             last,
             reserved,
+            is_kept: found != Found::Elsewhere,
+            failed: match &found {
+                Found::NotKept(why) => Some(why.clone()),
+                _ => None,
+            },
         };
-        Ok((numbers, found))
+        (numbers, found)
     }
 
     /// The highest number that an earlier run may have given; 0 for none.
@@ -119,16 +120,27 @@ impl Numbers {
 
     /// Whether it is time to reserve more.
     pub(super) const fn is_low(&self, last: u64) -> bool {
-        self.reserved.saturating_sub(last) < BLOCK / 2
+        !self.is_kept || self.reserved.saturating_sub(last) < BLOCK / 2
+    }
+
+    /// Whether the file is this run's.
+    pub(super) const fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
+    /// Why nothing could be reserved at the start; asked for once.
+    pub(super) const fn take_failed(&mut self) -> Option<String> {
+        self.failed.take()
     }
 
     pub(super) fn store(&self) -> Arc<Store> {
         Arc::clone(&self.store)
     }
 
-    /// Takes note of what was reserved; another one may have been faster.
-    pub(super) fn take_over(&mut self, reserved: u64) {
-        self.reserved = self.reserved.max(reserved);
+    /// Takes note of what was reserved, if the file is this run's; another thread may have been faster.
+    pub(super) fn take_over(&mut self, reserved: Option<u64>) {
+        self.is_kept = reserved.is_some();
+        self.reserved = self.reserved.max(reserved.unwrap_or(0));
     }
 
     /// Leaves the exact last number behind.
@@ -145,26 +157,69 @@ impl Numbers {
 }
 
 impl Store {
-    /// Reserves a block after `last`, and returns up to where numbers are reserved now.
-    pub(super) fn reserve_after(&self, last: u64) -> Result<u64, NumbersError> {
+    /// The last number given before this run, up to where numbers are reserved, and what was found; an error comes with the
+    /// last number that is known of.
+    fn begin(&self, beyond: u64) -> Result<(u64, u64, Found), (u64, NumbersError)> {
+        let taken = take_lock(&self.path).map_err(|error| (0, error))?;
+        if taken.is_none() {
+            return Ok((beyond, beyond, Found::Elsewhere));
+        }
+        *lock(&self.lock) = taken;
+        let (last, found) = found_at(&self.path, &self.boot, beyond).map_err(|error| (0, error))?;
+        *lock(&self.written) = last;
+        let reserved = self.reserve_after(last).map_err(|error| (last, error))?;
+        Ok((last, reserved.unwrap_or(last), found))
+    }
+
+    /// Reserves a block after `last`, and returns up to where numbers are reserved now; none while the file is another
+    /// agent's.
+    pub(super) fn reserve_after(&self, last: u64) -> Result<Option<u64>, NumbersError> {
         let until = last.saturating_add(BLOCK);
         let mut written = lock(&self.written);
+        let mut held = lock(&self.lock);
+        if held.is_none() {
+            *held = take_lock(&self.path)?;
+        }
+        if held.is_none() {
+            return Ok(None);
+        }
         if *written < until {
             self.write(until)?;
             *written = until;
         }
-        Ok(*written)
+        Ok(Some(*written))
     }
 
-    /// Writes it beside the file, and moves it there whole.
+    /// Writes it beside the file, and moves it there whole. On a full disk it is written over: it is as long as ever.
     fn write(&self, until: u64) -> Result<(), NumbersError> {
         let fresh = beside(&self.path, ".new");
         let text = text_of(&self.boot, until);
         let written = File::create(&fresh).and_then(|mut file| file.write_all(text.as_bytes()));
-        written
-            .and_then(|()| fs::rename(&fresh, &self.path))
-            .map_err(error(&self.path, "write"))
+        let moved = written.and_then(|()| fs::rename(&fresh, &self.path));
+        let Err(error) = moved else {
+            return Ok(());
+        };
+        // What there is of it only takes room.
+        let _was_never_there = fs::remove_file(&fresh);
+        let is_full = matches!(
+            error.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+        );
+        let written_over = is_full && write_over(&self.path, text.as_bytes()).is_ok();
+        if written_over {
+            return Ok(());
+        }
+        Err(self::error(&self.path, "write")(error))
     }
+}
+
+/// Writes a text over another one of the same length, for which no room is needed.
+fn write_over(path: &Path, text: &[u8]) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    if file.metadata()?.len() != text.len() as u64 {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    file.write_all_at(text, 0)
 }
 
 fn error(path: &Path, what: &'static str) -> impl Fn(io::Error) -> NumbersError {

@@ -1,7 +1,13 @@
 //! What is older than the hub's memory: the journal, as those who resume see it.
 
 use std::fmt;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 use super::Line;
 
@@ -40,6 +46,52 @@ pub trait Past: Send + Sync {
     /// When it cannot be read.
     fn before(&self, _wall_us: i64) -> Result<Option<Position>, PastError> {
         Ok(None)
+    }
+}
+
+/// A past that is opened while others run already.
+#[derive(Default)]
+pub struct LatePast {
+    past: OnceLock<Arc<dyn Past>>,
+    is_settled: AtomicBool,
+    bell: Notify,
+}
+
+impl LatePast {
+    /// There is none, and there will be none.
+    pub fn none() -> Self {
+        let none = Self::default();
+        none.settle();
+        none
+    }
+
+    /// This is it, from now on.
+    pub fn open(&self, past: Arc<dyn Past>) {
+        let _only_one = self.past.set(past);
+        self.settle();
+    }
+
+    /// There is none for now: nobody needs to wait any longer.
+    pub fn settle(&self) {
+        self.is_settled.store(true, Ordering::Release);
+        self.bell.notify_waiters();
+    }
+
+    /// It is looked for once more: until that has an end, who asks waits again.
+    pub fn unsettle(&self) {
+        self.is_settled
+            .store(self.past.get().is_some(), Ordering::Release);
+    }
+
+    /// The past, if there is one. Who asks before that is known waits, at most so long.
+    pub async fn get(&self, at_most: Duration) -> Option<Arc<dyn Past>> {
+        let mut rung = pin!(self.bell.notified());
+        // In the queue before the look: who settles it after that rings.
+        rung.as_mut().enable();
+        if !self.is_settled.load(Ordering::Acquire) {
+            let _too_long = timeout(at_most, rung).await;
+        }
+        self.past.get().cloned()
     }
 }
 

@@ -44,9 +44,19 @@ fn hub(after: u64, limits: Limits) -> Hub {
 }
 
 fn numbered(path: &Path, boot: &str) -> (Hub, Found) {
-    let (numbers, found) = Numbers::open(path, boot, Duration::from_secs(3)).unwrap();
+    let (numbers, found) = Numbers::open(path, boot, Duration::from_secs(3));
     let hub = Hub::numbered(identity(), numbers, Limits::default()).unwrap();
     (hub, found)
+}
+
+/// Waits for what the thread that keeps the numbers tries again and again.
+#[track_caller]
+fn until(is_so: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(std::time::Instant::now() < end, "it is never tried again");
+        thread::sleep(Duration::from_millis(20));
+    }
 }
 
 /// The numbers that a reader can have now, and those it is told it missed.
@@ -198,6 +208,68 @@ fn sinks_and_waiting_readers_get_every_event_in_order() {
 }
 
 #[test]
+fn a_sink_that_comes_late_has_what_is_in_memory_and_is_told_what_is_not() {
+    let hub = hub(
+        0,
+        Limits {
+            events: 3,
+            bytes: 1 << 20,
+        },
+    );
+    tell(&hub, 4, 0);
+    let of = Kind::WorkloadStarted;
+    hub.tell(Draft { of, ..draft(0) });
+    tell(&hub, 2, 0);
+    let seen = Arc::<Mutex<Vec<u64>>>::default();
+    // Of seven, the first four are gone; the fifth of another kind is not.
+    assert_eq!(
+        hub.attach_from_start(Box::new(Numbered(Arc::clone(&seen)))),
+        4
+    );
+    hub.tell(draft(0));
+    assert_eq!(*seen.lock().unwrap(), [5, 6, 7, 8]);
+    tell(&hub, 3, 0);
+    assert_eq!(hub.attach_from_start(Box::new(Numbered(seen))), 7);
+}
+
+#[test]
+fn who_asks_for_a_past_that_is_being_opened_waits_for_it() {
+    struct Empty;
+    impl Past for Empty {
+        fn after(&self, _: Option<&Position>, _: usize) -> Result<Page, PastError> {
+            Ok(Page::default())
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let is_there =
+        |past: &LatePast, at_most: Duration| runtime.block_on(past.get(at_most)).is_some();
+    assert!(!is_there(&LatePast::none(), PATIENCE));
+    let past = Arc::new(LatePast::default());
+    assert!(
+        !is_there(&past, Duration::from_millis(1)),
+        "nobody waits for ever"
+    );
+    let later = Arc::clone(&past);
+    let opener = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(20));
+        later.open(Arc::new(Empty));
+    });
+    assert!(is_there(&past, PATIENCE));
+    opener.join().unwrap();
+    let busy = LatePast::default();
+    busy.settle();
+    assert!(!is_there(&busy, PATIENCE));
+    busy.unsettle();
+    assert!(!is_there(&busy, Duration::from_millis(1)));
+    busy.open(Arc::new(Empty));
+    busy.unsettle();
+    assert!(is_there(&busy, PATIENCE), "what is open stays open");
+}
+
+#[test]
 fn a_task_is_woken_by_news_and_by_the_end() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -262,6 +334,24 @@ fn an_agent_beside_another_has_numbers_of_its_own() {
 }
 
 #[test]
+fn an_agent_whose_neighbour_has_gone_keeps_its_own_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.seq");
+    let (first, _) = numbered(&path, "one");
+    let (second, _) = numbered(&path, "one");
+    tell(&second, 7, 0);
+    drop(first);
+    let kept = || {
+        let text = fs::read(&path).unwrap();
+        numbers::parse(&text).is_ok_and(|(_, reserved)| reserved > 3_000_007)
+    };
+    until(kept);
+    drop(second);
+    let (next, found) = numbered(&path, "one");
+    assert_eq!((next.tell(draft(0)), found), (3_000_008, Found::Continued));
+}
+
+#[test]
 fn a_run_that_is_killed_leaves_a_gap_and_no_repetition() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events.seq");
@@ -277,7 +367,7 @@ fn a_run_that_is_killed_leaves_a_gap_and_no_repetition() {
     // What a kill at this moment would leave: the next run reads it.
     let left = folder.path().join("left");
     fs::copy(&path, &left).unwrap();
-    let (next, _) = Numbers::open(&left, "one", Duration::ZERO).unwrap();
+    let (next, _) = Numbers::open(&left, "one", Duration::ZERO);
     assert!(
         (20_000..=20_000 + 2 * 4096).contains(&next.last()),
         "{}",
@@ -318,8 +408,14 @@ fn a_foreign_or_damaged_file_is_put_aside_and_no_number_comes_again() {
 fn numbers_are_given_although_the_file_cannot_be_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("state").join("events.seq");
-    let error = Numbers::open(&path, "one", Duration::ZERO).unwrap_err();
-    assert!(error.to_string().contains("events.seq"), "{error}");
+    let (hub, found) = numbered(&path, "one");
+    let Found::NotKept(why) = found else {
+        panic!("{found:?}");
+    };
+    assert!(why.contains("events.seq"), "{why}");
+    assert_eq!(hub.numbering().failed, Some(why));
+    assert_eq!(hub.tell(draft(0)), 3_000_001, "beyond the uptime");
+    drop(hub);
 
     fs::create_dir(folder.path().join("state")).unwrap();
     let (hub, _) = numbered(&path, "one");
@@ -329,14 +425,31 @@ fn numbers_are_given_although_the_file_cannot_be_written() {
     assert!(hub.numbering().failed.is_some(), "and it is told");
 
     fs::create_dir(folder.path().join("state")).unwrap();
-    let again = std::time::Instant::now() + PATIENCE;
-    while hub.numbering().failed.is_some() {
-        assert!(std::time::Instant::now() < again, "it is never tried again");
-        thread::sleep(Duration::from_millis(20));
-    }
+    until(|| hub.numbering().failed.is_none());
     drop(hub);
-    let (next, _) = Numbers::open(&path, "one", Duration::ZERO).unwrap();
+    let (next, _) = Numbers::open(&path, "one", Duration::ZERO);
     assert_eq!(next.last(), 10_000);
+}
+
+/// The device that is always full, in the place of the file that is written beside.
+#[test]
+fn on_a_full_disk_numbers_go_on_in_the_file_that_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.seq");
+    let full = || std::os::unix::fs::symlink("/dev/full", folder.path().join("events.seq.new"));
+    full().unwrap();
+    let (hub, found) = numbered(&path, "one");
+    assert!(matches!(found, Found::NotKept(_)), "{found:?}");
+    assert_eq!(hub.tell(draft(0)), 3_000_001, "there is none to go on in");
+    until(|| hub.numbering().failed.is_none());
+    drop(hub);
+    full().unwrap();
+    let (hub, found) = numbered(&path, "one");
+    assert_eq!((hub.tell(draft(0)), found), (3_000_002, Found::Continued));
+    assert_eq!(hub.numbering().failed, None);
+    let text = fs::read(&path).unwrap();
+    let (_, reserved) = numbers::parse(&text).unwrap();
+    assert!(reserved >= 3_000_002, "{reserved}");
 }
 
 #[test]

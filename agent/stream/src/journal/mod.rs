@@ -37,7 +37,7 @@ pub use self::recover::Recovery;
 use self::store::Store;
 use self::writer::Writer;
 pub use self::writer::{OnLoss, WallClock};
-use crate::hub::Sink;
+use crate::hub::{Hub, Sink};
 
 /// The thread writes out of one buffer on the heap; the memory of a whole ordinary stack would be locked.
 const STACK: usize = 128 << 10;
@@ -172,6 +172,12 @@ impl Journal {
     /// What to attach to the hub.
     pub fn sink(&self) -> Box<dyn Sink> {
         Box::new(JournalSink(Arc::clone(&self.queue)))
+    }
+
+    /// Keeps what a hub has told and still has in memory, and what it tells from now on. What has left the memory is a loss.
+    pub fn attach(&self, hub: &Hub) {
+        let gone = hub.attach_from_start(self.sink());
+        self.queue.lose(gone);
     }
 
     /// For those who resume.

@@ -24,6 +24,8 @@ pub enum JournalState {
     Full(String),
     /// It cannot be written for another reason, in the system's words. The same is done.
     Failed(String),
+    /// It is not open yet, for this reason. It is tried again every second; meanwhile events wait in the hub's memory.
+    Unopened(String),
 }
 
 impl JournalState {

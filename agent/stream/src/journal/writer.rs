@@ -116,7 +116,9 @@ impl<D: Disk> Writer<D> {
         }
         match state {
             JournalState::Writing => tracing::info!("the event journal is written again"),
-            JournalState::Full(error) | JournalState::Failed(error) => tracing::warn!(
+            JournalState::Full(error)
+            | JournalState::Failed(error)
+            | JournalState::Unopened(error) => tracing::warn!(
                 error,
                 "the event journal cannot be written: events wait in memory, and are dropped and counted when it is full"
             ),

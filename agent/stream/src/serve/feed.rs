@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::query::{Format, Query, Since};
 use super::{Bounds, Reply, Service};
-use crate::hub::{Line, Next, PastError, Position, Reader};
+use crate::hub::{Line, Next, Past, PastError, Position, Reader};
 use crate::model::data::Loss;
 
 /// About so many bytes are sent at a time.
@@ -37,6 +37,8 @@ pub(super) enum Filled {
 /// One reader's way through the events.
 pub(super) struct Feed {
     service: Arc<Service>,
+    /// What is older than the hub's memory, as it was when this began.
+    past: Option<Arc<dyn Past>>,
     query: Query,
     phase: Phase,
     /// The first wanted moment, until it was found.
@@ -73,7 +75,13 @@ impl Feed {
             let next = "ask for format=json";
             return Err(Reply::refusal(400, "this agent knows no CloudEvents", next));
         }
+        // From now on it takes none.
+        let past = match query.since {
+            Since::Now => None,
+            _ => service.past().await,
+        };
         let mut feed = Self {
+            past,
             known: service.hub.numbering().last,
             phase: Phase::Live(service.hub.reader(None)),
             from_us: None,
@@ -90,7 +98,7 @@ impl Feed {
             Since::Number(seq) => feed.start_after(seq)?,
             Since::Place(boot, seq) if *boot == *feed.boot() => feed.start_after(seq)?,
             Since::Place(boot, seq) => {
-                feed.owed = feed.service.past.is_none().then_some(Missed::UNCOUNTED);
+                feed.owed = feed.past.is_none().then_some(Missed::UNCOUNTED);
                 let boot = boot.into();
                 feed.start(Some(Position { boot, seq }));
             }
@@ -104,7 +112,7 @@ impl Feed {
     }
 
     fn start(&mut self, position: Option<Position>) {
-        self.phase = if self.service.past.is_some() {
+        self.phase = if self.past.is_some() {
             Phase::Past(position)
         } else {
             Phase::Live(self.service.hub.reader(Some(0)))
@@ -119,14 +127,14 @@ impl Feed {
             return Err(Reply::refusal(400, &problem, next));
         }
         let base = self.service.hub.base();
-        if seq < base && self.service.past.is_none() {
+        if seq < base && self.past.is_none() {
             self.owed = Some(Missed {
                 range: Some((seq + 1, base)),
                 ..Missed::UNCOUNTED
             });
         }
         let oldest = self.service.hub.oldest().unwrap_or(last + 1);
-        if seq + 1 >= oldest || self.service.past.is_none() {
+        if seq + 1 >= oldest || self.past.is_none() {
             self.phase = Phase::Live(self.service.hub.reader(Some(seq)));
         } else {
             let boot = self.boot().into();
@@ -139,7 +147,7 @@ impl Feed {
         let now = (self.service.clock)().wall_us().unwrap_or(0);
         let from = now.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
         self.from_us = Some(from);
-        let Some(past) = self.service.past.clone() else {
+        let Some(past) = self.past.clone() else {
             self.start(None);
             return Ok(());
         };
@@ -230,7 +238,7 @@ impl Feed {
     }
 
     async fn fill_from_past(&mut self, position: Option<Position>, into: &mut Vec<u8>) -> Filled {
-        let Some(past) = self.service.past.clone() else {
+        let Some(past) = self.past.clone() else {
             self.start(None);
             return Filled::More;
         };

@@ -223,7 +223,7 @@ impl Service {
     pub(super) async fn incidents(&self, asked: Asked) -> Reply {
         let start = self.start_of(&asked);
         let mut search = Search::new(asked);
-        let Some(past) = self.past.clone() else {
+        let Some(past) = self.past().await else {
             let after = start.map_or(0, |position| position.seq);
             let mut reader = self.hub.reader(Some(after));
             while let Some(next) = reader.next() {

@@ -27,7 +27,7 @@ pub use self::door::Door;
 pub use self::head::{Method, Request};
 pub use self::reply::Reply;
 pub use self::routes::{Handler, Routes};
-use crate::hub::{Hub, Line, Page, Past, PastError, Position};
+use crate::hub::{Hub, LatePast, Line, Page, Past, PastError, Position};
 use crate::model::event::Time;
 
 /// Bounds on what those who ask can take.
@@ -57,7 +57,7 @@ impl Default for Bounds {
 /// What is served, to everybody alike.
 pub struct Service {
     hub: Hub,
-    past: Option<Arc<dyn Past>>,
+    past: Arc<LatePast>,
     routes: Routes,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
     envelope: Option<fn(&Line) -> Vec<u8>>,
@@ -72,7 +72,7 @@ impl Service {
         const PAST_READERS: usize = 2;
         Self {
             hub,
-            past: None,
+            past: Arc::new(LatePast::none()),
             routes: Routes::default(),
             clock: Box::new(clock),
             envelope: None,
@@ -83,8 +83,16 @@ impl Service {
 
     /// With what is older than the hub's memory.
     #[must_use]
-    pub fn with_past(mut self, past: Arc<dyn Past>) -> Self {
-        self.past = Some(past);
+    pub fn with_past(self, past: Arc<dyn Past>) -> Self {
+        let opened = LatePast::default();
+        opened.open(past);
+        self.with_late_past(Arc::new(opened))
+    }
+
+    /// The same with what is opened while this serves already.
+    #[must_use]
+    pub fn with_late_past(mut self, past: Arc<LatePast>) -> Self {
+        self.past = past;
         self
     }
 
@@ -122,6 +130,12 @@ impl Service {
                 warn!(%error, "a door of the event stream has closed");
             }
         }
+    }
+
+    /// What is older than the hub's memory, for one who asks now.
+    async fn past(&self) -> Option<Arc<dyn Past>> {
+        const OPENING: Duration = Duration::from_secs(5);
+        self.past.get(OPENING).await
     }
 
     /// Reads a page of the past on a thread that may block.
