@@ -1,7 +1,7 @@
 //! The page of `brink status`: mode, order, rung, signals, thresholds, and what was lost.
 
 use super::pause::pause_end;
-use crate::control::protocol::{OomView, Status, ThresholdState};
+use crate::control::protocol::{EventJournalView, EventsView, OomView, Status, ThresholdState};
 use crate::record::text::{
     amount, bytes, counted, end_words, hardness, held_words, mode_words, moment, stretch, unsigned,
 };
@@ -17,6 +17,9 @@ pub(super) fn page(status: &Status, style: Style) -> String {
     signals(&mut screen, status);
     thresholds(&mut screen, status);
     node(&mut screen, status);
+    if let Some(told) = &status.events {
+        events(&mut screen, told);
+    }
     losses(&mut screen, status);
     screen.into_text()
 }
@@ -297,6 +300,48 @@ fn oom(oom: OomView) -> String {
         return String::new();
     }
     format!(" ({})", parts.join(", "))
+}
+
+/// How many events were told, and which way out is closed to them.
+fn events(screen: &mut Screen, told: &EventsView) {
+    let last = format!("the last one has the number {}", told.last);
+    let (journal, paint) = match &told.journal {
+        None => ("no journal".to_owned(), None),
+        Some(journal) => (journal_words(journal), journal.why.as_ref()),
+    };
+    let is_closed = paint.is_some();
+    screen.paragraph(
+        "events      ",
+        &format!("{last}; {journal}"),
+        is_closed.then_some(Paint::Warning),
+    );
+    let outlets = told.outlets.iter();
+    let outlets = outlets.filter_map(|outlet| Some((&outlet.name, outlet.why.as_ref()?)));
+    let troubles = outlets.map(|(name, why)| format!("events.{name} fails: {why}"));
+    let numbers = told.numbers.iter();
+    let numbers = numbers.map(|why| format!("their numbers cannot be kept: {why}"));
+    for trouble in troubles.chain(numbers) {
+        screen.paragraph("            ", &trouble, Some(Paint::Warning));
+    }
+}
+
+/// Whether the journal is written, and what that costs.
+fn journal_words(journal: &EventJournalView) -> String {
+    let why = journal.why.as_deref().unwrap_or_default();
+    let waiting = || counted(journal.waiting, "event");
+    let lost = match journal.lost {
+        0 => String::new(),
+        lost => format!(", {lost} lost to it"),
+    };
+    match journal.state.as_str() {
+        "writing" => format!("journal of {}{lost}", unsigned(journal.size)),
+        "full" => format!("the journal's disk is full, {} wait{lost}", waiting()),
+        "unopened" => format!("the journal is not open: {why}"),
+        _ => format!(
+            "the journal is not written ({why}), {} wait{lost}",
+            waiting()
+        ),
+    }
 }
 
 /// What was lost on the way: a quiet node and a blind one must not look alike.

@@ -187,6 +187,55 @@ pub struct Status {
     pub reports_lost: u64,
     /// Cost of the sampler; none where it does not run.
     pub sampler: Option<SamplerView>,
+    /// How the event stream stands; none where events are switched off.
+    #[serde(default)]
+    pub events: Option<EventsView>,
+}
+
+/// How the event stream stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventsView {
+    /// The number of the last event that was told.
+    pub last: u64,
+    /// Why numbers are not kept over a restart for now; none while they are.
+    pub numbers: Option<String>,
+    /// The journal; none where none is to be kept.
+    pub journal: Option<EventJournalView>,
+    /// The other ways out.
+    pub outlets: Vec<OutletView>,
+}
+
+/// How the event journal stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventJournalView {
+    /// `writing`, `full` (the disk), `failed` or `unopened`.
+    pub state: String,
+    /// Why it is not written; none while it is.
+    pub why: Option<String>,
+    /// Bytes of its files.
+    pub size: u64,
+    /// Events written by this run.
+    pub written: u64,
+    /// Events that wait for it.
+    pub waiting: u64,
+    /// Events of this run that are not in it, and never will be.
+    pub lost: u64,
+}
+
+/// How another way out of events stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OutletView {
+    /// Its name: `file`, `stdout`, `journald` or `otlp`.
+    pub name: String,
+    /// Why it fails; none while it works.
+    pub why: Option<String>,
+    /// Events that it has handed out.
+    pub sent: u64,
+    /// Events that it has missed, or that were refused.
+    pub lost: u64,
 }
 
 /// Kills by the kernel's own killer, by what they were for.

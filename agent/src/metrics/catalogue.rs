@@ -65,6 +65,9 @@ families! {
     EVENTS = Counter "brink_events" &["type"], "Events told, by kind.";
     INCIDENTS = Counter "brink_incidents" &["cause"], "Incidents that were opened, by what killed as it was known then.";
     EVENTS_LOST = Counter "brink_event_losses" &["place"], "What the event stream was told to have lost, by where.";
+    EVENT_JOURNAL = Gauge "brink_event_journal" &["state"], "One for how the event journal stands, zero for the others; nothing where none is kept.";
+    EVENT_JOURNAL_BYTES = Gauge "brink_event_journal_bytes" &[], "Bytes of the event journal's files.";
+    EVENT_JOURNAL_WAITING = Gauge "brink_event_journal_waiting" &[], "Events that wait for the event journal.";
 
     BUILD = Info "brink_build" &["version"], "Version of the agent.";
     RELOADED = Gauge "brink_config_last_reload_successful" &[], "Whether the configuration was taken over when it was read last.";

@@ -22,6 +22,8 @@ pub(super) const MODES: [&str; 6] = [
     "throttled",
     "exhausted",
 ];
+/// How an event journal stands, in the words of the status.
+pub(super) const JOURNAL_STATES: [&str; 4] = ["writing", "full", "failed", "unopened"];
 const RUNGS: [Rung; 3] = [Rung::KernelSampler, Rung::RealtimePoll, Rung::Poll];
 
 /// One figure of a ring.
@@ -38,6 +40,7 @@ pub fn page(facts: &Facts, format: Format) -> String {
     add_agent(&mut page, facts);
     add_programs(&mut page, facts);
     add_events(&mut page, facts);
+    add_event_journal(&mut page, &facts.status);
     add_process(&mut page, facts);
     page.finish()
 }
@@ -243,6 +246,20 @@ fn add_events(page: &mut Exposition, facts: &Facts) {
     {
         samples.add(&[place], count);
     }
+}
+
+fn add_event_journal(page: &mut Exposition, status: &Status) {
+    let told = status.events.as_ref();
+    let journal = told.and_then(|told| told.journal.as_ref());
+    let mut samples = page.family(&of::EVENT_JOURNAL);
+    for state in JOURNAL_STATES {
+        let stands = journal.map(|journal| u8::from(journal.state == state));
+        samples.add_known(&[state], stands);
+    }
+    page.family(&of::EVENT_JOURNAL_BYTES)
+        .add_known(&[], journal.map(|journal| journal.size));
+    page.family(&of::EVENT_JOURNAL_WAITING)
+        .add_known(&[], journal.map(|journal| journal.waiting));
 }
 
 fn add_process(page: &mut Exposition, facts: &Facts) {

@@ -231,7 +231,9 @@ fn status() -> Status {
         "lastOrder": null, "oomKills": 0, "oom": {"node": 0, "cgroup": 0, "unknown": 0, "groups": 0},
         "programs": [{"name": "sampler", "family": "sampler", "running": false, "why": "no BTF"}],
         "rings": [{"row": "oom", "seen": 6, "sent": 3, "dropped": 2, "filtered": 1}],
-        "reportsLost": 0, "sampler": {"ticks": 4, "meanNs": 10, "maxNs": 20}
+        "reportsLost": 0, "sampler": {"ticks": 4, "meanNs": 10, "maxNs": 20},
+        "events": {"last": 17, "numbers": null, "outlets": [],
+            "journal": {"state": "full", "why": "No space left", "size": 4096, "written": 9, "waiting": 2, "lost": 1}}
     });
     serde_json::from_value(status).unwrap()
 }
@@ -314,6 +316,10 @@ fn the_page_tells_what_is_known() {
         "brink_events_total{type=\"oom-kill\"} 1",
         "brink_incidents_total{cause=\"memcgOom\"} 2",
         "brink_event_losses_total{place=\"reader\"} 3",
+        "brink_event_journal{state=\"full\"} 1",
+        "brink_event_journal{state=\"writing\"} 0",
+        "brink_event_journal_bytes 4096",
+        "brink_event_journal_waiting 2",
         "brink_config_last_reload_successful 0",
         "brink_build_info{version=\"0.1.0\"} 1",
         "process_resident_memory_bytes 2",

@@ -303,6 +303,14 @@ fn the_agents_own_files() {
         Unknown,
         &["see state.folder"],
     );
+    let told = "events: {enabled: true}";
+    let event_journal = |machine: Machine| machine.configured(told).check("state.event-journal");
+    expect(&event_journal(Machine::whole()), Ok, &["events"]);
+    expect(
+        &event_journal(Machine::whole().with("run", "a file")),
+        Warning,
+        &["is no folder", "not kept over a restart"],
+    );
     let hooks = Machine::whole().configured("hooks: {beforeKill: /nonexistent/hook}");
     expect(
         &hooks.check("state.hooks"),

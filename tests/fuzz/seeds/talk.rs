@@ -1,8 +1,9 @@
 //! What an agent answers: one of each kind, and figures that no agent has.
 
 use brink::control::protocol::{
-    Answer, Explanation, ModeView, OomView, PauseView, ProgramView, Ranking, Refusal,
-    RefusalReason, RingView, SamplerView, Status, ThresholdState, Why,
+    Answer, EventJournalView, EventsView, Explanation, ModeView, OomView, OutletView, PauseView,
+    ProgramView, Ranking, Refusal, RefusalReason, RingView, SamplerView, Status, ThresholdState,
+    Why,
 };
 use brink::record::DecisionRecord;
 use brink::record::wire::{API_VERSION, OrderView, RankedWorkload, SignalValue, Time};
@@ -126,6 +127,24 @@ fn status(now: Time) -> Status {
             ticks: 100,
             mean_ns: 1_500,
             max_ns: 9_000,
+        }),
+        events: Some(EventsView {
+            last: 17,
+            numbers: Some("No space left on device".to_owned()),
+            journal: Some(EventJournalView {
+                state: "full".to_owned(),
+                why: Some("No space left on device".to_owned()),
+                size: 4096,
+                written: 9,
+                waiting: 2,
+                lost: 1,
+            }),
+            outlets: vec![OutletView {
+                name: "file".to_owned(),
+                why: Some("gone".to_owned()),
+                sent: 8,
+                lost: 3,
+            }],
         }),
     }
 }

@@ -5,10 +5,13 @@ use brink_core::node::threshold::{Threshold, Value};
 use brink_host::clock::ClockPair;
 use brink_host::probe::Row;
 use brink_host::probe::shortage::{Shortage, fell_together};
+use brink_stream::journal::{JournalState, JournalStatus};
+use brink_stream::outlet::OutletStatus;
 
 use super::Views;
 use crate::control::protocol::{
-    OomView, ProgramView, RingView, SamplerView, Status, ThresholdState,
+    EventJournalView, EventsView, OomView, OutletView, ProgramView, RingView, SamplerView, Status,
+    ThresholdState,
 };
 use crate::guard;
 use crate::record::wire::{API_VERSION, OrderView, SignalValue};
@@ -57,7 +60,20 @@ impl Views {
             rings: self.rings(),
             reports_lost: state.lost,
             sampler: self.sampler(),
+            events: self.events(),
         }
+    }
+
+    fn events(&self) -> Option<EventsView> {
+        let telling = &self.running.telling;
+        let numbering = telling.hub()?.numbering();
+        let outlets = telling.outlets().into_iter();
+        Some(EventsView {
+            last: numbering.last,
+            numbers: numbering.failed,
+            journal: telling.journal().map(journal),
+            outlets: outlets.map(outlet).collect(),
+        })
     }
 
     fn programs(&self) -> Vec<ProgramView> {
@@ -94,6 +110,32 @@ impl Views {
             mean_ns: meter.cost_ns.checked_div(meter.ticks).unwrap_or(0),
             max_ns: meter.cost_max_ns,
         })
+    }
+}
+
+fn journal(status: JournalStatus) -> EventJournalView {
+    let (state, why) = match status.state {
+        JournalState::Writing => ("writing", None),
+        JournalState::Full(why) => ("full", Some(why)),
+        JournalState::Failed(why) => ("failed", Some(why)),
+        JournalState::Unopened(why) => ("unopened", Some(why)),
+    };
+    EventJournalView {
+        state: state.to_owned(),
+        why,
+        size: status.size,
+        written: status.written,
+        waiting: status.waiting as u64,
+        lost: status.lost,
+    }
+}
+
+fn outlet((name, status): (&'static str, OutletStatus)) -> OutletView {
+    OutletView {
+        name: name.to_owned(),
+        why: status.failed,
+        sent: status.sent,
+        lost: status.lost,
     }
 }
 

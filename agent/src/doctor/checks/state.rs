@@ -18,6 +18,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
         button(facts),
     ]);
     checks.extend(journal(facts));
+    checks.extend(event_journal(facts));
     checks.extend(hooks(facts));
     checks
 }
@@ -139,6 +140,28 @@ fn journal(facts: &Facts) -> Option<Check> {
         Err(why) => SUBJECT
             .failed(format!("{path} cannot be written ({why})"))
             .follows("the agent does not start"),
+    })
+}
+
+/// With less room than this its disk counts as full: a segment is begun with some kilobytes.
+const FULL: u64 = 1 << 20;
+
+fn event_journal(facts: &Facts) -> Option<Check> {
+    const SUBJECT: Subject = Subject("state.event-journal", "journal of events");
+    let journal = facts.state.event_journal.as_ref()?;
+    let path = journal.path.display();
+    let later = "events are not kept over a restart until that is over; nothing else depends on it";
+    Some(match (&journal.writable, &journal.room) {
+        (Err(why), _) => SUBJECT
+            .warning(format!("{path} cannot be written to ({why})"))
+            .follows(later)
+            .next("set events.journal.path to a folder of the agent's user"),
+        (Ok(()), Ok(room)) if *room < FULL => SUBJECT
+            .warning(format!("{path}: its disk is full"))
+            .follows(later)
+            .run("see what takes it", format!("df {}", quoted(&journal.path))),
+        (Ok(()), Err(why)) => SUBJECT.unknown(format!("{path}: {why}")),
+        (Ok(()), Ok(_)) => SUBJECT.ok(path.to_string()),
     })
 }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use brink_host::clock::BootId;
 use brink_host::ledger::{Found, Ledger};
 use brink_host::lock::holder_of;
-use rustix::fs::{Access, AtFlags, CWD, accessat, statfs};
+use rustix::fs::{Access, AtFlags, CWD, accessat, statfs, statvfs};
 
 use super::source::{Known, known};
 use crate::config::AgentConfig;
@@ -36,6 +36,8 @@ pub struct StateFiles {
     pub button: Known<Pressed>,
     /// Whether the folder of the journal can be written to; none without a journal.
     pub journal: Option<(PathBuf, Known<()>)>,
+    /// The folder of the event journal; none where none is to be kept.
+    pub event_journal: Option<JournalPlace>,
     /// Each configured hook, and why it cannot be run if so.
     pub hooks: Vec<(&'static str, PathBuf, Known<()>)>,
 }
@@ -51,6 +53,17 @@ pub struct Folder {
     pub writable: Known<()>,
     /// Whether it is in memory, so that writing to it never waits for a disk.
     pub in_memory: Known<bool>,
+}
+
+/// Where the event journal is to be.
+#[derive(Debug)]
+pub struct JournalPlace {
+    /// The folder.
+    pub path: PathBuf,
+    /// Why it cannot be written to, or made.
+    pub writable: Known<()>,
+    /// What its disk has left, in bytes.
+    pub room: Known<u64>,
 }
 
 /// The agent's socket.
@@ -104,7 +117,23 @@ impl StateFiles {
                 .journal
                 .as_ref()
                 .map(|path| (path.clone(), journal_place(path))),
+            event_journal: (config.events.enabled && config.events.journal.enabled)
+                .then(|| JournalPlace::look(&config.events.journal.path)),
             hooks: hooks(config),
+        }
+    }
+}
+
+impl JournalPlace {
+    fn look(path: &Path) -> Self {
+        let room = |there: &Path| {
+            known(statvfs(there)).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+        };
+        Self {
+            path: path.to_owned(),
+            writable: writable_or_makeable(path),
+            room: nearest(path)
+                .map_or_else(|| Err("no part of its path is there".to_owned()), room),
         }
     }
 }
