@@ -167,7 +167,7 @@ fn agent(sandbox: &Sandbox, group: &str, folder: &Path) -> Running {
     );
     fs::write(path("manifests/leak.yaml"), manifest).unwrap();
     let text = format!(
-        "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: observe\nnode: {{cgroup: '{}'}}\nenforceNodeAllocatable: []\nheadroomHard: 0%\nevictionHard: {{memory.available: 20Mi}}\nevents: {{enabled: true}}\nworkloads: {{manifests: '{}'}}\npaths: {{stateDir: '{}'}}\n",
+        "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: observe\nnode: {{cgroup: '{}'}}\nenforceNodeAllocatable: []\nheadroomHard: 0%\nevictionHard: {{memory.available: 20Mi}}\nworkloads: {{manifests: '{}'}}\npaths: {{stateDir: '{}'}}\n",
         sandbox.group.group(),
         path("manifests").display(),
         path("state").display(),

@@ -40,7 +40,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Path
     let events = Events {
         enabled: enabled
             .and_then(|node| reader.boolean(node))
-            .unwrap_or(false),
+            .unwrap_or(true),
         socket: path(reader, section, "socket")
             .unwrap_or_else(|| paths.state_dir.join("events.sock")),
         listen: listen.and_then(|node| read_listen(reader, node)),

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 
 use crate::support::{MIB, Node, PATIENCE, gone_after};
 
-const HARD: &str = "evictionHard: {memory.available: 60Mi}\nevents: {enabled: true}";
+const HARD: &str = "evictionHard: {memory.available: 60Mi}";
 
 /// Head and body of what is answered; none while nobody answers.
 fn get(node: &Node, target: &str, accept: &str) -> Option<(String, String)> {

@@ -53,11 +53,11 @@ fn what_is_no_place_is_a_fault_with_its_own() {
         (&format!("events: {{socket: {long}}}"), "has 108 bytes"),
         (&format!("paths: {{socket: {long}}}"), "paths.socket: "),
         (
-            "events: {enabled: true, socket: /tmp/a}\npaths: {socket: /tmp/a}",
-            "config.yaml:3:33: events.socket: \"/tmp/a\": events.socket and paths.socket are the same",
+            "events: {socket: /tmp/a}\npaths: {socket: /tmp/a}",
+            "config.yaml:3:18: events.socket: \"/tmp/a\": events.socket and paths.socket are the same",
         ),
         (
-            "paths: {socket: /run/brink/events.sock}\nevents: {enabled: true}",
+            "paths: {socket: /run/brink/events.sock}",
             "config.yaml:3:17: paths.socket: ",
         ),
     ] {

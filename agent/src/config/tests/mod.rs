@@ -90,7 +90,7 @@ fn nothing_written_is_the_default_everywhere() {
     assert_eq!(config.lead_margin, LeadMargin::default());
     assert_eq!(config.paths.socket, Path::new("/run/brink/brink.sock"));
     assert_eq!(config.events.socket, Path::new("/run/brink/events.sock"));
-    assert!(!config.events.enabled && config.events.listen.is_none());
+    assert!(config.events.enabled && config.events.listen.is_none());
     assert_eq!(config.realtime.priority, Some(49));
     let signals: Vec<_> = config
         .policy

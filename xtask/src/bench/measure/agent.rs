@@ -70,7 +70,7 @@ pub(in crate::bench) struct Setup {
     pub(in crate::bench) rung: Rung,
     /// Whether inputs are journalled.
     pub(in crate::bench) journal: bool,
-    /// Whether events are told, with all that goes with them: journal, recorder, metrics.
+    /// Whether events are told, with all that is in force by default: journal, recorder, metrics.
     pub(in crate::bench) events: bool,
 }
 
@@ -85,7 +85,7 @@ impl Setup {
             policy: "confirmed",
             rung: Rung::KernelSampler,
             journal: false,
-            events: false,
+            events: true,
         }
     }
 }
@@ -310,9 +310,7 @@ fn text(setup: &Setup, folder: &Path, thresholds: &[(&str, u64)]) -> String {
         text,
         "paths: {{stateDir: {folder}, socket: {folder}/brink.sock{journal}}}"
     );
-    if setup.events {
-        text.push_str("events: {enabled: true}\n");
-    }
+    let _written = writeln!(text, "events: {{enabled: {}}}", setup.events);
     if let Some(protected) = &setup.protected {
         let _written = writeln!(text, "protect: [\"{protected}\"]");
     }

@@ -52,6 +52,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     let arena = Arena::new(2048 * MIB, WORKLOADS)?;
     let agent = Agent::start(Setup {
         node: None,
+        events: false,
         ..Setup::of(&arena)
     })?;
     sleep(SETTLING);
@@ -168,6 +169,7 @@ fn add_pods(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyhow
         Setup {
             node: None,
             pods: Some(arena.node.group().to_owned()),
+            events: false,
             ..Setup::of(arena)
         },
         &[
@@ -189,7 +191,6 @@ fn add_pods(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyhow
 fn add_events(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyhow::Result<()> {
     let agent = Agent::start(Setup {
         node: None,
-        events: true,
         ..Setup::of(arena)
     })?;
     sleep(SETTLING);

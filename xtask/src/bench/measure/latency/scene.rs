@@ -155,7 +155,7 @@ impl Scene {
                 policy: node.policy(),
                 rung,
                 journal: false,
-                events: false,
+                events: true,
             })?;
             agents.push((contender, agent));
         }

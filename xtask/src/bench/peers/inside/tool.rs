@@ -280,7 +280,7 @@ fn brink_config() -> String {
     };
     let workloads: String = Pod::ALL.iter().map(workload).collect();
     format!(
-        "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: enforce\n\
+        "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: enforce\nevents: {{enabled: false}}\n\
          evictionHard: {{memory.available: \"{LIMIT}\"}}\nheadroomHard: \"{LIMIT}\"\n\
          workloads:\n  cgroups:\n{workloads}paths: {{stateDir: {STATE}}}\n"
     )
