@@ -6,6 +6,7 @@ mod cli;
 mod demo;
 mod enforce;
 mod events;
+mod journal;
 mod ladder;
 mod metrics;
 mod nested;

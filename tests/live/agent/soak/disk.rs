@@ -17,14 +17,14 @@ use crate::support::{Node, PATIENCE};
 
 /// A small disk of our own, seen by nobody but this test and what it starts.
 #[derive(Debug)]
-pub(super) struct SmallDisk {
+pub(crate) struct SmallDisk {
     place: PathBuf,
     filler: PathBuf,
 }
 
 impl SmallDisk {
     /// Mounts a disk of so many KiB in a name space of this thread's own, or says why that cannot be.
-    pub(super) fn mount(place: &Path, kib: u64) -> Result<Self, String> {
+    pub(crate) fn mount(place: &Path, kib: u64) -> Result<Self, String> {
         #[expect(
             deprecated,
             reason = "safe with these flags: no file descriptor is concerned"
@@ -44,7 +44,7 @@ impl SmallDisk {
     }
 
     /// Takes all that is left.
-    pub(super) fn fill(&self) {
+    pub(crate) fn fill(&self) {
         let mut file = File::options()
             .create(true)
             .append(true)
@@ -56,7 +56,7 @@ impl SmallDisk {
     }
 
     /// Gives it back.
-    pub(super) fn free(&self) {
+    pub(crate) fn free(&self) {
         fs::remove_file(&self.filler).unwrap();
     }
 }
@@ -71,6 +71,19 @@ impl Drop for SmallDisk {
 fn says(node: &Node, words: &str) {
     let said = wait_until(PATIENCE, || node.log().contains(words).then_some(()));
     assert!(said.is_some(), "not said: {words}\n{}", node.log());
+}
+
+/// Waits until the journal of events stands like that.
+#[track_caller]
+fn await_event_journal(node: &Node, wanted: &str) {
+    let state = || Some(node.status()?.events?.journal?.state);
+    let stands = wait_until(PATIENCE, || state().filter(|state| state == wanted));
+    assert!(
+        stands.is_some(),
+        "{:?} and not {wanted}\n{}",
+        state(),
+        node.log()
+    );
 }
 
 #[test]
@@ -90,6 +103,9 @@ fn a_full_disk_keeps_nobody_alive_and_is_told() {
     scene.audit(&["test/leaker", "test/bomb"]);
     says(&scene.node, "the journal cannot be written");
     says(&scene.node, "cannot be kept");
+    // That of events is another one: it waits with what it has.
+    says(&scene.node, "the event journal cannot be written");
+    await_event_journal(&scene.node, "full");
     // A pause that cannot be kept is refused, and not half pressed.
     let refused = scene.node.ask(&Question::Pause { seconds: Some(60) });
     assert!(matches!(refused, Err(AskError::Refused(_))), "{refused:?}");
@@ -100,7 +116,9 @@ fn a_full_disk_keeps_nobody_alive_and_is_told() {
     scene.node.stop(Signal::KILL);
     let pid = scene.node.start(&[]).pid;
     scene.replaced(pid);
+    await_event_journal(&scene.node, "full");
     disk.free();
+    await_event_journal(&scene.node, "writing");
     // While the disk was full, pages that others gave back may have had room for lines that tell of a part of the gap.
     let freed = truth::now();
     let told = wait_until(PATIENCE, || {

@@ -7,7 +7,7 @@ mod census;
 mod chance;
 mod churn;
 mod clock;
-mod disk;
+pub(crate) mod disk;
 mod mixed;
 mod restart;
 mod scene;
