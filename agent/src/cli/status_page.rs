@@ -3,7 +3,8 @@
 use super::pause::pause_end;
 use crate::control::protocol::{EventJournalView, EventsView, OomView, Status, ThresholdState};
 use crate::record::text::{
-    amount, bytes, counted, end_words, hardness, held_words, mode_words, moment, stretch, unsigned,
+    amount, bytes, counted, end_words, hardness, held_words, mode_words, moment, pressure, stretch,
+    unsigned,
 };
 use crate::record::wire::OrderView;
 use crate::terminal::{Column, Paint, Screen, Style};
@@ -267,6 +268,7 @@ fn node(screen: &mut Screen, status: &Status) {
         status.conditions.join(", ")
     };
     screen.line("conditions  ", &conditions);
+    screen.line("pressure    ", &pressure(&status.pressure));
     let never = match status.protected {
         0 => "none of them protected".to_owned(),
         some => format!("{some} of them never evicted"),

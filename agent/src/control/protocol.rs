@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::record::DecisionRecord;
-use crate::record::wire::{OrderView, RankedWorkload, SignalValue, Time};
+use crate::record::wire::{OrderView, PressureView, RankedWorkload, SignalValue, Time};
 
 /// The longest answer a client accepts, in bytes.
 pub const LONGEST_ANSWER: u64 = 16 << 20;
@@ -161,6 +161,9 @@ pub struct Status {
     pub usable_swap_bytes: u64,
     /// Age of these figures, in milliseconds.
     pub figures_age_ms: Option<i64>,
+    /// Pressure stall information of the node; empty where the kernel does not account for it.
+    #[serde(default)]
+    pub pressure: Vec<PressureView>,
     /// Every threshold.
     pub thresholds: Vec<ThresholdState>,
     /// Conditions reported.

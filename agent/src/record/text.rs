@@ -2,7 +2,7 @@
 
 use brink_core::base::{Format, Quantity};
 
-use super::wire::Time;
+use super::wire::{PressureView, Time};
 
 /// Both clocks of a moment, side by side.
 pub fn moment(time: &Time) -> String {
@@ -147,6 +147,20 @@ pub fn end_words(end: &str) -> &str {
         }
         other => other,
     }
+}
+
+/// Time that was lost waiting, of the last 10 s.
+pub fn pressure(found: &[PressureView]) -> String {
+    if found.is_empty() {
+        return "not told by this kernel (PSI)".to_owned();
+    }
+    let one = |view: &PressureView| {
+        let full = view
+            .full
+            .map_or_else(String::new, |full| format!(", full {full:.1}%"));
+        format!("{} some {:.1}%{full}", view.resource, view.some)
+    };
+    found.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 /// An amount of a signal: bytes with binary suffixes, anything else as a plain number.

@@ -91,6 +91,18 @@ pub struct SignalValue {
     pub capacity: i64,
 }
 
+/// Time that tasks lost waiting for one resource, as shares of the last 10 s in percent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PressureView {
+    /// `memory`, `io` or `cpu`.
+    pub resource: String,
+    /// Some task waited.
+    pub some: f64,
+    /// All tasks that could have run waited; none where the kernel does not tell.
+    pub full: Option<f64>,
+}
+
 /// What else was known of memory, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

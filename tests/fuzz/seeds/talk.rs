@@ -6,7 +6,9 @@ use brink::control::protocol::{
     Why,
 };
 use brink::record::DecisionRecord;
-use brink::record::wire::{API_VERSION, OrderView, RankedWorkload, SignalValue, Time};
+use brink::record::wire::{
+    API_VERSION, OrderView, PressureView, RankedWorkload, SignalValue, Time,
+};
 
 use super::slots::{completion, record};
 use super::write;
@@ -95,6 +97,11 @@ fn status(now: Time) -> Status {
         headroom_bytes: Some(80 << 20),
         usable_swap_bytes: 1 << 30,
         figures_age_ms: Some(12),
+        pressure: vec![PressureView {
+            resource: "memory".to_owned(),
+            some: 0.25,
+            full: None,
+        }],
         thresholds: vec![threshold()],
         conditions: vec!["MemoryPressure".to_owned()],
         workloads: 12,

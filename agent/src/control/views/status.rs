@@ -1,5 +1,7 @@
 //! How the agent and the node are: figures, thresholds, rung, mode, the open order, and what was lost.
 
+use std::path::Path;
+
 use brink_core::base::{Moment, Quantity};
 use brink_core::node::threshold::{Threshold, Value};
 use brink_host::clock::ClockPair;
@@ -7,6 +9,7 @@ use brink_host::probe::Row;
 use brink_host::probe::shortage::{Shortage, fell_together};
 use brink_stream::journal::{JournalState, JournalStatus};
 use brink_stream::outlet::OutletStatus;
+use brink_host::psi::{PressureReader, Stall};
 
 use super::Views;
 use crate::control::protocol::{
@@ -14,7 +17,7 @@ use crate::control::protocol::{
     ThresholdState,
 };
 use crate::guard;
-use crate::record::wire::{API_VERSION, OrderView, SignalValue};
+use crate::record::wire::{API_VERSION, OrderView, PressureView, SignalValue};
 use crate::record::words::{memory_word, mode_word};
 use crate::runtime::equipment::ProgramState;
 use crate::runtime::state::State;
@@ -22,6 +25,8 @@ use crate::runtime::state::State;
 impl Views {
     /// How the agent and the node are now, by the latest figures.
     pub fn status(&self) -> Status {
+        // Read before the state is held: whoever writes to it does not wait for files.
+        let pressure = pressure(&self.running.root);
         let state = self.running.shared.lock();
         let now = guard::now();
         let reading = state.reading.as_ref();
@@ -47,6 +52,7 @@ impl Views {
             headroom_bytes: reading.and_then(|reading| reading.figures.headroom),
             usable_swap_bytes: reading.map_or(0, |reading| reading.confirmation.swap),
             figures_age_ms: reading.map(|reading| now.since(reading.at).as_nanos() / 1_000_000),
+            pressure,
             thresholds: thresholds(&state, now),
             conditions: conditions(&state),
             workloads: count(state.table().map_or(0, |table| table.len())),
@@ -137,6 +143,23 @@ fn outlet((name, status): (&'static str, OutletStatus)) -> OutletView {
         sent: status.sent,
         lost: status.lost,
     }
+}
+
+/// What the kernel accounts for, in the order in which it concerns us.
+fn pressure(root: &Path) -> Vec<PressureView> {
+    let percent = |stall: Stall| f64::from(stall.avg10) / 100.0;
+    let read = |resource: &str| {
+        let found = PressureReader::node(root, resource).ok()?.read().ok()?;
+        Some(PressureView {
+            resource: resource.to_owned(),
+            some: percent(found.some),
+            full: found.full.map(percent),
+        })
+    };
+    ["memory", "io", "cpu"]
+        .into_iter()
+        .filter_map(read)
+        .collect()
 }
 
 fn count(number: usize) -> u32 {
