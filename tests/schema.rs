@@ -13,7 +13,8 @@ pub struct Schema {
 }
 
 impl Schema {
-    /// The published schema of that name: `status` is `docs/schemas/status.schema.json`.
+    /// The published schema of that name: `status` is `docs/schemas/status.schema.json`, and `events/event` lies in a folder of
+    /// its own.
     ///
     /// # Panics
     /// When there is none, or it is no JSON.
@@ -41,6 +42,8 @@ impl Schema {
             .map_err(|error| error.to_string())
             .and_then(|text| serde_json::from_str(&text).map_err(|error| error.to_string()));
         let root = root.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        // What it refers to lies beside it.
+        let folder = path.parent().map_or(folder, Path::to_path_buf);
         Self { folder, root }
     }
 
@@ -74,6 +77,9 @@ impl Schema {
             "$ref" => return self.referred(wanted, value, at),
             "properties" => return self.properties(wanted, value, at),
             "items" => return self.items(wanted, value, at),
+            "additionalProperties" if wanted.is_object() => {
+                return self.others(schema, wanted, value, at);
+            }
             "type" => list(wanted).any(|name| is_of(name, value)),
             "const" => value == wanted,
             "enum" => list(wanted).any(|one| one == value),
@@ -113,6 +119,15 @@ impl Schema {
         let present = known.filter_map(|(key, schema)| Some((key, schema, value.get(key)?)));
         present
             .flat_map(|(key, schema, inner)| self.of(schema, inner, &format!("{at}.{key}")))
+            .collect()
+    }
+
+    /// Whatever is not named in `properties`.
+    fn others(&self, schema: &Value, wanted: &Value, value: &Value, at: &str) -> Vec<String> {
+        let pairs = value.as_object().into_iter().flatten();
+        let others = pairs.filter(|(key, _)| schema["properties"].get(key).is_none());
+        others
+            .flat_map(|(key, inner)| self.of(wanted, inner, &format!("{at}.{key}")))
             .collect()
     }
 

@@ -2,6 +2,8 @@
 mod cli_pages;
 mod config_maps;
 mod event_fields;
+mod event_schemas;
+mod ordered;
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
@@ -41,6 +43,10 @@ const GENERATORS: &[Generator] = &[
     Generator {
         folder: "docs/events",
         make: event_fields::make,
+    },
+    Generator {
+        folder: "docs/schemas/events",
+        make: event_schemas::make,
     },
 ];
 

@@ -4,7 +4,9 @@ use std::fs;
 
 use brink::record::text::refusal_words;
 use brink_core::base::Reason;
+use brink_stream::model::kind::Kind;
 use brink_tests::schema::{Schema, assert_keeps_to as check};
+use serde_json::{Value, json};
 
 use super::{replay, run, stdout, tests_folder};
 
@@ -61,19 +63,30 @@ fn a_replay_keeps_to_its_own() {
     output.lines().for_each(|line| check("replay", line));
 }
 
+/// Every schema, by its name below the folder.
+fn published() -> Vec<String> {
+    let mut names = Vec::new();
+    for folder in ["", "events/"] {
+        for entry in fs::read_dir(tests_folder("../docs/schemas").join(folder)).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_file() {
+                names.push(format!("{folder}{}", entry.file_name().to_str().unwrap()));
+            }
+        }
+    }
+    names.sort();
+    names
+}
+
 #[test]
 fn every_schema_is_read_and_has_its_own_address() {
-    let mut names: Vec<String> = fs::read_dir(tests_folder("../docs/schemas"))
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .collect();
-    names.sort();
-    assert!(names.len() > 10, "{names:?}");
+    let names = published();
+    assert!(names.len() > 12, "{names:?}");
     let documented = fs::read_to_string(tests_folder("../docs/cli.md")).unwrap();
     for file in names {
         let name = file.strip_suffix(".schema.json").unwrap();
         let text = fs::read_to_string(tests_folder("../docs/schemas").join(&file)).unwrap();
-        let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let schema: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(
             schema["$id"],
             format!("https://brink.dev/schemas/v1alpha1/{file}")
@@ -87,10 +100,91 @@ fn every_schema_is_read_and_has_its_own_address() {
     }
 }
 
+/// Every event that was ever told in this version, by its kind.
+fn samples() -> Vec<(String, String)> {
+    let files = fs::read_dir(tests_folder("events/v1alpha1")).unwrap();
+    let sample = |path: std::path::PathBuf| {
+        let kind = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        (kind, fs::read_to_string(&path).unwrap())
+    };
+    let mut samples: Vec<_> = files.map(|file| sample(file.unwrap().path())).collect();
+    samples.sort();
+    samples
+}
+
+#[test]
+fn every_sample_of_an_event_keeps_to_the_schema_made_from_the_types() {
+    let samples = samples();
+    assert_eq!(samples.len(), Kind::ALL.len());
+    for (kind, text) in &samples {
+        check("events/event", text);
+        let event: Value = serde_json::from_str(text).unwrap();
+        if Kind::from_word(kind).unwrap().is_incident() {
+            check("events/incident", &event["data"].to_string());
+        }
+    }
+}
+
+#[test]
+fn incidents_keep_to_theirs_however_much_is_known() {
+    for text in [
+        include_str!("../page/incident-full.json"),
+        include_str!("../page/incident-bare.json"),
+    ] {
+        check("events/incident", text);
+    }
+    let oom = &samples().into_iter().find(|(kind, _)| kind == "oom-kill");
+    let event: Value = serde_json::from_str(&oom.as_ref().unwrap().1).unwrap();
+    let list = json!({"apiVersion": "brink.dev/v1alpha1", "kind": "IncidentList", "incidents": [event["data"]]});
+    check("incident-list", &list.to_string());
+}
+
+/// A schema that takes anything would keep nobody from anything.
+#[test]
+fn an_event_that_is_none_is_found_out() {
+    let samples = samples();
+    let sample = |kind: &str| {
+        let found = samples.iter().find(|(known, _)| known == kind);
+        serde_json::from_str::<Value>(&found.unwrap().1).unwrap()
+    };
+    let wrong = |kind: &str, pointer: &str, value: Value| {
+        let mut event = sample(kind);
+        *event.pointer_mut(pointer).unwrap() = value;
+        Schema::published("events/event").violations(&event)
+    };
+    for (kind, pointer, value) in [
+        ("loss", "/seq", json!("1")),
+        ("loss", "/type", json!("lost")),
+        ("loss", "/type", json!("pressure")),
+        ("loss", "/data/count", json!(null)),
+        ("loss", "/data", json!({})),
+        ("pressure", "/apiVersion", json!("brink.dev/v2")),
+        ("oom-kill", "/data/cause", json!("bad luck")),
+        (
+            "oom-kill",
+            "/data/limit",
+            json!({"missing": "not implemented"}),
+        ),
+        (
+            "oom-kill",
+            "/data/limit",
+            json!({"value": 1, "missing": "lost"}),
+        ),
+        (
+            "oom-kill",
+            "/data/memoryStat",
+            json!({"value": {"anon": "x"}}),
+        ),
+        ("oom-kill", "/data/victims/0/pid", json!(null)),
+    ] {
+        assert!(!wrong(kind, pointer, value).is_empty(), "{kind} {pointer}");
+    }
+}
+
 #[test]
 fn every_reason_to_refuse_is_published() {
     let text = fs::read_to_string(tests_folder("../docs/schemas/common.schema.json")).unwrap();
-    let schema: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
     let refusal = &schema["$defs"]["rankedWorkload"]["properties"]["refusal"];
     let published = refusal["anyOf"][0]["enum"].as_array().unwrap();
     let published: Vec<_> = published.iter().filter_map(|word| word.as_str()).collect();

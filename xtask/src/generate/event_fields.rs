@@ -13,21 +13,28 @@ use crate::workspace;
 /// The model's files, in the order of the page.
 const FILES: [&str; 5] = ["kind", "event", "data", "incident", "field"];
 
+/// The items of the model, by the name of their file.
+pub(super) type Sources = BTreeMap<&'static str, Vec<Item>>;
+
 /// `docs/events/fields.md`.
 pub(super) fn make() -> anyhow::Result<Files> {
-    let (mut sources, mut unkept) = (BTreeMap::new(), String::new());
-    for name in FILES {
-        let path = workspace::root().join(format!("agent/stream/src/model/{name}.rs"));
-        let text =
-            fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let file = syn::parse_file(&text).with_context(|| format!("parsing {}", path.display()))?;
-        if name == FILES[0] {
-            unkept = body_of(&text, "fn is_journalled");
-        }
-        sources.insert(name, file.items);
-    }
-    let page = page(&sources, &unkept);
+    let unkept = body_of(&read(FILES[0])?, "fn is_journalled");
+    let page = page(&sources()?, &unkept);
     Ok(Files::from([("fields.md".to_owned(), page.into_bytes())]))
+}
+
+/// The model, parsed.
+pub(super) fn sources() -> anyhow::Result<Sources> {
+    let parsed = FILES.map(|name| {
+        let file = syn::parse_file(&read(name)?).with_context(|| format!("parsing {name}.rs"))?;
+        Ok((name, file.items))
+    });
+    parsed.into_iter().collect()
+}
+
+fn read(name: &str) -> anyhow::Result<String> {
+    let path = workspace::root().join(format!("agent/stream/src/model/{name}.rs"));
+    fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))
 }
 
 /// What stands between the name of a function and the end of its body.
@@ -37,7 +44,7 @@ fn body_of(text: &str, name: &str) -> String {
     body.to_owned()
 }
 
-fn page(sources: &BTreeMap<&str, Vec<Item>>, unkept: &str) -> String {
+fn page(sources: &Sources, unkept: &str) -> String {
     let mut page = "# Kinds and fields of events\n\nMade from the types by `cargo xtask gen`. Within `brink.dev/v1alpha1` kinds and fields are only ever added. [Order, gaps and \
         incidents](../events.md).\n".to_owned();
     let items = |name: &str| sources.get(name).map_or(&[][..], Vec::as_slice);
@@ -82,7 +89,7 @@ fn kinds(page: &mut String, (kinds, unkept): (&[Item], &str), data: &[Item]) {
 }
 
 /// The struct whose comment names the kind.
-fn data_of(kind: &str, data: &[Item]) -> String {
+pub(super) fn data_of(kind: &str, data: &[Item]) -> String {
     let mut structs = data.iter().filter_map(|item| match item {
         Item::Struct(found) => Some((found.ident.to_string(), comment(&found.attrs))),
         _ => None,
@@ -174,8 +181,13 @@ fn linked(name: &str) -> String {
     format!("[{name}](#{})", name.to_lowercase())
 }
 
-/// What a comment says, without the links that only rustdoc follows.
+/// What a comment says, as a cell of a table.
 fn comment(attributes: &[Attribute]) -> String {
+    described(attributes).replace('|', "\\|")
+}
+
+/// What a comment says, without the links that only rustdoc follows.
+pub(super) fn described(attributes: &[Attribute]) -> String {
     let lines = attributes
         .iter()
         .filter_map(|attribute| match &attribute.meta {
@@ -188,7 +200,7 @@ fn comment(attributes: &[Attribute]) -> String {
             },
             _ => None,
         });
-    unlinked(&lines.collect::<Vec<_>>().join(" ")).replace('|', "\\|")
+    unlinked(&lines.collect::<Vec<_>>().join(" "))
 }
 
 /// ``[`name`](path)`` as `` `name` ``.
@@ -214,7 +226,7 @@ fn unlinked(text: &str) -> String {
 }
 
 /// `#[serde(rename = "type")]`.
-fn renamed(attributes: &[Attribute]) -> Option<String> {
+pub(super) fn renamed(attributes: &[Attribute]) -> Option<String> {
     attributes.iter().find_map(|attribute| {
         let Meta::List(list) = &attribute.meta else {
             return None;
@@ -225,7 +237,7 @@ fn renamed(attributes: &[Attribute]) -> Option<String> {
     })
 }
 
-fn camel(snake: &str) -> String {
+pub(super) fn camel(snake: &str) -> String {
     let mut parts = snake.split('_');
     let first = parts.next().unwrap_or_default().to_owned();
     parts.fold(first, |name, part| {
@@ -235,11 +247,11 @@ fn camel(snake: &str) -> String {
     })
 }
 
-fn snake(name: &str) -> String {
+pub(super) fn snake(name: &str) -> String {
     separated(name, '_')
 }
 
-fn kebab(name: &str) -> String {
+pub(super) fn kebab(name: &str) -> String {
     separated(name, '-')
 }
 
