@@ -21,4 +21,5 @@ pub mod scenario;
 pub mod story;
 pub mod telling;
 pub mod terminal;
+pub mod top;
 pub mod warmer;

@@ -67,6 +67,9 @@ _brink() {
             brink,status)
                 cmd="brink__subcmd__status"
                 ;;
+            brink,top)
+                cmd="brink__subcmd__top"
+                ;;
             brink__subcmd__config,check)
                 cmd="brink__subcmd__config__subcmd__check"
                 ;;
@@ -136,6 +139,9 @@ _brink() {
             brink__subcmd__help,status)
                 cmd="brink__subcmd__help__subcmd__status"
                 ;;
+            brink__subcmd__help,top)
+                cmd="brink__subcmd__help__subcmd__top"
+                ;;
             brink__subcmd__help__subcmd__config,check)
                 cmd="brink__subcmd__help__subcmd__config__subcmd__check"
                 ;;
@@ -149,7 +155,7 @@ _brink() {
 
     case "${cmd}" in
         brink)
-            opts="-h -V --help --version run demo status rank explain events incident simulate replay pause resume config doctor completion man demo-workload help"
+            opts="-h -V --help --version run demo status top rank explain events incident simulate replay pause resume config doctor completion man demo-workload help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -853,7 +859,7 @@ _brink() {
             return 0
             ;;
         brink__subcmd__help)
-            opts="run demo status rank explain events incident simulate replay pause resume config doctor completion man demo-workload help"
+            opts="run demo status top rank explain events incident simulate replay pause resume config doctor completion man demo-workload help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1119,6 +1125,20 @@ _brink() {
             return 0
             ;;
         brink__subcmd__help__subcmd__status)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        brink__subcmd__help__subcmd__top)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -1484,6 +1504,40 @@ _brink() {
                     return 0
                     ;;
                 --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        brink__subcmd__top)
+            opts="-i -h --once --signal --interval --ascii --socket --events-socket --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --signal)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --interval)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                -i)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --socket)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --events-socket)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

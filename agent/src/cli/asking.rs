@@ -17,14 +17,19 @@ const UNWELL: &str = "`brink doctor` tells whether the agent is well; its log te
 /// # Errors
 /// When no agent answers, or it says no.
 pub(super) fn put(socket: &Path, question: &Question) -> Result<Answer, CliError> {
-    ask(socket, question).map_err(|error| match error {
+    ask(socket, question).map_err(|error| failed(socket, error))
+}
+
+/// The same for an answer that somebody else has asked for.
+pub(super) fn failed(socket: &Path, error: AskError) -> CliError {
+    match error {
         AskError::NoAgent { .. } => CliError::new(Exit::NoAgent, error)
             .advise("start one with `brink run`, or name its socket with --socket"),
         AskError::NotAllowed { .. } => CliError::new(Exit::Denied, error).advise(missing(socket)),
         AskError::Refused(refusal) => refused(&refusal),
         AskError::Broken { .. } => CliError::new(Exit::NoAgent, error).advise(UNWELL),
         AskError::Foreign { .. } => CliError::new(Exit::Failure, error).advise(UNWELL),
-    })
+    }
 }
 
 /// The page that an answer becomes, whichever question it was to.
@@ -61,7 +66,7 @@ pub(super) fn missing(socket: &Path) -> String {
 }
 
 /// Names come from outside: what the agent says is escaped.
-fn refused(refusal: &Refusal) -> CliError {
+pub(super) fn refused(refusal: &Refusal) -> CliError {
     let exit = match refusal.reason {
         RefusalReason::NotAllowed => Exit::Denied,
         _ => Exit::Failure,

@@ -19,7 +19,7 @@ use crate::page::export;
 use crate::scenario;
 use crate::story;
 use crate::story::headline::{cause_words, decision, subject};
-use crate::terminal::{Column, Screen, Style, plain};
+use crate::terminal::{Column, Screen, Style, is_unicode, plain};
 
 /// Options of `brink incident`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -270,14 +270,4 @@ fn row(incident: &Incident) -> Vec<String> {
         subject(incident),
         end,
     ]
-}
-
-/// Whether the environment says that the terminal shows more than ASCII.
-fn is_unicode() -> bool {
-    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
-    let mut set = set.filter_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()));
-    set.next().is_some_and(|locale| {
-        let locale = locale.to_ascii_lowercase();
-        locale.contains("utf-8") || locale.contains("utf8")
-    })
 }

@@ -20,6 +20,7 @@ mod simulate;
 mod status;
 mod status_page;
 mod stream;
+mod top;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -75,6 +76,8 @@ pub enum Command {
     Demo(demo::Args),
     /// Show signals, thresholds, rung and mode of the running agent
     Status(status::Args),
+    /// Watch the node's room, who would go first and what happens, live
+    Top(top::Args),
     /// Show who would go now, and why
     Rank(rank::Args),
     /// Explain why this one goes and that one does not, now or in a past decision
@@ -141,6 +144,7 @@ fn dispatch(command: &Command) -> Result<Exit, CliError> {
         Command::Run(args) => run::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Status(args) => status::run(args),
+        Command::Top(args) => top::run(args),
         Command::Rank(args) => rank::run(args),
         Command::Explain(args) => explain::run(args),
         Command::Events(args) => events::run(args),

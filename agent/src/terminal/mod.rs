@@ -45,8 +45,12 @@ const WIDEST: usize = 120;
 /// Whether a stream gets colours: a terminal that is not dumb, and `NO_COLOR` not set.
 pub fn is_coloured(stream: &impl IsTerminal) -> bool {
     let set = |name: &str| env::var_os(name).is_some_and(|value| !value.is_empty());
-    let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
-    stream.is_terminal() && !set("NO_COLOR") && !is_dumb
+    stream.is_terminal() && !set("NO_COLOR") && !is_dumb()
+}
+
+/// Whether the environment says that the terminal can do nothing but go on.
+pub fn is_dumb() -> bool {
+    env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 /// The text in a colour.
@@ -95,6 +99,29 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     }
     lines.push(line);
     lines
+}
+
+/// The lines of a table's head, and those of each row, escaped. A column that has nothing to say in any row is left out.
+pub fn table_lines(
+    columns: &[Column],
+    rows: &[Vec<String>],
+    width: Option<usize>,
+) -> (Vec<String>, Vec<Vec<String>>) {
+    let escaped = |row: &Vec<String>| row.iter().map(|cell| plain(cell)).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
+    let layout = Layout::new(columns, &rows, width);
+    let lines = rows.iter().map(|row| layout.lines(row)).collect();
+    (layout.head(), lines)
+}
+
+/// Whether the environment says that the terminal shows more than ASCII.
+pub fn is_unicode() -> bool {
+    let set = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
+    let mut set = set.filter_map(|name| env::var(name).ok().filter(|value| !value.is_empty()));
+    set.next().is_some_and(|locale| {
+        let locale = locale.to_ascii_lowercase();
+        locale.contains("utf-8") || locale.contains("utf8")
+    })
 }
 
 /// Columns of a terminal; none if it is no terminal.
@@ -189,14 +216,11 @@ impl Screen {
 
     /// Rows under a head. A column that has nothing to say in any row is left out.
     pub fn table(&mut self, columns: &[Column], rows: &[Vec<String>]) {
-        let escaped = |row: &Vec<String>| row.iter().map(|cell| plain(cell)).collect();
-        let rows: Vec<Vec<String>> = rows.iter().map(escaped).collect();
-        let layout = Layout::new(columns, &rows, self.style.width);
         let colour = self.style.colour;
-        let head = layout.head().into_iter();
-        let head = head.map(|line| painted(&line, Paint::Strong, colour));
-        let rows = rows.iter().flat_map(|row| layout.lines(row));
-        for line in head.chain(rows) {
+        let (head, rows) = table_lines(columns, rows, self.style.width);
+        let head = head.iter();
+        let head = head.map(|line| painted(line, Paint::Strong, colour));
+        for line in head.chain(rows.into_iter().flatten()) {
             self.text.push_str(&line);
             self.text.push('\n');
         }

@@ -112,6 +112,8 @@ fn no_agent_is_four() {
         &["status"][..],
         &["status", "--check"],
         &["rank"],
+        &["top"],
+        &["top", "--once"],
         &["explain", "shop/web"],
         &["pause"],
         &["resume"],

@@ -131,4 +131,17 @@ fn help() {
     check("help", &["--help"], "");
     check("help-simulate", &["simulate", "--help"], "");
     check("help-config-check", &["config", "check", "-h"], "");
+    check("help-top", &["top", "--help"], "");
+}
+
+#[test]
+fn a_live_view_without_an_agent_or_with_a_wrong_interval() {
+    let socket = ["--socket", "/nonexistent/brink.sock"];
+    check("top-no-agent", &[&["top"][..], &socket].concat(), "");
+    check(
+        "top-once-no-agent",
+        &[&["top", "--once"][..], &socket].concat(),
+        "",
+    );
+    check("top-interval", &["top", "--interval", "1h"], "");
 }

@@ -18,6 +18,7 @@ mod replay;
 mod schemas;
 mod simulate;
 mod timelines;
+mod top;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,98 @@
+//! The same as one page of text, for scripts and for whoever has no terminal.
+
+use super::rows::{
+    WIDE, incident_columns, incident_row, room_columns, room_row, rooms, workload_columns,
+    workload_row,
+};
+use super::state::State;
+use crate::record::text::{counted, hardness, mode_words, moment, pressure, stretch};
+use crate::terminal::{Screen, Style};
+
+/// The page; nothing of it steers a terminal.
+pub fn page(state: &State, width: Option<usize>) -> String {
+    let style = Style {
+        width,
+        colour: false,
+    };
+    let mut screen = Screen::new(style);
+    let width = width.unwrap_or(WIDE);
+    node(&mut screen, state, width);
+    workloads(&mut screen, state, width);
+    incidents(&mut screen, state, width);
+    screen.into_text()
+}
+
+fn node(screen: &mut Screen, state: &State, width: usize) {
+    let status = &state.look.status;
+    let title = format!(
+        "brink {} (pid {}), {}",
+        status.version,
+        status.pid,
+        mode_words(&status.mode)
+    );
+    screen.heading(&title);
+    screen.line("  now        ", &moment(&status.now));
+    let conditions = match status.conditions.as_slice() {
+        [] => "none".to_owned(),
+        some => some.join(", "),
+    };
+    screen.line("  conditions ", &conditions);
+    screen.line("  pressure   ", &pressure(&status.pressure));
+    if let Some(order) = &status.open_order {
+        let since = status.now.monotonic_ns;
+        let since = since.saturating_sub(order.decided.monotonic_ns) / 1_000_000;
+        let text = format!(
+            "{}, open for {}: {} for {} {}",
+            order.order,
+            stretch(since),
+            order.victim,
+            hardness(order.hard),
+            order.signal
+        );
+        screen.line("  order      ", &text);
+    }
+    screen.gap();
+    let rooms = rooms(status);
+    if rooms.is_empty() {
+        screen.line("", "The guard has not read the node yet.");
+        return;
+    }
+    let rows: Vec<Vec<String>> = rooms.iter().map(|room| room_row(room, width)).collect();
+    screen.table(room_columns(width), &rows);
+}
+
+fn workloads(screen: &mut Screen, state: &State, width: usize) {
+    screen.gap();
+    let ranking = match &state.look.ranking {
+        Ok(ranking) => ranking,
+        Err(refusal) => {
+            screen.line("", &format!("{}; {}", refusal.message, refusal.next));
+            return;
+        }
+    };
+    let all = ranking.workloads.len();
+    let count = counted(u64::try_from(all).unwrap_or(u64::MAX), "candidate");
+    screen.heading(&format!("Who would go now for {}: {count}", ranking.signal));
+    if all == 0 {
+        screen.line("", "Nobody: no workload is watched over.");
+        return;
+    }
+    let rows: Vec<Vec<String>> = (0..all)
+        .map(|place| workload_row(state, ranking, place))
+        .collect();
+    screen.table(workload_columns(width), &rows);
+}
+
+fn incidents(screen: &mut Screen, state: &State, width: usize) {
+    screen.gap();
+    screen.heading("Last incidents");
+    if let Some(why) = &state.deaf {
+        screen.line("  ", why);
+    } else if state.incidents.is_empty() {
+        screen.line("  ", "none is remembered");
+    } else {
+        let rows = state.incidents.iter();
+        let rows: Vec<Vec<String>> = rows.map(|row| incident_row(row, width)).collect();
+        screen.table(incident_columns(width), &rows);
+    }
+}

@@ -1,0 +1,226 @@
+//! The words of `brink top`: rows for tables, the same in a terminal and in a pipe. Whoever shows them escapes them.
+
+use super::look::IncidentRow;
+use super::state::State;
+use crate::control::protocol::{Ranking, Status, ThresholdState};
+use crate::record::text::{amount, amount_or_unknown, bytes, hardness};
+use crate::record::wire::{RankedWorkload, SignalValue};
+use crate::story::headline::cause_words;
+use crate::terminal::Column;
+
+/// Signals in the order of their weight for a node's memory; any other comes after them.
+const ORDER: [&str; 4] = [
+    "memory.available",
+    "memory.headroom",
+    "allocatableMemory.available",
+    "pid.available",
+];
+
+/// A signal that is observed, with its thresholds, the first to be reached in front.
+pub(super) struct Room<'a> {
+    pub(super) seen: &'a SignalValue,
+    pub(super) thresholds: Vec<&'a ThresholdState>,
+}
+
+impl Room<'_> {
+    /// Whether one of its thresholds is met.
+    pub(super) fn is_met(&self) -> bool {
+        self.thresholds.iter().any(|one| one.met)
+    }
+}
+
+/// Every signal that is observed; what is short comes first.
+pub(super) fn rooms(status: &Status) -> Vec<Room<'_>> {
+    let seen = status.signals.iter();
+    let mut rooms: Vec<Room<'_>> = seen.map(|seen| room(status, seen)).collect();
+    let place = |room: &Room<'_>| {
+        let known = ORDER.iter().position(|name| *name == room.seen.signal);
+        (!room.is_met(), known.unwrap_or(ORDER.len()))
+    };
+    rooms.sort_by_key(place);
+    rooms
+}
+
+fn room<'a>(status: &'a Status, seen: &'a SignalValue) -> Room<'a> {
+    let thresholds = status.thresholds.iter();
+    let own = thresholds.filter(|one| one.signal == seen.signal);
+    let mut thresholds: Vec<_> = own.collect();
+    thresholds.sort_by_key(|one| std::cmp::Reverse(one.quantity));
+    Room { seen, thresholds }
+}
+
+/// Columns of rooms; a narrow terminal has fewer.
+pub(super) fn room_columns(width: usize) -> &'static [Column] {
+    const ALL: [Column; 5] = [
+        Column::Left("SIGNAL"),
+        Column::Right("AVAILABLE"),
+        Column::Right("OF"),
+        Column::Right("SHARE"),
+        Column::Left("THRESHOLDS"),
+    ];
+    const FEW: [Column; 3] = [
+        Column::Left("SIGNAL"),
+        Column::Right("AVAILABLE"),
+        Column::Left("THRESHOLD"),
+    ];
+    if width < NARROW { &FEW } else { &ALL }
+}
+
+/// Below so many columns a terminal is narrow, and from so many on it is wide.
+pub(super) const NARROW: usize = 64;
+pub(super) const WIDE: usize = 100;
+
+pub(super) fn room_row(room: &Room<'_>, width: usize) -> Vec<String> {
+    let seen = room.seen;
+    let of = |value| amount(&seen.signal, value);
+    let words = |one: &&ThresholdState| {
+        let met = if one.met { "MET " } else { "" };
+        format!("{met}{} {}", hardness(one.hard), one.value)
+    };
+    let mut thresholds = room.thresholds.iter().map(words);
+    if width < NARROW {
+        let first = thresholds.next().unwrap_or_default();
+        return vec![seen.signal.clone(), of(seen.available), first];
+    }
+    let thresholds: Vec<String> = thresholds.collect();
+    vec![
+        seen.signal.clone(),
+        of(seen.available),
+        of(seen.capacity),
+        percent(seen.available, seen.capacity),
+        thresholds.join(", "),
+    ]
+}
+
+/// Columns of workloads; a narrow terminal has fewer, a wide one all.
+pub(super) fn workload_columns(width: usize) -> &'static [Column] {
+    static ALL: [Column; 10] = [
+        Column::Right("#"),
+        Column::Name("WORKLOAD"),
+        Column::Right("USES"),
+        Column::Right("OF REQUEST"),
+        Column::Right("GROWTH"),
+        Column::Left("REFUSES"),
+        Column::Right("REQUESTED"),
+        Column::Right("PRIORITY"),
+        Column::Left("PREFERENCE"),
+        Column::Left("BEFORE NEXT BY"),
+    ];
+    match width {
+        ..NARROW => ALL.split_at(4).0,
+        NARROW..WIDE => ALL.split_at(7).0,
+        _ => &ALL,
+    }
+}
+
+/// One workload at its place, counted from zero, in all columns.
+pub(super) fn workload_row(state: &State, ranking: &Ranking, place: usize) -> Vec<String> {
+    let Some(workload) = ranking.workloads.get(place) else {
+        return Vec::new();
+    };
+    let signal = &ranking.signal;
+    let preference = match workload.preference.as_str() {
+        "normal" => "",
+        other => other,
+    };
+    vec![
+        (place + 1).to_string(),
+        workload.full_name(),
+        amount_or_unknown(signal, workload.usage),
+        of_request(workload),
+        growth(signal, state.growth(workload)),
+        workload.refusal.clone().unwrap_or_default(),
+        amount(signal, workload.request),
+        workload.priority.to_string(),
+        preference.to_owned(),
+        ranking
+            .why
+            .get(place)
+            .map_or_else(String::new, |why| why.by.clone()),
+    ]
+}
+
+fn of_request(workload: &RankedWorkload) -> String {
+    match workload.usage {
+        None => "unknown".to_owned(),
+        Some(_) if workload.request <= 0 => "no request".to_owned(),
+        Some(usage) => percent(usage, workload.request),
+    }
+}
+
+/// Bytes or processes in one second.
+fn growth(signal: &str, growth: Option<i64>) -> String {
+    let Some(growth) = growth else {
+        return "unknown".to_owned();
+    };
+    let sign = if growth > 0 { "+" } else { "" };
+    if signal.starts_with("pid.") {
+        return format!("{sign}{growth}/s");
+    }
+    format!("{sign}{}/s", bytes(growth))
+}
+
+fn percent(part: i64, whole: i64) -> String {
+    let share = i128::from(part) * 100;
+    let share = share.checked_div(i128::from(whole));
+    share.map_or_else(String::new, |share| format!("{share}%"))
+}
+
+/// Columns of incidents; a narrow terminal has fewer.
+pub(super) fn incident_columns(width: usize) -> &'static [Column] {
+    const ALL: [Column; 6] = [
+        Column::Left("WHEN (UTC)"),
+        Column::Left("WHAT"),
+        Column::Name("WHO"),
+        Column::Name("FIRST VICTIM"),
+        Column::Left("STATE"),
+        Column::Left("ID"),
+    ];
+    const FEW: [Column; 3] = [
+        Column::Left("WHEN"),
+        Column::Left("WHAT"),
+        Column::Name("WHO"),
+    ];
+    if width < NARROW { &FEW } else { &ALL }
+}
+
+pub(super) fn incident_row(row: &IncidentRow, width: usize) -> Vec<String> {
+    let victim = row.victims.first();
+    let process = victim.map_or_else(String::new, |victim| {
+        format!("{} ({})", victim.comm, victim.pid)
+    });
+    let who = match (row.namespace.as_str(), row.name.as_str()) {
+        ("", "") => process.clone(),
+        ("", name) => name.to_owned(),
+        (namespace, name) => format!("{namespace}/{name}"),
+    };
+    let what = cause_words(row.cause).to_owned();
+    if width < NARROW {
+        return vec![clock(&row.at.wall).to_owned(), what, who];
+    }
+    let more = row.victims.len().saturating_sub(1) as u64 + u64::from(row.more_victims);
+    let more = match more {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let state = if row.is_final { "closed" } else { "open" };
+    vec![
+        day_and_clock(&row.at.wall),
+        what,
+        who,
+        process + &more,
+        state.to_owned(),
+        row.id.clone(),
+    ]
+}
+
+/// `09:36:31` of `2026-11-20T09:36:31.250877Z`.
+pub(super) fn clock(wall: &str) -> &str {
+    wall.get(11..19).unwrap_or(wall)
+}
+
+/// `11-20 09:36:31` of the same.
+fn day_and_clock(wall: &str) -> String {
+    let day = wall.get(5..10).unwrap_or_default();
+    format!("{day} {}", clock(wall))
+}
