@@ -5,6 +5,7 @@ use brink_stream::model::kind::Kind;
 
 use super::exit::{CliError, Exit};
 use super::output::Data;
+use super::progress::Progress;
 use super::stream::{self, StreamArgs, Told};
 use crate::story;
 use crate::terminal::{Paint, Screen, Style};
@@ -73,10 +74,17 @@ pub enum Form {
 /// # Errors
 /// When no agent answers, or it says no.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
+    // What goes on without an end is no export.
+    let progress = if args.follow {
+        Progress::default()
+    } else {
+        Progress::of_export()
+    };
     let mut events = stream::events(&args.socket.socket, &query(args))?;
     let mut data = Data::new();
     let mut day = Day::default();
     while let Some(Told { line, event }) = events.next()? {
+        progress.step(line.len());
         let text = match args.output {
             Form::Json => format!("{}\n", String::from_utf8_lossy(&line)),
             form => shown(&event, form, data.style(), &mut day),
@@ -88,6 +96,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
         }
     }
     data.flush()?;
+    drop(progress);
     if day.is_unseen() && args.output != Form::Json {
         super::Talk::new().say("no such event is remembered; `brink events -f` waits for the next");
     }

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::exit::{CliError, Exit};
 use super::options::FormatArgs;
 use super::output::{Data, Format, Talk};
+use super::progress::Progress;
 use super::stream::{self, StreamArgs};
 use crate::page::export;
 use crate::scenario;
@@ -158,8 +159,10 @@ impl<'a> Known<'a> {
 
     fn ask(&mut self, socket: &Path) -> Result<(), CliError> {
         let kinds = KINDS.map(Kind::word).join(",");
+        let progress = Progress::of_export();
         let mut events = stream::events(socket, &[("kind", kinds)])?;
         while let Some(told) = events.next()? {
+            progress.step(told.line.len());
             self.take(&told.event);
         }
         Ok(())
@@ -171,6 +174,7 @@ impl<'a> Known<'a> {
                 .advise("name the folder of events.journal.path; `brink config show` has it")
         };
         let journal = JournalPast::open(path).map_err(|error| wrong(error.into()))?;
+        let progress = Progress::of_export();
         let mut position: Option<Position> = None;
         loop {
             let page = journal
@@ -183,6 +187,9 @@ impl<'a> Known<'a> {
                 boot: last.boot.clone(),
                 seq: last.seq,
             });
+            for line in &page.lines {
+                progress.step(line.text.len());
+            }
             for line in page.lines.iter().filter(|line| line.of.is_incident()) {
                 if let Ok(event) = serde_json::from_slice(&line.text) {
                     self.take(&event);

@@ -13,6 +13,7 @@ mod logging;
 mod options;
 mod output;
 mod pause;
+mod progress;
 mod rank;
 mod replay;
 mod run;
