@@ -75,14 +75,13 @@ impl Doors {
         if let Some(past) = past {
             service = service.with_late_past(past);
         }
-        let socket = match self.socket {
-            Some(door) => door,
-            None => {
-                let door = freed(&self.path).await;
-                // Who resumes here has had what is in the other agent's journal.
-                running.telling.hurry_journal();
-                door
-            }
+        let socket = if let Some(door) = self.socket {
+            door
+        } else {
+            let door = freed(&self.path).await;
+            // Who resumes here has had what is in the other agent's journal.
+            running.telling.hurry_journal();
+            door
         };
         let doors = [Some(socket), self.port].into_iter().flatten().collect();
         service.serve(doors).await;

@@ -162,8 +162,8 @@ impl Ways {
                 warn!("the event journal's disk does not answer; it is left as it is");
             }
         }
-        let opened = std::mem::take(&mut *self.lock());
-        drop(opened);
+        let all = std::mem::take(&mut *self.lock());
+        drop(all);
     }
 
     /// What is older than the hub's memory; it may be opened later.
