@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::workspace::{self, Package};
 
 /// A test binary.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Binary {
     /// Package and target, as the table shows them.
     pub(crate) suite: String,

@@ -25,6 +25,9 @@ pub struct Outcome {
     pub failed: usize,
     /// Tests that did not run.
     pub skipped: Vec<Skip>,
+    /// The names of those that failed, where each ran for itself.
+    #[serde(default)]
+    pub failures: Vec<String>,
     /// Tests among the passed that held only when they were run again.
     #[serde(default)]
     pub unsteady: Vec<String>,
@@ -50,6 +53,7 @@ impl fmt::Display for Outcome {
             skipped,
             filtered,
             elapsed,
+            failures: _,
             unsteady: _,
         } = self;
         let word = if *failed == 0 { "ok" } else { "FAILED" };

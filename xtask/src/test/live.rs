@@ -1,10 +1,11 @@
 //! Tests on the real kernel: one process and one deadline a test, nothing beside it, nothing after it.
 use std::{
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::bail;
+use serde::{Deserialize, Serialize};
 
 use super::{
     Args, Report,
@@ -18,70 +19,97 @@ use crate::process::{self, Ended};
 
 /// The variable that tells a test where the agent's binary is.
 const AGENT: &str = "BRINK_BIN";
+/// Why a test was not begun after the moment that was given for the last one.
+pub(crate) const TIME_OVER: &str = "the time of the short form was over";
+
+/// A suite with the names of the tests that are to run, in their order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listed {
+    pub(crate) binary: Binary,
+    pub(crate) names: Vec<String>,
+}
+
+/// How tests are run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner<'a> {
+    /// The agent's binary.
+    pub(crate) agent: &'a Path,
+    /// Slow ones too.
+    pub(crate) full: bool,
+    /// Longest time for one.
+    pub(crate) deadline: Duration,
+    /// No test is begun later than this.
+    pub(crate) until: Option<Instant>,
+}
+
+impl Manner<'_> {
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
 
 /// Runs every live suite, or says why none can run here.
 pub(super) fn run_all(binaries: &[Binary], args: &Args, report: &mut Report) -> anyhow::Result<()> {
-    let suites = list_all(binaries, args)?;
-    if suites.iter().all(|(_, names)| names.is_empty()) {
+    let suites = list_all(binaries, &args.filter)?;
+    if suites.iter().all(|suite| suite.names.is_empty()) {
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
-        for (binary, names) in suites {
-            report.add(skip_all(
-                binary,
-                names,
-                "needs root; run as root to test it",
-            ));
+        for suite in suites {
+            report.add(skip_all(suite, "needs root; run as root to test it"));
         }
         return Ok(());
     }
     let agent = artifacts::build_agent()?;
-    run_listed(suites, &agent, args, report)
+    let times = if args.full { 10 } else { 1 };
+    let manner = Manner {
+        agent: &agent,
+        full: args.full,
+        deadline: Duration::from_secs(args.deadline.saturating_mul(times)),
+        until: None,
+    };
+    run_listed(&suites, manner, report)
 }
 
-/// Runs every live suite where root runs it and the agent is built already.
+/// The tests of each suite whose names contain one of these; all of them without any.
 ///
 /// # Errors
-/// When a test cannot be started, or what it left cannot be removed.
-pub(crate) fn run_with(
-    agent: &Path,
-    binaries: &[Binary],
-    args: &Args,
-    report: &mut Report,
-) -> anyhow::Result<()> {
-    run_listed(list_all(binaries, args)?, agent, args, report)
-}
-
-/// A suite with the names of the tests that are to run.
-type Listed<'a> = (&'a Binary, Vec<String>);
-
-fn list_all<'a>(binaries: &'a [Binary], args: &Args) -> anyhow::Result<Vec<Listed<'a>>> {
-    let one = |binary: &'a Binary| Ok((binary, list(binary, args)?));
+/// When a binary cannot be asked.
+pub(crate) fn list_all(binaries: &[Binary], filter: &[String]) -> anyhow::Result<Vec<Listed>> {
+    let one = |binary: &Binary| {
+        Ok(Listed {
+            binary: binary.clone(),
+            names: list(binary, filter)?,
+        })
+    };
     binaries.iter().map(one).collect()
 }
 
-fn run_listed(
-    suites: Vec<Listed<'_>>,
-    agent: &Path,
-    args: &Args,
+/// Runs these tests, where root runs it and the agent is built already.
+///
+/// # Errors
+/// When a test cannot be started, or what it left cannot be removed.
+pub(crate) fn run_listed(
+    suites: &[Listed],
+    manner: Manner<'_>,
     report: &mut Report,
 ) -> anyhow::Result<()> {
     // What stays after this was there before us.
     let mut kept = leftovers::sweep()?;
-    for (binary, names) in suites {
-        report.add(run_suite(binary, &names, agent, args, &mut kept)?);
+    for suite in suites {
+        report.add(run_suite(suite, manner, &mut kept)?);
     }
     Ok(())
 }
 
-fn skip_all(binary: &Binary, names: Vec<String>, reason: &str) -> Suite {
+fn skip_all(suite: Listed, reason: &str) -> Suite {
     let skip = |test| Skip {
         test,
         reason: reason.to_owned(),
     };
-    let skipped = names.into_iter().map(skip).collect();
+    let skipped = suite.names.into_iter().map(skip).collect();
     Suite::told(
-        &binary.suite,
+        &suite.binary.suite,
         Outcome {
             skipped,
             ..Outcome::default()
@@ -90,33 +118,39 @@ fn skip_all(binary: &Binary, names: Vec<String>, reason: &str) -> Suite {
 }
 
 fn run_suite(
-    binary: &Binary,
-    names: &[String],
-    agent: &Path,
-    args: &Args,
+    Listed { binary, names }: &Listed,
+    manner: Manner<'_>,
     kept: &mut Vec<PathBuf>,
 ) -> anyhow::Result<Suite> {
     let mut outcome = Outcome::default();
     for name in names {
-        let ended = run_one(binary, name, agent, args, kept)?;
-        let Err(fault) = judge(name, &ended) else {
-            tell(name, &ended);
-            count(&mut outcome, name, &ended);
+        if manner.is_over() {
+            println!("test {name} ... ignored, {TIME_OVER}");
+            outcome.skipped.push(Skip {
+                test: name.clone(),
+                reason: TIME_OVER.to_owned(),
+            });
             continue;
-        };
-        // Others on the machine may have had it, and a guest has no processor of its own. What fails twice in a row has failed.
-        println!(
-            "test {name} ... once more, after {:.2} s: {fault}\n{}",
-            ended.elapsed.as_secs_f64(),
-            ended.quoted()
-        );
-        outcome.elapsed += ended.elapsed;
-        let again = run_one(binary, name, agent, args, kept)?;
-        tell(name, &again);
-        if matches!(judge(name, &again), Ok(None)) {
-            outcome.unsteady.push(name.clone());
         }
-        count(&mut outcome, name, &again);
+        let mut ended = run_one(binary, name, manner, kept)?;
+        // Others on the machine may have had it, and a guest has no processor of its own. What fails twice in a row has
+        // failed, and where there is no time for a second attempt, what fails once.
+        if let Err(fault) = judge(name, &ended)
+            && !manner.is_over()
+        {
+            println!(
+                "test {name} ... once more, after {:.2} s: {fault}\n{}",
+                ended.elapsed.as_secs_f64(),
+                ended.quoted()
+            );
+            outcome.elapsed += ended.elapsed;
+            ended = run_one(binary, name, manner, kept)?;
+            if matches!(judge(name, &ended), Ok(None)) {
+                outcome.unsteady.push(name.clone());
+            }
+        }
+        tell(name, &ended);
+        count(&mut outcome, name, &ended);
     }
     Ok(Suite::told(&binary.suite, outcome))
 }
@@ -125,16 +159,15 @@ fn run_suite(
 fn run_one(
     binary: &Binary,
     name: &str,
-    agent: &Path,
-    args: &Args,
+    manner: Manner<'_>,
     kept: &mut Vec<PathBuf>,
 ) -> anyhow::Result<Ended> {
     let mut command = plain::start(binary);
     command
-        .env(AGENT, agent)
+        .env(AGENT, manner.agent)
         .args(["--exact", name, "--test-threads=1"]);
-    command.args(args.full.then_some("--include-ignored"));
-    let mut ended = process::run(&mut command, deadline(args))?;
+    command.args(manner.full.then_some("--include-ignored"));
+    let mut ended = process::run(&mut command, manner.deadline)?;
     let left = leftovers::of_the_dead(kept)?;
     if !left.is_empty() {
         ended
@@ -145,19 +178,9 @@ fn run_one(
     Ok(ended)
 }
 
-fn deadline(args: &Args) -> Duration {
-    Duration::from_secs(if args.full {
-        args.deadline.saturating_mul(10)
-    } else {
-        args.deadline
-    })
-}
-
-fn list(binary: &Binary, args: &Args) -> anyhow::Result<Vec<String>> {
+fn list(binary: &Binary, filter: &[String]) -> anyhow::Result<Vec<String>> {
     let mut command = plain::start(binary);
-    command
-        .args(["--list", "--format", "terse"])
-        .args(&args.filter);
+    command.args(["--list", "--format", "terse"]).args(filter);
     let ended = process::run(&mut command, Duration::from_mins(1))?;
     if let Some(fault) = ended.fault() {
         bail!(
@@ -188,7 +211,10 @@ fn count(outcome: &mut Outcome, name: &str, ended: &Ended) {
     match judge(name, ended) {
         Ok(None) => outcome.passed += 1,
         Ok(Some(skip)) => outcome.skipped.push(skip),
-        Err(_) => outcome.failed += 1,
+        Err(_) => {
+            outcome.failed += 1;
+            outcome.failures.push(name.to_owned());
+        }
     }
 }
 

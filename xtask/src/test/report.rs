@@ -49,12 +49,12 @@ impl Report {
     }
 
     /// Counts something that should have been tested, and could not be.
-    pub(crate) fn add_skipped(&mut self, suite: &str, test: &str, reason: &str) {
-        let skip = Skip {
-            test: test.to_owned(),
+    pub(crate) fn add_skipped(&mut self, suite: &str, tests: &[&str], reason: &str) {
+        let skip = |test: &&str| Skip {
+            test: (*test).to_owned(),
             reason: reason.to_owned(),
         };
-        let skipped = vec![skip];
+        let skipped = tests.iter().map(skip).collect();
         self.add(Suite::told(
             suite,
             Outcome {
@@ -64,13 +64,17 @@ impl Report {
         ));
     }
 
+    /// What every suite has found.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
+        self.suites.iter().map(|suite| &suite.outcome)
+    }
+
     /// Tests that ran and held, that did not hold, and that did not run.
     pub(crate) fn counts(&self) -> [usize; 3] {
-        let outcomes = || self.suites.iter().map(|suite| &suite.outcome);
         [
-            outcomes().map(|outcome| outcome.passed).sum(),
-            outcomes().map(|outcome| outcome.failed).sum(),
-            outcomes().map(|outcome| outcome.skipped.len()).sum(),
+            self.outcomes().map(|outcome| outcome.passed).sum(),
+            self.outcomes().map(|outcome| outcome.failed).sum(),
+            self.outcomes().map(|outcome| outcome.skipped.len()).sum(),
         ]
     }
 
@@ -222,7 +226,7 @@ skipped: live: a: needs root
         let mut here = Report::default();
         here.add_from("6.1", there.clone());
         here.add_from("6.12", there);
-        here.add_skipped("newest", "guest", "no network");
+        here.add_skipped("newest", &["guest"], "no network");
         assert_eq!(here.counts(), [4, 2, 3]);
         let table = here.table();
         for line in [

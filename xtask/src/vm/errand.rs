@@ -113,7 +113,7 @@ impl Depot {
             initramfs: &initramfs,
             accelerator: Accelerator::Emulation,
             memory: errand.memory,
-            orders: errand.orders,
+            orders: errand.orders.to_owned(),
             words: "",
             environment: vec![("PATH", "/bin".to_owned())],
             folder: self.folder.join(&errand.name),

@@ -26,7 +26,12 @@ use super::{
 use crate::{
     Verdict,
     process::adopt_orphans,
-    test::{self, Report, libtest::Outcome, live, report::Suite},
+    test::{
+        Report,
+        libtest::Outcome,
+        live::{self, Listed, Manner},
+        report::Suite,
+    },
     workspace::stdout_of,
 };
 
@@ -40,8 +45,6 @@ const DISK: &str = "out";
 const SCRATCH: &str = "scratch";
 /// Where that is mounted, and what is temporary goes.
 pub(super) const TEMPORARY: &str = "/scratch";
-/// The part of a test's name that says it is about a bare kernel.
-pub(super) const BARE_TESTS: &str = "bare::";
 /// Longest wait for a disk: its controller is looked for while we run already.
 const DISK_DEADLINE: Duration = Duration::from_mins(1);
 /// The controllers of version 1, each with a hierarchy of its own.
@@ -61,6 +64,9 @@ pub struct Args {
     /// Run only the tests for a kernel that was booted without what others have
     #[arg(long)]
     bare: bool,
+    /// Begin no test after so many seconds
+    #[arg(long)]
+    seconds: Option<u64>,
     /// Compare Brink with other tools, by the job on a disk
     #[arg(long)]
     peers: bool,
@@ -84,6 +90,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 }
 
 fn serve(args: &Args) -> anyhow::Result<()> {
+    let until = args
+        .seconds
+        .map(|seconds| Instant::now() + Duration::from_secs(seconds));
     mount("proc", "/proc", None)?;
     mount("sysfs", "/sys", None)?;
     // Some kernels have mounted it already.
@@ -109,9 +118,9 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     }
     if !args.trial && answer.skipped.is_none() {
         if args.bare {
-            work_bare(&job, &mut answer)?;
+            work_bare(&job, until, &mut answer)?;
         } else {
-            work(&job, &mut answer)?;
+            work(&job, until, &mut answer)?;
         }
     }
     deliver(&answer)
@@ -144,7 +153,7 @@ fn nothing_found(job: &Job) -> anyhow::Result<Answer> {
     })
 }
 
-fn work(job: &Job, answer: &mut Answer) -> anyhow::Result<()> {
+fn work(job: &Job, until: Option<Instant>, answer: &mut Answer) -> anyhow::Result<()> {
     make_system(job.cgroup, &CONTROLLERS)?;
     load_modules(&answer.kernel)?;
     adopt_orphans()?;
@@ -153,24 +162,29 @@ fn work(job: &Job, answer: &mut Answer) -> anyhow::Result<()> {
     // What it finds is for whoever reads the file; its exit status tells of doubts only.
     let _doubts = keep(job, "doctor")?;
     answer.report.add(demo(job)?);
-    run_tests(job, &job.filter, answer)
+    run_tests((job, &job.tests), until, answer)
 }
 
 /// The tests that are about such a kernel, and nothing else: most of the others need what it lacks.
-fn work_bare(job: &Job, answer: &mut Answer) -> anyhow::Result<()> {
+fn work_bare(job: &Job, until: Option<Instant>, answer: &mut Answer) -> anyhow::Result<()> {
     let [_memory, others @ ..] = CONTROLLERS;
     make_system(job.cgroup, &others)?;
     adopt_orphans()?;
-    run_tests(job, &[BARE_TESTS.to_owned()], answer)
+    run_tests((job, &job.bare_tests), until, answer)
 }
 
-fn run_tests(job: &Job, filter: &[String], answer: &mut Answer) -> anyhow::Result<()> {
-    let args = test::Args {
+fn run_tests(
+    (job, tests): (&Job, &[Listed]),
+    until: Option<Instant>,
+    answer: &mut Answer,
+) -> anyhow::Result<()> {
+    let manner = Manner {
+        agent: &job.agent,
         full: job.full,
-        filter: filter.to_vec(),
-        deadline: job.deadline,
+        deadline: Duration::from_secs(job.deadline),
+        until,
     };
-    live::run_with(&job.agent, &job.binaries, &args, &mut answer.report)
+    live::run_listed(tests, manner, &mut answer.report)
 }
 
 /// What this kernel lacks for version 1. That a controller has a row in /proc/cgroups does not say that it can be mounted.
@@ -288,6 +302,7 @@ fn demo(job: &Job) -> anyhow::Result<Suite> {
     let outcome = Outcome {
         passed: usize::from(held),
         failed: usize::from(!held),
+        failures: (!held).then(|| "demo".to_owned()).into_iter().collect(),
         elapsed: began.elapsed(),
         ..Outcome::default()
     };

@@ -54,12 +54,13 @@ fn entries(job: &Job, programs: &Programs, busybox: &Path) -> anyhow::Result<Vec
         Entry::new("tmp", 0o1777, Data::Folder),
     ];
     // The tests know some of them by their place on the host.
-    let tests = job.binaries.iter().map(|binary| &binary.executable);
+    let suites = || job.tests.iter().chain(&job.bare_tests);
+    let tests = suites().map(|suite| &suite.binary.executable);
     let others = [&programs.agent, &programs.hog, &programs.coverage];
     for path in tests.chain(others) {
         wanted.push(program(&path.to_string_lossy(), path));
     }
-    for folder in job.binaries.iter().map(|binary| &binary.folder) {
+    for folder in suites().map(|suite| &suite.binary.folder) {
         wanted.push(Entry::folder(&folder.to_string_lossy()));
     }
     let read = workspace::root().join(READ_BY_TESTS);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::test::{Report, artifacts::Binary};
+use crate::test::{Report, live::Listed};
 
 /// Where the guest finds its job.
 pub(super) const JOB: &str = "job.json";
@@ -19,13 +19,13 @@ pub(super) struct Job {
     /// Which hierarchy the controllers are on.
     pub(super) cgroup: Cgroup,
     /// The live tests.
-    pub(super) binaries: Vec<Binary>,
+    pub(super) tests: Vec<Listed>,
+    /// Those for a kernel that was booted without what others have.
+    pub(super) bare_tests: Vec<Listed>,
     /// The agent.
     pub(super) agent: PathBuf,
     /// The program that tells which kernel programs run.
     pub(super) programs: PathBuf,
-    /// Only tests whose name contains one of these.
-    pub(super) filter: Vec<String>,
     /// Slow tests too.
     pub(super) full: bool,
     /// Longest time for one test, in seconds.

@@ -50,7 +50,7 @@ pub(super) struct Machine<'a> {
     /// More words for the kernel.
     pub(super) words: &'static str,
     /// Arguments of the guest's first process.
-    pub(super) orders: &'static str,
+    pub(super) orders: String,
     /// Its variables.
     pub(super) environment: Vec<(&'static str, String)>,
     /// Where console, output and disk are kept.
@@ -227,7 +227,7 @@ impl Machine<'_> {
         let variables: Vec<String> = variables
             .map(|(name, value)| format!("{name}={value}"))
             .collect();
-        let (words, orders) = (self.words, self.orders);
+        let (words, orders) = (self.words, &self.orders);
         format!("{KERNEL} {words} {} -- {orders}", variables.join(" "))
     }
 }
@@ -334,7 +334,7 @@ mod tests {
             accelerator: Accelerator::Emulation,
             memory: 2048,
             words: "psi=0",
-            orders: "guest",
+            orders: "guest".to_owned(),
             environment: vec![("PATH", "/bin".to_owned())],
             folder: "/out".into(),
             deadline: Duration::from_secs(1),

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Mutex, PoisonError},
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::Context as _;
@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use super::{
     Args,
     cache::InUse,
+    choice::{self, Choice},
     cpio::{Data, Entry},
     guest, image,
     job::{Answer, Job},
@@ -24,25 +25,16 @@ use super::{
     verdict::{self, Fault},
 };
 use crate::{
-    test::{Report, libtest::Outcome, report::Suite},
+    test::{
+        Report,
+        libtest::Outcome,
+        live::{self, TIME_OVER},
+        report::Suite,
+    },
     workspace,
 };
 
 const ALL: [Series; 3] = [Series::V6_1, Series::V6_12, Series::Newest];
-/// The tests of the short form: one of each kind.
-const SHORT_TESTS: [&str; 11] = [
-    "every_program_runs_here",
-    "the_programs_are_tried_and_gone_again",
-    "the_kernel_sampler_is_the_top_rung",
-    "the_leaker_dies_and_the_record_explains_it",
-    "every_process_of_the_victim_dies_wherever_it_is_below",
-    "a_kill_by_the_kernel_is_seen_and_its_memory_is_waited_for",
-    "a_group_that_is_taken_whole_is_told_as_that",
-    "without_a_type_description_of_the_kernel_it_polls",
-    "nothing_stays_of_an_agent_that_was_killed",
-    "free_zram_holds_an_eviction_until_it_is_gone",
-    "a_node_and_its_workloads_have_the_numbers_of_their_files",
-];
 /// Memory of a guest in MiB: the largest test needs half of it.
 const MEMORY: u32 = 2048;
 /// What a kernel is told in order to be without pressure information and the memory controller.
@@ -53,19 +45,24 @@ const SLOWNESS: [u32; 2] = [10, 2];
 const KVM: &str = "/dev/kvm";
 /// Longest time for a guest that has nothing to do but to answer.
 const TRIAL_DEADLINE: Duration = Duration::from_secs(10);
-/// Longest time for one test, in seconds.
-const TEST_DEADLINE: u64 = 300;
-/// Longest time for a guest: short, ordinary and full.
-const DEADLINES: [Duration; 3] = [
-    Duration::from_mins(10),
-    Duration::from_mins(45),
-    Duration::from_hours(4),
-];
+/// Longest time for one test, in seconds: short, ordinary and full.
+const TEST_DEADLINES: [u64; 3] = [150, 300, 3000];
+/// Longest time for a guest: ordinary and full.
+const DEADLINES: [Duration; 2] = [Duration::from_mins(45), Duration::from_hours(4)];
+/// Of the short form, all guests and what is built for them together: no test is begun later.
+const SHORT: Duration = Duration::from_mins(12);
+/// What is left of a guest's share for its last test and for the guest that lacks what others have.
+const RESERVE: Duration = Duration::from_secs(40);
+/// The least that is worth a boot.
+const LEAST: Duration = Duration::from_secs(30);
+/// Between the last begin of a test and the end of a guest that says nothing: one more test at the most.
+const OVERRUN: Duration = Duration::from_secs(TEST_DEADLINES[0] + 30);
 /// Lines of a guest's console and output that are shown when it has no verdict.
 const TAIL: usize = 30;
 
 /// Runs the guests that `args` asks for.
 pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
+    let end = args.short.then(|| Instant::now() + SHORT);
     let mut report = Report::default();
     let Some((tools, kernels, _in_use)) = supply(&wanted(args), &mut report)? else {
         return Ok(report);
@@ -73,7 +70,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     let metadata = workspace::metadata()?;
     let programs = static_build::build(&metadata)?;
     let folder = metadata.target_directory.join("vm/guests");
-    let mut session = Session::new(args, &tools, folder)?;
+    let listed = live::list_all(&programs.tests, &[])?;
+    let choice = choice::choose(&listed, args.short, &args.filter)?;
+    let mut session = Session::new(args, (&tools, choice), folder, end)?;
     session.make_image(&programs, &kernels)?;
     session.try_kvm(&kernels)?;
     let mut guests = session.run_all(&kernels)?;
@@ -82,14 +81,22 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
         session.add(guest, &mut report);
     }
     if args.publish {
-        let whole = guests.iter().filter(|guest| !guest.is_bare);
-        let answers = whole.filter_map(|guest| {
-            let answer = guest.found.as_ref().ok()?;
-            Some((guest.series, answer))
-        });
-        page::publish(workspace::root(), args.cgroup, answers)?;
+        page::publish(workspace::root(), args.cgroup, &findings(&guests))?;
     }
     Ok(report)
+}
+
+/// What is published of each kernel: its guest, and the one of the same kernel that lacked what others have.
+fn findings(guests: &[Guest]) -> Vec<page::Finding<'_>> {
+    let whole = guests.iter().filter(|guest| !guest.is_bare);
+    let findings = whole.filter_map(|guest| {
+        let mut guests = guests.iter();
+        let bare = guests.find(|each| each.is_bare && each.series == guest.series);
+        let bare = bare.and_then(|bare| bare.found.as_ref());
+        let found = guest.found.as_ref()?;
+        Some((guest.series, found.as_ref(), bare.map(Result::as_ref)))
+    });
+    findings.collect()
 }
 
 fn wanted(args: &Args) -> Vec<Series> {
@@ -109,7 +116,7 @@ type Supplied = (Tools, Vec<Kernel>, InUse);
 /// Tools and kernels; what cannot be had is counted as skipped.
 fn supply(wanted: &[Series], report: &mut Report) -> anyhow::Result<Option<Supplied>> {
     let mut skip = |series: Series, reason: &str| {
-        report.add_skipped(&format!("kernel {series}"), "all tests", reason);
+        report.add_skipped(&format!("kernel {series}"), &["all tests"], reason);
     };
     let opened = if cfg!(target_arch = "x86_64") {
         Supply::open().and_then(|mut supply| Ok((supply.tools()?, supply)))
@@ -143,11 +150,14 @@ fn supply(wanted: &[Series], report: &mut Report) -> anyhow::Result<Option<Suppl
 struct Session<'a> {
     args: &'a Args,
     tools: &'a Tools,
+    choice: Choice,
     nonce: String,
     initramfs: PathBuf,
     accelerator: Accelerator,
     /// Where each guest has a folder of its own.
     folder: PathBuf,
+    /// When the last test must have begun.
+    end: Option<Instant>,
 }
 
 /// A guest that has ended.
@@ -155,15 +165,23 @@ struct Guest {
     series: Series,
     /// Booted without what others have.
     is_bare: bool,
-    found: Result<Answer, Fault>,
+    /// Nothing if there was no time to boot it.
+    found: Option<Result<Answer, Fault>>,
 }
 
 impl<'a> Session<'a> {
-    fn new(args: &'a Args, tools: &'a Tools, folder: PathBuf) -> anyhow::Result<Self> {
+    fn new(
+        args: &'a Args,
+        (tools, choice): (&'a Tools, Choice),
+        folder: PathBuf,
+        end: Option<Instant>,
+    ) -> anyhow::Result<Self> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         Ok(Self {
             args,
             tools,
+            choice,
+            end,
             nonce: format!("{}-{}", std::process::id(), now.as_nanos()),
             initramfs: folder.join("initramfs.cpio"),
             accelerator: Accelerator::Emulation,
@@ -174,30 +192,23 @@ impl<'a> Session<'a> {
     /// Writes what all guests find at their start.
     fn make_image(&self, programs: &Programs, kernels: &[Kernel]) -> anyhow::Result<()> {
         let args = self.args;
-        let filter = if args.short {
-            SHORT_TESTS.map(str::to_owned).to_vec()
-        } else {
-            args.filter.clone()
-        };
+        let [short, ordinary, full] = TEST_DEADLINES;
         let job = Job {
             nonce: self.nonce.clone(),
             cgroup: args.cgroup,
-            binaries: programs.tests.clone(),
+            tests: self.choice.whole.clone(),
+            bare_tests: self.choice.bare.clone(),
             agent: programs.agent.clone(),
             programs: programs.coverage.clone(),
-            filter,
             full: args.full,
-            deadline: TEST_DEADLINE,
+            deadline: match (args.short, args.full) {
+                (true, _) => short,
+                (_, true) => full,
+                _ => ordinary,
+            },
         };
         let parts = (&job, programs, &*self.tools.busybox);
         image::write(&self.initramfs, parts, kernels)
-    }
-
-    /// Whether each kernel is booted once more without what others have.
-    fn wants_bare(&self) -> bool {
-        let Args { short, filter, .. } = self.args;
-        let is_named = |part: &String| part.starts_with(guest::BARE_TESTS);
-        *short || filter.is_empty() || filter.iter().any(is_named)
     }
 
     /// Takes KVM if a guest answers under it.
@@ -208,7 +219,7 @@ impl<'a> Session<'a> {
         };
         let trial = Machine {
             accelerator: Accelerator::Kvm,
-            orders: "guest --trial",
+            orders: "guest --trial".to_owned(),
             folder: self.folder.join("trial"),
             deadline: TRIAL_DEADLINE,
             ..self.machine(kernel)
@@ -225,25 +236,30 @@ impl<'a> Session<'a> {
     /// Runs a guest for each kernel, as many side by side as there are processors: each takes one.
     fn run_all(&self, kernels: &[Kernel]) -> anyhow::Result<Vec<Guest>> {
         let waiting = Mutex::new(kernels.iter().collect::<VecDeque<_>>());
+        let beside = thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(kernels.len());
         let next = || {
-            waiting
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .pop_front()
+            let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
+            let left = |end: Instant| end.saturating_duration_since(Instant::now());
+            let share = self.end.map(|end| share(left(end), waiting.len(), beside));
+            let now = Instant::now();
+            let until = share.map(|share| [now + share.saturating_sub(RESERVE), now + share]);
+            waiting.pop_front().map(|kernel| (kernel, until))
         };
         let work = || -> anyhow::Result<Vec<Guest>> {
             let mut guests = Vec::new();
-            while let Some(kernel) = next() {
-                guests.push(self.run_one(&self.machine(kernel), false)?);
-                if self.wants_bare() {
-                    guests.push(self.run_one(&self.bare(kernel), true)?);
+            while let Some((kernel, until)) = next() {
+                let [whole, bare] = [0, 1].map(|at| until.map(|until| until[at]));
+                if !self.choice.whole.is_empty() {
+                    guests.push(self.run_one(self.machine(kernel), whole, false)?);
+                }
+                if !self.choice.bare.is_empty() {
+                    guests.push(self.run_one(self.bare(kernel), bare, true)?);
                 }
             }
             Ok(guests)
         };
-        let beside = thread::available_parallelism()
-            .map_or(1, usize::from)
-            .min(kernels.len());
         thread::scope(|scope| {
             let workers: Vec<_> = (0..beside).map(|_| scope.spawn(work)).collect();
             let mut guests = Vec::new();
@@ -257,21 +273,36 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn run_one(&self, machine: &Machine<'_>, is_bare: bool) -> anyhow::Result<Guest> {
+    /// A guest that begins no test after `until`.
+    fn run_one(
+        &self,
+        mut machine: Machine<'_>,
+        until: Option<Instant>,
+        is_bare: bool,
+    ) -> anyhow::Result<Guest> {
         let series = machine.kernel.series;
-        let mut found = self.boot(machine, series)?;
+        let ended = |found| Guest {
+            series,
+            is_bare,
+            found,
+        };
+        if let Some(until) = until {
+            let left = until.saturating_duration_since(Instant::now());
+            if left < LEAST {
+                return Ok(ended(None));
+            }
+            machine.orders = format!("{} --seconds {}", machine.orders, left.as_secs());
+            machine.deadline = left + OVERRUN;
+        }
+        let mut found = self.boot(&machine, series)?;
         if let Err(fault) = &found {
             let console = fs::read(machine.console()).unwrap_or_default();
             if verdict::is_of_emulation(fault, &String::from_utf8_lossy(&console)) {
                 println!("{series}: emulation has tripped (`Oops: int3`); once more");
-                found = self.boot(machine, series)?;
+                found = self.boot(&machine, series)?;
             }
         }
-        Ok(Guest {
-            series,
-            is_bare,
-            found,
-        })
+        Ok(ended(Some(found)))
     }
 
     fn boot(&self, machine: &Machine<'_>, series: Series) -> anyhow::Result<Result<Answer, Fault>> {
@@ -296,7 +327,7 @@ impl<'a> Session<'a> {
     }
 
     fn machine<'b>(&'b self, kernel: &'b Kernel) -> Machine<'b> {
-        let [short, ordinary, full] = DEADLINES;
+        let [ordinary, full] = DEADLINES;
         let [emulated, kvm] = SLOWNESS;
         let slowness = match self.accelerator {
             Accelerator::Emulation => emulated,
@@ -309,7 +340,7 @@ impl<'a> Session<'a> {
             accelerator: self.accelerator,
             memory: MEMORY,
             words: "",
-            orders: "guest",
+            orders: "guest".to_owned(),
             environment: vec![
                 ("PATH", "/bin".to_owned()),
                 ("TMPDIR", guest::TEMPORARY.to_owned()),
@@ -317,11 +348,7 @@ impl<'a> Session<'a> {
                 ("BRINK_TEST_GUEST", "1".to_owned()),
             ],
             folder: self.folder.join(kernel.series.to_string()),
-            deadline: match (self.args.short, self.args.full) {
-                (true, _) => short,
-                (_, true) => full,
-                _ => ordinary,
-            },
+            deadline: if self.args.full { full } else { ordinary },
             silence: None,
             counted: false,
             disks: Vec::new(),
@@ -331,7 +358,7 @@ impl<'a> Session<'a> {
     fn bare<'b>(&'b self, kernel: &'b Kernel) -> Machine<'b> {
         Machine {
             words: BARE,
-            orders: "guest --bare",
+            orders: "guest --bare".to_owned(),
             folder: self.folder.join(format!("{} bare", kernel.series)),
             ..self.machine(kernel)
         }
@@ -342,17 +369,28 @@ impl<'a> Session<'a> {
         let suffix = if guest.is_bare { " bare" } else { "" };
         let place = |kernel: &str| format!("{kernel}{suffix}");
         match &guest.found {
-            Ok(answer) => match &answer.skipped {
+            None => {
+                let tests = if guest.is_bare {
+                    &self.choice.bare
+                } else {
+                    &self.choice.whole
+                };
+                let names = tests.iter().flat_map(|suite| &suite.names);
+                let names: Vec<&str> = names.map(String::as_str).collect();
+                report.add_skipped(&place(&format!("kernel {series}")), &names, TIME_OVER);
+            }
+            Some(Ok(answer)) => match &answer.skipped {
                 None => report.add_from(&place(&answer.kernel), answer.report.clone()),
-                Some(reason) => report.add_skipped(&answer.kernel, "all tests", reason),
+                Some(reason) => report.add_skipped(&answer.kernel, &["all tests"], reason),
             },
-            Err(fault) => {
+            Some(Err(fault)) => {
                 println!(
                     "kernel {series}: {fault}; see {}",
                     self.folder.join(place(&series.to_string())).display()
                 );
                 let failed = Outcome {
                     failed: 1,
+                    failures: vec![fault.to_string()],
                     ..Outcome::default()
                 };
                 let name = place(&format!("kernel {series}"));
@@ -360,6 +398,12 @@ impl<'a> Session<'a> {
             }
         }
     }
+}
+
+/// The time of the next kernel, of what is left for so many that wait and so many side by side.
+fn share(left: Duration, waiting: usize, beside: usize) -> Duration {
+    let rounds = waiting.div_ceil(beside.max(1)).max(1);
+    left / u32::try_from(rounds).unwrap_or(u32::MAX)
 }
 
 /// Writes the files that came back beside the logs.
@@ -402,6 +446,26 @@ mod tests {
         check("vm --kernel newest --kernel 6.1 --kernel 6.1", &both);
         assert!(Line::try_parse_from(["vm", "--kernel", "5.15"]).is_err());
         assert!(Line::try_parse_from(["vm", "--short", "--full"]).is_err());
+    }
+
+    #[test]
+    fn the_time_of_the_short_form_is_shared_out() {
+        // Three kernels and two processors: whoever begins first leaves time for the third.
+        for (left, waiting, beside, expected) in [
+            (600, 3, 2, 300),
+            (600, 2, 2, 600),
+            (280, 1, 2, 280),
+            (600, 3, 1, 200),
+            (0, 1, 1, 0),
+            (600, 0, 2, 600),
+        ] {
+            let found = share(Duration::from_secs(left), waiting, beside);
+            assert_eq!(
+                found,
+                Duration::from_secs(expected),
+                "{waiting} of {left} s"
+            );
+        }
     }
 
     #[test]

@@ -1,0 +1,148 @@
+//! Which live tests run in a guest. They are listed on the host: a name that is nobody's fails before anything boots.
+use anyhow::ensure;
+
+use crate::test::live::Listed;
+
+/// How the names of tests begin that are about a bare kernel.
+const BARE_TESTS: &str = "bare::";
+/// The tests of the short form: one of each kind, those first that show most. Who holds memory back by hand for minutes
+/// where processors are emulated is left to the long one.
+const SHORT: [&str; 11] = [
+    "every_program_runs_here",
+    "the_kernel_sampler_is_the_top_rung",
+    "the_leaker_dies_and_the_record_explains_it",
+    "a_kill_by_the_kernel_is_seen_and_its_memory_is_waited_for",
+    "a_node_and_its_workloads_have_the_numbers_of_their_files",
+    "every_process_of_the_victim_dies_wherever_it_is_below",
+    "nothing_stays_of_an_agent_that_was_killed",
+    "without_a_type_description_of_the_kernel_it_polls",
+    "a_group_that_is_taken_whole_is_told_as_that",
+    "free_zram_holds_an_eviction_until_it_is_gone",
+    "the_programs_are_tried_and_gone_again",
+];
+
+/// The tests of a guest, and those of the same kernel booted without what others have.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Choice {
+    pub(super) whole: Vec<Listed>,
+    pub(super) bare: Vec<Listed>,
+}
+
+/// Chooses from everything there is: the short form's own, or what has one of these parts in its name; all without any.
+///
+/// # Errors
+/// When a part or a name of the short form is in no test's name.
+pub(super) fn choose(all: &[Listed], short: bool, parts: &[String]) -> anyhow::Result<Choice> {
+    let is_bare = |name: &str| name.starts_with(BARE_TESTS);
+    if short {
+        return Ok(Choice {
+            whole: short_tests(all, &SHORT)?,
+            bare: kept(all, is_bare),
+        });
+    }
+    for part in parts {
+        let mut names = all.iter().flat_map(|suite| &suite.names);
+        ensure!(
+            names.any(|name| name.contains(part.as_str())),
+            "no live test has `{part}` in its name"
+        );
+    }
+    let is_wanted = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part));
+    Ok(Choice {
+        whole: kept(all, |name| is_wanted(name) && !is_bare(name)),
+        bare: kept(all, |name| is_wanted(name) && is_bare(name)),
+    })
+}
+
+/// The suites that have such tests, with those alone.
+fn kept(all: &[Listed], is_wanted: impl Fn(&str) -> bool) -> Vec<Listed> {
+    let one = |suite: &Listed| Listed {
+        binary: suite.binary.clone(),
+        names: {
+            let names = suite.names.iter().filter(|name| is_wanted(name));
+            names.cloned().collect()
+        },
+    };
+    let suites = all.iter().map(one);
+    suites.filter(|suite| !suite.names.is_empty()).collect()
+}
+
+/// The tests of these names, whatever modules they are in, in this order as far as suites stay together.
+fn short_tests(all: &[Listed], wanted: &[&str]) -> anyhow::Result<Vec<Listed>> {
+    let place = |name: &str| {
+        let own = name.rsplit("::").next().unwrap_or(name);
+        wanted.iter().position(|wanted| *wanted == own)
+    };
+    let mut suites = kept(all, |name| place(name).is_some());
+    for suite in &mut suites {
+        suite.names.sort_by_key(|name| place(name));
+    }
+    suites.sort_by_key(|suite| suite.names.first().and_then(|name| place(name)));
+    for (at, name) in wanted.iter().enumerate() {
+        let mut names = suites.iter().flat_map(|suite| &suite.names);
+        ensure!(
+            names.any(|found| place(found) == Some(at)),
+            "no live test is named `{name}`, which the short form wants"
+        );
+    }
+    Ok(suites)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::artifacts::Binary;
+
+    fn suite(name: &str, names: &[&str]) -> Listed {
+        Listed {
+            binary: Binary {
+                suite: name.to_owned(),
+                executable: format!("/{name}").into(),
+                folder: "/".into(),
+                live: true,
+            },
+            names: names.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    fn all() -> [Listed; 2] {
+        [
+            suite("agent", &["a::one", "a::one_more", "bare::two", "b::three"]),
+            suite("probe", &["four"]),
+        ]
+    }
+
+    #[test]
+    fn the_short_form_takes_whole_names_and_those_first_that_show_most() {
+        let found = short_tests(&all(), &["four", "three", "one"]).unwrap();
+        let expected = [
+            suite("probe", &["four"]),
+            suite("agent", &["b::three", "a::one"]),
+        ];
+        assert_eq!(found, expected);
+        let error = short_tests(&all(), &["four", "on"]).unwrap_err();
+        assert!(error.to_string().contains("`on`"), "{error}");
+    }
+
+    fn check(parts: &[&str], whole: &[Listed], bare: &[Listed]) {
+        let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
+        let found = choose(&all(), false, &parts).unwrap();
+        let expected = Choice {
+            whole: whole.to_vec(),
+            bare: bare.to_vec(),
+        };
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_filter_chooses_by_parts_and_one_that_chooses_nothing_is_a_mistake() {
+        let bare = [suite("agent", &["bare::two"])];
+        let agent = suite("agent", &["a::one", "a::one_more", "b::three"]);
+        check(&[], &[agent, suite("probe", &["four"])], &bare);
+        check(&["two"], &[], &bare);
+        check(&["one"], &[suite("agent", &["a::one", "a::one_more"])], &[]);
+        let parts = ["one".to_owned(), "onne".to_owned()];
+        let error = choose(&all(), false, &parts).unwrap_err();
+        assert!(error.to_string().contains("`onne`"), "{error}");
+    }
+}
