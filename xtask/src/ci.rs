@@ -13,7 +13,8 @@ use crate::{
 /// Options of `cargo xtask ci`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Also what takes too long for every change: the tests that are marked slow
+    /// Also what takes too long for every change: the tests that are marked slow, all tests in guests, and the full form of
+    /// benchmarks and comparison
     #[arg(long)]
     full: bool,
     /// Run only this step (may be given several times)
@@ -24,7 +25,15 @@ pub struct Args {
 /// One check; `Err` is a check that could not be made, and counts as failed.
 struct Step {
     name: &'static str,
-    run: fn() -> anyhow::Result<Finding>,
+    run: fn(Form) -> anyhow::Result<Finding>,
+}
+
+/// How much of itself a step does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// What every change is held to.
+    Short,
+    Full,
 }
 
 /// What a step has found.
@@ -38,39 +47,39 @@ enum Finding {
 const STEPS: &[Step] = &[
     Step {
         name: "fmt",
-        run: || cargo(&["fmt", "--all", "--check"]),
+        run: |_| cargo(&["fmt", "--all", "--check"]),
     },
     Step {
         name: "tidy",
-        run: || tidy::run(&tidy::Args { quiet: true }).map(Finding::Verdict),
+        run: |_| tidy::run(&tidy::Args { quiet: true }).map(Finding::Verdict),
     },
     Step {
         name: "gen",
-        run: || generate::run(&generate::Args { check: true }).map(Finding::Verdict),
+        run: |_| generate::run(&generate::Args { check: true }).map(Finding::Verdict),
     },
     Step {
         name: "deny",
-        run: || deny::check_rules().map(Finding::Verdict),
+        run: |_| deny::check_rules().map(Finding::Verdict),
     },
     Step {
         name: "advisories",
-        run: advisories,
+        run: |_| advisories(),
     },
     Step {
         name: "clippy",
-        run: || cargo(&clippy(&["--features", "brink-tests/live,xtask/bench"])),
+        run: |_| cargo(&clippy(&["--features", "brink-tests/live,xtask/bench"])),
     },
     Step {
         name: "clippy-core",
-        run: || cargo(&clippy(&["--package", "brink-core"])),
+        run: |_| cargo(&clippy(&["--package", "brink-core"])),
     },
     Step {
         name: "clippy-ebpf",
-        run: clippy_ebpf,
+        run: |_| clippy_ebpf(),
     },
     Step {
         name: "ebpf",
-        run: || {
+        run: |_| {
             ebpf::run(&ebpf::Args {
                 check: true,
                 ..ebpf::Args::default()
@@ -80,11 +89,11 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "monitoring",
-        run: watching,
+        run: |_| watching(),
     },
     Step {
         name: "bench",
-        run: || bench::check().map(|()| Finding::Verdict(Verdict::Passed)),
+        run: |form| bench::check(form == Form::Full).map(|()| Finding::Verdict(Verdict::Passed)),
     },
     Step {
         name: "vm",
@@ -111,7 +120,10 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
     let steps = STEPS.iter().filter(|step| wanted(step.name));
-    let mut done: Vec<Done> = steps.map(|step| timed(step.name, step.run)).collect();
+    let form = if args.full { Form::Full } else { Form::Short };
+    let mut done: Vec<Done> = steps
+        .map(|step| timed(step.name, || (step.run)(form)))
+        .collect();
     let mut report = None;
     if wanted(TESTS) {
         let options = test::Args {
@@ -227,9 +239,10 @@ fn watching() -> anyhow::Result<Finding> {
 }
 
 /// Other people's kernels. Without the archive and with an empty cache there are none, and that is told.
-fn guests() -> anyhow::Result<Finding> {
+fn guests(form: Form) -> anyhow::Result<Finding> {
     let report = vm::run_guests(&vm::Args {
-        short: true,
+        short: form == Form::Short,
+        full: form == Form::Full,
         ..vm::Args::default()
     })?;
     report.print_table();
@@ -242,11 +255,11 @@ fn guests() -> anyhow::Result<Finding> {
 }
 
 /// Brink beside others, in guests. What they are made of can be missing as above.
-fn peers() -> anyhow::Result<Finding> {
+fn peers(form: Form) -> anyhow::Result<Finding> {
     if let Err(error) = vm::fetch_peers() {
         return Ok(Finding::Skipped(format!("{error:#}")));
     }
-    bench::check_peers().map(|()| Finding::Verdict(Verdict::Passed))
+    bench::check_peers(form == Form::Full).map(|()| Finding::Verdict(Verdict::Passed))
 }
 
 #[cfg(test)]

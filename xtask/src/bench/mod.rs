@@ -58,11 +58,11 @@ pub struct Args {
 }
 
 impl Args {
-    /// What every change is held to.
-    fn check_short(peers: bool, out: &str) -> Self {
+    /// What every change is held to in the short form, and in the full form whoever asks for it.
+    fn check(full: bool, peers: bool, out: &str) -> Self {
         Self {
             check: true,
-            short: true,
+            short: !full,
             names: Vec::new(),
             seed: SEED,
             out: PathBuf::from(out),
@@ -82,20 +82,21 @@ impl Args {
     }
 }
 
-/// Holds a change to the figures, in the short form.
+/// Holds a change to the figures.
 ///
 /// # Errors
 /// When one is missed, with its name, or a benchmark cannot be run.
-pub fn check() -> anyhow::Result<()> {
-    held(&Args::check_short(false, OUT))
+pub fn check(full: bool) -> anyhow::Result<()> {
+    held(&Args::check(full, false, OUT))
 }
 
-/// The same of the comparison with others, in guests alone: their clocks do not depend on what else the machine does.
+/// The same of the comparison with others; in the short form in guests alone, whose clocks do not depend on what else the
+/// machine does.
 ///
 /// # Errors
 /// When a figure is missed, with its name, or nothing can be compared.
-pub fn check_peers() -> anyhow::Result<()> {
-    held(&Args::check_short(true, OUT_OF_PEERS))
+pub fn check_peers(full: bool) -> anyhow::Result<()> {
+    held(&Args::check(full, true, OUT_OF_PEERS))
 }
 
 fn held(args: &Args) -> anyhow::Result<()> {
@@ -146,5 +147,13 @@ mod tests {
         assert!(!is_taken("bench --publish --short"));
         assert!(!is_taken("bench --peers --publish earlyoom"));
         assert!(!is_taken("bench --peers --publish machine"));
+    }
+
+    #[test]
+    fn the_full_form_is_held_to_the_figures_themselves() {
+        for (full, peers) in [(false, false), (false, true), (true, false), (true, true)] {
+            let args = Args::check(full, peers, OUT);
+            assert_eq!((args.check, args.short, args.peers), (true, !full, peers));
+        }
     }
 }
