@@ -55,7 +55,7 @@ pub struct Args {
 
 /// The shortest and the longest interval.
 const SHORTEST: Duration = Duration::from_millis(200);
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// Looks at the agent, once or until it is told to end.
 ///

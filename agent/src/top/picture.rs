@@ -1,5 +1,4 @@
-//! A part of a terminal that lines are put into: cut at its edges, without anything that steers, coloured only where there are
-//! colours.
+//! A part of a terminal that lines are put into: cut at its edges, and without anything that steers it.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -30,9 +29,8 @@ impl Tint {
         let style = Style::new();
         match self {
             Self::Plain => style,
-            Self::Strong => style.add_modifier(Modifier::BOLD),
             Self::Title if colour => style.add_modifier(Modifier::BOLD).fg(Color::Cyan),
-            Self::Title => style.add_modifier(Modifier::BOLD),
+            Self::Strong | Self::Title => style.add_modifier(Modifier::BOLD),
             Self::Faint => style.add_modifier(Modifier::DIM),
             Self::Chosen => style.add_modifier(Modifier::REVERSED),
             Self::Alarm if colour => style.add_modifier(Modifier::BOLD).fg(Color::Red),
@@ -172,7 +170,7 @@ mod tests {
         let rows: Vec<String> = buffer
             .content
             .chunks(8)
-            .map(|row| row.iter().map(|cell| cell.symbol()).collect())
+            .map(|row| row.iter().map(ratatui::buffer::Cell::symbol).collect())
             .collect();
         assert_eq!(rows, ["        ", "  a\\u{1b", "     end"]);
     }

@@ -143,9 +143,8 @@ impl State {
     /// Does what a key means.
     pub fn press(&mut self, key: Key) -> Act {
         match key {
-            Key::Quit => return Act::Quit,
             Key::Back if self.is_help => self.is_help = false,
-            Key::Back => return Act::Quit,
+            Key::Quit | Key::Back => return Act::Quit,
             Key::Help => self.is_help = !self.is_help,
             Key::Freeze => self.is_frozen = !self.is_frozen,
             Key::Pane => {
