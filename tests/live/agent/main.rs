@@ -21,5 +21,6 @@ mod standby;
 mod support;
 mod swap;
 mod taken_up;
+mod top;
 mod upkeep;
 mod whom;
