@@ -324,13 +324,13 @@ fn a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel() {
                 .any(|flag| flag.starts_with("GFP_") || flag.contains("RECLAIM")),
             "{flags:?}"
         ),
-        reason => assert_eq!(*reason, Field::Missing(Missing::KernelLacksIt)),
+        Field::Missing(reason) => assert_eq!(*reason, Missing::KernelLacksIt),
     }
     assert!(victim.page_tables.value().is_some() && victim.age_ns.value().is_some());
     // They lie in its own memory, which may be given back before anybody has read them.
     match &victim.argv {
         Field::Value(argv) => assert!(argv[0].ends_with("brink-hog"), "{argv:?}"),
-        reason => assert_eq!(*reason, Field::Missing(Missing::ProcessGone)),
+        Field::Missing(reason) => assert_eq!(*reason, Missing::ProcessGone),
     }
     assert_eq!(identity.owner_missing, Some(Missing::NotApplicable));
     assert!(

@@ -73,9 +73,9 @@ impl Screen {
         grantpt(&master).unwrap();
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
-        let side = File::options().read(true).write(true);
-        let side = side.clone().open(name.to_str().unwrap());
-        let side = side.map_err(|error| error.to_string())?;
+        let mut access = File::options();
+        let opened = access.read(true).write(true).open(name.to_str().unwrap());
+        let terminal = opened.map_err(|error| error.to_string())?;
         let size = Winsize {
             ws_row: ROWS,
             ws_col: COLUMNS,
@@ -85,9 +85,9 @@ impl Screen {
         tcsetwinsize(&master, size).unwrap();
         let mut command = top(node);
         command.args(["--interval", "200ms"]);
-        command.stdin(side.try_clone().unwrap());
-        command.stdout(side.try_clone().unwrap());
-        command.stderr(side.try_clone().unwrap());
+        command.stdin(terminal.try_clone().unwrap());
+        command.stdout(terminal.try_clone().unwrap());
+        command.stderr(terminal.try_clone().unwrap());
         let child = command.spawn().unwrap();
         let keys = File::from(master);
         let (mut from, shown) = (keys.try_clone().unwrap(), Arc::default());
@@ -102,7 +102,7 @@ impl Screen {
             child,
             keys,
             shown,
-            side,
+            side: terminal,
         })
     }
 

@@ -7,9 +7,9 @@ use brink_core::node::threshold::{Threshold, Value};
 use brink_host::clock::ClockPair;
 use brink_host::probe::Row;
 use brink_host::probe::shortage::{Shortage, fell_together};
+use brink_host::psi::{PressureReader, Stall};
 use brink_stream::journal::{JournalState, JournalStatus};
 use brink_stream::outlet::OutletStatus;
-use brink_host::psi::{PressureReader, Stall};
 
 use super::Views;
 use crate::control::protocol::{

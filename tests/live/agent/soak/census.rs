@@ -12,6 +12,8 @@ use brink_tests::wait_until;
 const GROWTH_KIB: u64 = 2048;
 /// Other people's groups on the machine come and go too.
 const OTHERS: usize = 16;
+/// Where whoever visits short-lived cgroups lives.
+const VISITORS_HOME: &str = "/visitor";
 /// How long what is on its way out may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -41,6 +43,10 @@ impl Census {
             // One that is closed meanwhile is held no more.
             if let Ok(target) = fs::read_link(&entry) {
                 let kind: String = target.to_string_lossy().split(char::is_numeric).collect();
+                // A cgroup that was not there when the agent was warm: the flight recorder follows it like any other.
+                if kind.contains(VISITORS_HOME) {
+                    continue;
+                }
                 *census.descriptors.entry(kind).or_default() += 1;
             }
         }
