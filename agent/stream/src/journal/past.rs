@@ -111,7 +111,7 @@ impl JournalPast {
             next = (!read.events.is_empty()).then_some(read.cursor);
             for kept in read.events {
                 bytes += kept.text.len();
-                self.push(&kept, &mut page);
+                self.push(&kept, position, &mut page);
             }
             if let Some(last) = page.lines.last() {
                 self.remember(last, read.cursor);
@@ -126,9 +126,16 @@ impl JournalPast {
         Ok(page)
     }
 
-    fn push(&self, kept: &read::Kept, page: &mut Page) {
+    /// Adds an event, unless the reader has it: one that had waited when it was read may be written just as the place
+    /// behind it is looked for.
+    fn push(&self, kept: &read::Kept, position: Option<&Position>, page: &mut Page) {
         match Line::parse(&kept.text) {
-            Ok(line) => page.lines.push(Arc::new(line)),
+            Ok(line) => {
+                let is_had = |had: &Position| had.boot == line.boot && line.seq <= had.seq;
+                if !position.is_some_and(is_had) {
+                    page.lines.push(Arc::new(line));
+                }
+            }
             Err(error) => {
                 let before = self.unread.fetch_add(1, Ordering::Relaxed);
                 if before == 0 {
