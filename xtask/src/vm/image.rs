@@ -86,11 +86,17 @@ fn modules(kernel: &Kernel) -> Vec<Entry> {
     modules.filter_map(entry).collect()
 }
 
+/// Every file in a folder and the folders below it.
 fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let context = || format!("listing {}", folder.display());
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).with_context(context)? {
-        files.push(entry.with_context(context)?.path());
+        let path = entry.with_context(context)?.path();
+        if path.is_dir() {
+            files.extend(files_of(&path)?);
+        } else {
+            files.push(path);
+        }
     }
     files.sort();
     Ok(files)
@@ -128,6 +134,18 @@ mod tests {
         let made = with_folders(wanted.to_vec());
         let paths: Vec<&str> = made.iter().map(|entry| entry.path.as_str()).collect();
         assert_eq!(paths, expected);
+    }
+
+    #[test]
+    fn files_are_found_in_folders_below() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("a/b");
+        fs::create_dir_all(&folder).unwrap();
+        let files = [root.path().join("a/b/c"), root.path().join("d")];
+        for file in &files {
+            fs::write(file, "").unwrap();
+        }
+        assert_eq!(files_of(root.path()).unwrap(), files);
     }
 
     #[test]
