@@ -27,8 +27,8 @@ Examples:
   brink demo
   brink demo --size 512Mi -o json
 
-Three workloads run inside one bounded control group; one of them leaks, and is the one that goes. It takes less than \
-half a minute, needs root, and leaves nothing behind.")]
+Three workloads run inside one bounded control group; one of them leaks, and is the one that goes. It takes some \
+seconds and a minute at most, needs root, and leaves nothing behind.")]
 pub struct Args {
     /// Memory of the bounded group that plays the node
     #[arg(long, default_value = "256Mi", value_name = "SIZE")]

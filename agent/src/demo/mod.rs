@@ -16,8 +16,10 @@ pub use show::Show;
 use stage::Stage;
 pub use stage::WorkloadState;
 
-/// The longest the whole may take.
-const LONGEST: Duration = Duration::from_secs(25);
+/// The longest the whole may take: some seconds, and several times as many where processors are emulated.
+const LONGEST: Duration = Duration::from_mins(1);
+/// Of that, until the workloads hold what they are to hold.
+const SETTLING: Duration = Duration::from_secs(30);
 /// How often progress is shown.
 const BEAT: Duration = Duration::from_millis(100);
 /// The survivors are looked at for so long after the kill.
@@ -131,7 +133,7 @@ async fn play(
     show.begin(stage.bytes(), stage.threshold())?;
     stage.start_agent()?;
     stage.start_peaceful()?;
-    let ready = wait(stage, Duration::from_secs(8), Stage::is_settled).await;
+    let ready = wait(stage, SETTLING, Stage::is_settled).await;
     ready.context("the peaceful workloads did not come up")?;
     // A slow machine shows a lower rung then, which protects as well.
     let _shown_as_it_stands = wait(stage, LOADING, Stage::stands).await;

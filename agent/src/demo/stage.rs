@@ -28,7 +28,7 @@ const GUARANTEED: &str = "guaranteed";
 const BURSTABLE: &str = "burstable";
 const NAMES: [&str; 3] = [GUARANTEED, BURSTABLE, LEAKER];
 /// The workloads end by themselves after this, whatever happens.
-const DEADLINE: Duration = Duration::from_mins(1);
+const DEADLINE: Duration = Duration::from_mins(2);
 /// The machine must have this much more than the stage, so that the demonstration harms nobody.
 const SPARE: u64 = 512 << 20;
 
