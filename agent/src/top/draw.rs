@@ -5,12 +5,12 @@ use ratatui::layout::Rect;
 
 use super::picture::{Picture, Tint};
 use super::rows::{
-    NARROW, Room, clock, incident_columns, incident_row, room_columns, room_row, rooms,
+    NARROW, Room, clock, incident_columns, incident_row, open_order, room_columns, room_row, rooms,
     workload_columns, workload_row,
 };
 use super::state::{Pane, State};
 use crate::control::protocol::Status;
-use crate::record::text::{hardness, pressure, refusal_words, stretch};
+use crate::record::text::{pressure, refusal_words};
 use crate::record::wire::RankedWorkload;
 use crate::terminal::{plain, table_lines, wrapped};
 
@@ -155,18 +155,8 @@ fn node(picture: &mut Picture<'_>, state: &State, from: usize, end: usize) -> us
         picture.line(row, &pressure_line(status, width), Tint::Plain);
         row += 1;
     }
-    if let Some(order) = status.open_order.as_ref().filter(|_| row < end) {
-        let since = status.now.monotonic_ns;
-        let since = since.saturating_sub(order.decided.monotonic_ns) / 1_000_000;
-        let text = format!(
-            "  order {}, open for {}: {} for {} {}",
-            order.order,
-            stretch(since),
-            order.victim,
-            hardness(order.hard),
-            order.signal
-        );
-        picture.line(row, &text, Tint::Alarm);
+    if let Some(order) = open_order(status).filter(|_| row < end) {
+        picture.line(row, &format!("  order {order}"), Tint::Alarm);
         row += 1;
     }
     row

@@ -1,11 +1,11 @@
 //! The same as one page of text, for scripts and for whoever has no terminal.
 
 use super::rows::{
-    WIDE, incident_columns, incident_row, room_columns, room_row, rooms, workload_columns,
-    workload_row,
+    WIDE, incident_columns, incident_row, open_order, room_columns, room_row, rooms,
+    workload_columns, workload_row,
 };
 use super::state::State;
-use crate::record::text::{counted, hardness, mode_words, moment, pressure, stretch};
+use crate::record::text::{counted, mode_words, moment, pressure};
 use crate::terminal::{Screen, Style};
 
 /// The page; nothing of it steers a terminal.
@@ -38,18 +38,8 @@ fn node(screen: &mut Screen, state: &State, width: usize) {
     };
     screen.line("  conditions ", &conditions);
     screen.line("  pressure   ", &pressure(&status.pressure));
-    if let Some(order) = &status.open_order {
-        let since = status.now.monotonic_ns;
-        let since = since.saturating_sub(order.decided.monotonic_ns) / 1_000_000;
-        let text = format!(
-            "{}, open for {}: {} for {} {}",
-            order.order,
-            stretch(since),
-            order.victim,
-            hardness(order.hard),
-            order.signal
-        );
-        screen.line("  order      ", &text);
+    if let Some(order) = open_order(status) {
+        screen.line("  order      ", &order);
     }
     screen.gap();
     let rooms = rooms(status);

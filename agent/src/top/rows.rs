@@ -3,7 +3,7 @@
 use super::look::IncidentRow;
 use super::state::State;
 use crate::control::protocol::{Ranking, Status, ThresholdState};
-use crate::record::text::{amount, amount_or_unknown, bytes, hardness};
+use crate::record::text::{amount, amount_or_unknown, bytes, hardness, stretch};
 use crate::record::wire::{RankedWorkload, SignalValue};
 use crate::story::headline::cause_words;
 use crate::terminal::Column;
@@ -47,6 +47,21 @@ fn room<'a>(status: &'a Status, seen: &'a SignalValue) -> Room<'a> {
     let mut thresholds: Vec<_> = own.collect();
     thresholds.sort_by_key(|one| std::cmp::Reverse(one.quantity));
     Room { seen, thresholds }
+}
+
+/// The order that is open, and for how long; nothing without one.
+pub(super) fn open_order(status: &Status) -> Option<String> {
+    let order = status.open_order.as_ref()?;
+    let since = status.now.monotonic_ns;
+    let since = since.saturating_sub(order.decided.monotonic_ns) / 1_000_000;
+    Some(format!(
+        "{}, open for {}: {} for {} {}",
+        order.order,
+        stretch(since),
+        order.victim,
+        hardness(order.hard),
+        order.signal
+    ))
 }
 
 /// Columns of rooms; a narrow terminal has fewer.
