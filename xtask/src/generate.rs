@@ -109,10 +109,11 @@ impl fmt::Display for Difference {
 }
 
 fn compare(folder: &Path, wanted: &Files) -> anyhow::Result<BTreeMap<String, Difference>> {
-    let mut present = Files::new();
-    if folder.exists() {
-        read_below(folder, Path::new(""), &mut present)?;
-    }
+    let present = if folder.exists() {
+        read_below(folder)?
+    } else {
+        Files::new()
+    };
     let unwanted = present.keys().filter(|name| !wanted.contains_key(*name));
     let mut differences: BTreeMap<_, _> = unwanted
         .map(|name| (name.clone(), Difference::Unwanted))
@@ -127,20 +128,14 @@ fn compare(folder: &Path, wanted: &Files) -> anyhow::Result<BTreeMap<String, Dif
     Ok(differences)
 }
 
-fn read_below(folder: &Path, below: &Path, files: &mut Files) -> anyhow::Result<()> {
-    let path = folder.join(below);
-    for entry in fs::read_dir(&path).with_context(|| format!("listing {}", path.display()))? {
-        let entry = entry.with_context(|| format!("listing {}", path.display()))?;
-        let name = below.join(entry.file_name());
-        if entry.path().is_dir() {
-            read_below(folder, &name, files)?;
-        } else {
-            let bytes = fs::read(entry.path());
-            let bytes = bytes.with_context(|| format!("reading {}", entry.path().display()))?;
-            files.insert(name.to_string_lossy().into_owned(), bytes);
-        }
+fn read_below(folder: &Path) -> anyhow::Result<Files> {
+    let mut files = Files::new();
+    for path in workspace::files_below(folder)? {
+        let bytes = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
+        let name = path.strip_prefix(folder)?;
+        files.insert(name.to_string_lossy().into_owned(), bytes);
     }
-    Ok(())
+    Ok(files)
 }
 
 fn write(

@@ -1,6 +1,6 @@
 //! Where the workspace is, what is in it, and where slow work is cached.
 use std::{
-    env,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -15,6 +15,25 @@ const LIVE: &str = "live";
 pub fn root() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().unwrap_or(xtask)
+}
+
+/// Every file in a folder and the folders below it, in order.
+///
+/// # Errors
+/// When a folder cannot be listed.
+pub(crate) fn files_below(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let context = || format!("listing {}", folder.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).with_context(context)? {
+        let path = entry.with_context(context)?.path();
+        if path.is_dir() {
+            files.extend(files_below(&path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// The directory for what is slow to make and does not belong to one checkout.
@@ -134,4 +153,21 @@ pub fn metadata() -> anyhow::Result<Metadata> {
     let arguments = ["metadata", "--no-deps", "--format-version=1", "--locked"];
     let answer = stdout_of(cargo().args(arguments))?;
     serde_json::from_str(&answer).context("answer of cargo metadata")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_in_folders_below() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("a/b");
+        fs::create_dir_all(&folder).unwrap();
+        let files = [root.path().join("a/b/c"), root.path().join("d")];
+        for file in &files {
+            fs::write(file, "").unwrap();
+        }
+        assert_eq!(files_below(root.path()).unwrap(), files);
+    }
 }

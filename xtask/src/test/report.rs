@@ -71,11 +71,8 @@ impl Report {
 
     /// Tests that ran and held, that did not hold, and that did not run.
     pub(crate) fn counts(&self) -> [usize; 3] {
-        [
-            self.outcomes().map(|outcome| outcome.passed).sum(),
-            self.outcomes().map(|outcome| outcome.failed).sum(),
-            self.outcomes().map(|outcome| outcome.skipped.len()).sum(),
-        ]
+        let sum = self.sum();
+        [sum.passed, sum.failed, sum.skipped.len()]
     }
 
     /// Whether every test that ran has held, and there was one to run.

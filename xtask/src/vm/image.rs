@@ -64,7 +64,7 @@ fn entries(job: &Job, programs: &Programs, busybox: &Path) -> anyhow::Result<Vec
         wanted.push(Entry::folder(&folder.to_string_lossy()));
     }
     let read = workspace::root().join(READ_BY_TESTS);
-    for path in files_of(&read)? {
+    for path in workspace::files_below(&read)? {
         let data = Data::CopyOf(path.clone());
         wanted.push(Entry::new(&path.to_string_lossy(), 0o644, data));
     }
@@ -84,22 +84,6 @@ fn modules(kernel: &Kernel) -> Vec<Entry> {
     };
     let modules = kernel.modules.iter().enumerate();
     modules.filter_map(entry).collect()
-}
-
-/// Every file in a folder and the folders below it.
-fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let context = || format!("listing {}", folder.display());
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).with_context(context)? {
-        let path = entry.with_context(context)?.path();
-        if path.is_dir() {
-            files.extend(files_of(&path)?);
-        } else {
-            files.push(path);
-        }
-    }
-    files.sort();
-    Ok(files)
 }
 
 /// The entries once each, every one behind the folders it is in.
@@ -134,18 +118,6 @@ mod tests {
         let made = with_folders(wanted.to_vec());
         let paths: Vec<&str> = made.iter().map(|entry| entry.path.as_str()).collect();
         assert_eq!(paths, expected);
-    }
-
-    #[test]
-    fn files_are_found_in_folders_below() {
-        let root = tempfile::tempdir().unwrap();
-        let folder = root.path().join("a/b");
-        fs::create_dir_all(&folder).unwrap();
-        let files = [root.path().join("a/b/c"), root.path().join("d")];
-        for file in &files {
-            fs::write(file, "").unwrap();
-        }
-        assert_eq!(files_of(root.path()).unwrap(), files);
     }
 
     #[test]
