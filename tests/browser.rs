@@ -19,6 +19,18 @@ use serde_json::{Value, json};
 
 use crate::slowed;
 
+/// What is true of the agent's page once it follows the agent.
+pub const LIVE: &str = "document.querySelector('#connection').textContent === 'live'";
+
+/// What is true of a page that has a text in a place, which is a selector.
+pub fn shows(place: &str, text: &str) -> String {
+    format!(
+        "document.querySelector({})?.innerText.includes({})",
+        json!(place),
+        json!(text)
+    )
+}
+
 /// How long anything may take that the page does by itself.
 const PATIENCE: Duration = Duration::from_mins(1);
 /// How long the driver may take to answer.

@@ -1,5 +1,5 @@
 //! Helpers shared by the test targets of the whole.
-mod browser;
+pub mod browser;
 pub mod counting_allocator;
 mod guest;
 mod hog;

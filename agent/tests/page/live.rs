@@ -7,19 +7,10 @@ use crate::recorded::Recorded;
 use crate::samples::{about, bare, full};
 use crate::{check_fits, check_quiet, check_requests};
 use brink_tests::Browser;
+use brink_tests::browser::{LIVE, shows};
 
 const TAB: &str = "\u{e004}";
 const ENTER: &str = "\u{e007}";
-
-const LIVE: &str = "document.querySelector('#connection').textContent === 'live'";
-
-fn shows(place: &str, text: &str) -> String {
-    format!(
-        "document.querySelector({})?.innerText.includes({})",
-        json!(place),
-        json!(text)
-    )
-}
 
 fn three_incidents(agent: &Recorded) {
     agent.tell_incident(Kind::OomKill, &about("3f2a-20", "memcgOom", "shop", "cart"));

@@ -3,21 +3,11 @@
 use std::net::{Ipv4Addr, TcpListener};
 
 use brink_host::hog::Load;
+use brink_tests::browser::{LIVE, shows};
 use brink_tests::{Browser, skip};
 use rustix::process::Signal;
-use serde_json::json;
 
 use crate::support::{MIB, Node, gone_after, lives};
-
-const LIVE: &str = "document.querySelector('#connection').textContent === 'live'";
-
-fn shows(place: &str, text: &str) -> String {
-    format!(
-        "document.querySelector({})?.innerText.includes({})",
-        json!(place),
-        json!(text)
-    )
-}
 
 /// That the page says that so many MiB of memory are available, or more, or fewer.
 fn has(comparison: &str, mib: u32) -> String {

@@ -8,12 +8,12 @@ use aya::maps::{HashMap, Map, MapData};
 use brink_host::probe::abi::meter::CgroupMeter;
 use brink_tests::wait_until;
 
+use super::churn::VISITORS_HOME;
+
 /// Resident memory may grow by so much: pages of buffers that are touched for the first time.
 const GROWTH_KIB: u64 = 2048;
 /// Other people's groups on the machine come and go too.
 const OTHERS: usize = 16;
-/// Where whoever visits short-lived cgroups lives.
-const VISITORS_HOME: &str = "/visitor";
 /// How long what is on its way out may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -44,7 +44,7 @@ impl Census {
             if let Ok(target) = fs::read_link(&entry) {
                 let kind: String = target.to_string_lossy().split(char::is_numeric).collect();
                 // A cgroup that was not there when the agent was warm: the flight recorder follows it like any other.
-                if kind.contains(VISITORS_HOME) {
+                if kind.contains(&format!("/{VISITORS_HOME}")) {
                     continue;
                 }
                 *census.descriptors.entry(kind).or_default() += 1;

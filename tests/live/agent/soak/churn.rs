@@ -16,6 +16,8 @@ use brink_tests::{Hog, slowed};
 use super::scene::Scene;
 use crate::support::{MIB, Node};
 
+/// The cgroup where whoever visits them lives.
+pub(super) const VISITORS_HOME: &str = "visitor";
 /// How often a cgroup comes, on a machine that is quick enough.
 const EVERY: Duration = Duration::from_millis(1);
 /// So many a second there must be at least.
@@ -33,7 +35,7 @@ pub(super) struct Churn {
 
 impl Churn {
     pub(super) fn start(node: &Node) -> Self {
-        let home = node.sandbox.group.child("visitor").unwrap();
+        let home = node.sandbox.group.child(VISITORS_HOME).unwrap();
         let spec = HogSpec::new(Load::Anon, MIB, HogSpec::LONGEST);
         let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
         let visitor = Hog::spawn(program, Some(&home), &spec).unwrap();
