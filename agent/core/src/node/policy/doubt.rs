@@ -29,6 +29,8 @@ pub enum DoubtKind {
     HardAboveSoft,
     /// More than there is: always met.
     OverCapacity,
+    /// No number, or a zero that switches nothing off (`0.0%`): never met.
+    NeverMet,
     /// Threshold and minimum reclaim together are more than there is: once met, never resolved.
     UnreachableReclaim,
     /// A grace period for a signal without a soft threshold.
@@ -125,13 +127,19 @@ impl Doubts<'_> {
                 &self.draft.headroom_soft,
             ),
         ] {
-            if value.is_some_and(|value| exceeds(capacity, value, None)) {
-                self.push(Doubt {
-                    path: path.into(),
-                    written: written.clone().unwrap_or_default(),
-                    kind: DoubtKind::OverCapacity,
-                });
-            }
+            let Some(value) = value else { continue };
+            let kind = if is_never_met(value) {
+                DoubtKind::NeverMet
+            } else if exceeds(capacity, value, None) {
+                DoubtKind::OverCapacity
+            } else {
+                continue;
+            };
+            self.push(Doubt {
+                path: path.into(),
+                written: written.clone().unwrap_or_default(),
+                kind,
+            });
         }
         if let (Some(hard), Some((soft, _))) = (hard, soft)
             && !self.is_less(Signal::MemoryHeadroom, hard, soft)
@@ -148,6 +156,10 @@ impl Doubts<'_> {
 
     /// Whether one value is surely less than the other; true too where nothing can be said.
     fn is_less(&self, signal: Signal, one: Value, other: Value) -> bool {
+        // That has a doubt of its own.
+        if is_never_met(one) || is_never_met(other) {
+            return true;
+        }
         match (one, other, self.capacities[signal]) {
             (Value::Fraction(one), Value::Fraction(other), _) => one < other,
             (Value::Quantity(one), Value::Quantity(other), _) => one < other,
@@ -168,6 +180,8 @@ impl Doubts<'_> {
                 Signal::ContainerfsAvailable | Signal::ContainerfsInodesFree
             ) {
                 self.add(key, signal, DoubtKind::ContainerfsReplaced);
+            } else if is_never_met(value) {
+                self.add(key, signal, DoubtKind::NeverMet);
             } else if exceeds(self.capacities[signal], value, None) {
                 self.add(key, signal, DoubtKind::OverCapacity);
             } else if let Some(&reclaim) = reclaims.get(&signal)
@@ -192,6 +206,11 @@ impl Doubts<'_> {
     }
 }
 
+/// Whether nothing is less than this: to the kubelet `NaN%` and `0.0%` are thresholds like any other.
+fn is_never_met(value: Value) -> bool {
+    matches!(value, Value::Fraction(fraction) if fraction.is_nan() || fraction <= 0.0)
+}
+
 /// Whether value and reclaim together are more than there is.
 fn exceeds(capacity: Option<i64>, value: Value, reclaim: Option<Value>) -> bool {
     match (capacity, value, reclaim) {
@@ -213,6 +232,7 @@ impl fmt::Display for DoubtKind {
                 "the hard threshold is not below the soft one, so the soft one never acts first"
             }
             Self::OverCapacity => "the threshold is above the capacity and always met",
+            Self::NeverMet => "nothing is below this threshold: it protects nobody",
             Self::UnreachableReclaim => {
                 "threshold and minimum reclaim together are above the capacity: once met, the \
                  threshold is never resolved"

@@ -377,6 +377,18 @@ fn doubts() {
         (&*soft_key, DoubtKind::OverCapacity),
     ];
     check_doubts(&draft("2Gi", "3Gi", "0"), Some(1 << 30), &over);
+    let never = [
+        (&*hard_key, DoubtKind::NeverMet),
+        (&*soft_key, DoubtKind::NeverMet),
+    ];
+    check_doubts(&draft("NaN%", "0.0%", "0"), None, &never);
+    check_doubts(&draft("nan%", "-0%", "0"), Some(1 << 30), &never);
+    check_doubts(&draft("NaN%", "20%", "0"), Some(1 << 30), &never[..1]);
+    let headroom = Draft {
+        headroom_hard: Some("NaN%".into()),
+        ..Draft::default()
+    };
+    check_doubts(&headroom, None, &[("headroomHard", DoubtKind::NeverMet)]);
     let unreachable = [(&*reclaim_key, DoubtKind::UnreachableReclaim)];
     check_doubts(&draft("10%", "20%", "95%"), None, &unreachable);
     check_doubts(&draft("100Mi", "200Mi", "1Gi"), Some(1 << 30), &unreachable);
