@@ -145,7 +145,9 @@ impl Door {
         }
     }
 
-    pub(super) async fn serve(self, service: Arc<Service>, room: Arc<Semaphore>) {
+    pub(super) async fn serve(self, service: Arc<Service>) {
+        // A room of its own: anybody on the machine can fill the port's, and must not keep root from the socket.
+        let room = Arc::new(Semaphore::new(service.bounds.connections));
         let doorman = Doorman::default();
         loop {
             let met = match &self.listener {

@@ -33,7 +33,7 @@ use crate::model::event::Time;
 /// Bounds on what those who ask can take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at a time; one more is refused.
+    /// Connections at a time at each door; one more is refused.
     pub connections: usize,
     /// How long a client may take to send the head of a request.
     pub hearing: Duration,
@@ -119,11 +119,10 @@ impl Service {
 
     /// Answers at all doors until the future is dropped. Needs tokio's io and time, and spawns a task for each connection.
     pub async fn serve(self, doors: Vec<Door>) {
-        let room = Arc::new(Semaphore::new(self.bounds.connections));
         let service = Arc::new(self);
         let mut open = JoinSet::new();
         for door in doors {
-            open.spawn(door.serve(Arc::clone(&service), Arc::clone(&room)));
+            open.spawn(door.serve(Arc::clone(&service)));
         }
         while let Some(ended) = open.join_next().await {
             if let Err(error) = ended {

@@ -101,6 +101,34 @@ fn one_connection_too_many_is_refused_until_there_is_room() {
 }
 
 #[test]
+fn whoever_fills_the_port_keeps_nobody_from_the_socket() {
+    run(async {
+        let hub = hub_of(0, 10);
+        tell(&hub, Kind::Pressure, None);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.sock");
+        let port = Door::loopback("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = port.address().unwrap();
+        let doors = vec![Door::unix(&path).unwrap(), port];
+        let bounds = bounded(2, PATIENCE);
+        tokio::spawn(service(&hub).with_bounds(bounds).serve(doors));
+        let connect = || tokio::net::TcpStream::connect(address);
+        let crowd = [connect().await.unwrap(), connect().await.unwrap()];
+        let mut raw = Vec::new();
+        let mut third = connect().await.unwrap();
+        third.read_to_end(&mut raw).await.unwrap();
+        assert_eq!(Answer::parse(&raw).status, 503);
+        let answer = say(
+            &path,
+            b"GET /v1/events HTTP/1.1\r\nConnection: close\r\n\r\n",
+        )
+        .await;
+        assert_eq!((answer.status, answer.numbers()), (200, vec![1]));
+        drop(crowd);
+    });
+}
+
+#[test]
 fn idle_connections_do_not_keep_the_others_out() {
     run(async {
         let hub = hub_of(0, 10);
