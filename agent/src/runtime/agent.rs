@@ -37,7 +37,7 @@ pub fn run(config: &AgentConfig, sources: &Sources) -> anyhow::Result<()> {
     // Before anything else: a second agent must not put the first one's journal aside only to be refused.
     let sockets = {
         let _inside = runtime.enter();
-        (listen(config)?, Doors::open(&config.events)?)
+        (listen(config)?, Doors::open(&config.events))
     };
     let running = Arc::new(prepare::start(config)?);
     let served = runtime.block_on(serve(sockets, (config, sources), &running));

@@ -1,61 +1,40 @@
-//! Serving the event stream: the doors are opened at the start, and the socket later where another agent still has it.
+//! Serving the event stream: the doors are opened at the start, or later where one cannot be had yet.
+//!
+//! No door keeps the agent from protecting the node: one that is taken is told of and tried again every second.
 
-use std::io::ErrorKind;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use brink_host::clock::ClockPair;
 use brink_stream::hub::LatePast;
 use brink_stream::model::event::Time;
 use brink_stream::serve::{Door, Routes, Service};
+use rustix::io::Errno;
 use tracing::{info, warn};
 
 use super::prepare::Running;
 use crate::config::Events;
 
-/// How often an agent looks whether the one that has the socket is gone.
+/// How often a door is tried that could not be had.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// Where events are served.
 pub(super) struct Doors {
-    path: PathBuf,
-    /// None while another agent has it.
-    socket: Option<Door>,
-    port: Option<Door>,
+    socket: Place,
+    port: Option<Place>,
 }
 
 impl Doors {
     /// Opens what the configuration names, in a runtime of tokio's; nothing where no events are told.
-    ///
-    /// # Errors
-    /// When an address cannot be had. A socket that another agent listens on is waited for by [`Self::serve`].
-    pub(super) fn open(config: &Events) -> anyhow::Result<Option<Self>> {
-        if !config.enabled {
-            return Ok(None);
-        }
-        let port = config.listen.map(|address| {
-            Door::loopback(address)
-                .with_context(|| format!("cannot serve events on {address} (events.listen)"))
-        });
-        let path = config.socket.clone();
-        let socket = match Door::unix(&path) {
-            Ok(door) => Some(door),
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                warn!(socket = %path.display(), "another agent serves its events there; this one will when that is gone");
-                None
-            }
-            Err(error) => {
-                let problem = format!("cannot serve events on {} (events.socket)", path.display());
-                return Err(error).context(problem);
-            }
-        };
-        Ok(Some(Self {
-            path,
-            socket,
-            port: port.transpose()?,
-        }))
+    pub(super) fn open(config: &Events) -> Option<Self> {
+        config.enabled.then(|| Self {
+            socket: Place::open(Address::Socket(config.socket.clone())),
+            port: config.listen.map(Address::Port).map(Place::open),
+        })
     }
 
     /// Serves a running agent's events until the future is dropped.
@@ -75,32 +54,115 @@ impl Doors {
         if let Some(past) = past {
             service = service.with_late_past(past);
         }
-        let socket = if let Some(door) = self.socket {
-            door
-        } else {
-            let door = freed(&self.path).await;
-            // Who resumes here has had what is in the other agent's journal.
-            running.telling.hurry_journal();
-            door
+        let service = Arc::new(service);
+        let Self { socket, port } = self;
+        let at_socket = async {
+            let is_late = socket.door.is_none();
+            let door = socket.opened().await;
+            if is_late {
+                // Who resumes here has had what is in the other agent's journal.
+                running.telling.hurry_journal();
+            }
+            Arc::clone(&service).serve(vec![door]).await;
         };
-        let doors = [Some(socket), self.port].into_iter().flatten().collect();
-        service.serve(doors).await;
+        let at_port = async {
+            if let Some(port) = port {
+                let door = port.opened().await;
+                Arc::clone(&service).serve(vec![door]).await;
+            }
+        };
+        tokio::join!(at_socket, at_port);
         warn!("events are no longer served");
         std::future::pending::<()>().await;
     }
 }
 
-/// The socket, once nobody else listens on it.
-async fn freed(path: &std::path::Path) -> Door {
-    loop {
-        tokio::time::sleep(AGAIN).await;
-        match Door::unix(path) {
-            Ok(door) => {
-                info!(socket = %path.display(), "events are served");
+/// An address, and the door there once it could be had.
+struct Place {
+    address: Address,
+    door: Option<Door>,
+    /// Why it could not be had, as it was told last.
+    told: String,
+}
+
+impl Place {
+    fn open(address: Address) -> Self {
+        let mut place = Self {
+            address,
+            door: None,
+            told: String::new(),
+        };
+        place.attempt();
+        place
+    }
+
+    /// Tries to open the door; what is in the way is told once.
+    fn attempt(&mut self) {
+        match self.address.open() {
+            Ok(door) => self.door = Some(door),
+            Err(error) => {
+                let why = error.to_string();
+                if why != self.told {
+                    let next = self.address.advice(&error);
+                    warn!(address = %self.address, %error, next, "events cannot be served there yet; it is tried every second");
+                    self.told = why;
+                }
+            }
+        }
+    }
+
+    /// The door, once it can be had.
+    async fn opened(mut self) -> Door {
+        loop {
+            if let Some(door) = self.door.take() {
                 return door;
             }
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {}
-            Err(error) => warn!(socket = %path.display(), %error, "events cannot be served yet"),
+            tokio::time::sleep(AGAIN).await;
+            self.attempt();
+            if self.door.is_some() {
+                info!(address = %self.address, "events are served");
+            }
+        }
+    }
+}
+
+enum Address {
+    Socket(PathBuf),
+    Port(SocketAddr),
+}
+
+impl Address {
+    fn open(&self) -> io::Result<Door> {
+        match self {
+            Self::Socket(path) => Door::unix(path),
+            Self::Port(address) => Door::loopback(*address),
+        }
+    }
+
+    /// What to do where it cannot be had.
+    fn advice(&self, error: &io::Error) -> &'static str {
+        let is_barred = error.raw_os_error() == Some(Errno::AFNOSUPPORT.raw_os_error());
+        match (self, error.kind()) {
+            (Self::Socket(_), ErrorKind::AddrInUse) => {
+                "nothing, if that agent is to serve its events: this one will when that is gone"
+            }
+            (Self::Socket(_), _) => "set events.socket to a place of its own",
+            (Self::Port(_), ErrorKind::AddrInUse) => {
+                "set events.listen to a port that nobody has; `ss -ltnp` tells who has this one"
+            }
+            (Self::Port(_), _) if is_barred => {
+                "allow AF_INET and AF_INET6 in RestrictAddressFamilies= of the unit, if that is set"
+            }
+            (Self::Port(_), _) => "set events.listen to an address that this machine has",
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Socket(path) => write!(f, "{} (events.socket)", path.display()),
+            Self::Port(address) => write!(f, "{address} (events.listen)"),
         }
     }
 }
@@ -109,4 +171,36 @@ fn now(started: ClockPair) -> Time {
     let now = brink_host::clock::monotonic_ns();
     let wall = started.current().realtime_of(now);
     Time::new(wall / 1000, i64::try_from(now).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_door_that_is_taken_keeps_nobody_from_starting() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let _inside = runtime.enter();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events.sock");
+        let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        std::fs::write(&path, "somebody's").unwrap();
+        let mut places = [
+            Place::open(Address::Port(other.local_addr().unwrap())),
+            Place::open(Address::Socket(path.clone())),
+        ];
+        for place in &places {
+            assert!(place.door.is_none(), "{}", place.address);
+            assert!(!place.told.is_empty(), "{}", place.address);
+        }
+        drop(other);
+        std::fs::remove_file(&path).unwrap();
+        for place in &mut places {
+            place.attempt();
+            assert!(place.door.is_some(), "{}: {}", place.address, place.told);
+        }
+    }
 }

@@ -158,7 +158,7 @@ impl Recorded {
                 let door = open(wanted);
                 told.send(door.address().unwrap()).unwrap();
                 tokio::select! {
-                    () = service.serve(vec![door]) => {}
+                    () = Arc::new(service).serve(vec![door]) => {}
                     _ = stopped => {}
                 }
             });

@@ -1,13 +1,13 @@
 //! The page of a real agent in a real browser: room, order and an eviction as they happen, and the agent found again.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use brink_host::hog::Load;
 use brink_tests::browser::{LIVE, shows};
-use brink_tests::{Browser, skip};
+use brink_tests::{Browser, skip, wait_until};
 use rustix::process::Signal;
 
-use crate::support::{MIB, Node, gone_after, lives};
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 
 /// That the page says that so many MiB of memory are available, or more, or fewer.
 fn has(comparison: &str, mib: u32) -> String {
@@ -20,6 +20,21 @@ fn has(comparison: &str, mib: u32) -> String {
 fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.local_addr().unwrap().port()
+}
+
+#[test]
+fn a_port_that_somebody_has_keeps_no_agent_from_starting() {
+    let mut node = Node::new(300);
+    let other = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = other.local_addr().unwrap();
+    let hard = "evictionHard: {memory.available: 60Mi}";
+    let events = format!("{hard}\nevents: {{listen: \"{address}\"}}");
+    node.configure("enforce", &events);
+    assert_eq!(node.start(&[]).mode, "enforcing", "{}", node.log());
+    assert!(node.log().contains("events.listen"), "{}", node.log());
+    drop(other);
+    let served = wait_until(PATIENCE, || TcpStream::connect(address).ok());
+    assert!(served.is_some(), "{}", node.log());
 }
 
 #[test]

@@ -117,12 +117,12 @@ impl Service {
         self
     }
 
-    /// Answers at all doors until the future is dropped. Needs tokio's io and time, and spawns a task for each connection.
-    pub async fn serve(self, doors: Vec<Door>) {
-        let service = Arc::new(self);
+    /// Answers at all doors until the future is dropped; further doors that are opened later are served likewise. Needs tokio's
+    /// io and time, and spawns a task for each connection.
+    pub async fn serve(self: Arc<Self>, doors: Vec<Door>) {
         let mut open = JoinSet::new();
         for door in doors {
-            open.spawn(door.serve(Arc::clone(&service)));
+            open.spawn(door.serve(Arc::clone(&self)));
         }
         while let Some(ended) = open.join_next().await {
             if let Err(error) = ended {

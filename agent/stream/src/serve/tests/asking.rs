@@ -189,7 +189,7 @@ fn a_port_answers_to_names_of_this_machine_alone() {
         let hub = told();
         let door = Door::loopback("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = door.address().unwrap();
-        tokio::spawn(service(&hub).serve(vec![door]));
+        tokio::spawn(Arc::new(service(&hub)).serve(vec![door]));
         for (host, status) in [
             ("127.0.0.1:9", 200),
             ("localhost", 200),

@@ -110,19 +110,16 @@ fn whoever_fills_the_port_keeps_nobody_from_the_socket() {
         let port = Door::loopback("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = port.address().unwrap();
         let doors = vec![Door::unix(&path).unwrap(), port];
-        let bounds = bounded(2, PATIENCE);
-        tokio::spawn(service(&hub).with_bounds(bounds).serve(doors));
+        let served = service(&hub).with_bounds(bounded(2, PATIENCE));
+        tokio::spawn(Arc::new(served).serve(doors));
         let connect = || tokio::net::TcpStream::connect(address);
         let crowd = [connect().await.unwrap(), connect().await.unwrap()];
         let mut raw = Vec::new();
         let mut third = connect().await.unwrap();
         third.read_to_end(&mut raw).await.unwrap();
         assert_eq!(Answer::parse(&raw).status, 503);
-        let answer = say(
-            &path,
-            b"GET /v1/events HTTP/1.1\r\nConnection: close\r\n\r\n",
-        )
-        .await;
+        let request = b"GET /v1/events HTTP/1.1\r\nConnection: close\r\n\r\n";
+        let answer = say(&path, request).await;
         assert_eq!((answer.status, answer.numbers()), (200, vec![1]));
         drop(crowd);
     });

@@ -76,7 +76,7 @@ impl Served {
     fn new(service: Service) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let door = Door::unix(&folder.path().join("events.sock")).unwrap();
-        tokio::spawn(service.serve(vec![door]));
+        tokio::spawn(Arc::new(service).serve(vec![door]));
         Self { folder }
     }
 
