@@ -55,6 +55,18 @@ pub enum AskError {
 /// # Errors
 /// [`AskError`]; a refusal is one too.
 pub fn ask(socket: &Path, question: &Question) -> Result<Answer, AskError> {
+    ask_within(PATIENCE, socket, question)
+}
+
+/// The same of an agent that may take so long to answer.
+///
+/// # Errors
+/// As [`ask`].
+pub fn ask_within(
+    patience: Duration,
+    socket: &Path,
+    question: &Question,
+) -> Result<Answer, AskError> {
     let path = || socket.to_path_buf();
     let stream = UnixStream::connect(socket).map_err(|source| match source.kind() {
         io::ErrorKind::PermissionDenied => AskError::NotAllowed {
@@ -66,7 +78,7 @@ pub fn ask(socket: &Path, question: &Question) -> Result<Answer, AskError> {
             source,
         },
     })?;
-    let text = exchange(stream, question).map_err(|source| AskError::Broken {
+    let text = exchange(stream, question, patience).map_err(|source| AskError::Broken {
         path: path(),
         source,
     })?;
@@ -80,9 +92,9 @@ pub fn ask(socket: &Path, question: &Question) -> Result<Answer, AskError> {
     }
 }
 
-fn exchange(mut stream: UnixStream, question: &Question) -> io::Result<String> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn exchange(mut stream: UnixStream, question: &Question, patience: Duration) -> io::Result<String> {
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     let mut line = serde_json::to_string(question)?;
     line.push('\n');
     // An agent that refuses does not listen to the end: its answer lies there all the same.
@@ -95,7 +107,7 @@ fn exchange(mut stream: UnixStream, question: &Question) -> io::Result<String> {
     asked?;
     read.map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => {
-            let seconds = PATIENCE.as_secs();
+            let seconds = patience.as_secs();
             io::Error::new(
                 io::ErrorKind::TimedOut,
                 format!("no answer within {seconds} s"),

@@ -53,6 +53,11 @@ fn socket(facts: &Facts) -> Check {
     match &facts.state.socket.state {
         SocketState::Absent => SUBJECT.ok(format!("{path}, not there yet: no agent runs")),
         SocketState::Answers => SUBJECT.ok(format!("{path}: an agent answers")),
+        SocketState::Silent(why) => SUBJECT
+            .failed(format!("{path}: its agent does not answer ({why})"))
+            .follows("it may hang, and protect nobody")
+            .run("see what it says", "journalctl -u brink")
+            .next("stop it and start it again"),
         SocketState::Left => SUBJECT.note(format!(
             "{path}: nobody listens; an agent ended without removing it"
         )),

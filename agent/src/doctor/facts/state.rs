@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use brink_host::clock::BootId;
 use brink_host::ledger::{Found, Ledger};
@@ -12,10 +12,14 @@ use rustix::fs::{Access, AtFlags, CWD, accessat, statfs, statvfs};
 
 use super::source::{Known, known};
 use crate::config::AgentConfig;
+use crate::control::client::{AskError, ask_within};
+use crate::control::protocol::Question;
 use crate::ledger::{self, DECISIONS};
 use crate::runtime::LOCK;
 use crate::runtime::stop_button::{Pressed, StopButton};
 
+/// How long a running agent may take to answer: longer than a crowd of silent clients keeps others waiting.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Magic number of tmpfs (`linux/magic.h`).
 const TMPFS: u64 = 0x0102_1994;
 
@@ -82,6 +86,8 @@ pub enum SocketState {
     Absent,
     /// An agent answers.
     Answers,
+    /// An agent listens, and does not answer.
+    Silent(String),
     /// It is there and nobody listens: an agent did not end well.
     Left,
     /// We may not talk to it.
@@ -159,12 +165,12 @@ impl Socket {
     fn look(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
-            state: socket_state(path),
+            state: socket_state(path, PATIENCE),
         }
     }
 }
 
-fn socket_state(path: &Path) -> SocketState {
+fn socket_state(path: &Path, patience: Duration) -> SocketState {
     if path.as_os_str().len() > LONGEST_SOCKET_PATH {
         return SocketState::Impossible(format!(
             "the path is longer than {LONGEST_SOCKET_PATH} bytes"
@@ -179,10 +185,12 @@ fn socket_state(path: &Path) -> SocketState {
         }
         Err(error) => return SocketState::Impossible(error.to_string()),
     }
-    match UnixStream::connect(path) {
-        Ok(_) => SocketState::Answers,
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => SocketState::Forbidden,
-        Err(_) => SocketState::Left,
+    // Whether somebody listens is the kernel's word: a hung agent is still connected to.
+    match ask_within(patience, path, &Question::Status) {
+        Ok(_) | Err(AskError::Refused(_) | AskError::Foreign { .. }) => SocketState::Answers,
+        Err(AskError::NotAllowed { .. }) => SocketState::Forbidden,
+        Err(AskError::NoAgent { .. }) => SocketState::Left,
+        Err(AskError::Broken { source, .. }) => SocketState::Silent(source.to_string()),
     }
 }
 
@@ -248,22 +256,48 @@ fn hooks(config: &AgentConfig) -> Vec<(&'static str, PathBuf, Known<()>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead as _, BufReader, Write as _};
     use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use crate::control::protocol::RefusalReason;
+    use crate::control::server::refused;
+
+    /// For a listener that never answers.
+    const NONE: Duration = Duration::from_millis(1);
+
+    /// Answers everybody who has asked so far, in their order, and the one who asks next.
+    fn answer(listener: &UnixListener) {
+        let refusal = refused(RefusalReason::NotPossible, "no", "wait");
+        let line = serde_json::to_string(&refusal).unwrap();
+        for stream in listener.incoming().take(2) {
+            let mut stream = stream.unwrap();
+            let mut question = String::new();
+            BufReader::new(&stream).read_line(&mut question).unwrap();
+            // The first has given up.
+            let _gone = stream.write_all(format!("{line}\n").as_bytes());
+        }
+    }
 
     #[test]
     fn a_socket_is_told_from_what_an_agent_left() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("brink.sock");
-        assert_eq!(socket_state(&path), SocketState::Absent);
+        let state = || socket_state(&path, NONE);
+        assert_eq!(state(), SocketState::Absent);
         let listener = UnixListener::bind(&path).unwrap();
-        assert_eq!(socket_state(&path), SocketState::Answers);
-        drop(listener);
-        assert_eq!(socket_state(&path), SocketState::Left);
+        assert!(matches!(state(), SocketState::Silent(_)));
+        let answering = thread::spawn(move || answer(&listener));
+        let found = socket_state(&path, Duration::from_mins(1));
+        assert_eq!(found, SocketState::Answers);
+        answering.join().unwrap();
+        assert_eq!(state(), SocketState::Left);
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "").unwrap();
-        assert_eq!(socket_state(&path), SocketState::NoSocket);
+        assert_eq!(state(), SocketState::NoSocket);
         let long = folder.path().join("x".repeat(120));
-        assert!(matches!(socket_state(&long), SocketState::Impossible(_)));
+        let found = socket_state(&long, NONE);
+        assert!(matches!(found, SocketState::Impossible(_)));
     }
 
     #[test]
