@@ -4,10 +4,11 @@ use std::path::Path;
 
 use brink_core::base::Span;
 
-use super::asking::{put, unexpected};
+use super::asking::{failed, unexpected};
 use super::exit::{CliError, Exit};
 use super::options::{FormatArgs, SocketArgs};
 use super::output::{Data, Format};
+use crate::control::client::{AskError, ask};
 use crate::control::protocol::{Answer, ModeView, PauseView, Question};
 use crate::record::text::{mode_words, moment};
 use crate::terminal::{Screen, Style};
@@ -71,7 +72,13 @@ pub(super) fn run_resume(args: &ResumeArgs) -> Result<Exit, CliError> {
 }
 
 fn say_mode(socket: &Path, question: &Question, format: Format) -> Result<Exit, CliError> {
-    let Answer::Mode(view) = put(socket, question)? else {
+    let answer = ask(socket, question).map_err(|error| match error {
+        // It was heard, perhaps, and is still on its way to the guard.
+        AskError::Broken { .. } => CliError::new(Exit::NoAgent, error)
+            .advise("it may have been carried out all the same: `brink status` tells"),
+        error => failed(socket, error),
+    })?;
+    let Answer::Mode(view) = answer else {
         return Err(unexpected());
     };
     let mut data = Data::new();

@@ -1,12 +1,15 @@
 //! The agent's end of the socket: mode 0600, and only root and the agent's own user are answered.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use brink_stream::serve::door::{PrivateSocket, stranger};
 use bytes::BytesMut;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::Semaphore;
@@ -71,6 +74,7 @@ async fn converse(mut stream: UnixStream, views: &Views) -> io::Result<()> {
         )
     } else {
         match hear(&mut stream).await? {
+            Heard::Question(_) if has_hung_up(&stream) => return Ok(()),
             Heard::Question(question) => views.answer(question).await,
             Heard::Nothing => return Ok(()),
             Heard::Nonsense(problem) => refused(
@@ -84,6 +88,14 @@ async fn converse(mut stream: UnixStream, views: &Views) -> io::Result<()> {
     line.push(b'\n');
     stream.write_all(&line).await?;
     stream.shutdown().await
+}
+
+/// Whether nobody is there to hear the answer. Who has waited for too long was told that it failed: a pause or its end is not to
+/// come of that later. To have said everything, and to listen still, is not to have hung up.
+fn has_hung_up(stream: &impl AsFd) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::empty())];
+    let found = poll(&mut polled, Some(&Timespec::default()));
+    found.is_ok() && polled[0].revents().contains(PollFlags::HUP)
 }
 
 /// What a client said.
@@ -139,4 +151,24 @@ pub fn refused(reason: RefusalReason, message: &str, next: &str) -> Answer {
         message: message.to_owned(),
         next: next.to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+    use std::net::Shutdown;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn who_has_said_everything_has_not_hung_up() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        theirs.write_all(b"{}\n").unwrap();
+        assert!(!has_hung_up(&ours));
+        theirs.shutdown(Shutdown::Write).unwrap();
+        assert!(!has_hung_up(&ours));
+        drop(theirs);
+        assert!(has_hung_up(&ours));
+    }
 }

@@ -5,10 +5,11 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::support::{MIB, Node, gone_after};
+use crate::support::{MIB, Node, PATIENCE, gone_after};
 use brink::control::protocol::{Answer, LONGEST_QUESTION, Question, RefusalReason};
 use brink_host::hog::Load;
-use brink_tests::slowed;
+use brink_tests::{slowed, wait_until};
+use rustix::process::Signal;
 
 /// What an answer may take at most while others misbehave.
 const PROMPT: Duration = Duration::from_secs(1);
@@ -143,6 +144,25 @@ fn a_crowd_that_says_nothing_delays_questions_but_no_kill() {
     assert!(node.status().is_some());
     drop(crowd);
     check_prompt(&node);
+}
+
+#[test]
+fn who_has_hung_up_pauses_nobody() {
+    let node = node();
+    let stat = format!("/proc/{}/stat", node.status().unwrap().pid);
+    node.signal(Signal::STOP);
+    let is_stopped = || {
+        let stat = std::fs::read_to_string(&stat).unwrap();
+        stat.contains(") T ").then_some(())
+    };
+    assert_eq!(wait_until(PATIENCE, is_stopped), Some(()));
+    let mut hasty = connect(&node);
+    hasty.write_all(b"{\"ask\":\"pause\"}\n").unwrap();
+    drop(hasty);
+    node.signal(Signal::CONT);
+    // It is answered behind the other one.
+    assert_eq!(node.status().unwrap().mode, "enforcing");
+    assert!(!node.path("state/pause").exists(), "{}", node.log());
 }
 
 #[test]
