@@ -22,6 +22,8 @@ use super::views::Views;
 const CONVERSATIONS: usize = 32;
 /// A client that has not said a whole line by then is told so and let go.
 const HEARING: Duration = Duration::from_secs(2);
+/// The same while others wait for their turn: hundreds of silent ones must not take longer than those are patient for.
+const HURRY: Duration = Duration::from_millis(100);
 /// The longest that a conversation may take, the client's reading included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -49,8 +51,10 @@ impl Server {
                 Ok(stream) => {
                     let views = Arc::clone(&views);
                     tokio::spawn(async move {
-                        let talk = tokio::time::timeout(PATIENCE, converse(stream, &views)).await;
-                        if let Ok(Err(error)) = talk {
+                        let is_crowded = || place.semaphore().available_permits() == 0;
+                        let talk = converse(stream, &views, is_crowded);
+                        let talked = tokio::time::timeout(PATIENCE, talk).await;
+                        if let Ok(Err(error)) = talked {
                             debug!(%error, "a conversation broke off");
                         }
                         drop(place);
@@ -65,7 +69,11 @@ impl Server {
     }
 }
 
-async fn converse(mut stream: UnixStream, views: &Views) -> io::Result<()> {
+async fn converse(
+    mut stream: UnixStream,
+    views: &Views,
+    is_crowded: impl Fn() -> bool,
+) -> io::Result<()> {
     let answer = if let Some(stranger) = stranger(&stream)? {
         refused(
             RefusalReason::NotAllowed,
@@ -73,10 +81,15 @@ async fn converse(mut stream: UnixStream, views: &Views) -> io::Result<()> {
             "ask as root: put sudo in front of the command",
         )
     } else {
-        match hear(&mut stream).await? {
+        match hear(&mut stream, is_crowded).await? {
             Heard::Question(_) if has_hung_up(&stream) => return Ok(()),
             Heard::Question(question) => views.answer(question).await,
             Heard::Nothing => return Ok(()),
+            Heard::Late => refused(
+                RefusalReason::NotPossible,
+                "no whole line came, and others wait for their turn",
+                "try again; close connections that ask nothing",
+            ),
             Heard::Nonsense(problem) => refused(
                 RefusalReason::NotUnderstood,
                 &format!("not a question: {problem}"),
@@ -105,15 +118,20 @@ pub enum Heard {
     Question(Question),
     /// It hung up before it said anything.
     Nothing,
+    /// No whole line yet, while others wait.
+    Late,
     /// Anything else, and what is wrong with it.
     Nonsense(String),
 }
 
-/// Hears one line, or all there is before the client hangs up.
+/// Hears one line, or all there is before the client hangs up. Whoever says nothing for a moment is let go when others wait.
 ///
 /// # Errors
 /// When the stream cannot be read.
-pub async fn hear(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Heard> {
+pub async fn hear(
+    stream: &mut (impl AsyncRead + Unpin),
+    is_crowded: impl Fn() -> bool,
+) -> io::Result<Heard> {
     let mut text = BytesMut::with_capacity(1024);
     let end = tokio::time::Instant::now() + HEARING;
     loop {
@@ -124,15 +142,20 @@ pub async fn hear(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Heard> {
             let problem = format!("it is longer than {LONGEST_QUESTION} bytes");
             return Ok(Heard::Nonsense(problem));
         }
-        let Ok(read) = tokio::time::timeout_at(end, stream.read_buf(&mut text)).await else {
-            let seconds = HEARING.as_secs();
-            let problem = format!("no whole line came within {seconds} s");
-            return Ok(Heard::Nonsense(problem));
-        };
-        match read? {
-            0 if text.is_empty() => return Ok(Heard::Nothing),
-            0 => return Ok(parsed(&text)),
-            _ => {}
+        let look = end.min(tokio::time::Instant::now() + HURRY);
+        match tokio::time::timeout_at(look, stream.read_buf(&mut text)).await {
+            Ok(read) => match read? {
+                0 if text.is_empty() => return Ok(Heard::Nothing),
+                0 => return Ok(parsed(&text)),
+                _ => {}
+            },
+            Err(_) if look == end => {
+                let seconds = HEARING.as_secs();
+                let problem = format!("no whole line came within {seconds} s");
+                return Ok(Heard::Nonsense(problem));
+            }
+            Err(_) if is_crowded() => return Ok(Heard::Late),
+            Err(_) => {}
         }
     }
 }
@@ -160,6 +183,22 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
+
+    #[test]
+    fn who_says_nothing_is_let_go_where_others_wait() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        let (mut ours, mut theirs) = tokio::io::duplex(64);
+        runtime.block_on(async {
+            assert_eq!(hear(&mut ours, || true).await.unwrap(), Heard::Late);
+            // What is there already is heard in any crowd.
+            theirs.write_all(b"{\"ask\":\"status\"}\n").await.unwrap();
+            let heard = hear(&mut ours, || true).await.unwrap();
+            assert_eq!(heard, Heard::Question(Question::Status));
+        });
+    }
 
     #[test]
     fn who_has_said_everything_has_not_hung_up() {

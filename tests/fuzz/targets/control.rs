@@ -27,7 +27,7 @@ pub(crate) fn questions(bytes: &[u8]) -> Taken {
         let mut stream = bytes;
         runtime
             .as_ref()
-            .map(|runtime| runtime.block_on(hear(&mut stream)))
+            .map(|runtime| runtime.block_on(hear(&mut stream, || false)))
     });
     match heard {
         Some(Ok(Heard::Question(question))) => {

@@ -13,8 +13,8 @@ use rustix::process::Signal;
 
 /// What an answer may take at most while others misbehave.
 const PROMPT: Duration = Duration::from_secs(1);
-/// More than the agent talks to at a time.
-const CROWD: usize = 40;
+/// Many times more than the agent talks to at a time.
+const CROWD: usize = 300;
 
 fn node() -> Node {
     let mut node = Node::new(300);
