@@ -311,6 +311,15 @@ fn the_agents_own_files() {
         Warning,
         &["is no folder", "not kept over a restart"],
     );
+    let other = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = format!("events: {{listen: '{}'}}", other.local_addr().unwrap());
+    let port = || {
+        let machine = Machine::whole().configured(&listen);
+        machine.check("state.event-port")
+    };
+    expect(&port(), Warning, &["cannot be had", "ss -ltnp"]);
+    drop(other);
+    expect(&port(), Ok, &["free"]);
     let hooks = Machine::whole().configured("hooks: {beforeKill: /nonexistent/hook}");
     expect(
         &hooks.check("state.hooks"),

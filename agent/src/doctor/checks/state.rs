@@ -1,5 +1,7 @@
 //! The agent's own files: can it start here, and may it enforce?
 
+use std::io::ErrorKind;
+
 use brink_host::ledger::Found;
 
 use crate::config::RunMode;
@@ -19,6 +21,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     ]);
     checks.extend(journal(facts));
     checks.extend(event_journal(facts));
+    checks.extend(event_port(facts));
     checks.extend(hooks(facts));
     checks
 }
@@ -167,6 +170,31 @@ fn event_journal(facts: &Facts) -> Option<Check> {
             .run("see what takes it", format!("df {}", quoted(&journal.path))),
         (Ok(()), Err(why)) => SUBJECT.unknown(format!("{path}: {why}")),
         (Ok(()), Ok(_)) => SUBJECT.ok(path.to_string()),
+    })
+}
+
+fn event_port(facts: &Facts) -> Option<Check> {
+    const SUBJECT: Subject = Subject("state.event-port", "port of events");
+    let (address, found) = facts.state.event_port.as_ref()?;
+    let Err(error) = found else {
+        return Some(SUBJECT.ok(format!("{address}, free")));
+    };
+    let is_taken = error.kind() == ErrorKind::AddrInUse;
+    let check = if is_taken && facts.state.socket.state == SocketState::Answers {
+        SUBJECT.note(format!(
+            "{address} is in use: by the agent that runs, or by somebody else"
+        ))
+    } else {
+        SUBJECT
+            .warning(format!("{address} cannot be had ({error})"))
+            .follows("events are not served there; nothing else depends on it")
+    };
+    let port = address.port();
+    let whose = format!("ss -ltnp 'sport = :{port}'");
+    Some(if is_taken {
+        check.run("see who has it", whose)
+    } else {
+        check.next("set events.listen to an address that this machine has")
     })
 }
 

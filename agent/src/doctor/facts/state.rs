@@ -1,6 +1,7 @@
 //! The agent's own files: its folder, socket, ledger, lock, stop button, journal and hooks.
 
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -42,6 +43,8 @@ pub struct StateFiles {
     pub journal: Option<(PathBuf, Known<()>)>,
     /// The folder of the event journal; none where none is to be kept.
     pub event_journal: Option<JournalPlace>,
+    /// Where events are to be served on loopback, and why nobody could listen there now.
+    pub event_port: Option<(SocketAddr, io::Result<()>)>,
     /// Each configured hook, and why it cannot be run if so.
     pub hooks: Vec<(&'static str, PathBuf, Known<()>)>,
 }
@@ -125,6 +128,11 @@ impl StateFiles {
                 .map(|path| (path.clone(), journal_place(path))),
             event_journal: (config.events.enabled && config.events.journal.enabled)
                 .then(|| JournalPlace::look(&config.events.journal.path)),
+            event_port: config
+                .events
+                .listen
+                .filter(|_| config.events.enabled)
+                .map(|address| (address, TcpListener::bind(address).map(drop))),
             hooks: hooks(config),
         }
     }
