@@ -173,11 +173,14 @@ fn one_file_has_everything() {
 
 #[test]
 fn a_journal_that_is_none_is_said_to_be_none() {
-    let output = run(&["incident", "--journal", "/nonexistent"], "");
-    assert_eq!(output.status.code(), Some(2));
-    assert!(
-        stderr(&output).contains("no such folder"),
-        "{}",
-        stderr(&output)
-    );
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("events.log"), "x").unwrap();
+    let other = folder.path().to_str().unwrap();
+    let nothing = format!("there is no event journal in {other}");
+    for (path, says) in [("/nonexistent", "no such folder"), (other, nothing.as_str())] {
+        let output = run(&["incident", "--journal", path], "");
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(stdout(&output), "");
+        assert!(stderr(&output).contains(says), "{}", stderr(&output));
+    }
 }

@@ -76,6 +76,12 @@ pub enum JournalError {
         /// The folder.
         path: PathBuf,
     },
+    /// There is a folder, and nothing of a journal in it.
+    #[error("there is no event journal in {path}: none of its files is named events-NUMBER.log")]
+    Nothing {
+        /// The folder.
+        path: PathBuf,
+    },
     /// Its folder or files cannot be opened.
     #[error("the event journal at {path} cannot be opened: {source}")]
     Open {

@@ -42,10 +42,15 @@ impl JournalPast {
     /// The journal in a folder, whether or not an agent writes it. Nothing is locked or changed.
     ///
     /// # Errors
-    /// When there is no such folder, or it may not be read.
+    /// When there is no such folder, nothing of a journal in it, or it may not be read.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
-        let folder = Folder::of(path).map_err(|error| JournalError::open(path, error))?;
-        Ok(Self::of(Reader::new(folder), None))
+        let fail = |error| JournalError::open(path, error);
+        let files = Reader::new(Folder::of(path).map_err(fail)?);
+        if !files.is_journal().map_err(fail)? {
+            let path = path.to_path_buf();
+            return Err(JournalError::Nothing { path });
+        }
+        Ok(Self::of(files, None))
     }
 
     /// Events that were passed over since they were no events of this version.

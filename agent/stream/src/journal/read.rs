@@ -71,6 +71,18 @@ impl<D: Disk> Reader<D> {
         Self { disk }
     }
 
+    /// Whether there is any segment. The newest is opened, so that whoever may not read it is told before anything else.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn is_journal(&self) -> io::Result<bool> {
+        let segments = self.segments()?;
+        if let Some(newest) = segments.last() {
+            self.open(*newest)?;
+        }
+        Ok(!segments.is_empty())
+    }
+
     /// Where the events after number `seq` of a boot begin.
     ///
     /// # Errors

@@ -84,6 +84,8 @@ fn what_is_told_is_read_back_by_this_run_the_next_one_and_without_an_agent() {
     let path = root.path().join("events");
     let missing = JournalPast::open(&path).unwrap_err();
     assert!(matches!(missing, JournalError::Missing { .. }), "{missing}");
+    let nothing = JournalPast::open(root.path()).unwrap_err();
+    assert!(matches!(nothing, JournalError::Nothing { .. }), "{nothing}");
 
     let first = hub("one", 0);
     let (journal, recovery) = open(&path, "one");
