@@ -1,5 +1,6 @@
 //! Asking the running agent, with errors that say what to do next.
 
+use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -25,7 +26,9 @@ pub(super) fn failed(socket: &Path, error: AskError) -> CliError {
     match error {
         AskError::NoAgent { .. } => CliError::new(Exit::NoAgent, error)
             .advise("start one with `brink run`, or name its socket with --socket"),
-        AskError::NotAllowed { .. } => CliError::new(Exit::Denied, error).advise(missing(socket)),
+        AskError::NotAllowed { .. } => {
+            CliError::new(Exit::Denied, error).advise(missing("socket", socket))
+        }
         AskError::Refused(refusal) => refused(&refusal),
         AskError::Broken { .. } => CliError::new(Exit::NoAgent, error).advise(UNWELL),
         AskError::Foreign { .. } => CliError::new(Exit::Failure, error).advise(UNWELL),
@@ -50,12 +53,25 @@ pub fn page_of(answer: &Answer, style: Style) -> String {
     }
 }
 
-/// Which right is missing, and how to get it.
-pub(super) fn missing(socket: &Path) -> String {
+/// What a file that cannot be read ends with: a missing right as such, anything else with `advice`.
+pub(super) fn unreadable(what: &str, path: &Path, error: anyhow::Error, advice: &str) -> CliError {
+    let is_denied = error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::PermissionDenied);
+    if is_denied {
+        CliError::new(Exit::Denied, error).advise(missing(what, path))
+    } else {
+        CliError::new(Exit::Usage, error).advise(advice)
+    }
+}
+
+/// Which right is missing for a socket, file or folder, and how to get it.
+pub(super) fn missing(what: &str, path: &Path) -> String {
     let user = rustix::process::geteuid().as_raw();
-    match std::fs::metadata(socket) {
+    match std::fs::metadata(path) {
         Ok(found) => format!(
-            "the socket is of uid {} with mode {:04o}, and this is uid {user}: put sudo in front of the command",
+            "the {what} is of uid {} with mode {:04o}, and this is uid {user}: put sudo in front of the command",
             found.uid(),
             found.mode() & 0o7777
         ),
@@ -81,4 +97,30 @@ pub(super) fn unexpected() -> CliError {
         anyhow::anyhow!("the agent answered another question"),
     )
     .advise("use `brink` of the same version as the agent")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_right_is_told_as_one_however_deep_it_lies() {
+        let folder = tempfile::tempdir().unwrap();
+        for (kind, exit, advises) in [
+            (
+                io::ErrorKind::PermissionDenied,
+                Exit::Denied,
+                "the folder is of uid ",
+            ),
+            (io::ErrorKind::NotFound, Exit::Usage, "name another"),
+        ] {
+            let error = anyhow::Error::new(io::Error::from(kind)).context("cannot read it");
+            let error = unreadable("folder", folder.path(), error, "name another");
+            assert_eq!(error.exit(), exit);
+            let CliError::Other { advice, .. } = error else {
+                panic!("{error}");
+            };
+            assert!(advice.unwrap().starts_with(advises));
+        }
+    }
 }

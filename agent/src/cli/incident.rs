@@ -11,6 +11,7 @@ use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
 use serde::Serialize;
 
+use super::asking::unreadable;
 use super::exit::{CliError, Exit};
 use super::options::FormatArgs;
 use super::output::{Data, Format, Talk};
@@ -170,8 +171,8 @@ impl<'a> Known<'a> {
 
     fn read(&mut self, path: &Path) -> Result<(), CliError> {
         let wrong = |error: anyhow::Error| {
-            CliError::new(Exit::Usage, error)
-                .advise("name the folder of events.journal.path; `brink config show` has it")
+            let advice = "name the folder of events.journal.path; `brink config show` has it";
+            unreadable("folder", path, error, advice)
         };
         let journal = JournalPast::open(path).map_err(|error| wrong(error.into()))?;
         let progress = Progress::of_export();

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 
+use super::asking::unreadable;
 use super::exit::{CliError, Exit};
 use super::options::FormatArgs;
 use super::output::{Data, Format, Talk};
@@ -38,9 +39,9 @@ const LONGEST: u64 = 64 << 20;
 /// When it is no journal.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let wrong = |error: anyhow::Error| {
-        CliError::new(Exit::Usage, error).advise(
-            "name a file that `brink run` of this version wrote, with paths.journal or --journal",
-        )
+        let advice =
+            "name a file that `brink run` of this version wrote, with paths.journal or --journal";
+        unreadable("file", &args.journal, error, advice)
     };
     let name = args.journal.display();
     let file = File::open(&args.journal)

@@ -109,7 +109,7 @@ fn unanswered(socket: &Path, error: &io::Error) -> CliError {
             Exit::Denied,
             anyhow::anyhow!("not allowed to hear the agent on {path}: {error}"),
         )
-        .advise(missing(socket)),
+        .advise(missing("socket", socket)),
         Kind::NotFound | Kind::ConnectionRefused => CliError::new(
             Exit::NoAgent,
             anyhow::anyhow!("no agent tells events on {path}: {error}"),
