@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Stdout, Write};
 
 use serde::Serialize;
 
-use super::exit::CliError;
+use super::exit::{CliError, Exit};
 use crate::config::finding::{Faults, Finding};
 use crate::terminal::{Paint, Screen, Style};
 
@@ -56,7 +56,7 @@ impl Data {
     /// # Errors
     /// When it cannot be written.
     pub fn print(&mut self, text: &str) -> Result<(), CliError> {
-        Ok(self.writer.write_all(text.as_bytes())?)
+        self.writer.write_all(text.as_bytes()).map_err(unwritten)
     }
 
     /// Prints a value as one line of JSON.
@@ -64,7 +64,7 @@ impl Data {
     /// # Errors
     /// When it cannot be written.
     pub fn json_line(&mut self, value: &impl Serialize) -> Result<(), CliError> {
-        serde_json::to_writer(&mut self.writer, value)?;
+        serde_json::to_writer(&mut self.writer, value).map_err(unwritten_json)?;
         self.print("\n")
     }
 
@@ -73,7 +73,7 @@ impl Data {
     /// # Errors
     /// When it cannot be written.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), CliError> {
-        serde_json::to_writer_pretty(&mut self.writer, value)?;
+        serde_json::to_writer_pretty(&mut self.writer, value).map_err(unwritten_json)?;
         self.print("\n")
     }
 
@@ -82,7 +82,24 @@ impl Data {
     /// # Errors
     /// When it cannot be written.
     pub fn flush(&mut self) -> Result<(), CliError> {
-        Ok(self.writer.flush()?)
+        self.writer.flush().map_err(unwritten)
+    }
+}
+
+/// A reader that has left is no error; of anything else it is said where the output went.
+fn unwritten(error: io::Error) -> CliError {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return CliError::ReaderGone;
+    }
+    let error = anyhow::Error::new(error).context("cannot write to standard output");
+    CliError::new(Exit::Failure, error).advise("make room where it goes to, or send it elsewhere")
+}
+
+fn unwritten_json(error: serde_json::Error) -> CliError {
+    if error.is_io() {
+        unwritten(error.into())
+    } else {
+        error.into()
     }
 }
 

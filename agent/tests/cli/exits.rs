@@ -130,15 +130,16 @@ fn what_cannot_be_written_is_one() {
         .open("/dev/full")
         .unwrap();
     let output = brink()
-        .args(["config", "show"])
+        .args(["config", "show", "-o", "json"])
         .stdout(full)
         .output()
         .unwrap();
     assert_eq!(output.status.code(), Some(1));
+    let said = stderr(&output);
     assert!(
-        stderr(&output).contains("error: No space left on device"),
-        "{}",
-        stderr(&output)
+        said.contains("error: cannot write to standard output: No space left on device")
+            && said.contains("make room"),
+        "{said}"
     );
     check(
         &["man", "--dir", "/nonexistent"],
