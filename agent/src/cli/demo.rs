@@ -31,7 +31,12 @@ Three workloads run inside one bounded control group; one of them leaks, and is 
 seconds and a minute at most, needs root, and leaves nothing behind.")]
 pub struct Args {
     /// Memory of the bounded group that plays the node
-    #[arg(long, default_value = "256Mi", value_name = "SIZE")]
+    #[arg(
+        long,
+        default_value = "256Mi",
+        value_name = "SIZE",
+        allow_hyphen_values = true
+    )]
     pub size: String,
     /// Form of the output.
     #[command(flatten)]
@@ -43,6 +48,7 @@ pub struct Args {
 /// # Errors
 /// What keeps it from running.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
+    let bytes = size(&args.size)?;
     if !rustix::process::geteuid().is_root() {
         let error = anyhow::anyhow!(
             "the demonstration makes cgroups and loads kernel programs, which takes root: {}",
@@ -50,7 +56,6 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
         );
         return Err(CliError::new(Exit::Denied, error).advise("run it with sudo"));
     }
-    let bytes = size(&args.size)?;
     let mut data = Data::new();
     let outcome = match args.format.output {
         Format::Text => demo::run(bytes, &mut Terminal::new())?,

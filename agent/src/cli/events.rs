@@ -28,7 +28,7 @@ pub struct Args {
     #[arg(short, long)]
     pub follow: bool,
     /// Where to begin: an age such as 10m, a number, BOOT:NUMBER, or now
-    #[arg(long, value_name = "WHEN", value_parser = since)]
+    #[arg(long, value_name = "WHEN", value_parser = since, allow_hyphen_values = true)]
     pub since: Option<String>,
     /// Only these kinds, separated by commas
     #[arg(short, long, value_name = "KIND", value_delimiter = ',', value_parser = stream::kinds)]
@@ -40,7 +40,12 @@ pub struct Args {
     #[arg(short, long, value_name = "NAME")]
     pub pod: Option<String>,
     /// No more than so many events
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "COUNT",
+        value_parser = clap::value_parser!(u64).range(1..),
+        allow_hyphen_values = true
+    )]
     pub limit: Option<u64>,
     /// Form of the output: compact, wide or json (a line for each event)
     #[arg(

@@ -23,7 +23,7 @@ Examples:
 Enforcement ends within a tenth of a second; everything is still decided and told.")]
 pub struct PauseArgs {
     /// Resume by itself after this time
-    #[arg(long = "for", value_name = "DURATION")]
+    #[arg(long = "for", value_name = "DURATION", allow_hyphen_values = true)]
     pub duration: Option<String>,
     /// Form of the output.
     #[command(flatten)]

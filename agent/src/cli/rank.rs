@@ -22,7 +22,13 @@ pub struct Args {
     #[arg(long, default_value = "memory.available", value_name = "SIGNAL")]
     pub signal: String,
     /// Places to show; all if not given
-    #[arg(short = 'n', long, value_name = "COUNT", value_parser = count)]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "COUNT",
+        value_parser = count,
+        allow_hyphen_values = true
+    )]
     pub limit: Option<usize>,
     /// Form of the output.
     #[command(flatten)]
@@ -58,8 +64,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
 }
 
 fn count(text: &str) -> Result<usize, String> {
-    text.parse()
-        .map_err(|_| "not a whole number, such as 5".to_owned())
+    let count = text.parse::<usize>().ok().filter(|&count| count > 0);
+    count.ok_or_else(|| "not a whole number of at least 1, such as 5".to_owned())
 }
 
 /// The ranking for people: what decides each place in a word, and about the first one in a sentence.

@@ -35,7 +35,14 @@ pub struct Args {
     #[arg(long, default_value = "memory.available", value_name = "SIGNAL")]
     pub signal: String,
     /// From one look to the next: 500ms, 1s, up to 1m
-    #[arg(short, long, default_value = "1s", value_name = "TIME", value_parser = interval)]
+    #[arg(
+        short,
+        long,
+        default_value = "1s",
+        value_name = "TIME",
+        value_parser = interval,
+        allow_hyphen_values = true
+    )]
     pub interval: Duration,
     /// Only ASCII in the bars
     #[arg(long)]
