@@ -1,5 +1,6 @@
 //! `brink events`: what the agent tells, as it is told or as far as it is remembered.
 
+use brink_core::node::workload::full_name;
 use brink_stream::model::event::Event;
 use brink_stream::model::kind::Kind;
 
@@ -221,7 +222,7 @@ fn whom(event: &Event) -> Option<String> {
         .filter(|subject| !subject.name.is_empty())?;
     Some(match subject.namespace.as_str() {
         "" => subject.name.clone(),
-        namespace => format!("{namespace}/{}", subject.name),
+        namespace => full_name(namespace, &subject.name),
     })
 }
 

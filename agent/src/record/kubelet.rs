@@ -1,7 +1,7 @@
 //! What the kubelet would have done instead, told: how long after the decision, whom, and how often the kernel comes first.
 
 use brink_core::node::shadow::{Fate, PHASES};
-use brink_core::node::workload::WorkloadTable;
+use brink_core::node::workload::{WorkloadTable, full_name};
 use serde::{Deserialize, Serialize};
 
 /// The kubelet's fate over all phases of its ten-second poll.
@@ -118,7 +118,7 @@ impl PhaseView {
         let seconds = |span: &brink_core::base::Span| span.as_nanos() as f64 / 1e9;
         let name = |index: u32| {
             let workload = table.workloads().get(index as usize)?;
-            Some(format!("{}/{}", workload.namespace, workload.name))
+            Some(full_name(&workload.namespace, &workload.name))
         };
         let (outcome, after_seconds, victim, grace_seconds) = match fate {
             Fate::Evicts {

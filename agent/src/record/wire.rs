@@ -2,6 +2,7 @@
 
 use brink_core::base::Moment;
 use brink_core::node::signal::Signal;
+use brink_core::node::workload::full_name;
 use brink_host::clock::BootId;
 pub use brink_stream::model::API_VERSION;
 pub use brink_stream::model::event::Time;
@@ -295,7 +296,7 @@ impl OrderView {
 impl RankedWorkload {
     /// `namespace/name`.
     pub fn full_name(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
+        full_name(&self.namespace, &self.name)
     }
 }
 

@@ -9,7 +9,7 @@ use brink_core::node::engine::Engine;
 use brink_core::node::input::{Control, Delivery, Recalled, Unfinished};
 use brink_core::node::order::Phase;
 use brink_core::node::policy::Policy;
-use brink_core::node::workload::WorkloadTable;
+use brink_core::node::workload::{WorkloadTable, full_name};
 use serde::Serialize;
 
 use crate::guard::step::Kind;
@@ -258,7 +258,7 @@ impl<'a> Namer<'a> {
 
     fn workload(&self, index: usize) -> Option<String> {
         let workload = self.table.workloads().get(index)?;
-        Some(format!("{}/{}", workload.namespace, workload.name))
+        Some(full_name(&workload.namespace, &workload.name))
     }
 
     fn threshold(&self, index: usize) -> Option<ThresholdName> {

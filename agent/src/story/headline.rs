@@ -1,5 +1,6 @@
 //! The headline of an incident: who was killed, by whom, why, and how sure that is.
 
+use brink_core::node::workload::full_name;
 use brink_stream::model::event::Time;
 use brink_stream::model::incident::{Cause, Confidence, Incident, Limit, LimitMethod, Victim};
 
@@ -113,7 +114,7 @@ fn workload(incident: &Incident) -> Option<String> {
         container.map_or_else(String::new, |container| format!(", container {container}"));
     Some(match identity.namespace.as_str() {
         "" => format!("{}{container}", identity.name),
-        namespace => format!("{namespace}/{}{container}", identity.name),
+        namespace => format!("{}{container}", full_name(namespace, &identity.name)),
     })
 }
 

@@ -1,5 +1,7 @@
 //! The words of `brink top`: rows for tables, the same in a terminal and in a pipe. Whoever shows them escapes them.
 
+use brink_core::node::workload::full_name;
+
 use super::look::IncidentRow;
 use super::state::State;
 use crate::control::protocol::{Ranking, Status, ThresholdState};
@@ -207,7 +209,7 @@ pub(super) fn incident_row(row: &IncidentRow, width: usize) -> Vec<String> {
     let who = match (row.namespace.as_str(), row.name.as_str()) {
         ("", "") => process.clone(),
         ("", name) => name.to_owned(),
-        (namespace, name) => format!("{namespace}/{name}"),
+        (namespace, name) => full_name(namespace, name),
     };
     let what = cause_words(row.cause).to_owned();
     if width < NARROW {

@@ -1,5 +1,7 @@
 //! Finding a workload by what a person writes: exactly, by a name that only one has, or not at all with the nearest names.
 
+use brink_core::node::workload::full_name;
+
 use crate::config::finding::nearest;
 
 /// What a workload can be called.
@@ -31,12 +33,18 @@ const MOST: usize = 5;
 
 impl Names<'_> {
     fn full(&self) -> String {
-        format!("{}/{}", self.namespace, self.name)
+        full_name(self.namespace, self.name)
     }
 
     fn is_exactly(&self, wanted: &str) -> bool {
         let full = wanted.split_once('/') == Some((self.namespace, self.name));
         full || self.full() == wanted || self.uid == wanted || self.is_in(wanted)
+    }
+
+    /// Whether it is called by a path, and `wanted` is its end.
+    fn ends_in(&self, wanted: &str) -> bool {
+        let before = self.name.strip_suffix(wanted);
+        !wanted.is_empty() && before.is_some_and(|before| before.ends_with('/'))
     }
 
     /// Whether `wanted` is one of its cgroups; with or without the slash in front.
@@ -53,12 +61,13 @@ pub(super) fn find(wanted: &str, all: &[Names<'_>]) -> Found {
         let matching = all.iter().enumerate().filter(|(_, names)| is(names));
         matching.map(|(place, _)| place).collect()
     };
-    let exactly = places(&|names| names.is_exactly(wanted));
-    let found = if exactly.is_empty() {
-        places(&|names| names.name == wanted)
-    } else {
-        exactly
-    };
+    let mut found = places(&|names| names.is_exactly(wanted));
+    if found.is_empty() {
+        found = places(&|names| names.name == wanted);
+    }
+    if found.is_empty() {
+        found = places(&|names| names.ends_in(wanted));
+    }
     match found.as_slice() {
         [] => Found::None(near(wanted, all)),
         [one] => Found::One(*one),
@@ -127,6 +136,9 @@ mod tests {
             of("test", "worker-7d9f", "4", &[]),
             of("twin", "twin", "5", &[]),
             of("twin", "twin", "6", &[]),
+            of("cgroup", "/node/app1", "/node/app1", &[]),
+            of("cgroup", "/node/app2", "/node/app2", &[]),
+            of("cgroup", "/other/app2", "/other/app2", &[]),
         ];
         assert_eq!(&find(wanted, &all), expected, "{wanted}");
     }
@@ -141,6 +153,9 @@ mod tests {
             check(wanted, &Found::One(0));
         }
         check("test/database", &Found::One(2));
+        for wanted in ["/node/app1", "cgroup/node/app1", "node/app1", "app1"] {
+            check(wanted, &Found::One(6));
+        }
     }
 
     #[test]
@@ -148,6 +163,10 @@ mod tests {
         check(
             "database",
             &Found::Several(names(&["shop/database", "test/database"])),
+        );
+        check(
+            "app2",
+            &Found::Several(names(&["cgroup/node/app2", "cgroup/other/app2"])),
         );
         check(
             "twin",

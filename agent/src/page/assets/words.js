@@ -114,7 +114,7 @@ function wall(text, digits = 3) {
 }
 const time = (at, digits) => el('time', { datetime: at.wall }, wall(at.wall, digits));
 
-const fullName = (one) => (one.namespace ? `${one.namespace}/${one.name}` : one.name);
+const fullName = (one) => (one.namespace ? `${one.namespace}/${one.name}`.replace('//', '/') : one.name);
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? '' : noun === 'process' ? 'es' : 's'}`;
 const causeName = (cause) => CAUSES[cause] ?? cause;
 const missing = (reason) => el('span', { class: 'missing' }, MISSING[reason] ?? reason);

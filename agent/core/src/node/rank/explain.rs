@@ -6,7 +6,7 @@ use core::cmp::Ordering;
 
 use super::super::observe::Layout;
 use super::super::signal::Resource;
-use super::super::workload::{PodUsage, Preference, WorkloadTable};
+use super::super::workload::{PodUsage, Preference, WorkloadTable, full_name};
 use super::{Excess, Ranking, compared_request, subtracted_request, usage_of};
 use crate::base::Quantity;
 
@@ -109,7 +109,7 @@ pub fn explain(
     (one, other): (u32, u32),
 ) -> String {
     let name = |index: u32| match table.workloads().get(index as usize) {
-        Some(pod) => format!("{}/{}", pod.namespace, pod.name),
+        Some(pod) => full_name(&pod.namespace, &pod.name),
         None => format!("workload {index}"),
     };
     let place = |index: u32| place(ranking, table, usage, index);

@@ -4,6 +4,7 @@ mod defaults;
 mod table;
 mod usage;
 
+use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -52,6 +53,12 @@ pub struct Workload {
     pub protection: Option<Protection>,
     /// Whether it lies beside the cgroup that all pods live in, if one is named: on the kubelet there are no such pods.
     pub outside_pods: bool,
+}
+
+/// `namespace/name`; a cgroup without a name of its own is called by its path, which begins with a slash already.
+pub fn full_name(namespace: &str, name: &str) -> String {
+    let between = if name.starts_with('/') { "" } else { "/" };
+    format!("{namespace}{between}{name}")
 }
 
 /// Where a pod comes from; static and mirror pods are critical.
