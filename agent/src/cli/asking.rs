@@ -1,8 +1,11 @@
 //! Asking the running agent, with errors that say what to do next.
 
+use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::Path;
+
+use brink_stream::serve::door::LONGEST_PATH;
 
 use super::exit::{CliError, Exit};
 use super::{explain, pause, rank, status_page};
@@ -23,6 +26,9 @@ pub(super) fn put(socket: &Path, question: &Question) -> Result<Answer, CliError
 
 /// The same for an answer that somebody else has asked for.
 pub(super) fn failed(socket: &Path, error: AskError) -> CliError {
+    if let Some(error) = no_socket(socket) {
+        return error;
+    }
     match error {
         AskError::NoAgent { .. } => CliError::new(Exit::NoAgent, error)
             .advise("start one with `brink run`, or name its socket with --socket"),
@@ -31,6 +37,8 @@ pub(super) fn failed(socket: &Path, error: AskError) -> CliError {
         }
         AskError::Refused(refusal) => refused(&refusal),
         AskError::Broken { .. } => CliError::new(Exit::NoAgent, error).advise(UNWELL),
+        AskError::OtherSocket { .. } => CliError::new(Exit::Usage, error)
+            .advise("name that one with --socket; it is paths.socket in the configuration"),
         AskError::Foreign { .. } => CliError::new(Exit::Failure, error).advise(UNWELL),
     }
 }
@@ -53,6 +61,20 @@ pub fn page_of(answer: &Answer, style: Style) -> String {
     }
 }
 
+/// What is wrong with a path that can be no socket. One where nothing is may become one.
+pub(super) fn no_socket(path: &Path) -> Option<CliError> {
+    let name = path.display();
+    let problem = if path.as_os_str().len() > LONGEST_PATH {
+        format!("{name} is no socket: the path of one has at most {LONGEST_PATH} bytes")
+    } else if fs::metadata(path).is_ok_and(|found| !found.file_type().is_socket()) {
+        format!("{name} is no socket")
+    } else {
+        return None;
+    };
+    let error = anyhow::anyhow!(problem);
+    Some(CliError::new(Exit::Usage, error).advise("name the agent's socket with --socket"))
+}
+
 /// What a file that cannot be read ends with: a missing right as such, anything else with `advice`.
 pub(super) fn unreadable(what: &str, path: &Path, error: anyhow::Error, advice: &str) -> CliError {
     let is_denied = error
@@ -69,7 +91,7 @@ pub(super) fn unreadable(what: &str, path: &Path, error: anyhow::Error, advice: 
 /// Which right is missing for a socket, file or folder, and how to get it.
 pub(super) fn missing(what: &str, path: &Path) -> String {
     let user = rustix::process::geteuid().as_raw();
-    match std::fs::metadata(path) {
+    match fs::metadata(path) {
         Ok(found) => format!(
             "the {what} is of uid {} with mode {:04o}, and this is uid {user}: put sudo in front of the command",
             found.uid(),

@@ -7,9 +7,9 @@ use brink_stream::model::event::Event;
 use brink_stream::model::kind::Kind;
 use serde::Deserialize;
 
-use super::asking::missing;
+use super::asking::{missing, no_socket};
 use super::exit::{CliError, Exit};
-use crate::control::http::{self, Answer, Attentive};
+use crate::control::http::{self, Answer, Attentive, ControlSocket};
 use crate::terminal::plain;
 
 /// `--socket` of the commands about events.
@@ -102,7 +102,13 @@ const OTHER_VERSION: &str = "use `brink` of the same version as the agent";
 
 fn unanswered(socket: &Path, error: &io::Error) -> CliError {
     use io::ErrorKind as Kind;
+    if let Some(error) = no_socket(socket) {
+        return error;
+    }
     let path = socket.display();
+    let is_control = error
+        .get_ref()
+        .is_some_and(|inner| inner.is::<ControlSocket>());
     match error.kind() {
         Kind::BrokenPipe => CliError::ReaderGone,
         Kind::PermissionDenied => CliError::new(
@@ -117,6 +123,11 @@ fn unanswered(socket: &Path, error: &io::Error) -> CliError {
         .advise(
             "start one with `brink run` and `events: {enabled: true}`, or name its socket with --socket",
         ),
+        Kind::InvalidData if is_control => CliError::new(
+            Exit::Usage,
+            anyhow::anyhow!("{path} is not the agent's socket of events: {error}"),
+        )
+        .advise("name that one with --socket; it is events.socket in the configuration"),
         Kind::InvalidData => CliError::new(Exit::Failure, anyhow::anyhow!("{path}: {error}"))
             .advise(OTHER_VERSION),
         Kind::WouldBlock | Kind::TimedOut => CliError::new(

@@ -45,6 +45,12 @@ pub enum AskError {
         /// What could not be understood.
         source: serde_json::Error,
     },
+    /// What answered speaks HTTP: it is the socket of the agent's events, or somebody else's.
+    #[error("{path} is not the agent's control socket: it answers in HTTP, as its socket of events does")]
+    OtherSocket {
+        /// The socket.
+        path: PathBuf,
+    },
     /// The agent said no.
     #[error("{}", .0.message)]
     Refused(Refusal),
@@ -82,6 +88,9 @@ pub fn ask_within(
         path: path(),
         source,
     })?;
+    if text.starts_with("HTTP/") {
+        return Err(AskError::OtherSocket { path: path() });
+    }
     let answer = serde_json::from_str(&text).map_err(|source| AskError::Foreign {
         path: path(),
         source,

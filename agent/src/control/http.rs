@@ -19,6 +19,11 @@ const MOST_HEADERS: usize = 100;
 /// The longest line of an answer: an incident with its recording.
 const LONGEST_LINE: u64 = 64 << 20;
 
+/// What answers is no server of HTTP: it is a line of JSON, as the control socket gives it.
+#[derive(Debug, thiserror::Error)]
+#[error("it answers as the agent's control socket does")]
+pub struct ControlSocket;
+
 /// An answer whose head has been read.
 pub struct Answer<R> {
     /// The status: 200 and so on.
@@ -238,6 +243,9 @@ impl<R: Read> Body<R> {
 
 /// `HTTP/1.1 200 OK`.
 fn status(line: &str) -> io::Result<u16> {
+    if line.starts_with('{') {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, ControlSocket));
+    }
     let mut words = line.split(' ');
     let is_ours = words
         .next()

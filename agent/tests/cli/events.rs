@@ -188,3 +188,26 @@ fn whoever_follows_ends_with_his_reader() {
     assert_eq!((status.code(), said.as_str()), (Some(0), ""));
     agent.asked();
 }
+
+#[test]
+fn the_other_socket_and_what_is_no_socket_are_told_as_such() {
+    let check = |command: &str, socket: &str, says: &str| {
+        let output = run(&[command, "--socket", socket], "");
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{command} {socket}: {said}");
+        assert!(said.contains(says), "{command} {socket}: {said}");
+    };
+    let control = Agent::new("{\"answer\":\"refused\"}\n");
+    let socket = control.socket();
+    let says = "is not the agent's socket of events";
+    check("events", socket.to_str().unwrap(), says);
+    let of_events = Agent::new(&answer("400 Bad Request", ""));
+    let socket = of_events.socket();
+    let says = "is not the agent's control socket";
+    check("status", socket.to_str().unwrap(), says);
+    let long = format!("/{}", "x".repeat(107));
+    for command in ["status", "events"] {
+        check(command, "/dev/null", "/dev/null is no socket");
+        check(command, &long, "has at most 107 bytes");
+    }
+}
