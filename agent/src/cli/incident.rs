@@ -76,7 +76,8 @@ const PAGE: usize = 64;
 struct IncidentList<'a> {
     api_version: &'static str,
     kind: &'static str,
-    incidents: &'a [Incident],
+    /// The newest first, as `/v1/incidents` has them.
+    items: Vec<&'a Incident>,
 }
 
 /// Asks the agent, or reads a journal, and prints what was asked for.
@@ -97,7 +98,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
         data.json(&IncidentList {
             api_version: API_VERSION,
             kind: "IncidentList",
-            incidents: &known.incidents,
+            items: known.incidents.iter().rev().collect(),
         })?;
     } else {
         data.print(&list(&known.incidents, data.style()))?;

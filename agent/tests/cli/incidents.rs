@@ -56,13 +56,15 @@ fn each_incident_is_listed_once_as_it_was_told_last() {
     );
     let list: Value = serde_json::from_str(&good(&["-o", "json"])).unwrap();
     assert_eq!(list["kind"], "IncidentList");
-    let revisions: Vec<_> = list["incidents"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|one| one["revision"].as_u64())
+    let items = list["items"].as_array().unwrap().iter();
+    let told: Vec<_> = items
+        .map(|one| (one["id"].as_str(), one["revision"].as_u64()))
         .collect();
-    assert_eq!(revisions, [Some(2), Some(2)]);
+    assert_eq!(
+        told,
+        [(Some("3f2a-23"), Some(2)), (Some("3f2a-21"), Some(2))],
+        "the newest first"
+    );
 }
 
 #[test]

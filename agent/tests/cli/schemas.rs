@@ -135,7 +135,7 @@ fn incidents_keep_to_theirs_however_much_is_known() {
     }
     let oom = &samples().into_iter().find(|(kind, _)| kind == "oom-kill");
     let event: Value = serde_json::from_str(&oom.as_ref().unwrap().1).unwrap();
-    let list = json!({"apiVersion": "brink.dev/v1alpha1", "kind": "IncidentList", "incidents": [event["data"]]});
+    let list = json!({"apiVersion": "brink.dev/v1alpha1", "kind": "IncidentList", "items": [event["data"]]});
     check("incident-list", &list.to_string());
 }
 
