@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use brink_core::node::threshold::Threshold;
+use brink_core::node::threshold::{Threshold, Value};
 use serde::Serialize;
 
 use super::exit::{CliError, Exit};
@@ -161,13 +161,20 @@ fn row(threshold: &Threshold) -> Vec<String> {
     } else {
         format!("soft, {}", threshold.grace)
     };
-    let reclaim = threshold.min_reclaim.map(|value| value.to_string());
     vec![
         threshold.signal.to_string(),
-        threshold.value.to_string(),
+        amount(threshold.value),
         kind,
-        reclaim.unwrap_or_default(),
+        threshold.min_reclaim.map(amount).unwrap_or_default(),
     ]
+}
+
+/// What is more than can be counted with is no number that anybody wrote.
+fn amount(value: Value) -> String {
+    match value {
+        Value::Quantity(quantity) if quantity.nanos() == i128::MAX => "capped".to_owned(),
+        Value::Quantity(_) | Value::Fraction(_) => value.to_string(),
+    }
 }
 
 fn run_show(args: &ShowArgs) -> Result<Exit, CliError> {

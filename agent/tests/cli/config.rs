@@ -154,3 +154,14 @@ fn pages_and_completions_are_written() {
         );
     }
 }
+
+#[test]
+fn an_amount_beyond_all_counting_is_no_number() {
+    let text = format!("{HEAD}evictionHard: {{memory.available: 1e999}}\n");
+    let output = run(&["config", "check", "-"], &text);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let table = stdout(&output);
+    let row = table.lines().find(|row| row.contains("  memory.available"));
+    let words: Vec<&str> = row.unwrap().split_whitespace().collect();
+    assert_eq!(words, ["memory.available", "capped", "hard"], "{table}");
+}
