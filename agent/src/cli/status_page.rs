@@ -1,5 +1,7 @@
 //! The page of `brink status`: mode, order, rung, signals, thresholds, and what was lost.
 
+use brink_host::probe::programs::OOM_ENTERED;
+
 use super::pause::pause_end;
 use crate::control::protocol::{EventJournalView, EventsView, OomView, Status, ThresholdState};
 use crate::record::text::{
@@ -120,8 +122,13 @@ fn rung(screen: &mut Screen, status: &Status) {
     let absent = status.programs.iter().filter(|program| !program.running);
     for program in absent {
         let why = program.why.as_deref().unwrap_or("no reason given");
-        let text = format!("{} ({}) does not run: {why}", program.name, program.family);
-        screen.paragraph("            ", &text, Some(Paint::Warning));
+        let (but, paint) = if program.name == OOM_ENTERED {
+            (", and nothing depends on it", Paint::Faint)
+        } else {
+            ("", Paint::Warning)
+        };
+        let text = format!("{} ({}) does not run{but}: {why}", program.name, program.family);
+        screen.paragraph("            ", &text, Some(paint));
     }
 }
 
@@ -362,5 +369,32 @@ fn losses(screen: &mut Screen, status: &Status) {
     }
     if !parts.is_empty() {
         screen.paragraph("LOST        ", &parts.join(", "), Some(Paint::Error));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::protocol::ProgramView;
+
+    #[test]
+    fn a_program_that_nothing_depends_on_is_told_as_such() {
+        let text = include_str!("../../tests/page/status.json");
+        let mut status: Status = serde_json::from_str(text).unwrap();
+        status.programs = ["sampler", OOM_ENTERED]
+            .map(|name| ProgramView {
+                name: name.to_owned(),
+                family: "any".to_owned(),
+                running: false,
+                why: Some("refused".to_owned()),
+            })
+            .to_vec();
+        let page = page(&status, Style::default());
+        for line in [
+            "  sampler (any) does not run: refused\n",
+            "  oom_entered (any) does not run, and nothing depends on it: refused\n",
+        ] {
+            assert!(page.contains(line), "{page}");
+        }
     }
 }

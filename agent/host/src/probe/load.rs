@@ -146,18 +146,55 @@ where
 /// The error with its causes, in one line of bounded length: a verifier's log ends with what matters.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     const LONGEST: usize = 600;
+    const EMPTY_LOG: &str = ". Verifier output:";
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
+        let said = inner.to_string();
+        if !text.contains(&said) {
+            text.push_str(": ");
+            text.push_str(&said);
+        }
         cause = inner.source();
     }
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    // A kernel that refuses a program before it is verified leaves the log empty.
+    if text.ends_with(EMPTY_LOG) {
+        text.truncate(text.len() - EMPTY_LOG.len());
+    }
     let skip = text.chars().count().saturating_sub(LONGEST);
     if skip == 0 {
         text
     } else {
         format!("… {}", text.chars().skip(skip).collect::<String>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    /// As aya words it.
+    #[derive(Debug, thiserror::Error)]
+    #[error("the BPF_PROG_LOAD syscall returned {errno}. Verifier output: {log}")]
+    struct LoadError {
+        #[source]
+        errno: io::Error,
+        log: &'static str,
+    }
+
+    #[test]
+    fn a_log_is_told_only_where_there_is_one_and_a_cause_only_once() {
+        let returned = "the BPF_PROG_LOAD syscall returned Invalid argument (os error 22)";
+        for (log, more) in [
+            ("", ""),
+            ("R1 is\n bad\n", ". Verifier output: R1 is bad"),
+        ] {
+            let errno = io::Error::from_raw_os_error(22);
+            let text = chain(&LoadError { errno, log });
+            assert_eq!(text, format!("{returned}{more}"));
+        }
     }
 }
