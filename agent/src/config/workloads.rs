@@ -45,6 +45,12 @@ fn read_rule<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<CgroupRule> 
         return None;
     };
     let glob = read_glob(reader, written);
+    if glob
+        .as_ref()
+        .is_some_and(|glob| !glob.as_str().starts_with('/'))
+    {
+        reader.fault(written, "it does not begin with a slash", GLOB);
+    }
     if let Some(outer) = glob.as_ref().and_then(whole_branch) {
         let problem = format!(
             "the outermost group that matches is the workload: this is {outer} with everything below it, evicted as \
@@ -155,7 +161,8 @@ pub(super) fn read_group<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<
     const ACCEPTED: &str = "a path below the cgroup root such as /kubepods or /user.slice";
     let text = reader.name(node)?;
     let is_under = |part: &str| part != "." && part != "..";
-    if !text.split('/').all(is_under) || text.starts_with("/sys/fs/cgroup") {
+    let is_below = text.starts_with('/') && text.split('/').all(is_under);
+    if !is_below || text.starts_with("/sys/fs/cgroup") {
         reader.fault(node, "no path below the cgroup root", ACCEPTED);
         return None;
     }

@@ -166,6 +166,22 @@ fn every_fault_is_told_at_once_with_its_place() {
 }
 
 #[test]
+fn what_would_depend_on_where_the_agent_is_started_is_a_fault() {
+    for (text, key) in [
+        ("node: {cgroup: batch.slice}", "node.cgroup"),
+        ("podsCgroup: kubepods", "podsCgroup"),
+        (
+            "workloads: {cgroups: [{glob: batch.slice/*}]}",
+            "workloads.cgroups[0].glob",
+        ),
+    ] {
+        let said = Folder::new(&[("config.yaml", &format!("{HEAD}{text}\n"))]).faults();
+        assert_eq!(said.len(), 1, "{said:#?}");
+        assert!(said[0].contains(&format!(" {key}: ")), "{said:#?}");
+    }
+}
+
+#[test]
 fn a_glob_that_takes_a_whole_branch_is_doubted() {
     fn check(glob: &str, outer: Option<&str>) {
         let text = format!("{HEAD}workloads: {{cgroups: [{{glob: '{glob}'}}]}}\n");
@@ -185,8 +201,8 @@ fn a_glob_that_takes_a_whole_branch_is_doubted() {
         }
     }
     check("/user.slice/**", Some("/user.slice"));
-    check("user.slice/*/**/", Some("user.slice/*"));
-    check("**", Some("/"));
+    check("/user.slice/*/**/", Some("/user.slice/*"));
+    check("/**", Some("/"));
     check("/user.slice", None);
     check("/user.slice/*/session-*.scope", None);
     check("/kubepods/**/pod*", None);
@@ -247,7 +263,7 @@ fn layers_override_by_the_kubelets_rules_and_remember_where() {
         given("eviction-pressure-transition-period", &["0s"], flag("--e")),
         given("prefer", &["x{1,2}", "y"], flag("--prefer")),
         given("realtime-priority", &["0"], flag("--realtime-priority")),
-        given("node-cgroup", &["user.slice/"], flag("--node-cgroup")),
+        given("node-cgroup", &["/user.slice/"], flag("--node-cgroup")),
     ];
     let checked = load(&sources).unwrap();
     assert_eq!(
