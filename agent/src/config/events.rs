@@ -8,7 +8,7 @@ use brink_stream::serve::door::LONGEST_PATH;
 
 use super::document::{Fields, Node, Reader};
 use super::outlets::{read_journal, read_outlets};
-use super::schema::{path, section};
+use super::schema::{absolute, section};
 use super::settings::{Events, Paths};
 
 /// Every key of the section.
@@ -41,7 +41,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Path
         enabled: enabled
             .and_then(|node| reader.boolean(node))
             .unwrap_or(true),
-        socket: path(reader, section, "socket")
+        socket: absolute(reader, section, "socket")
             .unwrap_or_else(|| paths.state_dir.join("events.sock")),
         listen: listen.and_then(|node| read_listen(reader, node)),
         page: page.and_then(|node| reader.boolean(node)).unwrap_or(false),

@@ -9,7 +9,7 @@ use brink_stream::outlet::Format;
 use brink_stream::outlet::file::Rotation;
 
 use super::document::{Fields, Node, Reader};
-use super::schema::{path, section};
+use super::schema::{absolute, section};
 use super::settings::Paths;
 
 /// Where the journal is, where nothing else is written.
@@ -78,7 +78,7 @@ pub(super) fn read_journal<'a>(
             .get("enabled")
             .and_then(|node| reader.boolean(node))
             .unwrap_or(true),
-        path: path(reader, fields, "path").unwrap_or(folder),
+        path: absolute(reader, fields, "path").unwrap_or(folder),
         limits: Limits {
             size: size(reader, fields, "maxSize").unwrap_or(default.size),
             age: age.map_or(default.age, Duration::from_nanos),
@@ -114,10 +114,11 @@ fn read_file<'a>(reader: &mut Reader<'a>, events: Fields<'a>) -> Option<EventFil
     }
     let known = ["path", "maxSize", "maxFiles", "format"];
     let fields = section(reader, events, "file", &known);
-    let Some(path) = path(reader, fields, "path") else {
+    if fields.get("path").and_then(Node::scalar).is_none() {
         reader.fault(node, "path is missing", "none, or {path: FILE}");
         return None;
-    };
+    }
+    let path = absolute(reader, fields, "path")?;
     let count = fields
         .get("maxFiles")
         .and_then(|node| reader.integer(node, 0, MOST_FILES))

@@ -188,8 +188,23 @@ fn word<'a, T: Copy>(
     reader.word(fields.get(key)?, words)
 }
 
-pub(super) fn path<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, key: &str) -> Option<PathBuf> {
+fn path<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, key: &str) -> Option<PathBuf> {
     reader.name(fields.get(key)?).map(PathBuf::from)
+}
+
+/// A path that does not depend on where the agent was started.
+pub(super) fn absolute<'a>(
+    reader: &mut Reader<'a>,
+    fields: Fields<'a>,
+    key: &str,
+) -> Option<PathBuf> {
+    let node = fields.get(key)?;
+    let path = PathBuf::from(reader.name(node)?);
+    if path.is_relative() {
+        reader.fault(node, "no absolute path", "a path that begins with /");
+        return None;
+    }
+    Some(path)
 }
 
 pub(super) fn section<'a>(
@@ -302,7 +317,7 @@ fn read_paths<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Paths {
         "paths",
         &["root", "stateDir", "socket", "journal"],
     );
-    let mut path = |key| path(reader, fields, key);
+    let mut path = |key| absolute(reader, fields, key);
     let state_dir = path("stateDir").unwrap_or_else(|| PathBuf::from("/run/brink"));
     Paths {
         root: path("root").unwrap_or_else(|| PathBuf::from("/")),

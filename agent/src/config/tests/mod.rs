@@ -174,6 +174,13 @@ fn what_would_depend_on_where_the_agent_is_started_is_a_fault() {
             "workloads: {cgroups: [{glob: batch.slice/*}]}",
             "workloads.cgroups[0].glob",
         ),
+        ("paths: {root: host}", "paths.root"),
+        ("paths: {stateDir: run/brink}", "paths.stateDir"),
+        ("paths: {socket: ./brink.sock}", "paths.socket"),
+        ("paths: {journal: journal}", "paths.journal"),
+        ("events: {socket: events.sock}", "events.socket"),
+        ("events: {journal: {path: events}}", "events.journal.path"),
+        ("events: {file: {path: events.log}}", "events.file.path"),
     ] {
         let said = Folder::new(&[("config.yaml", &format!("{HEAD}{text}\n"))]).faults();
         assert_eq!(said.len(), 1, "{said:#?}");
