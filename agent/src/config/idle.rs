@@ -1,4 +1,8 @@
-//! Keys that ask for what `brink run` cannot do: act on disks and local storage, or evict where nobody is named.
+//! Keys that ask for what `brink run` cannot do: act on disks and local storage, evict nobody, or call what is not there.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt as _;
 
 use brink_core::node::policy::read_threshold;
 
@@ -34,6 +38,8 @@ pub(super) fn findings(tree: &Node, inherited: Option<&Node>, origins: &Origins)
         found.push(Finding::at(origins, node.site, key.to_owned(), problem));
     }
     found.extend(nobody(tree, origins));
+    let hooks = ["beforeKill", "afterKill"].into_iter();
+    found.extend(hooks.filter_map(|key| hook(tree, key, origins)));
     found
 }
 
@@ -51,6 +57,23 @@ fn nobody(tree: &Node, origins: &Origins) -> Option<Finding> {
                    (workloads.cgroups)";
     let finding = Finding::at(origins, mode.site, "mode".to_owned(), problem);
     (!is_anybody).then(|| finding.written("\"enforce\""))
+}
+
+/// What is said of a hook whose program cannot be run.
+fn hook(tree: &Node, key: &str, origins: &Origins) -> Option<Finding> {
+    let node = tree.get("hooks")?.get(key)?;
+    let program = match &node.value {
+        Value::List(words) => words.first()?.scalar()?,
+        _ => node.scalar()?,
+    };
+    let problem = match fs::metadata(program) {
+        Ok(found) if !found.is_file() => "the program is no file",
+        Ok(found) if found.permissions().mode() & 0o111 == 0 => "nobody may execute the program",
+        Err(error) if error.kind() == ErrorKind::NotFound => "there is no such program",
+        Ok(_) | Err(_) => return None,
+    };
+    let path = format!("hooks.{key}");
+    Some(Finding::at(origins, node.site, path, problem).written(format!("{program:?}")))
 }
 
 fn is_written(node: &Node, inherited: Option<&Node>) -> bool {

@@ -410,6 +410,12 @@ fn what_run_does_not_do_yet_is_told_of_keys_that_somebody_wrote() {
             "localStorageCapacityIsolation",
         ],
     );
+    check("hooks: {beforeKill: [/bin/sh, -c, x]}", &[]);
+    check(
+        "hooks: {beforeKill: /nonexistent/hook, afterKill: [/etc/passwd, x]}",
+        &["hooks.beforeKill", "hooks.afterKill"],
+    );
+    check("hooks: {afterKill: /}", &["hooks.afterKill"]);
     check("kubeletConfig: KUBELET", &[]);
     check(
         "kubeletConfig: KUBELET\nevictionHard: {nodefs.available: 20%}",
