@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::exit::{CliError, Exit};
 use super::options::{ConfigArgs, FormatArgs};
 use super::output::{Data, Format, Talk};
+use super::variables;
 use crate::config::check::{Outcome, check};
 use crate::config::finding::Finding;
 use crate::config::load;
@@ -113,7 +114,16 @@ fn run_check(args: &CheckArgs) -> Result<Exit, CliError> {
     };
     let json = args.format.output == Format::Json;
     let mut data = Data::new();
-    match check(&sources) {
+    let mut checked = check(&sources);
+    // What a file alone comes to has nothing to do with the environment.
+    if args.file.is_none() {
+        let warnings = match &mut checked {
+            Ok(outcome) => &mut outcome.warnings,
+            Err(faults) => &mut faults.warnings,
+        };
+        warnings.extend(variables::misspelt());
+    }
+    match checked {
         Ok(outcome) if json => data.json_line(&CheckedOutput {
             thresholds: ThresholdLine::kubelets(&outcome.thresholds),
             warnings: lines(&outcome.warnings),

@@ -22,6 +22,7 @@ mod status;
 mod status_page;
 mod stream;
 mod top;
+mod variables;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

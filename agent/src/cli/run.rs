@@ -8,6 +8,7 @@ use super::exit::{CliError, Exit};
 use super::logging;
 use super::options::ConfigArgs;
 use super::output::Talk;
+use super::variables;
 use crate::config::{Override, RunMode, Sources, load};
 use crate::doctor::{State, Step, rights};
 use crate::runtime::{agent, process};
@@ -55,6 +56,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let checked = load(&sources)?;
     Talk::new().warnings(&checked.warnings);
     Talk::new().warnings(&checked.idle);
+    Talk::new().warnings(&variables::misspelt());
     logging::init(checked.config.log);
     look_at_rights(checked.config.mode)?;
     process::go_ahead(before);

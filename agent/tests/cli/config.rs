@@ -165,3 +165,18 @@ fn an_amount_beyond_all_counting_is_no_number() {
     let words: Vec<&str> = row.unwrap().split_whitespace().collect();
     assert_eq!(words, ["memory.available", "capped", "hard"], "{table}");
 }
+
+#[test]
+fn a_misspelt_variable_is_warned_of() {
+    let check = |args: &[&str]| {
+        let mut command = brink();
+        command.env("BRINK_LOG_LEVL", "debug");
+        command.env("BRINK_CONFIG", "/dev/null");
+        let output = command.args(["config", "check"]).args(args).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stderr(&output).contains("$BRINK_LOG_LEVL: ")
+    };
+    assert!(check(&[]));
+    assert!(!check(&["/dev/null"]), "a file is checked alone");
+}
