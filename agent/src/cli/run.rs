@@ -1,6 +1,7 @@
 //! `brink run`: the agent.
 
 use std::io;
+use std::path::Path;
 
 use tracing::warn;
 
@@ -10,6 +11,7 @@ use super::options::ConfigArgs;
 use super::output::Talk;
 use super::variables;
 use crate::config::{Override, RunMode, Sources, load};
+use crate::doctor::facts::state::is_open_to_all;
 use crate::doctor::{State, Step, rights};
 use crate::runtime::{agent, process};
 
@@ -59,6 +61,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     Talk::new().warnings(&variables::misspelt());
     logging::init(checked.config.log);
     look_at_rights(checked.config.mode)?;
+    look_at_folder(&checked.config.paths.state_dir);
     process::go_ahead(before);
     agent::run(&checked.config, &sources).map_err(ended)?;
     Ok(Exit::Success)
@@ -80,6 +83,17 @@ fn look_at_rights(mode: RunMode) -> Result<(), CliError> {
             warn!(how = ways, "{}", check.found);
             Ok(())
         }
+    }
+}
+
+/// Says whether anybody else could write to our files.
+fn look_at_folder(folder: &Path) {
+    if is_open_to_all(folder) {
+        let how = format!("chmod o-w {}", folder.display());
+        warn!(
+            how,
+            "everybody may write to the state directory, and so press the stop button"
+        );
     }
 }
 

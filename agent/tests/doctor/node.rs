@@ -1,5 +1,8 @@
 //! What runs on the node: other killers, workloads, the kubelet, and the agent's own files.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
 use brink::doctor::State::{Failed, Note, Ok, Unknown, Warning};
 
 use crate::machine::{Machine, expect};
@@ -292,6 +295,13 @@ fn the_agents_own_files() {
     expect(&machine.check("state.stop-button"), Note, &["brink resume"]);
     machine.write("run/brink/brink.sock", "");
     expect(&machine.check("state.socket"), Failed, &["something else"]);
+    let open = fs::Permissions::from_mode(0o1777);
+    fs::set_permissions(machine.path("run/brink"), open).expect("a folder of ours");
+    expect(
+        &machine.check("state.folder"),
+        Warning,
+        &["by everybody", "chmod o-w"],
+    );
     let blocked = Machine::whole().with("run", "a file");
     expect(
         &blocked.check("state.folder"),

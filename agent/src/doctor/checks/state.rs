@@ -36,6 +36,14 @@ fn folder(facts: &Facts) -> Check {
             .follows("the agent does not start")
             .next("run it as root, or set paths.stateDir to a folder of its user");
     }
+    if folder.is_open {
+        return SUBJECT
+            .warning(format!("{path} may be written to by everybody"))
+            .follows("everybody can press the stop button, or replace the agent's files")
+            .next(format!(
+                "chmod o-w {path}, or set paths.stateDir to a folder of the agent's user"
+            ));
+    }
     let made = if folder.exists {
         ""
     } else {

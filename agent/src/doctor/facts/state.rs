@@ -58,6 +58,8 @@ pub struct Folder {
     pub exists: bool,
     /// Why it cannot be written to, or made.
     pub writable: Known<()>,
+    /// Whether everybody may write to it.
+    pub is_open: bool,
     /// Whether it is in memory, so that writing to it never waits for a disk.
     pub in_memory: Known<bool>,
 }
@@ -159,6 +161,7 @@ impl Folder {
             path: path.to_owned(),
             exists: path.is_dir(),
             writable: writable_or_makeable(path),
+            is_open: is_open_to_all(path),
             in_memory: match nearest {
                 Some(there) => {
                     known(statfs(there)).map(|found| u64::try_from(found.f_type) == Ok(TMPFS))
@@ -167,6 +170,12 @@ impl Folder {
             },
         }
     }
+}
+
+/// Whether everybody may write to a folder, and so make, or remove, files of ours in it. One that is not there is made for
+/// its owner alone.
+pub fn is_open_to_all(folder: &Path) -> bool {
+    std::fs::metadata(folder).is_ok_and(|found| found.mode() & 0o002 != 0)
 }
 
 impl Socket {
