@@ -13,6 +13,7 @@ use super::variables;
 use crate::config::{Override, RunMode, Sources, load};
 use crate::doctor::facts::state::is_open_to_all;
 use crate::doctor::{State, Step, rights};
+use crate::runtime::named::Named;
 use crate::runtime::{agent, process};
 
 /// Options of `brink run`.
@@ -117,6 +118,55 @@ fn ended(error: anyhow::Error) -> CliError {
             .advise("`brink status` asks that one; to stand by beside it, name a paths.socket of your own in the configuration"),
         Some(io::ErrorKind::AlreadyExists) => CliError::new(Exit::Usage, error)
             .advise("name another paths.socket or --state-dir; what is there is left alone"),
-        _ => CliError::from(error).advise("`brink doctor` tells what this machine lacks"),
+        _ => match error.downcast_ref::<Named>().copied() {
+            Some(named) => named_fault(error, named, kind),
+            None => CliError::from(error).advise("`brink doctor` tells what this machine lacks"),
+        },
+    }
+}
+
+/// A setting that names what is not there, or is of another kind, is wrong; a disk that is full is not its fault.
+fn named_fault(error: anyhow::Error, named: Named, kind: Option<io::ErrorKind>) -> CliError {
+    use io::ErrorKind as Kind;
+    let exit = match kind {
+        Some(
+            Kind::NotFound
+            | Kind::NotADirectory
+            | Kind::IsADirectory
+            | Kind::InvalidInput
+            | Kind::ReadOnlyFilesystem,
+        ) => Exit::Usage,
+        _ => Exit::Failure,
+    };
+    let advice = match named.flag {
+        Some(flag) => format!("give another with {flag}, or {} in the configuration", named.key),
+        None => format!("give another {} in the configuration", named.key),
+    };
+    CliError::new(exit, error).advise(advice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_setting_has_led_to_is_told_by_its_key() {
+        for (kind, exit) in [
+            (io::ErrorKind::NotADirectory, Exit::Usage),
+            (io::ErrorKind::StorageFull, Exit::Failure),
+        ] {
+            let error = anyhow::Error::new(io::Error::from(kind)).context("cannot create /x");
+            let error = ended(error.context(Named::STATE_DIR));
+            assert_eq!(error.exit(), exit);
+            let said = error.to_string();
+            assert!(
+                said.starts_with("paths.stateDir (--state-dir): cannot create /x: "),
+                "{said}"
+            );
+            let CliError::Other { advice, .. } = error else {
+                panic!("{said}");
+            };
+            assert!(advice.unwrap().contains("--state-dir"));
+        }
     }
 }

@@ -11,6 +11,7 @@ use brink_stream::serve::Routes;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
+use super::named::Named;
 use super::prepare::{self, Running};
 use super::streaming::Doors;
 use super::watch::Reloaded;
@@ -54,9 +55,11 @@ pub fn run(config: &AgentConfig, sources: &Sources) -> anyhow::Result<()> {
 }
 
 fn listen(config: &AgentConfig) -> anyhow::Result<Server> {
-    make_folder(&config.paths.state_dir)?;
+    make_folder(&config.paths.state_dir).context(Named::STATE_DIR)?;
     let socket = &config.paths.socket;
-    Server::bind(socket).with_context(|| format!("cannot listen on {}", socket.display()))
+    Server::bind(socket)
+        .with_context(|| format!("cannot listen on {}", socket.display()))
+        .context(Named::of_socket(config))
 }
 
 async fn serve(

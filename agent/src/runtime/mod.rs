@@ -15,6 +15,7 @@ pub mod graces;
 pub mod hooks;
 pub mod journal;
 mod kept;
+pub mod named;
 mod outbox;
 pub mod prepare;
 pub mod process;

@@ -29,6 +29,7 @@ use super::foretold::Foretold;
 use super::graces::Graces;
 use super::hooks::Hooks;
 use super::journal::Journal;
+use super::named::{Named, look_for_node, of_root};
 use super::outbox::Outbox;
 use super::process::{self, go_ahead, go_first, hurried, settle_memory, spawn};
 use super::recording;
@@ -103,14 +104,17 @@ pub fn start(config: &AgentConfig) -> anyhow::Result<Running> {
 
 fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let root = config.paths.root.as_path();
-    let layout = Layout::detect(root).context("no control groups to watch over")?;
+    let layout = Layout::detect(root).context("no control groups to watch over");
+    let layout = of_root(root, layout)?;
+    look_for_node(config, &layout)?;
     process::prepare(root);
-    make_folder(&config.paths.state_dir)?;
+    make_folder(&config.paths.state_dir).context(Named::STATE_DIR)?;
     let clocks = Clocks {
         boot: BootId::read(root)?,
         started: ClockPair::now(),
     };
-    let (enforcement, ledger) = Enforcement::begin(root, &config.paths.state_dir, clocks.boot)?;
+    let (enforcement, ledger) = Enforcement::begin(root, &config.paths.state_dir, clocks.boot)
+        .context(Named::STATE_DIR)?;
     let mut builder = builder(config, &layout);
     let roster = first_roster(config, &mut builder)?;
     let telling = Telling::start(config, (clocks.boot, clocks.started))?;
@@ -458,6 +462,7 @@ fn journal(config: &AgentConfig) -> anyhow::Result<Option<Journal>> {
     journal
         .map(Some)
         .with_context(|| format!("cannot begin the journal {}", path.display()))
+        .context(Named::JOURNAL)
 }
 
 impl Running {

@@ -115,6 +115,33 @@ fn a_wrong_command_line_or_file_is_two() {
 }
 
 #[test]
+fn what_cannot_be_started_is_told_by_the_key() {
+    check(
+        &["run", "--state-dir", "/dev/null/brink"],
+        2,
+        "",
+        "paths.stateDir (--state-dir): ",
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().to_str().unwrap();
+    check(
+        &["run", "--state-dir", state, "--host-root", "/nonexistent"],
+        2,
+        "",
+        "paths.root (--host-root): ",
+    );
+    let group = ["--node-cgroup", "/brink-no-such-group"];
+    let args = [&["run", "--state-dir", state][..], &group].concat();
+    let output = run(&args, "");
+    let said = stderr(&output);
+    // A machine without any cgroups says that instead.
+    if !said.contains("no control groups") {
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("node.cgroup (--node-cgroup): "), "{said}");
+    }
+}
+
+#[test]
 fn no_agent_is_four() {
     for args in [
         &["status"][..],

@@ -1,0 +1,85 @@
+//! What of the configuration keeps the agent from starting, told by its key.
+
+use std::fmt;
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context as _;
+use brink_host::cgroup::{Controller, Layout};
+
+use crate::config::{AgentConfig, NodeScope};
+
+/// The context of an error that a setting has led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Named {
+    /// Its key.
+    pub key: &'static str,
+    /// Its flag, if it has one.
+    pub flag: Option<&'static str>,
+}
+
+impl Named {
+    /// Where the machine's root file system is.
+    pub const ROOT: Self = Self::new("paths.root", Some("--host-root"));
+    /// The folder of the agent's own files.
+    pub const STATE_DIR: Self = Self::new("paths.stateDir", Some("--state-dir"));
+    /// The socket of the command line.
+    pub const SOCKET: Self = Self::new("paths.socket", None);
+    /// The journal of inputs.
+    pub const JOURNAL: Self = Self::new("paths.journal", Some("--journal"));
+    /// The cgroup that is the node.
+    pub const NODE: Self = Self::new("node.cgroup", Some("--node-cgroup"));
+
+    const fn new(key: &'static str, flag: Option<&'static str>) -> Self {
+        Self { key, flag }
+    }
+
+    /// The setting that the socket's place comes from.
+    pub fn of_socket(config: &AgentConfig) -> Self {
+        let paths = &config.paths;
+        if paths.socket.parent() == Some(paths.state_dir.as_path()) {
+            Self::STATE_DIR
+        } else {
+            Self::SOCKET
+        }
+    }
+}
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.flag {
+            Some(flag) => write!(f, "{} ({flag})", self.key),
+            None => f.write_str(self.key),
+        }
+    }
+}
+
+/// What was looked for under a root. The usual one is nobody's setting.
+///
+/// # Errors
+/// The same, with the setting where it is one.
+pub fn of_root<T>(root: &Path, found: anyhow::Result<T>) -> anyhow::Result<T> {
+    if root == Path::new("/") {
+        found
+    } else {
+        found.context(Named::ROOT)
+    }
+}
+
+/// Looks whether the cgroup that is to be the node is there: whoever opens it later cannot say why it was to be opened.
+///
+/// # Errors
+/// When it is not.
+pub fn look_for_node(config: &AgentConfig, layout: &Layout) -> anyhow::Result<()> {
+    let NodeScope::Cgroup(group) = &config.node else {
+        return Ok(());
+    };
+    let memory = layout.hierarchy(Controller::Memory);
+    let Some(folder) = memory.and_then(|hierarchy| hierarchy.folder(group)) else {
+        return Ok(());
+    };
+    fs::metadata(&folder)
+        .with_context(|| format!("there is no control group {group}: {}", folder.display()))
+        .context(Named::NODE)?;
+    Ok(())
+}
