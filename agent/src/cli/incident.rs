@@ -20,7 +20,7 @@ use super::stream::{self, StreamArgs};
 use crate::page::export;
 use crate::scenario;
 use crate::story;
-use crate::story::headline::{cause_words, decision, subject};
+use crate::story::headline::{cause_words, decision, short_subject, subject};
 use crate::terminal::{Column, Screen, Style, is_unicode, plain};
 
 /// Options of `brink incident`.
@@ -67,6 +67,8 @@ const KINDS: [Kind; 5] = [
     Kind::KillObserved,
     Kind::IncidentClosed,
 ];
+/// Columns from which on the list has room for everything.
+const WIDE: usize = 100;
 /// Events of a journal that are read at a time.
 const PAGE: usize = 64;
 
@@ -249,7 +251,9 @@ fn list(incidents: &[Incident], style: Style) -> String {
         screen.line("", "No incident is remembered.");
         return screen.into_text();
     }
-    let rows: Vec<Vec<String>> = incidents.iter().map(row).collect();
+    let is_narrow = style.width.is_some_and(|width| width < WIDE);
+    let rows = incidents.iter().map(|incident| row(incident, is_narrow));
+    let rows: Vec<Vec<String>> = rows.collect();
     let columns = [
         Column::Left("ID"),
         Column::Left("WHEN"),
@@ -261,22 +265,50 @@ fn list(incidents: &[Incident], style: Style) -> String {
     screen.into_text()
 }
 
-fn row(incident: &Incident) -> Vec<String> {
+/// On a narrow terminal the year is left out, so that names and ends need not be cut or broken.
+fn row(incident: &Incident, is_narrow: bool) -> Vec<String> {
     let end = match (&incident.course.end, incident.is_final) {
         (Some(end), _) => end.clone(),
         (None, true) => "over".to_owned(),
         (None, false) => "still open".to_owned(),
     };
-    vec![
-        incident.id.clone(),
-        incident
-            .at
-            .wall
-            .get(..19)
-            .unwrap_or(&incident.at.wall)
-            .to_owned(),
-        cause_words(incident.cause).to_owned(),
-        subject(incident),
-        end,
-    ]
+    let wall = incident.at.wall.as_str();
+    let (when, who) = if is_narrow {
+        let when = wall.get(5..19).unwrap_or(wall).replace('T', " ");
+        (when, short_subject(incident))
+    } else {
+        (wall.get(..19).unwrap_or(wall).to_owned(), subject(incident))
+    };
+    let what = cause_words(incident.cause).to_owned();
+    vec![incident.id.clone(), when, what, who, end]
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_stream::model::incident::Cause;
+
+    use super::*;
+
+    #[test]
+    fn a_process_and_its_end_fit_a_terminal_of_80_columns() {
+        let text = include_str!("../../tests/page/incident-bare.json");
+        let mut incident: Incident = serde_json::from_str(text).unwrap();
+        incident.cause = Cause::ForeignKill;
+        incident.victims[0].comm = "brink-hog".to_owned();
+        incident.victims[0].pid = 12721;
+        incident.course.end = Some("every victim has exited".to_owned());
+        let style = |width| Style {
+            width,
+            colour: false,
+        };
+        let narrow = list(std::slice::from_ref(&incident), style(Some(80)));
+        assert_eq!(
+            narrow,
+            "  ID       WHEN            WHAT     WHO                HOW IT ENDED\n  \
+               3f2a-18  11-21 12:00:04  SIGKILL  brink-hog (12721)  every victim has exited\n"
+        );
+        let pipe = list(&[incident], style(None));
+        assert!(pipe.contains("2026-11-21T12:00:04"), "{pipe}");
+        assert!(pipe.contains("brink-hog, pid 12721"), "{pipe}");
+    }
 }

@@ -30,6 +30,14 @@ pub fn subject(incident: &Incident) -> String {
         .unwrap_or_else(|| "somebody".to_owned())
 }
 
+/// The same where there is little room.
+pub fn short_subject(incident: &Incident) -> String {
+    let process = |victim: &Victim| format!("{} ({})", victim.comm, victim.pid);
+    workload(incident)
+        .or_else(|| incident.victims.first().map(process))
+        .unwrap_or_else(|| "somebody".to_owned())
+}
+
 /// A word for what killed, short enough for a table.
 pub const fn cause_words(cause: Cause) -> &'static str {
     match cause {
