@@ -139,7 +139,10 @@ fn named_fault(error: anyhow::Error, named: Named, kind: Option<io::ErrorKind>) 
         _ => Exit::Failure,
     };
     let advice = match named.flag {
-        Some(flag) => format!("give another with {flag}, or {} in the configuration", named.key),
+        Some(flag) => format!(
+            "give another with {flag}, or {} in the configuration",
+            named.key
+        ),
         None => format!("give another {} in the configuration", named.key),
     };
     CliError::new(exit, error).advise(advice)

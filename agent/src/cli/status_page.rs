@@ -127,7 +127,10 @@ fn rung(screen: &mut Screen, status: &Status) {
         } else {
             ("", Paint::Warning)
         };
-        let text = format!("{} ({}) does not run{but}: {why}", program.name, program.family);
+        let text = format!(
+            "{} ({}) does not run{but}: {why}",
+            program.name, program.family
+        );
         screen.paragraph("            ", &text, Some(paint));
     }
 }

@@ -108,7 +108,7 @@ fn unanswered(socket: &Path, error: &io::Error) -> CliError {
     let path = socket.display();
     let is_control = error
         .get_ref()
-        .is_some_and(|inner| inner.is::<ControlSocket>());
+        .is_some_and(<dyn std::error::Error + Send + Sync>::is::<ControlSocket>);
     match error.kind() {
         Kind::BrokenPipe => CliError::ReaderGone,
         Kind::PermissionDenied => CliError::new(

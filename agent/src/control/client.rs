@@ -46,7 +46,9 @@ pub enum AskError {
         source: serde_json::Error,
     },
     /// What answered speaks HTTP: it is the socket of the agent's events, or somebody else's.
-    #[error("{path} is not the agent's control socket: it answers in HTTP, as its socket of events does")]
+    #[error(
+        "{path} is not the agent's control socket: it answers in HTTP, as its socket of events does"
+    )]
     OtherSocket {
         /// The socket.
         path: PathBuf,

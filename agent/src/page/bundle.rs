@@ -38,7 +38,7 @@ pub const WORDS: Asset = Asset {
     path: "/assets/words.js",
     content_type: SCRIPT,
     text: include_str!("assets/words.js"),
-    sha256: "R5C38PuMC5AyRq6BpAFRCSuOk6/te14tna5uISPgMXo=",
+    sha256: "UE4z6mQWPpWlKB6OhWVUSMPb5vUmyhFLNqLyaY1+Gos=",
 };
 
 /// Charts.

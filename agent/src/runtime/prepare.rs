@@ -113,8 +113,8 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         boot: BootId::read(root)?,
         started: ClockPair::now(),
     };
-    let (enforcement, ledger) = Enforcement::begin(root, &config.paths.state_dir, clocks.boot)
-        .context(Named::STATE_DIR)?;
+    let (enforcement, ledger) =
+        Enforcement::begin(root, &config.paths.state_dir, clocks.boot).context(Named::STATE_DIR)?;
     let mut builder = builder(config, &layout);
     let roster = first_roster(config, &mut builder)?;
     let telling = Telling::start(config, (clocks.boot, clocks.started))?;

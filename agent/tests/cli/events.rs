@@ -150,12 +150,16 @@ fn what_goes_wrong_has_a_code_and_says_what_to_do() {
         );
         agent.asked();
     }
-    for nonsense in [
-        "{\"answer\":\"refused\"}\n",
-        "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nno\n",
+    for (nonsense, code, next) in [
+        ("{\"answer\":\"refused\"}\n", 2, "events.socket"),
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nno\n",
+            1,
+            "same version",
+        ),
     ] {
         let agent = Agent::new(nonsense);
-        check(events(&agent.socket(), &[]), 1, &["same version"]);
+        check(events(&agent.socket(), &[]), code, &[next]);
         agent.asked();
     }
 }

@@ -58,12 +58,22 @@ fn a_wrong_command_line_or_file_is_two() {
     for count in ["x", "0", "-1"] {
         check(&["rank", "-n", count], 2, "", "not a whole number");
     }
-    check(&["rank", "--limit", "-1"], 2, "", "'-1' for '--limit <COUNT>'");
+    check(
+        &["rank", "--limit", "-1"],
+        2,
+        "",
+        "'-1' for '--limit <COUNT>'",
+    );
     check(&["pause", "--for", "-1s"], 2, "", "--for \"-1s\": ");
     check(&["demo", "--size", "-5"], 2, "", "--size \"-5\" is not");
     check(&["top", "--interval", "-1s"], 2, "", "from 200ms to 1m");
     check(&["events", "--since", "-1"], 2, "", "give an age");
-    check(&["events", "--limit", "-1"], 2, "", "'-1' for '--limit <COUNT>'");
+    check(
+        &["events", "--limit", "-1"],
+        2,
+        "",
+        "'-1' for '--limit <COUNT>'",
+    );
     check(
         &["replay", "/nonexistent"],
         2,

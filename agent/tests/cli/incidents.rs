@@ -179,7 +179,10 @@ fn a_journal_that_is_none_is_said_to_be_none() {
     fs::write(folder.path().join("events.log"), "x").unwrap();
     let other = folder.path().to_str().unwrap();
     let nothing = format!("there is no event journal in {other}");
-    for (path, says) in [("/nonexistent", "no such folder"), (other, nothing.as_str())] {
+    for (path, says) in [
+        ("/nonexistent", "no such folder"),
+        (other, nothing.as_str()),
+    ] {
         let output = run(&["incident", "--journal", path], "");
         assert_eq!(output.status.code(), Some(2));
         assert_eq!(stdout(&output), "");

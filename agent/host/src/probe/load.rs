@@ -188,10 +188,7 @@ mod tests {
     #[test]
     fn a_log_is_told_only_where_there_is_one_and_a_cause_only_once() {
         let returned = "the BPF_PROG_LOAD syscall returned Invalid argument (os error 22)";
-        for (log, more) in [
-            ("", ""),
-            ("R1 is\n bad\n", ". Verifier output: R1 is bad"),
-        ] {
+        for (log, more) in [("", ""), ("R1 is\n bad\n", ". Verifier output: R1 is bad")] {
             let errno = io::Error::from_raw_os_error(22);
             let text = chain(&LoadError { errno, log });
             assert_eq!(text, format!("{returned}{more}"));

@@ -208,6 +208,7 @@ fn socket_state(path: &Path, patience: Duration) -> SocketState {
         Err(AskError::NotAllowed { .. }) => SocketState::Forbidden,
         Err(AskError::NoAgent { .. }) => SocketState::Left,
         Err(AskError::Broken { source, .. }) => SocketState::Silent(source.to_string()),
+        Err(error @ AskError::OtherSocket { .. }) => SocketState::Silent(error.to_string()),
     }
 }
 
