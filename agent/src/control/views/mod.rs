@@ -131,8 +131,8 @@ impl Views {
         if self.running.ports.commands.send(request).is_err() {
             return refused(
                 RefusalReason::NotPossible,
-                "the guard's queue is full",
-                "try again",
+                "the guard's queue is full; it hears of the stop button as soon as there is room",
+                "see the mode with `brink status`",
             );
         }
         let heard = self.settled(HEARD, |state| state.heard >= ticket).await;
