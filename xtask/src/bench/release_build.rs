@@ -1,36 +1,31 @@
-//! The benchmarks in a release build: of the agent, of the load, and of ourselves with the benchmarks in it.
+//! The benchmarks built anew: the agent, the load, and ourselves with the benchmarks in it. In release, or for the short
+//! form as they are built for guests, which saves a build of everything.
 //!
 //! The benchmarks link the agent, and everything else of xtask does not: without them it is small, is built in no
 //! time, and works when the agent does not compile.
+use std::process::Command;
+
 use anyhow::Context as _;
 
 use super::Args;
 use crate::{
     Verdict,
     test::artifacts,
+    vm::static_build::{Measuring, build_measuring},
     workspace::{self, succeeds},
 };
 
 pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let mut cargo = workspace::cargo();
-    cargo.args(["build", "--release", "--locked", "--bins"]);
-    cargo.args(["--package", "brink", "--package", "brink-tests"]);
-    cargo.args(["--package", "xtask", "--features", "xtask/bench"]);
-    if args.short {
-        // Half of the build is the optimisation over crates, and the short form has room for what it brings.
-        cargo.env("CARGO_PROFILE_RELEASE_LTO", "off");
-        cargo.env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-    }
-    let built = artifacts::build_with(&mut cargo, &[]).context("building the benchmarks")?;
-    let program = |name: &str| {
-        let found = built.programs.get(name).cloned();
-        found.with_context(|| format!("cargo built no binary `{name}`"))
+    let built = if args.short {
+        build_measuring(&workspace::metadata()?)?
+    } else {
+        in_release()?
     };
-    let mut bench = std::process::Command::new(program("xtask")?);
+    let mut bench = Command::new(built.guest);
     bench.current_dir(workspace::root()).arg("bench");
     bench
-        .env("BRINK_BIN", program("brink")?)
-        .env("BRINK_HOG", program("brink-hog")?);
+        .env("BRINK_BIN", built.agent)
+        .env("BRINK_HOG", built.hog);
     bench
         .args(args.check.then_some("--check"))
         .args(args.short.then_some("--short"))
@@ -46,4 +41,13 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
         .arg("--")
         .args(&args.names);
     Ok(Verdict::from_holds(succeeds(&mut bench)?))
+}
+
+fn in_release() -> anyhow::Result<Measuring> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--release", "--locked", "--bins"]);
+    cargo.args(["--package", "brink", "--package", "brink-tests"]);
+    cargo.args(["--package", "xtask", "--features", "xtask/bench"]);
+    let built = artifacts::build_with(&mut cargo, &[]).context("building the benchmarks")?;
+    Measuring::of(&built)
 }

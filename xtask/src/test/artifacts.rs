@@ -27,6 +27,17 @@ pub(crate) struct Built {
     pub(crate) programs: BTreeMap<String, PathBuf>,
 }
 
+impl Built {
+    /// The program of a name.
+    ///
+    /// # Errors
+    /// When cargo did not build it.
+    pub(crate) fn program(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let found = self.programs.get(name).cloned();
+        found.with_context(|| format!("cargo built no binary `{name}`"))
+    }
+}
+
 /// Cargo's messages, as far as they matter here.
 #[derive(Deserialize)]
 struct Message {

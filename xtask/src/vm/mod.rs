@@ -12,7 +12,7 @@ mod packages;
 mod page;
 mod series;
 mod session;
-mod static_build;
+pub(crate) mod static_build;
 mod supply;
 mod verdict;
 

@@ -1,5 +1,5 @@
 //! Our programs and tests without shared libraries, so that they run where nothing is installed.
-use std::{path::PathBuf, process::Command};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 
@@ -32,66 +32,63 @@ pub(super) struct Programs {
 /// When the build fails.
 pub(super) fn build(metadata: &Metadata) -> anyhow::Result<Programs> {
     let built = run_cargo(metadata)?;
-    let program = |name: &str| {
-        let path = built.programs.get(name).cloned();
-        path.with_context(|| format!("cargo built no binary `{name}`"))
-    };
     Ok(Programs {
-        agent: program("brink")?,
-        hog: program("brink-hog")?,
-        coverage: program("brink-coverage")?,
-        guest: program("xtask")?,
+        agent: built.program("brink")?,
+        hog: built.program("brink-hog")?,
+        coverage: built.program("brink-coverage")?,
+        guest: built.program("xtask")?,
         tests: built.tests.into_iter().filter(|test| test.live).collect(),
     })
 }
 
-#[cfg(feature = "bench")]
-/// What goes into a guest that measures.
+/// What measures: in a guest, and in the short form here too, which is one build less.
 #[derive(Debug)]
 pub(crate) struct Measuring {
     pub(crate) agent: PathBuf,
     pub(crate) hog: PathBuf,
-    /// Ourselves with the benchmarks, as the guest's first process.
+    /// Ourselves with the benchmarks, and the guest's first process.
     pub(crate) guest: PathBuf,
 }
 
-#[cfg(feature = "bench")]
-/// Builds the programs of a guest that measures, in the same folder.
+impl Measuring {
+    /// Found among what cargo built.
+    ///
+    /// # Errors
+    /// When one of them was not built.
+    pub(crate) fn of(built: &Built) -> anyhow::Result<Self> {
+        Ok(Self {
+            agent: built.program("brink")?,
+            hog: built.program("brink-hog")?,
+            guest: built.program("xtask")?,
+        })
+    }
+}
+
+/// Builds the programs that measure, in the same folder.
 ///
 /// # Errors
 /// When the build fails.
-pub(super) fn build_measuring(metadata: &Metadata) -> anyhow::Result<Measuring> {
-    let packages = ["--package", "brink", "--package", "brink-tests"];
-    let mut cargo = workspace::cargo();
-    cargo.arg("build").args(packages);
-    cargo.args(["--package", "xtask", "--features", "xtask/bench", "--bins"]);
-    let built = statically(cargo, metadata)?;
-    let program = |name: &str| {
-        let path = built.programs.get(name).cloned();
-        path.with_context(|| format!("cargo built no binary `{name}`"))
-    };
-    Ok(Measuring {
-        agent: program("brink")?,
-        hog: program("brink-hog")?,
-        guest: program("xtask")?,
-    })
+pub(crate) fn build_measuring(metadata: &Metadata) -> anyhow::Result<Measuring> {
+    Measuring::of(&statically(&[], metadata)?)
 }
 
-/// All in one call: what two calls share would be compiled twice where their features differ.
 fn run_cargo(metadata: &Metadata) -> anyhow::Result<Built> {
-    let mut cargo = workspace::cargo();
-    cargo.arg("build");
-    cargo.args(["--package", "brink", "--package", "xtask", "--bins"]);
-    cargo.args(["--package", "brink-tests", "--features", "brink-tests/live"]);
-    for package in &metadata.packages {
-        let live = package.targets.iter().filter(|target| target.is_live());
-        cargo.args(live.flat_map(|target| ["--test", &target.name]));
-    }
-    statically(cargo, metadata)
+    let targets = metadata
+        .packages
+        .iter()
+        .flat_map(|package| &package.targets);
+    let live = targets.filter(|target| target.is_live());
+    let tests: Vec<&str> = live.flat_map(|target| ["--test", &target.name]).collect();
+    statically(&tests, metadata)
 }
 
-/// Builds what `cargo` was told to.
-fn statically(mut cargo: Command, metadata: &Metadata) -> anyhow::Result<Built> {
+/// Builds all programs, and tests. Always with the same features: where they differ all is compiled twice.
+fn statically(tests: &[&str], metadata: &Metadata) -> anyhow::Result<Built> {
+    let mut cargo = workspace::cargo();
+    cargo.args(["build", "--bins", "--package", "brink"]);
+    cargo.args(["--package", "xtask", "--package", "brink-tests"]);
+    cargo.args(["--features", "xtask/bench,brink-tests/live"]);
+    cargo.args(tests);
     cargo.args(["--locked", "--target", TARGET]);
     cargo.args(["--profile", PROFILE, "--target-dir"]);
     cargo.arg(metadata.target_directory.join("vm"));
