@@ -206,7 +206,7 @@ fn a_soft_threshold_asks_and_then_kills() {
 fn a_hard_crossing_does_not_wait_for_a_soft_order() {
     let mut node = Node::new(300);
     let [.., leaker] = three(&mut node);
-    let both = "evictionHard: {memory.available: 60Mi}\nevictionSoft: {memory.available: 200Mi}\nevictionSoftGracePeriod: {memory.available: 500ms}\nevictionMaxPodGracePeriod: 30";
+    let both = "evictionHard: {memory.available: 60Mi}\nevictionSoft: {memory.available: 200Mi}\nevictionSoftGracePeriod: {memory.available: 500ms}\nevictionMaxPodGracePeriod: 300";
     node.configure("enforce", both);
     node.start(&[]);
     let script = "trap '' TERM; echo 0 > \"$1\"; exec \"$2\" --load anon --bytes 290000000 --rate 120000000 --deadline-ms 20000 --hold";
@@ -222,10 +222,10 @@ fn a_hard_crossing_does_not_wait_for_a_soft_order() {
         .since_sample("asked")
         .expect("the soft order was open");
     let killed = record.since_sample("firstSignal").expect("and turned hard");
+    let after = Duration::from_nanos((killed - asked).unsigned_abs());
     assert!(
-        killed - asked < 5_000_000_000,
-        "not after the grace of 30 s: {}",
-        killed - asked
+        after < slowed(Duration::from_secs(5)),
+        "not after the grace of 300 s: {after:?}"
     );
     assert_eq!(node.decisions().len(), 1, "the same order");
 }
@@ -269,7 +269,8 @@ fn a_pause_can_end_by_itself() {
     let [.., leaker] = three(&mut node);
     node.configure("enforce", HARD);
     node.start(&[]);
-    node.ask(&Question::Pause { seconds: Some(3) }).unwrap();
+    let seconds = Some(slowed(Duration::from_secs(3)).as_secs());
+    node.ask(&Question::Pause { seconds }).unwrap();
     let leak = node.load(leaker, Load::Anon, 260 * MIB);
     let told = wait_until(PATIENCE, || node.decisions().pop()).unwrap();
     assert_eq!((told.mode.as_str(), lives(&leak)), ("paused", true));
