@@ -50,13 +50,29 @@ impl Apt {
     /// # Errors
     /// When its files cannot be written.
     pub fn suites(&self, suites: &[&str]) -> anyhow::Result<Suites> {
+        self.suites_of(suites, &["deb"])
+    }
+
+    /// The same with their source packages.
+    ///
+    /// # Errors
+    /// When its files cannot be written.
+    pub fn suites_with_sources(&self, suites: &[&str]) -> anyhow::Result<Suites> {
+        self.suites_of(suites, &["deb", "deb-src"])
+    }
+
+    fn suites_of(&self, suites: &[&str], kinds: &[&str]) -> anyhow::Result<Suites> {
         let name = suites.join("+");
         let lists = self.folder.join("lists");
         let own = self.folder.join(&name);
-        let sources: Vec<String> = suites
-            .iter()
-            .map(|suite| format!("deb [signed-by={KEYRING}] {} {suite} main\n", self.mirror))
-            .collect();
+        let line = |kind: &&str, suite: &&str| {
+            format!(
+                "{kind} [signed-by={KEYRING}] {} {suite} main\n",
+                self.mirror
+            )
+        };
+        let of_kind = |kind| suites.iter().map(move |suite| line(kind, suite));
+        let sources: Vec<String> = kinds.iter().flat_map(of_kind).collect();
         let prepare = || -> std::io::Result<()> {
             fs::create_dir_all(own.join("archives/partial"))?;
             fs::write(own.join("sources.list"), sources.concat())
@@ -96,11 +112,16 @@ impl Suites {
         // Without cleaning up, which would remove the lists of other suites.
         apt.args(["-o", "APT::Get::List-Cleanup=false"]);
         apt.args(["-o", "APT::Update::Error-Mode=any", "update"]);
+        self.run_quietly(&mut apt)
+    }
+
+    /// Runs apt to its end; where it fails, its last word is the error.
+    fn run_quietly(&self, apt: &mut Command) -> anyhow::Result<()> {
         let answer = apt.output().context("starting apt-get")?;
         if !answer.status.success() {
             let said = String::from_utf8_lossy(&answer.stderr).into_owned();
             let word = said.lines().find(|line| line.starts_with("E: "));
-            let word = word.unwrap_or("E: apt-get update failed");
+            let word = word.unwrap_or("E: apt-get failed without a word");
             bail!("{}: {}", self.name, word.trim_start_matches("E: "));
         }
         Ok(())
@@ -155,6 +176,16 @@ impl Suites {
         let mut apt = self.command("apt-get");
         apt.current_dir(folder).arg("download").args(packages);
         stdout_of(&mut apt).map(drop)
+    }
+
+    /// Fetches the files of a source package into `folder`. apt checks their digests.
+    ///
+    /// # Errors
+    /// With apt's last word, when it cannot be had.
+    pub fn download_source(&self, name: &str, folder: &Path) -> anyhow::Result<()> {
+        let mut apt = self.command("apt-get");
+        apt.current_dir(folder);
+        self.run_quietly(apt.args(["source", "--download-only", name]))
     }
 }
 

@@ -8,6 +8,7 @@ pub mod deny;
 pub mod ebpf;
 pub mod fuzz;
 pub mod generate;
+pub(crate) mod listing;
 pub mod marks;
 pub mod monitoring;
 pub mod process;

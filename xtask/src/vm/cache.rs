@@ -1,9 +1,7 @@
 //! Unpacked packages outside the checkout, by digest, and which of them were used last.
 use std::{
     collections::BTreeMap,
-    fmt::Write as _,
     fs,
-    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -12,14 +10,15 @@ use anyhow::{Context as _, bail};
 use sha2::{Digest as _, Sha256};
 
 use super::packages::Package;
-use crate::workspace::succeeds;
+use crate::{
+    listing::{self, list},
+    workspace::succeeds,
+};
 
 /// The file that says which packages serve what.
 const CHOSEN: &str = "chosen.json";
 /// The file that is locked by whoever has guests running.
 const USED: &str = "used";
-/// Ends a list of files, so that one that was cut off is known as such.
-const END: &str = "end";
 
 /// Length of a key: a digest in hexadecimal digits.
 const KEY: usize = 64;
@@ -180,42 +179,9 @@ fn key(packages: &[Package]) -> String {
     bytes.concat()
 }
 
-/// Every file below `root` with its size, a line each.
-fn list(root: &Path) -> anyhow::Result<String> {
-    let mut lines = String::new();
-    let mut folders = vec![PathBuf::new()];
-    while let Some(below) = folders.pop() {
-        let folder = root.join(&below);
-        for entry in
-            fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))?
-        {
-            let entry = entry?;
-            let path = below.join(entry.file_name());
-            if entry.file_type()?.is_dir() {
-                folders.push(path);
-            } else {
-                let size = entry.metadata()?.size();
-                // Writing to a `String` cannot fail.
-                let _written = writeln!(lines, "{size} {}", path.display());
-            }
-        }
-    }
-    Ok(lines + END)
-}
-
 /// Whether every file that was unpacked into `bundle` is there in its full size.
 fn is_whole(bundle: &Path) -> bool {
-    let files = fs::read_to_string(bundle.join("files")).unwrap_or_default();
-    let root = bundle.join("root");
-    let is_there = |line: &str| {
-        let Some((size, path)) = line.split_once(' ') else {
-            return false;
-        };
-        let found = fs::symlink_metadata(root.join(path));
-        found.is_ok_and(|found| size.parse() == Ok(found.size()))
-    };
-    let listed = files.strip_suffix(END);
-    listed.is_some_and(|listed| listed.lines().all(is_there))
+    listing::is_whole(&bundle.join("files"), &bundle.join("root"))
 }
 
 #[cfg(test)]
