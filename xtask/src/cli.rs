@@ -3,7 +3,7 @@ use clap::{Parser, Subcommand};
 
 #[cfg(feature = "bench")]
 use crate::bench::peers;
-use crate::{Verdict, bench, ci, deny, ebpf, fuzz, generate, monitoring, test, tidy, vm};
+use crate::{Verdict, bench, ci, cluster, deny, ebpf, fuzz, generate, monitoring, test, tidy, vm};
 
 /// The project's automation.
 #[derive(Debug, Parser)]
@@ -42,6 +42,8 @@ enum Command {
     #[cfg(feature = "bench")]
     #[command(hide = true)]
     KubeletModel(peers::kubelet::Args),
+    /// A real Kubernetes on this machine, for tests: built, started, tested on and removed
+    Cluster(cluster::Args),
     /// Check metrics, alert rules and dashboard against each other and with promtool
     Monitoring(monitoring::Args),
     /// Measure, and compare with the figures that must be reached
@@ -70,6 +72,7 @@ impl Cli {
             Command::Compare => peers::inside::run(),
             #[cfg(feature = "bench")]
             Command::KubeletModel(args) => peers::kubelet::run(&args),
+            Command::Cluster(args) => cluster::run(&args),
             Command::Monitoring(args) => monitoring::run(&args),
             Command::Bench(args) => bench::run(&args),
             Command::Fuzz(args) => fuzz::run(&args),

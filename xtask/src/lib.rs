@@ -4,6 +4,7 @@ pub mod apt;
 pub mod bench;
 pub mod ci;
 pub mod cli;
+pub mod cluster;
 pub mod deny;
 pub mod ebpf;
 pub mod fuzz;

@@ -94,7 +94,7 @@ pub(crate) fn build_with(cargo: &mut Command, packages: &[Package]) -> anyhow::R
 }
 
 /// Builds the agent, for the live tests that start it.
-pub(super) fn build_agent() -> anyhow::Result<PathBuf> {
+pub(crate) fn build_agent() -> anyhow::Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--locked", "--package", "brink", "--bin", "brink"]);
     let messages = artifacts(&mut cargo).context("building the agent")?;

@@ -1,0 +1,205 @@
+//! What the tests of a cluster share: the cluster that is there, asked by `kubectl`, and where its pods are on this machine.
+
+use std::env;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use brink_host::cgroup::pod::{PodMember, PodRoots};
+use brink_host::cgroup::walk::groups_below;
+use brink_host::cgroup::{Controller, Layout};
+use brink_tests::slowed;
+use serde_json::Value;
+
+/// Longest wait for anything that a kubelet does: it looks at some things only every few seconds.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// The image that `cargo xtask cluster` gives to its node: a busybox.
+pub(crate) const IMAGE: &str = "localhost/brink-test:1";
+
+/// The variable that leads to a cluster of somebody else's, and to its `kubectl` on the path.
+const KUBECONFIG: &str = "BRINK_KUBECONFIG";
+/// Where `cargo xtask cluster up` has put its own.
+const FOLDER: &str = "/var/lib/brink-cluster";
+/// In its kubelet's `cgroupRoot`, the group of all pods.
+const PODS: &str = "/brink-cluster/kubepods";
+/// More groups than any test makes.
+const GROUPS: usize = 4096;
+
+/// A cluster.
+pub(crate) struct Cluster {
+    kubectl: PathBuf,
+    kubeconfig: PathBuf,
+}
+
+impl Cluster {
+    /// The one that is there, or why there is none.
+    pub(crate) fn find() -> Result<Self, String> {
+        let given = env::var_os(KUBECONFIG).filter(|file| !file.is_empty());
+        let folder = Path::new(FOLDER);
+        let cluster = match given {
+            Some(file) => Self {
+                kubectl: "kubectl".into(),
+                kubeconfig: file.into(),
+            },
+            None => Self {
+                kubectl: folder.join("bin/kubectl"),
+                kubeconfig: folder.join("pki/admin.kubeconfig"),
+            },
+        };
+        if !cluster.kubeconfig.is_file() {
+            return Err(
+                "needs a Kubernetes: `cargo xtask cluster test` runs these tests on one".to_owned(),
+            );
+        }
+        match cluster.run(&["get", "--raw", "/readyz"], "") {
+            Ok(answer) if answer.status.success() => Ok(cluster),
+            Ok(answer) => Err(format!("the cluster does not answer: {}", said(&answer))),
+            Err(error) => Err(format!(
+                "{} cannot be run: {error}",
+                cluster.kubectl.display()
+            )),
+        }
+    }
+
+    /// The answer of a `kubectl` that must succeed.
+    pub(crate) fn kubectl(&self, words: &[&str], input: &str) -> String {
+        let answer = self.run(words, input).unwrap();
+        assert!(
+            answer.status.success(),
+            "kubectl {words:?}: {}",
+            said(&answer)
+        );
+        String::from_utf8(answer.stdout).unwrap()
+    }
+
+    /// An object; nothing if there is none.
+    pub(crate) fn get(&self, kind: &str, name: &str) -> Option<Value> {
+        let text = self.kubectl(&["get", kind, name, "--ignore-not-found", "-o", "json"], "");
+        (!text.trim().is_empty()).then(|| serde_json::from_str(&text).unwrap())
+    }
+
+    /// A pod that is gone when this is.
+    pub(crate) fn pod<'a>(&'a self, manifest: &Value) -> Pod<'a> {
+        let name = manifest["metadata"]["name"].as_str().unwrap().to_owned();
+        self.kubectl(&["create", "-f", "-"], &manifest.to_string());
+        Pod {
+            cluster: self,
+            name,
+        }
+    }
+
+    fn run(&self, words: &[&str], input: &str) -> std::io::Result<Output> {
+        let mut command = Command::new(&self.kubectl);
+        command
+            .args(words)
+            .args(["--request-timeout=30s", "--kubeconfig"])
+            .arg(&self.kubeconfig);
+        // It keeps what it has learnt of the server below its home.
+        let home = tempfile::tempdir()?;
+        command.env("HOME", home.path());
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        if let Some(mut pipe) = child.stdin.take() {
+            // One that does not read to the end has said why.
+            let _told_below = pipe.write_all(input.as_bytes());
+        }
+        child.wait_with_output()
+    }
+}
+
+/// A pod of a test.
+pub(crate) struct Pod<'a> {
+    cluster: &'a Cluster,
+    pub(crate) name: String,
+}
+
+impl Pod<'_> {
+    /// As the API server has it; nothing once it is gone.
+    pub(crate) fn read(&self) -> Option<Value> {
+        self.cluster.get("pod", &self.name)
+    }
+
+    /// Deletes it, with the grace of its manifest.
+    pub(crate) fn delete(&self) {
+        self.cluster
+            .kubectl(&["delete", "pod", &self.name, "--wait=false"], "");
+    }
+
+    /// What the cluster says of it, for whoever has to find out why it is not as it should be.
+    pub(crate) fn described(&self) -> String {
+        self.cluster.kubectl(&["describe", "pod", &self.name], "")
+    }
+}
+
+impl Drop for Pod<'_> {
+    fn drop(&mut self) {
+        // A test that fails leaves nothing either; one that has deleted it finds nothing to delete.
+        let words = [
+            "delete",
+            "pod",
+            &self.name,
+            "--ignore-not-found",
+            "--grace-period=0",
+            "--force",
+        ];
+        let _told = self.cluster.run(&words, "");
+    }
+}
+
+/// Whether something comes to hold. Whoever asks a server does so five times a second.
+pub(crate) fn holds_in_time(mut holds: impl FnMut() -> bool) -> bool {
+    let until = Instant::now() + slowed(PATIENCE);
+    loop {
+        if holds() {
+            return true;
+        }
+        if Instant::now() > until {
+            return false;
+        }
+        sleep(Duration::from_millis(200));
+    }
+}
+
+/// The container's group in the memory hierarchy, as Brink's own reading of the names leads to it from the pod's `uid` and the
+/// container's id.
+pub(crate) fn container_group(uid: &str, container: &str) -> Option<PathBuf> {
+    let layout = Layout::detect(Path::new("/")).unwrap();
+    let hierarchy = layout.require(Controller::Memory).unwrap();
+    let roots = PodRoots::new("/", Some(PODS));
+    let member = PodMember::Container(container.to_owned());
+    let mut groups = groups_below(hierarchy, "/", GROUPS).unwrap().into_iter();
+    let found = groups.find(|group| {
+        let parsed = roots
+            .parse(group)
+            .filter(|parsed| parsed.uid == uid && !parsed.nested);
+        parsed.is_some_and(|parsed| parsed.member.as_ref() == Some(&member))
+    })?;
+    hierarchy.folder(&found)
+}
+
+/// The command lines of the processes in a group, their words apart by spaces.
+pub(crate) fn commands_in(group: &Path) -> Vec<String> {
+    let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+    let read = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok();
+    let lines = members.lines().filter_map(read);
+    lines
+        .map(|line| line.trim_end_matches('\0').replace('\0', " "))
+        .collect()
+}
+
+/// Whether a shim for this sandbox or container runs.
+pub(crate) fn has_shim(id: &str) -> bool {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut lines =
+        entries.filter_map(|entry| std::fs::read_to_string(entry.path().join("cmdline")).ok());
+    lines.any(|line| line.contains("containerd-shim") && line.contains(id))
+}
+
+fn said(answer: &Output) -> String {
+    String::from_utf8_lossy(&answer.stderr).trim().to_owned()
+}

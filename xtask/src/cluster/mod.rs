@@ -1,0 +1,56 @@
+//! `cargo xtask cluster`: a real Kubernetes on this machine, built from Debian's source, for the tests that need one.
+mod build;
+mod control_plane;
+mod down;
+mod groups;
+mod image;
+mod launch;
+mod machine;
+mod node;
+mod pki;
+mod preflight;
+mod state;
+mod status;
+mod supply;
+mod test;
+mod up;
+
+use std::path::Path;
+
+use crate::Verdict;
+
+/// Options of `cargo xtask cluster`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Clone, clap::Subcommand)]
+enum Command {
+    /// Build it where it is not in the cache yet, and nothing else
+    Build,
+    /// Start one: control plane, containerd and a kubelet, all on the loopback interface
+    Up,
+    /// Stop and remove whatever is there of one, whole or not
+    Down,
+    /// Say what runs, and whether the node is ready
+    Status,
+    /// Run the tests that need one, on the one that runs or on one for them alone
+    Test(test::Args),
+}
+
+/// Runs the chosen command.
+///
+/// # Errors
+/// When it could not do its work.
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    let folder = Path::new(state::FOLDER);
+    match &args.command {
+        Command::Build => supply::obtain().map(|_| Verdict::Passed),
+        Command::Up => up::run(folder),
+        Command::Down => down::run(folder),
+        Command::Status => status::run(folder),
+        Command::Test(args) => test::run(args, folder),
+    }
+}
