@@ -1,8 +1,8 @@
-//! The benchmarks built anew: the agent, the load, and ourselves with the benchmarks in it. In release, or for the short
-//! form as they are built for guests, which saves a build of everything.
+//! The benchmarks built anew: the agent, the load, and ourselves with the benchmarks in it.
 //!
-//! The benchmarks link the agent, and everything else of xtask does not: without them it is small, is built in no
-//! time, and works when the agent does not compile.
+//! In release, or for the short form as they are built for guests, which saves a build of everything. The benchmarks link
+//! the agent, and everything else of xtask does not: without them it is small, is built in no time, and works when the
+//! agent does not compile.
 use std::process::Command;
 
 use anyhow::Context as _;
