@@ -49,9 +49,10 @@ impl Cluster {
             },
         };
         if !cluster.kubeconfig.is_file() {
-            return Err(
-                "needs a Kubernetes: `cargo xtask cluster test` runs these tests on one".to_owned(),
-            );
+            let missing = cluster.kubeconfig.display();
+            return Err(format!(
+                "needs a Kubernetes, and there is no {missing}: `cargo xtask cluster test` runs these tests on one"
+            ));
         }
         match cluster.run(&["get", "--raw", "/readyz"], "") {
             Ok(answer) if answer.status.success() => Ok(cluster),

@@ -76,9 +76,8 @@ impl Launcher {
     pub(super) fn start_as(&mut self, name: &str, words: &[&str]) -> anyhow::Result<Process> {
         let log = self.folder("logs")?.join(format!("{name}.log"));
         let out = File::create(&log).with_context(|| format!("making {}", log.display()))?;
-        let mut command = Command::new("sh");
-        command.args(["-c", BORN, "sh", &self.groups.len().to_string()]);
-        command.args(&self.groups).arg("setsid").args(words);
+        let mut command = born_in(&self.groups);
+        command.arg("setsid").args(words);
         command.current_dir(&self.folder).env_clear();
         command.env(
             "PATH",
@@ -132,7 +131,15 @@ impl Launcher {
         Kubectl {
             program: self.bundle.program("kubectl"),
             folder: self.folder.clone(),
+            groups: self.groups.clone(),
         }
+    }
+
+    /// A program that ends by itself, and goes with the cluster if it does not.
+    pub(super) fn helper(&self, name: &str) -> Command {
+        let mut command = born_in(&self.groups);
+        command.arg(self.bundle.program(name));
+        command
     }
 }
 
@@ -142,14 +149,17 @@ pub(super) struct Kubectl {
     pub(super) program: PathBuf,
     /// The folder of the cluster.
     pub(super) folder: PathBuf,
+    /// What it is born in: whoever kills us in the middle leaves it to `down`.
+    pub(super) groups: Vec<PathBuf>,
 }
 
 impl Kubectl {
     /// What it says, if it succeeds.
     pub(super) fn ask(&self, words: &[&str]) -> Option<String> {
         let kubeconfig = super::pki::Pki::of(&self.folder).admin();
-        let mut command = Command::new(&self.program);
+        let mut command = born_in(&self.groups);
         command
+            .arg(&self.program)
             .args(words)
             .args(["--request-timeout=5s", "--kubeconfig"])
             .arg(kubeconfig);
@@ -163,6 +173,14 @@ impl Kubectl {
             .success()
             .then(|| String::from_utf8_lossy(&answer.stdout).into_owned())
     }
+}
+
+/// A command that enters these groups before it becomes the program that is its next argument.
+fn born_in(groups: &[PathBuf]) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", BORN, "sh", &groups.len().to_string()]);
+    command.args(groups);
+    command
 }
 
 /// The end of a log.
@@ -187,11 +205,8 @@ mod tests {
         for group in &groups {
             fs::create_dir(group).unwrap();
         }
-        let mut command = Command::new("sh");
-        command
-            .args(["-c", BORN, "sh", "2"])
-            .args(&groups)
-            .args(["echo", "1 2"]);
+        let mut command = born_in(&groups);
+        command.args(["echo", "1 2"]);
         let answer = command.output().unwrap();
         assert_eq!(String::from_utf8_lossy(&answer.stdout), "1 2\n");
         let [a, b] = groups.map(|group| fs::read_to_string(group.join("cgroup.procs")).unwrap());
@@ -201,8 +216,8 @@ mod tests {
 
     #[test]
     fn a_process_without_its_group_does_not_begin() {
-        let mut command = Command::new("sh");
-        command.args(["-c", BORN, "sh", "1", "/nonexistent", "echo", "begun"]);
+        let mut command = born_in(&[PathBuf::from("/nonexistent")]);
+        command.args(["echo", "begun"]);
         let answer = command.output().unwrap();
         assert_eq!((answer.status.code(), answer.stdout.len()), (Some(125), 0));
     }

@@ -130,7 +130,7 @@ fn containerd(launcher: &mut Launcher, namespace: &str) -> anyhow::Result<()> {
 
 /// containerd's own client, in the namespace that a kubelet's containers are in.
 fn ctr(launcher: &Launcher) -> Command {
-    let mut command = Command::new(launcher.bundle.program("ctr"));
+    let mut command = launcher.helper("ctr");
     command
         .arg("--address")
         .arg(socket(&launcher.folder))

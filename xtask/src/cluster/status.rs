@@ -15,6 +15,7 @@ pub(super) fn run(folder: &Path) -> anyhow::Result<Verdict> {
     let kubectl = Kubectl {
         program: folder.join("bin/kubectl"),
         folder: folder.to_owned(),
+        groups: Vec::new(),
     };
     let ready = node::is_ready(&kubectl);
     let word = if ready { "ready" } else { "not ready" };
