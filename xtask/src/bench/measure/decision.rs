@@ -60,7 +60,7 @@ pub(super) fn hold(outcome: &mut Outcome, settings: &Settings) {
     outcome.limit_value(
         "5,000 workloads against 500: ratio of medians",
         "",
-        10.0,
+        settings.figure(12.0, 10.0),
         growth,
     );
 }
