@@ -44,8 +44,8 @@ impl Reader {
         self.step(&shared.lock())
     }
 
-    /// Appends up to `events` of what comes next, and stops once their texts have `bytes` bytes or more. Returns how many it
-    /// has appended. The hub is locked once for all of them.
+    /// Appends up to `events` of what comes next, and stops once their texts have `bytes` bytes or more, and behind a loss: who
+    /// knows another way to what was lost goes there first. Returns how many it has appended. The hub is locked once for all.
     pub fn take(&mut self, (events, bytes): (usize, usize), into: &mut Vec<Next>) -> usize {
         let shared = Arc::clone(&self.shared);
         let state = shared.lock();
@@ -54,9 +54,10 @@ impl Reader {
             && sum < bytes
             && let Some(next) = self.step(&state)
         {
-            if let Next::Line(line) = &next {
-                sum += line.text.len();
-            }
+            sum = match &next {
+                Next::Line(line) => sum + line.text.len(),
+                Next::Lost { .. } => usize::MAX,
+            };
             into.push(next);
             taken += 1;
         }

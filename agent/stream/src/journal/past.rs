@@ -12,10 +12,10 @@ use super::read::{After, Cursor, Most, Reader};
 use super::{JournalError, read};
 use crate::hub::{Line, Page, Past, PastError, Position};
 
-/// Bytes of one page's texts.
-const PAGE: usize = 4 << 20;
+/// Bytes of one page's texts, or one event. Every reader that is slow may hold one.
+const PAGE: usize = 256 << 10;
 /// Readers whose place is remembered.
-const PLACES: usize = 16;
+const PLACES: usize = 64;
 
 /// A reader of the journal.
 #[derive(Debug)]

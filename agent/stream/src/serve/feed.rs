@@ -1,8 +1,8 @@
 //! What one reader of events gets: first what is kept of the past, then what is told, in order and without a seam.
 //!
 //! The past is read page by page until the hub's memory goes on from there. What is journalled is then neither lost nor
-//! repeated; what is not, and has left the memory, is not part of the past. What a live reader is too slow for is told to it as
-//! a loss that it alone gets.
+//! repeated; what is not, and has left the memory, is not part of the past. A live reader that the memory does not wait for gets
+//! what is journalled from the journal too, and what lies between as losses that it alone is told: each number once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,6 +41,8 @@ pub(super) struct Feed {
     past: Option<Arc<dyn Past>>,
     query: Query,
     phase: Phase,
+    /// What comes before the memory goes on, in a live reader that was too slow for it.
+    gap: Option<Gap>,
     /// The first wanted moment, until it was found.
     from_us: Option<i64>,
     /// The last number that had been given as this began.
@@ -58,6 +60,15 @@ enum Phase {
     /// After this place in the past, or with the oldest.
     Past(Option<Position>),
     Live(Reader),
+}
+
+/// Numbers that had left the memory when the reader came for them.
+#[derive(Clone, Copy)]
+struct Gap {
+    /// The last number before them, or of them that the reader has had.
+    after: u64,
+    /// The last of them.
+    until: u64,
 }
 
 /// A loss that is told to one reader.
@@ -84,6 +95,7 @@ impl Feed {
             past,
             known: service.hub.numbering().last,
             phase: Phase::Live(service.hub.reader(None)),
+            gap: None,
             from_us: None,
             left: query.limit.unwrap_or(u64::MAX),
             missed: 0,
@@ -194,6 +206,9 @@ impl Feed {
         if let Some(missed) = self.owed.take() {
             self.push_loss(missed, into);
         }
+        if let Some(gap) = self.gap.take() {
+            return self.fill_gap(gap, into).await;
+        }
         match &mut self.phase {
             Phase::Past(position) => {
                 let position = position.clone();
@@ -214,15 +229,13 @@ impl Feed {
             let is_over = match next {
                 Next::Line(line) if !self.query.follow && line.seq > self.known => true,
                 Next::Line(line) => self.push(&line, into),
-                Next::Lost { first, last, count } => {
-                    self.push_loss(
-                        Missed {
-                            range: Some((first, last)),
-                            count,
-                            uncounted: false,
-                        },
-                        into,
-                    );
+                Next::Lost { first, .. } if !self.query.follow && first > self.known => true,
+                Next::Lost { first, last, .. } => {
+                    let wanted = if self.query.follow { last } else { self.known };
+                    self.gap = Some(Gap {
+                        after: first - 1,
+                        until: last.min(wanted),
+                    });
                     false
                 }
             };
@@ -234,6 +247,48 @@ impl Feed {
             0 if is_closed || !self.query.follow => Filled::End,
             0 => Filled::Wait,
             _ => Filled::More,
+        }
+    }
+
+    /// Appends what has left the memory: of that the journal has what is journalled, and the rest is lost.
+    async fn fill_gap(&mut self, gap: Gap, into: &mut Vec<u8>) -> Filled {
+        let Gap { mut after, until } = gap;
+        let lines = self.journalled(after).await;
+        let is_within = |line: &&Arc<Line>| *line.boot == *self.boot() && line.seq <= until;
+        let kept = lines.iter().take_while(is_within).count();
+        for line in &lines[..kept] {
+            if line.seq <= after {
+                continue;
+            }
+            self.push_missed(after + 1, line.seq - 1, into);
+            after = line.seq;
+            if self.push(line, into) {
+                return Filled::End;
+            }
+        }
+        if after > gap.after && kept == lines.len() {
+            self.gap = Some(Gap { after, until });
+        } else {
+            self.push_missed(after + 1, until, into);
+        }
+        Filled::More
+    }
+
+    /// Some of what the journal has after a number of this boot; nothing if there is none, or it cannot be read.
+    async fn journalled(&self, after: u64) -> Vec<Arc<Line>> {
+        let Some(past) = self.service.past().await else {
+            return Vec::new();
+        };
+        let position = Position {
+            boot: self.boot().into(),
+            seq: after,
+        };
+        match self.service.page(past, Some(position)).await {
+            Ok(page) => page.lines,
+            Err(error) => {
+                warn!(%error, "the past cannot be read; a reader that is too slow has lost what it missed");
+                Vec::new()
+            }
         }
     }
 
@@ -298,6 +353,18 @@ impl Feed {
             self.left -= 1;
         }
         self.left == 0
+    }
+
+    /// Tells numbers as missed, from the first to the last, if there are any.
+    fn push_missed(&mut self, first: u64, last: u64, into: &mut Vec<u8>) {
+        if first <= last {
+            let missed = Missed {
+                range: Some((first, last)),
+                count: last - first + 1,
+                uncounted: false,
+            };
+            self.push_loss(missed, into);
+        }
     }
 
     fn push_loss(&mut self, missed: Missed, into: &mut Vec<u8>) {

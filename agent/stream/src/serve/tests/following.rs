@@ -1,5 +1,6 @@
 //! Readers that stay: news, heartbeats, the end, and what happens to the slow.
 
+use super::resuming::Shared;
 use super::*;
 
 #[test]
@@ -71,23 +72,89 @@ fn the_slow_are_told_exactly_what_they_missed() {
         }
         slow.until("\"place\":\"reader\"").await;
         hub.close();
-        let answer = slow.rest().await;
-        assert!(answer.is_whole);
-        let (mut next, mut missed) = (1, 0);
-        for line in answer.lines() {
-            let (seq, data) = (line["seq"].as_u64().unwrap(), &line["data"]);
-            if line["type"] == "loss" {
-                assert_eq!(data["first"], next);
-                assert_eq!(data["last"], seq);
-                assert_eq!(data["count"], seq + 1 - next);
-                missed += seq + 1 - next;
-                assert_eq!(data["total"], missed);
-            } else {
-                assert_eq!(seq, next);
-            }
-            next = seq + 1;
+        let lost = each_once(&slow.rest().await, 400);
+        assert!(!lost.is_empty());
+    });
+}
+
+/// Every number comes once, in order: as an event, or inside a loss that counts it. Returns those inside losses.
+fn each_once(answer: &Answer, last: u64) -> Vec<u64> {
+    assert!(answer.is_whole);
+    let (mut next, mut missed) = (1, Vec::new());
+    for line in answer.lines() {
+        let (seq, data) = (line["seq"].as_u64().unwrap(), &line["data"]);
+        if data["place"] == "reader" {
+            assert_eq!((&data["first"], &data["last"]), (&json!(next), &json!(seq)));
+            missed.extend(next..=seq);
+            assert_eq!(data["count"], seq + 1 - next);
+            assert_eq!(data["total"], missed.len());
+        } else {
+            assert_eq!(seq, next);
         }
-        assert_eq!(next, 401, "every number once");
+        next = seq + 1;
+    }
+    assert_eq!(next, last + 1, "every number once");
+    missed
+}
+
+/// Tells events of about 10 kB, one in three of a kind that is not journalled: more than a socket takes while nobody reads.
+async fn tell_much(hub: &Hub, count: u64) {
+    let filler = "x".repeat(10_000);
+    for _ in 0..count {
+        let seq = hub.numbering().last + 1;
+        let of = match seq % 3 {
+            0 => Kind::WorkloadStarted,
+            _ => Kind::OomKill,
+        };
+        let at = Time::new(START_US, 0);
+        hub.tell(Draft::new(of, at, None, &json!({"filler": filler})).unwrap());
+        tokio::task::yield_now().await;
+    }
+}
+
+/// What a reader gets that takes nothing while 600 events are told, with room for five in memory.
+async fn slow_reader_of(hub: &Hub, served: &Served, meanwhile: impl FnOnce()) -> Answer {
+    let slow = served.follow("/v1/events?follow=1", "").await;
+    tell_much(hub, 600).await;
+    meanwhile();
+    hub.close();
+    slow.rest().await
+}
+
+#[test]
+fn the_slow_get_what_is_journalled_from_the_journal() {
+    run(async {
+        let hub = hub_of(0, 5);
+        let journal = Shared::default();
+        hub.attach(Box::new(journal.clone()));
+        let served = Served::new(service(&hub).with_past(Arc::new(journal)));
+        let answer = slow_reader_of(&hub, &served, || {}).await;
+        let lost = each_once(&answer, 600);
+        assert!(!lost.is_empty(), "it was too slow");
+        assert!(lost.iter().all(|seq| seq % 3 == 0), "{lost:?}");
+    });
+}
+
+#[test]
+fn what_the_journal_no_longer_has_is_lost_to_the_slow_and_counted() {
+    run(async {
+        for fails in [false, true] {
+            let hub = hub_of(0, 5);
+            let journal = Shared::default();
+            hub.attach(Box::new(journal.clone()));
+            let served = Served::new(service(&hub).with_past(Arc::new(journal.clone())));
+            let harm = || {
+                if fails {
+                    journal.fail();
+                } else {
+                    journal.cut(380);
+                }
+            };
+            let lost = each_once(&slow_reader_of(&hub, &served, harm).await, 600);
+            assert!(lost.iter().any(|seq| seq % 3 != 0), "{lost:?}");
+            // Of each three numbers two are in the journal: 381 begin behind number 570.
+            assert_eq!(lost.contains(&574), fails, "{lost:?}");
+        }
     });
 }
 
