@@ -3,6 +3,8 @@ pub mod browser;
 pub mod counting_allocator;
 mod guest;
 mod hog;
+pub mod kills;
+pub mod lines;
 mod sandbox;
 pub mod schema;
 mod skip;

@@ -18,6 +18,7 @@ mod shortages;
 mod soak;
 mod socket;
 mod standby;
+mod storm;
 mod support;
 mod swap;
 mod taken_up;

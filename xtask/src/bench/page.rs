@@ -49,7 +49,16 @@ pub fn fresh(root: &Path) -> anyhow::Result<String> {
 fn tables(results: &[Results]) -> String {
     let mut ordered: Vec<&Results> = results.iter().collect();
     let order = [
-        "latency", "events", "start", "release", "idle", "hooks", "decision", "kills",
+        "latency",
+        "events",
+        "start",
+        "release",
+        "idle",
+        "forensics",
+        "stream",
+        "hooks",
+        "decision",
+        "kills",
     ];
     let place = |name: &str| order.iter().position(|known| *known == name);
     ordered.sort_by_key(|results| place(&results.benchmark).unwrap_or(order.len()));

@@ -122,6 +122,15 @@ impl Outcome {
         self.limit(&format!("{what}, {case}"), most, sum, case, what);
     }
 
+    /// The median must not be below the figure.
+    pub fn least_median(&mut self, case: &str, what: &str, least: f64) {
+        let measured = stats::quantile(self.values(case, what), 50);
+        self.limit(&format!("{what}, {case}"), least, measured, case, what);
+        if let Some(limit) = self.limits.last_mut() {
+            limit.must = Must::AtLeast(least);
+        }
+    }
+
     fn limit(&mut self, name: &str, most: f64, measured: Option<f64>, case: &str, what: &str) {
         let cell = self
             .cells

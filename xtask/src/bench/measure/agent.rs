@@ -2,6 +2,8 @@
 use std::{
     fmt::Write as _,
     fs::{self, File},
+    io,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread::sleep,
@@ -72,6 +74,8 @@ pub(in crate::bench) struct Setup {
     pub(in crate::bench) journal: bool,
     /// Whether events are told, with all that is in force by default: journal, recorder, metrics.
     pub(in crate::bench) events: bool,
+    /// Where they are served to browsers, with the page, if they are.
+    pub(in crate::bench) page: Option<SocketAddr>,
 }
 
 impl Setup {
@@ -86,6 +90,7 @@ impl Setup {
             rung: Rung::KernelSampler,
             journal: false,
             events: true,
+            page: None,
         }
     }
 }
@@ -150,6 +155,11 @@ impl Agent {
     /// Its journal.
     pub(in crate::bench) fn journal(&self) -> PathBuf {
         self.folder.path().join("journal")
+    }
+
+    /// The socket of its events.
+    pub(in crate::bench) fn events(&self) -> PathBuf {
+        self.folder.path().join("events.sock")
     }
 
     /// Its process.
@@ -310,7 +320,10 @@ fn text(setup: &Setup, folder: &Path, thresholds: &[(&str, u64)]) -> String {
         text,
         "paths: {{stateDir: {folder}, socket: {folder}/brink.sock{journal}}}"
     );
-    let _written = writeln!(text, "events: {{enabled: {}}}", setup.events);
+    let page = setup.page.map_or_else(String::new, |address| {
+        format!(", listen: \"{address}\", page: true")
+    });
+    let _written = writeln!(text, "events: {{enabled: {}{page}}}", setup.events);
     if let Some(protected) = &setup.protected {
         let _written = writeln!(text, "protect: [\"{protected}\"]");
     }
@@ -321,6 +334,11 @@ fn text(setup: &Setup, folder: &Path, thresholds: &[(&str, u64)]) -> String {
         let _written = writeln!(text, "podsCgroup: {pods}");
     }
     text
+}
+
+/// An address of loopback that nobody has.
+pub(super) fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
 
 /// Starts the agent, for the lower rungs without the right to load programs: what it may have is decided by the

@@ -13,10 +13,10 @@ use super::super::{
     registry::{Measured, Outcome, Settings},
 };
 use super::{
-    agent::{Agent, OUT_OF_REACH, Setup},
+    agent::{Agent, OUT_OF_REACH, Setup, free_address},
     arena::Arena,
     idle_poll::{self, Rule},
-    ticks,
+    memory, ticks,
     units::{MIB, mebibytes, micros, millis, signed},
 };
 
@@ -74,6 +74,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
 /// Holds it to its figures.
 pub(super) fn hold(outcome: &mut Outcome, settings: &Settings) {
     outcome.limit_median(CASE, BOTH, settings.time(0.05));
+    outcome.limit_median(TELLING, BOTH, settings.time(0.2));
     outcome.limit_median(CASE, RATIO, settings.figure(2.0, 1.0));
     for (case, most) in [(CASE, settings.figure(18.0, 16.0)), (TELLING, 24.0)] {
         let value = |what| outcome.values(case, what).first().copied();
@@ -121,7 +122,7 @@ impl Round {
     }
 
     fn both(&self) -> f64 {
-        self.agent.threads() + self.agent.sampler()
+        self.agent.both()
     }
 }
 
@@ -165,58 +166,56 @@ fn add_time(outcome: &mut Outcome, rounds: &[Round]) {
 /// The same with the workloads in the cgroup of all pods, whose page cache only files tell; the smaller that cgroup, the
 /// more often it is looked at. Not held to anything.
 fn add_pods(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyhow::Result<()> {
-    let agent = Agent::launch(
-        Setup {
-            node: None,
-            pods: Some(arena.node.group().to_owned()),
-            events: false,
-            ..Setup::of(arena)
-        },
-        &[
-            ("memory.available", OUT_OF_REACH),
-            ("allocatableMemory.available", OUT_OF_REACH),
-        ],
-    );
-    let (agent, _began) = agent?;
-    sleep(SETTLING);
-    let costs = (0..settings.runs(1, 3)).map(|_| Costs::of(&agent));
-    let costs = costs.collect::<anyhow::Result<Vec<_>>>()?;
-    let values = |value: fn(&Costs) -> f64| costs.iter().map(value).collect();
-    outcome.add(PODS, THREADS, SHARE, values(Costs::threads));
-    outcome.add(PODS, SAMPLER, SHARE, values(Costs::sampler));
-    Ok(())
+    let setup = Setup {
+        node: None,
+        pods: Some(arena.node.group().to_owned()),
+        events: false,
+        ..Setup::of(arena)
+    };
+    let thresholds = [
+        ("memory.available", OUT_OF_REACH),
+        ("allocatableMemory.available", OUT_OF_REACH),
+    ];
+    let (agent, _began) = Agent::launch(setup, &thresholds)?;
+    add_case(outcome, settings, PODS, &agent)
 }
 
-/// The same with everything that tells: events, their journal, the flight recorder, metrics.
+/// The same with everything that tells: events, their journal, the flight recorder, metrics, the page.
 fn add_events(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyhow::Result<()> {
     let agent = Agent::start(Setup {
         node: None,
+        page: Some(free_address()?),
         ..Setup::of(arena)
     })?;
+    add_case(outcome, settings, TELLING, &agent)?;
+    add_memory(outcome, agent.pid(), TELLING)
+}
+
+/// The time of an agent under a condition.
+fn add_case(
+    outcome: &mut Outcome,
+    settings: &Settings,
+    case: &str,
+    agent: &Agent,
+) -> anyhow::Result<()> {
     sleep(SETTLING);
-    let costs = (0..settings.runs(1, 3)).map(|_| Costs::of(&agent));
+    let costs = (0..settings.runs(1, 3)).map(|_| Costs::of(agent));
     let costs = costs.collect::<anyhow::Result<Vec<_>>>()?;
     let values = |value: fn(&Costs) -> f64| costs.iter().map(value).collect();
-    outcome.add(TELLING, THREADS, SHARE, values(Costs::threads));
-    outcome.add(TELLING, SAMPLER, SHARE, values(Costs::sampler));
-    outcome.add(
-        TELLING,
-        BOTH,
-        SHARE,
-        values(|costs| costs.threads() + costs.sampler()),
-    );
+    outcome.add(case, THREADS, SHARE, values(Costs::threads));
+    outcome.add(case, SAMPLER, SHARE, values(Costs::sampler));
+    outcome.add(case, BOTH, SHARE, values(Costs::both));
     if let Some(last) = costs.last() {
         let by_name = last.by_name();
-        outcome
-            .notes
-            .push(format!("{TELLING}: threads' share by name: {by_name}"));
+        let note = format!("{case}: threads' share by name: {by_name}");
+        outcome.notes.push(note);
     }
-    add_memory(outcome, agent.pid(), TELLING)
+    Ok(())
 }
 
 /// What is resident, and the maps.
 fn add_memory(outcome: &mut Outcome, pid: u32, case: &str) -> anyhow::Result<()> {
-    for (what, bytes) in [(RESIDENT, resident(pid)?), (MAPS, maps(pid)?)] {
+    for (what, bytes) in [(RESIDENT, memory::resident(pid)?), (MAPS, maps(pid)?)] {
         outcome.add(case, what, "MiB", vec![mebibytes(signed(bytes))]);
     }
     Ok(())
@@ -264,6 +263,10 @@ impl Costs {
         share(self.sampler, self.sampled)
     }
 
+    fn both(&self) -> f64 {
+        self.threads() + self.sampler()
+    }
+
     /// The sampler's mean time a tick, in microseconds.
     fn tick(&self) -> f64 {
         let mean = self.sampler.checked_div(self.ticks);
@@ -299,14 +302,6 @@ fn threads(agent: &Agent) -> anyhow::Result<BTreeMap<String, u64>> {
         *by_name.entry(name).or_insert(0) += first.parse::<u64>()?;
     }
     Ok(by_name)
-}
-
-/// Resident memory of a process, in bytes.
-fn resident(pid: u32) -> anyhow::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.split_whitespace().next());
-    Ok(kib.context("VmRSS")?.parse::<u64>()? << 10)
 }
 
 /// Kernel memory of the maps a process holds, each counted once, in bytes.

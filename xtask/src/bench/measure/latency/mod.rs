@@ -3,6 +3,7 @@
 //! The node is the machine, a cgroup, or (for `allocatableMemory.available`) the cgroup of all pods. In each run one
 //! contender alone is armed, in random order, round by round; the threshold lies a fixed amount under what is
 //! available at that moment, and a process that allocates at full speed starts at a random phase.
+mod beside;
 mod scene;
 mod trial;
 mod verdict;
@@ -17,6 +18,8 @@ use super::super::{
 use scene::{Contender, Node, Scene};
 use trial::{Pages, Trial};
 pub(super) use verdict::hold;
+
+pub(super) use beside::{hold as hold_beside, with_and_without};
 
 /// Workloads on the node, beside the groups that take turns as the victim.
 const WORKLOADS: usize = 110;

@@ -56,6 +56,8 @@ impl Node {
 pub(super) enum Contender {
     /// The agent with everything it has.
     Brink,
+    /// The same without events. Beside the agent with them, and nobody else.
+    Silent,
     /// The agent that may not load programs.
     RealtimePoll,
     /// The agent that has no real time either.
@@ -69,6 +71,7 @@ pub(super) enum Contender {
 }
 
 impl Contender {
+    /// Those who are compared in every case.
     pub(super) const ALL: [Self; 6] = [
         Self::Brink,
         Self::RealtimePoll,
@@ -82,6 +85,7 @@ impl Contender {
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Brink => "Brink",
+            Self::Silent => "Brink without events",
             Self::RealtimePoll => "Brink without BPF (FIFO poll)",
             Self::NicePoll => "Brink without BPF or FIFO (nice -20)",
             Self::FifoPoll => "bare FIFO poll, 1 ms",
@@ -93,7 +97,7 @@ impl Contender {
     /// The rung of an agent.
     const fn rung(self) -> Option<Rung> {
         match self {
-            Self::Brink => Some(Rung::KernelSampler),
+            Self::Brink | Self::Silent => Some(Rung::KernelSampler),
             Self::RealtimePoll => Some(Rung::RealtimePoll),
             Self::NicePoll => Some(Rung::Poll),
             Self::FifoPoll | Self::OrdinaryPoll | Self::SlowPoll => None,
@@ -106,7 +110,7 @@ impl Contender {
             Self::FifoPoll => Some(Duration::from_millis(1)),
             Self::OrdinaryPoll => Some(Duration::from_millis(100)),
             Self::SlowPoll => Some(Duration::from_secs(10)),
-            Self::Brink | Self::RealtimePoll | Self::NicePoll => None,
+            Self::Brink | Self::Silent | Self::RealtimePoll | Self::NicePoll => None,
         }
     }
 
@@ -137,35 +141,54 @@ impl Scene {
         let arena = Arena::new(LIMIT, WORKLOADS)?;
         let hierarchy = arena.layout.require(Controller::Memory)?;
         let dir = CgroupDir::open(hierarchy, arena.node.group())?;
-        let group = || Some(arena.node.group().to_owned());
-        let mut agents: Vec<(Contender, Agent)> = Vec::new();
-        for contender in contenders {
-            let Some(rung) = contender.rung() else {
-                continue;
-            };
-            if agents.iter().any(|(known, _)| *known == contender) {
-                continue;
-            }
-            let agent = Agent::start(Setup {
-                node: (node == Node::Group).then(group).flatten(),
-                pods: (node == Node::Pods).then(group).flatten(),
-                workloads: arena.glob(),
-                // Whoever else takes memory on the machine meanwhile must not cost the arena its workloads.
-                protected: (node == Node::Machine).then(|| arena.glob_of_sleepers()),
-                policy: node.policy(),
-                rung,
-                journal: false,
-                events: true,
-            })?;
-            agents.push((contender, agent));
-        }
-        Ok(Self {
+        let mut scene = Self {
             node,
             witness: Witness::new(node.is_confirmed())?,
-            agents,
+            agents: Vec::new(),
             dir,
             arena,
-        })
+        };
+        for contender in contenders {
+            scene.start(contender)?;
+        }
+        Ok(scene)
+    }
+
+    /// Starts the agent of a contender that is one, if it does not run.
+    fn start(&mut self, contender: Contender) -> anyhow::Result<()> {
+        let Some(rung) = contender.rung() else {
+            return Ok(());
+        };
+        if self.agent(contender).is_some() {
+            return Ok(());
+        }
+        let arena = &self.arena;
+        let group = || Some(arena.node.group().to_owned());
+        let agent = Agent::start(Setup {
+            node: (self.node == Node::Group).then(group).flatten(),
+            pods: (self.node == Node::Pods).then(group).flatten(),
+            workloads: arena.glob(),
+            // Whoever else takes memory on the machine meanwhile must not cost the arena its workloads.
+            protected: (self.node == Node::Machine).then(|| arena.glob_of_sleepers()),
+            policy: self.node.policy(),
+            rung,
+            journal: false,
+            events: contender != Contender::Silent,
+            page: None,
+        })?;
+        self.agents.push((contender, agent));
+        Ok(())
+    }
+
+    /// Ends all agents.
+    pub(super) fn end_agents(&mut self) {
+        self.agents.clear();
+    }
+
+    /// Ends all agents, and starts this one.
+    pub(super) fn change_to(&mut self, contender: Contender) -> anyhow::Result<()> {
+        self.end_agents();
+        self.start(contender)
     }
 
     /// Whether the guard has real time, without which its figures are not those of the top rung.

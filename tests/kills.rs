@@ -1,0 +1,255 @@
+//! Kills at a pace by the limits of cgroups, and whether what an agent tells of them is all there.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::path::Path;
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use brink_host::cgroup::Layout;
+use brink_host::cgroup::owned::OwnedCgroup;
+use brink_host::hog::{HogSpec, Load};
+use serde_json::Value;
+
+use crate::Hog;
+use crate::lines::Lines;
+
+/// The limit of each group.
+const LIMIT: u64 = 16 << 20;
+/// A process that is not killed ends by itself.
+const DEADLINE: Duration = Duration::from_secs(30);
+/// Lines that are kept of one agent, in bytes: a thousand incidents have less than half of it.
+const MOST: usize = 512 << 20;
+
+/// One line of an agent's, and when it could be read.
+pub type Heard = (u64, Vec<u8>);
+
+/// Kills one process after the other, `per_second` of them, each by the limit of the next group. Returns their ids, and how
+/// long it took.
+///
+/// # Errors
+/// When a process cannot be started, or is not killed.
+pub fn kill_by_limits(
+    program: &Path,
+    (layout, groups): (&Layout, &[OwnedCgroup]),
+    (count, per_second): (u32, u32),
+) -> io::Result<(BTreeSet<u64>, Duration)> {
+    for group in groups {
+        group
+            .limit_memory(layout, LIMIT)
+            .map_err(io::Error::other)?;
+    }
+    let began = Instant::now();
+    let mut killed = BTreeSet::new();
+    let mut running = VecDeque::new();
+    let spec = HogSpec::new(Load::Anon, 4 * LIMIT, DEADLINE);
+    for (number, group) in (0..count).zip(groups.iter().cycle()) {
+        // One group takes one process at a time.
+        if running.len() == groups.len() {
+            reap(&mut running)?;
+        }
+        let due = Duration::from_secs(1) * number / per_second;
+        sleep(due.saturating_sub(began.elapsed()));
+        let hog = Hog::spawn(program, Some(group), &spec)?;
+        killed.insert(u64::from(hog.pid().unsigned_abs()));
+        running.push_back(hog);
+    }
+    let took = began.elapsed();
+    while !running.is_empty() {
+        reap(&mut running)?;
+    }
+    Ok((killed, took))
+}
+
+fn reap(running: &mut VecDeque<Hog>) -> io::Result<()> {
+    use std::os::unix::process::ExitStatusExt as _;
+    let Some(mut hog) = running.pop_front() else {
+        return Ok(());
+    };
+    let status = hog.wait(DEADLINE)?;
+    match status.signal() {
+        Some(9) => Ok(()),
+        _ => Err(io::Error::other(format!(
+            "the limit did not kill: {status}"
+        ))),
+    }
+}
+
+/// Keeps what an agent tells from now on, until so many incidents are closed or nothing comes for `patience`.
+///
+/// # Errors
+/// When nobody answers.
+pub fn listen(
+    socket: &Path,
+    closed: u32,
+    patience: Duration,
+) -> io::Result<JoinHandle<Vec<Heard>>> {
+    let mut lines = Lines::ask(socket, "follow=1", patience)?;
+    let keep = move || {
+        let (mut heard, mut size, mut left) = (Vec::new(), 0, closed);
+        while left > 0
+            && size < MOST
+            && let Ok(Some((at, line))) = lines.take()
+        {
+            size += line.len();
+            left -= u32::from(is_of(line, "incident-closed"));
+            heard.push((at, line.to_vec()));
+        }
+        heard
+    };
+    Ok(std::thread::spawn(keep))
+}
+
+/// Whether a line is an event of a kind; that stands in front of everything whose length is not known.
+fn is_of(line: &[u8], kind: &str) -> bool {
+    let head = &line[..line.len().min(128)];
+    String::from_utf8_lossy(head).contains(&format!("\"type\":\"{kind}\""))
+}
+
+/// What an agent has told of kills.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// Milliseconds from the kernel's mark to the line with which the incident opens.
+    pub delays: Vec<f64>,
+    /// Kills without an event that opens an incident, or without the one that closes it.
+    pub missing: usize,
+    /// How many lines there were of each kind.
+    pub kinds: BTreeMap<String, usize>,
+    /// Events that a `loss` counts, whatever it was that was lost.
+    pub counted: u64,
+    /// Numbers that were neither told nor counted by a `loss`, and missing kills beyond what the losses count.
+    pub uncounted: u64,
+    /// Final records with a field that is still to come.
+    pub pending: usize,
+    /// Final records in which a part has its value, by part.
+    pub filled: BTreeMap<&'static str, usize>,
+    /// Final records that are complete.
+    pub complete: usize,
+    /// What was wrong with the first of those that are not.
+    pub example: Option<String>,
+}
+
+/// Parts of a final record that must have values.
+pub const PARTS: [&str; 5] = ["victim", "limit", "memory.stat", "kernel stack", "identity"];
+
+/// Where their values are, as JSON pointers.
+const POINTERS: [(&str, &[&str]); PARTS.len()] = [
+    (
+        PARTS[0],
+        &[
+            "/victims/0/startNs/value",
+            "/victims/0/uid/value",
+            "/victims/0/oomScoreAdj/value",
+            "/victims/0/anon/value",
+            "/victims/0/file/value",
+            "/victims/0/shmem/value",
+            "/victims/0/pageTables/value",
+            "/victims/0/ageNs/value",
+            "/victims/0/cgroup/value",
+            "/victims/0/exited/value",
+        ],
+    ),
+    (PARTS[1], &["/limit/value/cgroup"]),
+    (PARTS[2], &["/memoryStat/value/pgfault"]),
+    (PARTS[3], &["/trigger/value/kernelStack/value/3"]),
+    (PARTS[4], &["/workload/value/name"]),
+];
+
+impl Account {
+    /// Goes through what was heard of these kills.
+    ///
+    /// # Errors
+    /// When a line is no event.
+    pub fn of(killed: &BTreeSet<u64>, heard: &[Heard]) -> io::Result<Self> {
+        let mut account = Self::default();
+        let (mut opened, mut closed) = (BTreeSet::new(), BTreeSet::new());
+        let mut last = None;
+        for (at, line) in heard {
+            let event: Value = serde_json::from_slice(line)?;
+            last = Some(account.follow(last, &event));
+            let kind = event["type"].as_str().unwrap_or_default();
+            *account.kinds.entry(kind.to_owned()).or_default() += 1;
+            let victims = event["data"]["victims"].as_array().into_iter().flatten();
+            let pids = victims.filter_map(|victim| victim["pid"].as_u64());
+            let ours: Vec<u64> = pids.filter(|pid| killed.contains(pid)).collect();
+            match kind {
+                "oom-kill" if !ours.is_empty() => {
+                    opened.extend(ours);
+                    account.delays.push(delay(*at, &event["at"]));
+                }
+                "incident-closed" if !ours.is_empty() => {
+                    closed.extend(ours);
+                    account.judge(line, &event["data"]);
+                }
+                _ => {}
+            }
+        }
+        account.missing = killed.difference(&(&opened & &closed)).count();
+        if let Some(pid) = killed.difference(&(&opened & &closed)).next() {
+            let (opened, closed) = (opened.contains(pid), closed.contains(pid));
+            let of_it = |(_, line): &&Heard| {
+                let key = format!("\"pid\":{pid},");
+                line.windows(key.len()).any(|part| part == key.as_bytes())
+            };
+            let first = heard.iter().find(of_it).map(|(_, line)| {
+                String::from_utf8_lossy(&line[..line.len().min(500)]).into_owned()
+            });
+            account.example = Some(format!(
+                "of the kill of {pid}: opened {opened}, closed {closed}; told first: {first:?}"
+            ));
+        }
+        let missing = u64::try_from(account.missing).unwrap_or(u64::MAX);
+        account.uncounted += missing.saturating_sub(account.counted);
+        Ok(account)
+    }
+
+    /// Takes note of an event's number; the one that is now the last.
+    fn follow(&mut self, last: Option<u64>, event: &Value) -> u64 {
+        let number = event["seq"].as_u64().unwrap_or(0);
+        let mut first = number;
+        if event["type"] == "loss" {
+            let data = &event["data"];
+            self.counted += data["count"].as_u64().unwrap_or(0);
+            first = data["first"].as_u64().unwrap_or(number);
+        }
+        if let Some(last) = last {
+            self.uncounted += first.saturating_sub(last + 1);
+        }
+        number
+    }
+
+    fn judge(&mut self, line: &[u8], record: &Value) {
+        // Quotes within texts are escaped, so that this is never part of one.
+        const PENDING: &[u8] = br#"{"missing":"pending"}"#;
+        let is_pending = line.windows(PENDING.len()).any(|part| part == PENDING);
+        self.pending += usize::from(is_pending);
+        let mut absent = None;
+        for (part, pointers) in POINTERS {
+            let first = pointers.iter().find(|pointer| {
+                let found = record.pointer(pointer);
+                found.is_none_or(Value::is_null)
+            });
+            *self.filled.entry(part).or_default() += usize::from(first.is_none());
+            absent = absent.or(first);
+        }
+        let is_final = record["isFinal"] == true;
+        self.complete += usize::from(is_final && !is_pending);
+        if !is_final || is_pending || absent.is_some() {
+            self.example.get_or_insert_with(|| {
+                let mut record = record.clone();
+                record["recording"] = Value::Null;
+                format!("final {is_final}, pending {is_pending}, lacks {absent:?}: {record}")
+            });
+        }
+    }
+}
+
+/// Milliseconds from an event's own time to another one.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "differences of a run: far below 2^53 ns"
+)]
+fn delay(at: u64, event: &Value) -> f64 {
+    let killed = event["monotonicNs"].as_u64().unwrap_or(0);
+    at.saturating_sub(killed) as f64 / 1e6
+}

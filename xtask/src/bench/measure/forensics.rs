@@ -1,0 +1,217 @@
+//! Kills by the limits of cgroups, as fast as a bad day brings them: what of them is told, how completely and how soon.
+use std::time::Duration;
+
+use anyhow::Context as _;
+use brink_host::{
+    cgroup::owned::OwnedCgroup,
+    hog::{HogSpec, Load},
+};
+use brink_tests::{
+    Hog,
+    kills::{self, Account, PARTS},
+};
+
+use super::super::registry::{Measured, Outcome, Settings};
+use super::{
+    agent::{Agent, Setup},
+    arena::Arena,
+    console::Quiet,
+    programs,
+    units::MIB,
+};
+
+/// Groups that take turns, each with a limit of its own.
+const GROUPS: usize = 50;
+const A_SECOND: u32 = 50;
+/// Larger than the limits of all groups together, by more than the thresholds.
+const NODE: u64 = 2048 * MIB;
+/// Nothing is told for so long: there is nothing more.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ALONE: &str = "alone";
+const STORM: &str = "beside 10,000 forks a second";
+/// Of each of so many processes.
+const FORKS_A_SECOND: u64 = 5_000;
+const FORKERS: usize = 2;
+
+const DELAY: &str = "kill to readable";
+const COMPLETE: &str = "complete records";
+const UNCOUNTED: &str = "uncounted losses";
+const MISSING: &str = "kills without an incident";
+const PENDING: &str = "final records with a pending field";
+
+/// Runs it.
+pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
+    if let Some(refusal) = super::refusal() {
+        return Ok(refusal);
+    }
+    let mut outcome = Outcome::default();
+    let _quiet = Quiet::start()?;
+    for case in [ALONE, STORM] {
+        let count = u32::try_from(settings.runs(100, 1000))?;
+        measure(&mut outcome, case, count)?;
+    }
+    Ok(Measured::Ran(outcome))
+}
+
+fn measure(outcome: &mut Outcome, case: &str, count: u32) -> anyhow::Result<()> {
+    let arena = Arena::new(NODE, 0)?;
+    let groups = (0..GROUPS).map(|number| arena.workload(&format!("w{number:04}")));
+    let groups: Vec<OwnedCgroup> = groups.collect::<anyhow::Result<_>>()?;
+    let agent = Agent::start(Setup::of(&arena))?;
+    for group in &groups {
+        agent.wait_known(group.group())?;
+    }
+    let forkers = (case == STORM).then(|| forks(&arena, count)).transpose()?;
+    let listener = kills::listen(&agent.events(), count, PATIENCE)?;
+    let pace = (count, A_SECOND);
+    let (killed, took) = kills::kill_by_limits(&programs::hog()?, (&arena.layout, &groups), pace)?;
+    let forked = forkers.map(|forkers| rate(&forkers)).transpose()?;
+    let heard = listener.join();
+    let heard = heard.map_err(|_| anyhow::anyhow!("the reader panicked"))?;
+    let account = Account::of(&killed, &heard)?;
+    add(outcome, case, (count, &account));
+    let forked = forked.map_or_else(String::new, |forked| {
+        format!(", {forked:.0} forks a second")
+    });
+    outcome.notes.push(format!(
+        "{case}: {:.1} kills a second{forked}; losses told count {}{}",
+        f64::from(count) / took.as_secs_f64(),
+        account.counted,
+        account.example.map_or_else(String::new, |example| format!(
+            "; the first that lacks something: {example}"
+        ))
+    ));
+    Ok(())
+}
+
+/// Processes that fork and reap for as long as the kills take and longer.
+fn forks(arena: &Arena, count: u32) -> anyhow::Result<Vec<Hog>> {
+    let longest = Duration::from_secs(1) * count / A_SECOND * 4 + PATIENCE;
+    let spec = HogSpec {
+        hold: false,
+        ..HogSpec::new(Load::ForkChurn, FORKS_A_SECOND * longest.as_secs(), longest)
+    };
+    let spec = spec.at_rate(FORKS_A_SECOND);
+    let start = |_| Ok(Hog::spawn(&programs::hog()?, Some(&arena.beside), &spec)?);
+    (0..FORKERS).map(start).collect()
+}
+
+/// How many forks a second they made.
+fn rate(forkers: &[Hog]) -> anyhow::Result<f64> {
+    let mut sum = 0.0;
+    for forker in forkers {
+        let progress = forker.progress()?;
+        let nanos = progress.latest_ns.checked_sub(progress.started_ns);
+        let nanos = nanos.filter(|nanos| *nanos > 0).context("no fork")?;
+        let forks = u32::try_from(progress.touched)?;
+        sum += f64::from(forks) / Duration::from_nanos(nanos).as_secs_f64();
+    }
+    Ok(sum)
+}
+
+/// Adds what was told of a storm.
+fn add(outcome: &mut Outcome, case: &str, (count, account): (u32, &Account)) {
+    outcome.add(case, DELAY, "ms", account.delays.clone());
+    let number = |count: u64| vec![f64::from(u32::try_from(count).unwrap_or(u32::MAX))];
+    outcome.add(case, MISSING, "", number(account.missing as u64));
+    outcome.add(case, UNCOUNTED, "", number(account.uncounted));
+    outcome.add(case, PENDING, "", number(account.pending as u64));
+    let share = |of: usize| 100.0 * f64::from(u32::try_from(of).unwrap_or(0)) / f64::from(count);
+    outcome.add(case, COMPLETE, "%", vec![share(account.complete)]);
+    for part in PARTS {
+        let filled = account.filled.get(part).copied().unwrap_or(0);
+        outcome.add(case, &with(part), "%", vec![share(filled)]);
+    }
+}
+
+fn with(part: &str) -> String {
+    format!("records with {part}")
+}
+
+/// Holds all of it, but for the times beside forks, which keep both processors busy, and are shown.
+pub(super) fn hold(outcome: &mut Outcome, settings: &Settings) {
+    for case in [ALONE, STORM] {
+        outcome.limit_sum(case, UNCOUNTED, 0.0);
+        outcome.limit_sum(case, MISSING, 0.0);
+        outcome.limit_sum(case, PENDING, 0.0);
+        outcome.least_median(case, COMPLETE, 99.9);
+        for part in PARTS {
+            outcome.least_median(case, &with(part), 99.0);
+        }
+    }
+    outcome.limit_median(ALONE, DELAY, settings.time(10.0));
+    outcome.limit_tail(ALONE, DELAY, settings.time(50.0));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use brink_tests::kills::Heard;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn heard(seq: u64, kind: &str, data: &Value) -> Heard {
+        let event =
+            json!({"type": kind, "seq": seq, "at": {"monotonicNs": 1_000_000}, "data": data});
+        (3_500_000, event.to_string().into_bytes())
+    }
+
+    fn account(lines: &[(u64, &str, Value)]) -> Account {
+        let heard: Vec<Heard> = lines
+            .iter()
+            .map(|(seq, kind, data)| heard(*seq, kind, data))
+            .collect();
+        Account::of(&BTreeSet::from([7]), &heard).unwrap()
+    }
+
+    fn incident(is_final: bool, freed: &Value) -> Value {
+        let value = json!({"value": 1});
+        let victim = json!({
+            "pid": 7, "startNs": value, "uid": value, "oomScoreAdj": value, "anon": value, "file": value, "shmem": value,
+            "pageTables": value, "ageNs": value, "cgroup": value, "exited": value,
+        });
+        json!({
+            "isFinal": is_final, "victims": [victim], "course": {"freed": freed},
+            "workload": {"value": {"name": "web"}}, "limit": {"value": {"cgroup": "/web"}},
+            "memoryStat": {"value": {"pgfault": 1}},
+            "trigger": {"value": {"kernelStack": {"value": ["a", "b", "c"]}}},
+        })
+    }
+
+    #[test]
+    fn a_record_is_complete_when_nothing_is_to_come_and_its_parts_are_counted_apart() {
+        let opened = incident(false, &json!({"missing": "pending"}));
+        let closed = incident(true, &json!({"missing": "processGone"}));
+        let lines = [(1, "oom-kill", opened), (2, "incident-closed", closed)];
+        let found = account(&lines);
+        assert_eq!((found.missing, found.uncounted, found.pending), (0, 0, 0));
+        assert_eq!((found.complete, &found.delays[..]), (1, &[2.5][..]));
+        assert_eq!(
+            (found.filled["victim"], found.filled["kernel stack"]),
+            (1, 0)
+        );
+        let example = found.example.unwrap();
+        assert!(example.contains("kernelStack/value/3"), "{example}");
+    }
+
+    #[test]
+    fn what_is_still_to_come_in_a_final_record_is_found_wherever_it_stands() {
+        let closed = incident(true, &json!({"missing": "pending"}));
+        let found = account(&[(1, "incident-closed", closed)]);
+        assert_eq!((found.pending, found.complete, found.missing), (1, 0, 1));
+        assert_eq!(found.uncounted, 1, "nobody told of its beginning");
+    }
+
+    #[test]
+    fn a_gap_is_a_loss_that_nobody_counted_unless_it_is_told() {
+        let other = || json!({});
+        let lines = [(4, "pressure", other()), (6, "pressure", other())];
+        assert_eq!(account(&lines).uncounted, 2, "a number, and the kill");
+        let loss = json!({"place": "reader", "count": 3, "first": 5, "last": 7});
+        let lines = [(4, "pressure", other()), (7, "loss", loss)];
+        let found = account(&lines);
+        assert_eq!((found.uncounted, found.counted, found.missing), (0, 3, 1));
+    }
+}

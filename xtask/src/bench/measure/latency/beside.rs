@@ -1,0 +1,105 @@
+//! The guard with the event stream and without, in pairs: one agent at a time, each started for its half.
+use std::{thread::JoinHandle, time::Duration};
+
+use brink_tests::lines::Lines;
+
+use super::super::units::millis;
+use super::{
+    scene::{Contender, Node, Scene},
+    trial::{self, Pages},
+};
+use crate::bench::{
+    random::SplitMix64,
+    registry::{Outcome, Settings},
+    stats,
+};
+
+/// Readers that follow everything.
+const READERS: usize = 10;
+/// Longer than one half of a pair.
+const PATIENCE: Duration = Duration::from_mins(1);
+const CASE: &str = "guard, cgroup, 4K";
+const WITH: &str = "crossing to SIGKILL with events";
+const WITHOUT: &str = "crossing to SIGKILL without";
+const RATIO: &str = "ratio of each pair";
+
+/// Adds the pairs.
+pub(in crate::bench::measure) fn with_and_without(
+    outcome: &mut Outcome,
+    settings: &Settings,
+) -> anyhow::Result<()> {
+    let mut random = SplitMix64::new(settings.seed);
+    let mut scene = Scene::new(Node::Group, std::iter::empty())?;
+    let (mut with, mut without, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut told = 0;
+    // Of one half of a pair, of which the median counts.
+    let runs = settings.runs(3, 7);
+    for _ in 0..settings.runs(2, 20) {
+        let mut order = [Contender::Brink, Contender::Silent];
+        random.shuffle(&mut order);
+        let mut pair = (f64::NAN, f64::NAN);
+        for contender in order {
+            scene.change_to(contender)?;
+            let readers = readers(&scene)?;
+            let signals = signals(&mut scene, (contender, runs), &mut random)?;
+            let median = stats::quantile(&signals, 50).unwrap_or(f64::NAN);
+            if contender == Contender::Brink {
+                pair.0 = median;
+                with.extend(signals);
+            } else {
+                pair.1 = median;
+                without.extend(signals);
+            }
+            // The end of the agent is theirs.
+            scene.end_agents();
+            let of_each = readers.into_iter().map(|reader| reader.join().unwrap_or(0));
+            told += of_each.sum::<usize>();
+        }
+        pairs.push(pair);
+    }
+    outcome.add(CASE, WITH, "ms", with);
+    outcome.add(CASE, WITHOUT, "ms", without);
+    let ratios = pairs.iter().map(|(with, without)| with / without);
+    outcome.add(CASE, RATIO, "", ratios.collect());
+    outcome.notes.push(format!(
+        "guard: {runs} runs in each half of a pair, of which the median counts; {READERS} readers were told {told} events"
+    ));
+    Ok(())
+}
+
+/// Holds the median of the pairs' ratios.
+pub(in crate::bench::measure) fn hold(outcome: &mut Outcome, settings: &Settings) {
+    outcome.limit_median(CASE, RATIO, settings.figure(1.5, 1.1));
+}
+
+/// Milliseconds from crossing to SIGKILL of some runs.
+fn signals(
+    scene: &mut Scene,
+    (contender, runs): (Contender, usize),
+    random: &mut SplitMix64,
+) -> anyhow::Result<Vec<f64>> {
+    let mut signals = Vec::new();
+    for _ in 0..runs {
+        let (trial, _again) = trial::undisturbed(scene, contender, Pages::Base, random)?;
+        signals.extend(trial.and_then(|trial| trial.signal).map(millis));
+    }
+    Ok(signals)
+}
+
+/// Readers of the agent's events, if it tells any: each counts what it is told until the agent ends.
+fn readers(scene: &Scene) -> anyhow::Result<Vec<JoinHandle<usize>>> {
+    let Some(agent) = scene.agent(Contender::Brink) else {
+        return Ok(Vec::new());
+    };
+    let start = |_| {
+        let mut lines = Lines::ask(&agent.events(), "follow=1", PATIENCE)?;
+        Ok(std::thread::spawn(move || {
+            let mut told = 0;
+            while let Ok(Some(_)) = lines.take() {
+                told += 1;
+            }
+            told
+        }))
+    };
+    (0..READERS).map(start).collect()
+}
