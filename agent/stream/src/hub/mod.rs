@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 pub use self::line::Line;
 use self::line::{Envelope, Parts};
 pub use self::numbers::{Found, Numbers, NumbersError};
-pub use self::past::{LatePast, Page, Past, PastError, Position};
+pub use self::past::{LatePast, Look, Page, Past, PastError, Position};
 pub use self::reader::{Next, Reader};
 use crate::model::data::Loss;
 use crate::model::event::{Draft, Time};

@@ -30,6 +30,15 @@ pub struct Page {
     pub is_cut: bool,
 }
 
+/// Who goes back through the past, part by part.
+pub trait Look {
+    /// An event. Those of one part come oldest first.
+    fn see(&mut self, line: &Arc<Line>);
+
+    /// A part is over: whether the one before it is wanted too.
+    fn goes_on(&mut self) -> bool;
+}
+
 /// Events of kinds that are journalled, of this boot and of earlier ones: all that were told before the call, whether or not
 /// they are on a disk by then.
 pub trait Past: Send + Sync {
@@ -38,6 +47,13 @@ pub trait Past: Send + Sync {
     /// # Errors
     /// When they cannot be read.
     fn after(&self, position: Option<&Position>, limit: usize) -> Result<Page, PastError>;
+
+    /// Shows the newest part, then the one before it, and so on, as long as more is wanted. A part is of one boot; an event may be
+    /// shown in two parts. May block, as the other.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn back(&self, look: &mut dyn Look) -> Result<(), PastError>;
 
     /// A position before which everything was told earlier than that moment, in microseconds since 1970; none to begin with the
     /// oldest.

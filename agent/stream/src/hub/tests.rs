@@ -240,6 +240,10 @@ fn who_asks_for_a_past_that_is_being_opened_waits_for_it() {
         fn after(&self, _: Option<&Position>, _: usize) -> Result<Page, PastError> {
             Ok(Page::default())
         }
+
+        fn back(&self, _: &mut dyn Look) -> Result<(), PastError> {
+            Ok(())
+        }
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

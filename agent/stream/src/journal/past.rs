@@ -10,7 +10,7 @@ use super::disk::Folder;
 use super::queue::Queue;
 use super::read::{After, Cursor, Most, Reader};
 use super::{JournalError, read};
-use crate::hub::{Line, Page, Past, PastError, Position};
+use crate::hub::{Line, Look, Page, Past, PastError, Position};
 
 /// Bytes of one page's texts, or one event. Every reader that is slow may hold one.
 const PAGE: usize = 256 << 10;
@@ -134,21 +134,54 @@ impl JournalPast {
     /// Adds an event, unless the reader has it: one that had waited when it was read may be written just as the place
     /// behind it is looked for.
     fn push(&self, kept: &read::Kept, position: Option<&Position>, page: &mut Page) {
-        match Line::parse(&kept.text) {
-            Ok(line) => {
-                let is_had = |had: &Position| had.boot == line.boot && line.seq <= had.seq;
-                if !position.is_some_and(is_had) {
-                    page.lines.push(Arc::new(line));
-                }
-            }
+        let Some(line) = self.parse(kept.seq, &kept.text) else {
+            return;
+        };
+        let is_had = |had: &Position| had.boot == line.boot && line.seq <= had.seq;
+        if !position.is_some_and(is_had) {
+            page.lines.push(line);
+        }
+    }
+
+    fn parse(&self, seq: u64, text: &[u8]) -> Option<Arc<Line>> {
+        match Line::parse(text) {
+            Ok(line) => Some(Arc::new(line)),
             Err(error) => {
                 let before = self.unread.fetch_add(1, Ordering::Relaxed);
                 if before == 0 {
-                    tracing::warn!(%error, seq = kept.seq, "the event journal has events that this version does not know; they are passed over");
+                    tracing::warn!(%error, seq, "the event journal has events that this version does not know; they are passed over");
                 }
+                None
             }
         }
     }
+
+    fn show(&self, look: &mut dyn Look) -> io::Result<()> {
+        // Before the files are looked at, as in `read`.
+        if let Some((_, queue)) = &self.run {
+            for line in &queue.waiting() {
+                look.see(line);
+            }
+            if !look.goes_on() {
+                return Ok(());
+            }
+        }
+        for segment in self.files.segments()?.into_iter().rev() {
+            self.files.show(segment, &mut |seq, text| {
+                if let Some(line) = self.parse(seq, text) {
+                    look.see(&line);
+                }
+            })?;
+            if !look.goes_on() {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unreadable(error: &io::Error) -> PastError {
+    PastError(format!("the event journal cannot be read: {error}"))
 }
 
 /// Adds what was not in the files yet. Its boot is the newest.
@@ -171,13 +204,16 @@ fn add_waiting(
 impl Past for JournalPast {
     fn after(&self, position: Option<&Position>, limit: usize) -> Result<Page, PastError> {
         self.read(position, limit)
-            .map_err(|error| PastError(format!("the event journal cannot be read: {error}")))
+            .map_err(|error| unreadable(&error))
+    }
+
+    fn back(&self, look: &mut dyn Look) -> Result<(), PastError> {
+        self.show(look).map_err(|error| unreadable(&error))
     }
 
     fn before(&self, wall_us: i64) -> Result<Option<Position>, PastError> {
         let found = self.files.since(wall_us);
-        let found = found
-            .map_err(|error| PastError(format!("the event journal cannot be read: {error}")))?;
+        let found = found.map_err(|error| unreadable(&error))?;
         Ok(found.map(|(boot, seq)| Position { boot, seq }))
     }
 }

@@ -195,7 +195,27 @@ impl<D: Disk> Reader<D> {
         Ok(page)
     }
 
-    fn segments(&self) -> io::Result<Vec<u64>> {
+    /// The events of one segment, oldest first, each shown to `see`; none if it has gone.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn show(&self, segment: u64, see: &mut dyn FnMut(u64, &[u8])) -> io::Result<()> {
+        let Some((_, mut scan)) = self.open(segment)? else {
+            return Ok(());
+        };
+        while let Some(record) = scan.next()? {
+            if record.what == What::Line {
+                see(record.seq, scan.text(&record));
+            }
+        }
+        Ok(())
+    }
+
+    /// The segments there are, the oldest first.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn segments(&self) -> io::Result<Vec<u64>> {
         let names = self.disk.list()?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
         numbers.sort_unstable();

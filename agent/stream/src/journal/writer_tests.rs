@@ -15,7 +15,7 @@ use super::simulated::{Fate, Simulated};
 use super::store::Store;
 use super::writer::Writer;
 use super::{Journal, JournalError, JournalState, Limits, Recovery, Surroundings};
-use crate::hub::{Hub, Identity, Line, Past, Position};
+use crate::hub::{Hub, Identity, Line, Look, Past, Position};
 use crate::model::event::{Draft, Time};
 use crate::model::kind::Kind;
 
@@ -76,6 +76,63 @@ fn numbers(past: &dyn Past, position: Option<&Position>) -> Vec<(String, u64)> {
 fn of_boot(boot: &str, seqs: impl IntoIterator<Item = u64>) -> Vec<(String, u64)> {
     let seqs = seqs.into_iter();
     seqs.map(|seq| (boot.to_owned(), seq)).collect()
+}
+
+/// Goes back through so many parts that have anything.
+struct Parts {
+    wanted: usize,
+    seen: Vec<Vec<(String, u64)>>,
+    part: Vec<(String, u64)>,
+}
+
+impl Look for Parts {
+    fn see(&mut self, line: &Arc<Line>) {
+        self.part.push((line.boot.to_string(), line.seq));
+    }
+
+    fn goes_on(&mut self) -> bool {
+        if !self.part.is_empty() {
+            self.seen.push(std::mem::take(&mut self.part));
+        }
+        self.seen.len() < self.wanted
+    }
+}
+
+#[test]
+fn the_past_is_gone_back_through_from_the_newest_segment() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("events");
+    for boot in ["one", "two", "three"] {
+        let (journal, _) = open(&path, boot);
+        let hub = hub(boot, 0);
+        hub.attach(journal.sink());
+        for _ in 0..3 {
+            hub.tell(draft(Kind::Pressure, 10));
+        }
+    }
+    let (journal, _) = open(&path, "four");
+    let hub = hub("four", 0);
+    hub.attach(journal.sink());
+    for _ in 0..3 {
+        hub.tell(draft(Kind::OomKill, 10));
+    }
+    let back = |wanted| {
+        let (seen, part) = (Vec::new(), Vec::new());
+        let mut parts = Parts { wanted, seen, part };
+        journal.past().back(&mut parts).unwrap();
+        parts.seen
+    };
+    until("all is written", || journal.status().waiting == 0);
+    let of = |boot| of_boot(boot, 1..=3);
+    assert_eq!(
+        back(usize::MAX),
+        [of("four"), of("three"), of("two"), of("one")]
+    );
+    assert_eq!(back(2), [of("four"), of("three")]);
+    hub.tell(draft(Kind::OomKill, 10));
+    // Whether or not it is in the files by now.
+    let newest = back(usize::MAX).concat();
+    assert!(newest.contains(&("four".to_owned(), 4)), "{newest:?}");
 }
 
 #[test]

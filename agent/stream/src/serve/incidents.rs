@@ -1,12 +1,12 @@
 //! Incidents by themselves: the newest as a list, and each one whole as it was told last.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Reply, Request, Service};
-use crate::hub::{Line, Next, Past, PastError, Position};
+use crate::hub::{Line, Look, Next};
 use crate::model::API_VERSION;
 use crate::model::event::{Event, Time};
 use crate::model::incident::Cause;
@@ -17,8 +17,6 @@ pub(super) const PATH: &str = "/v1/incidents";
 const FEW: usize = 50;
 /// The most that are listed.
 const MOST: usize = 500;
-/// Events of the past that are read at a time.
-const PAGE: usize = 256;
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,60 +121,65 @@ struct List<'a> {
     items: Vec<&'a Summary>,
 }
 
-/// Goes through events from the oldest to the newest, and keeps what is asked for.
+/// How old something is, the newest first: how many boots ago, and its number in that boot.
+type Age = (usize, Reverse<u64>);
+
+/// Goes through events, the newest part first, and keeps what is asked for.
 struct Search {
     asked: Asked,
-    items: VecDeque<Summary>,
+    /// The newest that were found, by when they began.
+    items: Vec<(Age, Summary)>,
     found: Option<Arc<Line>>,
+    /// Those that were come by, the newest first.
+    boots: Vec<Arc<str>>,
+    /// The first event of the part that is seen.
+    oldest: Option<Age>,
 }
 
 impl Search {
     const fn new(asked: Asked) -> Self {
         Self {
             asked,
-            items: VecDeque::new(),
+            items: Vec::new(),
             found: None,
+            boots: Vec::new(),
+            oldest: None,
         }
     }
 
-    fn see(&mut self, line: &Arc<Line>) {
-        let Some(subject) = line.subject.as_ref().filter(|_| line.of.is_incident()) else {
+    /// How many boots ago.
+    fn boot(&mut self, boot: &Arc<str>) -> usize {
+        let known = self.boots.iter().position(|known| known == boot);
+        known.unwrap_or_else(|| {
+            self.boots.push(Arc::clone(boot));
+            self.boots.len() - 1
+        })
+    }
+
+    fn list(&mut self, line: &Line, boot: usize, limit: usize) {
+        let subject = line.subject.as_ref();
+        let Some(id) = subject.and_then(|subject| subject.incident.as_ref()) else {
             return;
         };
-        match &self.asked {
-            Asked::One(id) if subject.incident.as_ref() == Some(id) => {
-                self.found = Some(Arc::clone(line));
-            }
-            Asked::One(_) => {}
-            Asked::Newest {
-                limit,
-                namespace,
-                pod,
-            } => {
-                let is = |wanted: &Option<String>, of: &String| {
-                    wanted.as_ref().is_none_or(|wanted| wanted == of)
-                };
-                if is(namespace, &subject.namespace) && is(pod, &subject.name) {
-                    let limit = *limit;
-                    self.list(line, limit);
-                }
-            }
+        let age = (boot, Reverse(opening(id).map_or(line.seq, |(_, seq)| seq)));
+        let known = self.items.iter().position(|(_, item)| item.told.id == *id);
+        let is_old = match known {
+            Some(known) => self.items[known].1.seq >= line.seq,
+            None => self.items.len() == limit && self.items.last().is_some_and(|last| last.0 < age),
+        };
+        if is_old {
+            return;
         }
-    }
-
-    fn list(&mut self, line: &Line, limit: usize) {
         let Some(summary) = Summary::of(line) else {
             return;
         };
-        let mut known = self.items.iter_mut();
-        if let Some(known) = known.find(|known| known.told.id == summary.told.id) {
-            *known = summary;
+        if let Some(known) = known {
+            self.items[known].1 = summary;
             return;
         }
-        if self.items.len() == limit {
-            self.items.pop_front();
-        }
-        self.items.push_back(summary);
+        let place = self.items.partition_point(|item| item.0 < age);
+        self.items.insert(place, (age, summary));
+        self.items.truncate(limit);
     }
 
     fn reply(&self) -> Reply {
@@ -186,7 +189,7 @@ impl Search {
                 &List {
                     api_version: API_VERSION,
                     kind: "IncidentList",
-                    items: self.items.iter().rev().collect(),
+                    items: self.items.iter().map(|(_, item)| item).collect(),
                 },
             ),
             Asked::One(id) => {
@@ -205,6 +208,62 @@ impl Search {
     }
 }
 
+impl Look for Search {
+    fn see(&mut self, line: &Arc<Line>) {
+        let boot = self.boot(&line.boot);
+        self.oldest.get_or_insert((boot, Reverse(line.seq)));
+        let Some(subject) = line.subject.as_ref().filter(|_| line.of.is_incident()) else {
+            return;
+        };
+        match &self.asked {
+            Asked::One(id) if subject.incident.as_ref() == Some(id) => {
+                self.found = Some(Arc::clone(line));
+            }
+            Asked::One(_) => {}
+            Asked::Newest {
+                limit,
+                namespace,
+                pod,
+            } => {
+                let is = |wanted: &Option<String>, of: &String| {
+                    wanted.as_ref().is_none_or(|wanted| wanted == of)
+                };
+                if is(namespace, &subject.namespace) && is(pod, &subject.name) {
+                    let limit = *limit;
+                    self.list(line, boot, limit);
+                }
+            }
+        }
+    }
+
+    fn goes_on(&mut self) -> bool {
+        let Some(oldest) = self.oldest.take() else {
+            return true;
+        };
+        match &self.asked {
+            // What was not seen yet began before all of this part, and so before all that is listed.
+            Asked::Newest { limit, .. } => {
+                let last = self.items.get(limit - 1);
+                last.is_none_or(|(age, _)| *age > oldest)
+            }
+            Asked::One(id) => {
+                let is_of = |boot: &Arc<str>, start: &str| boot.starts_with(start);
+                let began = opening(id).and_then(|(start, seq)| {
+                    let boot = self.boots.iter().position(|boot| is_of(boot, start))?;
+                    Some((boot, Reverse(seq)))
+                });
+                self.found.is_none() && began.is_none_or(|began| oldest < began)
+            }
+        }
+    }
+}
+
+/// What an id says of the event that opens its incident: the start of the boot's id, and the number.
+fn opening(id: &str) -> Option<(&str, u64)> {
+    let (boot, number) = id.rsplit_once('-')?;
+    Some((boot, number.parse().ok()?))
+}
+
 impl Summary {
     fn of(line: &Line) -> Option<Self> {
         let event: Event = serde_json::from_slice(&line.text).ok()?;
@@ -221,11 +280,9 @@ impl Summary {
 
 impl Service {
     pub(super) async fn incidents(&self, asked: Asked) -> Reply {
-        let start = self.start_of(&asked);
         let mut search = Search::new(asked);
         let Some(past) = self.past().await else {
-            let after = start.map_or(0, |position| position.seq);
-            let mut reader = self.hub.reader(Some(after));
+            let mut reader = self.hub.reader(Some(0));
             while let Some(next) = reader.next() {
                 if let Next::Line(line) = next {
                     search.see(&line);
@@ -234,46 +291,11 @@ impl Service {
             return search.reply();
         };
         // All incidents are journalled, so the past has them all.
-        let read = self.off_the_runtime(move || read(&*past, start, search));
+        let read = self.off_the_runtime(move || past.back(&mut search).map(|()| search.reply()));
         read.await.unwrap_or_else(|error| {
             let problem = format!("the journal cannot be read: {error}");
             let next = "GET /v1/events?since=now reads what is told from now on";
             Reply::refusal(500, &problem, next)
         })
-    }
-
-    /// The place before the one that is asked for, if it is of this boot: an id is the start of the boot's id and the number
-    /// of the event that opens it.
-    fn start_of(&self, asked: &Asked) -> Option<Position> {
-        let Asked::One(id) = asked else {
-            return None;
-        };
-        let (boot, number) = id.split_once('-')?;
-        let number: u64 = number.parse().ok()?;
-        let own = &self.hub.identity().boot_id;
-        own.starts_with(boot).then(|| Position {
-            boot: own.as_str().into(),
-            seq: number.saturating_sub(1),
-        })
-    }
-}
-
-fn read(
-    past: &dyn Past,
-    mut position: Option<Position>,
-    mut search: Search,
-) -> Result<Reply, PastError> {
-    loop {
-        let page = past.after(position.as_ref(), PAGE)?;
-        for line in &page.lines {
-            search.see(line);
-        }
-        let Some(last) = page.lines.last() else {
-            return Ok(search.reply());
-        };
-        position = Some(Position {
-            boot: Arc::clone(&last.boot),
-            seq: last.seq,
-        });
     }
 }

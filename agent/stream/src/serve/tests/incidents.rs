@@ -81,7 +81,7 @@ fn the_newest_revision_of_each_is_listed_and_shown() {
         let answer = served.get("/v1/incidents").await;
         assert_eq!(
             ids(&answer),
-            [of("3f2a-7", 1), of("3f2a-1", 2), of("3f2a-2", 1)]
+            [of("3f2a-7", 1), of("3f2a-2", 1), of("3f2a-1", 2)]
         );
         assert_eq!(served.get("/v1/incidents/3f2a-2").await.status, 200);
     });
@@ -109,5 +109,56 @@ fn what_is_no_incident_is_refused_with_what_to_do() {
         }
         journal.fail();
         assert_eq!(served.get("/v1/incidents").await.status, 500);
+    });
+}
+
+#[test]
+fn no_more_of_the_past_is_read_than_the_newest_need() {
+    run(async {
+        let journal = Shared::default();
+        let boot_id = "aaaa0000".to_owned();
+        let node = "node".to_owned();
+        let earlier = Hub::new(Identity { node, boot_id }, 0, Limits::default());
+        earlier.attach(Box::new(journal.clone()));
+        incident(&earlier, Kind::OomKill, ("aaaa-1", 1), "web");
+        let hub = hub_of(0, 6);
+        hub.attach(Box::new(journal.clone()));
+        // Number 1 is closed by number 300, behind all others.
+        for seq in 1..300 {
+            incident(&hub, Kind::OomKill, (&format!("3f2a-{seq}"), 1), "web");
+        }
+        incident(&hub, Kind::IncidentClosed, ("3f2a-1", 2), "web");
+        let served = Served::new(service(&hub).with_past(Arc::new(journal.clone())));
+        let newest = |many: u64, from: u64| {
+            let numbers = (0..many).map(move |back| from - back);
+            numbers
+                .map(|seq| (format!("3f2a-{seq}"), 1))
+                .collect::<Vec<_>>()
+        };
+        for (query, expected, most) in [
+            ("?limit=1", newest(1, 299), 3),
+            ("?limit=10", newest(10, 299), 12),
+            ("?limit=10&pod=other", vec![], 301),
+        ] {
+            let answer = served.get(&format!("/v1/incidents{query}")).await;
+            assert_eq!(ids(&answer), expected, "{query}");
+            assert_eq!(journal.shown(), most, "{query}");
+        }
+        let mut all = newest(299, 299);
+        all[298].1 = 2;
+        all.push(("aaaa-1".to_owned(), 1));
+        let answer = served.get("/v1/incidents?limit=500").await;
+        assert_eq!(ids(&answer), all, "in the order in which they began");
+        for (id, status, most) in [
+            ("3f2a-1", 200, 3),
+            ("3f2a-290", 200, 12),
+            ("aaaa-1", 200, 301),
+            ("3f2a-0", 404, 301),
+            ("3f2a-299999", 404, 3),
+            ("nobody-7", 404, 301),
+        ] {
+            let answer = served.get(&format!("/v1/incidents/{id}")).await;
+            assert_eq!((answer.status, journal.shown()), (status, most), "{id}");
+        }
     });
 }

@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::hub::Sink;
+use crate::hub::{Look, Sink};
 
 /// A journal in memory.
 #[derive(Default)]
@@ -14,6 +14,8 @@ struct Journal {
     /// The oldest that are gone.
     cut: usize,
     fails: bool,
+    /// Events that the last who went back has seen.
+    shown: usize,
 }
 
 #[derive(Clone, Default)]
@@ -23,6 +25,11 @@ impl Shared {
     /// Has no longer the oldest.
     pub(super) fn cut(&self, count: usize) {
         self.0.lock().unwrap().cut = count;
+    }
+
+    /// How many events the last who went back has seen.
+    pub(super) fn shown(&self) -> usize {
+        self.0.lock().unwrap().shown
     }
 
     /// Can no longer be read from now on.
@@ -64,6 +71,33 @@ impl Past for Shared {
                 .collect(),
             is_cut: position.is_some() && start < cut,
         })
+    }
+
+    /// In parts of three events.
+    fn back(&self, look: &mut dyn Look) -> Result<(), PastError> {
+        let mut journal = self.0.lock().unwrap();
+        if journal.fails {
+            return Err(PastError("a disk".to_owned()));
+        }
+        let mut shown = 0;
+        for boot in journal
+            .lines
+            .chunk_by(|one, next| one.boot == next.boot)
+            .rev()
+        {
+            for part in boot.rchunks(3) {
+                for line in part {
+                    look.see(line);
+                }
+                shown += part.len();
+                if !look.goes_on() {
+                    journal.shown = shown;
+                    return Ok(());
+                }
+            }
+        }
+        journal.shown = shown;
+        Ok(())
     }
 }
 
