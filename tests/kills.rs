@@ -75,7 +75,8 @@ fn reap(running: &mut VecDeque<Hog>) -> io::Result<()> {
     }
 }
 
-/// Keeps what an agent tells from now on, until so many incidents are closed or nothing comes for `patience`.
+/// Keeps what an agent tells from now on, until so many incidents are closed or nothing comes for `patience`. The thread fails
+/// if the stream ends.
 ///
 /// # Errors
 /// When nobody answers.
@@ -83,19 +84,22 @@ pub fn listen(
     socket: &Path,
     closed: u32,
     patience: Duration,
-) -> io::Result<JoinHandle<Vec<Heard>>> {
+) -> io::Result<JoinHandle<io::Result<Vec<Heard>>>> {
     let mut lines = Lines::ask(socket, "follow=1", patience)?;
     let keep = move || {
         let (mut heard, mut size, mut left) = (Vec::new(), 0, closed);
-        while left > 0
-            && size < MOST
-            && let Ok(Some((at, line))) = lines.take()
-        {
+        while left > 0 && size < MOST {
+            let (at, line) = match lines.take() {
+                Ok(Some(told)) => told,
+                Ok(None) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            };
             size += line.len();
             left -= u32::from(is_of(line, "incident-closed"));
             heard.push((at, line.to_vec()));
         }
-        heard
+        Ok(heard)
     };
     Ok(std::thread::spawn(keep))
 }

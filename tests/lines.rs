@@ -135,10 +135,13 @@ impl Lines {
     /// Something is there afterwards.
     fn fill(&mut self) -> io::Result<()> {
         while self.begin == self.end {
-            let read = self.stream.read(&mut self.buffer)?;
-            if read == 0 {
-                return Err(io::ErrorKind::UnexpectedEof.into());
-            }
+            let read = match self.stream.read(&mut self.buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => read,
+                // A child has ended while another thread was starting one, with all signals held back there.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
             self.at = monotonic_ns();
             (self.begin, self.end) = (0, read);
         }

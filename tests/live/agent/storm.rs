@@ -41,7 +41,7 @@ fn every_kill_is_told_whole(count: u32) {
     let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
     let ground = (&node.sandbox.layout, &node.groups[..]);
     let (killed, _took) = kill_by_limits(program, ground, (count, A_SECOND)).unwrap();
-    let heard = listener.join().unwrap();
+    let heard = listener.join().unwrap().unwrap();
     let account = Account::of(&killed, &heard).unwrap();
     let example = account.example.as_deref().unwrap_or("all are whole");
     let example = format!("{example}; told: {:?}", account.kinds);

@@ -67,7 +67,7 @@ fn measure(outcome: &mut Outcome, case: &str, count: u32) -> anyhow::Result<()> 
     let (killed, took) = kills::kill_by_limits(&programs::hog()?, (&arena.layout, &groups), pace)?;
     let forked = forkers.map(|forkers| rate(&forkers)).transpose()?;
     let heard = listener.join();
-    let heard = heard.map_err(|_| anyhow::anyhow!("the reader panicked"))?;
+    let heard = heard.map_err(|_| anyhow::anyhow!("the reader panicked"))??;
     let account = Account::of(&killed, &heard)?;
     add(outcome, case, (count, &account));
     let forked = forked.map_or_else(String::new, |forked| {
