@@ -1,5 +1,7 @@
 //! What is told, in which order, and that nothing stays to come in what is final.
 
+use std::time::{Duration, Instant};
+
 use brink_core::base::{Quantity, Span};
 use brink_core::node::action::Action;
 use brink_core::node::condition::{Condition, ConditionSet};
@@ -15,9 +17,12 @@ use brink_stream::hub::{Identity, Limits, Next, Reader};
 use brink_stream::model::event::Event;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Cause;
+use brink_stream::outlet::Format;
+use brink_stream::outlet::file::Rotation;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::{EventFile, EventJournal, Outlets};
 use crate::guard::roster::Roster;
 use crate::guard::step::Step;
 use crate::record::DecisionRecord;
@@ -317,4 +322,61 @@ fn nobody_is_told_where_events_are_off() {
     take_step(&telling, &[Action::Crossed { threshold: 0 }], true);
     telling.lost_reports(Moment::START, 1, 1);
     assert!(!telling.has_waiting() && telling.hub().is_none());
+}
+
+#[test]
+fn a_way_out_that_cannot_be_had_says_why_and_is_tried_again() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("disk");
+    std::fs::write(&folder, "in the way").unwrap();
+    let path = folder.join("events.jsonl");
+    let rotation = Rotation {
+        size: 1 << 20,
+        count: 1,
+    };
+    let config = Events {
+        enabled: true,
+        socket: root.path().join("events.sock"),
+        listen: None,
+        page: false,
+        command_lines: false,
+        journal: EventJournal {
+            enabled: false,
+            path: root.path().join("journal"),
+            limits: brink_stream::journal::Limits::default(),
+        },
+        outlets: Outlets {
+            file: Some(EventFile {
+                path: path.clone(),
+                rotation,
+                format: Format::Json,
+            }),
+            stdout: None,
+            journald: false,
+            otlp: None,
+        },
+    };
+    let (telling, _reader) = telling();
+    telling.started("observe", Moment::from_nanos(1), None);
+    telling.open_ways(&config, || ()).unwrap();
+    let failed = || {
+        let outlets = telling.outlets();
+        let file = outlets.iter().find(|(name, _)| *name == "file");
+        file.and_then(|(_, status)| status.failed.clone())
+    };
+    let until = |what: &str, is_so: &dyn Fn() -> bool| {
+        let end = Instant::now() + Duration::from_mins(1);
+        while !is_so() {
+            assert!(Instant::now() < end, "it never came: {what}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until("the reason", &|| {
+        failed().is_some_and(|why| why.contains("events.jsonl: "))
+    });
+    std::fs::remove_file(&folder).unwrap();
+    until("it is written", &|| path.is_file() && failed().is_none());
+    telling.end_ways();
+    let written = std::fs::read_to_string(&path).unwrap();
+    assert!(written.contains("\"type\":\"agent-started\""), "{written}");
 }

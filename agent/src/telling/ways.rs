@@ -48,6 +48,8 @@ struct Open {
     /// Why it is not open.
     why: String,
     outlets: Vec<Running>,
+    /// Other ways out that do not run yet, and why.
+    unopened: Vec<(&'static str, String)>,
     opener: Option<JoinHandle<()>>,
 }
 
@@ -83,66 +85,86 @@ impl Ways {
         Ok(())
     }
 
-    /// Opens everything. What cannot be had is told in the log: no event is worth a guard that does not run.
+    /// Tries until everything is open, or the agent ends: another agent may go, a full disk be emptied, a thread be had. What
+    /// cannot be had is told in the log: no event is worth a guard that does not run.
     fn open(&self, opener: &Opener) {
-        let Opener {
-            config,
-            hub,
-            clocks,
-        } = opener;
-        for (name, outlet) in outlets(&config.outlets, hub) {
-            let started = outlet.and_then(|outlet| {
-                let (told, clocks) = (hub.clone(), *clocks);
-                let on_loss = Box::new(move |lost: Lost| tell_loss(&told, clocks, lost));
-                // From the run's first event on.
-                Running::start(outlet, hub.reader(Some(0)), |_| true, on_loss)
-            });
-            match started {
-                Ok(running) => self.lock().outlets.push(running),
-                Err(error) => {
-                    warn!(name, %error, "events do not go there (see events in the configuration)");
-                }
-            }
-        }
-        if config.journal.enabled {
-            self.open_journal(opener);
-        }
-    }
-
-    /// Tries until it is open, or the agent ends: another agent that has it may go, and a full disk be emptied.
-    fn open_journal(&self, opener: &Opener) {
         let mut said = None;
-        while !self.is_ending.load(Ordering::Acquire) {
-            let error = match open_journal(&opener.config.journal, &opener.hub, opener.clocks) {
-                Ok((journal, recovery)) => {
-                    report(&recovery);
-                    journal.attach(&opener.hub);
-                    self.past.open(journal.past());
-                    self.lock().journal = Some(journal);
-                    if said.is_some() {
-                        info!("the event journal is written from now on");
-                    }
-                    return;
-                }
-                Err(error) => error.to_string(),
-            };
-            self.past.settle();
-            if said.as_ref() != Some(&error) {
-                warn!(
-                    error,
-                    "events are not kept over a restart until this is over (events.journal)"
-                );
-                self.lock().why.clone_from(&error);
-                said = Some(error);
+        loop {
+            let has_outlets = self.open_outlets(opener);
+            let is_ending = self.is_ending.load(Ordering::Acquire);
+            if is_ending || (self.open_journal(opener, &mut said) && has_outlets) {
+                return;
             }
             std::thread::park_timeout(AGAIN);
         }
     }
 
+    /// Starts those that do not run yet; whether all do now.
+    fn open_outlets(&self, opener: &Opener) -> bool {
+        let mut unopened = Vec::new();
+        for (name, outlet) in outlets(&opener.config.outlets, &opener.hub) {
+            if self.lock().outlets.iter().any(|open| open.name() == name) {
+                continue;
+            }
+            let (told, clocks) = (opener.hub.clone(), opener.clocks);
+            let on_loss = Box::new(move |lost: Lost| tell_loss(&told, clocks, lost));
+            // From the run's first event on.
+            let reader = opener.hub.reader(Some(0));
+            let started =
+                outlet.and_then(|outlet| Running::start(outlet, reader, |_| true, on_loss));
+            match started {
+                Ok(running) => self.lock().outlets.push(running),
+                Err(error) => unopened.push((name, error.to_string())),
+            }
+        }
+        let is_done = unopened.is_empty();
+        let before = std::mem::replace(&mut self.lock().unopened, unopened.clone());
+        for (name, error) in unopened.iter().filter(|way| !before.contains(way)) {
+            warn!(
+                name,
+                error,
+                "events do not go there until this is over (see events in the configuration)"
+            );
+        }
+        is_done
+    }
+
+    /// Opens the journal if that has not been done yet; whether nothing is left to do. `said` is why it could not be had before.
+    fn open_journal(&self, opener: &Opener, said: &mut Option<String>) -> bool {
+        if !opener.config.journal.enabled || self.lock().journal.is_some() {
+            return true;
+        }
+        let error = match open_journal(&opener.config.journal, &opener.hub, opener.clocks) {
+            Ok((journal, recovery)) => {
+                report(&recovery);
+                journal.attach(&opener.hub);
+                self.past.open(journal.past());
+                self.lock().journal = Some(journal);
+                if said.is_some() {
+                    info!("the event journal is written from now on");
+                }
+                return true;
+            }
+            Err(error) => error.to_string(),
+        };
+        self.past.settle();
+        if said.as_ref() != Some(&error) {
+            warn!(
+                error,
+                "events are not kept over a restart until this is over (events.journal)"
+            );
+            self.lock().why.clone_from(&error);
+            *said = Some(error);
+        }
+        false
+    }
+
     /// Tries at once to open a journal that is not open.
     pub(super) fn hurry(&self) {
         let open = self.lock();
-        if let Some(opener) = open.opener.as_ref().filter(|opener| !opener.is_finished()) {
+        let is_wanted = open.is_journalled && open.journal.is_none();
+        let opener = open.opener.as_ref().filter(|opener| !opener.is_finished());
+        if let Some(opener) = opener.filter(|_| is_wanted) {
             self.past.unsettle();
             opener.thread().unpark();
         }
@@ -187,10 +209,16 @@ impl Ways {
     /// How the other ways out stand, by their names.
     pub(super) fn outlets(&self) -> Vec<(&'static str, OutletStatus)> {
         let open = self.lock();
-        let outlets = open.outlets.iter();
-        outlets
-            .map(|running| (running.name(), running.status()))
-            .collect()
+        let running = open.outlets.iter();
+        let running = running.map(|running| (running.name(), running.status()));
+        let unopened = open.unopened.iter().map(|(name, why)| {
+            let status = OutletStatus {
+                failed: Some(why.clone()),
+                ..OutletStatus::default()
+            };
+            (*name, status)
+        });
+        running.chain(unopened).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -249,16 +277,16 @@ type Made = (&'static str, std::io::Result<Box<dyn Outlet>>);
 fn outlets(config: &Outlets, hub: &Hub) -> Vec<Made> {
     let mut made: Vec<Made> = Vec::new();
     if let Some(file) = &config.file {
-        let opened = RotatedFile::open(&file.path, file.rotation, file.format);
-        made.push(("events.file", opened.map(|file| Box::new(file) as _)));
+        let file = RotatedFile::new(&file.path, file.rotation, file.format);
+        made.push(("file", Ok(Box::new(file))));
     }
     if let Some(format) = config.stdout {
         let lines = Lines::new(std::io::stdout(), format);
-        made.push(("events.stdout", Ok(Box::new(lines))));
+        made.push(("stdout", Ok(Box::new(lines))));
     }
     if config.journald {
         let journald = Journald::new(std::path::Path::new(SOCKET));
-        made.push(("events.journald", journald.map(|to| Box::new(to) as _)));
+        made.push(("journald", journald.map(|to| Box::new(to) as _)));
     }
     made.extend(otlp(config, hub));
     made
@@ -271,7 +299,7 @@ fn otlp(config: &Outlets, hub: &Hub) -> Option<Made> {
     let endpoint = Endpoint::parse(config.otlp.as_deref()?)?;
     let version = env!("CARGO_PKG_VERSION");
     let otlp = Otlp::new(endpoint, hub.identity().clone(), version);
-    Some(("events.otlp", Ok(Box::new(otlp))))
+    Some(("otlp", Ok(Box::new(otlp))))
 }
 
 #[cfg(not(feature = "otlp"))]

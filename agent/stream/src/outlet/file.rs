@@ -36,30 +36,26 @@ struct Opened {
 }
 
 impl RotatedFile {
-    /// Opens the file, or makes it for its owner alone, with the folders above it.
-    ///
-    /// # Errors
-    /// When it cannot be written, or is something else than a file.
-    pub fn open(path: &Path, rotation: Rotation, format: Format) -> io::Result<Self> {
-        if let Some(folder) = path.parent() {
-            let mut builder = fs::DirBuilder::new();
-            builder.recursive(true).mode(0o700).create(folder)?;
-        }
-        let mut file = Self {
+    /// That file. It is opened with the first event, and whenever it is gone: a disk may be full now, or mounted later.
+    pub fn new(path: &Path, rotation: Rotation, format: Format) -> Self {
+        Self {
             path: path.to_path_buf(),
             rotation,
             format,
             open: None,
-        };
-        file.open = Some(file.take_up()?);
-        Ok(file)
+        }
     }
 
+    /// Opens the file, or makes it for its owner alone, with the folders above it.
     fn take_up(&self) -> io::Result<Opened> {
         const PLAIN: i32 = rustix::fs::OFlags::NOFOLLOW
             .union(rustix::fs::OFlags::NONBLOCK)
             .bits()
             .cast_signed();
+        if let Some(folder) = self.path.parent() {
+            let mut builder = fs::DirBuilder::new();
+            builder.recursive(true).mode(0o700).create(folder)?;
+        }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         let mut file = options.mode(0o600).custom_flags(PLAIN).open(&self.path)?;
@@ -151,8 +147,10 @@ impl Outlet for RotatedFile {
         for (done, line) in lines.iter().enumerate() {
             text.clear();
             self.format.write(line, &mut text);
-            self.append(&text)
-                .map_err(|error| Failure::io(done, &error))?;
+            self.append(&text).map_err(|error| Failure {
+                why: format!("{}: {error}", self.path.display()),
+                ..Failure::io(done, &error)
+            })?;
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ fn seqs(text: &[u8]) -> Vec<u64> {
 }
 
 fn file(path: &Path, size: u64, count: u32) -> RotatedFile {
-    RotatedFile::open(path, Rotation { size, count }, Format::Json).unwrap()
+    RotatedFile::new(path, Rotation { size, count }, Format::Json)
 }
 
 #[test]
@@ -80,14 +80,24 @@ fn a_file_that_ends_within_a_line_or_is_taken_away_is_gone_on_with() {
     fs::create_dir(&path).unwrap();
     let failure = outlet.put(&[line(4)]).unwrap_err();
     assert_eq!((failure.done, failure.lost), (0, 0));
-    assert!(
-        RotatedFile::open(
-            Path::new("/dev/full"),
-            Rotation { size: 1, count: 1 },
-            Format::Json
-        )
-        .is_err()
-    );
+    let failure = file(Path::new("/dev/full"), 1, 1).put(&[line(4)]);
+    let why = failure.unwrap_err().why;
+    assert_eq!(why, "/dev/full: it is no plain file");
+}
+
+#[test]
+fn a_file_that_cannot_be_had_yet_is_written_once_it_can_be() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("disk");
+    fs::write(&folder, "in the way").unwrap();
+    let path = folder.join("brink/events.jsonl");
+    let mut outlet = file(&path, 1 << 20, 1);
+    let failure = outlet.put(&[line(1)]).unwrap_err();
+    assert_eq!((failure.done, failure.lost), (0, 0));
+    assert!(failure.why.contains("events.jsonl: "), "{}", failure.why);
+    fs::remove_file(&folder).unwrap();
+    outlet.put(&[line(1), line(2)]).unwrap();
+    assert_eq!(seqs(&fs::read(&path).unwrap()), [1, 2]);
 }
 
 /// Takes so many bytes at a time, and fails whenever it is told to.
