@@ -80,7 +80,9 @@ impl JournalPast {
         let Some(position) = position else {
             return Ok(Some((Cursor::default(), false)));
         };
-        if let Some(cursor) = self.place(position) {
+        if let Some(cursor) = self.place(position)
+            && self.files.has(cursor)?
+        {
             return Ok(Some((cursor, false)));
         }
         let found = self.files.after(&position.boot, position.seq)?;
@@ -113,6 +115,7 @@ impl JournalPast {
                 bytes: PAGE - bytes,
             };
             let read = self.files.page(cursor, most)?;
+            page.is_cut |= read.is_cut || read.unreadable > 0;
             next = (!read.events.is_empty()).then_some(read.cursor);
             for kept in read.events {
                 bytes += kept.text.len();

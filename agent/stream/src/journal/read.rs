@@ -48,6 +48,8 @@ pub struct Page {
     pub cursor: Cursor,
     /// Bytes between them that could not be read.
     pub unreadable: u64,
+    /// Whether a segment that was to be read has gone, or is no longer one.
+    pub is_cut: bool,
 }
 
 /// How much one page may have.
@@ -147,6 +149,14 @@ impl<D: Disk> Reader<D> {
         Ok(None)
     }
 
+    /// Whether the segment that a cursor stands in is still there.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn has(&self, cursor: Cursor) -> io::Result<bool> {
+        Ok(cursor.segment == 0 || self.open(cursor.segment)?.is_some())
+    }
+
     /// The events from there on.
     ///
     /// # Errors
@@ -157,17 +167,21 @@ impl<D: Disk> Reader<D> {
             ..Page::default()
         };
         let mut bytes = 0;
+        page.is_cut = !self.has(from)?;
         for segment in self.segments()? {
             if segment < from.segment {
                 continue;
             }
             let Some((head, mut scan)) = self.open(segment)? else {
+                page.is_cut |= self.is_lost(segment)?;
                 continue;
             };
             if segment == from.segment && from.offset > 0 {
                 scan = Scan::new(self.disk.open(&name(segment))?, from.offset);
             }
             let boot_id: Arc<str> = head.boot_id.into();
+            // What lies before an event that finds no room here is told with that one.
+            let mut unreadable = 0;
             while let Some(record) = scan.next()? {
                 if record.what != What::Line {
                     continue;
@@ -176,9 +190,10 @@ impl<D: Disk> Reader<D> {
                 bytes += text.len();
                 let is_full = page.events.len() >= most.events || bytes > most.bytes;
                 if is_full && !page.events.is_empty() {
-                    page.unreadable += scan.unreadable;
+                    page.unreadable += unreadable;
                     return Ok(page);
                 }
+                unreadable = scan.unreadable;
                 page.events.push(Kept {
                     boot_id: Arc::clone(&boot_id),
                     seq: record.seq,
@@ -241,5 +256,16 @@ impl<D: Disk> Reader<D> {
         let length = file.read_at(&mut bytes, 0)?;
         let head = Head::decode(&bytes[..length]);
         Ok(head.map(|head| (head, Scan::new(file, HEAD as u64))))
+    }
+
+    /// Whether events may have been in what can no longer be opened as a segment. One that is being begun has none yet.
+    fn is_lost(&self, segment: u64) -> io::Result<bool> {
+        use super::disk::DiskFile as _;
+        match self.disk.open(&name(segment)) {
+            Ok(file) => Ok(file.length()? > HEAD as u64),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(error) => Err(error),
+        }
     }
 }

@@ -49,12 +49,16 @@ fn draft(of: Kind, bytes: usize) -> Draft {
 }
 
 fn open(path: &Path, boot: &str) -> (Journal, Recovery) {
+    open_with(path, boot, Limits::default())
+}
+
+fn open_with(path: &Path, boot: &str, limits: Limits) -> (Journal, Recovery) {
     let around = Surroundings {
         boot_id: boot,
         clock,
         on_loss: Box::new(|_, _| ()),
     };
-    Journal::open(path, Limits::default(), around).unwrap()
+    Journal::open(path, limits, around).unwrap()
 }
 
 fn numbers(past: &dyn Past, position: Option<&Position>) -> Vec<(String, u64)> {
@@ -250,6 +254,82 @@ fn an_event_of_a_later_version_is_passed_over_and_counted() {
     let known = of_boot(BOOT, [1, 2, 3, 6]);
     assert_eq!(numbers(&*journal.past(), None), known);
     assert!(journal.past().unread() >= 2);
+}
+
+fn behind(line: &Line) -> Position {
+    Position {
+        boot: Arc::clone(&line.boot),
+        seq: line.seq,
+    }
+}
+
+#[test]
+fn who_comes_back_to_a_segment_that_has_gone_is_told_of_a_cut() {
+    let root = tempfile::tempdir().unwrap();
+    let limits = Limits {
+        size: 64 << 10,
+        ..Limits::default()
+    };
+    let (journal, _) = open_with(&root.path().join("events"), BOOT, limits);
+    let hub = hub(BOOT, 0);
+    hub.attach(journal.sink());
+    let tell = |count| {
+        for _ in 0..count {
+            hub.tell(draft(Kind::Pressure, 1000));
+        }
+        until("all is written", || journal.status().waiting == 0);
+    };
+    tell(10);
+    let past = journal.past();
+    let page = past.after(None, 5).unwrap();
+    let place = behind(&page.lines[4]);
+    assert!(!page.is_cut);
+    let page = past.after(Some(&place), 5).unwrap();
+    assert_eq!((page.is_cut, page.lines[0].seq), (false, 6));
+    for _ in 0..20 {
+        tell(10);
+    }
+    let page = past.after(Some(&place), 5).unwrap();
+    assert!(page.lines[0].seq > 6, "{}", page.lines[0].seq);
+    assert!(page.is_cut);
+    let page = past.after(Some(&behind(&page.lines[4])), 5).unwrap();
+    assert!(!page.is_cut, "it is told once");
+}
+
+#[test]
+fn who_reads_past_damage_is_told_of_a_cut_once() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("events");
+    let (journal, _) = open(&path, BOOT);
+    let hub = hub(BOOT, 0);
+    hub.attach(journal.sink());
+    for _ in 0..6 {
+        hub.tell(draft(Kind::Pressure, 1000));
+    }
+    drop(journal);
+    // One byte in the text of the third.
+    let file = path.join("events-000000000001.log");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let length = (bytes.len() - super::record::HEAD) / 6;
+    bytes[super::record::HEAD + 2 * length + length / 2] ^= 4;
+    std::fs::write(&file, &bytes).unwrap();
+    let past = JournalPast::open(&path).unwrap();
+    let (mut seen, mut position) = (Vec::new(), None);
+    loop {
+        let page = past.after(position.as_ref(), 1).unwrap();
+        let Some(line) = page.lines.last() else {
+            break;
+        };
+        seen.push((line.seq, page.is_cut));
+        position = Some(behind(line));
+    }
+    let whole = [1, 2, 5, 6].map(|seq| (seq, false));
+    assert_eq!(seen, [&whole[..2], &[(4, true)], &whole[2..]].concat());
+    // A head that is none any more hides all events of its segment.
+    bytes[3] ^= 4;
+    std::fs::write(&file, &bytes).unwrap();
+    let page = past.after(None, 1).unwrap();
+    assert_eq!((page.lines.len(), page.is_cut), (0, true));
 }
 
 /// A journal on a simulated disk, with its thread.
