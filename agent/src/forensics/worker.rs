@@ -27,7 +27,7 @@ use crate::record::wire::wall_clock;
 /// So often it is looked at whether memory has come back, while a victim lives.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Kills that found no room.
+/// Kills that found no room, or that the kernel told in words that are not ours.
 #[derive(Debug, Default)]
 pub(super) struct Lost {
     /// Incidents that too many were open for.
@@ -170,7 +170,8 @@ impl Worker {
     }
 
     fn tell_lost(&mut self) {
-        let total = self.lost.refused + self.inbox.lost();
+        let undecoded = self.ring.as_ref().map_or(0, ForensicsRing::undecoded);
+        let total = self.lost.refused + self.inbox.lost() + undecoded;
         if total > self.lost.told {
             self.outlet.lost(total - self.lost.told, total);
             self.lost.told = total;

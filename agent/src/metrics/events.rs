@@ -21,7 +21,8 @@ pub const CAUSES: [Cause; 7] = [
     Cause::WouldEvict,
     Cause::ForeignKill,
 ];
-/// Where events, or what they are made from, can be lost; what is none of the others is an outlet.
+/// Where events, or what they are made from, can be lost; what is none of the others is an outlet. All but `reader` are told to
+/// everybody by the hub.
 pub const PLACES: [&str; 6] = [
     "kernel-ring",
     "guard-queue",
@@ -69,13 +70,20 @@ impl EventCounts {
         hub.attach(Box::new(Tap(Arc::clone(self))));
     }
 
-    /// The counts; none where events are switched off.
-    pub fn read(&self) -> Option<EventTally> {
+    /// The counts, with what the hub's readers have missed; none where events are switched off.
+    pub fn read(&self, hub: Option<&Hub>) -> Option<EventTally> {
         let value = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        self.is_fed.load(Ordering::Relaxed).then(|| EventTally {
+        let hub = hub.filter(|_| self.is_fed.load(Ordering::Relaxed))?;
+        let mut losses = self.losses.each_ref().map(value);
+        for (place, count) in PLACES.iter().zip(&mut losses) {
+            if *place == "reader" {
+                *count = hub.missed();
+            }
+        }
+        Some(EventTally {
             kinds: self.kinds.each_ref().map(value),
             causes: self.causes.each_ref().map(value),
-            losses: self.losses.each_ref().map(value),
+            losses,
         })
     }
 
@@ -163,7 +171,7 @@ mod tests {
         };
         let hub = Hub::new(identity, 40, Limits::default());
         let counts = Arc::new(EventCounts::default());
-        assert_eq!(counts.read(), None);
+        assert_eq!(counts.read(Some(&hub)), None);
         tell(&hub, Kind::AgentStarted, &json!({}));
         counts.attach(&hub);
         let incident = |cause: &str| json!({"id": "b-1", "cause": cause, "evidence": []});
@@ -176,20 +184,21 @@ mod tests {
             Kind::OomKill,
             &json!({"name": "\"cause\":\"memcgOom\""}),
         );
-        for (place, count) in [("reader", 5), ("kernel-ring: oom", 2), ("file", 1)] {
+        for (place, count) in [("journal", 5), ("kernel-ring: oom", 2), ("file", 1)] {
             tell(
                 &hub,
                 Kind::Loss,
                 &json!({"place": place, "count": count, "total": 9}),
             );
         }
-        let told = counts.read().unwrap();
+        let told = counts.read(Some(&hub)).unwrap();
         let of = |kind| told.kinds[Kind::ALL.iter().position(|one| *one == kind).unwrap()];
         assert_eq!(
             (of(Kind::AgentStarted), of(Kind::OomKill), of(Kind::Loss)),
             (1, 2, 3)
         );
         assert_eq!(told.causes, [1, 0, 0, 0, 0, 1, 0]);
-        assert_eq!(told.losses, [2, 0, 0, 5, 0, 1]);
+        assert_eq!(told.losses, [2, 0, 5, 0, 0, 1]);
+        assert_eq!(counts.read(None), None);
     }
 }

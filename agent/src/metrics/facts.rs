@@ -62,7 +62,7 @@ impl Facts {
         Self {
             status: views.status(),
             tally: running.shared.counters.read(),
-            events: running.shared.counters.events.read(),
+            events: running.shared.counters.events.read(running.telling.hub()),
             turned: turned(running),
             lost: [
                 ports.commands.lost(),

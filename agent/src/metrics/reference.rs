@@ -1,5 +1,7 @@
 //! The page of the documentation against what the agent tells.
 
+use brink_host::probe::Row;
+
 use super::catalogue::ALL;
 use super::counters::{CHAIN, ENDS};
 use super::events::{CAUSES, PLACES};
@@ -45,7 +47,9 @@ fn every_value_of_a_label_is_in_the_reference() {
     let modes = modes.map(|word| (*word).to_owned());
     let causes = CAUSES.iter().map(word_of);
     let places = PLACES.iter().map(|word| (*word).to_owned());
-    for word in stages.chain(ends).chain(modes).chain(causes).chain(places) {
+    let rings = Row::ALL.map(|row| row.label().to_owned());
+    let words = stages.chain(ends).chain(modes).chain(causes);
+    for word in words.chain(places).chain(rings) {
         assert!(text.contains(&format!("`{word}`")), "{word}");
     }
 }

@@ -13,6 +13,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -79,6 +80,8 @@ struct Shared {
     /// The highest number before this run's first.
     base: u64,
     state: Mutex<State>,
+    /// Events that readers of the sockets were told they have missed.
+    missed: AtomicU64,
     /// For threads that wait for an event.
     news: Condvar,
     /// For tasks that do.
@@ -154,6 +157,7 @@ impl Hub {
                 is_closed: false,
                 numbers,
             }),
+            missed: AtomicU64::new(0),
             news: Condvar::new(),
             bell: Notify::new(),
             reserve: Condvar::new(),
@@ -211,6 +215,16 @@ impl Hub {
     pub(crate) fn loss_line(&self, at: Time, seq: u64, loss: &Loss) -> serde_json::Result<Line> {
         let draft = Draft::new(Kind::Loss, at, None, loss)?;
         Ok(self.owner.shared.envelope.line(Parts::of(draft), seq))
+    }
+
+    /// Takes note that a reader was told it has missed so many events.
+    pub(crate) fn count_missed(&self, count: u64) {
+        self.owner.shared.missed.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// How many events readers of the sockets were told they have missed, all of them together.
+    pub fn missed(&self) -> u64 {
+        self.owner.shared.missed.load(Ordering::Relaxed)
     }
 
     /// Who tells.

@@ -369,6 +369,7 @@ impl Feed {
 
     fn push_loss(&mut self, missed: Missed, into: &mut Vec<u8>) {
         self.missed = self.missed.saturating_add(missed.count);
+        self.service.hub.count_missed(missed.count);
         let (first, last) = missed.range.unzip();
         let loss = Loss {
             place: "reader".to_owned(),

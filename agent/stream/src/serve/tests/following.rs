@@ -197,3 +197,20 @@ fn what_left_memory_before_the_reader_came_is_a_loss_too() {
         }
     });
 }
+
+#[test]
+fn what_readers_have_missed_is_added_up() {
+    run(async {
+        let hub = hub_of(0, 5);
+        for _ in 0..20 {
+            tell(&hub, Kind::Pressure, None);
+        }
+        let served = Served::new(service(&hub));
+        assert_eq!(hub.missed(), 0);
+        for total in [12, 24] {
+            let answer = served.get("/v1/events?since=3").await;
+            assert_eq!(answer.lines()[0]["data"]["count"], 12);
+            assert_eq!(hub.missed(), total);
+        }
+    });
+}
