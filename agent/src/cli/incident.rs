@@ -92,6 +92,11 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
         Some(path) => known.read(path)?,
         None => known.ask(&args.socket.socket)?,
     }
+    if known.is_cut {
+        Talk::new().say(
+            "incidents may be missing here: not everything that was told is kept, or can be read",
+        );
+    }
     let mut data = Data::new();
     if let Some(id) = &args.id {
         let incident = known.only(id)?;
@@ -150,6 +155,8 @@ struct Known<'a> {
     /// Whether recordings are left out: a list has no use for them.
     is_brief: bool,
     incidents: Vec<Incident>,
+    /// Whether something that was told could not be read.
+    is_cut: bool,
 }
 
 impl<'a> Known<'a> {
@@ -158,15 +165,24 @@ impl<'a> Known<'a> {
             id: args.id.as_deref(),
             is_brief: args.id.is_none() && args.format.output == Format::Text,
             incidents: Vec::new(),
+            is_cut: false,
         }
     }
 
     fn ask(&mut self, socket: &Path) -> Result<(), CliError> {
+        if let Some(id) = self.id.filter(|id| is_whole(id))
+            && let Some(incident) = stream::incident(socket, id)?
+        {
+            self.incidents.push(incident);
+            return Ok(());
+        }
         let kinds = KINDS.map(Kind::word).join(",");
         let progress = Progress::of_export();
         let mut events = stream::events(socket, &[("kind", kinds)])?;
         while let Some(told) = events.next()? {
             progress.step(told.line.len());
+            // Of no other kind that was asked for: what this reader was not given.
+            self.is_cut |= told.event.of == Kind::Loss;
             self.take(&told.event);
         }
         Ok(())
@@ -184,6 +200,7 @@ impl<'a> Known<'a> {
             let page = journal
                 .after(position.as_ref(), PAGE)
                 .map_err(|error| wrong(error.into()))?;
+            self.is_cut |= page.is_cut;
             let Some(last) = page.lines.last() else {
                 return Ok(());
             };
@@ -242,6 +259,13 @@ impl<'a> Known<'a> {
             }
         }
     }
+}
+
+/// Whether it may be all of an id, and not only the beginning: the start of a boot's, and a number.
+fn is_whole(id: &str) -> bool {
+    id.split_once('-').is_some_and(|(boot, number)| {
+        boot.bytes().all(|byte| byte.is_ascii_hexdigit()) && number.parse::<u64>().is_ok()
+    })
 }
 
 /// The incidents for people, newest last.

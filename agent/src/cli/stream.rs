@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use brink_stream::model::event::Event;
+use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
 use serde::Deserialize;
 
@@ -65,6 +66,26 @@ pub(super) fn events(socket: &Path, query: &[(&str, String)]) -> Result<Events, 
         return Ok(Events { answer, socket });
     }
     Err(refused(socket, answer))
+}
+
+/// Asks for one incident, as it was told last; none where the agent knows none of that id.
+///
+/// # Errors
+/// When no agent answers, or it says no.
+pub(super) fn incident(socket: &Path, id: &str) -> Result<Option<Incident>, CliError> {
+    let target = format!("/v1/incidents/{}", http::escaped(id));
+    let unanswered = |error| unanswered(socket, &error);
+    let answer = http::get(socket, &target).map_err(unanswered)?;
+    match answer.status {
+        200 => {
+            let text = answer.text().map_err(unanswered)?;
+            let read = serde_json::from_str(&text);
+            read.map(Some)
+                .map_err(|error| CliError::new(Exit::Failure, error).advise(OTHER_VERSION))
+        }
+        404 => Ok(None),
+        _ => Err(refused(socket, answer)),
+    }
 }
 
 impl Events {

@@ -8,18 +8,23 @@ use std::thread;
 
 use super::{brink, run, stderr, stdout};
 
-/// A place where an agent that answers once, with these bytes, is listening.
+/// A place where an agent that answers with these bytes, each time once, is listening.
 pub(super) struct Agent {
     folder: tempfile::TempDir,
-    asked: thread::JoinHandle<(String, UnixStream)>,
+    asked: thread::JoinHandle<Vec<(String, UnixStream)>>,
 }
 
 impl Agent {
     pub(super) fn new(answer: &str) -> Self {
+        Self::of(&[answer.to_owned()])
+    }
+
+    /// One that is asked as often as there are answers.
+    pub(super) fn of(answers: &[String]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join("events.sock")).unwrap();
-        let answer = answer.to_owned();
-        let asked = thread::spawn(move || {
+        let answers = answers.to_vec();
+        let answer = move |answer: String| {
             let (mut stream, _) = listener.accept().unwrap();
             let mut asked = String::new();
             let mut lines = BufReader::new(stream.try_clone().unwrap());
@@ -27,7 +32,8 @@ impl Agent {
             // A client that has seen enough does not take it all.
             let _gone = stream.write_all(answer.as_bytes());
             (asked, stream)
-        });
+        };
+        let asked = thread::spawn(move || answers.into_iter().map(answer).collect());
         Self { folder, asked }
     }
 
@@ -37,9 +43,8 @@ impl Agent {
 
     /// What was asked; hangs up.
     pub(super) fn asked(self) -> String {
-        let (asked, stream) = self.asked.join().unwrap();
-        drop(stream);
-        asked
+        let asked = self.asked.join().unwrap();
+        asked.into_iter().map(|(asked, _)| asked).collect()
     }
 }
 
