@@ -33,7 +33,7 @@ Examples:
   brink incident 3f2a-17 --scenario > 17.json && brink simulate 17.json
   brink incident --journal /var/lib/brink/events
 
-The beginning of an id is enough where only one begins so. --scenario is for our own evictions: change its threshold, and \
+The beginning of an id is enough where only one begins so. --scenario is for our own evictions alone: change its threshold, and \
 see what would have been done. --journal reads what an agent has left, whether or not it runs.")]
 pub struct Args {
     /// An incident, or the beginning of its id; a list of all that are remembered if not given

@@ -41,13 +41,18 @@ pub fn of_decision(
         .iter()
         .filter_map(|pod| Some((pod.full_name(), used(pod.usage?, is_memory))))
         .collect();
+    let steps = steps(decision, recording, &usage);
+    if steps.len() > 1 && !usage.is_empty() {
+        let note = "what each pod used is known as of the decision alone: every step has that";
+        notes.push(note.to_owned());
+    }
     Ok(Written {
         file: json!({
             "apiVersion": API_VERSION,
             "kind": KIND,
             "config": config(decision),
             "pods": pods.iter().map(|pod| manifest(pod, is_memory)).collect::<Vec<_>>(),
-            "steps": steps(decision, recording, &usage),
+            "steps": steps,
         }),
         notes,
     })

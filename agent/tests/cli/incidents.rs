@@ -161,6 +161,8 @@ fn a_page_tells_the_whole_story() {
 fn a_scenario_of_our_eviction_chooses_the_same_victim() {
     let output = incident(&["3f2a-21", "--scenario"]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let says = stderr(&output);
+    assert!(says.contains("as of the decision alone"), "{says}");
     let file = stdout(&output);
     for flags in [&["simulate", "-"][..], &["simulate", "--live", "-"]] {
         let output = run(flags, &file);
