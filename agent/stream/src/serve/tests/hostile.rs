@@ -126,34 +126,6 @@ fn whoever_fills_the_port_keeps_nobody_from_the_socket() {
 }
 
 #[test]
-fn idle_connections_do_not_keep_the_others_out() {
-    run(async {
-        let hub = hub_of(0, 10);
-        tell(&hub, Kind::Pressure, None);
-        let bounds = bounded(16, Duration::from_millis(500));
-        let served = Served::new(service(&hub).with_bounds(bounds));
-        let mut following = served.follow("/v1/events?follow=1", "").await;
-        // More than are let in and are told why: the others find the door shut. Few enough for the open files of one process.
-        let mut idle = Vec::new();
-        for _ in 0..150 {
-            idle.push(served.connect().await);
-        }
-        tell(&hub, Kind::OomKill, None);
-        following.until("oom-kill").await;
-        let answer = loop {
-            let answer = served.get("/v1/events").await;
-            if answer.status == 200 {
-                break answer;
-            }
-            assert!(answer.status == 503 || answer.head.is_empty(), "{answer:?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        };
-        assert_eq!(answer.numbers(), [1, 2]);
-        drop(idle);
-    });
-}
-
-#[test]
 fn who_takes_nothing_for_too_long_is_given_up() {
     run(async {
         let hub = hub_of(0, 10);

@@ -4,6 +4,7 @@ mod asking;
 mod following;
 mod hostile;
 mod incidents;
+mod privileged_tests;
 mod resuming;
 
 use std::future::Future;
