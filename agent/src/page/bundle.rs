@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "oAhE71Ewwy60YOIFCK/A2K1pkmqHTdJTqLJJ/Q1R6Qc=",
+    sha256: "ysubK/oMM26U1aYjDymIO7ZTLx+u21gXEACTmhmb7rY=",
 };
 
 /// What the exported file begins by; not served.

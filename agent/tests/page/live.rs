@@ -178,6 +178,36 @@ fn everything_is_reached_by_keyboard_in_light_and_in_dark() {
 }
 
 #[test]
+fn a_crowd_of_losses_has_the_incidents_asked_for_once() {
+    let browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(missing) => brink_tests::skip!("{missing}"),
+    };
+    let agent = Recorded::start();
+    three_incidents(&agent);
+    browser.open(&agent.origin());
+    browser.wait_for(LIVE);
+    browser.wait_for(&shows("#incident-list tbody", "3f2a-22"));
+    let lists = |count: u32| {
+        let each = "performance.getEntriesByType('resource').map((one) => one.name)";
+        format!("{each}.filter((name) => name.includes('/v1/incidents?')).length === {count}")
+    };
+    browser.wait_for(&lists(1));
+    for place in ["kernel-ring/oom", "reader"] {
+        for total in 1..=30 {
+            let loss = json!({"place": place, "count": 1, "total": total});
+            agent.tell(Kind::Loss, None, &loss);
+        }
+    }
+    browser.wait_for("document.querySelectorAll('#event-list tbody tr').length > 60");
+    browser.wait_for(&lists(2));
+    // A list that was asked for meanwhile would have come before this one.
+    browser.run("loadIncidents()");
+    browser.wait_for(&lists(3));
+    check_quiet(&browser);
+}
+
+#[test]
 fn a_restarted_agent_is_found_again_and_nothing_is_missed() {
     let browser = match Browser::start() {
         Ok(browser) => browser,

@@ -1,7 +1,7 @@
 // The live page: figures are asked for every second, events are listened to, and incidents are shown by the address's fragment.
 'use strict';
 
-const BOUNDS = { incidents: 500, events: 200, places: 200, trendMs: 120_000, pollMs: 1000, retryMs: 2000, patienceMs: 8000 };
+const BOUNDS = { incidents: 500, relistMs: 1000, events: 200, places: 200, trendMs: 120_000, pollMs: 1000, retryMs: 2000, patienceMs: 8000 };
 const SIGNALS = ['memory.available', 'memory.headroom', 'allocatableMemory.available', 'pid.available'];
 const INCIDENT_KINDS = ['eviction-ordered', 'eviction-completed', 'oom-kill', 'kill-observed', 'incident-closed'];
 const OTHER_KINDS = ['agent-started', 'pressure', 'threshold-crossed', 'threshold-cleared', 'workload-started', 'workload-ended', 'limit-imminent', 'loss', 'rung-changed', 'configuration-changed'];
@@ -64,6 +64,7 @@ function listen() {
   for (const kind of ['message', ...INCIDENT_KINDS, ...OTHER_KINDS]) source.addEventListener(kind, hear);
 }
 
+let relisting = null;
 function hear(message) {
   if (message.lastEventId) link.last = message.lastEventId;
   const event = JSON.parse(message.data);
@@ -74,8 +75,13 @@ function hear(message) {
     if (isNew && link.began !== null && event.at.monotonicNs > link.began) announce(event.data);
   } else if (!events.some((known) => known.seq === event.seq && known.bootId === event.bootId)) {
     events = [event, ...events].sort((one, other) => (one.at.wall < other.at.wall ? 1 : one.at.wall > other.at.wall ? -1 : other.seq - one.seq)).slice(0, BOUNDS.events);
-    // What a slow reader has lost can be asked for.
-    if (event.type === 'loss') loadIncidents();
+    // What this page was too slow for can be asked for; such losses come in crowds.
+    if (event.type === 'loss' && event.data.place === 'reader') {
+      relisting ??= setTimeout(() => {
+        relisting = null;
+        loadIncidents();
+      }, BOUNDS.relistMs);
+    }
   }
   redraw();
 }
