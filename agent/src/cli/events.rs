@@ -3,6 +3,7 @@
 use brink_core::node::workload::full_name;
 use brink_stream::model::event::Event;
 use brink_stream::model::kind::Kind;
+use brink_stream::serve::query::Since;
 
 use super::exit::{CliError, Exit};
 use super::output::Data;
@@ -125,32 +126,18 @@ fn query(args: &Args) -> Vec<(&'static str, String)> {
     given.collect()
 }
 
-/// Whether it is one of the forms that `--since` takes.
+/// Whether it is one of the forms that `--since` takes, as the agent reads them; the id of a boot is hexadecimal.
 fn since(text: &str) -> Result<String, String> {
-    let is_number = |text: &str| {
-        !text.is_empty()
-            && text.bytes().all(|byte| byte.is_ascii_digit())
-            && text.parse::<u64>().is_ok()
-    };
-    let is_place = text.split_once(':').is_some_and(|(boot, number)| {
-        let is_boot = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
-        !boot.is_empty() && boot.bytes().all(is_boot) && is_number(number)
-    });
-    if text == "now" || is_number(text) || is_place || is_age(text) {
-        return Ok(text.to_owned());
-    }
-    Err("give an age (90s, 10m, 2h, 1d), a number (17), BOOT:NUMBER, or now".to_owned())
+    let is_odd =
+        |since: &Since| matches!(since, Since::Place(boot, _) if !boot.bytes().all(is_of_boot));
+    let since = Since::parse(text).filter(|since| !is_odd(since));
+    since.map(|_| text.to_owned()).ok_or_else(|| {
+        "give an age (90s, 10m, 2h, 1d), a number (17), BOOT:NUMBER, or now".to_owned()
+    })
 }
 
-/// Numbers with units: `90s`, `1h30m`.
-fn is_age(text: &str) -> bool {
-    let is_digit = |letter: char| letter.is_ascii_digit();
-    let units: Vec<&str> = text
-        .split(is_digit)
-        .filter(|unit| !unit.is_empty())
-        .collect();
-    let is_unit = |unit: &&str| ["ms", "s", "m", "h", "d"].contains(unit);
-    text.starts_with(is_digit) && !text.ends_with(is_digit) && units.iter().all(is_unit)
+const fn is_of_boot(byte: u8) -> bool {
+    byte.is_ascii_hexdigit() || byte == b'-'
 }
 
 /// The day of the last event: on a terminal it is said once.
@@ -273,6 +260,7 @@ mod tests {
             "3f2a:x",
             "zz:1",
             "99999999999999999999999",
+            "99999999999d",
         ] {
             assert_eq!(since(bad).is_err(), bad != "10", "{bad}");
         }

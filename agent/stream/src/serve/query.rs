@@ -35,6 +35,17 @@ pub enum Since {
     Age(Duration),
 }
 
+impl Since {
+    /// What `since` takes: `now`, a number, a boot and a number, or an age; none if it is nothing of that.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "now" {
+            return Some(Self::Now);
+        }
+        let place = place_of(text).ok();
+        place.or_else(|| age_of(text).map(Self::Age))
+    }
+}
+
 /// How events are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -93,7 +104,7 @@ impl Query {
                 place_of(id).map_err(|()| bad("Last-Event-ID", id, SINCE))?
             }
             _ => match get("since") {
-                Some(text) => since_of(text)?,
+                Some(text) => Since::parse(text).ok_or_else(|| bad("since", text, SINCE))?,
                 None if follow => Since::Now,
                 None => Since::Oldest,
             },
@@ -173,14 +184,6 @@ fn format_of(text: &str) -> Result<Format, Reply> {
         "cloudevents" => Ok(Format::CloudEvents),
         _ => Err(bad("format", text, "format is json or cloudevents")),
     }
-}
-
-fn since_of(text: &str) -> Result<Since, Reply> {
-    if text == "now" {
-        return Ok(Since::Now);
-    }
-    let since = place_of(text).or_else(|()| age_of(text).map(Since::Age).ok_or(()));
-    since.map_err(|()| bad("since", text, SINCE))
 }
 
 /// `SEQ` or `BOOT:SEQ`.
