@@ -5,6 +5,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use rustix::io::{FdFlags, fcntl_setfd};
 
 use super::{
     build,
@@ -94,6 +95,8 @@ fn lock(cache: &Path) -> anyhow::Result<fs::File> {
             );
             lock.lock()?;
         }
+        // Whatever we start holds it too: a compiler that outlives us is waited for, not built beside.
+        fcntl_setfd(&lock, FdFlags::empty())?;
         Ok::<_, std::io::Error>(lock)
     };
     open().with_context(|| format!("locking {}", cache.display()))
@@ -151,6 +154,8 @@ fn require_room(cache: &Path) -> anyhow::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     fn check(harm: impl Fn(&Path), whole: bool) {
@@ -182,6 +187,19 @@ mod tests {
             false,
         );
         check(|folder| fs::remove_file(folder.join(FILES)).unwrap(), false);
+    }
+
+    #[test]
+    fn a_build_is_not_over_before_what_it_started() {
+        let cache = tempfile::tempdir().unwrap();
+        let own = lock(cache.path()).unwrap();
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        drop(own);
+        let other = fs::File::open(cache.path()).unwrap();
+        assert!(other.try_lock().is_err(), "somebody still builds");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        other.try_lock().unwrap();
     }
 
     #[test]
