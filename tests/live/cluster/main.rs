@@ -1,12 +1,23 @@
 //! A real Kubernetes on this machine: `cargo xtask cluster test` runs these on one; without one they are skipped.
 #![cfg(test)]
 
+mod api;
 mod support;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use brink_tests::skip;
 use serde_json::{Value, json};
 
-use self::support::{Cluster, IMAGE, Pod, commands_in, container_group, has_shim, holds_in_time};
+use self::api::Proxy;
+use self::support::{
+    Cluster, IMAGE, Pod, commands_in, container_group, groups_beside, has_shim, holds_in_time,
+    id_of, kill_all, sandbox_beside,
+};
+
+/// After so long without one, a kubelet has no more to say of a pod: it looks at all of them every 10 s.
+const LAST_WORD: Duration = Duration::from_secs(12);
 
 /// A pod that sleeps, and ends at once when it is asked to.
 fn sleeper(name: &str) -> Value {
@@ -37,6 +48,19 @@ fn wait_running(pod: &Pod<'_>) -> Value {
     running().unwrap()
 }
 
+/// The group of the pod's only container.
+fn group_of(pod: &Value) -> PathBuf {
+    let uid = pod["metadata"]["uid"].as_str().unwrap();
+    let id = pod["status"]["containerStatuses"][0]["containerID"]
+        .as_str()
+        .unwrap();
+    let id = id.strip_prefix("containerd://").unwrap();
+    let Some(group) = container_group(uid, id) else {
+        panic!("no group of pod {uid} and container {id} on this machine");
+    };
+    group
+}
+
 #[test]
 fn a_pod_runs_in_the_group_its_uid_and_container_lead_to_and_is_gone_when_deleted() {
     let cluster = match Cluster::find() {
@@ -44,28 +68,16 @@ fn a_pod_runs_in_the_group_its_uid_and_container_lead_to_and_is_gone_when_delete
         Err(reason) => skip!("{reason}"),
     };
     let pod = cluster.pod(&sleeper(&format!("sleeper-{}", std::process::id())));
-    let found = wait_running(&pod);
-    let uid = found["metadata"]["uid"].as_str().unwrap();
-    let id = found["status"]["containerStatuses"][0]["containerID"]
-        .as_str()
-        .unwrap();
-    let id = id.strip_prefix("containerd://").unwrap();
-    let Some(group) = container_group(uid, id) else {
-        panic!("no group of pod {uid} and container {id} on this machine");
-    };
+    let group = group_of(&wait_running(&pod));
     assert_eq!(commands_in(&group), ["/busybox sleep 3600"]);
-    // The sandbox has a group of its own beside it, which an eviction must leave alone.
-    let siblings = std::fs::read_dir(group.parent().unwrap())
-        .unwrap()
-        .flatten();
-    let siblings: Vec<_> = siblings
-        .filter(|entry| entry.path().is_dir() && entry.path() != group)
-        .collect();
-    assert_eq!(siblings.len(), 1, "{siblings:?}");
-    let sandbox = &siblings[0];
-    assert_eq!(commands_in(&sandbox.path()), ["/pause"]);
-    let sandbox = sandbox.file_name().into_string().unwrap();
-    assert!(has_shim(&sandbox), "no shim of {sandbox}");
+    // An eviction must leave it alone.
+    let sandbox = sandbox_beside(&group);
+    assert_eq!(commands_in(&sandbox), ["/pause"]);
+    assert!(
+        has_shim(id_of(&sandbox)),
+        "no shim of {}",
+        sandbox.display()
+    );
     pod.delete();
     assert!(
         holds_in_time(|| pod.read().is_none()),
@@ -78,7 +90,65 @@ fn a_pod_runs_in_the_group_its_uid_and_container_lead_to_and_is_gone_when_delete
         group.display()
     );
     assert!(
-        holds_in_time(|| !has_shim(&sandbox)),
-        "the shim of {sandbox} stays"
+        holds_in_time(|| !has_shim(id_of(&sandbox))),
+        "the shim of {} stays",
+        sandbox.display()
     );
+}
+
+/// What an eviction beside the kubelet stands on: a kubelet takes a pod apart that somebody else has killed and marked as failed. It
+/// may first write its own word over that and start again what was killed, so both are done as often as they are undone. In
+/// the end phase and condition stay; reason and message a kubelet of this age does not keep.
+#[test]
+fn a_pod_that_somebody_else_kills_and_marks_as_failed_is_taken_apart_by_the_kubelet() {
+    let cluster = match Cluster::find() {
+        Ok(cluster) => cluster,
+        Err(reason) => skip!("{reason}"),
+    };
+    let api = Proxy::start(cluster.command());
+    let pod = cluster.pod(&sleeper(&format!("victim-{}", std::process::id())));
+    let group = group_of(&wait_running(&pod));
+    let sandbox = sandbox_beside(&group);
+    let insist = || {
+        let mut containers = groups_beside(&sandbox);
+        containers.retain(|group| kill_all(group));
+        if pod.status()["phase"] != "Failed" {
+            api.patch_status(&pod.name, &evicted());
+        }
+        containers.is_empty() && !sandbox.exists()
+    };
+    assert!(holds_in_time(insist), "{}", pod.described());
+    assert!(
+        holds_in_time(|| !has_shim(id_of(&sandbox))),
+        "the shim of {} stays",
+        sandbox.display()
+    );
+    let end = Instant::now() + LAST_WORD;
+    let is_over = || pod.status()["reason"] != "Evicted" || Instant::now() > end;
+    assert!(holds_in_time(is_over));
+    let status = pod.status();
+    assert_eq!(status["phase"], "Failed", "{status:#}");
+    let conditions = status["conditions"].as_array().unwrap();
+    let is_ours = |condition: &Value| {
+        condition["type"] == "DisruptionTarget" && condition["status"] == "True"
+    };
+    assert!(conditions.iter().any(is_ours), "{status:#}");
+}
+
+/// The status of an evicted pod, as far as the kubelet writes it for an eviction of its own.
+fn evicted() -> Value {
+    let message = "The node was low on resource: memory. ";
+    json!({
+        "status": {
+            "phase": "Failed",
+            "reason": "Evicted",
+            "message": message,
+            "conditions": [{
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "TerminationByKubelet",
+                "message": message,
+            }],
+        },
+    })
 }

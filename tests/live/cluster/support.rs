@@ -11,6 +11,7 @@ use brink_host::cgroup::pod::{PodMember, PodRoots};
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{Controller, Layout};
 use brink_tests::slowed;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Longest wait for anything that a kubelet does: it looks at some things only every few seconds.
@@ -91,12 +92,16 @@ impl Cluster {
         }
     }
 
-    fn run(&self, words: &[&str], input: &str) -> std::io::Result<Output> {
+    /// A `kubectl` that knows the way to the server.
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.kubectl);
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
         command
-            .args(words)
-            .args(["--request-timeout=30s", "--kubeconfig"])
-            .arg(&self.kubeconfig);
+    }
+
+    fn run(&self, words: &[&str], input: &str) -> std::io::Result<Output> {
+        let mut command = self.command();
+        command.arg("--request-timeout=30s").args(words);
         // It keeps what it has learnt of the server below its home.
         let home = tempfile::tempdir()?;
         command.env("HOME", home.path());
@@ -123,6 +128,11 @@ impl Pod<'_> {
     /// As the API server has it; nothing once it is gone.
     pub(crate) fn read(&self) -> Option<Value> {
         self.cluster.get("pod", &self.name)
+    }
+
+    /// Its status, as long as nobody has deleted it.
+    pub(crate) fn status(&self) -> Value {
+        self.read().expect("nobody has deleted it")["status"].take()
     }
 
     /// Deletes it, with the grace of its manifest.
@@ -181,6 +191,45 @@ pub(crate) fn container_group(uid: &str, container: &str) -> Option<PathBuf> {
         parsed.is_some_and(|parsed| parsed.member.as_ref() == Some(&member))
     })?;
     hierarchy.folder(&found)
+}
+
+/// The sandbox of a container's pod: the group beside the container's own, as long as there is one container.
+pub(crate) fn sandbox_beside(group: &Path) -> PathBuf {
+    let others = groups_beside(group);
+    assert_eq!(others.len(), 1, "{others:?}");
+    others[0].clone()
+}
+
+/// The groups beside a container's, of the same pod; none once the pod's is gone.
+pub(crate) fn groups_beside(group: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(group.parent().unwrap())
+        .into_iter()
+        .flatten()
+        .flatten();
+    let paths = entries.map(|entry| entry.path());
+    paths
+        .filter(|path| path.is_dir() && path != group)
+        .collect()
+}
+
+/// The name of a group, which is the id of its container or sandbox.
+pub(crate) fn id_of(group: &Path) -> &str {
+    group.file_name().and_then(|name| name.to_str()).unwrap()
+}
+
+/// Kills everybody in a group, and says whether there was anybody.
+pub(crate) fn kill_all(group: &Path) -> bool {
+    let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    let pids = members
+        .lines()
+        .filter_map(|line| Pid::from_raw(line.parse().ok()?));
+    let mut found = false;
+    for pid in pids {
+        found = true;
+        // One that has ended meanwhile is as good as killed.
+        let _killed = kill_process(pid, Signal::KILL);
+    }
+    found
 }
 
 /// The command lines of the processes in a group, their words apart by spaces.
