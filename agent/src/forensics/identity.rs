@@ -16,6 +16,8 @@ use crate::guard::roster::Roster;
 const KEPT: u64 = 120_000_000_000;
 /// Cgroups that are gone and stay known; the oldest are forgotten first.
 const MOST_GONE: usize = 4096;
+/// Cgroups outside of rosters that are remembered before the oldest are looked for.
+const LEARNED_AT_MOST: usize = 256;
 
 /// A workload, as known from its manifest or pattern; the container is its cgroup's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +45,8 @@ pub struct Identities {
     paths: HashMap<u64, Kept<String>>,
     /// How often the own limit of a cgroup could not be kept, as of the last look.
     ooms: HashMap<String, u64>,
+    /// Paths learned since anything was last forgotten.
+    learned: usize,
 }
 
 #[derive(Debug)]
@@ -99,6 +103,7 @@ impl Identities {
             workloads: HashMap::new(),
             paths: HashMap::new(),
             ooms: HashMap::new(),
+            learned: 0,
         }
     }
 
@@ -116,12 +121,8 @@ impl Identities {
                 new.push(path);
             }
         }
-        let known: HashSet<&str> = self
-            .paths
-            .values()
-            .flat_map(|kept| around(&kept.value))
-            .collect();
-        self.ooms.retain(|path, _| known.contains(path.as_str()));
+        self.learned = 0;
+        self.forget_ooms();
         new
     }
 
@@ -164,10 +165,26 @@ impl Identities {
 
     /// Remembers the path of a cgroup that is in no roster; it is forgotten as one that is gone.
     pub fn learn(&mut self, id: u64, path: &str, now: u64) {
-        self.paths.entry(id).or_insert_with(|| Kept {
-            value: path.to_owned(),
-            gone: Some(now),
-        });
+        if self.paths.contains_key(&id) {
+            return;
+        }
+        let value = path.to_owned();
+        let gone = Some(now);
+        self.paths.insert(id, Kept { value, gone });
+        self.learned += 1;
+        // Rosters come only with changes of workloads: what belongs to none must not wait for one.
+        if self.learned == LEARNED_AT_MOST {
+            self.learned = 0;
+            forget(&mut self.paths, now);
+            self.forget_ooms();
+        }
+    }
+
+    /// Forgets the counts of what is not known any more.
+    fn forget_ooms(&mut self) {
+        let paths = self.paths.values();
+        let known: HashSet<&str> = paths.flat_map(|kept| around(&kept.value)).collect();
+        self.ooms.retain(|path, _| known.contains(path.as_str()));
     }
 
     /// How often a cgroup's own limit could not be kept at the last look, which `now` takes the place of.
@@ -192,11 +209,16 @@ fn around(path: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Marks everything as gone that is not yet, and forgets what has been for too long.
+/// Marks everything as gone that is not yet, until it is seen again.
 fn keep_for_a_while<K: Eq + Hash, T>(all: &mut HashMap<K, Kept<T>>, now: u64) {
     for kept in all.values_mut() {
         kept.gone.get_or_insert(now);
     }
+    forget(all, now);
+}
+
+/// Forgets what has been gone for too long, and the oldest of what is too much.
+fn forget<K: Eq + Hash, T>(all: &mut HashMap<K, Kept<T>>, now: u64) {
     all.retain(|_, kept| kept.gone.is_none_or(|gone| now.saturating_sub(gone) < KEPT));
     let mut since: Vec<u64> = all.values().filter_map(|kept| kept.gone).collect();
     let Some(last) = since.len().checked_sub(MOST_GONE + 1) else {
@@ -291,6 +313,23 @@ mod tests {
         all.follow(Snapshot::default(), 10 + KEPT);
         assert!(all.workload("/web").is_none() && all.path(1).is_none());
         assert!(!all.has_ooms("/web"), "nor are its counts kept");
+    }
+
+    #[test]
+    fn what_is_learned_between_rosters_is_bounded() {
+        let mut all = Identities::new(PodRoots::new("/", None));
+        all.follow(snapshot("/web", &[(1, "/web")]), 0);
+        all.ooms("/web", Some(3));
+        for id in 2..10_000 {
+            let path = format!("/job-{id}");
+            all.learn(id, &path, id);
+            all.ooms(&path, Some(id));
+        }
+        let most = MOST_GONE + LEARNED_AT_MOST + 1;
+        assert!(all.paths.len() <= most, "{}", all.paths.len());
+        assert!(all.ooms.len() <= most + 1, "{}", all.ooms.len());
+        assert!(all.path(1).is_some() && all.has_ooms("/web"), "it is there");
+        assert!(all.path(9_999).is_some() && all.path(2).is_none());
     }
 
     #[test]

@@ -259,6 +259,11 @@ impl Scene {
         let levels: Vec<Level> = pairs
             .map(|(opened, state)| {
                 let now = own_ooms(opened);
+                // Its count is forgotten with its path.
+                if let Some(dir) = &opened.dir {
+                    self.identities
+                        .learn(dir.id().0, &state.path, monotonic_ns());
+                }
                 let before = self.identities.ooms(&state.path, now);
                 group::level(state, before, now)
             })
