@@ -2,7 +2,8 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use brink_host::cgroup::Layout;
@@ -19,7 +20,8 @@ use crate::record::DecisionRecord;
 use crate::runtime::equipment::Loaded;
 
 /// What may wait for the thread.
-const WAITING: usize = 512;
+pub(super) const WAITING: usize = 512;
+
 /// What the collector needs.
 pub struct Plan {
     /// The root of the file system.
@@ -45,21 +47,59 @@ pub struct Plan {
 pub(super) enum Note {
     /// The kernel's killer chose a process.
     Chosen(Box<VictimRecord>),
-    /// Another roster.
-    Roster(Box<Snapshot>),
+    /// Something new lies beside the queue.
+    Beside,
     /// An order of ours for the workload with this uid was given, and whether it is carried out.
     Ordered(Arc<str>, bool),
     /// It is over.
     Completed(Arc<str>),
-    /// The kernel's programs are loaded.
-    Loaded,
     /// End.
     Stop,
 }
 
+/// The queue, and what lies beside it because none of it may be lost.
+pub(super) struct Inbox {
+    pub(super) notes: Port<Note>,
+    beside: Mutex<Beside>,
+    /// Kills that found no room, the kernel's and ours.
+    kills_lost: AtomicU64,
+}
+
+#[derive(Default)]
+pub(super) struct Beside {
+    /// The newest roster that was not taken up: it takes the place of one before it.
+    pub(super) roster: Option<Box<Snapshot>>,
+    /// The kernel's programs have been loaded.
+    pub(super) is_loaded: bool,
+}
+
+impl Inbox {
+    /// What lies beside the queue. Whoever puts something there sends a note after it, or finds the queue full: looked at
+    /// before each note that is taken, it comes no later than its note would have.
+    pub(super) fn beside(&self) -> Beside {
+        std::mem::take(&mut *self.beside.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn kills_lost(&self) -> u64 {
+        self.kills_lost.load(Ordering::Relaxed)
+    }
+
+    fn put(&self, change: impl FnOnce(&mut Beside)) {
+        change(&mut self.beside.lock().unwrap_or_else(PoisonError::into_inner));
+        // Where there is no room, the thread is awake and has notes to take.
+        let _awake_anyway = self.notes.send(Note::Beside);
+    }
+
+    fn kill(&self, note: Note) {
+        if self.notes.send(note).is_err() {
+            self.kills_lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// Tells the collector what happened; clones tell the same one, and one that is off tells nobody.
 #[derive(Clone, Default)]
-pub struct Collector(Option<Arc<Port<Note>>>);
+pub struct Collector(Option<Arc<Inbox>>);
 
 impl Collector {
     /// A collector and the body of its thread.
@@ -67,50 +107,67 @@ impl Collector {
     /// # Errors
     /// When the kernel has no event descriptor for us.
     pub fn new(plan: Plan) -> io::Result<(Self, impl FnOnce() + Send + 'static)> {
-        let inbox = Arc::new(Port::new(WAITING)?);
+        let inbox = Arc::new(Inbox {
+            notes: Port::new(WAITING)?,
+            beside: Mutex::default(),
+            kills_lost: AtomicU64::new(0),
+        });
         let told = Arc::clone(&inbox);
         // What it reads from is opened by its own thread: nobody is protected while this is called.
         Ok((Self(Some(inbox)), move || Worker::new(plan, told).run()))
     }
 
+    #[cfg(test)]
+    pub(super) fn inbox(&self) -> Arc<Inbox> {
+        Arc::clone(self.0.as_ref().expect("it is on"))
+    }
+
     /// The kernel's killer chose a process.
     pub fn chosen(&self, record: &VictimRecord) {
-        self.send(|| Note::Chosen(Box::new(*record)));
+        if let Some(inbox) = &self.0 {
+            inbox.kill(Note::Chosen(Box::new(*record)));
+        }
     }
 
     /// The workloads are these from now on.
     pub fn follow(&self, roster: &Roster) {
-        self.send(|| Note::Roster(Box::new(Snapshot::of(roster))));
+        if let Some(inbox) = &self.0 {
+            let snapshot = Box::new(Snapshot::of(roster));
+            inbox.put(|beside| beside.roster = Some(snapshot));
+        }
     }
 
     /// An order of ours was given, and told.
     pub fn ordered(&self, record: &DecisionRecord) {
         let is_carried_out = record.mode == "enforcing";
-        self.send(|| Note::Ordered(record.victim.uid.as_str().into(), is_carried_out));
+        if let Some(inbox) = &self.0 {
+            let uid = record.victim.uid.as_str().into();
+            inbox.kill(Note::Ordered(uid, is_carried_out));
+        }
     }
 
     /// That order is over.
     pub fn completed(&self, record: &DecisionRecord) {
-        self.send(|| Note::Completed(record.victim.uid.as_str().into()));
+        if let Some(inbox) = &self.0 {
+            let uid = record.victim.uid.as_str().into();
+            // Its end is in the record all the same: it rests on the clerk.
+            let _less_is_seen = inbox.notes.send(Note::Completed(uid));
+        }
     }
 
     /// The kernel's programs are loaded: what they tell of kills is to be taken from where they were left.
     pub fn loaded(&self) {
-        self.send(|| Note::Loaded);
+        if let Some(inbox) = &self.0 {
+            inbox.put(|beside| beside.is_loaded = true);
+        }
     }
 
     /// Ends the thread; whatever is open is told as it is.
     pub fn stop(&self) {
         if let Some(inbox) = &self.0 {
-            while inbox.send(Note::Stop).is_err() {
+            while inbox.notes.send(Note::Stop).is_err() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-        }
-    }
-
-    fn send(&self, note: impl FnOnce() -> Note) {
-        if let Some(inbox) = &self.0 {
-            let _told_or_counted = inbox.send(note());
         }
     }
 }

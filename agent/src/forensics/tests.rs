@@ -8,8 +8,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use brink_core::node::workload::WorkloadTable;
 use brink_host::cgroup::Layout;
 use brink_host::clock::{ClockPair, monotonic_ns};
+use brink_host::kill::pid_set::ProtectedPids;
 use brink_host::probe::abi::Plain as _;
 use brink_host::probe::abi::record::{Head, RECLAIM_MEMCG, UNKNOWN, VictimRecord};
 use brink_stream::model::event::Time;
@@ -17,12 +19,14 @@ use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Cause, Incident, NodeState};
 use brink_stream::model::kind::Kind;
 
+use super::collector::WAITING;
 use super::compose::blank;
 use super::gather::victim::{self, Told};
 use super::identity::Snapshot;
 use super::scene::Scene;
 use super::{Collector, Outlet, Plan};
 use crate::guard::files::NodePlan;
+use crate::guard::roster::Roster;
 use crate::runtime::equipment::Loaded;
 
 /// Longest wait for anything that should take milliseconds.
@@ -202,6 +206,60 @@ fn what_is_open_when_the_agent_ends_is_told_as_it_is() {
     let closed = all.next(Kind::IncidentClosed);
     assert_eq!(closed.course.exited, Field::Missing(Missing::Lost));
     assert!(closed.is_final);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Those that are taken in together have their numbers in the order in which they were killed.
+#[test]
+fn kills_of_one_moment_are_told_in_their_order() {
+    let (outlet, told) = channel();
+    let (collector, body) = Collector::new(plan(outlet)).unwrap();
+    let children = [(); 8].map(|()| idler());
+    for child in &children {
+        collector.chosen(&chosen(child, monotonic_ns()));
+    }
+    // All of them wait when it begins.
+    let thread = std::thread::spawn(body);
+    for child in &children {
+        let (kind, incident) = told.recv_timeout(PATIENCE).expect("an incident");
+        assert_eq!((kind, incident.victims[0].pid), (Kind::OomKill, child.id()));
+    }
+    collector.stop();
+    thread.join().unwrap();
+    children.into_iter().for_each(end);
+}
+
+/// More notes than there is room for: kills are counted, and of the rosters none is needed but the newest.
+#[test]
+fn a_roster_is_never_lost_and_only_kills_are_counted_as_kills() {
+    let (outlet, _told) = channel();
+    let (collector, _thread) = Collector::new(plan(outlet)).unwrap();
+    let child = idler();
+    let record = chosen(&child, 0);
+    for _ in 0..WAITING {
+        collector.chosen(&record);
+    }
+    let inbox = collector.inbox();
+    assert_eq!(inbox.kills_lost(), 0);
+    let nobody = Roster::new(
+        WorkloadTable::new(Vec::new(), 1),
+        Vec::new(),
+        ProtectedPids::new(Path::new("/"), []),
+    );
+    collector.follow(&nobody);
+    collector.loaded();
+    assert_eq!(inbox.kills_lost(), 0);
+    collector.chosen(&record);
+    assert_eq!(inbox.kills_lost(), 1);
+    let beside = inbox.beside();
+    assert!(beside.roster.is_some() && beside.is_loaded);
+    assert!(inbox.beside().roster.is_none(), "once");
+    end(child);
+}
+
+/// Kills and reaps a process of ours.
+fn end(mut child: Child) {
     child.kill().unwrap();
     child.wait().unwrap();
 }

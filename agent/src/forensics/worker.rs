@@ -1,6 +1,6 @@
 //! The collector's thread: takes what happened from its queue and its ring, and tells incidents as they open and close.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::Outlet;
-use super::collector::{Note, Plan};
+use super::collector::{Inbox, Note, Plan};
 use super::correlate::{Correlator, End, Key};
 use super::eviction::{self, Eviction};
 use super::open::Open;
@@ -21,7 +21,6 @@ use super::scene::Scene;
 use super::symbols::{self, Symbols};
 use super::told::Halves;
 use super::watch::Watched;
-use crate::guard::ports::Port;
 use crate::record::wire::wall_clock;
 
 /// So often it is looked at whether memory has come back, while a victim lives.
@@ -36,12 +35,13 @@ pub(super) struct Lost {
 }
 
 pub(super) struct Worker {
-    inbox: Arc<Port<Note>>,
+    inbox: Arc<Inbox>,
     clocks: ClockPair,
     pub(super) ring: Option<ForensicsRing>,
     pub(super) halves: Halves,
     pub(super) correlator: Correlator,
-    pub(super) open: HashMap<Key, Open>,
+    /// In the order in which they opened, so that they are numbered in it.
+    pub(super) open: BTreeMap<Key, Open>,
     pub(super) watched: Watched,
     /// Orders of ours that are not over.
     evictions: Vec<Eviction>,
@@ -52,14 +52,14 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub(super) fn new(plan: Plan, inbox: Arc<Port<Note>>) -> Self {
+    pub(super) fn new(plan: Plan, inbox: Arc<Inbox>) -> Self {
         Self {
             inbox,
             clocks: plan.clocks,
             ring: None,
             halves: Halves::default(),
             correlator: Correlator::default(),
-            open: HashMap::new(),
+            open: BTreeMap::new(),
             watched: Watched::default(),
             evictions: Vec::new(),
             symbols: Symbols::new(&plan.root),
@@ -71,8 +71,9 @@ impl Worker {
 
     pub(super) fn run(mut self) {
         loop {
-            self.inbox.hush();
-            while let Some(note) = self.inbox.take() {
+            self.inbox.notes.hush();
+            while let Some(note) = self.inbox.notes.take() {
+                self.look_beside();
                 if matches!(note, Note::Stop) {
                     self.finish();
                     return;
@@ -95,17 +96,24 @@ impl Worker {
     fn take(&mut self, note: Note) {
         match note {
             Note::Chosen(record) => self.marked(&record),
-            Note::Roster(snapshot) => self.scene.follow(*snapshot),
             Note::Ordered(uid, is_carried_out) => self.ordered(uid, is_carried_out),
             Note::Completed(uid) => {
                 self.correlator.completed(&uid, monotonic_ns());
                 self.evictions.retain(|eviction| *eviction.uid != *uid);
             }
-            Note::Loaded => {
-                self.ring = self.scene.loaded.take_forensics();
-                self.scene.gfp_names = self.scene.loaded.take_gfp_names();
-            }
-            Note::Stop => {}
+            Note::Beside | Note::Stop => {}
+        }
+    }
+
+    /// Takes what lies beside the queue.
+    fn look_beside(&mut self) {
+        let beside = self.inbox.beside();
+        if let Some(snapshot) = beside.roster {
+            self.scene.follow(*snapshot);
+        }
+        if beside.is_loaded {
+            self.ring = self.scene.loaded.take_forensics();
+            self.scene.gfp_names = self.scene.loaded.take_gfp_names();
         }
     }
 
@@ -171,7 +179,7 @@ impl Worker {
 
     fn tell_lost(&mut self) {
         let undecoded = self.ring.as_ref().map_or(0, ForensicsRing::undecoded);
-        let total = self.lost.refused + self.inbox.lost() + undecoded;
+        let total = self.lost.refused + self.inbox.kills_lost() + undecoded;
         if total > self.lost.told {
             self.outlet.lost(total - self.lost.told, total);
             self.lost.told = total;
@@ -289,7 +297,7 @@ impl Worker {
             timeout.map(|timeout| timeout + Duration::from_micros(500))
         };
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let mut fds = vec![PollFd::new(&*self.inbox, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&self.inbox.notes, PollFlags::IN)];
         let ring = self.ring.as_ref().map(ForensicsRing::fd);
         fds.extend(ring.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         fds.extend(self.watched.fds());
