@@ -31,12 +31,28 @@ pub(super) struct Halves {
     undecided: VecDeque<(u64, Choice)>,
     /// Who was killed by us, as the kernel had them.
     pub(super) ours: VecDeque<Process>,
+    /// Which of them have exited, and when: a small one is gone before its order is told.
+    ended: Vec<(u32, u64)>,
 }
 
 impl Halves {
     fn take(queue: &mut VecDeque<(u64, Choice)>, choice: &Choice) -> Option<Choice> {
         let place = queue.iter().position(|(_, other)| other.is_same(choice))?;
         Some(queue.remove(place)?.1)
+    }
+
+    /// Remembers the exit of somebody that we have killed.
+    fn end(&mut self, tgid: u32, at_ns: u64) {
+        let is_ours = self.ours.iter().any(|process| process.tgid == tgid);
+        if is_ours && self.ended.len() < OURS {
+            self.ended.push((tgid, at_ns));
+        }
+    }
+
+    /// Forgets whom we have killed, now that the order is told: gives back who of them has exited, and when.
+    pub(super) fn forget_ours(&mut self) -> Vec<(u32, u64)> {
+        self.ours.clear();
+        std::mem::take(&mut self.ended)
     }
 
     /// When the first of them counts alone.
@@ -71,6 +87,7 @@ impl Worker {
                 Told::Kill(kill) => self.kill(*kill),
                 Told::End(End { tgid, at_ns, .. }) => {
                     self.watched.remove(tgid);
+                    self.halves.end(tgid, at_ns);
                     self.exited(tgid, at_ns);
                 }
                 Told::Released(released) => self.released(released.tgid, released.at_ns),

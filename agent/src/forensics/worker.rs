@@ -133,7 +133,9 @@ impl Worker {
                 has_table: false,
             });
         }
-        self.halves.ours.clear();
+        for (pid, at_ns) in self.halves.forget_ours() {
+            self.exited(pid, at_ns);
+        }
         if is_carried_out {
             self.correlator.ordered(uid);
         }

@@ -179,6 +179,15 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     settle(&mut incident.top_of_cgroup, Missing::ProcessGone);
     settle(&mut incident.top_of_node, Missing::Lost);
     settle(&mut incident.recording, Missing::Lost);
+    // Where there was but one, it was the last to go.
+    if let ([only], 0, Field::Value(gone)) = (
+        &mut incident.victims[..],
+        incident.more_victims,
+        &incident.course.exited,
+    ) && only.exited == Field::Missing(Missing::Pending)
+    {
+        only.exited = Field::Value(gone.clone());
+    }
     for victim in &mut incident.victims {
         settle(&mut victim.exited, Missing::Lost);
     }

@@ -248,8 +248,9 @@ fn an_eviction_is_told_as_it_is_ordered_and_whole_when_it_is_over() {
     );
     // Who was killed is told by the kernel as it happens; without its programs the files of the dead are gone.
     let mut programs = status.programs.iter();
-    let is_seen = programs.any(|program| program.name == "kill_sent" && program.running);
-    if is_seen {
+    let told_by = programs.find(|program| program.name == "sigkill_sent");
+    let told_by = told_by.unwrap_or_else(|| panic!("not listed: {:?}", status.programs));
+    if told_by.running {
         let victim = completed
             .victims
             .first()
