@@ -15,7 +15,7 @@ use brink_core::node::engine::LiveSettings;
 use brink_core::node::input::Confirmation;
 use brink_core::node::observe::{Layout, Observations};
 use brink_core::node::policy::Policy;
-use brink_core::node::workload::{PodDetail, PodUsage, Workload};
+use brink_core::node::workload::{PodDetail, PodUsage, Workload, full_name};
 
 pub use line::{EvictLine, Evicted, StepLine};
 pub use live::run_live;
@@ -60,7 +60,7 @@ pub struct Step {
     pub confirmation: Confirmation,
 }
 
-/// `namespace/name` of a pod.
+/// `namespace/name` of a pod, as it is written everywhere else.
 pub fn name_of(pod: &Workload) -> String {
-    format!("{}/{}", pod.namespace, pod.name)
+    full_name(&pod.namespace, &pod.name)
 }

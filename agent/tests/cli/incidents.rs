@@ -129,6 +129,40 @@ fn a_journal_that_was_cut_is_spoken_of() {
 }
 
 #[test]
+fn a_scenario_knows_workloads_by_a_pattern_whose_names_begin_with_a_slash() {
+    let told = told().replace(
+        r#""namespace":"jobs","name":"batch-1""#,
+        r#""namespace":"cgroup","name":"/batch/1""#,
+    );
+    let ours: Vec<&str> = told
+        .split_inclusive('\n')
+        .filter(|line| line.contains("/batch/1"))
+        .collect();
+    let agent = Agent::new(&answer("200 OK", &ours.concat()));
+    let socket = agent.socket();
+    // The beginning of its id, of which there is only this one.
+    let made = run(
+        &[
+            "incident",
+            "3f2a",
+            "--scenario",
+            "--socket",
+            socket.to_str().unwrap(),
+        ],
+        "",
+    );
+    drop(agent.asked());
+    let simulated = run(&["simulate", "-"], &stdout(&made));
+    assert_eq!(
+        (simulated.status.code(), stderr(&simulated).as_str()),
+        (Some(0), "")
+    );
+    let text = stdout(&simulated);
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["evict"]["pod"], "cgroup/batch/1", "{last:#}");
+}
+
+#[test]
 fn a_page_tells_the_whole_story() {
     let page = good(&["3f2a-23", "--ascii"]);
     for part in [
