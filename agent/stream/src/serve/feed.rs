@@ -311,19 +311,26 @@ impl Feed {
         if page.is_cut {
             self.push_loss(Missed::UNCOUNTED, into);
         }
+        let oldest = self.service.hub.oldest().unwrap_or(u64::MAX);
+        let mut last = position;
         for line in &page.lines {
+            // From there on the memory has every kind, and the past only some.
+            if *line.boot == *self.boot() && line.seq >= oldest {
+                self.go_live(last.as_ref(), line.seq - 1);
+                return Filled::More;
+            }
             if self.push(line, into) {
                 return Filled::End;
             }
+            last = Some(Position {
+                boot: Arc::clone(&line.boot),
+                seq: line.seq,
+            });
         }
-        match page.lines.last() {
-            Some(last) => {
-                self.phase = Phase::Past(Some(Position {
-                    boot: Arc::clone(&last.boot),
-                    seq: last.seq,
-                }));
-            }
-            None => self.go_live(position.as_ref(), told),
+        if page.lines.is_empty() {
+            self.go_live(last.as_ref(), told);
+        } else {
+            self.phase = Phase::Past(last);
         }
         Filled::More
     }

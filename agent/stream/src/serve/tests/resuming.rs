@@ -150,6 +150,32 @@ fn what_is_journalled_comes_without_loss_or_repetition() {
 }
 
 #[test]
+fn what_is_not_journalled_comes_as_far_as_memory_reaches() {
+    run(async {
+        let hub = hub_of(0, 20);
+        let journal = Shared::default();
+        hub.attach(Box::new(journal.clone()));
+        for at in 0..45 {
+            tell(&hub, kind(at), None);
+        }
+        let served = Served::new(service(&hub).with_past(Arc::new(journal)));
+        let kept = |seq: &u64| *seq > 25 || kind_of(*seq).is_journalled();
+        let all: Vec<u64> = (1..=45).filter(kept).collect();
+        for query in ["", "?since=0", "?since=1h"] {
+            let answer = served.get(&format!("/v1/events{query}")).await;
+            assert_eq!(answer.numbers(), all, "{query}");
+        }
+        let answer = served.get("/v1/events?since=36s").await;
+        let recent: Vec<u64> = (9..=45).filter(kept).collect();
+        assert_eq!(answer.numbers(), recent);
+        let answer = served
+            .get("/v1/events?kind=limit-imminent,workload-started")
+            .await;
+        assert_eq!(answer.numbers(), [27, 40, 42]);
+    });
+}
+
+#[test]
 fn an_earlier_boot_is_read_before_this_one() {
     run(async {
         let journal = Shared::default();
