@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 
 use brink_stream::hub::{Past as _, Position};
 use brink_stream::journal::past::JournalPast;
+use brink_stream::journal::read::Damage;
 use brink_stream::model::API_VERSION;
 use brink_stream::model::event::Event;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
+use clap::builder::NonEmptyStringValueParser;
 use serde::Serialize;
 
 use super::asking::unreadable;
@@ -37,7 +39,7 @@ The beginning of an id is enough where only one begins so. --scenario is for our
 see what would have been done. --journal reads what an agent has left, whether or not it runs.")]
 pub struct Args {
     /// An incident, or the beginning of its id; a list of all that are remembered if not given
-    #[arg(value_name = "ID")]
+    #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub id: Option<String>,
     /// Form of the output.
     #[command(flatten)]
@@ -154,6 +156,7 @@ struct Known<'a> {
     id: Option<&'a str>,
     /// Whether recordings are left out: a list has no use for them.
     is_brief: bool,
+    is_for_people: bool,
     incidents: Vec<Incident>,
     /// Whether something that was told could not be read.
     is_cut: bool,
@@ -164,6 +167,7 @@ impl<'a> Known<'a> {
         Self {
             id: args.id.as_deref(),
             is_brief: args.id.is_none() && args.format.output == Format::Text,
+            is_for_people: args.format.output == Format::Text && !args.scenario,
             incidents: Vec::new(),
             is_cut: false,
         }
@@ -202,7 +206,7 @@ impl<'a> Known<'a> {
                 .map_err(|error| wrong(error.into()))?;
             self.is_cut |= page.is_cut;
             let Some(last) = page.lines.last() else {
-                return Ok(());
+                break;
             };
             position = Some(Position {
                 boot: last.boot.clone(),
@@ -217,6 +221,17 @@ impl<'a> Known<'a> {
                 }
             }
         }
+        for damage in journal.damage().map_err(|error| wrong(error.into()))? {
+            Talk::new().say(&damage_words(&damage));
+        }
+        // Whether they are still open is not to be seen here.
+        for incident in self.incidents.iter_mut().filter(|_| self.is_for_people) {
+            if !incident.is_final {
+                let end = &mut incident.course.end;
+                end.get_or_insert_with(|| "its end is not in this journal".to_owned());
+            }
+        }
+        Ok(())
     }
 
     /// Takes what an event says of an incident, in place of what was said of it before.
@@ -266,6 +281,14 @@ fn is_whole(id: &str) -> bool {
     id.split_once('-').is_some_and(|(boot, number)| {
         boot.bytes().all(|byte| byte.is_ascii_hexdigit()) && number.parse::<u64>().is_ok()
     })
+}
+
+fn damage_words(damage: &Damage) -> String {
+    let file = plain(&damage.file);
+    damage.bytes.map_or_else(
+        || format!("{file} is no part of an event journal: what was told in it cannot be read"),
+        |bytes| format!("{file} is damaged: {bytes} bytes in it cannot be read"),
+    )
 }
 
 /// The incidents for people, newest last.

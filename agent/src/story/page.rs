@@ -68,8 +68,8 @@ fn head(screen: &mut Screen, incident: &Incident) {
         screen.line(label, evidence);
     }
     let state = match (incident.is_final, &incident.course.end) {
-        (false, _) => "still open: more is to come".to_owned(),
-        (true, Some(end)) => end.clone(),
+        (_, Some(end)) => end.clone(),
+        (false, None) => "still open: more is to come".to_owned(),
         (true, None) => "over".to_owned(),
     };
     let paint = (!incident.is_final).then_some(Paint::Warning);

@@ -1,8 +1,12 @@
 //! `brink incident`: lists, pages, scenarios and files of incidents that an agent told.
 
 use std::fs;
+use std::path::Path;
 use std::process::Output;
 
+use brink_stream::hub::{self, Hub, Identity};
+use brink_stream::journal::{self, Journal, Surroundings};
+use brink_stream::model::event::{Draft, Event};
 use serde_json::Value;
 
 use super::events::{Agent, answer};
@@ -251,6 +255,85 @@ fn one_file_has_everything() {
             && html.contains("3f2a-23")
             && html.contains("oom_kill_process+0x118")
     );
+}
+
+#[test]
+fn no_id_at_all_is_refused_before_anybody_is_asked() {
+    let output = run(&["incident", ""], "");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("a value is required for '[ID]'"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+/// A journal of a kill by the kernel and its end.
+fn journal(path: &Path) {
+    const BOOT: &str = "3f2a9d0c-5b1e-4c7a-9d55-0a1b2c3d4e5f";
+    let around = Surroundings {
+        boot_id: BOOT,
+        clock: || 0,
+        on_loss: Box::new(|_, _| ()),
+    };
+    let (journal, _) = Journal::open(path, journal::Limits::default(), around).unwrap();
+    let identity = Identity {
+        node: "node-7".to_owned(),
+        boot_id: BOOT.to_owned(),
+    };
+    let hub = Hub::new(identity, 20, hub::Limits::default());
+    journal.attach(&hub);
+    for line in told().lines().filter(|line| line.contains("3f2a-23")) {
+        let event: Event = serde_json::from_str(line).unwrap();
+        hub.tell(Draft::new(event.of, event.at, event.subject, &event.data).unwrap());
+    }
+}
+
+#[test]
+fn what_of_a_journal_cannot_be_read_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    journal(path);
+    let read = |args: &[&str]| {
+        let output = run(
+            &[&["incident", "--journal", path.to_str().unwrap()], args].concat(),
+            "",
+        );
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        (stdout(&output), stderr(&output))
+    };
+    let (list, says) = read(&[]);
+    assert!(list.contains("its memory came back"), "{list}");
+    assert_eq!(says, "");
+    // One byte of the end of the incident.
+    let segment = path.join("events-000000000001.log");
+    let mut bytes = fs::read(&segment).unwrap();
+    let hit = bytes.len() - 100;
+    bytes[hit] ^= 1;
+    fs::write(&segment, &bytes).unwrap();
+    let (list, says) = read(&[]);
+    let is_damaged = "events-000000000001.log is damaged: ";
+    assert!(says.contains(is_damaged), "{says}");
+    assert!(
+        !list.contains("still open") && list.contains("its end is not in this journal"),
+        "{list}"
+    );
+    assert!(
+        read(&["3f2a-23"])
+            .0
+            .contains("its end is not in this journal")
+    );
+    let told: Value = serde_json::from_str(&read(&["3f2a-23", "-o", "json"]).0).unwrap();
+    assert_eq!(told["course"]["end"], Value::Null, "as it was told");
+    // What is none.
+    fs::write(path.join("events-000000000002.log"), "").unwrap();
+    fs::write(path.join("events-000000000003.log"), [7; 4096]).unwrap();
+    fs::create_dir(path.join("events-000000000004.log")).unwrap();
+    let (_, says) = read(&[]);
+    for number in 2..=4 {
+        let none = format!("events-00000000000{number}.log is no part of an event journal");
+        assert!(says.contains(&none), "{says}");
+    }
 }
 
 #[test]

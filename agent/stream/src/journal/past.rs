@@ -58,6 +58,14 @@ impl JournalPast {
         self.unread.load(Ordering::Relaxed)
     }
 
+    /// What of its files cannot be read.
+    ///
+    /// # Errors
+    /// When none of them can be.
+    pub fn damage(&self) -> Result<Vec<read::Damage>, PastError> {
+        self.files.damage().map_err(|error| unreadable(&error))
+    }
+
     fn place(&self, position: &Position) -> Option<Cursor> {
         let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         let known = places.iter().find(|(known, _)| known == position);

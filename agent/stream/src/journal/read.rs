@@ -61,6 +61,15 @@ pub struct Most {
     pub bytes: usize,
 }
 
+/// A file that cannot be read, or not all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Its name.
+    pub file: String,
+    /// Bytes that are no events; none where it is no segment at all, or has gone meanwhile.
+    pub bytes: Option<u64>,
+}
+
 /// A reader of the files in a folder.
 #[derive(Debug)]
 pub struct Reader<D> {
@@ -224,6 +233,28 @@ impl<D: Disk> Reader<D> {
             }
         }
         Ok(())
+    }
+
+    /// What cannot be read: files that are no segments, and how many bytes within others.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn damage(&self) -> io::Result<Vec<Damage>> {
+        let mut found = Vec::new();
+        for segment in self.segments()? {
+            let bytes = match self.open(segment)? {
+                None => None,
+                Some((_, mut scan)) => {
+                    while scan.next()?.is_some() {}
+                    Some(scan.unreadable + scan.tail())
+                }
+            };
+            if bytes != Some(0) {
+                let file = name(segment);
+                found.push(Damage { file, bytes });
+            }
+        }
+        Ok(found)
     }
 
     /// The segments there are, the oldest first.
