@@ -6,6 +6,7 @@
 mod changes;
 mod evictions;
 mod losses;
+mod orphans;
 mod recording;
 mod start;
 #[cfg(test)]
@@ -16,7 +17,7 @@ mod workloads;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use brink_core::base::Moment;
-use brink_host::clock::ClockPair;
+use brink_host::clock::{ClockPair, monotonic_ns};
 use brink_stream::hub::{Hub, LatePast};
 use brink_stream::journal::JournalStatus;
 use brink_stream::model::data::AgentStarted;
@@ -160,7 +161,7 @@ impl Telling {
         }
         inner.hub.tell_with(|number| {
             incident.id = format!("{}-{number}", inner.boot);
-            drafted(of, &incident)
+            drafted(of, inner.time_of(of, &incident), &incident)
         })?;
         // The minute before goes out when it closes: it would make what opens large and late.
         self.record(&mut incident);
@@ -169,7 +170,9 @@ impl Telling {
 
     /// Tells an incident once more.
     pub fn close(&self, of: Kind, incident: &Incident) {
-        if let (Some(inner), Some(draft)) = (self.inner(), drafted(of, incident)) {
+        if let Some(inner) = self.inner()
+            && let Some(draft) = drafted(of, inner.time_of(of, incident), incident)
+        {
             inner.hub.tell(draft);
         }
     }
@@ -200,6 +203,18 @@ impl Telling {
 }
 
 impl Inner {
+    /// When an event about an incident happened: what opens it, as it began, and what closes it, now.
+    fn time_of(&self, of: Kind, incident: &Incident) -> Time {
+        if !matches!(of, Kind::EvictionCompleted | Kind::IncidentClosed) {
+            return incident.at.clone();
+        }
+        let now = monotonic_ns();
+        Time {
+            wall: wall_clock(self.clocks.current().realtime_of(now)),
+            monotonic_ns: i64::try_from(now).unwrap_or(i64::MAX),
+        }
+    }
+
     fn orders(&self) -> MutexGuard<'_, OpenOrders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -211,9 +226,9 @@ impl Inner {
     }
 }
 
-fn drafted(of: Kind, incident: &Incident) -> Option<Draft> {
+fn drafted(of: Kind, at: Time, incident: &Incident) -> Option<Draft> {
     let subject = evictions::subject(incident);
-    draft(of, incident.at.clone(), Some(subject), incident)
+    draft(of, at, Some(subject), incident)
 }
 
 fn draft(of: Kind, at: Time, subject: Option<Subject>, data: &impl Serialize) -> Option<Draft> {

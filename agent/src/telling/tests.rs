@@ -154,6 +154,12 @@ fn a_crossing_comes_before_its_order_and_the_order_before_its_end() {
     );
 
     let (opened, closed) = (incident(&events[1]), incident(&events[2]));
+    assert_eq!((&events[1].at, &closed.at), (&opened.at, &opened.at));
+    assert!(
+        events[2].at.monotonic_ns > opened.at.monotonic_ns,
+        "what closes has its own time: {:?}",
+        events[2].at
+    );
     assert_eq!(
         (opened.id.as_str(), opened.revision, opened.is_final),
         ("3f2a-18", 1, false)

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use brink_host::clock::{self, ClockPair};
-use brink_stream::hub::{Hub, LatePast};
+use brink_stream::hub::{Hub, LatePast, Past};
 use brink_stream::journal::{
     Journal, JournalError, JournalState, JournalStatus, Recovery, Surroundings,
 };
@@ -22,6 +22,7 @@ use brink_stream::outlet::stdout::Lines;
 use brink_stream::outlet::{Lost, Outlet, OutletStatus, Running};
 use tracing::{info, warn};
 
+use super::orphans;
 use crate::config::{EventJournal, Events, Outlets};
 
 /// A journal that cannot be opened, or is another agent's, is tried again after so long.
@@ -138,8 +139,10 @@ impl Ways {
             Ok((journal, recovery)) => {
                 report(&recovery);
                 journal.attach(&opener.hub);
+                let past = journal.past();
                 self.past.open(journal.past());
                 self.lock().journal = Some(journal);
+                close_orphans(&*past, opener);
                 if said.is_some() {
                     info!("the event journal is written from now on");
                 }
@@ -307,12 +310,20 @@ const fn otlp(_config: &Outlets, _hub: &Hub) -> Option<Made> {
     None
 }
 
-fn tell_loss(hub: &Hub, clocks: ClockPair, missed: Lost) {
+fn time(clocks: ClockPair) -> Time {
     let now = clock::monotonic_ns();
-    let at = Time::new(
-        clocks.current().realtime_of(now) / 1000,
-        i64::try_from(now).unwrap_or(i64::MAX),
-    );
+    let wall_us = clocks.current().realtime_of(now) / 1000;
+    Time::new(wall_us, i64::try_from(now).unwrap_or(i64::MAX))
+}
+
+/// Closes incidents that a run before this one has left open.
+fn close_orphans(past: &dyn Past, opener: &Opener) {
+    if let Err(error) = orphans::close(past, &opener.hub, || time(opener.clocks)) {
+        warn!(%error, "incidents that an earlier run left open stay so");
+    }
+}
+
+fn tell_loss(hub: &Hub, clocks: ClockPair, missed: Lost) {
     let (first, until) = missed.numbers.unzip();
     let told = Loss {
         place: missed.place.to_owned(),
@@ -322,7 +333,7 @@ fn tell_loss(hub: &Hub, clocks: ClockPair, missed: Lost) {
         first,
         last: until,
     };
-    match Draft::new(Kind::Loss, at, None, &told) {
+    match Draft::new(Kind::Loss, time(clocks), None, &told) {
         Ok(draft) => {
             hub.tell(draft);
         }

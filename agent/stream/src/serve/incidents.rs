@@ -156,15 +156,31 @@ impl Search {
         })
     }
 
+    /// How many boots ago an incident began whose id begins so. What a boot before has left open is closed in the next one, and
+    /// that is come by first.
+    fn boot_of(&self, start: &str) -> usize {
+        let mut boots = self.boots.iter();
+        let known = boots.position(|boot| boot.starts_with(start));
+        known.unwrap_or(self.boots.len())
+    }
+
+    fn told_at(&self, item: &Summary) -> Age {
+        let mut boots = self.boots.iter();
+        let boot = boots.position(|boot| **boot == *item.boot_id);
+        (boot.unwrap_or(self.boots.len()), Reverse(item.seq))
+    }
+
     fn list(&mut self, line: &Line, boot: usize, limit: usize) {
         let subject = line.subject.as_ref();
         let Some(id) = subject.and_then(|subject| subject.incident.as_ref()) else {
             return;
         };
-        let age = (boot, Reverse(opening(id).map_or(line.seq, |(_, seq)| seq)));
+        let age = opening(id).map_or((boot, Reverse(line.seq)), |(start, seq)| {
+            (self.boot_of(start), Reverse(seq))
+        });
         let known = self.items.iter().position(|(_, item)| item.told.id == *id);
         let is_old = match known {
-            Some(known) => self.items[known].1.seq >= line.seq,
+            Some(known) => self.told_at(&self.items[known].1) <= (boot, Reverse(line.seq)),
             None => self.items.len() == limit && self.items.last().is_some_and(|last| last.0 < age),
         };
         if is_old {

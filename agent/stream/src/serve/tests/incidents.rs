@@ -88,6 +88,32 @@ fn the_newest_revision_of_each_is_listed_and_shown() {
 }
 
 #[test]
+fn what_is_closed_in_a_later_boot_stays_where_it_began() {
+    run(async {
+        let journal = Shared::default();
+        let earlier = Identity {
+            node: "node".to_owned(),
+            boot_id: "ea71".to_owned(),
+        };
+        let earlier = Hub::new(earlier, 0, Limits::default());
+        earlier.attach(Box::new(journal.clone()));
+        tell(&earlier, Kind::Pressure, None);
+        tell(&earlier, Kind::Pressure, None);
+        incident(&earlier, Kind::OomKill, ("ea71-3", 1), "web");
+        let hub = hub_of(0, 6);
+        hub.attach(Box::new(journal.clone()));
+        incident(&hub, Kind::OomKill, ("3f2a-1", 1), "db");
+        incident(&hub, Kind::IncidentClosed, ("ea71-3", 2), "web");
+        let served = Served::new(service(&hub).with_past(Arc::new(journal)));
+        let listed = ids(&served.get("/v1/incidents").await);
+        let of = |id: &str, revision| (id.to_owned(), revision);
+        assert_eq!(listed, [of("3f2a-1", 1), of("ea71-3", 2)]);
+        let one = served.get("/v1/incidents/ea71-3").await;
+        assert_eq!(one.json()["revision"], 2);
+    });
+}
+
+#[test]
 fn what_is_no_incident_is_refused_with_what_to_do() {
     run(async {
         let (hub, journal) = told();
