@@ -178,7 +178,7 @@ pub struct Status {
     pub decisions: u32,
     /// The latest decision.
     pub last_order: Option<OrderView>,
-    /// Kills by the kernel's own killer on this machine since the start of the agent; no more than 256 are counted.
+    /// Kills by the kernel's own killer on this machine since the start of the agent.
     pub oom_kills: u32,
     /// What those were for.
     pub oom: OomView,

@@ -122,7 +122,7 @@ impl Clerk {
                 );
                 self.collector.chosen(&record);
                 self.shared.counters.oom_kill(shortage);
-                self.shared.lock().add_oom_kill(record);
+                self.shared.lock().oom_kills.add(record);
             }
             Report::Rung(standing) => {
                 self.telling.rung(guard::now(), &standing);

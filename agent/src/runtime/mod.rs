@@ -16,6 +16,7 @@ pub mod hooks;
 pub mod journal;
 mod kept;
 pub mod named;
+pub mod oom_tally;
 mod outbox;
 pub mod prepare;
 pub mod process;

@@ -13,7 +13,6 @@ use brink_core::node::safety::Mode;
 use brink_core::node::shadow::{Fate, PHASES};
 use brink_core::node::threshold::ThresholdSet;
 use brink_core::node::workload::{PodUsage, WorkloadTable};
-use brink_host::probe::abi::record::VictimRecord;
 use tokio::sync::Notify;
 
 use crate::guard::figures::NodeFigures;
@@ -22,12 +21,11 @@ use crate::guard::rung::Standing;
 use crate::guard::step::{Kind, Step};
 use crate::metrics::Counters;
 use crate::record::DecisionRecord;
+use crate::runtime::oom_tally::OomTally;
 use crate::telling::qos_word;
 
 /// Decisions that are remembered beside the ledger.
 const DECISIONS: usize = 256;
-/// Kills by the kernel that are remembered.
-const OOM_KILLS: usize = 256;
 /// Tables that indexes may still speak of.
 const TABLES: usize = 4;
 /// Readings that a rate is worked out from.
@@ -83,8 +81,8 @@ pub struct State {
     pub foreseen: Option<(u64, [Fate; PHASES], Arc<WorkloadTable>)>,
     /// Decisions, newest last.
     pub decisions: VecDeque<DecisionRecord>,
-    /// Kills by the kernel's own killer, newest last.
-    pub oom_kills: VecDeque<VictimRecord>,
+    /// Kills by the kernel's own killer.
+    pub oom_kills: OomTally,
     /// Steps and pages of the guard that found no empty one.
     pub lost: u64,
 }
@@ -169,7 +167,7 @@ impl State {
             cgroups: Vec::new(),
             foreseen: None,
             decisions: VecDeque::new(),
-            oom_kills: VecDeque::new(),
+            oom_kills: OomTally::default(),
             lost: 0,
         }
     }
@@ -278,11 +276,6 @@ impl State {
             .iter()
             .rev()
             .find(|record| record.order == order)
-    }
-
-    /// Takes a kill of the kernel's.
-    pub fn add_oom_kill(&mut self, record: VictimRecord) {
-        keep(&mut self.oom_kills, record, OOM_KILLS);
     }
 
     /// Takes a reading's course.

@@ -6,7 +6,6 @@ use brink_core::base::{Moment, Quantity};
 use brink_core::node::threshold::{Threshold, Value};
 use brink_host::clock::ClockPair;
 use brink_host::probe::Row;
-use brink_host::probe::shortage::{Shortage, fell_together};
 use brink_host::psi::{PressureReader, Stall};
 use brink_stream::journal::{JournalState, JournalStatus};
 use brink_stream::outlet::OutletStatus;
@@ -20,6 +19,7 @@ use crate::guard;
 use crate::record::wire::{API_VERSION, OrderView, PressureView, SignalValue};
 use crate::record::words::{memory_word, mode_word};
 use crate::runtime::equipment::ProgramState;
+use crate::runtime::oom_tally::OomTally;
 use crate::runtime::state::State;
 
 impl Views {
@@ -60,8 +60,8 @@ impl Views {
             open_order: open.map(OrderView::of),
             decisions: count(state.decisions.len()),
             last_order: state.decisions.back().map(OrderView::of),
-            oom_kills: count(state.oom_kills.len()),
-            oom: oom(&state),
+            oom_kills: state.oom_kills.total(),
+            oom: oom(&state.oom_kills),
             programs: self.programs(),
             rings: self.rings(),
             reports_lost: state.lost,
@@ -178,27 +178,12 @@ fn protected(state: &State) -> usize {
     spared.count()
 }
 
-fn oom(state: &State) -> OomView {
-    let kills = || state.oom_kills.iter();
-    let of = |shortage| {
-        count(
-            kills()
-                .filter(|kill| Shortage::of(kill) == shortage)
-                .count(),
-        )
-    };
-    let pairs = kills().zip(kills().skip(1));
-    let mut is_within = false;
-    let begins = |(one, next)| {
-        let was_within = std::mem::replace(&mut is_within, fell_together(one, next));
-        is_within && !was_within
-    };
-    let groups = count(pairs.map(begins).filter(|begins| *begins).count());
+const fn oom(kills: &OomTally) -> OomView {
     OomView {
-        node: of(Shortage::Node),
-        cgroup: of(Shortage::Cgroup),
-        unknown: of(Shortage::Unknown),
-        groups,
+        node: kills.node,
+        cgroup: kills.cgroup,
+        unknown: kills.unknown,
+        groups: kills.groups,
     }
 }
 
