@@ -1,6 +1,5 @@
 //! `brink events`: what the agent tells, as it is told or as far as it is remembered.
 
-use brink_core::node::workload::full_name;
 use brink_stream::model::event::Event;
 use brink_stream::model::kind::Kind;
 use brink_stream::serve::query::Since;
@@ -45,7 +44,7 @@ pub struct Args {
     #[arg(
         long,
         value_name = "COUNT",
-        value_parser = clap::value_parser!(u64).range(1..),
+        value_parser = limit,
         allow_hyphen_values = true
     )]
     pub limit: Option<u64>,
@@ -126,6 +125,11 @@ fn query(args: &Args) -> Vec<(&'static str, String)> {
     given.collect()
 }
 
+fn limit(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|number| *number > 0);
+    number.ok_or_else(|| "give a number of events, 1 or more".to_owned())
+}
+
 /// Whether it is one of the forms that `--since` takes, as the agent reads them; the id of a boot is hexadecimal.
 fn since(text: &str) -> Result<String, String> {
     let is_odd =
@@ -168,11 +172,7 @@ fn shown(event: &Event, form: Form, style: Style, day: &mut Day) -> String {
         screen.paragraph("", &format!("{date} (UTC)"), Some(Paint::Faint));
     }
     let kind = event.of.word();
-    let sentence = story::sentence(event);
-    let text = match whom(event) {
-        Some(whom) if !sentence.contains(&whom) => format!("{whom}: {sentence}"),
-        _ => sentence,
-    };
+    let text = story::sentence_of_whom(event);
     let label = match (form, is_terminal) {
         (Form::Wide, _) => format!("{:>6} {date}T{time}Z {kind:<21}", event.seq),
         (_, true) => format!("{time} {kind:<21}"),
@@ -200,17 +200,6 @@ fn wide(event: &Event, text: &str) -> String {
         parts.extend(subject.incident.as_ref().map(|id| format!("incident={id}")));
     }
     parts.join(" ")
-}
-
-fn whom(event: &Event) -> Option<String> {
-    let subject = event
-        .subject
-        .as_ref()
-        .filter(|subject| !subject.name.is_empty())?;
-    Some(match subject.namespace.as_str() {
-        "" => subject.name.clone(),
-        namespace => full_name(namespace, &subject.name),
-    })
 }
 
 const fn paint(kind: Kind) -> Option<Paint> {

@@ -11,4 +11,4 @@ mod tests;
 
 pub use headline::headline;
 pub use page::page;
-pub use sentence::sentence;
+pub use sentence::{sentence, sentence_of_whom};

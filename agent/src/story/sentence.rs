@@ -1,5 +1,6 @@
 //! One sentence for an event, whatever its kind.
 
+use brink_core::node::workload::full_name;
 use brink_stream::model::data::{
     AgentStarted, Configuration, LimitImminent, Loss, Pressure, Rung, Threshold, Workload,
 };
@@ -11,6 +12,8 @@ use serde::Deserialize;
 use super::headline::{self, headline};
 use crate::record::text::{amount, hardness, mode_words, stretch, unsigned};
 
+/// The place of what one reader has lost; its total is that of a connection.
+const READER: &str = "reader";
 /// Characters of data that is not understood which are shown.
 const LONGEST_RAW: usize = 200;
 
@@ -21,6 +24,24 @@ pub fn sentence(event: &Event) -> String {
         let cut: String = raw.chars().take(LONGEST_RAW).collect();
         let more = if cut.len() < raw.len() { "…" } else { "" };
         format!("{cut}{more}")
+    })
+}
+
+/// The same, and whom it is about where the sentence does not name that.
+pub fn sentence_of_whom(event: &Event) -> String {
+    let sentence = sentence(event);
+    match whom(event) {
+        Some(whom) if !sentence.contains(&whom) => format!("{whom}: {sentence}"),
+        _ => sentence,
+    }
+}
+
+fn whom(event: &Event) -> Option<String> {
+    let subject = event.subject.as_ref();
+    let subject = subject.filter(|subject| !subject.name.is_empty())?;
+    Some(match subject.namespace.as_str() {
+        "" => subject.name.clone(),
+        namespace => full_name(namespace, &subject.name),
     })
 }
 
@@ -120,10 +141,22 @@ fn loss(data: &Loss) -> String {
         (Some(first), Some(last)) => format!(", numbers {first} to {last}"),
         _ => String::new(),
     };
-    format!(
-        "{} lost at {}, {} in this run{range}",
-        data.count, data.place, data.total
-    )
+    let some = |count: u64| match (data.uncounted, count) {
+        (true, 0) => "more than can be counted".to_owned(),
+        (true, count) => format!("at least {count}"),
+        (false, count) => count.to_string(),
+    };
+    let within = if data.place == READER {
+        "on this connection"
+    } else {
+        "in this run"
+    };
+    let (count, place) = (some(data.count), &data.place);
+    let total = match (data.uncounted, data.total) {
+        (true, 0) => String::new(),
+        (_, total) => format!(", {} {within}", some(total)),
+    };
+    format!("{count} lost at {place}{total}{range}")
 }
 
 fn rung(data: &Rung) -> String {
@@ -147,4 +180,37 @@ fn configuration(data: &Configuration) -> String {
         mode_words(&data.mode),
         data.memory_policy
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_says_no_number_that_nobody_knows() {
+        let check = |(place, count, total, uncounted): (&str, u64, u64, bool), expected: &str| {
+            let data = Loss {
+                place: place.to_owned(),
+                count,
+                total,
+                uncounted,
+                first: None,
+                last: None,
+            };
+            assert_eq!(loss(&data), expected);
+        };
+        check(("journal", 2, 9, false), "2 lost at journal, 9 in this run");
+        check(
+            ("reader", 2, 9, false),
+            "2 lost at reader, 9 on this connection",
+        );
+        check(
+            ("reader", 0, 0, true),
+            "more than can be counted lost at reader",
+        );
+        check(
+            ("reader", 0, 9, true),
+            "more than can be counted lost at reader, at least 9 on this connection",
+        );
+    }
 }

@@ -9,12 +9,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use brink_host::clock::{self, ClockPair};
-use brink_stream::hub::{Hub, LatePast, Past};
+use brink_stream::hub::{Hub, LatePast, Line, Past};
 use brink_stream::journal::{
     Journal, JournalError, JournalState, JournalStatus, Recovery, Surroundings,
 };
 use brink_stream::model::data::Loss;
-use brink_stream::model::event::{Draft, Time};
+use brink_stream::model::event::{Draft, Event, Time};
 use brink_stream::model::kind::Kind;
 use brink_stream::outlet::file::RotatedFile;
 use brink_stream::outlet::journald::{Journald, SOCKET};
@@ -24,6 +24,8 @@ use tracing::{info, warn};
 
 use super::orphans;
 use crate::config::{EventJournal, Events, Outlets};
+use crate::story;
+use crate::terminal::plain;
 
 /// A journal that cannot be opened, or is another agent's, is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -275,6 +277,16 @@ fn report(recovery: &Recovery) {
     }
 }
 
+/// What journald shows of an event: its kind, and what `brink events` says.
+fn message(line: &Line) -> String {
+    let event: Result<Event, _> = serde_json::from_slice(&line.text);
+    let said = event.map(|event| plain(&story::sentence_of_whom(&event)));
+    said.map_or_else(
+        |_| line.of.word().to_owned(),
+        |said| format!("{}: {said}", line.of.word()),
+    )
+}
+
 type Made = (&'static str, std::io::Result<Box<dyn Outlet>>);
 
 fn outlets(config: &Outlets, hub: &Hub) -> Vec<Made> {
@@ -288,7 +300,7 @@ fn outlets(config: &Outlets, hub: &Hub) -> Vec<Made> {
         made.push(("stdout", Ok(Box::new(lines))));
     }
     if config.journald {
-        let journald = Journald::new(std::path::Path::new(SOCKET));
+        let journald = Journald::new(std::path::Path::new(SOCKET), message);
         made.push(("journald", journald.map(|to| Box::new(to) as _)));
     }
     made.extend(otlp(config, hub));
@@ -343,4 +355,26 @@ fn tell_loss(hub: &Hub, clocks: ClockPair, missed: Lost) {
 
 fn wall_us() -> i64 {
     ClockPair::now().realtime_ns / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn journald_is_told_what_people_are_told() {
+        let check = |sample: &str, expected: &str| {
+            let line = Line::parse(sample.as_bytes()).unwrap();
+            assert_eq!(message(&line), expected);
+        };
+        let killed = include_str!("../../../tests/events/v1alpha1/kill-observed.json");
+        check(
+            killed,
+            "kill-observed: kubelet (pid 990) killed shop/web-5d9c7, container app (java, pid 4711) with SIGKILL",
+        );
+        check(
+            &killed.replace("kubelet", "\\u001b[2J\\nkubelet"),
+            "kill-observed: \\u{1b}[2J kubelet (pid 990) killed shop/web-5d9c7, container app (java, pid 4711) with SIGKILL",
+        );
+    }
 }

@@ -21,24 +21,26 @@ pub const SOCKET: &str = "/run/systemd/journal/socket";
 const STALL: Duration = Duration::from_secs(2);
 
 /// The way to journald.
-#[derive(Debug)]
 pub struct Journald {
     path: PathBuf,
     socket: UnixDatagram,
+    /// What an event says to people.
+    says: fn(&Line) -> String,
 }
 
 impl Journald {
-    /// To whoever listens at `path`; nobody has to yet.
+    /// To whoever listens at `path`; nobody has to yet. `says` makes the message of an event.
     ///
     /// # Errors
     /// When no socket can be made, or `path` is too long for one.
-    pub fn new(path: &Path) -> io::Result<Self> {
+    pub fn new(path: &Path, says: fn(&Line) -> String) -> io::Result<Self> {
         SocketAddrUnix::new(path)?;
         let socket = UnixDatagram::unbound()?;
         socket.set_write_timeout(Some(STALL))?;
         Ok(Self {
             path: path.to_path_buf(),
             socket,
+            says,
         })
     }
 
@@ -89,10 +91,11 @@ impl Outlet for Journald {
 
     fn put(&mut self, lines: &[Arc<Line>]) -> Result<(), Failure> {
         for (done, line) in lines.iter().enumerate() {
-            self.send(&fields(line)).map_err(|error| Failure {
-                why: format!("journald at {}: {error}", self.path.display()),
-                ..Failure::io(done, &error)
-            })?;
+            self.send(&fields(line, &(self.says)(line)))
+                .map_err(|error| Failure {
+                    why: format!("journald at {}: {error}", self.path.display()),
+                    ..Failure::io(done, &error)
+                })?;
         }
         Ok(())
     }
@@ -108,15 +111,8 @@ const fn priority(of: Kind) -> &'static str {
 }
 
 /// An event in the fields of journald.
-fn fields(line: &Line) -> Vec<u8> {
+fn fields(line: &Line, message: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(line.text.len() + 512);
-    let mut message = line.of.word().to_owned();
-    if let Some(subject) = &line.subject {
-        let place = [&*subject.namespace, &*subject.name];
-        let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
-        message.push(' ');
-        message.push_str(&place.join("/"));
-    }
     field(&mut out, "MESSAGE", message.as_bytes());
     field(&mut out, "PRIORITY", priority(line.of).as_bytes());
     field(&mut out, "SYSLOG_IDENTIFIER", b"brink");
