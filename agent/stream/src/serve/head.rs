@@ -68,11 +68,17 @@ pub fn parse(bytes: &[u8]) -> Result<Option<(Request, usize)>, Reply> {
         let value = String::from_utf8_lossy(header.value).trim().to_owned();
         (header.name.to_ascii_lowercase(), value)
     });
-    let headers: Vec<_> = headers.collect();
+    let mut headers: Vec<_> = headers.collect();
     let method = method_of(raw.method.unwrap_or_default())?;
     refuse_body(&headers)?;
-    let (path, query) = target(raw.path.unwrap_or_default())?;
     let is_new = raw.version == Some(1);
+    check_host(&headers, is_new)?;
+    let (authority, path, query) = target(raw.path.unwrap_or_default())?;
+    if let Some(authority) = authority {
+        // Whoever writes the whole address means that one, whatever the header says.
+        headers.retain(|(name, _)| name != "host");
+        headers.push(("host".to_owned(), authority));
+    }
     let says = |word: &str| says(&headers, "connection", word);
     let request = Request {
         method,
@@ -127,13 +133,30 @@ fn refuse_body(headers: &[(String, String)]) -> Result<(), Reply> {
     Ok(())
 }
 
-type Target = (String, Vec<(String, String)>);
+/// RFC 9112 asks for one, and no more: of two, each reader might take another one.
+fn check_host(headers: &[(String, String)], is_needed: bool) -> Result<(), Reply> {
+    let hosts = headers.iter().filter(|(name, _)| name == "host").count();
+    let problem = match hosts {
+        0 if is_needed => "the request has no Host",
+        0 | 1 => return Ok(()),
+        _ => "the request has more than one Host",
+    };
+    let next = "send one Host header, as every HTTP/1.1 client does";
+    Err(Reply::refusal(400, problem, next))
+}
+
+/// The host, if one is named, the path, and the query.
+type Target = (Option<String>, String, Vec<(String, String)>);
 
 fn target(text: &str) -> Result<Target, Reply> {
     // A client that was told of a proxy writes the whole address.
-    let text = match text.strip_prefix("http://") {
-        Some(rest) => rest.find('/').map_or("/", |start| &rest[start..]),
-        None => text,
+    let (authority, text) = match text.strip_prefix("http://") {
+        Some(rest) => {
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let path = if path.is_empty() { "/" } else { path };
+            (Some(authority.to_owned()), path)
+        }
+        None => (None, text),
     };
     let (path, query) = text.split_once('?').unwrap_or((text, ""));
     let path = decoded(path, false).filter(|path| path.starts_with('/'));
@@ -144,7 +167,8 @@ fn target(text: &str) -> Result<Target, Reply> {
         Some((decoded(key, true)?, decoded(value, true)?))
     });
     let query: Option<Vec<_>> = pairs.collect();
-    Ok((path, query.ok_or_else(|| malformed("query"))?))
+    let query = query.ok_or_else(|| malformed("query"))?;
+    Ok((authority, path, query))
 }
 
 fn malformed(part: &str) -> Reply {

@@ -148,7 +148,7 @@ fn one_connection_takes_one_request_after_the_other() {
             Arc::new(|_| Reply::new(200, "text/plain", "12345")),
         );
         let served = Served::new(service(&told()).with_routes(routes));
-        let bytes = b"HEAD /page HTTP/1.1\r\n\r\nGET /page HTTP/1.1\r\n\r\nGET /page HTTP/1.1\r\nConnection: Close\r\n\r\n";
+        let bytes = b"HEAD /page HTTP/1.1\r\nHost: x\r\n\r\nGET /page HTTP/1.1\r\nHost: x\r\n\r\nGET /page HTTP/1.1\r\nHost: x\r\nConnection: Close\r\n\r\n";
         let answer = served.say(bytes).await;
         let parts: Vec<_> = answer.body.split("HTTP/1.1 200 OK").collect();
         assert!(parts[0].is_empty() && answer.head.contains("Content-Length: 5"));
@@ -157,7 +157,7 @@ fn one_connection_takes_one_request_after_the_other() {
         assert!(parts[2].contains("Connection: close"));
 
         let answer = served
-            .say(b"HEAD /v1/events?follow=1 HTTP/1.1\r\n\r\n")
+            .say(b"HEAD /v1/events?follow=1 HTTP/1.1\r\nHost: x\r\n\r\n")
             .await;
         assert!(answer.status == 200 && answer.body.is_empty(), "{answer:?}");
         let old = served.say(b"GET /v1/events?since=9 HTTP/1.0\r\n\r\n").await;
@@ -190,23 +190,30 @@ fn a_port_answers_to_names_of_this_machine_alone() {
         let door = Door::loopback("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = door.address().unwrap();
         tokio::spawn(Arc::new(service(&hub)).serve(vec![door]));
-        for (host, status) in [
-            ("127.0.0.1:9", 200),
-            ("localhost", 200),
-            ("[::1]:80", 200),
-            ("brink.evil.example", 421),
-            ("127.0.0.1.evil.example:80", 421),
-            ("192.0.2.1", 421),
-            ("", 421),
+        let elsewhere = "http://brink.evil.example/v1/events";
+        for (target, hosts, status) in [
+            ("/v1/events", &["127.0.0.1:9"][..], 200),
+            ("/v1/events", &["localhost"], 200),
+            ("/v1/events", &["[::1]:80"], 200),
+            ("/v1/events", &["brink.evil.example"], 421),
+            ("/v1/events", &["127.0.0.1.evil.example:80"], 421),
+            ("/v1/events", &["192.0.2.1"], 421),
+            ("/v1/events", &[""], 421),
+            ("/v1/events", &[], 400),
+            ("/v1/events", &["localhost", "brink.evil.example"], 400),
+            ("/v1/events", &["localhost", "localhost"], 400),
+            (elsewhere, &["localhost"], 421),
+            ("http://localhost:80/v1/events", &["localhost:80"], 200),
         ] {
             let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
-            let head =
-                format!("GET /v1/events HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            let host = |host: &&str| format!("Host: {host}\r\n");
+            let named: String = hosts.iter().map(host).collect();
+            let head = format!("GET {target} HTTP/1.1\r\n{named}Connection: close\r\n\r\n");
             stream.write_all(head.as_bytes()).await.unwrap();
             let mut raw = Vec::new();
             stream.read_to_end(&mut raw).await.unwrap();
             let answer = Answer::parse(&raw);
-            assert_eq!(answer.status, status, "{host}: {answer:?}");
+            assert_eq!(answer.status, status, "{target} {hosts:?}: {answer:?}");
         }
     });
 }

@@ -59,7 +59,7 @@ fn a_head_may_come_byte_by_byte_but_not_for_ever() {
         let hub = hub_of(0, 10);
         let served = Served::new(service(&hub));
         let mut stream = served.connect().await;
-        for byte in b"GET /v1/events HTTP/1.1\r\nConnection: close\r\n\r\n" {
+        for byte in b"GET /v1/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n" {
             stream.write_all(&[*byte]).await.unwrap();
             tokio::task::yield_now().await;
         }
@@ -118,7 +118,7 @@ fn whoever_fills_the_port_keeps_nobody_from_the_socket() {
         let mut third = connect().await.unwrap();
         third.read_to_end(&mut raw).await.unwrap();
         assert_eq!(Answer::parse(&raw).status, 503);
-        let request = b"GET /v1/events HTTP/1.1\r\nConnection: close\r\n\r\n";
+        let request = b"GET /v1/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         let answer = say(&path, request).await;
         assert_eq!((answer.status, answer.numbers()), (200, vec![1]));
         drop(crowd);
