@@ -68,6 +68,7 @@ families! {
     EVENT_JOURNAL = Gauge "brink_event_journal" &["state"], "One for how the event journal stands, zero for the others; nothing where none is kept.";
     EVENT_JOURNAL_BYTES = Gauge "brink_event_journal_bytes" &[], "Bytes of the event journal's files.";
     EVENT_JOURNAL_WAITING = Gauge "brink_event_journal_waiting" &[], "Events that wait for the event journal.";
+    OUTLET = Gauge "brink_event_outlet_failing" &["outlet"], "Whether another way out of events fails now: what it cannot hand out is lost once it is too late.";
 
     BUILD = Info "brink_build" &["version"], "Version of the agent.";
     RELOADED = Gauge "brink_config_last_reload_successful" &[], "Whether the configuration was taken over when it was read last.";

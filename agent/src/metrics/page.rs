@@ -260,6 +260,10 @@ fn add_event_journal(page: &mut Exposition, status: &Status) {
         .add_known(&[], journal.map(|journal| journal.size));
     page.family(&of::EVENT_JOURNAL_WAITING)
         .add_known(&[], journal.map(|journal| journal.waiting));
+    let mut samples = page.family(&of::OUTLET);
+    for outlet in told.iter().flat_map(|told| &told.outlets) {
+        samples.add(&[&outlet.name], u8::from(outlet.why.is_some()));
+    }
 }
 
 fn add_process(page: &mut Exposition, facts: &Facts) {

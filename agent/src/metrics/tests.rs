@@ -232,7 +232,7 @@ fn status() -> Status {
         "programs": [{"name": "sampler", "family": "sampler", "running": false, "why": "no BTF"}],
         "rings": [{"row": "oom", "seen": 6, "sent": 3, "dropped": 2, "filtered": 1}],
         "reportsLost": 0, "sampler": {"ticks": 4, "meanNs": 10, "maxNs": 20},
-        "events": {"last": 17, "numbers": null, "outlets": [],
+        "events": {"last": 17, "numbers": null, "outlets": [{"name": "file", "why": "No space left", "sent": 9, "lost": 0}, {"name": "otlp", "why": null, "sent": 9, "lost": 0}],
             "journal": {"state": "full", "why": "No space left", "size": 4096, "written": 9, "waiting": 2, "lost": 1}}
     });
     serde_json::from_value(status).unwrap()
@@ -320,6 +320,8 @@ fn the_page_tells_what_is_known() {
         "brink_event_journal{state=\"writing\"} 0",
         "brink_event_journal_bytes 4096",
         "brink_event_journal_waiting 2",
+        "brink_event_outlet_failing{outlet=\"file\"} 1",
+        "brink_event_outlet_failing{outlet=\"otlp\"} 0",
         "brink_config_last_reload_successful 0",
         "brink_build_info{version=\"0.1.0\"} 1",
         "process_resident_memory_bytes 2",
