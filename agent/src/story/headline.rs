@@ -130,13 +130,15 @@ fn why(incident: &Incident) -> String {
     if let Some(decision) = decision(incident) {
         let crossed = &decision.threshold;
         let of = |value| amount(&crossed.signal, value);
-        return format!(
-            "{} {} was at {}, below {}",
-            hardness(crossed.hard),
-            crossed.signal,
-            of(crossed.available),
-            of(crossed.quantity)
-        );
+        let (left, wanted) = (of(crossed.available), of(crossed.quantity));
+        let is_rounded = left.replace(".0", "") == wanted.replace(".0", "");
+        let at = if is_rounded {
+            let short = crossed.quantity.saturating_sub(crossed.available);
+            format!("{} below {wanted}", of(short))
+        } else {
+            format!("at {left}, below {wanted}")
+        };
+        return format!("{} {} was {at}", hardness(crossed.hard), crossed.signal);
     }
     let Some(limit) = incident.limit.value() else {
         return "a limit was hit, and it is not known whose".to_owned();
@@ -162,4 +164,33 @@ fn sender(incident: &Incident) -> String {
         || "somebody".to_owned(),
         |trigger| format!("{} (pid {})", trigger.comm, trigger.pid),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_stream::model::event::Event;
+
+    use super::*;
+
+    #[test]
+    fn what_was_short_of_a_threshold_is_seen_however_little_it_was() {
+        let sample = include_str!("../../../tests/events/v1alpha1/eviction-completed.json");
+        let check = |available: i64, expected: &str| {
+            let left = format!("\"quantity\":104857600,\"available\":{available},");
+            let text = sample.replace("\"quantity\":104857600,\"available\":101711872,", &left);
+            assert!(text.contains(&left));
+            let event: Event = serde_json::from_str(&text).unwrap();
+            let incident: Incident = serde_json::from_str(event.data.get()).unwrap();
+            assert_eq!(why(&incident), expected);
+        };
+        check(
+            101_711_872,
+            "hard memory.available was at 97.0Mi, below 100Mi",
+        );
+        check(
+            104_660_992,
+            "hard memory.available was at 99.8Mi, below 100Mi",
+        );
+        check(104_845_312, "hard memory.available was 12.0Ki below 100Mi");
+    }
 }

@@ -94,13 +94,20 @@ fn head(picture: &mut Picture<'_>, state: &State) {
     } else {
         Tint::Alarm
     };
-    let text = format!(
-        "brink {}  {}  {conditions}  {rung}",
-        status.version, status.mode
-    );
-    picture.line(0, &text, tint);
     let live = if state.is_frozen { "STOPPED" } else { "live" };
-    picture.at_end(0, &format!("  {now} UTC {live}"), Tint::Strong);
+    // On few columns the mode must not be cut.
+    let (text, end) = if picture.width() < NARROW {
+        let text = format!("{}  {}", status.mode, status.conditions.join(", "));
+        (text, format!("  {now} {live}"))
+    } else {
+        let text = format!(
+            "brink {}  {}  {conditions}  {rung}",
+            status.version, status.mode
+        );
+        (text, format!("  {now} UTC {live}"))
+    };
+    picture.line(0, &text, tint);
+    picture.at_end(0, &end, Tint::Strong);
 }
 
 fn foot(picture: &mut Picture<'_>, state: &State, row: usize) {

@@ -17,8 +17,7 @@ pub const KEYS: [&str; 7] = [
     "format",
 ];
 /// What `since` takes.
-const SINCE: &str =
-    "since is now, a number (17), a boot and a number (BOOT:17), or an age (90s, 10m, 2h, 1d)";
+const SINCE: &str = "since is now, a number (17), a boot and a number (BOOT:17), or an age of at most a century (90s, 10m, 2h, 1d)";
 
 /// Where to begin.
 #[derive(Clone, Debug, PartialEq, Eq)]
