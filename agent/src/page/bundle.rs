@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "kfeR0XpOCuA5L3L3gS6JHDQHd9RPxVSs2MjQQxOm0SI=",
+    sha256: "P21GTeiouKUksIr1xSILPahrwhgaINwr7cnpHk5hCSM=",
 };
 
 /// What asks the agent and listens to it.

@@ -75,6 +75,27 @@ fn an_incident_is_shown_whole_and_told_anew_in_place() {
 }
 
 #[test]
+fn what_was_short_and_a_limit_that_is_none_are_told_as_what_they_are() {
+    let browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(missing) => brink_tests::skip!("{missing}"),
+    };
+    let agent = Recorded::start();
+    let mut incident = full();
+    incident["cause"] = json!("eviction");
+    incident["memoryStat"]["value"]["hierarchical_memsw_limit"] =
+        json!(9_223_372_036_854_771_712_u64);
+    incident["decision"] = json!({"value": {
+        "threshold": {"signal": "memory.available", "available": 104_845_312, "quantity": 104_857_600},
+    }});
+    agent.tell_incident(Kind::EvictionCompleted, &incident);
+    browser.open(&format!("{}/#/incident/3f2a-17", agent.origin()));
+    browser.wait_for(&shows("memory.available was 12.0Ki less than 100Mi."));
+    browser.wait_for(&shows("hierarchical_memsw_limit\tnone"));
+    check_quiet(&browser);
+}
+
+#[test]
 fn a_hostile_name_is_text_and_nothing_else() {
     let browser = match Browser::start() {
         Ok(browser) => browser,

@@ -19,8 +19,8 @@ function sentence(incident) {
   const highest = limit && limitOf(incident, limit.cgroup);
   const at = limit ? `cgroup ${limit.cgroup} was at its limit${highest ? ` of ${bytes(highest)}` : ''}` : 'a cgroup was at its limit';
   const crossed = valueOf(incident.decision)?.threshold;
-  const because = crossed
-    ? `: ${crossed.signal} was ${amount(crossed.signal, crossed.available)}, less than ${amount(crossed.signal, crossed.quantity)}` : '';
+  const [left, wanted, short] = crossed ? [crossed.available, crossed.quantity, crossed.quantity - crossed.available].map((each) => amount(crossed.signal, each)) : [];
+  const because = crossed ? `: ${crossed.signal} was ${left.replace('.0', '') === wanted.replace('.0', '') ? `${short} less than ${wanted}` : `${left}, less than ${wanted}`}` : '';
   const trigger = valueOf(incident.trigger);
   switch (incident.cause) {
     case 'memcgOom': return `The kernel killed ${whom}: ${at}.`;
@@ -175,10 +175,12 @@ function cgroups(list) {
 /** A map of amounts: what is bytes in a table, and what only counts behind a fold. */
 function amounts(id, caption, map) {
   const isCounter = ([name]) => COUNTERS.test(name);
+  // The kernel of cgroup v1 writes a limit that is none as the largest number of pages.
+  const row = ([name, size]) => [name, ...(name.startsWith('hierarchical_') && size >= 2 ** 62 ? ['none', ''] : [bytes(size), count(size)])];
   const all = bySize(map);
   const counters = all.filter(isCounter);
   return [
-    table(caption, ['Name', '#Bytes', '#'], all.filter((each) => !isCounter(each)).map(([name, size]) => [name, bytes(size), count(size)])),
+    table(caption, ['Name', '#Bytes', '#'], all.filter((each) => !isCounter(each)).map(row)),
     counters.length ? more(`${id}-counters`, 'Counters', table(`${caption}: counters`, ['Name', '#Count'], counters.map(([name, number]) => [name, count(number)]))) : null,
   ];
 }
