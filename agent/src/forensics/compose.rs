@@ -121,7 +121,8 @@ pub fn blank(cause: Cause, at: &Time, victim: Victim, node: NodeState) -> Incide
         at: at.clone(),
         victims: vec![victim],
         more_victims: 0,
-        workload: Field::Missing(Missing::NotApplicable),
+        // Whose cgroup it was in is not known, until it is.
+        workload: Field::Missing(Missing::ProcessGone),
         trigger: Field::Missing(Missing::NotApplicable),
         limit: Field::Missing(Missing::NotApplicable),
         cgroups: Field::Missing(Missing::ProcessGone),

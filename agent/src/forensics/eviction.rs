@@ -10,7 +10,9 @@ use brink_host::clock::since_boot_ns;
 use brink_host::probe::forensics::Process;
 use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
-use brink_stream::model::incident::{CgroupState, Incident, NodeState, ProcessLine, Victim};
+use brink_stream::model::incident::{
+    CgroupState, Identity, Incident, NodeState, ProcessLine, Victim,
+};
 
 use super::MOST_VICTIMS;
 use super::choice::told;
@@ -30,7 +32,7 @@ pub(super) struct Seen {
     memory_stat: Field<BTreeMap<String, u64>>,
     top_of_cgroup: Field<Vec<ProcessLine>>,
     node: NodeState,
-    owner: Field<String>,
+    known: Option<Identity>,
 }
 
 /// Orders of ours that are followed at a time.
@@ -72,20 +74,21 @@ impl Scene {
         pids.extend(gone);
         let named = pids.iter().take(MOST_VICTIMS);
         let victims: Vec<Victim> = named.map(|pid| self.process(*pid, ours)).collect();
-        let lines = top::of_group(&self.root, &pids);
+        // Most of them have been signalled: who has given its memory back has its place as the kernel had it at the signal.
+        let lines = top::with_victims(top::of_group(&self.root, &pids), &victims);
         Some(Seen {
             more: u32::try_from(pids.len() - victims.len()).unwrap_or(u32::MAX),
             victims,
             cgroups: Field::Value(opened.iter().map(group::state).collect()),
             memory_stat,
-            top_of_cgroup: if pids.is_empty() {
+            top_of_cgroup: if lines.is_empty() {
                 Field::Missing(Missing::ProcessGone)
             } else {
                 Field::Value(lines)
             },
             // What reclaim cost is in the decision.
             node: self.node.read(Field::Missing(Missing::NotApplicable)),
-            owner: self.identities.owner(groups.first()?),
+            known: self.identities.identity(groups.first()?),
         })
     }
 
@@ -140,8 +143,8 @@ impl Seen {
         take(&mut incident.cgroups, &mut self.cgroups);
         take(&mut incident.memory_stat, &mut self.memory_stat);
         take(&mut incident.top_of_cgroup, &mut self.top_of_cgroup);
-        if let Field::Value(identity) = &mut incident.workload {
-            identity.owned_by(self.owner.clone());
+        if let (Field::Value(identity), Some(known)) = (&mut incident.workload, &self.known) {
+            identity.completed_by(known);
         }
         if let Field::Value(node) = &mut incident.node {
             take(&mut node.meminfo, &mut self.node.meminfo);

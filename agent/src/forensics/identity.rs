@@ -70,9 +70,12 @@ impl Snapshot {
                     name: workload.name.clone(),
                     uid: workload.uid.clone(),
                     container: None,
+                    container_missing: Some(Missing::NotApplicable),
                     qos: Some(qos_word(row.qos).to_owned()),
+                    qos_missing: None,
                     priority: row.priority,
                     request: Some(row.memory_request.value()),
+                    request_missing: None,
                     // A manifest that names no owner has none, and so has a cgroup without a manifest.
                     owner_missing: owner.is_none().then_some(Missing::NotApplicable),
                     owner,
@@ -145,17 +148,19 @@ impl Identities {
         let mut identity = self.workload(path)?.identity.clone();
         let member = self.roots.parse(path).and_then(|pod| pod.member);
         if let Some(PodMember::Container(id)) = member {
-            identity.container = Some(id);
+            (identity.container, identity.container_missing) = (Some(id), None);
         }
         Some(identity)
     }
 
-    /// Who manages the workload that a cgroup belongs to.
-    pub fn owner(&self, path: &str) -> Field<String> {
-        let identity = self.workload(path).map(|workload| &workload.identity);
-        let reason = identity.and_then(|identity| identity.owner_missing);
-        let owner = identity.and_then(|identity| identity.owner.clone());
-        Field::or(owner, reason.unwrap_or(Missing::NotApplicable))
+    /// The same, or why there is none. A pod that is too young to be in a roster will be in the next one.
+    pub fn told(&self, path: &str) -> Field<Identity> {
+        let reason = if self.roots.parse(path).is_some() {
+            Missing::Pending
+        } else {
+            Missing::NotApplicable
+        };
+        Field::or(self.identity(path), reason)
     }
 
     /// The path of the cgroup with that id.
@@ -268,9 +273,12 @@ mod tests {
             name: "web".to_owned(),
             uid: UID.to_owned(),
             container: None,
+            container_missing: Some(Missing::NotApplicable),
             qos: Some(qos_word(QosClass::Burstable).to_owned()),
+            qos_missing: None,
             priority: 0,
             request: Some(7),
+            request_missing: None,
             owner: None,
             owner_missing: Some(Missing::NotApplicable),
         };
@@ -330,6 +338,15 @@ mod tests {
         assert!(all.ooms.len() <= most + 1, "{}", all.ooms.len());
         assert!(all.path(1).is_some() && all.has_ooms("/web"), "it is there");
         assert!(all.path(9_999).is_some() && all.path(2).is_none());
+    }
+
+    #[test]
+    fn a_pod_that_no_roster_has_yet_is_not_told_as_none() {
+        let all = Identities::new(PodRoots::new("/", None));
+        let young = format!("/kubepods/burstable/pod{UID}/{}", "ab".repeat(32));
+        assert_eq!(all.told(&young), Field::Missing(Missing::Pending));
+        let elsewhere = all.told("/system.slice/cron.service");
+        assert_eq!(elsewhere, Field::Missing(Missing::NotApplicable));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use brink_stream::model::incident::{Incident, Victim};
 use brink_stream::model::kind::Kind;
 
 use super::correlate::End;
+use super::gather::top;
 
 /// One open incident.
 #[derive(Debug)]
@@ -93,10 +94,18 @@ impl Open {
             .iter()
             .filter(|victim| victim.exited.value().is_none());
         let living = living.count();
+        let is_whole = incident.more_victims == 0;
         let course = &mut incident.course;
         course.end = Some(match end {
-            End::Exited => "every victim has exited".to_owned(),
-            End::TimedOut => format!("after 30 s, {living} of the victims had not exited"),
+            End::Exited if is_whole => "every victim has exited".to_owned(),
+            // Nobody watches those that are only counted.
+            End::Exited => "every victim that is named has exited".to_owned(),
+            End::TimedOut if is_whole => {
+                format!("after 30 s, {living} of the victims had not exited")
+            }
+            End::TimedOut => {
+                format!("after 30 s, {living} of the victims that are named had not exited")
+            }
             End::AgentEnds => "the agent ends; what came after is not known".to_owned(),
         });
         let reason = match end {
@@ -110,6 +119,10 @@ impl Open {
         course.freed = freed;
         course.container_survived = survived;
         settle(&mut incident.top_of_node, Missing::Lost);
+        if let Field::Value(lines) = &mut incident.top_of_node {
+            *lines = top::with_victims(std::mem::take(lines), &incident.victims);
+        }
+        settle(&mut incident.workload, Missing::Lost);
         settle(&mut incident.recording, Missing::Lost);
         if let Field::Value(trigger) = &mut incident.trigger {
             settle(&mut trigger.kernel_stack, Missing::Lost);

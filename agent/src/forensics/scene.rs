@@ -135,7 +135,7 @@ impl Scene {
         let inferred = self.limit(&opened, &states, choice.shortage);
         let limit = match &choice.exact {
             Some(exact) => self.exact(exact, (&opened, &mut states)),
-            None => Field::or(inferred, choice.undecided),
+            None => Field::or(inferred, undecided(choice, &opened)),
         };
         let cause = compose::cause(choice.shortage, limit.value(), &states);
         let node = self.node.read(self.reclaimed(choice.cgroup));
@@ -230,8 +230,7 @@ impl Scene {
 
     /// What is known of the victim's workload and cgroup.
     fn describe(&mut self, incident: &mut Incident, path: &str, opened: &[Opened]) {
-        let identity = self.identities.identity(path);
-        incident.workload = Field::or(identity, Missing::NotApplicable);
+        incident.workload = self.identities.told(path);
         let Some(dir) = opened.first().and_then(|first| first.dir.as_ref()) else {
             return;
         };
@@ -242,10 +241,19 @@ impl Scene {
             Field::Missing(reason) => Field::Missing(reason),
             Field::Value(processes) => {
                 let lines = top::of_group(&self.root, &processes);
-                let victims = incident.victims.iter().map(compose::line);
-                Field::Value(victims.fold(lines, top::with))
+                Field::Value(top::with_victims(lines, &incident.victims))
             }
         };
+    }
+
+    /// Looks once more whose workload it was, if no roster had it when the incident was opened.
+    pub(super) fn identify(&self, incident: &mut Incident) {
+        if incident.workload == Field::Missing(Missing::Pending)
+            && let Some(first) = incident.victims.first()
+            && let Field::Value(path) = &first.cgroup
+        {
+            incident.workload = self.identities.told(path);
+        }
     }
 
     /// Whose limit was hit, from what the cgroups show.
@@ -313,6 +321,16 @@ fn from_kernel(cgroup: &str) -> Limit {
         cgroup: cgroup.to_owned(),
         method: LimitMethod::OomControl,
         confidence: Confidence::Exact,
+    }
+}
+
+/// Why no limit is told. Where the victim's own cgroup was gone, it may have been the one.
+fn undecided(choice: &Choice, opened: &[Opened]) -> Missing {
+    let is_gone = opened.first().is_none_or(|first| first.dir.is_none());
+    if is_gone {
+        Missing::ProcessGone
+    } else {
+        choice.undecided
     }
 }
 

@@ -19,8 +19,10 @@ use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Cause, Incident, NodeState};
 use brink_stream::model::kind::Kind;
 
+use super::choice::Choice;
 use super::collector::WAITING;
 use super::compose::blank;
+use super::correlate::End;
 use super::gather::victim::{self, Told};
 use super::identity::Snapshot;
 use super::scene::Scene;
@@ -138,7 +140,9 @@ fn chosen(child: &Child, reclaim_ns: u64) -> VictimRecord {
 fn an_oom_is_told_as_it_opens_and_as_it_closes() {
     let mut all = Running::start();
     let mut child = idler();
-    let record = chosen(&child, monotonic_ns());
+    let mut record = chosen(&child, monotonic_ns());
+    // More than anybody has, as the kernel had it before the node was looked at.
+    record.anon_rss = 1 << 30;
     all.collector.chosen(&record);
     // The same once more, as another program of the kernel's might tell it.
     all.collector.chosen(&record);
@@ -146,7 +150,7 @@ fn an_oom_is_told_as_it_opens_and_as_it_closes() {
     assert_eq!((opened.revision, opened.is_final), (1, false));
     assert_eq!(opened.cause, Cause::MemcgOom);
     assert_eq!(opened.victims[0].pid, child.id());
-    assert_eq!(opened.victims[0].anon, Field::Value(100 << 10));
+    assert_eq!(opened.victims[0].anon, Field::Value(1 << 40));
     assert_eq!(opened.victims[0].argv, Field::Value(vec!["cat".to_owned()]));
     assert!(
         opened
@@ -172,6 +176,9 @@ fn an_oom_is_told_as_it_opens_and_as_it_closes() {
             .value()
             .is_some_and(|lines| !lines.is_empty())
     );
+    let lines = closed.top_of_node.value().unwrap();
+    let victim = lines.iter().find(|line| line.pid == child.id());
+    assert_eq!(victim.map(|line| line.rss), Some(1 << 40), "{lines:?}");
     all.stop();
     assert!(all.told.try_recv().is_err(), "nothing else was told");
 }
@@ -208,6 +215,43 @@ fn what_is_open_when_the_agent_ends_is_told_as_it_is() {
     assert!(closed.is_final);
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// A victim whose cgroup nobody knows any more: nothing of it is told as if it did not apply.
+#[test]
+fn a_victim_whose_cgroup_is_gone_says_so_everywhere() {
+    let (outlet, _told) = channel();
+    let mut scene = Scene::new(&plan(outlet));
+    let mut child = idler();
+    let choice = Choice::marked(&chosen(&child, monotonic_ns()));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let victim = scene.victim(&choice.victim, choice.cgroup);
+    let opened = scene.oom(&choice, victim, &Time::new(0, 0)).incident;
+    assert_eq!(opened.limit, Field::Missing(Missing::ProcessGone));
+    assert_eq!(opened.workload, Field::Missing(Missing::ProcessGone));
+    assert_eq!(opened.cgroups, Field::Missing(Missing::ProcessGone));
+}
+
+/// A pod that is killed before a roster has it: whose it was is told when a roster does.
+#[test]
+fn a_pod_killed_right_after_its_start_gets_its_name_in_the_end() {
+    let (outlet, _told) = channel();
+    let mut scene = Scene::new(&plan(outlet));
+    let pod = "/kubepods/pod7f4a1b2c-0d3e-4f56-8a9b-0c1d2e3f4a5b";
+    let mut incident = eviction();
+    let told = Told::default();
+    let mut victim = scene.victim(&told, None);
+    victim.cgroup = Field::Value(format!("{pod}/{}", "ab".repeat(32)));
+    incident.victims.push(victim);
+    incident.workload = Field::Missing(Missing::Pending);
+    scene.identify(&mut incident);
+    assert_eq!(incident.workload, Field::Missing(Missing::Pending));
+    scene.follow(Snapshot::of_one("web", pod));
+    scene.identify(&mut incident);
+    let identity = incident.workload.value().expect("it is known now");
+    assert_eq!(identity.container.as_deref(), Some(&*"ab".repeat(32)));
+    assert_eq!(identity.container_missing, None);
 }
 
 /// Those that are taken in together have their numbers in the order in which they were killed.
@@ -258,6 +302,27 @@ fn a_roster_is_never_lost_and_only_kills_are_counted_as_kills() {
     end(child);
 }
 
+/// Whoever takes part in a group's death beyond those that are named is watched by nobody.
+#[test]
+fn an_end_speaks_of_those_it_knows() {
+    let check = |more_victims, end, expected: &str| {
+        let (outlet, _told) = channel();
+        let mut scene = Scene::new(&plan(outlet));
+        let child = idler();
+        let choice = Choice::marked(&chosen(&child, monotonic_ns()));
+        let victim = scene.victim(&choice.victim, choice.cgroup);
+        let mut open = scene.oom(&choice, victim, &Time::new(0, 0));
+        open.incident.more_victims = more_victims;
+        open.close(end);
+        assert_eq!(open.incident.course.end.as_deref(), Some(expected));
+        self::end(child);
+    };
+    check(0, End::Exited, "every victim has exited");
+    check(3, End::Exited, "every victim that is named has exited");
+    let late = "after 30 s, 1 of the victims that are named had not exited";
+    check(3, End::TimedOut, late);
+}
+
 /// Kills and reaps a process of ours.
 fn end(mut child: Child) {
     child.kill().unwrap();
@@ -305,7 +370,8 @@ fn an_order_of_ours_is_amended_by_what_is_seen_of_it() {
     let mut seen = scene.eviction("web", &VecDeque::new()).unwrap();
     let mut incident = eviction();
     let mut identity = scene.identities.identity(&group).unwrap();
-    identity.owned_by(Field::Missing(Missing::Pending));
+    identity.owner_missing = Some(Missing::Pending);
+    (identity.qos, identity.request) = (None, None);
     incident.workload = Field::Value(identity);
     seen.fill(&mut incident);
     let found = incident.cgroups.value().expect("they are there");
@@ -314,6 +380,8 @@ fn an_order_of_ours_is_amended_by_what_is_seen_of_it() {
     let identity = incident.workload.value();
     let owner = identity.map(|identity| (&identity.owner, identity.owner_missing));
     assert_eq!(owner, Some((&None, Some(Missing::NotApplicable))));
+    let known = identity.map(|identity| (identity.qos.as_deref(), identity.request));
+    assert_eq!(known, Some((Some("Burstable"), Some(7))));
     let node = incident.node.value().unwrap();
     assert_eq!(node.available, Field::Value(7), "it was known better");
     assert!(node.meminfo.value().is_some() && node.zones.value().is_some());

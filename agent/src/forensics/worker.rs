@@ -16,6 +16,7 @@ use super::Outlet;
 use super::collector::{Inbox, Note, Plan};
 use super::correlate::{Correlator, End, Key};
 use super::eviction::{self, Eviction};
+use super::gather::top;
 use super::open::Open;
 use super::scene::Scene;
 use super::symbols::{self, Symbols};
@@ -243,7 +244,8 @@ impl Worker {
         {
             eviction.has_table = true;
             let _over_already = self.outlet.amend(&eviction.uid, &mut |incident| {
-                incident.top_of_node = Field::Value(lines.clone());
+                let lines = top::with_victims(lines.clone(), &incident.victims);
+                incident.top_of_node = Field::Value(lines);
             });
         }
         false
@@ -270,6 +272,7 @@ impl Worker {
         };
         let now = self.time(monotonic_ns());
         open.look(&now);
+        self.scene.identify(&mut open.incident);
         open.close(end);
         for victim in &open.incident.victims {
             self.watched.remove(victim.pid);

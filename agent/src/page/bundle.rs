@@ -38,7 +38,7 @@ pub const WORDS: Asset = Asset {
     path: "/assets/words.js",
     content_type: SCRIPT,
     text: include_str!("assets/words.js"),
-    sha256: "UE4z6mQWPpWlKB6OhWVUSMPb5vUmyhFLNqLyaY1+Gos=",
+    sha256: "KlqhjZcYud8uMh73cl+R9/Zw6GDixApMMxOmLXSe+Ks=",
 };
 
 /// Charts.
@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "P21GTeiouKUksIr1xSILPahrwhgaINwr7cnpHk5hCSM=",
+    sha256: "exPZ/CwqzJrhjPiMQ2bjbgwuptPih0Dw8A3k2SW5anM=",
 };
 
 /// What asks the agent and listens to it.

@@ -33,6 +33,15 @@ fn collect(value: &Value, path: &str, found: &mut impl FnMut(&str, Missing)) {
                 return;
             }
             for (key, inner) in map {
+                // A field that may be null has the reason beside it.
+                if let Some(field) = key.strip_suffix("Missing")
+                    && let Ok(reason) = serde_json::from_value::<Missing>(inner.clone())
+                {
+                    if reason != Missing::NotApplicable {
+                        found(&format!("{path}.{field}"), reason);
+                    }
+                    continue;
+                }
                 // Our own decision has a page of its own, and no fields of this kind.
                 match (key.as_str(), path) {
                     ("value", _) => collect(inner, path, found),

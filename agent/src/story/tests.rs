@@ -4,10 +4,11 @@ use std::fs;
 use std::path::Path;
 
 use brink_stream::model::event::Event;
+use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
 
-use super::{page, sentence};
+use super::{missing, page, sentence};
 use crate::terminal::Style;
 
 fn sample(kind: Kind) -> Event {
@@ -35,6 +36,29 @@ fn every_kind_has_a_sentence() {
     assert_eq!(
         killed,
         "kubelet (pid 990) killed shop/web-5d9c7, container app (java, pid 4711) with SIGKILL"
+    );
+}
+
+/// Null with its reason beside it is as missing as any other field.
+#[test]
+fn what_is_missing_of_a_workload_is_told_with_the_rest() {
+    let mut incident: Incident =
+        serde_json::from_str(sample(Kind::EvictionCompleted).data.get()).unwrap();
+    let Field::Value(identity) = &mut incident.workload else {
+        panic!("the sample has one");
+    };
+    identity.owner_missing = Some(Missing::Lost);
+    identity.container_missing = Some(Missing::NotApplicable);
+    let found = missing::missing(&incident);
+    let (_, lost) = found
+        .iter()
+        .find(|(reason, _)| *reason == Missing::Lost)
+        .unwrap();
+    assert!(lost.contains(&"workload.owner".to_owned()), "{found:?}");
+    let mut all = found.iter().flat_map(|(_, fields)| fields);
+    assert!(
+        !all.any(|field| field.contains("container")),
+        "it does not apply"
     );
 }
 

@@ -179,6 +179,11 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     settle(&mut incident.top_of_cgroup, Missing::ProcessGone);
     settle(&mut incident.top_of_node, Missing::Lost);
     settle(&mut incident.recording, Missing::Lost);
+    let unseen = if is_carried_out(record) {
+        Missing::Lost
+    } else {
+        Missing::NotApplicable
+    };
     // Where there was but one, it was the last to go.
     if let ([only], 0, Field::Value(gone)) = (
         &mut incident.victims[..],
@@ -189,12 +194,10 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
         only.exited = Field::Value(gone.clone());
     }
     for victim in &mut incident.victims {
-        settle(&mut victim.exited, Missing::Lost);
+        settle(&mut victim.exited, unseen);
     }
-    if let Field::Value(identity) = &mut incident.workload
-        && identity.owner_missing == Some(Missing::Pending)
-    {
-        identity.owner_missing = Some(Missing::Lost);
+    if let Field::Value(identity) = &mut incident.workload {
+        identity.settle(Missing::Lost);
     }
     if let Field::Value(node) = &mut incident.node {
         settle(&mut node.meminfo, Missing::Lost);
@@ -251,10 +254,14 @@ fn identity(record: &DecisionRecord, qos: Option<&str>) -> Identity {
         namespace: namespace.clone(),
         name: name.clone(),
         uid: uid.clone(),
+        // An order is for all of a workload.
         container: None,
+        container_missing: Some(Missing::NotApplicable),
         qos: qos.map(str::to_owned),
+        qos_missing: qos.is_none().then_some(Missing::Pending),
         priority: *priority,
         request: counts_memory.then_some(*request),
+        request_missing: (!counts_memory).then_some(Missing::Pending),
         owner: None,
         owner_missing: Some(Missing::Pending),
     }

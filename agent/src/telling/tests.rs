@@ -16,7 +16,7 @@ use brink_host::kill::pid_set::ProtectedPids;
 use brink_stream::hub::{Identity, Limits, Next, Reader};
 use brink_stream::model::event::Event;
 use brink_stream::model::field::{Field, Missing};
-use brink_stream::model::incident::Cause;
+use brink_stream::model::incident::{Cause, Identity as IncidentIdentity};
 use brink_stream::outlet::Format;
 use brink_stream::outlet::file::Rotation;
 use serde_json::{Value, json};
@@ -180,7 +180,7 @@ fn a_crossing_comes_before_its_order_and_the_order_before_its_end() {
     );
     // Nobody has seen its manifest here.
     let mut identity = opened.workload.value().unwrap().clone();
-    identity.owned_by(Field::Missing(Missing::Lost));
+    identity.owner_missing = Some(Missing::Lost);
     assert_eq!(closed.workload, Field::Value(identity));
     assert_eq!(opened.course.killed.value().unwrap().monotonic_ns, 3);
     assert_eq!(opened.course.freed, Field::Missing(Missing::Pending));
@@ -237,6 +237,80 @@ fn what_was_only_observed_says_so() {
             incident.evidence
         );
     }
+}
+
+/// Nobody dies of an order that is only told: whom it names goes on living.
+#[test]
+fn who_would_have_been_killed_has_no_exit_to_wait_for() {
+    let check = |mode: &str, end: &str, count: usize| {
+        let (telling, mut reader) = telling();
+        telling.ordered(&decided(5, mode), None);
+        let samples = include_str!("../../../tests/events/v1alpha1/incident-closed.json");
+        let closed: Event = serde_json::from_str(samples).unwrap();
+        let mut victim = incident(&closed).victims.remove(0);
+        victim.exited = Field::Missing(Missing::Pending);
+        telling.amend(
+            |_| true,
+            |incident| {
+                incident.victims = vec![victim; count];
+                incident.more_victims = 0;
+            },
+        );
+        telling.completed(&over(decided(5, mode), end), None);
+        incident(&events(&mut reader)[1]).victims.remove(0).exited
+    };
+    let lives = Field::Missing(Missing::NotApplicable);
+    assert_eq!(check("observing", "dry-run", 1), lives);
+    let unseen = Field::Missing(Missing::Lost);
+    assert_eq!(check("enforcing", "memory-back", 2), unseen);
+    // One alone was gone when all were.
+    let gone = check("enforcing", "memory-back", 1);
+    assert_eq!(gone.value().map(|at| at.monotonic_ns), Some(9));
+}
+
+/// What a record of an order does not know of its workload has a reason, whatever it was ordered for.
+#[test]
+fn nothing_of_a_workload_is_without_a_value_or_a_reason() {
+    let (telling, mut reader) = telling();
+    let mut record = decided(5, "enforcing");
+    record.threshold.signal = "pid.available".to_owned();
+    telling.ordered(&record, None);
+    telling.completed(&over(record, "gone"), None);
+    let told = events(&mut reader);
+    let identity = |event: &Event| incident(event).workload.value().unwrap().clone();
+    let (opened, closed) = (identity(&told[0]), identity(&told[1]));
+    let reasons = |of: &IncidentIdentity| {
+        [
+            of.container_missing,
+            of.qos_missing,
+            of.request_missing,
+            of.owner_missing,
+        ]
+    };
+    assert_eq!(
+        (&closed.container, &closed.qos, closed.request),
+        (&None, &None, None)
+    );
+    let pending = Some(Missing::Pending);
+    assert_eq!(
+        reasons(&opened),
+        [Some(Missing::NotApplicable), pending, pending, pending]
+    );
+    let lost = Some(Missing::Lost);
+    assert_eq!(
+        reasons(&closed),
+        [Some(Missing::NotApplicable), lost, lost, lost]
+    );
+    let mut known = opened.clone();
+    (known.qos, known.qos_missing) = (Some("Guaranteed".to_owned()), None);
+    (known.owner, known.owner_missing) = (None, Some(Missing::NotApplicable));
+    let mut completed = opened;
+    completed.completed_by(&known);
+    assert_eq!(completed.qos.as_deref(), Some("Guaranteed"));
+    assert_eq!(
+        (completed.qos_missing, completed.owner_missing),
+        (None, Some(Missing::NotApplicable))
+    );
 }
 
 #[test]

@@ -189,7 +189,7 @@ fn a_page_tells_the_whole_story() {
         "first SIGKILL sent",
         "jobs/batch-1 goes before shop/web",
         "the kernel program that tells it is not loaded: node.reclaimNs",
-        "lost, and counted: node.meminfo, node.zones",
+        "no time or room to take it: node.meminfo, node.zones",
     ] {
         assert!(ours.contains(part), "{part}\n{ours}");
     }

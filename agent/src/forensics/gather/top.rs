@@ -4,7 +4,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brink_host::process::brief::{Brief, ids, resident_pages};
-use brink_stream::model::incident::ProcessLine;
+use brink_stream::model::incident::{ProcessLine, Victim};
+
+use super::super::compose;
 
 /// Lines of a table.
 pub const LINES: usize = 10;
@@ -77,11 +79,21 @@ pub fn of_group(root: &Path, pids: &[i32]) -> Vec<ProcessLine> {
 /// Puts a process into a table where it has its place, if it is not there: a victim may have given its memory back before
 /// anybody looked.
 pub fn with(mut lines: Vec<ProcessLine>, line: ProcessLine) -> Vec<ProcessLine> {
+    let found = lines.iter().find(|other| other.pid == line.pid);
+    // What was seen before it died is the better figure, and one of which none is known has no place.
+    if line.rss <= found.map_or(0, |found| found.rss) {
+        return lines;
+    }
     lines.retain(|other| other.pid != line.pid);
     let place = lines.partition_point(|other| other.rss >= line.rss);
     lines.insert(place, line);
     lines.truncate(LINES);
     lines
+}
+
+/// The same for every victim of an incident.
+pub fn with_victims(lines: Vec<ProcessLine>, victims: &[Victim]) -> Vec<ProcessLine> {
+    victims.iter().map(compose::line).fold(lines, with)
 }
 
 /// The node's table, made part by part and kept for a moment.
@@ -195,6 +207,9 @@ mod tests {
         let table = vec![line(1, 30), line(2, 20), line(3, 0)];
         let table = with(table, line(3, 25));
         assert_eq!(pids(&table), [1, 3, 2]);
+        assert_eq!(pids(&with(table.clone(), line(3, 24))), [1, 3, 2]);
+        assert_eq!(with(table.clone(), line(3, 24))[1].rss, 25, "as it lived");
+        assert_eq!(with(table.clone(), line(9, 0)), table);
         let full: Vec<ProcessLine> = (0..10).map(|pid| line(pid, 50)).collect();
         assert_eq!(with(full.clone(), line(99, 1)), full);
     }

@@ -47,11 +47,11 @@ function overview(incident) {
       ['Limit that was hit', field(incident.limit, limit)],
       ['Workload', field(incident.workload, fullName)],
       ...(workload ? [
-        ['Container', workload.container],
-        ['QoS class', workload.qos],
+        ['Container', nullable(workload, 'container')],
+        ['QoS class', nullable(workload, 'qos')],
         ['Priority', String(workload.priority)],
-        ['Memory requested', workload.request === null ? null : bytes(workload.request)],
-        ['Owner', workload.owner ?? (workload.ownerMissing ? missing(workload.ownerMissing) : null)],
+        ['Memory requested', nullable(workload, 'request', bytes)],
+        ['Owner', nullable(workload, 'owner')],
         ['Uid', workload.uid],
       ] : []),
     ]),
@@ -243,8 +243,9 @@ function absent(value, path = '') {
   const entries = Object.entries(value);
   if (entries.length === 1 && typeof value.missing === 'string') return [[path, value.missing]];
   const step = (key) => (Array.isArray(value) ? `[${key}]` : key === 'value' ? '' : `${path ? '.' : ''}${key}`);
-  const owner = typeof value.ownerMissing === 'string' ? [[path + step('owner'), value.ownerMissing]] : [];
-  return [...owner, ...entries.flatMap(([key, each]) => absent(each, path + step(key)))];
+  const beside = entries.filter(([key, each]) => key.endsWith('Missing') && typeof each === 'string')
+    .map(([key, each]) => [path + step(key.slice(0, -7)), each]);
+  return [...beside, ...entries.flatMap(([key, each]) => absent(each, path + step(key)))];
 }
 
 function absences(incident) {

@@ -18,7 +18,7 @@ const MISSING = {
   redacted: 'left out by configuration',
   notApplicable: 'does not apply',
   pending: 'still to come',
-  lost: 'lost, and counted',
+  lost: 'no time or room to take it',
   beforeStart: 'from before the agent’s start',
   malformed: 'what was read made no sense',
 };
@@ -124,7 +124,12 @@ function field(found, show = (value) => value) {
   if (!found) return missing('not told by this version');
   return 'value' in found ? show(found.value) : missing(found.missing);
 }
-/** The same in a cell, where the reason is short; the table of missing fields has it in full. */
+/** A value that may be null, or the reason beside it. */
+function nullable(of, key, show = (value) => value) {
+  const reason = of[`${key}Missing`];
+  return reason ? missing(reason) : of[key] === null ? null : show(of[key]);
+}
+/** A field in a cell, where the reason is short; the table of missing fields has it in full. */
 const brief = (found, show) => (found && 'missing' in found
   ? el('span', { class: 'missing' }, found.missing.replace(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`)) : field(found, show));
 const valueOf = (found) => found?.value;

@@ -30,7 +30,7 @@ pub enum Missing {
     NotApplicable,
     /// It is still to come: the incident is open.
     Pending,
-    /// It was lost, and the loss was counted.
+    /// It was there, and there was no time or no room to take it.
     Lost,
     /// It was never known: what it rests on happened before this agent ran.
     BeforeStart,
@@ -49,7 +49,7 @@ impl Missing {
             Self::Redacted => "left out by configuration",
             Self::NotApplicable => "does not apply",
             Self::Pending => "still to come",
-            Self::Lost => "lost, and counted",
+            Self::Lost => "no time or room to take it",
             Self::BeforeStart => "from before the agent's start",
             Self::Malformed => "what was read made no sense",
         }

@@ -199,12 +199,21 @@ pub struct Identity {
     pub uid: String,
     /// The container, if the cgroup is one's.
     pub container: Option<String>,
+    /// Why no container is told; none where one is.
+    #[serde(default)]
+    pub container_missing: Option<Missing>,
     /// Its `QoS` class.
     pub qos: Option<String>,
+    /// Why no class is told; none where one is.
+    #[serde(default)]
+    pub qos_missing: Option<Missing>,
     /// Its priority.
     pub priority: i32,
     /// What it requested of memory, in bytes.
     pub request: Option<i64>,
+    /// Why no request is told; none where one is.
+    #[serde(default)]
+    pub request_missing: Option<Missing>,
     /// Its owner, `ReplicaSet/web-5d` and the like, where it is known.
     pub owner: Option<String>,
     /// Why no owner is told; none where one is.
@@ -213,12 +222,31 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Takes the owner over, or why there is none.
-    pub fn owned_by(&mut self, owner: Field<String>) {
-        (self.owner, self.owner_missing) = match owner {
-            Field::Value(owner) => (Some(owner), None),
-            Field::Missing(reason) => (None, Some(reason)),
-        };
+    /// Takes over what another one knows of the same workload, where this one knows nothing.
+    pub fn completed_by(&mut self, other: &Self) {
+        if self.qos.is_none() {
+            (self.qos, self.qos_missing) = (other.qos.clone(), other.qos_missing);
+        }
+        if self.request.is_none() {
+            (self.request, self.request_missing) = (other.request, other.request_missing);
+        }
+        if self.owner.is_none() {
+            (self.owner, self.owner_missing) = (other.owner.clone(), other.owner_missing);
+        }
+    }
+
+    /// Nothing of it is still to come: what is pending is missing for `reason`.
+    pub fn settle(&mut self, reason: Missing) {
+        for missing in [
+            &mut self.container_missing,
+            &mut self.qos_missing,
+            &mut self.request_missing,
+            &mut self.owner_missing,
+        ] {
+            if *missing == Some(Missing::Pending) {
+                *missing = Some(reason);
+            }
+        }
     }
 }
 
