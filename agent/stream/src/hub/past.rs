@@ -25,7 +25,7 @@ pub struct Position {
 pub struct Page {
     /// At most as many as were asked for; empty when there are no more.
     pub lines: Vec<Arc<Line>>,
-    /// Whether events between the position and the last line were removed, to keep within size and age, or are damaged, or the
+    /// Whether events between the position and the last line were removed, to keep within size and age, or cannot be read, or the
     /// position's boot is not known any more. How many cannot be told.
     pub is_cut: bool,
 }

@@ -146,6 +146,7 @@ impl JournalPast {
     /// behind it is looked for.
     fn push(&self, kept: &read::Kept, position: Option<&Position>, page: &mut Page) {
         let Some(line) = self.parse(kept.seq, &kept.text) else {
+            page.is_cut = true;
             return;
         };
         let is_had = |had: &Position| had.boot == line.boot && line.seq <= had.seq;

@@ -254,6 +254,7 @@ fn an_event_of_a_later_version_is_passed_over_and_counted() {
     let known = of_boot(BOOT, [1, 2, 3, 6]);
     assert_eq!(numbers(&*journal.past(), None), known);
     assert!(journal.past().unread() >= 2);
+    assert!(journal.past().after(None, 4).unwrap().is_cut, "and told");
 }
 
 fn behind(line: &Line) -> Position {
