@@ -51,8 +51,8 @@ pub(super) enum Note {
     Beside,
     /// An order of ours for the workload with this uid was given, and whether it is carried out.
     Ordered(Arc<str>, bool),
-    /// It is over.
-    Completed(Arc<str>),
+    /// One is over.
+    Completed(Box<Over>),
     /// End.
     Stop,
 }
@@ -73,6 +73,15 @@ pub(super) struct Beside {
     pub(super) is_loaded: bool,
 }
 
+/// The end of an order of ours.
+#[derive(Debug)]
+pub struct Over {
+    /// Its record.
+    pub record: DecisionRecord,
+    /// The class of the victim, if it is known.
+    pub qos: Option<&'static str>,
+}
+
 impl Inbox {
     /// What lies beside the queue. Whoever puts something there sends a note after it, or finds the queue full: looked at
     /// before each note that is taken, it comes no later than its note would have.
@@ -84,7 +93,7 @@ impl Inbox {
         self.kills_lost.load(Ordering::Relaxed)
     }
 
-    fn put(&self, change: impl FnOnce(&mut Beside)) {
+    pub(super) fn put(&self, change: impl FnOnce(&mut Beside)) {
         change(&mut self.beside.lock().unwrap_or_else(PoisonError::into_inner));
         // Where there is no room, the thread is awake and has notes to take.
         let _awake_anyway = self.notes.send(Note::Beside);
@@ -146,13 +155,15 @@ impl Collector {
         }
     }
 
-    /// That order is over.
-    pub fn completed(&self, record: &DecisionRecord) {
-        if let Some(inbox) = &self.0 {
-            let uid = record.victim.uid.as_str().into();
-            // Its end is in the record all the same: it rests on the clerk.
-            let _less_is_seen = inbox.notes.send(Note::Completed(uid));
-        }
+    /// That order is over, and `qos` the class of its victim, if that is known. It is told once all that was seen of it is
+    /// known; false where the caller has to tell it.
+    pub fn completed(&self, record: &DecisionRecord, qos: Option<&'static str>) -> bool {
+        let Some(inbox) = &self.0 else {
+            return false;
+        };
+        let record = record.clone();
+        let over = Box::new(Over { record, qos });
+        inbox.notes.send(Note::Completed(over)).is_ok()
     }
 
     /// The kernel's programs are loaded: what they tell of kills is to be taken from where they were left.

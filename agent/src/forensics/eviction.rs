@@ -16,6 +16,7 @@ use brink_stream::model::incident::{
 
 use super::MOST_VICTIMS;
 use super::choice::told;
+use super::collector::Over;
 use super::gather::victim::Told;
 use super::gather::{field, group, top, victim};
 use super::scene::Scene;
@@ -38,13 +39,15 @@ pub(super) struct Seen {
 /// Orders of ours that are followed at a time.
 pub(super) const MOST_OPEN: usize = 32;
 
-/// An order of ours that is not over.
+/// An order of ours whose end was not told.
 #[derive(Debug)]
 pub(super) struct Eviction {
     pub(super) uid: Arc<str>,
     pub(super) since: Instant,
     /// Whether its incident has the table of the node.
     pub(super) has_table: bool,
+    /// Its end, which is told when it has.
+    pub(super) over: Option<Box<Over>>,
 }
 
 /// A victim of an order has exited.

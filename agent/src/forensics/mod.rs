@@ -27,7 +27,7 @@ use brink_stream::model::kind::Kind;
 use crate::guard::now;
 use crate::telling::Telling;
 
-pub use collector::{Collector, Plan};
+pub use collector::{Collector, Over, Plan};
 
 /// Victims that one incident names; more are counted.
 pub const MOST_VICTIMS: usize = 64;
@@ -41,6 +41,8 @@ pub trait Outlet: Send {
     /// Lets `fill` add what it knows to the incident of an open order of ours for the workload with that uid; it is told as
     /// the order ends. False where no such order is open.
     fn amend(&self, uid: &str, fill: &mut dyn FnMut(&mut Incident)) -> bool;
+    /// Tells that an order of ours is over.
+    fn completed(&self, over: &Over);
     /// Tells how many kills found no room here, this time and in this run.
     fn lost(&self, count: u64, total: u64);
 }
@@ -60,6 +62,10 @@ impl Outlet for Telling {
             workload.is_some_and(|workload| workload.uid == uid)
         };
         Self::amend(self, is_meant, fill)
+    }
+
+    fn completed(&self, over: &Over) {
+        Self::completed(self, &over.record, over.qos);
     }
 
     fn lost(&self, count: u64, total: u64) {

@@ -26,9 +26,10 @@ use super::correlate::End;
 use super::gather::victim::{self, Told};
 use super::identity::Snapshot;
 use super::scene::Scene;
-use super::{Collector, Outlet, Plan};
+use super::{Collector, Outlet, Over, Plan};
 use crate::guard::files::NodePlan;
 use crate::guard::roster::Roster;
+use crate::record::DecisionRecord;
 use crate::runtime::equipment::Loaded;
 
 /// Longest wait for anything that should take milliseconds.
@@ -51,6 +52,10 @@ impl Outlet for Recording {
         let mut incident = eviction();
         fill(&mut incident);
         self.0.send((Kind::EvictionOrdered, incident)).is_ok()
+    }
+
+    fn completed(&self, _over: &Over) {
+        let _nobody_listens = self.0.send((Kind::EvictionCompleted, eviction()));
     }
 
     fn lost(&self, count: u64, total: u64) {
@@ -385,4 +390,38 @@ fn an_order_of_ours_is_amended_by_what_is_seen_of_it() {
     let node = incident.node.value().unwrap();
     assert_eq!(node.available, Field::Value(7), "it was known better");
     assert!(node.meminfo.value().is_some() && node.zones.value().is_some());
+}
+
+/// However late it is looked for: what an order ended with comes after everything that was seen of it.
+#[test]
+fn an_order_of_ours_ends_when_all_that_was_seen_of_it_is_told() {
+    let sample = include_str!("../../../tests/events/v1alpha1/eviction-completed.json");
+    let sample: serde_json::Value = serde_json::from_str(sample).unwrap();
+    let record: DecisionRecord =
+        serde_json::from_value(sample["data"]["decision"]["value"].clone()).unwrap();
+    let layout = Layout::detect(Path::new("/")).unwrap();
+    let own = std::process::id().cast_signed();
+    let group = victim::membership(Path::new("/"), &layout, own);
+    let snapshot = Snapshot::of_one(&record.victim.uid, group.value().unwrap());
+
+    let mut running = Running::start();
+    let roster = Box::new(snapshot);
+    let inbox = running.collector.inbox();
+    inbox.put(|beside| beside.roster = Some(roster));
+    running.collector.ordered(&record);
+    assert!(running.collector.completed(&record, None));
+    let seen = running.next(Kind::EvictionOrdered);
+    assert!(!seen.victims.is_empty());
+    let table = running.next(Kind::EvictionOrdered).top_of_node;
+    assert!(table.value().is_some(), "{table:?}");
+    running.next(Kind::EvictionCompleted);
+
+    // Of a workload that nobody knows nothing is waited for.
+    let mut unknown = record;
+    unknown.victim.uid = "nobody".to_owned();
+    running.collector.ordered(&unknown);
+    assert!(running.collector.completed(&unknown, None));
+    running.next(Kind::EvictionCompleted);
+    running.stop();
+    assert!(!Collector::default().completed(&unknown, None), "it is off");
 }

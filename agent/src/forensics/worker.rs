@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::Outlet;
-use super::collector::{Inbox, Note, Plan};
+use super::collector::{Inbox, Note, Over, Plan};
 use super::correlate::{Correlator, End, Key};
 use super::eviction::{self, Eviction};
 use super::gather::top;
@@ -90,6 +90,7 @@ impl Worker {
             if !is_busy {
                 self.close_due();
             }
+            self.close_evictions(|eviction| eviction.has_table);
             self.wait(is_busy);
         }
     }
@@ -98,10 +99,7 @@ impl Worker {
         match note {
             Note::Chosen(record) => self.marked(&record),
             Note::Ordered(uid, is_carried_out) => self.ordered(uid, is_carried_out),
-            Note::Completed(uid) => {
-                self.correlator.completed(&uid, monotonic_ns());
-                self.evictions.retain(|eviction| *eviction.uid != *uid);
-            }
+            Note::Completed(over) => self.completed(over),
             Note::Beside | Note::Stop => {}
         }
     }
@@ -120,18 +118,21 @@ impl Worker {
 
     /// Adds to an order of ours what is seen of it from here.
     fn ordered(&mut self, uid: Arc<str>, is_carried_out: bool) {
+        self.close_evictions(|eviction| *eviction.uid == *uid);
         // Who was signalled first has been told by the kernel before the order was.
         self.drain();
         if let Some(mut seen) = self.scene.eviction(&uid, &self.halves.ours)
             && self.outlet.amend(&uid, &mut |incident| seen.fill(incident))
         {
             if self.evictions.len() == eviction::MOST_OPEN {
-                self.evictions.remove(0);
+                let oldest = self.evictions.remove(0);
+                self.tell_over(oldest);
             }
             self.evictions.push(Eviction {
                 uid: Arc::clone(&uid),
                 since: Instant::now(),
                 has_table: false,
+                over: None,
             });
         }
         for (pid, at_ns) in self.halves.forget_ours() {
@@ -139,6 +140,33 @@ impl Worker {
         }
         if is_carried_out {
             self.correlator.ordered(uid);
+        }
+    }
+
+    /// An order of ours is over. It is told once everything of it that was seen before is in its incident.
+    fn completed(&mut self, over: Box<Over>) {
+        self.drain();
+        let uid = over.record.victim.uid.as_str();
+        self.correlator.completed(uid, monotonic_ns());
+        let mut open = self.evictions.iter_mut();
+        match open.find(|eviction| *eviction.uid == *uid) {
+            Some(eviction) => eviction.over = Some(over),
+            None => self.outlet.completed(&over),
+        }
+    }
+
+    /// Tells those of our orders that are over, and of which nothing more is waited for.
+    fn close_evictions(&mut self, is_meant: impl Fn(&Eviction) -> bool) {
+        let over = |eviction: &mut Eviction| eviction.over.is_some() && is_meant(eviction);
+        let closed: Vec<Eviction> = self.evictions.extract_if(.., over).collect();
+        for eviction in closed {
+            self.tell_over(eviction);
+        }
+    }
+
+    fn tell_over(&self, eviction: Eviction) {
+        if let Some(over) = eviction.over {
+            self.outlet.completed(&over);
         }
     }
 
@@ -263,6 +291,7 @@ impl Worker {
         for (key, end) in self.correlator.close() {
             self.close(key, end);
         }
+        self.close_evictions(|_| true);
         self.tell_lost();
     }
 

@@ -312,8 +312,9 @@ impl Clerk {
                         self.collector.ordered(&record);
                     }
                     Occasion::After => {
-                        self.telling.completed(&record, qos);
-                        self.collector.completed(&record);
+                        if !self.collector.completed(&record, qos) {
+                            self.telling.completed(&record, qos);
+                        }
                     }
                 }
                 log_decision(&record);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use brink::backend::build::{Builder, Scan};
 use brink::config::{CgroupRule, Selection};
-use brink::forensics::{Collector, Outlet, Plan};
+use brink::forensics::{Collector, Outlet, Over, Plan};
 use brink::guard::files::NodePlan;
 use brink::runtime::equipment::{Equipment, Loaded};
 use brink_core::node::workload::ResourceList;
@@ -42,6 +42,10 @@ impl Outlet for Recording {
 
     fn amend(&self, _uid: &str, _fill: &mut dyn FnMut(&mut Incident)) -> bool {
         false
+    }
+
+    fn completed(&self, over: &Over) {
+        panic!("nothing was ordered: {over:?}");
     }
 
     fn lost(&self, count: u64, total: u64) {
