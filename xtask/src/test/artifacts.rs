@@ -97,12 +97,8 @@ pub(crate) fn build_with(cargo: &mut Command, packages: &[Package]) -> anyhow::R
 pub(crate) fn build_agent() -> anyhow::Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--locked", "--package", "brink", "--bin", "brink"]);
-    let messages = artifacts(&mut cargo).context("building the agent")?;
-    let agent = messages
-        .into_iter()
-        .rev()
-        .find_map(|message| message.executable);
-    agent.context("cargo built no binary `brink`")
+    let built = build_with(&mut cargo, &[]).context("building the agent")?;
+    built.program("brink")
 }
 
 fn artifacts(cargo: &mut Command) -> anyhow::Result<Vec<Message>> {
