@@ -156,12 +156,9 @@ impl Search {
         })
     }
 
-    /// How many boots ago an incident began whose id begins so. What a boot before has left open is closed in the next one, and
-    /// that is come by first.
-    fn boot_of(&self, start: &str) -> usize {
-        let mut boots = self.boots.iter();
-        let known = boots.position(|boot| boot.starts_with(start));
-        known.unwrap_or(self.boots.len())
+    /// How many boots ago an incident began whose id begins so; none where that boot was not come by yet.
+    fn boot_of(&self, start: &str) -> Option<usize> {
+        self.boots.iter().position(|boot| boot.starts_with(start))
     }
 
     fn told_at(&self, item: &Summary) -> Age {
@@ -176,7 +173,9 @@ impl Search {
             return;
         };
         let age = opening(id).map_or((boot, Reverse(line.seq)), |(start, seq)| {
-            (self.boot_of(start), Reverse(seq))
+            // What a boot before has left open is closed in the next one, and that is come by first.
+            let boot = self.boot_of(start).unwrap_or(self.boots.len());
+            (boot, Reverse(seq))
         });
         let known = self.items.iter().position(|(_, item)| item.told.id == *id);
         let is_old = match known {
@@ -263,11 +262,8 @@ impl Look for Search {
                 last.is_none_or(|(age, _)| *age > oldest)
             }
             Asked::One(id) => {
-                let is_of = |boot: &Arc<str>, start: &str| boot.starts_with(start);
-                let began = opening(id).and_then(|(start, seq)| {
-                    let boot = self.boots.iter().position(|boot| is_of(boot, start))?;
-                    Some((boot, Reverse(seq)))
-                });
+                let began =
+                    opening(id).and_then(|(start, seq)| Some((self.boot_of(start)?, Reverse(seq))));
                 self.found.is_none() && began.is_none_or(|began| oldest < began)
             }
         }
