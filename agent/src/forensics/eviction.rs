@@ -8,7 +8,6 @@ use brink_host::cgroup::Controller;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::clock::since_boot_ns;
 use brink_host::probe::forensics::Process;
-use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{
     CgroupState, Identity, Incident, NodeState, ProcessLine, Victim,
@@ -48,14 +47,6 @@ pub(super) struct Eviction {
     pub(super) has_table: bool,
     /// Its end, which is told when it has.
     pub(super) over: Option<Box<Over>>,
-}
-
-/// A victim of an order has exited.
-pub(super) fn exited(incident: &mut Incident, pid: u32, at: &Time) {
-    let mut victims = incident.victims.iter_mut();
-    if let Some(victim) = victims.find(|victim| victim.pid == pid) {
-        victim.exited = Field::Value(at.clone());
-    }
 }
 
 impl Scene {

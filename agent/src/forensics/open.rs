@@ -50,10 +50,7 @@ impl Open {
 
     /// A victim has exited at that time.
     pub(super) fn exited(&mut self, pid: u32, at: &Time) {
-        let mut victims = self.incident.victims.iter_mut();
-        if let Some(victim) = victims.find(|victim| victim.pid == pid) {
-            victim.exited = Field::Value(at.clone());
-        }
+        self.incident.exited(pid, at);
     }
 
     /// All victims have exited.
@@ -114,21 +111,21 @@ impl Open {
             End::TimedOut => Missing::NotApplicable,
             End::AgentEnds => Missing::Lost,
         };
-        settle(&mut course.exited, reason);
-        settle(&mut course.memory_back, reason);
+        course.exited.settle(reason);
+        course.memory_back.settle(reason);
         course.freed = freed;
         course.container_survived = survived;
-        settle(&mut incident.top_of_node, Missing::Lost);
+        incident.top_of_node.settle(Missing::Lost);
         if let Field::Value(lines) = &mut incident.top_of_node {
             *lines = top::with_victims(std::mem::take(lines), &incident.victims);
         }
-        settle(&mut incident.workload, Missing::Lost);
-        settle(&mut incident.recording, Missing::Lost);
+        incident.workload.settle(Missing::Lost);
+        incident.recording.settle(Missing::Lost);
         if let Field::Value(trigger) = &mut incident.trigger {
-            settle(&mut trigger.kernel_stack, Missing::Lost);
+            trigger.kernel_stack.settle(Missing::Lost);
         }
         for victim in &mut incident.victims {
-            settle(&mut victim.exited, reason);
+            victim.exited.settle(reason);
         }
     }
 
@@ -166,10 +163,4 @@ impl Open {
 /// What of a victim's memory nobody else can have mapped.
 pub(super) fn own_memory(victim: &Victim) -> u64 {
     victim.anon.value().copied().unwrap_or(0)
-}
-
-fn settle<T>(field: &mut Field<T>, reason: Missing) {
-    if matches!(field, Field::Missing(Missing::Pending)) {
-        *field = Field::Missing(reason);
-    }
 }

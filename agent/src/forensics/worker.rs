@@ -245,7 +245,7 @@ impl Worker {
         }
         for Eviction { uid, .. } in &self.evictions {
             let _none_of_it = self.outlet.amend(uid, &mut |incident| {
-                eviction::exited(incident, pid, &at);
+                incident.exited(pid, &at);
             });
         }
     }

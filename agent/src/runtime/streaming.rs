@@ -9,15 +9,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use brink_host::clock::ClockPair;
 use brink_stream::hub::LatePast;
-use brink_stream::model::event::Time;
 use brink_stream::serve::{Door, Routes, Service};
 use rustix::io::Errno;
 use tracing::{info, warn};
 
 use super::prepare::Running;
 use crate::config::Events;
+use crate::telling::time_now;
 
 /// How often a door is tried that could not be had.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -48,7 +47,7 @@ impl Doors {
             return std::future::pending().await;
         };
         let started = running.started;
-        let mut service = Service::new(hub, move || now(started))
+        let mut service = Service::new(hub, move || time_now(started))
             .with_routes(routes)
             .with_cloud_events(brink_stream::cloud_event::envelope);
         if let Some(past) = past {
@@ -165,12 +164,6 @@ impl fmt::Display for Address {
             Self::Port(address) => write!(f, "{address} (events.listen)"),
         }
     }
-}
-
-fn now(started: ClockPair) -> Time {
-    let now = brink_host::clock::monotonic_ns();
-    let wall = started.current().realtime_of(now);
-    Time::new(wall / 1000, i64::try_from(now).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

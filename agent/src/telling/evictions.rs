@@ -174,11 +174,11 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     }
     incident.course = course(record, Missing::NotApplicable);
     incident.decision = decision(record);
-    settle(&mut incident.cgroups, Missing::ProcessGone);
-    settle(&mut incident.memory_stat, Missing::ProcessGone);
-    settle(&mut incident.top_of_cgroup, Missing::ProcessGone);
-    settle(&mut incident.top_of_node, Missing::Lost);
-    settle(&mut incident.recording, Missing::Lost);
+    incident.cgroups.settle(Missing::ProcessGone);
+    incident.memory_stat.settle(Missing::ProcessGone);
+    incident.top_of_cgroup.settle(Missing::ProcessGone);
+    incident.top_of_node.settle(Missing::Lost);
+    incident.recording.settle(Missing::Lost);
     let unseen = if is_carried_out(record) {
         Missing::Lost
     } else {
@@ -194,22 +194,15 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
         only.exited = Field::Value(gone.clone());
     }
     for victim in &mut incident.victims {
-        settle(&mut victim.exited, unseen);
+        victim.exited.settle(unseen);
     }
     if let Field::Value(identity) = &mut incident.workload {
         identity.settle(Missing::Lost);
     }
     if let Field::Value(node) = &mut incident.node {
-        settle(&mut node.meminfo, Missing::Lost);
-        settle(&mut node.zones, Missing::Lost);
-        settle(&mut node.pressure, Missing::Lost);
-    }
-}
-
-/// Nothing is still to come.
-fn settle<T>(field: &mut Field<T>, reason: Missing) {
-    if matches!(field, Field::Missing(Missing::Pending)) {
-        *field = Field::Missing(reason);
+        node.meminfo.settle(Missing::Lost);
+        node.zones.settle(Missing::Lost);
+        node.pressure.settle(Missing::Lost);
     }
 }
 

@@ -205,13 +205,10 @@ impl Telling {
 impl Inner {
     /// When an event about an incident happened: what opens it, as it began, and what closes it, now.
     fn time_of(&self, of: Kind, incident: &Incident) -> Time {
-        if !matches!(of, Kind::EvictionCompleted | Kind::IncidentClosed) {
-            return incident.at.clone();
-        }
-        let now = monotonic_ns();
-        Time {
-            wall: wall_clock(self.clocks.current().realtime_of(now)),
-            monotonic_ns: i64::try_from(now).unwrap_or(i64::MAX),
+        if of.closes_incident() {
+            time_now(self.clocks)
+        } else {
+            incident.at.clone()
         }
     }
 
@@ -224,6 +221,13 @@ impl Inner {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// This moment.
+pub fn time_now(clocks: ClockPair) -> Time {
+    let now = monotonic_ns();
+    let wall_us = clocks.current().realtime_of(now) / 1000;
+    Time::new(wall_us, i64::try_from(now).unwrap_or(i64::MAX))
 }
 
 fn drafted(of: Kind, at: Time, incident: &Incident) -> Option<Draft> {

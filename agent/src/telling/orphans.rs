@@ -57,7 +57,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn note(&mut self, id: &str, line: &Arc<Line>, is_ours: bool) {
-        if matches!(line.of, Kind::EvictionCompleted | Kind::IncidentClosed) {
+        if line.of.closes_incident() {
             if self.open.remove(id).is_none() {
                 self.closed.insert(id.to_owned());
             }

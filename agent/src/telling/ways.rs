@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use brink_host::clock::{self, ClockPair};
+use brink_host::clock::ClockPair;
 use brink_stream::hub::{Hub, LatePast, Line, Past};
 use brink_stream::journal::{
     Journal, JournalError, JournalState, JournalStatus, Recovery, Surroundings,
 };
 use brink_stream::model::data::Loss;
-use brink_stream::model::event::{Draft, Event, Time};
+use brink_stream::model::event::{Draft, Event};
 use brink_stream::model::kind::Kind;
 use brink_stream::outlet::file::RotatedFile;
 use brink_stream::outlet::journald::{Journald, SOCKET};
@@ -22,7 +22,7 @@ use brink_stream::outlet::stdout::Lines;
 use brink_stream::outlet::{Lost, Outlet, OutletStatus, Running};
 use tracing::{info, warn};
 
-use super::orphans;
+use super::{orphans, time_now};
 use crate::config::{EventJournal, Events, Outlets};
 use crate::story;
 use crate::terminal::plain;
@@ -322,15 +322,9 @@ const fn otlp(_config: &Outlets, _hub: &Hub) -> Option<Made> {
     None
 }
 
-fn time(clocks: ClockPair) -> Time {
-    let now = clock::monotonic_ns();
-    let wall_us = clocks.current().realtime_of(now) / 1000;
-    Time::new(wall_us, i64::try_from(now).unwrap_or(i64::MAX))
-}
-
 /// Closes incidents that a run before this one has left open.
 fn close_orphans(past: &dyn Past, opener: &Opener) {
-    if let Err(error) = orphans::close(past, &opener.hub, || time(opener.clocks)) {
+    if let Err(error) = orphans::close(past, &opener.hub, || time_now(opener.clocks)) {
         warn!(%error, "incidents that an earlier run left open stay so");
     }
 }
@@ -345,7 +339,7 @@ fn tell_loss(hub: &Hub, clocks: ClockPair, missed: Lost) {
         first,
         last: until,
     };
-    match Draft::new(Kind::Loss, time(clocks), None, &told) {
+    match Draft::new(Kind::Loss, time_now(clocks), None, &told) {
         Ok(draft) => {
             hub.tell(draft);
         }

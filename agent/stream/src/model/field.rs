@@ -65,6 +65,13 @@ impl<T> Field<T> {
         }
     }
 
+    /// Nothing is still to come: what is pending is missing for `reason`.
+    pub fn settle(&mut self, reason: Missing) {
+        if matches!(self, Self::Missing(Missing::Pending)) {
+            *self = Self::Missing(reason);
+        }
+    }
+
     /// A value, or `reason`.
     pub fn or(value: Option<T>, reason: Missing) -> Self {
         value.map_or(Self::Missing(reason), Self::Value)

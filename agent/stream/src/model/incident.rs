@@ -221,6 +221,16 @@ pub struct Identity {
     pub owner_missing: Option<Missing>,
 }
 
+impl Incident {
+    /// A victim has exited at that time.
+    pub fn exited(&mut self, pid: u32, at: &Time) {
+        let mut victims = self.victims.iter_mut();
+        if let Some(victim) = victims.find(|victim| victim.pid == pid) {
+            victim.exited = Field::Value(at.clone());
+        }
+    }
+}
+
 impl Identity {
     /// Takes over what another one knows of the same workload, where this one knows nothing.
     pub fn completed_by(&mut self, other: &Self) {

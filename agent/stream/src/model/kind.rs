@@ -103,6 +103,11 @@ impl Kind {
                 | Self::IncidentClosed
         )
     }
+
+    /// Whether it is the last event of an incident.
+    pub const fn closes_incident(self) -> bool {
+        matches!(self, Self::EvictionCompleted | Self::IncidentClosed)
+    }
 }
 
 #[cfg(test)]
