@@ -53,13 +53,7 @@ impl Workload {
         Self::Spikes,
     ];
     /// Those of the short form.
-    pub const SHORT: [Self; 5] = [
-        Self::Anon(2),
-        Self::Anon(100),
-        Self::Shared(100),
-        Self::Streaming,
-        Self::Near,
-    ];
+    pub const SHORT: [Self; 3] = [Self::Anon(100), Self::Shared(100), Self::Near];
 
     /// Whether a kill is wrong, whoever is killed.
     pub const fn is_quiet(self) -> bool {
