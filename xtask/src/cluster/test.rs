@@ -1,6 +1,7 @@
 //! `cargo xtask cluster test`: the tests that need a cluster, on the one that runs or on one for them alone.
 use std::{
     env,
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -93,6 +94,7 @@ impl Programs {
         process::adopt_orphans()?;
         let suites = live::list_all(&self.tests, &args.filter)?;
         let manner = Manner {
+            promtool: OsStr::new("tests on a cluster ask no promtool"),
             agent: &self.agent,
             full: args.full,
             deadline: Duration::from_secs(args.deadline),

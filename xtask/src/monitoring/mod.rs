@@ -2,7 +2,7 @@
 mod dashboard;
 mod names;
 mod page;
-mod promtool;
+pub(crate) mod promtool;
 
 use std::{fs, path::Path};
 

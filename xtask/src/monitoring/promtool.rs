@@ -1,5 +1,6 @@
 //! `promtool`: the one of the system, else the one in the cache, else taken out of Debian's package into the cache.
 use std::{
+    ffi::OsString,
     fs,
     io::Write as _,
     path::{Path, PathBuf},
@@ -18,6 +19,14 @@ const SUITE: &str = "bookworm";
 /// The package, and where in it the program lies.
 const PACKAGE: &str = "prometheus";
 const INSIDE: &str = "usr/bin/promtool";
+
+/// The path of the program for tests that ask it themselves, or why it cannot be had.
+pub(crate) fn for_tests() -> OsString {
+    match Promtool::find() {
+        Ok(Promtool(path)) => path.into(),
+        Err(error) => format!("promtool cannot be had: {error:#}").into(),
+    }
+}
 
 /// A `promtool` that runs.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Tests on the real kernel: one process and one deadline a test, nothing beside it, nothing after it.
 use std::{
+    ffi::OsStr,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -15,10 +16,15 @@ use super::{
     plain,
     report::Suite,
 };
-use crate::process::{self, Ended};
+use crate::{
+    monitoring::promtool,
+    process::{self, Ended},
+};
 
 /// The variable that tells a test where the agent's binary is.
 const AGENT: &str = "BRINK_BIN";
+/// The one that tells it where `promtool` is, or why there is none.
+const PROMTOOL: &str = "BRINK_PROMTOOL";
 /// Why a test was not begun after the moment that was given for the last one.
 pub(crate) const TIME_OVER: &str = "the time of the short form was over";
 
@@ -34,6 +40,8 @@ pub(crate) struct Listed {
 pub(crate) struct Manner<'a> {
     /// The agent's binary.
     pub(crate) agent: &'a Path,
+    /// Where `promtool` is, or why there is none.
+    pub(crate) promtool: &'a OsStr,
     /// Slow ones too.
     pub(crate) full: bool,
     /// Longest time for one.
@@ -61,9 +69,11 @@ pub(super) fn run_all(binaries: &[Binary], args: &Args, report: &mut Report) -> 
         return Ok(());
     }
     let agent = artifacts::build_agent()?;
+    let promtool = promtool::for_tests();
     let times = if args.full { 10 } else { 1 };
     let manner = Manner {
         agent: &agent,
+        promtool: &promtool,
         full: args.full,
         deadline: Duration::from_secs(args.deadline.saturating_mul(times)),
         until: None,
@@ -165,6 +175,7 @@ fn run_one(
     let mut command = plain::start(binary);
     command
         .env(AGENT, manner.agent)
+        .env(PROMTOOL, manner.promtool)
         .args(["--exact", name, "--test-threads=1"]);
     command.args(manner.full.then_some("--include-ignored"));
     let mut ended = process::run(&mut command, manner.deadline)?;

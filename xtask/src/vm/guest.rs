@@ -1,6 +1,6 @@
 //! The first process of a guest: makes a system of a bare kernel, does the job, leaves the answer on the disk.
 use std::{
-    ffi::CStr,
+    ffi::{CStr, OsStr},
     fs::{self, File, Permissions},
     io::Write as _,
     os::unix::fs::PermissionsExt as _,
@@ -179,6 +179,7 @@ fn run_tests(
     answer: &mut Answer,
 ) -> anyhow::Result<()> {
     let manner = Manner {
+        promtool: OsStr::new("a guest has no promtool"),
         agent: &job.agent,
         full: job.full,
         deadline: Duration::from_secs(job.deadline),
