@@ -38,6 +38,16 @@ fn agent(screen: &mut Screen, status: &Status) {
         let text = format!("the stop button is pressed as well, {}", pause_end(pause));
         screen.line("            ", &text);
     }
+    if let Some(refused) = &status.refused_configuration {
+        let text = format!(
+            "refused {}; the one before is in force",
+            moment(&refused.at)
+        );
+        screen.paragraph("  config    ", &text, Some(Paint::Error));
+        for finding in refused.why.lines() {
+            screen.paragraph("            ", finding, None);
+        }
+    }
     screen.line("  policy    ", &policy(&status.memory_policy));
     screen.line("  started   ", &moment(&status.started));
     screen.line("  now       ", &moment(&status.now));
@@ -378,7 +388,21 @@ fn losses(screen: &mut Screen, status: &Status) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::ProgramView;
+    use crate::control::protocol::{ProgramView, RefusedView};
+
+    #[test]
+    fn a_configuration_that_was_refused_is_told_finding_by_finding() {
+        let text = include_str!("../../tests/page/status.json");
+        let mut status: Status = serde_json::from_str(text).unwrap();
+        assert!(!page(&status, Style::default()).contains("refused"));
+        status.refused_configuration = Some(RefusedView {
+            at: status.now.clone(),
+            why: "a.yaml:1:1: one\na.yaml:2:1: two".to_owned(),
+        });
+        let page = page(&status, Style::default());
+        let lines = "the one before is in force\n            a.yaml:1:1: one\n            a.yaml:2:1: two\n";
+        assert!(page.contains(lines), "{page}");
+    }
 
     #[test]
     fn a_program_that_nothing_depends_on_is_told_as_such() {

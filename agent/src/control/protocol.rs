@@ -145,6 +145,9 @@ pub struct Status {
     pub pause: Option<PauseView>,
     /// The process that enforces on this node in our place; none if nobody does, or it is not seen from here.
     pub other_enforcer: Option<i32>,
+    /// The configuration that was not taken over when it was read again last; none while the one that is written is in force.
+    #[serde(default)]
+    pub refused_configuration: Option<RefusedView>,
     /// `kubelet` or `confirmed`.
     pub memory_policy: String,
     /// What carries the signals.
@@ -193,6 +196,16 @@ pub struct Status {
     /// How the event stream stands; none where events are switched off.
     #[serde(default)]
     pub events: Option<EventsView>,
+}
+
+/// A configuration that was not taken over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RefusedView {
+    /// When.
+    pub at: Time,
+    /// What is wrong with it, one finding a line.
+    pub why: String,
 }
 
 /// How the event stream stands.

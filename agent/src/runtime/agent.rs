@@ -13,12 +13,13 @@ use tracing::{error, info, warn};
 
 use super::named::Named;
 use super::prepare::{self, Running};
+use super::state::Refused;
 use super::streaming::Doors;
 use super::watch::Reloaded;
 use crate::config::{AgentConfig, Checked, Sources, load};
 use crate::control::server::Server;
 use crate::control::views::Views;
-use crate::guard::ports::Command;
+use crate::guard::{self, ports::Command};
 use crate::metrics;
 use crate::page::{self, routes::Asked};
 
@@ -131,11 +132,16 @@ async fn end_stream(running: &Running) {
 fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
     let taken = take_over(sources, running, before);
     let at = ClockPair::now().realtime_ns;
-    running.shared.counters.reloaded(taken, at);
+    let is_taken = taken.is_ok();
+    running.shared.lock().refused = taken.err().map(|why| Refused {
+        at: guard::now(),
+        why,
+    });
+    running.shared.counters.reloaded(is_taken, at);
 }
 
-/// Whether it is taken over.
-fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> bool {
+/// Takes it over, or tells why not.
+fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Result<(), String> {
     let Checked {
         config,
         warnings,
@@ -145,7 +151,7 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> bool
         Ok(checked) => checked,
         Err(faults) => {
             error!(%faults, "the new configuration is not in order; the old one stays");
-            return false;
+            return Err(faults.to_string());
         }
     };
     for warning in warnings.into_iter().chain(idle) {
@@ -159,8 +165,9 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> bool
         live: config.live_settings(),
     };
     if !hand_over(running, new) {
-        error!("the guard does not keep up; the old configuration stays, send SIGHUP again");
-        return false;
+        let why = "the guard does not keep up; send SIGHUP again";
+        error!(why, "the old configuration stays");
+        return Err(why.to_owned());
     }
     running
         .shared
@@ -175,7 +182,7 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> bool
     });
     running.bell.ring();
     info!("the configuration was read again");
-    true
+    Ok(())
 }
 
 /// Sends a configuration to the guard, and leaves a copy to whoever is told when the guard takes it; false if there is no room.

@@ -53,6 +53,8 @@ pub struct State {
     pub standing: Option<Standing>,
     /// Configurations on their way to the guard, oldest first.
     pub pending: VecDeque<Reconfiguration>,
+    /// The configuration that was not taken over when it was read again last.
+    pub refused: Option<Refused>,
     /// The latest full reading.
     pub reading: Option<Reading>,
     /// Counts the readings that had the usage of workloads.
@@ -85,6 +87,15 @@ pub struct State {
     pub oom_kills: OomTally,
     /// Steps and pages of the guard that found no empty one.
     pub lost: u64,
+}
+
+/// A configuration that was not taken over.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// When.
+    pub at: Moment,
+    /// What is wrong with it, one finding a line.
+    pub why: String,
 }
 
 /// One reading of the node.
@@ -153,6 +164,7 @@ impl State {
             memory,
             standing: None,
             pending: VecDeque::new(),
+            refused: None,
             reading: None,
             closely: 0,
             heard: 0,

@@ -2,8 +2,8 @@
 
 use brink::control::protocol::{
     Answer, EventJournalView, EventsView, Explanation, ModeView, OomView, OutletView, PauseView,
-    ProgramView, Ranking, Refusal, RefusalReason, RingView, SamplerView, Status, ThresholdState,
-    Why,
+    ProgramView, Ranking, Refusal, RefusalReason, RefusedView, RingView, SamplerView, Status,
+    ThresholdState, Why,
 };
 use brink::record::DecisionRecord;
 use brink::record::wire::{
@@ -85,6 +85,10 @@ fn status(now: Time) -> Status {
         mode: "enforcing".to_owned(),
         pause: None,
         other_enforcer: Some(77),
+        refused_configuration: Some(RefusedView {
+            at: time(2_000_000_000),
+            why: "node.yaml:3:1: mode: twice".to_owned(),
+        }),
         memory_policy: "confirmed".to_owned(),
         rung: Some("kernel-sampler".to_owned()),
         scheduling: None,

@@ -1,12 +1,18 @@
 //! Metrics and health of a real agent, asked for over its event socket.
 
+use std::collections::BTreeSet;
+use std::env;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use brink::control::client::ask;
+use brink::control::protocol::{Answer, Question, RefusedView};
 use brink_host::hog::Load;
-use brink_tests::{slowed, wait_until};
+use brink_tests::{skip, slowed, wait_until};
 use rustix::process::Signal;
 
 use crate::support::{MIB, Node, PATIENCE, gone_after};
@@ -86,6 +92,68 @@ fn a_kill_is_on_the_page_with_its_stages() {
 }
 
 #[test]
+fn promtool_and_the_alerts_take_the_page_of_a_real_agent() {
+    let promtool = PathBuf::from(env::var_os("BRINK_PROMTOOL").unwrap_or_default());
+    if !promtool.is_absolute() && promtool.as_os_str() != "promtool" {
+        skip!("no promtool: {}", promtool.display());
+    }
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    node.configure("enforce", HARD);
+    node.start(&[]);
+    let leak = node.load(leaker, Load::Anon, 280 * MIB);
+    gone_after(&leak);
+    node.finished(1);
+    awaited(&node, "brink_signal_to_kill_seconds_count", 1.0);
+    let (_, page) = get(&node, "/metrics", "text/plain").unwrap();
+
+    let mut asked = Command::new(promtool);
+    asked.args(["check", "metrics"]).stdin(Stdio::piped());
+    asked.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut asked = asked.spawn().unwrap();
+    let mut stdin = asked.stdin.take().unwrap();
+    stdin.write_all(page.as_bytes()).unwrap();
+    drop(stdin);
+    let answer = asked.wait_with_output().unwrap();
+    let said = [answer.stdout, answer.stderr].concat();
+    assert!(
+        answer.status.success(),
+        "{}\n{page}",
+        String::from_utf8_lossy(&said)
+    );
+
+    let missing: Vec<&str> = DEPLOYED
+        .iter()
+        .flat_map(|file| names_in(file))
+        .filter(|name| !is_on(&page, name))
+        .collect();
+    assert!(missing.is_empty(), "not on the page: {missing:?}\n{page}");
+}
+
+/// What asks for metrics by name.
+const DEPLOYED: [&str; 2] = [
+    include_str!("../../../deploy/alerts/brink.rules.yaml"),
+    include_str!("../../../deploy/dashboards/brink.json"),
+];
+
+/// The metrics that a file of alerts or panels asks for.
+fn names_in(file: &str) -> BTreeSet<&str> {
+    let is_part = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    let words = file.split(|letter| !is_part(letter));
+    words.filter(|word| word.starts_with("brink_")).collect()
+}
+
+/// Whether a page in the text format has the metric, or the histogram that it is a part of.
+fn is_on(page: &str, name: &str) -> bool {
+    let parts = ["_bucket", "_count", "_sum"];
+    let whole = parts.iter().find_map(|part| name.strip_suffix(part));
+    [Some(name), whole].into_iter().flatten().any(|name| {
+        let head = format!("# TYPE {name} ");
+        page.lines().any(|line| line.starts_with(&head))
+    })
+}
+
+#[test]
 fn both_formats_are_spoken_and_health_is_told() {
     let mut node = Node::new(300);
     node.workload("anybody", "containers: [{name: c}]");
@@ -114,6 +182,14 @@ fn both_formats_are_spoken_and_health_is_told() {
     }
 }
 
+/// The configuration that was not taken over, as the agent's status has it.
+fn refused(node: &Node) -> Option<RefusedView> {
+    match ask(&node.socket(), &Question::Status) {
+        Ok(Answer::Status(status)) => status.refused_configuration,
+        other => panic!("{other:?}\n{}", node.log()),
+    }
+}
+
 #[test]
 fn a_refused_configuration_is_on_the_page() {
     let mut node = Node::new(300);
@@ -122,10 +198,14 @@ fn a_refused_configuration_is_on_the_page() {
     node.start(&[]);
     let taken = "brink_config_last_reload_successful";
     awaited(&node, taken, 1.0);
+    assert_eq!(refused(&node), None);
     fs::write(node.path("config.yaml"), "no configuration: [").unwrap();
     node.signal(Signal::HUP);
     awaited(&node, taken, 0.0);
+    let why = refused(&node).expect("the status says so too").why;
+    assert!(why.contains("config.yaml:1:"), "{why}");
     node.configure("observe", HARD);
     node.signal(Signal::HUP);
     awaited(&node, taken, 1.0);
+    assert_eq!(refused(&node), None);
 }

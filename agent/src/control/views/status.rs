@@ -12,8 +12,8 @@ use brink_stream::outlet::OutletStatus;
 
 use super::Views;
 use crate::control::protocol::{
-    EventJournalView, EventsView, OomView, OutletView, ProgramView, RingView, SamplerView, Status,
-    ThresholdState,
+    EventJournalView, EventsView, OomView, OutletView, ProgramView, RefusedView, RingView,
+    SamplerView, Status, ThresholdState,
 };
 use crate::guard;
 use crate::record::wire::{API_VERSION, OrderView, PressureView, SignalValue};
@@ -44,6 +44,10 @@ impl Views {
             mode: mode_word(state.mode).to_owned(),
             pause: self.pressed(),
             other_enforcer: self.running.enforcement.other(),
+            refused_configuration: state.refused.as_ref().map(|refused| RefusedView {
+                at: self.time(refused.at),
+                why: refused.why.clone(),
+            }),
             memory_policy: memory_word(state.memory).to_owned(),
             rung: standing.map(|standing| standing.rung.word().to_owned()),
             scheduling: standing.map(|standing| standing.scheduling.clone()),
