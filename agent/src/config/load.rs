@@ -166,6 +166,12 @@ impl Loader {
                 self.report.fault(Finding::of_source(name, None, problem));
                 Vec::new()
             });
+            // The kubelet takes other endings for its own drop-ins, and whoever is used to those sees nothing happen.
+            for path in drop_ins(folder, &["yml", "json"]).unwrap_or_default() {
+                let problem = "not read: the name of a drop-in ends in .yaml or .conf";
+                let name = path.display().to_string();
+                self.report.warn(Finding::of_source(name, None, problem));
+            }
             for path in paths {
                 let (origins, report) = (&mut self.origins, &mut self.report);
                 if let Some(tree) = read_one(&path, Limits::WRITTEN, origins, report) {

@@ -75,6 +75,25 @@ fn given(flag: &'static str, texts: &[&str], origin: Origin) -> Override {
 const HEAD: &str = "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\n";
 const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
+#[test]
+fn a_drop_in_that_is_not_read_is_named() {
+    let folder = Folder::new(&[
+        ("config.yaml", HEAD),
+        ("conf.d/a.yml", "mode: enforce"),
+        ("conf.d/b.conf", "mode: observe"),
+        ("conf.d/README", "nobody takes this for one"),
+    ]);
+    let warnings: Vec<String> = folder
+        .load()
+        .warnings
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let warnings: Vec<String> = warnings.iter().map(|text| folder.plain(text)).collect();
+    let expected = "conf.d/a.yml: not read: the name of a drop-in ends in .yaml or .conf";
+    assert_eq!(warnings, [expected]);
+}
+
 fn hard(checked: &Checked) -> serde_json::Value {
     to_json(&checked.tree)["evictionHard"].clone()
 }
