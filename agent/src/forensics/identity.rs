@@ -134,6 +134,14 @@ impl Identities {
         ancestry(path).find_map(|path| Some(&self.workloads.get(&path)?.value))
     }
 
+    /// Its uid. A pod that is too young to be in a roster has the one that its cgroup is named by.
+    pub fn uid(&self, path: &str) -> Option<Arc<str>> {
+        let known = self
+            .workload(path)
+            .map(|workload| Arc::clone(&workload.uid));
+        known.or_else(|| Some(self.roots.parse(path)?.uid.into()))
+    }
+
     /// The cgroups of the workload with that uid, in the order of their paths.
     pub fn groups_of(&self, uid: &str) -> Vec<String> {
         let all = self.workloads.iter();
@@ -345,8 +353,10 @@ mod tests {
         let all = Identities::new(PodRoots::new("/", None));
         let young = format!("/kubepods/burstable/pod{UID}/{}", "ab".repeat(32));
         assert_eq!(all.told(&young), Field::Missing(Missing::Pending));
-        let elsewhere = all.told("/system.slice/cron.service");
-        assert_eq!(elsewhere, Field::Missing(Missing::NotApplicable));
+        assert_eq!(all.uid(&young).as_deref(), Some(UID), "its cgroup has it");
+        let cron = "/system.slice/cron.service";
+        assert_eq!(all.told(cron), Field::Missing(Missing::NotApplicable));
+        assert_eq!(all.uid(cron), None);
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl Scene {
     pub(super) fn workloads_cgroup(&mut self, id: Option<u64>, pid: i32) -> Option<String> {
         let id = id?;
         if let Some(path) = self.identities.path(id) {
-            let is_workloads = self.identities.workload(path).is_some();
+            let is_workloads = self.identities.uid(path).is_some();
             return is_workloads.then(|| path.to_owned());
         }
         let Field::Value(path) = victim::membership(&self.root, &self.layout, pid) else {
@@ -112,7 +112,7 @@ impl Scene {
             return None;
         }
         self.identities.learn(id, &path, monotonic_ns());
-        self.identities.workload(&path).is_some().then_some(path)
+        self.identities.uid(&path).is_some().then_some(path)
     }
 
     /// How victims are read.

@@ -186,12 +186,11 @@ impl Worker {
         let Some(path) = self.scene.workloads_cgroup(kill.target.cgroup, pid) else {
             return;
         };
-        let workload = self.scene.identities.workload(&path);
         let answer = self.correlator.killed(&Killed {
             at: kill.at_ns,
             pid: kill.target.tgid,
             sender: Sender::Process(kill.sender.tgid),
-            workload: workload.map(|workload| workload.uid.clone()),
+            workload: self.scene.identities.uid(&path),
         });
         match answer {
             Answer::Opened(key) => {
