@@ -107,18 +107,32 @@ fn names_that_are_not_there_are_reclaimable_slab() {
 
 #[test]
 fn churn_counts_its_forks_and_ends() {
-    let spec = HogSpec {
-        hold: false,
-        ..HogSpec::new(Load::ForkChurn, 200, PATIENCE)
-    };
-    let mut hog = Hog::spawn(Path::new(HOG), None, &spec).expect("a hog");
-    assert!(hog.wait(PATIENCE).expect("it ends").success());
-    let progress = hog.progress().expect("readable");
-    assert_eq!(progress.touched, 200);
-    assert!(
-        progress.started_ns < progress.latest_ns && progress.latest_ns <= progress.finished_ns,
-        "{progress:?}"
-    );
+    for load in [Load::ForkChurn, Load::SpawnChurn] {
+        let spec = HogSpec {
+            hold: false,
+            ..HogSpec::new(load, 200, PATIENCE)
+        };
+        let before = forks();
+        let mut hog = Hog::spawn(Path::new(HOG), None, &spec).expect("a hog");
+        assert!(hog.wait(PATIENCE).expect("it ends").success());
+        let progress = hog.progress().expect("readable");
+        assert_eq!(progress.touched, 200);
+        assert!(
+            progress.started_ns < progress.latest_ns && progress.latest_ns <= progress.finished_ns,
+            "{progress:?}"
+        );
+        let made = forks() - before;
+        assert!(made >= 200, "{load}: the kernel counts {made} forks");
+    }
+}
+
+/// Processes and threads made on this machine since its boot.
+fn forks() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").expect("readable");
+    let line = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("processes "));
+    line.and_then(|count| count.parse().ok()).expect("a count")
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Loads that are processes: a storm that fills its group and refills it when some die, and one that comes and goes.
 
 use std::path::Path;
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -85,6 +86,19 @@ pub(super) fn churn(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError>
         }
     }
     Ok(pacer.finish(spec))
+}
+
+/// Starts what is no program, again and again: the child shares our memory until it has failed.
+pub(super) fn spawn_churn(spec: &HogSpec, pacer: &mut Pacer) -> Stop {
+    let mut folder = Command::new("/");
+    while pacer.touched() < spec.bytes {
+        // It was a process for as long as it took to be refused, and was waited for.
+        let _refused = folder.spawn();
+        if let Some(stop) = pacer.took(1) {
+            return pacer.stopped(stop);
+        }
+    }
+    pacer.finish(spec)
 }
 
 fn require_one_thread(spec: &HogSpec) -> Result<(), HogError> {

@@ -35,11 +35,13 @@ pub enum Load {
     ForkStorm,
     /// One process after another, each of which ends at once.
     ForkChurn,
+    /// The same by `posix_spawn` of a program that is none: nothing is copied, so many more come and go in the same time.
+    SpawnChurn,
 }
 
 impl Load {
     /// All kinds.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Anon,
         Self::AnonHuge,
         Self::AnonChurn,
@@ -53,6 +55,7 @@ impl Load {
         Self::Pipes,
         Self::ForkStorm,
         Self::ForkChurn,
+        Self::SpawnChurn,
     ];
 
     /// Its name as an argument.
@@ -71,6 +74,7 @@ impl Load {
             Self::Pipes => "pipes",
             Self::ForkStorm => "fork-storm",
             Self::ForkChurn => "fork-churn",
+            Self::SpawnChurn => "spawn-churn",
         }
     }
 }
@@ -86,7 +90,7 @@ impl fmt::Display for Load {
 pub struct HogSpec {
     /// The kind of memory.
     pub load: Load,
-    /// How much in all, bytes (of `ForkChurn`: processes; `ForkStorm` is bounded by its group).
+    /// How much in all, bytes (of `ForkChurn` and `SpawnChurn`: processes; `ForkStorm` is bounded by its group).
     pub bytes: u64,
     /// How much a second; `None` is full speed.
     pub rate: Option<u64>,
