@@ -121,7 +121,7 @@ mod tests {
             let form = Form::whole(short).named(&words)?;
             anyhow::Ok((form.contenders.len(), form.workloads.len()))
         };
-        assert_eq!(count(true, &[]).unwrap(), (4, 5));
+        assert_eq!(count(true, &[]).unwrap(), (4, 3));
         assert_eq!(count(false, &["OOMD"]).unwrap(), (2, 17));
         assert_eq!(count(false, &["tmpfs"]).unwrap(), (7, 2));
         assert_eq!(count(false, &["brink", "bomb"]).unwrap(), (1, 1));
