@@ -10,6 +10,7 @@ use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Identity;
 
 use super::gather::group::ancestry;
+use super::roll::Roll;
 use crate::guard::roster::Roster;
 
 /// Who is gone stays known for so long, in nanoseconds.
@@ -35,6 +36,8 @@ pub struct Snapshot {
     workloads: Vec<(String, Arc<Workload>)>,
     /// Ids and paths of those and of all below them.
     groups: Vec<(u64, String)>,
+    /// All of them, to be told as they stand.
+    pub(super) roll: Roll,
 }
 
 /// What is known of cgroups.
@@ -94,6 +97,7 @@ impl Snapshot {
         Self {
             workloads: own.collect(),
             groups: groups.collect(),
+            roll: Roll::of(roster),
         }
     }
 }
@@ -298,6 +302,7 @@ mod tests {
         Snapshot {
             workloads: vec![(path.to_owned(), Arc::new(workload))],
             groups: groups.collect(),
+            roll: Roll::default(),
         }
     }
 

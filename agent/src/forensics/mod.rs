@@ -13,6 +13,7 @@ pub mod gather;
 pub mod identity;
 pub mod limit;
 mod open;
+pub mod roll;
 mod scene;
 mod symbols;
 #[cfg(test)]

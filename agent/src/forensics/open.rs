@@ -7,6 +7,7 @@ use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Incident, Victim};
 use brink_stream::model::kind::Kind;
+use brink_stream::model::workloads::Workloads;
 
 use super::correlate::End;
 use super::gather::top;
@@ -16,6 +17,8 @@ use super::gather::top;
 pub(super) struct Open {
     /// As it is known so far.
     pub(super) incident: Incident,
+    /// The workloads as it opened. They are told when it closes: they would make what opens large.
+    pub(super) workloads: Field<Workloads>,
     /// By which event it is opened; none once it has been told.
     pub(super) opens: Option<Kind>,
     /// Whether anybody listens: one that was not told is not told as closed either.
@@ -83,7 +86,10 @@ impl Open {
     pub(super) fn close(&mut self, end: End) {
         let freed = self.freed();
         let survived = self.survived();
+        let told = Field::Missing(Missing::Lost);
+        let workloads = std::mem::replace(&mut self.workloads, told);
         let incident = &mut self.incident;
+        incident.workloads = workloads;
         incident.revision += 1;
         incident.is_final = true;
         let living = incident

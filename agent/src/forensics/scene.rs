@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use brink_core::base::Moment;
 use brink_host::cgroup::pod::PodRoots;
 use brink_host::cgroup::{Controller, Layout};
 use brink_host::clock::{monotonic_ns, since_boot_ns};
@@ -16,6 +17,7 @@ use brink_stream::model::incident::{
     Cause, CgroupState, Confidence, Incident, Limit, LimitMethod, ProcessLine, Victim,
 };
 use brink_stream::model::kind::Kind;
+use brink_stream::model::workloads::Workloads;
 
 use super::choice::{Actor, Choice};
 use super::collector::Plan;
@@ -27,6 +29,7 @@ use super::gather::{field, victim};
 use super::identity::{Identities, Snapshot};
 use super::limit::{Level, infer};
 use super::open::{Open, own_memory};
+use super::roll::Roll;
 use crate::runtime::equipment::Loaded;
 
 /// What is read, and what was known before.
@@ -38,6 +41,8 @@ pub(super) struct Scene {
     /// Names of allocation flags, if the kernel tells any.
     pub(super) gfp_names: Option<GfpNames>,
     pub(super) identities: Identities,
+    /// The workloads of the last roster; none before the first.
+    roll: Option<Roll>,
     pub(super) node: NodeReader,
     table: NodeTable,
     /// What lies between use and limit at most when a limit is hit, in bytes.
@@ -59,6 +64,7 @@ impl Scene {
             loaded: Arc::clone(&plan.loaded),
             gfp_names: None,
             identities: Identities::new(PodRoots::new(&plan.scope, plan.node.pods.as_deref())),
+            roll: None,
             node: NodeReader::open(&plan.root, &plan.layout, &plan.node),
             table: NodeTable::default(),
             slack: page * (CHARGED_AHEAD * cpus + LARGEST_CHARGE),
@@ -66,7 +72,8 @@ impl Scene {
     }
 
     /// Takes a roster over, and looks at the counts of those cgroups that are new.
-    pub(super) fn follow(&mut self, snapshot: Snapshot) {
+    pub(super) fn follow(&mut self, mut snapshot: Snapshot) {
+        self.roll = Some(std::mem::take(&mut snapshot.roll));
         let new = self.identities.follow(snapshot, monotonic_ns());
         for path in new.iter().flat_map(|path| group::ancestry(path)) {
             if self.identities.has_ooms(&path) {
@@ -181,12 +188,14 @@ impl Scene {
         (path, mut opened, states): (Option<String>, Vec<Opened>, Vec<CgroupState>),
         (before, owed, kernel_stack): (u64, u64, Vec<u64>),
     ) -> Open {
+        let workloads = self.workloads(&incident.at, &states, before);
         if let Some(path) = &path {
             self.describe(&mut incident, path, &opened);
             incident.cgroups = Field::Value(states);
         }
         Open {
             incident,
+            workloads,
             opens: Some(opens),
             is_told: false,
             since: Instant::now(),
@@ -201,6 +210,17 @@ impl Scene {
             kernel_stack,
             owed,
         }
+    }
+
+    /// The workloads as they stood: `states` are the victim's cgroup, which used `before` bytes at the least, and those above.
+    fn workloads(&self, at: &Time, states: &[CgroupState], before: u64) -> Field<Workloads> {
+        let fresh = |path: &str| {
+            let state = states.iter().find(|state| state.path == path)?;
+            Some(state.usage.value().copied().unwrap_or(0).max(before))
+        };
+        let at = Moment::from_nanos(at.monotonic_ns);
+        let table = self.roll.as_ref().map(|roll| roll.table(at, fresh));
+        Field::or(table, Missing::BeforeStart)
     }
 
     /// The limit that the kernel itself names; what that cgroup used then is put into its state.

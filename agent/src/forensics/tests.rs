@@ -164,6 +164,7 @@ fn an_oom_is_told_as_it_opens_and_as_it_closes() {
             .is_some_and(|cgroups| !cgroups.is_empty())
     );
     assert_eq!(opened.top_of_node, Field::Missing(Missing::Pending));
+    assert_eq!(opened.workloads, Field::Missing(Missing::Pending));
     child.kill().unwrap();
     child.wait().unwrap();
     let closed = all.next(Kind::IncidentClosed);
@@ -181,6 +182,8 @@ fn an_oom_is_told_as_it_opens_and_as_it_closes() {
             .value()
             .is_some_and(|lines| !lines.is_empty())
     );
+    // It never had a roster.
+    assert_eq!(closed.workloads, Field::Missing(Missing::BeforeStart));
     let lines = closed.top_of_node.value().unwrap();
     let victim = lines.iter().find(|line| line.pid == child.id());
     assert_eq!(victim.map(|line| line.rss), Some(1 << 40), "{lines:?}");
@@ -339,6 +342,8 @@ fn eviction() -> Incident {
     let node = NodeState {
         available: Field::Value(7),
         headroom: Field::Missing(Missing::Pending),
+        capacity: Field::Missing(Missing::Pending),
+        usable_swap: Field::Missing(Missing::Pending),
         meminfo: Field::Missing(Missing::Pending),
         zones: Field::Missing(Missing::Pending),
         pressure: Field::Missing(Missing::Pending),

@@ -8,6 +8,7 @@ pub mod sentence;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod workloads;
 
 pub use headline::headline;
 pub use page::page;

@@ -7,6 +7,7 @@ use super::chart::{Chart, Point};
 use super::headline::{certainty, decision, headline, killed, millis_after};
 use super::missing::missing;
 use super::tables;
+use super::workloads::workloads;
 use crate::record::text::{counted, moment, stage_words, unsigned};
 use crate::terminal::{Column, Paint, Screen, Style};
 
@@ -31,6 +32,7 @@ pub fn page(incident: &Incident, style: Style, is_ascii: bool) -> String {
     );
     tables::memory_stat(&mut screen, incident);
     tables::processes(&mut screen, incident);
+    workloads(&mut screen, incident);
     tables::node(&mut screen, incident);
     ours(&mut screen, incident);
     unknown(&mut screen, incident);

@@ -158,6 +158,7 @@ fn opened(record: &DecisionRecord, qos: Option<&str>) -> Incident {
         memory_stat: Field::Missing(Missing::Pending),
         top_of_cgroup: Field::Missing(Missing::Pending),
         top_of_node: Field::Missing(Missing::Pending),
+        workloads: Field::Missing(Missing::NotApplicable),
         node: Field::Value(node(record)),
         course: course(record, later),
         decision: decision(record),
@@ -268,6 +269,8 @@ fn node(record: &DecisionRecord) -> NodeState {
     NodeState {
         available: Field::or(available.map(|seen| seen.available), Missing::KernelLacksIt),
         headroom: Field::or(record.memory.headroom_bytes, Missing::KernelLacksIt),
+        capacity: Field::or(available.map(|seen| seen.capacity), Missing::KernelLacksIt),
+        usable_swap: Field::Value(record.memory.usable_swap_bytes),
         meminfo: Field::Missing(Missing::Pending),
         zones: Field::Missing(Missing::Pending),
         pressure: Field::Missing(Missing::Pending),

@@ -177,6 +177,11 @@ fn a_page_tells_the_whole_story() {
         "mem_cgroup_out_of_memory+0x13a",
         "9f2c41d0aa17 +0x1f3a0",
         "memory.stat of its cgroup, largest first",
+        "The node's workloads, in the order of memory.available",
+        "  shop/web-5d9c7     Burstable            0    256Mi   508Mi  killed",
+        "refuses: protected",
+        "and 3 more",
+        "what they used was read up to 2.1 s before",
         "-60 s",
         "postgres",
     ] {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use brink_host::cgroup::{Controller, Version};
 use brink_host::hog::{HogSpec, Load};
 use brink_stream::model::field::{Field, Missing};
-use brink_stream::model::incident::{Cause, Confidence, LimitMethod};
+use brink_stream::model::incident::{Cause, Confidence, Incident, LimitMethod};
 use brink_stream::model::kind::Kind;
 use brink_tests::{Hog, guest_only, skip, slowed};
 
@@ -111,6 +111,7 @@ fn a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel() {
         "{:?}",
         closed.top_of_node
     );
+    check_workloads(&closed, &scene);
     let again = || {
         let leak = scene.leak(200);
         scene.about(Kind::OomKill, leak.pid().unsigned_abs())
@@ -118,6 +119,20 @@ fn a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel() {
     if let Err(why) = log.agrees(&closed, again) {
         skip!("all but the kernel's own word: {why}");
     }
+}
+
+/// The table of workloads has the one of the scene, with what its cgroup used at the kill, however old the warm figures are.
+#[track_caller]
+fn check_workloads(closed: &Incident, scene: &Scene) {
+    let table = closed.workloads.value().expect("a roster came first");
+    let [line] = &table.lines[..] else {
+        panic!("not one workload: {table:?}");
+    };
+    assert_eq!((line.name.as_str(), table.more), ("web", 0));
+    assert_eq!(line.cgroup.as_deref(), Some(scene.web.group()));
+    let usage = line.usage.value();
+    assert!(usage.is_some_and(|usage| *usage > 32 * MIB), "{line:?}");
+    assert_eq!(line.usage_age_ms, Some(0));
 }
 
 /// Stacks of users' programs are told by build id and offset, so that they can be named anywhere.

@@ -11,7 +11,7 @@ use super::Files;
 use crate::workspace;
 
 /// The model's files, in the order of the page.
-const FILES: [&str; 5] = ["kind", "event", "data", "incident", "field"];
+const FILES: [&str; 6] = ["kind", "event", "data", "incident", "workloads", "field"];
 
 /// The items of the model, by the name of their file.
 pub(super) type Sources = BTreeMap<&'static str, Vec<Item>>;

@@ -51,6 +51,7 @@ fn incident(sources: &Sources) -> Json {
     let title = "Data of events about incidents, and output of `brink incident ID -o json`";
     let all = [
         items(sources, "incident"),
+        items(sources, "workloads"),
         items(sources, "field"),
         items(sources, "event"),
     ];

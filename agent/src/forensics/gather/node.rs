@@ -40,10 +40,14 @@ impl NodeReader {
             let _those_before_stand = files.refresh_zones();
             files.read(now()).ok()
         });
-        let available = figures.and_then(|figures| Some(figures.memory?.available));
+        let memory = figures.and_then(|figures| figures.memory);
+        let slow = self.files.as_ref().map(NodeFiles::slow);
+        let swap = slow.filter(|_| figures.is_some()).map(|slow| slow.swap);
         NodeState {
-            available: Field::or(available, Missing::Lost),
+            available: Field::or(memory.map(|memory| memory.available), Missing::Lost),
             headroom: Field::or(figures.and_then(|figures| figures.headroom), Missing::Lost),
+            capacity: Field::or(memory.map(|memory| memory.capacity), Missing::Lost),
+            usable_swap: Field::or(swap, Missing::Lost),
             meminfo: field(meminfo::table(&self.root), Missing::KernelLacksIt),
             zones: field(
                 zones.map(|zones| zones.zones.into_iter().map(zone).collect()),
@@ -99,7 +103,9 @@ mod tests {
             node.available.value().is_some_and(|bytes| *bytes > 0),
             "{node:?}"
         );
-        assert!(node.headroom.value().is_some());
+        assert!(node.headroom.value().is_some() && node.usable_swap.value().is_some());
+        let capacity = node.capacity.value().expect("it is the machine");
+        assert!(node.available.value().is_some_and(|bytes| bytes < capacity));
         let meminfo = node.meminfo.value().expect("every kernel has it");
         assert!(meminfo["MemTotal"] > 0 && meminfo["MemTotal"].is_multiple_of(1024));
         assert!(node.zones.value().is_some_and(|zones| !zones.is_empty()));

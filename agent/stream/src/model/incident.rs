@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::event::Time;
 use super::field::{Field, Missing};
+use super::workloads::Workloads;
 
 /// One OOM, one eviction, or one kill by somebody else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,6 +45,9 @@ pub struct Incident {
     pub top_of_cgroup: Field<Vec<ProcessLine>>,
     /// The processes of the node with the most memory.
     pub top_of_node: Field<Vec<ProcessLine>>,
+    /// The node's workloads as they were known then. Our own evictions have their ranking in the decision.
+    #[serde(default = "untold")]
+    pub workloads: Field<Workloads>,
     /// The node at that moment.
     pub node: Field<NodeState>,
     /// What became of it.
@@ -307,8 +311,14 @@ pub struct ProcessLine {
 pub struct NodeState {
     /// `memory.available`, the kubelet's.
     pub available: Field<i64>,
-    /// `memory.headroom`.
+    /// `memory.headroom`, without swap.
     pub headroom: Field<i64>,
+    /// What `memory.available` is a part of: the machine's memory, or the limit of the cgroup that is the node.
+    #[serde(default = "untold")]
+    pub capacity: Field<i64>,
+    /// Swap that the node could still use.
+    #[serde(default = "untold")]
+    pub usable_swap: Field<u64>,
     /// `/proc/meminfo`.
     pub meminfo: Field<BTreeMap<String, u64>>,
     /// Every zone with pages, against its watermarks.

@@ -5,6 +5,7 @@ pub mod event;
 pub mod field;
 pub mod incident;
 pub mod kind;
+pub mod workloads;
 
 /// The version of everything in this module.
 pub const API_VERSION: &str = "brink.dev/v1alpha1";
