@@ -35,8 +35,9 @@ Examples:
   brink incident 3f2a-17 --scenario > 17.json && brink simulate 17.json
   brink incident --journal /var/lib/brink/events
 
-The beginning of an id is enough where only one begins so. --scenario is for our own evictions alone: change its threshold, and \
-see what would have been done. --journal reads what an agent has left, whether or not it runs.")]
+The beginning of an id is enough where only one begins so. --scenario: try another threshold on what really happened. That of an \
+eviction has the threshold that was crossed; that of another kill has none until you write one into its config. --journal reads \
+what an agent has left, whether or not it runs.")]
 pub struct Args {
     /// An incident, or the beginning of its id; a list of all that are remembered if not given
     #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
@@ -133,18 +134,19 @@ fn show(data: &mut Data, args: &Args, incident: &Incident) -> Result<(), CliErro
 }
 
 fn as_scenario(data: &mut Data, incident: &Incident) -> Result<(), CliError> {
-    let refused = |problem: String| {
-        CliError::new(Exit::Failure, anyhow::anyhow!(problem)).advise(
-            "a scenario can be made of an eviction by Brink, or of one that it would have done",
-        )
+    let written = match decision(incident) {
+        Some(decision) => scenario::of_decision(&decision, incident.recording.value()),
+        None => scenario::of_incident(incident),
     };
-    let decision = decision(incident).ok_or_else(|| {
-        refused(format!(
-            "incident {} was no decision of ours",
-            plain(&incident.id)
-        ))
+    let written = written.map_err(|problem| {
+        let of = format!("no scenario of incident {}: {problem}", plain(&incident.id));
+        let advice = if incident.is_final {
+            "`brink incident ID` shows what its record has"
+        } else {
+            "it is open, and its record is whole when it closes: ask again then"
+        };
+        CliError::new(Exit::Failure, anyhow::anyhow!(of)).advise(advice)
     })?;
-    let written = scenario::of_decision(&decision, incident.recording.value()).map_err(refused)?;
     for note in &written.notes {
         Talk::new().say(note);
     }

@@ -1,5 +1,6 @@
 //! Scenarios: what a node sees step by step, and what the kubelet's loop, or Brink's, decides.
 
+mod happened;
 mod line;
 mod live;
 mod live_line;
@@ -17,6 +18,7 @@ use brink_core::node::observe::{Layout, Observations};
 use brink_core::node::policy::Policy;
 use brink_core::node::workload::{PodDetail, PodUsage, Workload, full_name};
 
+pub use happened::of_incident;
 pub use line::{EvictLine, Evicted, StepLine};
 pub use live::run_live;
 pub use live_line::{ActionLine, LiveLine, OrderLine};

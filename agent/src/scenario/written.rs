@@ -58,13 +58,29 @@ pub fn of_decision(
     })
 }
 
-/// Who was ranked. Whoever a scenario cannot keep from being evicted is left out.
+/// Who was ranked.
 fn pods<'a>(decision: &'a DecisionRecord, notes: &mut Vec<String>) -> Vec<&'a RankedWorkload> {
-    let mut pods: Vec<&RankedWorkload> = Vec::new();
     let is_victim =
         |pod: &RankedWorkload| pod.uid == decision.victim.uid && pod.name == decision.victim.name;
     let beside = (!decision.ranking.iter().any(is_victim)).then_some(&decision.victim);
-    for pod in decision.ranking.iter().chain(beside) {
+    let pods = sayable(decision.ranking.iter().chain(beside), notes);
+    let ranked = u32::try_from(decision.ranking.len()).unwrap_or(u32::MAX);
+    if decision.candidates > ranked {
+        notes.push(format!(
+            "the record has the first {ranked} of {} candidates; the others are left out",
+            decision.candidates
+        ));
+    }
+    pods
+}
+
+/// Those of them that a scenario has words for: whoever it cannot keep from being evicted is left out.
+pub(super) fn sayable<'a>(
+    ranked: impl Iterator<Item = &'a RankedWorkload>,
+    notes: &mut Vec<String>,
+) -> Vec<&'a RankedWorkload> {
+    let mut pods: Vec<&RankedWorkload> = Vec::new();
+    for pod in ranked {
         match pod.refusal.as_deref() {
             None | Some("critical" | "static" | "mirror") => pods.push(pod),
             Some(other) => notes.push(format!(
@@ -80,17 +96,11 @@ fn pods<'a>(decision: &'a DecisionRecord, notes: &mut Vec<String>) -> Vec<&'a Ra
             ));
         }
     }
-    let ranked = u32::try_from(decision.ranking.len()).unwrap_or(u32::MAX);
-    if decision.candidates > ranked {
-        notes.push(format!(
-            "the record has the first {ranked} of {} candidates; the others are left out",
-            decision.candidates
-        ));
-    }
     pods
 }
 
-fn manifest(pod: &RankedWorkload, is_memory: bool) -> Value {
+/// A pod that is ranked like it.
+pub(super) fn manifest(pod: &RankedWorkload, is_memory: bool) -> Value {
     let mut requests = Map::new();
     if is_memory && pod.request > 0 {
         requests.insert("memory".to_owned(), pod.request.to_string().into());
@@ -106,7 +116,8 @@ fn manifest(pod: &RankedWorkload, is_memory: bool) -> Value {
     })
 }
 
-fn used(usage: i64, is_memory: bool) -> Value {
+/// What it uses, in bytes of memory or in processes.
+pub(super) fn used(usage: i64, is_memory: bool) -> Value {
     if is_memory {
         json!({"memory": usage.to_string()})
     } else {
@@ -213,6 +224,7 @@ fn before(decision: &DecisionRecord, recording: &Recording) -> Vec<(u32, Map<Str
     taken
 }
 
-fn seen_as(available: i64, capacity: i64) -> Value {
+/// A signal as a scenario has it.
+pub(super) fn seen_as(available: i64, capacity: i64) -> Value {
     json!({"available": available.to_string(), "capacity": capacity.to_string()})
 }

@@ -242,14 +242,74 @@ fn a_scenario_of_our_eviction_chooses_the_same_victim() {
         .filter(|line| line.contains("\"pod\":\"jobs/batch-1\""))
         .count();
     assert!(evictions > 1, "{text}");
+}
 
+#[test]
+fn a_scenario_of_a_kill_by_the_kernel_shows_what_a_threshold_would_have_done() {
     let output = incident(&["3f2a-23", "--scenario"]);
-    assert_eq!(output.status.code(), Some(1));
-    assert!(
-        stderr(&output).contains("no decision of ours"),
-        "{}",
-        stderr(&output)
+    let says = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{says}");
+    for part in [
+        "the thresholds that were configured are not in the record, and none is set",
+        "it was the limit of /kubepods.slice/pod0e1f that was hit",
+        "infra/keeper refused (protected), which a scenario cannot say",
+        "the first 5 of 8 workloads",
+        "used was recorded of these of its cgroups alone, and the rest is that of the kill: /kubepods.slice/pod0e1f/app",
+        "what 2 workloads of 4 used is known as of the kill alone (read up to 2.1 s before)",
+    ] {
+        assert!(says.contains(part), "{part}\n{says}");
+    }
+    let file = stdout(&output);
+    let none = "\"evictionHard\": {}";
+    let simulated = |file: &str, flags: &[&str]| -> Vec<Value> {
+        let output = run(&[&["simulate"], flags, &["-"]].concat(), file);
+        assert_eq!(
+            (output.status.code(), stderr(&output).as_str()),
+            (Some(0), ""),
+            "{file}"
+        );
+        let text = stdout(&output);
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    };
+    for flags in [&[][..], &["--live"]] {
+        let lines = simulated(&file, flags);
+        assert!(lines.len() > 20 && lines.iter().all(|line| line["evict"].is_null()));
+        let one = "\"evictionHard\": {\"memory.available\": \"1Gi\"}";
+        assert!(file.contains(none), "{file}");
+        let lines = simulated(&file.replace(none, one), flags);
+        let first = lines.iter().position(|line| !line["evict"].is_null());
+        let first = first.expect("the node had less than that");
+        assert!(first > 10 && first + 5 < lines.len(), "{first}");
+        assert_eq!(lines[first]["evict"]["pod"], "jobs/batch-2");
+        let ranking = [
+            "jobs/batch-2",
+            "shop/web-5d9c7",
+            "kube-system/agent",
+            "data/db",
+        ];
+        let ranked = lines[first]["ranking"].as_array().unwrap();
+        assert!(ranked.iter().eq(ranking), "{ranked:?}");
+    }
+}
+
+#[test]
+fn of_a_kill_without_a_table_of_workloads_there_is_no_scenario() {
+    let path = tests_folder("events/v1alpha1").join("kill-observed.json");
+    let agent = Agent::new(&answer("200 OK", &fs::read_to_string(path).unwrap()));
+    let output = ask(&agent, &["3f2a", "--scenario"]);
+    drop(agent.asked());
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(1), "")
     );
+    let says = stderr(&output);
+    for part in [
+        "no scenario of incident 3f2a-25: its record has no table of the node's workloads",
+        "ask again then",
+    ] {
+        assert!(says.contains(part), "{part}\n{says}");
+    }
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod page;
 mod redaction;
 mod restart;
 mod rungs;
+mod scenario;
 mod shortages;
 mod soak;
 mod socket;

@@ -1,5 +1,6 @@
 //! Scenarios from file to line: the schema and its faults, and what the live engine adds.
 
+mod happened;
 mod properties;
 
 use std::fs;

@@ -1,0 +1,150 @@
+//! A kill by the kernel as a scenario: what another threshold would have done about what really happened.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Output;
+use std::time::Duration;
+
+use brink_host::hog::{HogSpec, Load};
+use brink_stream::model::incident::Cause;
+use brink_tests::{lacks, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::{MIB, Node, PATIENCE, gone_after};
+
+/// What `brink` prints when all is well.
+#[track_caller]
+fn said(node: &Node, arguments: &[&str]) -> String {
+    let output = node.said(arguments);
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// `brink incident` with these arguments.
+fn incident(node: &Node, arguments: &[&str]) -> Output {
+    let socket = node.path("state/events.sock").display().to_string();
+    node.said(&[&["incident", "--socket", &socket], arguments].concat())
+}
+
+fn text(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The first incident of that cause that is over, whole.
+fn closed(node: &Node, cause: Cause) -> Value {
+    let found = wait_until(PATIENCE, || {
+        let list: Value = serde_json::from_str(&text(&incident(node, &["-o", "json"]))).unwrap();
+        let mut all = list["items"].as_array().unwrap().iter();
+        all.find(|one| one["isFinal"] == true && one["cause"] == json!(cause))
+            .cloned()
+    });
+    found.unwrap_or_else(|| panic!("no {cause:?}: {}", node.log()))
+}
+
+/// What `brink simulate` says of a scenario with these thresholds: each step's time in milliseconds, and who goes.
+fn simulated(
+    node: &Node,
+    scenario: &Value,
+    thresholds: Value,
+    flags: &[&str],
+) -> Vec<(u64, Value)> {
+    let mut scenario = scenario.clone();
+    scenario["config"]["evictionHard"] = thresholds;
+    let path = node.path("scenario.json");
+    fs::write(&path, scenario.to_string()).unwrap();
+    let path = path.display().to_string();
+    let lines = said(node, &[&["simulate"], flags, &[&path]].concat());
+    let line = |line: &str| {
+        let line: Value = serde_json::from_str(line).unwrap();
+        let at = line["at"].as_str().unwrap().strip_suffix("ms").unwrap();
+        (at.parse().unwrap(), line["evict"]["pod"].clone())
+    };
+    lines.lines().map(line).collect()
+}
+
+#[test]
+fn an_oom_is_a_scenario_in_which_a_threshold_acts_before_the_kernel() {
+    let mut node = Node::new(300);
+    let calm = "priority: 5, containers: [{name: c, resources: {requests: {memory: 64Mi}}}]";
+    let calm = node.workload("calm", calm);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    node.groups[leaker]
+        .limit_memory(&node.sandbox.layout, 128 * MIB)
+        .unwrap();
+    let hard = "evictionHard: {memory.available: 8Mi}\nevents: {enabled: true}";
+    node.configure("enforce", hard);
+    let status = node.start(&[]);
+    for name in ["oom_victim", "sigkill_sent"] {
+        let mut programs = status.programs.iter();
+        if !programs.any(|program| program.name == name && program.running) {
+            lacks!("{name} does not run: {:?}", status.rung_reasons);
+        }
+    }
+    let idle = node.holding(calm, 20);
+    let mut spec = HogSpec::new(Load::Anon, 200 * MIB, Duration::from_mins(1));
+    spec.rate = Some(64 * MIB);
+    gone_after(&node.hog(leaker, &spec));
+    let told = closed(&node, Cause::MemcgOom);
+    assert!(node.decisions().is_empty(), "the node was never short");
+
+    // Who stood where is in the record, and the page shows it.
+    let table = &told["workloads"]["value"];
+    let lines = table["lines"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{told:#}"));
+    let names: Vec<&str> = lines
+        .iter()
+        .filter_map(|line| line["name"].as_str())
+        .collect();
+    assert_eq!(names, ["leaker", "calm"], "{table:#}");
+    let used = lines[0]["usage"]["value"].as_u64().unwrap();
+    assert!((100 * MIB..=128 * MIB).contains(&used), "{table:#}");
+    assert_eq!(
+        (&lines[0]["usageAgeMs"], &lines[0]["qos"]),
+        (&json!(0), &json!("BestEffort"))
+    );
+    assert_eq!(
+        (&lines[1]["request"], &lines[1]["priority"]),
+        (&json!(64 * MIB), &json!(5))
+    );
+    assert_eq!(told["node"]["value"]["capacity"]["value"], 300 * MIB);
+    let id = told["id"].as_str().unwrap();
+    let page = text(&incident(&node, &[id]));
+    assert!(page.contains("The node's workloads"), "{page}");
+
+    let made = incident(&node, &[id, "--scenario"]);
+    let talk = String::from_utf8_lossy(&made.stderr).into_owned();
+    assert!(talk.contains("none is set"), "{talk}");
+    let scenario: Value = serde_json::from_str(&text(&made)).unwrap();
+    for flags in [&[][..], &["--live"]] {
+        let calmly = simulated(&node, &scenario, json!({}), flags);
+        assert!(
+            calmly.len() > 3 && calmly.iter().all(|(_, pod)| pod.is_null()),
+            "{calmly:?}"
+        );
+        // 20 MiB are held before, and 128 at the kill: this lies between.
+        let one = json!({"memory.available": "220Mi"});
+        let steps = simulated(&node, &scenario, one, flags);
+        let (last, _) = steps.last().unwrap();
+        let first = steps.iter().find(|(_, pod)| !pod.is_null());
+        let (at, pod) = first.unwrap_or_else(|| panic!("nobody goes: {steps:?}\n{scenario:#}"));
+        assert_eq!(pod, "test/leaker");
+        assert!(at + 200 <= *last, "only {at} ms of {last}: {steps:?}");
+    }
+
+    // Of a kill by somebody else, this process, there is one too.
+    kill_process(Pid::from_raw(idle.pid()).unwrap(), Signal::KILL).unwrap();
+    let told = closed(&node, Cause::ForeignKill);
+    let made = incident(&node, &[told["id"].as_str().unwrap(), "--scenario"]);
+    let scenario: Value = serde_json::from_str(&text(&made)).unwrap();
+    let pods = scenario["pods"].as_array().unwrap().iter();
+    let names: BTreeSet<&str> = pods
+        .filter_map(|pod| pod["metadata"]["name"].as_str())
+        .collect();
+    assert_eq!(names, BTreeSet::from(["calm", "leaker"]));
+    let everything = json!({"memory.available": "299Mi"});
+    let steps = simulated(&node, &scenario, everything, &[]);
+    assert!(steps.iter().any(|(_, pod)| !pod.is_null()), "{steps:?}");
+}
