@@ -144,7 +144,7 @@ pub(super) fn hold(outcome: &mut Outcome, settings: &Settings) {
             outcome.least_median(case, &with(part), 99.0);
         }
     }
-    outcome.least_median(STORM, FORKED, settings.figure(1_000.0, 10_000.0));
+    outcome.least_median(STORM, FORKED, settings.figure(500.0, 10_000.0));
     outcome.limit_median(ALONE, DELAY, settings.time(10.0));
     outcome.limit_tail(ALONE, DELAY, settings.time(50.0));
 }
