@@ -1,0 +1,251 @@
+//! From configuration to a client of the API server.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::header::USER_AGENT;
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::{Client, Config};
+
+/// A server that does not take the connection within this is away.
+const CONNECT: Duration = Duration::from_secs(5);
+/// The same for a request that it does not take.
+const WRITE: Duration = Duration::from_secs(10);
+/// A connection on which nothing has come for so long is dead. On a watch the server marks every minute that it is there.
+const READ: Duration = Duration::from_secs(150);
+
+/// How the API server is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Kubeconfigs, of which the first to say something wins; without any, the service account of the pod this runs in.
+    pub kubeconfigs: Vec<PathBuf>,
+    /// The context of theirs that counts; without it the one they call current.
+    pub context: Option<String>,
+}
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// A kubeconfig is not in order.
+    #[error("the kubeconfig {}: {}", .path.display(), told(.source))]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        source: KubeconfigError,
+    },
+    /// No kubeconfig is named, and this is no pod.
+    #[error(
+        "no kubeconfig is named, and this is no pod with a service account: {}; set kubernetes.kubeconfig or KUBECONFIG",
+        told(.0)
+    )]
+    NoCluster(#[source] InClusterError),
+    /// Certificates or the token cannot be used.
+    #[error("{}", in_words(.0))]
+    Client(#[from] kube::Error),
+}
+
+impl Access {
+    /// As configured, or else as the variable `KUBECONFIG` says: paths with colons between them.
+    pub fn new(
+        kubeconfig: Option<PathBuf>,
+        variable: Option<&OsStr>,
+        context: Option<String>,
+    ) -> Self {
+        let from_variable = || {
+            let paths = variable.into_iter().flat_map(std::env::split_paths);
+            paths.filter(|path| !path.as_os_str().is_empty()).collect()
+        };
+        Self {
+            kubeconfigs: kubeconfig.map_or_else(from_variable, |path| Vec::from([path])),
+            context,
+        }
+    }
+
+    /// Where the client gets its server and its rights from, for a sentence.
+    pub fn in_words(&self) -> String {
+        let paths: Vec<String> = self
+            .kubeconfigs
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        if paths.is_empty() {
+            "the pod's service account".to_owned()
+        } else {
+            format!("the kubeconfig {}", paths.join(", "))
+        }
+    }
+
+    /// Reads what there is and makes a client. No request is made; the runtime of tokio must be there.
+    ///
+    /// A token that a file names is read again every minute, and so is the authority of a service account, by the client
+    /// itself. A certificate in a kubeconfig is not: whoever is refused should connect anew.
+    ///
+    /// # Errors
+    /// [`ConnectError`], with what to do about it.
+    pub async fn connect(&self) -> Result<Client, ConnectError> {
+        let mut config = match self.kubeconfig()? {
+            Some((path, kubeconfig)) => {
+                let options = KubeConfigOptions {
+                    context: self.context.clone(),
+                    ..KubeConfigOptions::default()
+                };
+                let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+                config.map_err(|source| ConnectError::Kubeconfig { path, source })?
+            }
+            None => Config::incluster().map_err(ConnectError::NoCluster)?,
+        };
+        config.connect_timeout = Some(CONNECT);
+        config.write_timeout = Some(WRITE);
+        config.read_timeout = Some(READ);
+        // The time between two requests is none of an answer's.
+        config.reset_reader_on_write = true;
+        // Whoever asks waits by himself, says so meanwhile, and knows when it is no use.
+        config.default_retry = false;
+        let agent = HeaderValue::from_static(concat!("brink/", env!("CARGO_PKG_VERSION")));
+        config.headers.push((USER_AGENT, agent));
+        Ok(Client::try_from(config)?)
+    }
+
+    /// All kubeconfigs as one, with the first of their paths.
+    fn kubeconfig(&self) -> Result<Option<(PathBuf, Kubeconfig)>, ConnectError> {
+        let mut merged: Option<(PathBuf, Kubeconfig)> = None;
+        for path in &self.kubeconfigs {
+            let fault = |source| ConnectError::Kubeconfig {
+                path: path.clone(),
+                source,
+            };
+            let next = Kubeconfig::read_from(path).map_err(fault)?;
+            merged = Some(match merged {
+                Some((first, before)) => (first, before.merge(next).map_err(fault)?),
+                None => (path.clone(), next),
+            });
+        }
+        Ok(merged)
+    }
+}
+
+/// The release of an API server, such as 1.37.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release {
+    /// 1, so far.
+    pub major: u32,
+    /// The minor version.
+    pub minor: u32,
+}
+
+impl Release {
+    /// From the two texts of `/version`; some providers write `20+`.
+    pub fn parse(major: &str, minor: &str) -> Option<Self> {
+        let digits = |text: &str| {
+            let end = text
+                .find(|one: char| !one.is_ascii_digit())
+                .unwrap_or(text.len());
+            text[..end].parse().ok()
+        };
+        Some(Self {
+            major: digits(major)?,
+            minor: digits(minor)?,
+        })
+    }
+
+    /// Asks the server; nothing if its answer is no release.
+    ///
+    /// # Errors
+    /// When it does not answer, or refuses.
+    pub async fn of(client: &Client) -> Result<Option<Self>, kube::Error> {
+        let info = client.apiserver_version().await?;
+        Ok(Self::parse(&info.major, &info.minor))
+    }
+}
+
+/// An error of the client in a sentence: what the server said, or what kept it from being asked.
+pub fn in_words(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 0 => status.message.clone(),
+        kube::Error::Api(status) => format!("{} (HTTP {})", status.message, status.code),
+        kube::Error::Service(error) => told(&**error),
+        other => told(other),
+    }
+}
+
+/// An error with its causes, each once: those below a connection's say what went wrong and are seldom in its own words.
+fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn configuration_comes_before_the_variable() {
+        let check = |configured: Option<&str>, variable: Option<&str>, expected: &[&str]| {
+            let access = Access::new(
+                configured.map(PathBuf::from),
+                variable.map(OsStr::new),
+                None,
+            );
+            let expected: Vec<PathBuf> = expected.iter().map(PathBuf::from).collect();
+            assert_eq!(access.kubeconfigs, expected);
+        };
+        check(Some("/a"), Some("/b"), &["/a"]);
+        check(None, Some("/b::/c"), &["/b", "/c"]);
+        check(None, Some(""), &[]);
+        check(None, None, &[]);
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_a_kubeconfig_is_said_with_its_path() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        let said = async || {
+            let access = Access::new(Some(path.clone()), None, Some("here".to_owned()));
+            let error = access.connect().await.err().unwrap().to_string();
+            assert!(error.contains(&path.display().to_string()), "{error}");
+            error
+        };
+        assert!(said().await.contains("No such file"));
+        fs::write(&path, "apiVersion: v1\nkind: Config\nclusters: 7\n").unwrap();
+        assert!(said().await.contains("parse"));
+        fs::write(&path, "apiVersion: v1\nkind: Config\n").unwrap();
+        assert!(said().await.contains("here"), "no such context");
+    }
+
+    #[test]
+    fn releases_are_read_as_providers_write_them() {
+        let check = |major, minor, expected: Option<(u32, u32)>| {
+            let found = Release::parse(major, minor);
+            assert_eq!(found.map(|found| (found.major, found.minor)), expected);
+        };
+        check("1", "20", Some((1, 20)));
+        check("1", "31+", Some((1, 31)));
+        check("1", "", None);
+        check("v1", "20", None);
+    }
+
+    #[test]
+    fn what_the_server_said_is_told_with_its_code() {
+        let status = Status::failure("pods is forbidden", "Forbidden").with_code(403);
+        let error = kube::Error::Api(status.boxed());
+        assert_eq!(in_words(&error), "pods is forbidden (HTTP 403)");
+        let refused = std::io::Error::other("connection refused");
+        let error = kube::Error::Service(Box::new(refused));
+        assert_eq!(in_words(&error), "connection refused");
+    }
+}

@@ -1,0 +1,86 @@
+//! What this node is called in the cluster.
+
+/// The longest name of a node.
+const LONGEST: usize = 253;
+
+/// A text that is no name of a node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{name:?}, from {origin}, is no name of a node: lower-case letters, digits, - and . make one; set kubernetes.nodeName"
+)]
+pub struct NodeNameError {
+    /// The text.
+    pub name: String,
+    /// Where it is from.
+    pub origin: &'static str,
+}
+
+/// The name: as configured, or else the variable `NODE_NAME`, or else the machine's own name as the kubelet takes it.
+///
+/// # Errors
+/// [`NodeNameError`], as the name becomes part of what the API server is asked.
+pub fn name(
+    configured: Option<&str>,
+    variable: Option<&str>,
+    hostname: &str,
+) -> Result<String, NodeNameError> {
+    let given = |text: Option<&str>, origin| {
+        let text = text.map(str::trim).filter(|text| !text.is_empty())?;
+        Some((text.to_owned(), origin))
+    };
+    let (name, origin) = given(configured, "kubernetes.nodeName")
+        .or_else(|| given(variable, "NODE_NAME"))
+        .unwrap_or_else(|| (hostname.trim().to_lowercase(), "the machine's name"));
+    if is_name(&name) {
+        Ok(name)
+    } else {
+        Err(NodeNameError { name, origin })
+    }
+}
+
+/// Whether it is a DNS subdomain as RFC 1123 has it.
+fn is_name(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+        let (first, last) = (label.bytes().next(), label.bytes().last());
+        label.bytes().all(|byte| plain(byte) || byte == b'-')
+            && first.is_some_and(plain)
+            && last.is_some_and(plain)
+    };
+    text.len() <= LONGEST && text.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_that_is_given_counts() {
+        let check = |configured, variable, hostname, expected| {
+            assert_eq!(
+                name(configured, variable, hostname).as_deref(),
+                Ok(expected)
+            );
+        };
+        check(Some("a"), Some("b"), "c", "a");
+        check(Some(""), Some(" b "), "c", "b");
+        check(None, Some(""), "Host.Example\n", "host.example");
+        check(None, None, "ip-10-0-0-1", "ip-10-0-0-1");
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused_with_its_origin() {
+        let check = |configured, variable, hostname, origin| {
+            let error = name(configured, variable, hostname).unwrap_err();
+            assert_eq!(error.origin, origin);
+        };
+        check(Some("a,b"), None, "c", "kubernetes.nodeName");
+        check(None, Some("Upper"), "c", "NODE_NAME");
+        check(None, None, "(none)", "the machine's name");
+        check(None, None, "", "the machine's name");
+        check(Some("-a"), None, "c", "kubernetes.nodeName");
+        check(Some("a..b"), None, "c", "kubernetes.nodeName");
+        let long = "a".repeat(254);
+        check(Some(&long), None, "c", "kubernetes.nodeName");
+    }
+}

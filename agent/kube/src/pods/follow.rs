@@ -1,0 +1,129 @@
+//! The watch of this node's pods, kept going whatever becomes of the API server.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tracing::{info, warn};
+
+use super::{Pod, Pods};
+use crate::client::Access;
+use crate::retry::Backoff;
+use crate::watch::{Change, Query, Streaming, Watch};
+
+/// How long the server keeps one watch open at least; up to twice that, so that not all nodes ask at once.
+const LASTS: Duration = Duration::from_mins(5);
+
+/// Whose pods are followed, and how.
+#[derive(Clone, Debug)]
+pub struct Follow {
+    /// How the API server is reached.
+    pub access: Access,
+    /// The node.
+    pub node: String,
+    /// Whether lists come as streams.
+    pub streaming: Streaming,
+    /// Anything that differs from run to run: no two wait alike.
+    pub seed: u64,
+}
+
+impl Follow {
+    /// Fills the list for ever. Drop the future to end it.
+    pub async fn run(&self, pods: &Pods) {
+        let mut backoff = Backoff::new(&self.node, self.seed);
+        let lasts = LASTS + backoff.part_of(LASTS);
+        let mut watch: Option<Watch<Pod>> = None;
+        loop {
+            let client = match self.access.connect().await {
+                Ok(client) => client,
+                Err(error) => {
+                    self.pause(pods, error.to_string(), backoff.failed(None))
+                        .await;
+                    continue;
+                }
+            };
+            let watch = match &mut watch {
+                Some(watch) => {
+                    watch.reconnect(client);
+                    watch
+                }
+                none => none.insert(Watch::new(client, self.query(lasts))),
+            };
+            let error = loop {
+                match watch.next().await {
+                    Ok(change) => {
+                        if matches!(change, Change::Complete | Change::Opened) {
+                            backoff.succeeded();
+                            self.say_reached(pods);
+                        }
+                        pods.take(change, Timestamp::now());
+                    }
+                    Err(error) => break error,
+                }
+            };
+            // The next client reads its credentials anew: these may be the reason.
+            let wait = backoff.failed(error.asked_wait());
+            self.pause(pods, error.to_string(), wait).await;
+        }
+    }
+
+    fn query(&self, lasts: Duration) -> Query {
+        Query {
+            path: "/api/v1/pods",
+            fields: format!("spec.nodeName={}", self.node),
+            only_metadata: false,
+            streaming: self.streaming,
+            lasts,
+        }
+    }
+
+    async fn pause(&self, pods: &Pods, why: String, wait: Duration) {
+        let before = pods.standing(Timestamp::now());
+        // Once a reason, not once an attempt.
+        if before.why.as_deref() != Some(&why) {
+            let known = before.pods;
+            warn!(
+                node = self.node,
+                why,
+                known,
+                "the API server is not reached by {}; what is known of pods stands",
+                self.access.in_words()
+            );
+        }
+        pods.lost(why, Timestamp::now());
+        tokio::time::sleep(wait).await;
+    }
+
+    fn say_reached(&self, pods: &Pods) {
+        if !pods.standing(Timestamp::now()).connected {
+            info!(
+                node = self.node,
+                "the API server is reached; pods are followed"
+            );
+        }
+    }
+}
+
+/// Asks the API server once for this node's pods, and whether it lets them be watched.
+///
+/// # Errors
+/// A sentence that says what keeps it from being asked, or what it says.
+pub async fn try_out(access: &Access, node: &str) -> Result<Vec<Pod>, String> {
+    let client = access.connect().await.map_err(|error| error.to_string())?;
+    let query = Query {
+        path: "/api/v1/pods",
+        fields: format!("spec.nodeName={node}"),
+        only_metadata: false,
+        streaming: Streaming::Never,
+        lasts: LASTS,
+    };
+    let mut watch: Watch<Pod> = Watch::new(client, query);
+    let mut pods = Vec::new();
+    loop {
+        match watch.next().await.map_err(|error| error.to_string())? {
+            Change::Found(pod) => pods.push(pod),
+            // That it may be watched too is seen when the watch is open.
+            Change::Opened => return Ok(pods),
+            _ => {}
+        }
+    }
+}

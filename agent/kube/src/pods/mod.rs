@@ -1,0 +1,248 @@
+//! The pods of this node as the API has them, kept for whoever binds them to control groups.
+//!
+//! What is kept of each is a piece of JSON of about a kilobyte, trimmed as it arrives. It stays when the API is away, and
+//! [`kept`] makes it outlive the agent: protection goes on from what was known last.
+
+pub mod follow;
+pub mod kept;
+#[cfg(test)]
+mod tests;
+mod trim;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+use serde::de::{Deserialize, Deserializer, Error as _};
+use serde_json::Value;
+
+use crate::watch::{Change, Object};
+
+/// Pods that are kept; a node with more of them has gone wild, and is told.
+pub const MOST_PODS: usize = 2048;
+
+/// A pod, trimmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    /// `metadata.uid`, the API's own; a static pod's control groups have another.
+    pub uid: Box<str>,
+    /// The object as JSON, without its version: two that differ in nothing else are the same.
+    pub json: Arc<[u8]>,
+    /// Whether it has ended: nothing will run of it any more.
+    pub is_over: bool,
+    version: Box<str>,
+}
+
+impl<'de> Deserialize<'de> for Pod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut pod = trim::read(deserializer)?;
+        let version = match pod.pointer_mut("/metadata").and_then(Value::as_object_mut) {
+            Some(metadata) => metadata.remove("resourceVersion"),
+            None => return Err(D::Error::custom("a pod without metadata")),
+        };
+        let text = |value: Option<&Value>| -> Box<str> {
+            value.and_then(Value::as_str).unwrap_or_default().into()
+        };
+        let is_over = matches!(&*text(pod.pointer("/status/phase")), "Succeeded" | "Failed");
+        Ok(Self {
+            uid: text(pod.pointer("/metadata/uid")),
+            version: text(version.as_ref()),
+            is_over,
+            json: serde_json::to_vec(&pod).map_err(D::Error::custom)?.into(),
+        })
+    }
+}
+
+impl Object for Pod {
+    fn resource_version(&self) -> &str {
+        &self.version
+    }
+}
+
+/// How the list of pods stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether the API server is reached and the list up to date.
+    pub connected: bool,
+    /// Since when that is so, or not so; none before the first attempt has ended.
+    pub since: Option<Timestamp>,
+    /// Why it is not reached.
+    pub why: Option<String>,
+    /// Pods that are known.
+    pub pods: usize,
+    /// When the list was last known to be up to date; none if it never was.
+    pub as_of: Option<Timestamp>,
+    /// Pods for which there was no room.
+    pub left_out: u64,
+    /// Attempts that have failed.
+    pub failures: u64,
+}
+
+/// The list, shared by who fills it and who reads it.
+pub struct Pods {
+    inner: Mutex<Inner>,
+    /// Called after each change of what pods are.
+    ring: Box<dyn Fn() + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Inner {
+    pods: BTreeMap<Box<str>, Pod>,
+    /// A new list while it arrives.
+    arriving: Option<BTreeMap<Box<str>, Pod>>,
+    /// Counts the changes.
+    changes: u64,
+    standing: Standing,
+}
+
+impl Pods {
+    /// An empty list. `ring` is called after each change, and must not call back.
+    pub fn new(ring: impl Fn() + Send + Sync + 'static) -> Self {
+        Self {
+            inner: Mutex::default(),
+            ring: Box::new(ring),
+        }
+    }
+
+    /// Begins with what was known to the last run, as of then.
+    pub fn recall(&self, pods: Vec<Pod>, as_of: Timestamp) {
+        let mut inner = self.lock();
+        inner.arriving = None;
+        for pod in pods {
+            inner.standing.left_out += insert(&mut inner.pods, pod);
+        }
+        inner.changes += 1;
+        inner.standing.as_of = Some(as_of);
+    }
+
+    /// All pods, by uid, and a number that is another after each change.
+    pub fn snapshot(&self) -> (u64, Vec<Pod>) {
+        let inner = self.lock();
+        (inner.changes, inner.pods.values().cloned().collect())
+    }
+
+    /// How the list stands; `as_of` is `now` while the server is reached.
+    pub fn standing(&self, now: Timestamp) -> Standing {
+        let inner = self.lock();
+        let mut standing = inner.standing.clone();
+        standing.pods = inner.pods.len();
+        if standing.connected {
+            standing.as_of = Some(now);
+        }
+        standing
+    }
+
+    /// Whether a pod has not ended, by its API uid; nothing if it is not known.
+    pub fn is_running(&self, uid: &str) -> Option<bool> {
+        self.lock().pods.get(uid).map(|pod| !pod.is_over)
+    }
+
+    /// Takes what the watch told.
+    pub fn take(&self, change: Change<Pod>, now: Timestamp) {
+        let is_news = self.lock().take(change, now);
+        if is_news {
+            (self.ring)();
+        }
+    }
+
+    /// The server is not reached; what is known stands.
+    pub fn lost(&self, why: String, now: Timestamp) {
+        let mut inner = self.lock();
+        inner.arriving = None;
+        let standing = &mut inner.standing;
+        standing.failures += 1;
+        if standing.connected {
+            standing.as_of = Some(now);
+        }
+        if standing.connected || standing.since.is_none() {
+            standing.since = Some(now);
+        }
+        standing.connected = false;
+        standing.why = Some(why);
+    }
+
+    /// Every change leaves it whole, so one who died holding it harms nobody.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Whether pods are others now.
+    fn take(&mut self, change: Change<Pod>, now: Timestamp) -> bool {
+        let is_news = match change {
+            Change::Began => {
+                self.arriving = Some(BTreeMap::new());
+                false
+            }
+            Change::Found(pod) => {
+                let arriving = self.arriving.get_or_insert_default();
+                self.standing.left_out += insert(arriving, pod);
+                false
+            }
+            Change::Complete => {
+                self.reached(now);
+                let whole = self.arriving.take();
+                whole.is_some_and(|whole| self.replace(whole))
+            }
+            Change::Opened => {
+                self.reached(now);
+                false
+            }
+            Change::Applied(pod) => {
+                let is_same = self
+                    .pods
+                    .get(&pod.uid)
+                    .is_some_and(|known| known.json == pod.json);
+                if !is_same {
+                    self.standing.left_out += insert(&mut self.pods, pod);
+                }
+                !is_same
+            }
+            Change::Deleted(pod) => self.pods.remove(&pod.uid).is_some(),
+        };
+        self.changes += u64::from(is_news);
+        is_news
+    }
+
+    fn reached(&mut self, now: Timestamp) {
+        if !self.standing.connected {
+            self.standing.connected = true;
+            self.standing.since = Some(now);
+            self.standing.why = None;
+        }
+    }
+
+    /// Takes a whole list. What is the same stays the same piece of memory: whoever has read it need not read it again.
+    fn replace(&mut self, mut whole: BTreeMap<Box<str>, Pod>) -> bool {
+        let mut is_news = whole.len() != self.pods.len();
+        for (uid, pod) in &mut whole {
+            match self.pods.remove(uid) {
+                Some(known) if known.json == pod.json => *pod = known,
+                _ => is_news = true,
+            }
+        }
+        self.pods = whole;
+        is_news
+    }
+}
+
+/// Puts a pod in; where there is no room one that has ended makes some. Returns how many found none.
+fn insert(pods: &mut BTreeMap<Box<str>, Pod>, pod: Pod) -> u64 {
+    if pod.uid.is_empty() {
+        return 1;
+    }
+    if pods.len() < MOST_PODS || pods.contains_key(&pod.uid) {
+        pods.insert(pod.uid.clone(), pod);
+        return 0;
+    }
+    if pod.is_over {
+        return 1;
+    }
+    let ended = pods.iter().find(|(_, known)| known.is_over);
+    if let Some(uid) = ended.map(|(uid, _)| uid.clone()) {
+        pods.remove(&uid);
+        pods.insert(pod.uid.clone(), pod);
+    }
+    1
+}

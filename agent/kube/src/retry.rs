@@ -1,0 +1,99 @@
+//! How long to wait before the API server is asked again.
+
+use std::time::Duration;
+
+/// The first wait.
+const FIRST: Duration = Duration::from_millis(500);
+/// The longest by our own choice.
+const LONGEST: Duration = Duration::from_secs(30);
+/// The longest that a server may ask for.
+const OBEYED: Duration = Duration::from_mins(5);
+
+/// Waits that double from failure to failure, spread so that the agents of a cluster do not all come back at once.
+#[derive(Clone, Debug)]
+pub struct Backoff {
+    failures: u32,
+    /// State of a xorshift generator; never zero.
+    chance: u64,
+}
+
+impl Backoff {
+    /// Waits of whoever has this name; two names wait differently.
+    pub fn new(name: &str, seed: u64) -> Self {
+        // FNV-1a: all it has to do is to tell names apart.
+        let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self {
+            failures: 0,
+            chance: (hash ^ seed) | 1,
+        }
+    }
+
+    /// It went well: the next failure is a first one.
+    pub const fn succeeded(&mut self) {
+        self.failures = 0;
+    }
+
+    /// It failed: how long to wait now. What the server asks for is waited at least.
+    pub fn failed(&mut self, asked: Option<Duration>) -> Duration {
+        let whole = FIRST
+            .saturating_mul(1 << self.failures.min(16))
+            .min(LONGEST);
+        self.failures = self.failures.saturating_add(1);
+        let ours = whole / 2 + self.part_of(whole / 2);
+        asked.map_or(ours, |asked| {
+            let asked = asked.min(OBEYED);
+            // Whoever was told the same time would otherwise come back in the same moment.
+            asked + self.part_of((asked / 4).max(FIRST))
+        })
+    }
+
+    /// Some of a time, each part as likely as any.
+    pub fn part_of(&mut self, whole: Duration) -> Duration {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
+        Duration::from_nanos(self.chance % nanos.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_a_bound_and_begin_anew() {
+        let mut backoff = Backoff::new("node", 7);
+        let mut whole = FIRST;
+        for _ in 0..40 {
+            let wait = backoff.failed(None);
+            assert!(wait >= whole / 2 && wait <= whole, "{wait:?} of {whole:?}");
+            whole = (whole * 2).min(LONGEST);
+        }
+        backoff.succeeded();
+        assert!(backoff.failed(None) <= FIRST);
+    }
+
+    #[test]
+    fn a_server_that_asks_for_time_gets_it_within_reason() {
+        let mut backoff = Backoff::new("node", 7);
+        let wait = backoff.failed(Some(Duration::from_mins(1)));
+        assert!((60..=75).contains(&wait.as_secs()), "{wait:?}");
+        let wait = backoff.failed(Some(Duration::from_secs(1 << 40)));
+        assert!(wait <= OBEYED * 5 / 4, "{wait:?}");
+        let wait = backoff.failed(Some(Duration::ZERO));
+        assert!(wait <= FIRST, "{wait:?}");
+    }
+
+    #[test]
+    fn nodes_do_not_wait_alike() {
+        let waits = |name| {
+            let mut backoff = Backoff::new(name, 7);
+            [(); 4].map(|()| backoff.failed(None))
+        };
+        assert_ne!(waits("node-1"), waits("node-2"));
+        assert_eq!(waits("node-1"), waits("node-1"));
+    }
+}
