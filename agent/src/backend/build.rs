@@ -18,7 +18,7 @@ use super::protect::{Essentials, select};
 use crate::config::{CgroupRule, Selection};
 use crate::guard::board::Board;
 use crate::guard::roster::{Group, Member, Roster};
-use crate::pod::{LastGood, Manifest};
+use crate::pod::Manifest;
 
 /// Cgroups of one machine; more are a runaway, and counted as such.
 const MOST_GROUPS: usize = 65_536;
@@ -39,8 +39,6 @@ pub struct Builder {
     open: HashMap<String, Arc<Group>>,
     /// What was read of each cgroup, for when it cannot be read.
     known: Known,
-    /// What the manifests said when they were last in order.
-    manifests: LastGood,
     /// What was said of the last roster.
     said: BTreeSet<String>,
     last: Option<Last>,
@@ -96,7 +94,6 @@ impl Builder {
             generation: 0,
             open: HashMap::new(),
             known: Known::new(),
-            manifests: LastGood::default(),
             said: BTreeSet::new(),
             last: None,
             changed: false,
@@ -121,12 +118,6 @@ impl Builder {
     /// Whether the last roster says anything that the one before did not.
     pub const fn changed(&self) -> bool {
         self.changed
-    }
-
-    /// The pods that a folder describes, and what is wrong with it, one sentence each. What a file said when it was last
-    /// in order stands until it is again, or gone.
-    pub fn read_manifests(&mut self, folder: Option<&Path>) -> (Vec<Manifest>, Vec<String>) {
-        self.manifests.read(folder)
     }
 
     /// Looks at the machine and makes a roster of what is there now.

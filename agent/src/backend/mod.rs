@@ -1,6 +1,7 @@
-//! The standalone backend: manifests and cgroup patterns become a roster, and every change of either becomes a new one.
+//! The backend: pods and cgroup patterns become a roster, and every change of either becomes a new one.
 
 pub mod bind;
 pub mod build;
 pub mod facts;
 pub mod protect;
+pub mod source;

@@ -19,6 +19,7 @@ mod replay;
 mod run;
 mod simulate;
 mod status;
+mod status_kubernetes;
 mod status_page;
 mod stream;
 mod top;

@@ -3,6 +3,7 @@
 use brink_host::probe::programs::OOM_ENTERED;
 
 use super::pause::pause_end;
+use super::status_kubernetes::kubernetes;
 use crate::control::protocol::{EventJournalView, EventsView, OomView, Status, ThresholdState};
 use crate::record::text::{
     amount, bytes, counted, end_words, hardness, held_words, mode_words, moment, pressure, stretch,
@@ -20,6 +21,9 @@ pub(super) fn page(status: &Status, style: Style) -> String {
     signals(&mut screen, status);
     thresholds(&mut screen, status);
     node(&mut screen, status);
+    if let Some(view) = &status.kubernetes {
+        kubernetes(&mut screen, view);
+    }
     if let Some(told) = &status.events {
         events(&mut screen, told);
     }

@@ -52,9 +52,11 @@ fn nobody(tree: &Node, origins: &Origins) -> Option<Finding> {
     let manifests = workloads.and_then(|node| node.get("manifests")?.scalar());
     let cgroups = workloads.and_then(|node| node.get("cgroups"));
     let is_a_group = |node: &Node| matches!(&node.value, Value::List(items) if !items.is_empty());
-    let is_anybody = manifests.is_some() || cgroups.is_some_and(is_a_group);
+    let kubernetes = tree.get("kubernetes").and_then(|node| node.get("enabled"));
+    let has_pods = kubernetes.is_some_and(|node| matches!(node.value, Value::Bool(true, _)));
+    let is_anybody = has_pods || manifests.is_some() || cgroups.is_some_and(is_a_group);
     let problem = "there is nobody to evict; name a folder of pod manifests (workloads.manifests) or control groups \
-                   (workloads.cgroups)";
+                   (workloads.cgroups), or take the pods of a cluster (kubernetes.enabled)";
     let finding = Finding::at(origins, mode.site, "mode".to_owned(), problem);
     (!is_anybody).then(|| finding.written("\"enforce\""))
 }

@@ -12,6 +12,7 @@ pub mod eviction;
 pub mod finding;
 mod idle;
 pub mod kubelet;
+mod kubernetes;
 mod layers;
 mod lead;
 mod load;
@@ -26,6 +27,7 @@ mod tests;
 pub mod thresholds;
 mod workloads;
 
+pub use kubernetes::{Kubernetes, StreamingLists};
 pub use layers::{drop_ins, read_documents, read_one};
 pub use load::{Checked, Sources, load};
 pub use margin::{LeadMargin, Raised};

@@ -10,12 +10,13 @@ use brink_core::node::safety::Limits;
 
 use super::document::{Fields, Keys, Node, Reader, Value};
 use super::eviction::{self, Dialect};
+use super::kubernetes::Kubernetes;
 use super::margin::LeadMargin;
 use super::settings::{
     Events, Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings, NodeScope, Paths, Realtime,
     RunMode, Selection, Workloads,
 };
-use super::{events, workloads};
+use super::{events, kubernetes, workloads};
 use crate::ledger::DECISIONS;
 
 /// `apiVersion` of Brink's own files.
@@ -25,7 +26,7 @@ pub const API_VERSION: &str = "brink.dev/v1alpha1";
 pub const KIND: &str = "AgentConfiguration";
 
 /// Every key, in the order in which they are shown.
-pub(super) const KEYS: [&str; 34] = [
+pub(super) const KEYS: [&str; 35] = [
     "apiVersion",
     "kind",
     "mode",
@@ -48,6 +49,7 @@ pub(super) const KEYS: [&str; 34] = [
     "node",
     "podsCgroup",
     "workloads",
+    "kubernetes",
     "prefer",
     "avoid",
     "ignore",
@@ -73,6 +75,7 @@ pub(super) struct Written {
     pub(super) node: NodeScope,
     pub(super) pods_cgroup: Option<String>,
     pub(super) workloads: Workloads,
+    pub(super) kubernetes: Kubernetes,
     pub(super) selection: Selection,
     pub(super) limits: Limits,
     pub(super) housekeeping_interval: Span,
@@ -109,6 +112,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Written {
             .get("podsCgroup")
             .and_then(|node| workloads::read_group(reader, node)),
         workloads: workloads::read(reader, fields),
+        kubernetes: kubernetes::read(reader, fields),
         selection: workloads::read_selection(reader, fields),
         limits: read_remembered_limits(reader, fields),
         housekeeping_interval: fields

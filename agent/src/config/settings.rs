@@ -12,6 +12,7 @@ use brink_core::node::workload::ResourceList;
 use brink_host::cgroup::glob::Glob;
 use regex_lite::Regex;
 
+use super::kubernetes::Kubernetes;
 use super::margin::{LeadMargin, Raised};
 use super::outlets::{EventJournal, Outlets};
 
@@ -43,6 +44,8 @@ pub struct AgentConfig {
     pub pods_cgroup: Option<String>,
     /// What is watched over beside the machine itself.
     pub workloads: Workloads,
+    /// Whether pods come from the Kubernetes API, and how it is reached.
+    pub kubernetes: Kubernetes,
     /// Who goes sooner, later or never.
     pub selection: Selection,
     /// Limits on how often Brink may kill.

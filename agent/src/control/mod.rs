@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod http;
+mod kubernetes_view;
 pub mod protocol;
 pub mod server;
 pub mod views;

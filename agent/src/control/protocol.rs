@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+pub use super::kubernetes_view::KubernetesView;
 use crate::record::DecisionRecord;
 use crate::record::wire::{OrderView, PressureView, RankedWorkload, SignalValue, Time};
 
@@ -196,6 +197,9 @@ pub struct Status {
     /// How the event stream stands; none where events are switched off.
     #[serde(default)]
     pub events: Option<EventsView>,
+    /// How the pods of the Kubernetes API stand; none where they are not asked for.
+    #[serde(default)]
+    pub kubernetes: Option<KubernetesView>,
 }
 
 /// A configuration that was not taken over.

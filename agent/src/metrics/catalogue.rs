@@ -70,6 +70,11 @@ families! {
     EVENT_JOURNAL_WAITING = Gauge "brink_event_journal_waiting" &[], "Events that wait for the event journal.";
     OUTLET = Gauge "brink_event_outlet_failing" &["outlet"], "Whether another way out of events fails now: what it cannot hand out is lost once it is too late.";
 
+    KUBERNETES = Gauge "brink_kubernetes_connected" &[], "Whether the API server is reached and the pods of this node are up to date; nothing where they are not asked for.";
+    KUBERNETES_PODS = Gauge "brink_kubernetes_pods" &[], "Pods of this node that are known from the API.";
+    KUBERNETES_AGE = Gauge "brink_kubernetes_state_age_seconds" &[], "Time since those were last known to be up to date.";
+    KUBERNETES_FAILURES = Counter "brink_kubernetes_failures" &[], "Attempts to reach the API server that have failed.";
+
     BUILD = Info "brink_build" &["version"], "Version of the agent.";
     RELOADED = Gauge "brink_config_last_reload_successful" &[], "Whether the configuration was taken over when it was read last.";
     RELOADED_AT = Gauge "brink_config_last_reload_timestamp_seconds" &[], "When that was, in seconds since 1970.";

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::facts;
+use crate::control::protocol::KubernetesView;
 use crate::guard;
 use crate::runtime::prepare::Running;
 
@@ -24,6 +25,8 @@ pub struct Health {
     pub rung: Option<(&'static str, bool)>,
     /// Age of the latest reading of the node; none before the first.
     pub figures: Option<u64>,
+    /// Where pods come from the Kubernetes API, why none are known; empty if some are.
+    pub pods: Option<String>,
 }
 
 /// One check, and why it failed if so.
@@ -58,6 +61,10 @@ impl Health {
             interval: u64::try_from(running.housekeeping.as_nanos()).unwrap_or(0),
             rung: standing.map(|standing| (standing.rung.word(), standing.is_passing())),
             figures: state.reading.as_ref().map(|reading| since(reading.at)),
+            pods: running
+                .cluster
+                .as_ref()
+                .map(|cluster| unknown(&cluster.view())),
         }
     }
 
@@ -68,7 +75,8 @@ impl Health {
 
     /// What must hold for the agent to protect its node.
     pub fn ready(&self) -> Vec<Check> {
-        vec![self.guard(), self.rung(), self.figures()]
+        let always = [self.guard(), self.rung(), self.figures()];
+        always.into_iter().chain(self.pods()).collect()
     }
 
     fn patience(&self) -> u64 {
@@ -102,6 +110,14 @@ impl Health {
         }
     }
 
+    fn pods(&self) -> Option<Check> {
+        let why = self.pods.clone()?;
+        Some(Check {
+            name: "pods",
+            fault: (!why.is_empty()).then_some(why),
+        })
+    }
+
     fn figures(&self) -> Check {
         let fault = match self.figures {
             None => Some("the node has not been read yet".to_owned()),
@@ -115,6 +131,16 @@ impl Health {
             name: "figures",
             fault,
         }
+    }
+}
+
+/// Why the pods of the API are not known; nothing if they are, be it from an earlier run: an agent without an API protects
+/// its node as long as it knows whom it has.
+fn unknown(view: &KubernetesView) -> String {
+    match (view.state_age_ms, &view.why) {
+        (Some(_), _) => String::new(),
+        (None, Some(why)) => format!("no pod is known: {why}"),
+        (None, None) => "the API server has not answered yet".to_owned(),
     }
 }
 
@@ -162,6 +188,7 @@ mod tests {
             interval: 20 * SECOND,
             rung: Some(("kernel-sampler", false)),
             figures: Some(SECOND),
+            pods: None,
         }
     }
 
@@ -234,6 +261,40 @@ mod tests {
                 ..healthy()
             },
             "[-]figures failed: the latest reading of the node is 61 s old",
+        );
+    }
+
+    #[test]
+    fn whoever_knows_its_pods_is_ready_without_an_api() {
+        let view = |state_age_ms, why: Option<&str>| KubernetesView {
+            node: "a".to_owned(),
+            connected: false,
+            since: None,
+            why: why.map(str::to_owned),
+            pods: 0,
+            state_age_ms,
+            left_out: 0,
+            failures: 0,
+        };
+        let check = |view: KubernetesView, expected: &str| {
+            let health = Health {
+                pods: Some(unknown(&view)),
+                ..healthy()
+            };
+            let found = verdict("readyz", &health.ready(), &asked("verbose"));
+            assert!(found.text.contains(expected), "{}", found.text);
+        };
+        check(
+            view(Some(90_000), Some("refused")),
+            "[+]pods ok\nreadyz check passed",
+        );
+        check(
+            view(None, Some("refused")),
+            "[-]pods failed: no pod is known: refused",
+        );
+        check(
+            view(None, None),
+            "[-]pods failed: the API server has not answered yet",
         );
     }
 

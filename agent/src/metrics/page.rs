@@ -41,6 +41,7 @@ pub fn page(facts: &Facts, format: Format) -> String {
     add_programs(&mut page, facts);
     add_events(&mut page, facts);
     add_event_journal(&mut page, &facts.status);
+    add_kubernetes(&mut page, &facts.status);
     add_process(&mut page, facts);
     page.finish()
 }
@@ -264,6 +265,19 @@ fn add_event_journal(page: &mut Exposition, status: &Status) {
     for outlet in told.iter().flat_map(|told| &told.outlets) {
         samples.add(&[&outlet.name], u8::from(outlet.why.is_some()));
     }
+}
+
+fn add_kubernetes(page: &mut Exposition, status: &Status) {
+    let known = status.kubernetes.as_ref();
+    page.family(&of::KUBERNETES)
+        .add_known(&[], known.map(|known| u8::from(known.connected)));
+    page.family(&of::KUBERNETES_PODS)
+        .add_known(&[], known.map(|known| known.pods));
+    let age = known.and_then(|known| u64::try_from(known.state_age_ms?).ok());
+    let age = age.map(|millis| Seconds(millis.saturating_mul(1_000_000)));
+    page.family(&of::KUBERNETES_AGE).add_known(&[], age);
+    page.family(&of::KUBERNETES_FAILURES)
+        .add_known(&[], known.map(|known| known.failures));
 }
 
 fn add_process(page: &mut Exposition, facts: &Facts) {

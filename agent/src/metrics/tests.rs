@@ -233,7 +233,8 @@ fn status() -> Status {
         "rings": [{"row": "oom", "seen": 6, "sent": 3, "dropped": 2, "filtered": 1}],
         "reportsLost": 0, "sampler": {"ticks": 4, "meanNs": 10, "maxNs": 20},
         "events": {"last": 17, "numbers": null, "outlets": [{"name": "file", "why": "No space left", "sent": 9, "lost": 0}, {"name": "otlp", "why": null, "sent": 9, "lost": 0}],
-            "journal": {"state": "full", "why": "No space left", "size": 4096, "written": 9, "waiting": 2, "lost": 1}}
+            "journal": {"state": "full", "why": "No space left", "size": 4096, "written": 9, "waiting": 2, "lost": 1}},
+        "kubernetes": {"node": "n", "connected": true, "since": null, "why": null, "pods": 12, "stateAgeMs": 0, "leftOut": 0, "failures": 3}
     });
     serde_json::from_value(status).unwrap()
 }

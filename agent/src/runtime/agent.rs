@@ -206,6 +206,7 @@ fn needs_restart(before: &AgentConfig, now: &AgentConfig) -> Vec<&'static str> {
     let differs = [
         ("node", before.node != now.node),
         ("podsCgroup", before.pods_cgroup != now.pods_cgroup),
+        ("kubernetes", before.kubernetes != now.kubernetes),
         ("paths", before.paths != now.paths),
         ("realtime", before.realtime != now.realtime),
         ("hooks", before.hooks != now.hooks),

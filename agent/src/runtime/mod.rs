@@ -6,6 +6,7 @@
 
 pub mod agent;
 pub mod clerk;
+pub mod cluster;
 pub mod enforcer;
 pub mod equipment;
 mod folders;

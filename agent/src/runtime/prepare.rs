@@ -22,6 +22,7 @@ use brink_host::realtime::FifoPriority;
 use tracing::{info, warn};
 
 use super::clerk::Clerk;
+use super::cluster::Cluster;
 use super::enforcer::{Enforcement, interrupted as interrupted_in, kills, remember};
 use super::equipment::{Equipment, Loaded};
 use super::foresight::BoardCell;
@@ -37,8 +38,9 @@ use super::starts::Starts;
 use super::state::{Shared, State};
 use super::steps::{room_for, steps_with};
 use super::stop_button::StopButton;
-use super::watch::{Bell, Reload, Watcher, manifests};
+use super::watch::{Bell, Reload, Watcher, pods};
 use crate::backend::build::{Builder, Built, Scan};
+use crate::backend::source::Sources;
 use crate::config::{AgentConfig, NodeScope};
 use crate::equip;
 use crate::forensics::{self, Collector};
@@ -54,6 +56,8 @@ use crate::warmer::Warmer;
 
 /// The thread that makes incidents of kills.
 const COLLECTOR: &str = "brink-collector";
+/// The thread that follows the pods of the Kubernetes API.
+const KUBE: &str = "brink-kube";
 
 /// A running agent. Stop it with [`Running::stop`].
 pub struct Running {
@@ -81,6 +85,8 @@ pub struct Running {
     pub enforcement: Enforcement,
     /// Where events are told.
     pub telling: Telling,
+    /// The cluster this node is part of, if one is configured.
+    pub cluster: Option<Cluster>,
     /// What the kubelet would have done at the decisions in the ledger.
     foretold: Foretold,
     /// What the guard is still to be told of a takeover.
@@ -116,13 +122,16 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
     let (enforcement, ledger) =
         Enforcement::begin(root, &config.paths.state_dir, clocks.boot).context(Named::STATE_DIR)?;
     let mut builder = builder(config, &layout);
-    let roster = first_roster(config, &mut builder)?;
+    let bell = Arc::new(Bell::new()?);
+    let (cluster, pods_of_the_api) = Cluster::begin(config, &bell)?.unzip();
+    let mut sources = Sources::new(config.workloads.manifests.clone(), pods_of_the_api);
+    let roster = first_roster(&mut sources, &mut builder)?;
     let telling = Telling::start(config, (clocks.boot, clocks.started))?;
     let mut around = Around::new(
         config,
         &roster,
         (clocks.boot, enforcement.is_ours()),
-        telling,
+        (telling, bell),
     )?;
     let first = around.first_inputs(config, ledger.as_ref());
     let interrupted = ledger.as_ref();
@@ -145,7 +154,10 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         housekeeping: config.housekeeping_interval,
         roster,
     };
-    let threads = around.start_threads(config, plan, builder)?;
+    let mut threads = around.start_threads(config, plan, (builder, sources))?;
+    if let Some(cluster) = &cluster {
+        threads.push((KUBE, cluster.start(Arc::clone(&around.ports))?));
+    }
     Ok(Running {
         shared: around.shared,
         ports: around.ports,
@@ -160,6 +172,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         enforcement,
         foretold: around.foretold,
         telling: around.telling,
+        cluster,
         collector: around.collector,
         _recorder: around.recorder,
         takeover: Mutex::default(),
@@ -198,7 +211,7 @@ impl Around {
         config: &AgentConfig,
         roster: &Roster,
         (boot, enforces): (BootId, Arc<AtomicBool>),
-        telling: Telling,
+        (telling, bell): (Telling, Arc<Bell>),
     ) -> anyhow::Result<Self> {
         let room = room_for(roster.table.len());
         let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
@@ -207,7 +220,7 @@ impl Around {
         let around = Self {
             shared: Arc::new(Shared::new(state)),
             ports: Arc::new(Ports::new(steps_with(room), room)?),
-            bell: Arc::new(Bell::new()?),
+            bell,
             button: StopButton::new(&config.paths.state_dir),
             warmer: Arc::new(Warmer::start()?),
             board: Arc::new(BoardCell::default()),
@@ -287,7 +300,7 @@ impl Around {
         &mut self,
         config: &AgentConfig,
         plan: Plan,
-        builder: Builder,
+        (builder, sources): (Builder, Sources),
     ) -> anyhow::Result<Vec<(&'static str, JoinHandle<()>)>> {
         let collecting = self.collect(config, (&plan, plan.author.clocks))?;
         let recorded = (plan.layout.clone(), plan.node.clone());
@@ -310,7 +323,7 @@ impl Around {
         };
         let watcher = Watcher {
             builder,
-            manifests: config.workloads.manifests.clone(),
+            sources,
             button: self.button.clone(),
             evidence: None,
             loaded: Arc::clone(&self.loaded),
@@ -401,12 +414,8 @@ impl Around {
     }
 }
 
-fn first_roster(config: &AgentConfig, builder: &mut Builder) -> anyhow::Result<Box<Roster>> {
-    let pods = manifests(
-        config.workloads.manifests.as_deref(),
-        builder,
-        &mut Vec::new(),
-    );
+fn first_roster(sources: &mut Sources, builder: &mut Builder) -> anyhow::Result<Box<Roster>> {
+    let pods = pods(sources, &mut Vec::new());
     let Built { roster, troubles } = builder.build(&pods, Scan::All)?;
     for trouble in troubles {
         warn!(trouble, "a cgroup cannot be watched over");
@@ -510,6 +519,9 @@ impl Running {
 
     /// Ends everything; nothing is left in the kernel.
     pub fn stop(mut self) {
+        if let Some(cluster) = &self.cluster {
+            cluster.stop();
+        }
         self.bell.stop();
         while self.ports.commands.send(Command::Stop).is_err() {
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -23,6 +23,7 @@ use super::state::Shared;
 use super::steps::make_room;
 use super::stop_button::{Pressed, StopButton, Written};
 use crate::backend::build::{Builder, Built, Scan};
+use crate::backend::source::{PodSource as _, Sources};
 use crate::config::{CgroupRule, Selection};
 use crate::forensics::Collector;
 use crate::guard;
@@ -53,8 +54,8 @@ const BOUND: usize = 4096;
 pub struct Watcher {
     /// Makes rosters.
     pub builder: Builder,
-    /// The folder of manifests, if there is one.
-    pub manifests: Option<PathBuf>,
+    /// Where pods come from.
+    pub sources: Sources,
     /// The stop button.
     pub button: StopButton,
     /// Changes of cgroups, if the kernel tells.
@@ -77,7 +78,7 @@ pub struct Watcher {
     pub telling: Telling,
     /// Who makes incidents of kills, and must know whom.
     pub collector: Collector,
-    /// What was said of the manifests at the last look.
+    /// What was said of the pods at the last look.
     pub told: Vec<String>,
     /// Changes of cgroups and starts of programs that found no room in the ring, as of the last look.
     pub lost: u64,
@@ -207,6 +208,7 @@ impl Watcher {
                 wanted = unsent.then(|| Instant::now() + SETTLE);
             }
         }
+        self.sources.close();
     }
 
     /// Takes over what a reload of the configuration has left; true when it did.
@@ -214,7 +216,7 @@ impl Watcher {
         let Some(reloaded) = self.reload.take() else {
             return false;
         };
-        self.manifests = reloaded.manifests;
+        self.sources.set_folder(reloaded.manifests);
         self.builder.reconfigure(reloaded.rules, reloaded.selection);
         self.warmer.count_processes(reloaded.count_processes);
         true
@@ -229,7 +231,7 @@ impl Watcher {
     }
 
     fn folders(&self) -> Folders {
-        let folders = [self.button.path().parent(), self.manifests.as_deref()];
+        let folders = [self.button.path().parent(), self.sources.folder()];
         let folders: Vec<&Path> = folders.into_iter().flatten().collect();
         Folders::watch(&folders)
     }
@@ -256,7 +258,7 @@ impl Watcher {
         };
         let mut rings = [0; 8];
         let _silent = rustix::io::read(&self.bell.fd, &mut rings);
-        folders.drain(|folder| woken.workloads |= self.manifests.as_deref() == Some(folder));
+        folders.drain(|folder| woken.workloads |= self.sources.folder() == Some(folder));
         self.drain_evidence(&mut woken);
         woken
     }
@@ -312,7 +314,7 @@ impl Watcher {
     }
 
     fn rebuild(&mut self, scan: Scan) {
-        let pods = manifests(self.manifests.as_deref(), &mut self.builder, &mut self.told);
+        let pods = pods(&mut self.sources, &mut self.told);
         let was_sent = self.unsent.is_empty();
         match self.builder.build(&pods, scan) {
             Ok(Built { roster, troubles }) => {
@@ -340,15 +342,11 @@ impl Watcher {
     }
 }
 
-/// The pods of the folder; what is wrong with a file is said, and leaves the others alone.
-pub fn manifests(
-    folder: Option<&Path>,
-    builder: &mut Builder,
-    told: &mut Vec<String>,
-) -> Vec<Manifest> {
-    let (pods, troubles) = builder.read_manifests(folder);
+/// All pods; what is wrong with one, or with a file of them, is said once, and leaves the others alone.
+pub fn pods(sources: &mut Sources, told: &mut Vec<String>) -> Vec<Manifest> {
+    let (pods, troubles) = sources.pods();
     for trouble in troubles.iter().filter(|trouble| !told.contains(trouble)) {
-        warn!(trouble, "a manifest is not in order");
+        warn!(trouble, "a pod is not in order");
     }
     *told = troubles;
     pods

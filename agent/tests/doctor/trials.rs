@@ -3,9 +3,11 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use brink::doctor::State::{Note, Ok as Fine, Warning};
+use brink::doctor::State::{Failed, Note, Ok as Fine, Warning};
 use brink::doctor::facts::trials::{Agreement, Fifo, Load, Nice, ProgramState, Programs, Trials};
 use brink::doctor::{Facts, Report, checks};
+use brink::pod::{Manifest, read_file};
+use brink::runtime::cluster::Answered;
 use brink_host::probe::calibrate::Numbers;
 use brink_host::probe::programs::PROGRAMS;
 use brink_host::realtime::FifoRefusal;
@@ -23,6 +25,7 @@ fn granted() -> Trials {
         }),
         oom_score: Ok(OomScore::Set(-999)),
         programs: Load::Done(loaded(&[])),
+        api: None,
     }
 }
 
@@ -259,6 +262,7 @@ fn the_lowest_rung_says_everything_that_keeps_it_there() {
             why: "EACCES".into(),
         }),
         programs: Load::NotTried("CAP_BPF is missing".into()),
+        api: None,
     };
     let report = report(&Machine::whole(), trials);
     assert_eq!(
@@ -306,5 +310,45 @@ fn the_mode_is_what_would_become_of_orders() {
         find(&report(&machine, granted()), "state.enforcer"),
         Note,
         &["812"],
+    );
+}
+
+/// So many pods.
+fn pods_of(machine: &Machine, count: usize) -> Vec<Manifest> {
+    let one = |number| format!("---\nkind: Pod\nmetadata: {{name: p{number}, uid: u{number}}}\n");
+    machine.write("pods.yaml", &(0..count).map(one).collect::<String>());
+    read_file(&machine.path("pods.yaml")).unwrap().pods
+}
+
+#[test]
+fn an_api_that_is_not_reached_or_knows_no_pod_is_told() {
+    let machine = Machine::whole();
+    let look = |api| {
+        let trials = Trials { api, ..granted() };
+        report(&machine, trials)
+    };
+    let answered = |pods: usize| Answered {
+        node: "node-7".to_owned(),
+        by: "the kubeconfig /k".to_owned(),
+        pods: pods_of(&machine, pods),
+    };
+    let nowhere = look(None);
+    assert!(
+        nowhere
+            .checks
+            .iter()
+            .all(|check| check.id != "kubernetes.api")
+    );
+    let refused = look(Some(Err("by the kubeconfig /k: no (HTTP 403)".to_owned())));
+    let check = find(&refused, "kubernetes.api");
+    assert_eq!(check.state, Failed);
+    assert!(check.found.contains("403"), "{}", check.found);
+    let none = look(Some(Ok(answered(0))));
+    assert_eq!(find(&none, "kubernetes.api").state, Warning);
+    let some = look(Some(Ok(answered(2))));
+    let check = find(&some, "kubernetes.api");
+    assert_eq!(
+        (check.state, check.found.as_str()),
+        (Fine, "2 pods of node node-7, by the kubeconfig /k")
     );
 }

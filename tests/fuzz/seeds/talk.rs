@@ -157,6 +157,7 @@ fn status(now: Time) -> Status {
                 lost: 3,
             }],
         }),
+        kubernetes: None,
     }
 }
 

@@ -47,7 +47,13 @@ fn in_release() -> anyhow::Result<Measuring> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--release", "--locked", "--bins"]);
     cargo.args(["--package", "brink", "--package", "brink-tests"]);
-    cargo.args(["--package", "xtask", "--features", "xtask/bench"]);
+    cargo.args([
+        "--package",
+        "xtask",
+        "--no-default-features",
+        "--features",
+        "xtask/bench",
+    ]);
     let built = artifacts::build_with(&mut cargo, &[]).context("building the benchmarks")?;
     Measuring::of(&built)
 }

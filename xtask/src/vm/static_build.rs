@@ -87,7 +87,11 @@ fn statically(tests: &[&str], metadata: &Metadata) -> anyhow::Result<Built> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--bins", "--package", "brink"]);
     cargo.args(["--package", "xtask", "--package", "brink-tests"]);
-    cargo.args(["--features", "xtask/bench,brink-tests/live"]);
+    cargo.args([
+        "--no-default-features",
+        "--features",
+        "xtask/bench,brink-tests/live",
+    ]);
     cargo.args(tests);
     cargo.args(["--locked", "--target", TARGET]);
     cargo.args(["--profile", PROFILE, "--target-dir"]);

@@ -2,6 +2,7 @@
 
 mod events;
 mod kubelet_files;
+mod kubernetes;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -18,6 +18,7 @@ use crate::control::protocol::{
 use crate::guard;
 use crate::record::wire::{API_VERSION, OrderView, PressureView, SignalValue};
 use crate::record::words::{memory_word, mode_word};
+use crate::runtime::cluster::Cluster;
 use crate::runtime::equipment::ProgramState;
 use crate::runtime::oom_tally::OomTally;
 use crate::runtime::state::State;
@@ -71,6 +72,7 @@ impl Views {
             reports_lost: state.lost,
             sampler: self.sampler(),
             events: self.events(),
+            kubernetes: self.running.cluster.as_ref().map(Cluster::view),
         }
     }
 

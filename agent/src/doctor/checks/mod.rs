@@ -4,6 +4,7 @@ mod cgroups;
 mod kernel;
 mod killers;
 mod kubelet;
+mod kubernetes;
 mod memory;
 mod programs;
 mod rights;
@@ -29,6 +30,7 @@ pub fn checks(facts: &Facts) -> Vec<Check> {
         memory::checks(facts),
         settings::checks(facts),
         workloads::checks(facts),
+        kubernetes::checks(facts),
         killers::checks(facts),
         kubelet::checks(facts),
         state::checks(facts),

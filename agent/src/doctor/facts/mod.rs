@@ -87,13 +87,17 @@ impl Facts {
             kernel: &kernel.probe,
             layout: &layout,
         });
+        let of_the_api = trials.api.iter().flatten();
+        let pods = of_the_api
+            .flat_map(|answered| answered.pods.clone())
+            .collect();
         Self {
             process: Process::read(root),
-            trials,
             memory: Memory::read(root, &layout, &node_plan(config)),
             killers: Killers::read(root),
             kubelet: Kubelet::read(root, config, &layout),
-            workloads: Workloads::read(root, config, &layout),
+            workloads: Workloads::read((root, config), &layout, pods),
+            trials,
             state: StateFiles::read(root, config),
             cgroups: Cgroups::read(root, config, layout, is_unmounted),
             kernel,

@@ -23,6 +23,7 @@ use crate::guard::figures::saturated;
 use crate::guard::files::NodeFiles;
 use crate::guard::kernel::Kernel;
 use crate::guard::watches::Terrain;
+use crate::runtime::cluster::{Answered, try_out};
 
 /// The score the agent asks for.
 pub const OOM_SCORE: i64 = -999;
@@ -40,6 +41,8 @@ pub struct Trials {
     pub oom_score: Known<oom_score::OomScore>,
     /// The kernel programs.
     pub programs: Load,
+    /// The Kubernetes API; none where pods do not come from there.
+    pub api: Option<Known<Answered>>,
 }
 
 /// What came of asking for nice −20.
@@ -127,6 +130,11 @@ impl Trials {
             nice: on_a_thread(try_nice),
             oom_score: try_oom_score(ground.root),
             programs: try_programs(ground),
+            api: ground
+                .config
+                .kubernetes
+                .enabled
+                .then(|| try_out(ground.config)),
         }
     }
 
@@ -137,6 +145,7 @@ impl Trials {
             nice: Err(why.to_owned()),
             oom_score: Err(why.to_owned()),
             programs: Load::NotTried(why.to_owned()),
+            api: None,
         }
     }
 }

@@ -60,14 +60,20 @@ pub struct Daemon {
 }
 
 impl Workloads {
-    /// Looks at what is there.
-    pub fn read(root: &Path, config: &AgentConfig, layout: &Known<Layout>) -> Self {
+    /// Looks at what is there; `pods` are known from elsewhere.
+    pub fn read(
+        (root, config): (&Path, &AgentConfig),
+        layout: &Known<Layout>,
+        mut pods: Vec<Manifest>,
+    ) -> Self {
         let folder = config.workloads.manifests.as_deref();
-        let manifests = folder.map(read_manifests);
-        let (pods, manifests) = match manifests {
-            Some(Ok((pods, manifests))) => (pods, Some(Ok(manifests))),
-            Some(Err(why)) => (Vec::new(), Some(Err(why))),
-            None => (Vec::new(), None),
+        let manifests = match folder.map(read_manifests) {
+            Some(Ok((written, manifests))) => {
+                pods.extend(written);
+                Some(Ok(manifests))
+            }
+            Some(Err(why)) => Some(Err(why)),
+            None => None,
         };
         let built = layout
             .as_ref()

@@ -1,0 +1,76 @@
+//! `kubernetes`: whether pods come from the Kubernetes API, and how it is reached.
+
+use std::path::PathBuf;
+
+use super::document::{Fields, Reader};
+use super::schema::{absolute, section};
+
+/// Every key of the section.
+const KEYS: [&str; 5] = [
+    "enabled",
+    "kubeconfig",
+    "context",
+    "nodeName",
+    "streamingLists",
+];
+
+/// Pods from the Kubernetes API.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kubernetes {
+    /// Whether they come from there.
+    pub enabled: bool,
+    /// The kubeconfig; without one what `KUBECONFIG` names, else the service account of the pod the agent runs in.
+    pub kubeconfig: Option<PathBuf>,
+    /// Its context; without one the one it calls current.
+    pub context: Option<String>,
+    /// What the node is called; without a name what `NODE_NAME` says, else the machine's own name.
+    pub node_name: Option<String>,
+    /// Whether lists come as streams.
+    pub streaming_lists: StreamingLists,
+}
+
+/// Whether the list of pods comes as a stream, pod by pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamingLists {
+    /// Where the server does so.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// Reads `kubernetes`.
+pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Kubernetes {
+    let section = section(reader, fields, "kubernetes", &KEYS);
+    let enabled = section.get("enabled");
+    let is_enabled = enabled
+        .and_then(|node| reader.boolean(node))
+        .unwrap_or(false);
+    if let Some(node) = enabled.filter(|_| is_enabled && cfg!(not(feature = "kubernetes"))) {
+        let problem = "this build knows no Kubernetes";
+        reader.fault(node, problem, "false; or build with --features kubernetes");
+    }
+    let words = [
+        ("auto", StreamingLists::Auto),
+        ("always", StreamingLists::Always),
+        ("never", StreamingLists::Never),
+    ];
+    let streaming = section.get("streamingLists");
+    let streaming_lists = streaming.and_then(|node| reader.word(node, &words));
+    let mut name = |key| {
+        section
+            .get(key)
+            .and_then(|node| reader.name(node))
+            .map(str::to_owned)
+    };
+    let (context, node_name) = (name("context"), name("nodeName"));
+    Kubernetes {
+        enabled: is_enabled,
+        kubeconfig: absolute(reader, section, "kubeconfig"),
+        context,
+        node_name,
+        streaming_lists: streaming_lists.unwrap_or_default(),
+    }
+}

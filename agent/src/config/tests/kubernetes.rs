@@ -1,0 +1,50 @@
+//! `kubernetes`: what is said, what holds where nothing is, and what is no way to a server.
+
+use super::*;
+
+fn folder(text: &str) -> Folder {
+    Folder::new(&[("config.yaml", &format!("{HEAD}{text}\n"))])
+}
+
+#[test]
+fn what_is_not_said_is_found_out_later() {
+    assert_eq!(folder("").load().config.kubernetes, Kubernetes::default());
+    let text = "kubernetes: {enabled: true, kubeconfig: /k, context: c, nodeName: n, streamingLists: never}";
+    let expected = Kubernetes {
+        enabled: true,
+        kubeconfig: Some("/k".into()),
+        context: Some("c".to_owned()),
+        node_name: Some("n".to_owned()),
+        streaming_lists: StreamingLists::Never,
+    };
+    assert_eq!(folder(text).load().config.kubernetes, expected);
+}
+
+#[test]
+fn what_is_no_way_to_a_server_is_a_fault_with_its_place() {
+    for (text, expected) in [
+        (
+            "kubernetes: {kubeconfig: k}",
+            "config.yaml:3:26: kubernetes.kubeconfig: \"k\": no absolute path",
+        ),
+        ("kubernetes: {nodeName: ''}", "kubernetes.nodeName"),
+        (
+            "kubernetes: {streamingLists: on}",
+            "kubernetes.streamingLists",
+        ),
+        ("kubernetes: {enable: true}", "did you mean enabled?"),
+    ] {
+        let said = folder(text).faults();
+        assert_eq!(said.len(), 1, "{text}: {said:#?}");
+        assert!(said[0].contains(expected), "{text}: {said:#?}");
+    }
+}
+
+#[test]
+fn who_has_the_pods_of_a_cluster_has_somebody_to_evict() {
+    let findings = |text: &str| folder(&format!("mode: enforce\n{text}")).load().idle.len();
+    assert_eq!(
+        (findings(""), findings("kubernetes: {enabled: true}")),
+        (1, 0)
+    );
+}

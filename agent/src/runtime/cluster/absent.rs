@@ -1,0 +1,54 @@
+//! What stands for a cluster in a build that knows none.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use super::Answered;
+use crate::backend::source::PodSource;
+use crate::config::AgentConfig;
+use crate::control::protocol::KubernetesView;
+use crate::guard::ports::Ports;
+use crate::runtime::watch::Bell;
+
+/// There is none.
+#[derive(Debug)]
+pub enum Cluster {}
+
+impl Cluster {
+    /// None: the configuration is refused that asks for one.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn begin(
+        _config: &AgentConfig,
+        _bell: &Arc<Bell>,
+    ) -> anyhow::Result<Option<(Self, Box<dyn PodSource>)>> {
+        Ok(None)
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn start(&self, _ports: Arc<Ports>) -> anyhow::Result<JoinHandle<()>> {
+        match *self {}
+    }
+
+    /// How it stands.
+    pub fn view(&self) -> KubernetesView {
+        match *self {}
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        match *self {}
+    }
+}
+
+/// Asks nobody.
+///
+/// # Errors
+/// Always.
+pub fn try_out(_config: &AgentConfig) -> Result<Answered, String> {
+    Err("this build knows no Kubernetes".to_owned())
+}

@@ -1,0 +1,221 @@
+//! The thread that follows the pods of this node, and how it stands.
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use brink_kube::client::Access;
+use brink_kube::node;
+use brink_kube::pods::follow::{self, Follow};
+use brink_kube::pods::{Pods, Standing};
+use brink_kube::watch::Streaming;
+use jiff::Timestamp;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
+
+use super::Answered;
+use super::source::{ClusterPods, manifest_of};
+use crate::backend::source::PodSource;
+use crate::config::{AgentConfig, Kubernetes, StreamingLists};
+use crate::control::protocol::KubernetesView;
+use crate::guard::ports::Ports;
+use crate::runtime::process::spawn;
+use crate::runtime::watch::Bell;
+
+/// Whoever tries the API out waits no longer.
+const TRIAL: Duration = Duration::from_secs(10);
+
+/// The cluster this node is part of.
+pub struct Cluster {
+    /// The pods of this node as they are known.
+    pub pods: Arc<Pods>,
+    /// What the node is called.
+    pub node: String,
+    follow: Follow,
+    stopped: Arc<Notify>,
+}
+
+impl Cluster {
+    /// Begins with the pods that the last run knew, if a cluster is configured. Nothing is asked yet.
+    ///
+    /// # Errors
+    /// When nobody can say what this node is called.
+    pub fn begin(
+        config: &AgentConfig,
+        bell: &Arc<Bell>,
+    ) -> anyhow::Result<Option<(Self, Box<dyn PodSource>)>> {
+        let kubernetes = &config.kubernetes;
+        if !kubernetes.enabled {
+            return Ok(None);
+        }
+        let node = node_name(kubernetes, &config.paths.root)?;
+        let bell = Arc::clone(bell);
+        let pods = Arc::new(Pods::new(move || bell.ring()));
+        let source = ClusterPods::recall(Arc::clone(&pods), &node, &config.paths.state_dir);
+        let follow = Follow {
+            access: access(kubernetes),
+            node: node.clone(),
+            streaming: streaming(kubernetes.streaming_lists),
+            seed: (u64::from(std::process::id()) << 32)
+                ^ u64::from(Timestamp::now().subsec_nanosecond().unsigned_abs()),
+        };
+        let cluster = Self {
+            pods,
+            node,
+            follow,
+            stopped: Arc::default(),
+        };
+        Ok(Some((cluster, Box::new(source))))
+    }
+
+    /// Starts the thread; it waits until the guard has looked at the node.
+    ///
+    /// # Errors
+    /// When there is no room for a thread or its runtime.
+    pub fn start(&self, ports: Arc<Ports>) -> anyhow::Result<JoinHandle<()>> {
+        let runtime = runtime()?;
+        let (follow, pods, stopped) = (
+            self.follow.clone(),
+            Arc::clone(&self.pods),
+            Arc::clone(&self.stopped),
+        );
+        spawn("brink-kube", move || {
+            ports.wait_for_first_look();
+            runtime.block_on(async {
+                tokio::select! {
+                    () = stopped.notified() => {}
+                    () = follow.run(&pods) => {}
+                }
+            });
+            // A plugin for credentials that hangs must not keep the agent from its end.
+            runtime.shutdown_background();
+        })
+    }
+
+    /// How it stands.
+    pub fn view(&self) -> KubernetesView {
+        let now = Timestamp::now();
+        view(self.node.clone(), self.pods.standing(now), now)
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        self.stopped.notify_one();
+    }
+}
+
+fn view(node: String, standing: Standing, now: Timestamp) -> KubernetesView {
+    let Standing {
+        connected,
+        since,
+        why,
+        pods,
+        as_of,
+        left_out,
+        failures,
+    } = standing;
+    // A clock that was set back makes nothing younger than new.
+    let age = |as_of: Timestamp| now.duration_since(as_of).as_millis().max(0);
+    KubernetesView {
+        node,
+        connected,
+        since: since.map(|since| since.to_string()),
+        why,
+        pods: u32::try_from(pods).unwrap_or(u32::MAX),
+        state_age_ms: as_of.map(|as_of| i64::try_from(age(as_of)).unwrap_or(i64::MAX)),
+        left_out,
+        failures,
+    }
+}
+
+fn runtime() -> anyhow::Result<Runtime> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.context("no runtime for what is asked of the Kubernetes API")
+}
+
+/// How the API server is reached.
+fn access(kubernetes: &Kubernetes) -> Access {
+    let variable = env::var_os("KUBECONFIG");
+    Access::new(
+        kubernetes.kubeconfig.clone(),
+        variable.as_deref(),
+        kubernetes.context.clone(),
+    )
+}
+
+/// What this node is called in the cluster.
+fn node_name(kubernetes: &Kubernetes, root: &Path) -> anyhow::Result<String> {
+    let variable = env::var("NODE_NAME").ok();
+    // One that cannot be read is no name, and only told where none is given.
+    let hostname = fs::read_to_string(root.join("proc/sys/kernel/hostname")).unwrap_or_default();
+    Ok(node::name(
+        kubernetes.node_name.as_deref(),
+        variable.as_deref(),
+        &hostname,
+    )?)
+}
+
+/// Asks the API server once for the pods of this node.
+///
+/// # Errors
+/// A sentence that says what keeps it from being asked, or what it says.
+pub fn try_out(config: &AgentConfig) -> Result<Answered, String> {
+    let kubernetes = &config.kubernetes;
+    let node = node_name(kubernetes, &config.paths.root).map_err(|error| error.to_string())?;
+    let runtime = runtime().map_err(|error| format!("{error:#}"))?;
+    let access = access(kubernetes);
+    let asked = async { tokio::time::timeout(TRIAL, follow::try_out(&access, &node)).await };
+    let asked = runtime.block_on(asked);
+    runtime.shutdown_background();
+    let late = |_| {
+        Err(format!(
+            "the API server has not answered for {} s",
+            TRIAL.as_secs()
+        ))
+    };
+    let by = access.in_words();
+    match asked.unwrap_or_else(late) {
+        Ok(pods) => Ok(Answered {
+            pods: pods.iter().filter_map(manifest_of).collect(),
+            node,
+            by,
+        }),
+        Err(why) => Err(format!("by {by}: {why}")),
+    }
+}
+
+const fn streaming(lists: StreamingLists) -> Streaming {
+    match lists {
+        StreamingLists::Auto => Streaming::Auto,
+        StreamingLists::Always => Streaming::Always,
+        StreamingLists::Never => Streaming::Never,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_as_old_as_the_last_moment_it_was_known_to_hold() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let standing = Standing {
+            since: Some(at(5)),
+            as_of: Some(at(3)),
+            pods: 2,
+            ..Standing::default()
+        };
+        let age = |now| view("a".to_owned(), standing.clone(), at(now)).state_age_ms;
+        assert_eq!((age(10), age(1)), (Some(7000), Some(0)));
+        let seen = view("a".to_owned(), standing.clone(), at(10));
+        assert_eq!(seen.since.as_deref(), Some("1970-01-01T00:00:05Z"));
+        assert_eq!(
+            view("a".to_owned(), Standing::default(), at(10)).state_age_ms,
+            None
+        );
+    }
+}
