@@ -1,7 +1,9 @@
 //! A real Kubernetes on this machine: `cargo xtask cluster test` runs these on one; without one they are skipped.
 #![cfg(test)]
 
+mod agent;
 mod api;
+mod line;
 mod support;
 
 use std::path::PathBuf;

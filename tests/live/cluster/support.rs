@@ -19,12 +19,15 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// The image that `cargo xtask cluster` gives to its node: a busybox.
 pub(crate) const IMAGE: &str = "localhost/brink-test:1";
 
+/// What its node is called.
+pub(crate) const NODE: &str = "brink-node";
+
 /// The variable that leads to a cluster of somebody else's, and to its `kubectl` on the path.
 const KUBECONFIG: &str = "BRINK_KUBECONFIG";
 /// Where `cargo xtask cluster up` has put its own.
 const FOLDER: &str = "/var/lib/brink-cluster";
 /// In its kubelet's `cgroupRoot`, the group of all pods.
-const PODS: &str = "/brink-cluster/kubepods";
+pub(crate) const PODS: &str = "/brink-cluster/kubepods";
 /// More groups than any test makes.
 const GROUPS: usize = 4096;
 
