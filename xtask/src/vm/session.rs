@@ -48,7 +48,7 @@ const TRIAL_DEADLINE: Duration = Duration::from_secs(10);
 /// Longest time for one test, in seconds: short, ordinary and full.
 const TEST_DEADLINES: [u64; 3] = [150, 300, 3000];
 /// Longest time for a guest: ordinary and full.
-const DEADLINES: [Duration; 2] = [Duration::from_mins(45), Duration::from_hours(4)];
+const DEADLINES: [Duration; 2] = [Duration::from_mins(150), Duration::from_hours(4)];
 /// Of the short form, all guests and what is built for them together: no test is begun later.
 const SHORT: Duration = Duration::from_mins(6);
 /// What is left of a guest's share for its last test and for the guest that lacks what others have.
