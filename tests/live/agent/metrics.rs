@@ -9,8 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use brink::control::client::ask;
-use brink::control::protocol::{Answer, Question, RefusedView};
+use brink::control::protocol::RefusedView;
 use brink_host::hog::Load;
 use brink_tests::{skip, slowed, wait_until};
 use rustix::process::Signal;
@@ -184,10 +183,8 @@ fn both_formats_are_spoken_and_health_is_told() {
 
 /// The configuration that was not taken over, as the agent's status has it.
 fn refused(node: &Node) -> Option<RefusedView> {
-    match ask(&node.socket(), &Question::Status) {
-        Ok(Answer::Status(status)) => status.refused_configuration,
-        other => panic!("{other:?}\n{}", node.log()),
-    }
+    let status = node.status().unwrap_or_else(|| panic!("{}", node.log()));
+    status.refused_configuration
 }
 
 #[test]

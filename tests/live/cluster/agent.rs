@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use brink::control::client::ask;
 use brink::control::protocol::{Answer, KubernetesView, Question, Status};
 use brink::record::wire::RankedWorkload;
-use brink_tests::{agent_binary, skip};
+use brink_tests::agent_binary;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -163,10 +163,7 @@ impl Drop for Agent {
 /// The pods of a node by name, class, priority and requests, as they come and go; and a group that a pod names is not its own.
 #[test]
 fn an_agent_knows_the_pods_of_its_node() {
-    let cluster = match Cluster::find() {
-        Ok(cluster) => cluster,
-        Err(reason) => skip!("{reason}"),
-    };
+    let cluster = cluster!();
     let (mut agent, _line) = Agent::new(&cluster);
     agent.start();
     let is_followed = || agent.kubernetes().connected;
@@ -225,10 +222,7 @@ fn an_agent_knows_the_pods_of_its_node() {
 /// An agent whose server is away goes on from what it knew, as does the next one; what happened meanwhile is known afterwards.
 #[test]
 fn pods_are_known_while_the_server_is_away_and_over_a_restart() {
-    let cluster = match Cluster::find() {
-        Ok(cluster) => cluster,
-        Err(reason) => skip!("{reason}"),
-    };
+    let cluster = cluster!();
     let (mut agent, mut line) = Agent::new(&cluster);
     agent.start();
     let stays = cluster.pod(&pod("stays", &json!({"requests": {"memory": "16Mi"}})));
@@ -290,10 +284,7 @@ fn pods_are_known_while_the_server_is_away_and_over_a_restart() {
 /// One that cannot even say goodbye has told the next what it knew.
 #[test]
 fn an_agent_that_was_killed_leaves_what_it_knew() {
-    let cluster = match Cluster::find() {
-        Ok(cluster) => cluster,
-        Err(reason) => skip!("{reason}"),
-    };
+    let cluster = cluster!();
     let (mut agent, mut line) = Agent::new(&cluster);
     let stays = cluster.pod(&pod("stays", &json!({})));
     agent.start();

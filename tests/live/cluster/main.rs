@@ -1,6 +1,16 @@
 //! A real Kubernetes on this machine: `cargo xtask cluster test` runs these on one; without one they are skipped.
 #![cfg(test)]
 
+/// The cluster that is up; a test that finds none ends as skipped, with the reason.
+macro_rules! cluster {
+    () => {
+        match $crate::support::Cluster::find() {
+            Ok(cluster) => cluster,
+            Err(reason) => brink_tests::skip!("{reason}"),
+        }
+    };
+}
+
 mod agent;
 mod api;
 mod line;
@@ -9,13 +19,12 @@ mod support;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use brink_tests::skip;
 use serde_json::{Value, json};
 
 use self::api::Proxy;
 use self::support::{
-    Cluster, IMAGE, Pod, commands_in, container_group, groups_beside, has_shim, holds_in_time,
-    id_of, kill_all, sandbox_beside,
+    IMAGE, Pod, commands_in, container_group, groups_beside, has_shim, holds_in_time, id_of,
+    kill_all, sandbox_beside,
 };
 
 /// After so long without one, a kubelet has no more to say of a pod: it looks at all of them every 10 s.
@@ -65,10 +74,7 @@ fn group_of(pod: &Value) -> PathBuf {
 
 #[test]
 fn a_pod_runs_in_the_group_its_uid_and_container_lead_to_and_is_gone_when_deleted() {
-    let cluster = match Cluster::find() {
-        Ok(cluster) => cluster,
-        Err(reason) => skip!("{reason}"),
-    };
+    let cluster = cluster!();
     let pod = cluster.pod(&sleeper(&format!("sleeper-{}", std::process::id())));
     let group = group_of(&wait_running(&pod));
     assert_eq!(commands_in(&group), ["/busybox sleep 3600"]);
@@ -103,10 +109,7 @@ fn a_pod_runs_in_the_group_its_uid_and_container_lead_to_and_is_gone_when_delete
 /// the end phase and condition stay; reason and message a kubelet of this age does not keep.
 #[test]
 fn a_pod_that_somebody_else_kills_and_marks_as_failed_is_taken_apart_by_the_kubelet() {
-    let cluster = match Cluster::find() {
-        Ok(cluster) => cluster,
-        Err(reason) => skip!("{reason}"),
-    };
+    let cluster = cluster!();
     let api = Proxy::start(cluster.command());
     let pod = cluster.pod(&sleeper(&format!("victim-{}", std::process::id())));
     let group = group_of(&wait_running(&pod));
