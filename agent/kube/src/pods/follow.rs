@@ -46,7 +46,7 @@ impl Follow {
                     watch.reconnect(client);
                     watch
                 }
-                none => none.insert(Watch::new(client, self.query(lasts))),
+                none => none.insert(Watch::new(client, query(&self.node, self.streaming, lasts))),
             };
             let error = loop {
                 match watch.next().await {
@@ -63,16 +63,6 @@ impl Follow {
             // The next client reads its credentials anew: these may be the reason.
             let wait = backoff.failed(error.asked_wait());
             self.pause(pods, error.to_string(), wait).await;
-        }
-    }
-
-    fn query(&self, lasts: Duration) -> Query {
-        Query {
-            path: "/api/v1/pods",
-            fields: format!("spec.nodeName={}", self.node),
-            only_metadata: false,
-            streaming: self.streaming,
-            lasts,
         }
     }
 
@@ -103,20 +93,24 @@ impl Follow {
     }
 }
 
+/// The pods of a node.
+fn query(node: &str, streaming: Streaming, lasts: Duration) -> Query {
+    Query {
+        path: "/api/v1/pods",
+        fields: format!("spec.nodeName={node}"),
+        only_metadata: false,
+        streaming,
+        lasts,
+    }
+}
+
 /// Asks the API server once for this node's pods, and whether it lets them be watched.
 ///
 /// # Errors
 /// A sentence that says what keeps it from being asked, or what it says.
 pub async fn try_out(access: &Access, node: &str) -> Result<Vec<Pod>, String> {
     let client = access.connect().await.map_err(|error| error.to_string())?;
-    let query = Query {
-        path: "/api/v1/pods",
-        fields: format!("spec.nodeName={node}"),
-        only_metadata: false,
-        streaming: Streaming::Never,
-        lasts: LASTS,
-    };
-    let mut watch: Watch<Pod> = Watch::new(client, query);
+    let mut watch: Watch<Pod> = Watch::new(client, query(node, Streaming::Never, LASTS));
     let mut pods = Vec::new();
     loop {
         match watch.next().await.map_err(|error| error.to_string())? {
