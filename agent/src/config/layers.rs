@@ -85,9 +85,7 @@ pub fn drop_ins(folder: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let fits = path
-            .extension()
-            .is_some_and(|ending| endings.iter().any(|known| ending == *known));
+        let fits = has_ending(&path, endings);
         // A pipe or a device could keep whoever reads it waiting for ever. What cannot be looked at is told when read.
         if fits && fs::metadata(&path).map_or(true, |found| found.is_file()) {
             paths.push(path);
@@ -95,6 +93,12 @@ pub fn drop_ins(folder: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
     }
     paths.sort();
     Ok(paths)
+}
+
+/// Whether the name of a file has one of the endings.
+pub(super) fn has_ending(path: &Path, endings: &[&str]) -> bool {
+    let ending = path.extension();
+    ending.is_some_and(|ending| endings.iter().any(|known| ending == *known))
 }
 
 /// Lays `over` on `base` as a JSON merge patch: maps merge key by key, null takes a key out,

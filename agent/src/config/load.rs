@@ -9,12 +9,17 @@ use super::document::{Entry, Limits, Node, Origins, Reader, Site, Value, parse};
 use super::eviction::{self, KUBELET_KEYS, MAPS};
 use super::finding::{Faults, Finding, Report};
 use super::kubelet;
-use super::layers::{drop_ins, empty, fill, in_order, merge_patch, put, read_one};
+use super::layers::{drop_ins, empty, fill, has_ending, in_order, merge_patch, put, read_one};
 use super::margin::Raised;
 use super::overrides::Override;
 use super::schema::{self, API_VERSION, KEYS, KIND, Written};
 use super::settings::AgentConfig;
 use super::{capacity, idle, lead};
+
+/// How the names of drop-ins end.
+const READ: [&str; 2] = ["yaml", "conf"];
+/// How those of others' files do: whoever is used to these would see nothing happen.
+const MISTAKEN: [&str; 2] = ["yml", "json"];
 
 /// What a configuration is loaded from, lowest layer first.
 #[derive(Clone, Debug, Default)]
@@ -161,19 +166,20 @@ impl Loader {
             overrides: Vec::new(),
         };
         if let Some(folder) = &sources.config_dir {
-            let paths = drop_ins(folder, &["yaml", "conf"]).unwrap_or_else(|error| {
+            let endings = [READ, MISTAKEN].concat();
+            let paths = drop_ins(folder, &endings).unwrap_or_else(|error| {
                 let name = folder.display().to_string();
                 let problem = format!("cannot be listed: {error}");
                 self.report.fault(Finding::of_source(name, None, problem));
                 Vec::new()
             });
-            // The kubelet takes other endings for its own drop-ins, and whoever is used to those sees nothing happen.
-            for path in drop_ins(folder, &["yml", "json"]).unwrap_or_default() {
-                let problem = "not read: the name of a drop-in ends in .yaml or .conf";
-                let name = path.display().to_string();
-                self.report.warn(Finding::of_source(name, None, problem));
-            }
             for path in paths {
+                if has_ending(&path, &MISTAKEN) {
+                    let problem = "not read: the name of a drop-in ends in .yaml or .conf";
+                    let name = path.display().to_string();
+                    self.report.warn(Finding::of_source(name, None, problem));
+                    continue;
+                }
                 let (origins, report) = (&mut self.origins, &mut self.report);
                 if let Some(tree) = read_one(&path, Limits::WRITTEN, origins, report) {
                     self.check_header(&tree, true);
