@@ -116,7 +116,7 @@ fn protection_of(role: Role) -> Protection {
 }
 
 /// Whether a cgroup is another or below it.
-pub(super) fn is_within(group: &str, ancestor: &str) -> bool {
+pub(crate) fn is_within(group: &str, ancestor: &str) -> bool {
     let ancestor = ancestor.trim_end_matches('/');
     let rest = group.strip_prefix(ancestor);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::KIND;
 use super::written::{Written, manifest, sayable, seen_as, used};
+use crate::backend::protect::is_within;
 use crate::config::API_VERSION;
 use crate::record::text::{counted, stretch};
 use crate::record::wire::RankedWorkload;
@@ -147,12 +148,6 @@ impl<'a> Course<'a> {
     }
 }
 
-/// Whether a cgroup lies below another.
-fn is_below(path: &str, other: &str) -> bool {
-    let below = path.strip_prefix(other);
-    below.is_some_and(|below| below.starts_with('/'))
-}
-
 /// Every recorded cgroup, the victim's in front.
 fn recorded(incident: &Incident) -> Vec<Track<'_>> {
     let Some(recording) = incident.recording.value() else {
@@ -172,9 +167,12 @@ fn part<'a>(recorded: &[Track<'a>], own: &str) -> Vec<Track<'a>> {
     if let Some(whole) = recorded.iter().find(|(path, _)| *path == own) {
         return vec![*whole];
     }
-    let below = recorded.iter().filter(|(path, _)| is_below(path, own));
+    let below = recorded.iter().filter(|(path, _)| is_within(path, own));
     let below: Vec<Track<'a>> = below.copied().collect();
-    let is_topmost = |(path, _): &Track<'a>| !below.iter().any(|(other, _)| is_below(path, other));
+    let is_topmost = |(path, _): &Track<'a>| {
+        let mut others = below.iter().filter(|(other, _)| other != path);
+        !others.any(|(other, _)| is_within(path, other))
+    };
     below.iter().copied().filter(is_topmost).collect()
 }
 

@@ -31,7 +31,7 @@ impl Telling {
         }
         let path = config.paths.state_dir.join(NUMBERS);
         let identity = Identity {
-            node: node_name(&config.paths.root),
+            node: machine_name(&config.paths.root),
             boot_id: boot.to_string(),
         };
         let uptime = Duration::from_nanos(clock::since_boot_ns());
@@ -66,7 +66,7 @@ fn report(found: &Found) {
 }
 
 /// The machine's name, as the kernel has it; empty where it cannot be read.
-fn node_name(root: &Path) -> String {
+pub fn machine_name(root: &Path) -> String {
     let name = fs::read_to_string(root.join("proc/sys/kernel/hostname"));
     name.map_or_else(|_| String::new(), |name| name.trim().to_owned())
 }

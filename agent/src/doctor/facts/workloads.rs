@@ -67,14 +67,11 @@ impl Workloads {
         mut pods: Vec<Manifest>,
     ) -> Self {
         let folder = config.workloads.manifests.as_deref();
-        let manifests = match folder.map(read_manifests) {
-            Some(Ok((written, manifests))) => {
-                pods.extend(written);
-                Some(Ok(manifests))
-            }
-            Some(Err(why)) => Some(Err(why)),
-            None => None,
-        };
+        let manifests = folder.map(|folder| {
+            let (written, manifests) = read_manifests(folder)?;
+            pods.extend(written);
+            Ok(manifests)
+        });
         let built = layout
             .as_ref()
             .map_err(Clone::clone)

@@ -1,7 +1,6 @@
 //! The thread that follows the pods of this node, and how it stands.
 
 use std::env;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -25,6 +24,7 @@ use crate::control::protocol::KubernetesView;
 use crate::guard::ports::Ports;
 use crate::runtime::process::spawn;
 use crate::runtime::watch::Bell;
+use crate::telling::machine_name;
 
 /// Whoever tries the API out waits no longer.
 const TRIAL: Duration = Duration::from_secs(10);
@@ -151,7 +151,7 @@ fn access(kubernetes: &Kubernetes) -> Access {
 fn node_name(kubernetes: &Kubernetes, root: &Path) -> anyhow::Result<String> {
     let variable = env::var("NODE_NAME").ok();
     // One that cannot be read is no name, and only told where none is given.
-    let hostname = fs::read_to_string(root.join("proc/sys/kernel/hostname")).unwrap_or_default();
+    let hostname = machine_name(root);
     Ok(node::name(
         kubernetes.node_name.as_deref(),
         variable.as_deref(),
