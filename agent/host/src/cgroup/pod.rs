@@ -33,6 +33,23 @@ pub enum PodMember {
     Other(String),
 }
 
+impl PodMember {
+    /// What the name of a group directly below a pod's is. Runtimes put their own name in front of the id, with a dash, and
+    /// systemd adds `.scope`.
+    pub fn of(name: &str) -> Self {
+        let bare = name.strip_suffix(".scope").unwrap_or(name);
+        let (runtime, id) = bare.rsplit_once('-').unwrap_or(("", bare));
+        if !is_container_id(id) {
+            return Self::Other(name.to_owned());
+        }
+        match runtime {
+            "" | "cri-containerd" | "crio" | "docker" | "libpod" => Self::Container(id.to_owned()),
+            "crio-conmon" | "libpod-conmon" => Self::Monitor(id.to_owned()),
+            _ => Self::Other(name.to_owned()),
+        }
+    }
+}
+
 /// A group path that belongs to a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodGroup {
@@ -52,7 +69,7 @@ impl PodGroup {
     pub fn parse(group: &str) -> Option<Self> {
         let names: Vec<&str> = group.split('/').filter(|name| !name.is_empty()).collect();
         let (at, (uid, qos)) = find_pod(&names)?;
-        let member = names.get(at + 1).map(|name| member(name));
+        let member = names.get(at + 1).map(|name| PodMember::of(name));
         Some(Self {
             uid,
             qos,
@@ -68,12 +85,19 @@ impl PodGroup {
 pub struct PodRoots(Vec<Vec<String>>);
 
 impl PodRoots {
-    /// The roots of both drivers at the top of the hierarchy, which only root can make, and those that were named:
+    /// The roots of both drivers at the top of the hierarchy, which only root can make, those in a node that is a group itself
+    /// (in its group `kubelet` or slice `kubelet.slice` too), and those that were named:
     /// `scope` is the group that is the node (`/` for the machine), `pods` the group all pods live in.
     pub fn new(scope: &str, pods: Option<&str>) -> Self {
         let top: &[String] = &[];
         let mut roots = roots_below(top);
-        roots.extend(roots_below(&names_of(scope)));
+        let scope_names = names_of(scope);
+        roots.extend(roots_below(&scope_names));
+        // A node that is a container keeps what its kubelet makes apart from its own services (kind).
+        let apart = ["kubelet", "kubelet.slice"]
+            .map(|name| [&scope_names[..], &[name.to_owned()]].concat());
+        let apart = apart.iter().filter(|_| !scope_names.is_empty());
+        roots.extend(apart.flat_map(|names| roots_below(names)));
         let named = pods.into_iter().chain([scope]).map(names_of);
         let is_root = |names: &Vec<String>| names.last().is_some_and(|name| is_root_name(name));
         roots.extend(named.filter(is_root));
@@ -167,21 +191,6 @@ fn is_uid(text: &str) -> bool {
         && text
             .bytes()
             .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
-}
-
-/// What the name below a pod's group is. Runtimes put their own name in front of the id, with a dash, and systemd
-/// adds `.scope`.
-fn member(name: &str) -> PodMember {
-    let bare = name.strip_suffix(".scope").unwrap_or(name);
-    let (runtime, id) = bare.rsplit_once('-').unwrap_or(("", bare));
-    if !is_container_id(id) {
-        return PodMember::Other(name.to_owned());
-    }
-    match runtime {
-        "" | "cri-containerd" | "crio" | "docker" | "libpod" => PodMember::Container(id.to_owned()),
-        "crio-conmon" | "libpod-conmon" => PodMember::Monitor(id.to_owned()),
-        _ => PodMember::Other(name.to_owned()),
-    }
 }
 
 /// Runtimes name containers with 32 random bytes in lower-case hexadecimal.
@@ -359,6 +368,17 @@ mod tests {
                       kubelet-kubepods-burstable-podUID_.slice";
         check(machine, sliced, false);
         check(("/kubelet.slice", None), sliced, true);
+        // A node of kind, with either driver.
+        let kind = "/docker/0123";
+        for below in [
+            sliced,
+            "/kubelet/kubepods/besteffort/podUID",
+            "/kubepods/podUID",
+        ] {
+            check((kind, None), &format!("{kind}{below}"), true);
+            check(machine, &format!("{kind}{below}"), false);
+            check((kind, None), &format!("{kind}/4567{below}"), false);
+        }
         check(
             ("/", Some("/kubelet.slice/kubelet-kubepods.slice")),
             sliced,

@@ -18,6 +18,7 @@ pub mod essential;
 pub mod identity;
 pub mod lineage;
 pub mod rivals;
+pub mod wards;
 
 pub use essential::{Essential, Role};
 pub use identity::Identity;
