@@ -27,8 +27,17 @@ struct Cost {
     page_faults: u64,
 }
 
+/// Who leaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaker {
+    /// A group that a manifest names.
+    Group,
+    /// A container of a pod as a kubelet makes it.
+    PodOfAKubelet,
+}
+
 /// The agent in this process, a leak in a node of 300 MiB, and the guard's counts around its kill.
-fn cost_of_a_kill(extra: &str) -> Cost {
+fn cost_of_a_kill(extra: &str, leaker: Leaker) -> Cost {
     let sandbox = Sandbox::new(&[Controller::Memory], 300 * MIB).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -36,11 +45,21 @@ fn cost_of_a_kill(extra: &str) -> Cost {
     let groups: Vec<_> = (0..8)
         .map(|n| sandbox.group.child(&format!("w{n}")).unwrap())
         .collect();
+    let id = "ab".repeat(32);
+    let pods = sandbox.group.child("kubepods").unwrap();
+    let pod = pods.child("pod0123abcd").unwrap();
+    let container = pod.child(&id).unwrap();
     for (n, group) in groups.iter().enumerate() {
-        let manifest = format!(
-            "{{apiVersion: v1, kind: Pod, metadata: {{name: w{n}, annotations: {{brink.dev/cgroup: '{}'}}}}, spec: {{containers: [{{name: c}}]}}}}",
-            group.group()
-        );
+        let manifest = if n == 3 && leaker == Leaker::PodOfAKubelet {
+            format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: w{n}, uid: 0123abcd}}, spec: {{containers: [{{name: c}}]}}, status: {{phase: Running, containerStatuses: [{{name: c, containerID: 'containerd://{id}'}}]}}}}"
+            )
+        } else {
+            format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: w{n}, annotations: {{brink.dev/cgroup: '{}'}}}}, spec: {{containers: [{{name: c}}]}}}}",
+                group.group()
+            )
+        };
         fs::write(path("manifests").join(format!("{n}.yaml")), manifest).unwrap();
     }
     let text = format!(
@@ -70,7 +89,11 @@ fn cost_of_a_kill(extra: &str) -> Cost {
     let before = (of_watched(), page_faults(guard));
     let spec = HogSpec::new(Load::Anon, 280 * MIB, Duration::from_secs(20));
     let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
-    let _leak = Hog::spawn(program, Some(&groups[3]), &spec).unwrap();
+    let group = match leaker {
+        Leaker::Group => &groups[3],
+        Leaker::PodOfAKubelet => &container,
+    };
+    let _leak = Hog::spawn(program, Some(group), &spec).unwrap();
     let ended = wait_until(PATIENCE, || {
         running
             .shared
@@ -112,14 +135,21 @@ fn thread_named(name: &str) -> i32 {
 
 #[test]
 fn with_the_sampler_a_kill_allocates_nothing() {
-    let cost = cost_of_a_kill("");
+    let cost = cost_of_a_kill("", Leaker::Group);
     assert_eq!(cost.allocations, 0, "{cost:?}");
     assert!(cost.page_faults <= LEDGER_PAGES, "{cost:?}");
 }
 
 #[test]
 fn polling_a_kill_allocates_nothing() {
-    let cost = cost_of_a_kill("kernelPrograms: false");
+    let cost = cost_of_a_kill("kernelPrograms: false", Leaker::Group);
+    assert_eq!(cost.allocations, 0, "{cost:?}");
+    assert!(cost.page_faults <= LEDGER_PAGES, "{cost:?}");
+}
+
+#[test]
+fn a_kill_of_a_kubelets_pod_allocates_nothing() {
+    let cost = cost_of_a_kill("", Leaker::PodOfAKubelet);
     assert_eq!(cost.allocations, 0, "{cost:?}");
     assert!(cost.page_faults <= LEDGER_PAGES, "{cost:?}");
 }

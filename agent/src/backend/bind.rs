@@ -21,6 +21,9 @@ pub struct Bound {
     pub groups: Vec<String>,
     /// Who manages it, if its manifest says so.
     pub owner: Option<String>,
+    /// Of a pod that is found by the kubelet's naming, the ids of its containers that are known; none of anything else, which
+    /// goes whole.
+    pub containers: Option<Vec<String>>,
 }
 
 /// Binds what is there: `groups` are the paths of all cgroups, parents before children.
@@ -42,11 +45,7 @@ pub fn bind(
         let mine = mine.filter(|(group, uid)| belongs(pod, group, uid.as_deref()));
         let mine = mine.map(|(group, _)| group);
         let groups = claimed.claim(mine);
-        bound.push(Bound {
-            workload: pod.workload.clone(),
-            groups,
-            owner: pod.owner.clone(),
-        });
+        bound.push(bound_pod(pod, groups));
     }
     for rule in rules {
         for group in groups.iter().filter(|group| rule.glob.matches(group)) {
@@ -55,11 +54,26 @@ pub fn bind(
                     workload: workload_of(rule, group),
                     groups: vec![group.clone()],
                     owner: None,
+                    containers: None,
                 });
             }
         }
     }
     bound
+}
+
+/// A pod with its cgroups: by annotation they are the workload, by the kubelet's naming what a kubelet made for it.
+fn bound_pod(pod: &Manifest, groups: Vec<String>) -> Bound {
+    let is_kubelets = pod.cgroup.is_none() && !groups.is_empty();
+    let ids = || pod.container_ids.iter().map(|(_, id)| id.clone()).collect();
+    let mut workload = pod.workload.clone();
+    workload.by_kubelet = is_kubelets && pod.is_observed;
+    Bound {
+        workload,
+        groups,
+        owner: pod.owner.clone(),
+        containers: is_kubelets.then(ids),
+    }
 }
 
 /// The uid of the pod whose own cgroup this is.
@@ -177,6 +191,8 @@ mod tests {
             },
             cgroup: cgroup.map(|pattern| Glob::new(pattern).unwrap()),
             owner: None,
+            container_ids: vec![("app".to_owned(), "ab12".to_owned())],
+            is_observed: true,
         }
     }
 
@@ -243,6 +259,24 @@ mod tests {
         check(&[pod("other", None)], &[], &[&cgroupfs], &[("other", &[])]);
         let users = format!("/user.slice/user-1000.slice/kubepods-pod{underscored}.slice");
         check(&[pod(uid, None)], &[], &[&users], &[(uid, &[])]);
+    }
+
+    #[test]
+    fn a_kubelets_pod_consists_of_containers_and_everything_else_goes_whole() {
+        let uid = "0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7";
+        let mut written = pod(uid, None);
+        written.is_observed = false;
+        let groups = [format!("/kubepods/pod{uid}"), "/apps/web".to_owned()];
+        let bound = |manifest: Manifest| {
+            let mut bound = bind(&[manifest], &PodRoots::new("/", None), &[], &groups);
+            let bound = bound.remove(0);
+            (bound.containers, bound.workload.by_kubelet)
+        };
+        let ids = Some(vec!["ab12".to_owned()]);
+        assert_eq!(bound(pod(uid, None)), (ids.clone(), true));
+        assert_eq!(bound(written), (ids, false), "no API knows of it");
+        assert_eq!(bound(pod("web", Some("/apps/web"))), (None, false));
+        assert_eq!(bound(pod("gone", None)), (None, false));
     }
 
     #[test]

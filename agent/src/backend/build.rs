@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use brink_core::node::workload::{Workload, WorkloadTable};
+use brink_core::node::workload::{Protection, Workload, WorkloadTable, full_name};
 use brink_host::HostError;
 use brink_host::cgroup::layout::Hierarchy;
 use brink_host::cgroup::pod::PodRoots;
@@ -14,6 +14,7 @@ use brink_host::kill::pid_set::ProtectedPids;
 
 use super::bind::{bind, is_outside};
 use super::facts::{Known, Look};
+use super::parts::{Judge, Judged, Parts};
 use super::protect::{Essentials, select};
 use crate::config::{CgroupRule, Selection};
 use crate::guard::board::Board;
@@ -39,6 +40,8 @@ pub struct Builder {
     open: HashMap<String, Arc<Group>>,
     /// What was read of each cgroup, for when it cannot be read.
     known: Known,
+    /// What was found out of the cgroups of pods.
+    judged: Judged,
     /// What was said of the last roster.
     said: BTreeSet<String>,
     last: Option<Last>,
@@ -62,6 +65,7 @@ struct Last {
     members: Vec<Member>,
     board: Arc<Board>,
     workloads: Vec<Workload>,
+    left_alone: Vec<Vec<String>>,
     protected: ProtectedPids,
 }
 
@@ -94,6 +98,7 @@ impl Builder {
             generation: 0,
             open: HashMap::new(),
             known: Known::new(),
+            judged: Judged::new(),
             said: BTreeSet::new(),
             last: None,
             changed: false,
@@ -134,8 +139,10 @@ impl Builder {
             None => Essentials::find(&self.root, &self.layout)?,
         };
         let mut look = self.look(hierarchy);
+        let mut judge = Judge::new(&self.root, hierarchy, &self.judged);
         let mut workloads = Vec::with_capacity(bound.len());
         let mut owners = Vec::with_capacity(bound.len());
+        let mut left_alone = Vec::with_capacity(bound.len());
         let mut members = Vec::new();
         let mut open = HashMap::new();
         for bound in bound {
@@ -145,17 +152,28 @@ impl Builder {
                 .iter()
                 .map(|path| family(path, &groups))
                 .collect();
-            let groups = self.open_all(&families, &mut open, &mut look.troubles);
+            let parts: Option<Vec<Parts>> = bound.containers.as_ref().map(|ids| {
+                let families = families.iter();
+                families.map(|family| judge.pod(family, ids)).collect()
+            });
+            let opened = (&families[..], parts.as_deref());
+            let groups = self.open_all(opened, &mut open, &mut look.troubles);
             let facts = look.at(&families);
             let mut workload = bound.workload;
             owners.push(bound.owner);
+            let known = Consists::of(&bound.groups, parts);
+            known.report(&workload, &mut look.troubles);
             select(
                 &mut workload,
-                &bound.groups,
+                (&bound.groups, &known.killed),
                 &facts,
                 &essentials,
                 &self.selection,
             );
+            if known.is_unrecognized() {
+                workload.protection.get_or_insert(Protection::Unrecognized);
+            }
+            left_alone.push(known.left_alone);
             workload.outside_pods = is_outside(&bound.groups, self.pods.as_deref());
             members.extend(groups.into_iter().map(|group| Member {
                 workload: index,
@@ -164,18 +182,25 @@ impl Builder {
             workloads.push(workload);
         }
         let protected = essentials.pids(&self.root);
-        let Look { now, troubles, .. } = look;
-        (self.open, self.known, self.essentials) = (open, now, Some(essentials));
+        let Look {
+            now, mut troubles, ..
+        } = look;
+        troubles.append(&mut judge.troubles);
+        let judged = judge.now;
+        (self.open, self.known, self.judged) = (open, now, judged);
+        self.essentials = Some(essentials);
         let troubles = self.news_of(troubles);
         self.generation += 1;
         let table = WorkloadTable::new(workloads.clone(), self.generation);
         let mut roster = Roster::new(table, members, protected);
         roster.owners = owners;
+        roster.left_alone = left_alone;
         if let Some(last) = &self.last {
             roster.inherit(&last.members, &last.board);
         }
         self.changed = self.last.as_ref().is_none_or(|last| {
             last.workloads != workloads
+                || last.left_alone != roster.left_alone
                 || ids(&last.members) != ids(&roster.members)
                 || last.protected != roster.protected
         });
@@ -183,6 +208,7 @@ impl Builder {
             members: roster.members.clone(),
             board: Arc::clone(&roster.board),
             workloads,
+            left_alone: roster.left_alone.clone(),
             protected: roster.protected.clone(),
         });
         Ok(Built {
@@ -194,21 +220,20 @@ impl Builder {
     /// Opens the cgroups of a workload, or finds them open from the last time.
     fn open_all(
         &self,
-        families: &[Vec<&str>],
+        (families, parts): (&[Vec<&str>], Option<&[Parts]>),
         open: &mut HashMap<String, Arc<Group>>,
         troubles: &mut Vec<String>,
     ) -> Vec<Arc<Group>> {
         let mut opened = Vec::new();
-        for family in families {
+        for (place, family) in families.iter().enumerate() {
             let Some(&path) = family.first() else {
                 continue;
             };
-            let known = self.open.get(path).filter(|group| {
-                group.target.dir().is_alive() && group.family.len() == family.len()
-            });
-            let group = match known {
+            let parts = parts.and_then(|parts| parts.get(place));
+            let known = self.open.get(path);
+            let group = match known.filter(|group| group.is_still(family.len(), parts)) {
                 Some(group) => Ok(Arc::clone(group)),
-                None => Group::open(&self.layout, path).map(Arc::new),
+                None => Group::open(&self.layout, path, parts).map(Arc::new),
             };
             match group {
                 Ok(group) => {
@@ -267,12 +292,57 @@ impl Builder {
     }
 }
 
-/// What each member is bound to.
+/// What a workload consists of, as far as an eviction goes.
+struct Consists {
+    /// Cgroups that are killed.
+    killed: Vec<String>,
+    /// Cgroups of a pod in which nobody runs that is known.
+    left_alone: Vec<String>,
+}
+
+impl Consists {
+    fn of(groups: &[String], parts: Option<Vec<Parts>>) -> Self {
+        let Some(parts) = parts else {
+            return Self {
+                killed: groups.to_vec(),
+                left_alone: Vec::new(),
+            };
+        };
+        let mut found = Self {
+            killed: Vec::new(),
+            left_alone: Vec::new(),
+        };
+        for part in parts {
+            found.killed.extend(part.containers);
+            found.left_alone.extend(part.unknown);
+        }
+        found
+    }
+
+    /// Whether somebody runs there, and nobody that is known.
+    fn is_unrecognized(&self) -> bool {
+        self.killed.is_empty() && !self.left_alone.is_empty()
+    }
+
+    fn report(&self, workload: &Workload, troubles: &mut Vec<String>) {
+        let name = full_name(&workload.namespace, &workload.name);
+        troubles.extend(self.left_alone.iter().map(|path| {
+            format!(
+                "{path}: nobody knows what runs there: it is no container that {name} is known to have, nor its sandbox; \
+                 it is left alone"
+            )
+        }));
+    }
+}
+
+/// What each member is bound to, and what of it would be killed.
 fn ids(members: &[Member]) -> Vec<(usize, u64)> {
-    members
-        .iter()
-        .map(|member| (member.workload, member.group.target.id().0))
-        .collect()
+    let of = |member: &Member| -> Vec<(usize, u64)> {
+        let Member { workload, group } = member;
+        let victims = group.victims().iter().chain([&group.target]);
+        victims.map(|target| (*workload, target.id().0)).collect()
+    };
+    members.iter().flat_map(of).collect()
 }
 
 /// Those of `all` that are the cgroup at `path`, first, or below it.

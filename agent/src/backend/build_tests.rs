@@ -88,3 +88,61 @@ fn a_workload_loses_its_protection_with_the_process_that_gave_it() {
     machine.ends(PID);
     check(Scan::Cgroups, None);
 }
+
+/// A pod as an API server knows it, with these containers.
+fn pod(uid: &str, ids: &[&str]) -> Manifest {
+    let container = |id: &&str| ("app".to_owned(), (*id).to_owned());
+    Manifest {
+        workload: Workload {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            uid: uid.to_owned(),
+            ..Workload::default()
+        },
+        cgroup: None,
+        owner: None,
+        container_ids: ids.iter().map(container).collect(),
+        is_observed: true,
+        site: crate::config::document::Site::whole(crate::config::document::Origins::DEFAULT),
+    }
+}
+
+#[test]
+fn of_a_kubelets_pod_only_what_is_known_is_killed() {
+    const UID: &str = "0a1b";
+    let machine = Machine::new();
+    let id = "ab".repeat(32);
+    let folder = format!("sys/fs/cgroup/kubepods/pod{UID}");
+    machine.write(&format!("{folder}/memory.current"), "0\n");
+    machine.write(&format!("{folder}/memory.stat"), "inactive_file 0\n");
+    machine.write(&format!("{folder}/cgroup.procs"), "");
+    machine.write(&format!("{folder}/{id}/cgroup.procs"), "7\n");
+    let root = machine.0.path();
+    let layout = Layout::detect(root).unwrap();
+    let mut builder = Builder::new(root, layout, "/", Vec::new(), Selection::default());
+    let path = format!("/kubepods/pod{UID}/{id}");
+    let mut check = |ids: &[&str], victims: &[&str], protection, troubles| {
+        let built = builder.build(&[pod(UID, ids)], Scan::Cgroups).unwrap();
+        let roster = &built.roster;
+        let found: Vec<&str> = roster
+            .victims_of(0)
+            .map(|target| target.dir().group())
+            .collect();
+        assert_eq!(found, victims);
+        let workload = &roster.table.workloads()[0];
+        assert!(workload.by_kubelet);
+        assert_eq!(workload.protection, protection);
+        let is_strange = protection.is_some();
+        assert_eq!(roster.left_alone[0].len(), usize::from(is_strange));
+        assert_eq!(built.troubles.len(), troubles, "{:?}", built.troubles);
+        builder.changed()
+    };
+    assert!(check(&[], &[], Some(Protection::Unrecognized), 1));
+    assert!(
+        !check(&[], &[], Some(Protection::Unrecognized), 0),
+        "it was said"
+    );
+    assert!(check(&[&id], &[&path], None, 0));
+    machine.write(&format!("{folder}/{}/cgroup.procs", "cd".repeat(32)), "");
+    assert!(!check(&[&id], &[&path], None, 0), "nobody is in it yet");
+}

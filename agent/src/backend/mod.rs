@@ -3,5 +3,6 @@
 pub mod bind;
 pub mod build;
 pub mod facts;
+pub mod parts;
 pub mod protect;
 pub mod source;

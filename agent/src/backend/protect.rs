@@ -61,10 +61,11 @@ impl Essentials {
     }
 }
 
-/// Fills preference and protection of a workload in: `groups` are its own cgroups, the facts are of all below them too; the strongest protection and the latest wish win.
+/// Fills preference and protection of a workload in: `groups` are its own cgroups, `killed` those that an eviction kills, the
+/// facts are of all below them too; the strongest protection and the latest wish win.
 pub fn select(
     workload: &mut Workload,
-    groups: &[String],
+    (groups, killed): (&[String], &[String]),
     facts: &Facts<'_>,
     essentials: &Essentials,
     selection: &Selection,
@@ -88,7 +89,7 @@ pub fn select(
     let omitted = facts.seen.wish == Some(preference::Preference::Omit);
     workload.protection = workload
         .protection
-        .or_else(|| essentials.protection(groups))
+        .or_else(|| essentials.protection(killed))
         .or(configured.then_some(Protection::Configured))
         .or(omitted.then_some(Protection::OomdOmit));
     let avoided = facts.seen.wish == Some(preference::Preference::Avoid);
@@ -147,9 +148,10 @@ mod tests {
         selection: &Selection,
     ) -> Workload {
         let mut workload = Workload::default();
+        let groups = [group.to_owned()];
         select(
             &mut workload,
-            &[group.to_owned()],
+            (&groups, &groups),
             facts,
             essentials,
             selection,

@@ -118,6 +118,8 @@ mod tests {
             },
             cgroup: None,
             owner: None,
+            container_ids: Vec::new(),
+            is_observed: false,
         }
     }
 

@@ -148,17 +148,17 @@ impl Guard {
         }
     }
 
-    /// SIGKILL to every cgroup of the workload; the answer is for the engine.
+    /// SIGKILL to every cgroup of the workload that goes with it; the answer is for the engine.
     fn kill(&mut self, order: u64, workload: usize) -> (u64, Delivery) {
         let charged = self.sampled_usage_of(workload);
         let mut total = Tally::default();
         let is_unmoved = self.is_unmoved();
         self.mark(Mark::Hardened, now());
-        for (_, group) in self.roster.of(workload) {
+        for target in self.roster.victims_of(workload) {
             let outcome = if is_unmoved {
-                self.killer.kill_prepared(&group.target)
+                self.killer.kill_prepared(target)
             } else {
-                self.killer.kill(&group.target)
+                self.killer.kill(target)
             };
             total.add(&outcome);
         }
@@ -170,6 +170,7 @@ impl Guard {
             self.mark(Mark::Signalled, now());
         }
         self.watch_victim(order, workload);
+        self.watch_for_newcomers(workload);
         self.expect_reaping(now(), workload);
         self.expect_parked(now());
         let family = self
@@ -194,14 +195,15 @@ impl Guard {
         (order, total.delivery())
     }
 
-    /// SIGTERM to every cgroup of the workload.
+    /// SIGTERM to the same.
     fn ask(&mut self, workload: usize) {
         let mut first = None;
-        for (_, group) in self.roster.of(workload) {
-            let outcome = self.killer.terminate(&group.target);
+        for target in self.roster.victims_of(workload) {
+            let outcome = self.killer.terminate(target);
             first = first.or(moment(outcome.times.after_first_signal));
         }
         self.mark(Mark::Asked, first.unwrap_or_else(now));
+        self.watch_for_newcomers(workload);
         if let Some(current) = &mut self.current {
             current.completion.stages.asked = first;
             self.times.follow = current.next_look(now());
@@ -214,8 +216,8 @@ impl Guard {
         let Some(current) = current.filter(|current| current.order == order) else {
             return;
         };
-        for (_, group) in self.roster.of(workload) {
-            let id = group.target.id().0;
+        for target in self.roster.victims_of(workload) {
+            let id = target.id().0;
             let is_new = !current.watched().any(|watched| watched == id);
             if is_new
                 && current.remember_watched(id)

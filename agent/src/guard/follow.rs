@@ -162,14 +162,21 @@ impl Current {
     }
 
     /// Whether those who are listed no more have given back what they held; `usage` is what is still held in bytes, none
-    /// when there is nothing left to read. `have_exited` is what the kernel says of them, if it does.
-    fn has_settled(&mut self, usage: Option<u64>, have_exited: Option<bool>, at: Moment) -> bool {
+    /// when there is nothing left to read, and `kept` what of that they could not give back. `have_exited` is what the kernel
+    /// says of them, if it does.
+    fn has_settled(
+        &mut self,
+        (usage, kept): (Option<u64>, u64),
+        have_exited: Option<bool>,
+        at: Moment,
+    ) -> bool {
         if have_exited == Some(false) {
             return false;
         }
         let (Some(usage), Some(charged)) = (usage, self.charged) else {
             return true;
         };
+        let usage = usage.saturating_sub(kept);
         let (left, since) = *self.left.get_or_insert((usage, at));
         if usage < left {
             self.left = Some((usage, at));
@@ -224,29 +231,36 @@ impl Guard {
         let (mut known, mut empty, mut spared) = (false, true, false);
         for (_, group) in self.roster.of(current.workload) {
             known = true;
-            // Asked victims are only looked at: whoever came meanwhile has been granted the same grace.
-            let sweeps = enforces && current.is_dying_in(group.target.id().0);
-            empty &= if sweeps {
-                let outcome = self.killer.sweep(&group.target);
-                spared |= outcome.spared > 0;
-                outcome.is_empty()
-            } else {
-                group.target.is_empty()
-            };
+            for target in group.victims() {
+                // Asked victims are only looked at: whoever came meanwhile has been granted the same grace.
+                let sweeps = enforces && current.is_dying_in(target.id().0);
+                empty &= if sweeps {
+                    let outcome = self.killer.sweep(target);
+                    spared |= outcome.spared > 0;
+                    outcome.is_empty()
+                } else {
+                    target.is_empty()
+                };
+            }
         }
         let usage = self.usage_of(current.workload);
         current.note_usage(usage, at);
         let is_new = known && empty && current.completion.stages.gone.is_none();
+        let kept = if is_new {
+            self.mounted(current.workload)
+        } else {
+            0
+        };
         // The kernel does not tell the spared from the others.
         let have_exited = || self.have_exited(current.workload).filter(|_| !spared);
-        let gone = is_new && current.has_settled(usage, have_exited(), at);
+        let gone = is_new && current.has_settled((usage, kept), have_exited(), at);
         if gone {
             current.note_gone(now());
         }
         let (moved, workload) = (current.has_moved(), current.workload);
         self.current = Some(current);
         if gone {
-            self.feed(now(), &Input::Gone { workload });
+            self.feed(now(), &Input::Gone { workload, kept });
         }
         gone || moved
     }
@@ -260,8 +274,14 @@ impl Guard {
         let known = self.roster.of(victim.workload).next().is_some();
         let usage = self.usage_of(victim.workload);
         victim.note_usage(usage, at);
-        let gone = self.is_empty(victim.workload)
-            && victim.has_settled(usage, self.have_exited(victim.workload), at);
+        let empty = self.is_empty(victim.workload);
+        let kept = if empty {
+            self.mounted(victim.workload)
+        } else {
+            0
+        };
+        let gone =
+            empty && victim.has_settled((usage, kept), self.have_exited(victim.workload), at);
         // One that left the table has nothing that could be looked at.
         if known && !gone && at.since(victim.opened) < LINGER {
             self.lingering[place] = Some(victim);
@@ -276,17 +296,38 @@ impl Guard {
         victim.completion.end.get_or_insert(end);
         self.finish_record(victim);
         if gone {
-            self.feed(now(), &Input::Gone { workload });
+            self.feed(now(), &Input::Gone { workload, kept });
         }
         gone
+    }
+
+    /// Bytes of files in memory that a pod is charged for and that go when the kubelet unmounts its volumes, which it does once
+    /// nobody runs in the pod; nothing where no kubelet does that, or nobody knows.
+    pub(super) fn mounted(&self, workload: usize) -> u64 {
+        let found = self.roster.table.workloads().get(workload);
+        if !found.is_some_and(|workload| workload.by_kubelet) {
+            return 0;
+        }
+        let files = |group: &Group| group.stat.read().ok()?.shmem;
+        let groups = self
+            .roster
+            .of(workload)
+            .filter_map(|(_, group)| files(group));
+        groups.fold(0, u64::saturating_add)
+    }
+
+    /// Whether a workload is followed to its end, or has been asked to come to it.
+    pub(super) fn is_followed(&self, workload: usize) -> bool {
+        let mut followed = self.current.iter().chain(self.lingering.iter().flatten());
+        followed.any(|each| {
+            each.workload == workload && each.completion.stages.gone.is_none() && !each.dry_run
+        })
     }
 
     /// Whether nobody is in the cgroups of a workload any more, the dying included; none where the kernel does not tell.
     fn have_exited(&self, workload: usize) -> Option<bool> {
         let mut groups = self.roster.of(workload);
-        groups.try_fold(true, |all, (_, group)| {
-            Some(all && !group.target.is_populated()?)
-        })
+        groups.try_fold(true, |all, (_, group)| Some(group.have_exited()? && all))
     }
 
     /// What the cgroups of a workload hold, page cache included; none when there are none or one cannot be read.

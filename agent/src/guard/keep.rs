@@ -45,6 +45,7 @@ impl Guard {
         self.calibrate_threads();
         self.sync_processes();
         self.check_counts();
+        self.kill_what_was_started_again(now());
         self.tell_standing();
         self.look(now());
         let groups = self.files.node_group().or(self.files.pods_group());
@@ -212,6 +213,7 @@ impl Guard {
         self.feed(now(), &Input::Workloads(table));
         self.move_victims(&old);
         self.adopt_slots();
+        self.kill_what_was_started_again(now());
         let _told_or_counted = self.ports.reports.send(Report::Retired(old));
     }
 
@@ -225,11 +227,12 @@ impl Guard {
         let (workload, mut known, mut removed) = (victim.workload, false, true);
         for (_, group) in self.roster.of(workload) {
             known = true;
-            removed &= !group.target.dir().is_alive();
+            removed &= group.is_removed();
         }
         if known && removed {
             victim.note_gone(now());
-            self.feed(now(), &Input::Gone { workload });
+            let kept = self.mounted(workload);
+            self.feed(now(), &Input::Gone { workload, kept });
         }
     }
 
@@ -245,7 +248,7 @@ impl Guard {
             let place = uid.and_then(|uid| new.iter().position(|w| &w.uid == uid));
             let mut groups = old.of(victim.workload);
             // A cgroup is removed when nobody is in it any more.
-            if place.is_none() && groups.all(|(_, group)| !group.target.dir().is_alive()) {
+            if place.is_none() && groups.all(|(_, group)| group.is_removed()) {
                 victim.note_gone(now());
             }
             victim.workload = place.unwrap_or(usize::MAX);

@@ -4,6 +4,7 @@
 //! it heard into inputs of the engine, and carries the answers out. From the event to the kill it allocates nothing,
 //! takes no lock and waits for nobody. Whatever can wait goes through [`ports`] to the runtime.
 
+pub mod again;
 pub mod board;
 pub mod figures;
 pub mod files;
@@ -50,12 +51,13 @@ use brink_host::realtime::FifoPriority;
 use brink_host::{HostError, clock};
 
 use crate::ledger::Author;
+use again::Newcomers;
 use files::{NodeFiles, NodePlan, page};
 use follow::{Current, LINGERING};
 use hear::Item;
 use kernel::Kernel;
 use parked::Parked;
-use ports::{Interrupted, Ports};
+use ports::{Evicted, Interrupted, Ports};
 use rehearse::Approach;
 use roster::Roster;
 use turn::{Awake, Times};
@@ -74,6 +76,8 @@ pub struct Plan {
     pub engine: Engine,
     /// What it is told before anything else: what outlived the last run, and whether it may enforce.
     pub first: Vec<Input<'static>>,
+    /// Pods that the last run has evicted lately.
+    pub evicted: Vec<Evicted>,
     /// The order that the last run has left open.
     pub interrupted: Option<Interrupted>,
     /// Whose word is enough for a kill.
@@ -144,6 +148,7 @@ struct Guard {
     current: Option<Current>,
     /// Victims that outlive their orders.
     lingering: [Option<Current>; LINGERING],
+    newcomers: Newcomers,
     unreaped: Unreaped,
     parked: Parked,
     approach: Approach,
@@ -173,6 +178,7 @@ struct Guard {
 /// What the last run has left.
 struct Left {
     first: Vec<Input<'static>>,
+    evicted: Vec<Evicted>,
     interrupted: Option<Interrupted>,
 }
 
@@ -196,6 +202,7 @@ pub fn start(plan: Plan, ports: Arc<Ports>) -> Result<JoinHandle<()>, HostError>
     let realtime = plan.realtime;
     let left = Left {
         first: plan.first.clone(),
+        evicted: plan.evicted.clone(),
         interrupted: plan.interrupted.clone(),
     };
     let guard = Guard::new(plan, files, ports);
@@ -245,6 +252,7 @@ impl Guard {
             is_over_threads: false,
             current: None,
             lingering: [const { None }; LINGERING],
+            newcomers: Newcomers::new(),
             unreaped: Unreaped::new(),
             parked,
             approach: Approach::new(),

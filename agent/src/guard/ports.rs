@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,9 +14,10 @@ use brink_host::probe::abi::record::VictimRecord;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::again::{Again, Newcomer};
 use super::kernel::Kernel;
 use super::page::Page;
-use super::roster::Roster;
+use super::roster::{Group, Roster};
 use super::rung::Standing;
 use super::step::Step;
 use crate::ledger::entry::Crossed;
@@ -28,8 +30,21 @@ pub struct Legacy {
     pub last: u64,
     /// Its kills, oldest first.
     pub kills: Vec<Recalled>,
+    /// Pods that it has evicted lately.
+    pub evicted: Vec<Evicted>,
     /// The last order, if that was not over.
     pub interrupted: Option<Interrupted>,
+}
+
+/// A pod that an agent before us has evicted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evicted {
+    /// Its uid.
+    pub uid: String,
+    /// The order's number.
+    pub order: u64,
+    /// When it was given.
+    pub at: Moment,
 }
 
 /// An order that was not over when its agent ended.
@@ -71,6 +86,8 @@ pub enum Command {
     Sampler(Box<Kernel>),
     /// Why there will be none.
     NoSampler(String),
+    /// A container was made in an evicted pod.
+    Newcomer(Box<Newcomer>),
     /// Take a full sample now and report it.
     Inquire,
     /// End.
@@ -90,6 +107,10 @@ pub enum Report {
     Completed(Box<Page>),
     /// The kernel's own killer chose somebody.
     OomKill(VictimRecord),
+    /// What a kubelet had started again in an evicted pod was killed.
+    Again(Again),
+    /// A container that is looked at no more: the guard frees no memory.
+    Left(Box<Newcomer>),
     /// A roster that was replaced: the guard frees no memory.
     Retired(Box<Roster>),
     /// A configuration that was taken over: the guard frees no memory.
@@ -113,6 +134,8 @@ pub struct Ports {
     pub commands: Port<Command>,
     /// From the guard.
     pub reports: Port<Report>,
+    /// From the guard to whoever watches evicted pods: their cgroups; none to end it.
+    pub evicted: Port<Option<Arc<Group>>>,
     /// Empty steps for the guard to fill.
     pub steps: ArrayQueue<Box<Step>>,
     /// Empty pages for the guard to fill.
@@ -184,6 +207,8 @@ impl Ports {
     const COMMANDS: usize = 64;
     /// Reports that may wait: two seconds of an open order at a millisecond each.
     const REPORTS: usize = 2048;
+    /// Evicted pods that nobody has begun to watch yet.
+    const EVICTED: usize = 64;
     /// Decisions that may be on their way.
     const PAGES: usize = 32;
 
@@ -195,6 +220,7 @@ impl Ports {
         let ports = Self {
             commands: Port::new(Self::COMMANDS)?,
             reports: Port::new(Self::REPORTS)?,
+            evicted: Port::new(Self::EVICTED)?,
             steps: ArrayQueue::new(steps.max(4)),
             pages: ArrayQueue::new(Self::PAGES),
             steps_lost: AtomicU64::new(0),

@@ -164,8 +164,8 @@ impl Guard {
     /// Takes hold of the first processes of who would go.
     fn prepare_kill(&mut self, workload: usize) {
         self.attaches = self.kernel.as_ref().and_then(Kernel::attaches);
-        if let Some((_, group)) = self.roster.of(workload).next() {
-            self.killer.prepare(&group.target);
+        if let Some(target) = self.roster.victims_of(workload).next() {
+            self.killer.prepare(target);
         }
     }
 

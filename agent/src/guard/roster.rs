@@ -12,6 +12,7 @@ use brink_host::kill::KillTarget;
 use brink_host::kill::pid_set::ProtectedPids;
 
 use super::board::Board;
+use crate::backend::parts::Parts;
 
 /// One cgroup of a workload, held open.
 #[derive(Debug)]
@@ -26,6 +27,17 @@ pub struct Group {
     pub family: Vec<u64>,
     /// Their paths, in the same order.
     pub paths: Vec<String>,
+    /// What it consists of, if it is the cgroup of a kubelet's pod.
+    pub pod: Option<PodParts>,
+}
+
+/// The cgroups below the one of a kubelet's pod.
+#[derive(Debug)]
+pub struct PodParts {
+    /// Its containers, to kill them.
+    pub containers: Vec<KillTarget>,
+    /// Paths of its sandboxes, which are never killed.
+    pub sandboxes: Vec<String>,
 }
 
 /// A cgroup and the workload it belongs to.
@@ -44,6 +56,8 @@ pub struct Roster {
     pub table: Arc<WorkloadTable>,
     /// Who manages each of them, as far as manifests say so; in their order, and empty where nobody asked.
     pub owners: Vec<Option<String>>,
+    /// Cgroups in which nobody runs that is known, of each of them likewise: no eviction touches them.
+    pub left_alone: Vec<Vec<String>>,
     /// Their cgroups, ordered by workload.
     pub members: Vec<Member>,
     /// Warm figures, in the order of `members`.
@@ -56,11 +70,11 @@ pub struct Roster {
 }
 
 impl Group {
-    /// Opens a cgroup of the memory hierarchy.
+    /// Opens a cgroup of the memory hierarchy; of a kubelet's pod with what it consists of.
     ///
     /// # Errors
     /// [`HostError`] with the path.
-    pub fn open(layout: &Layout, group: &str) -> Result<Self, HostError> {
+    pub fn open(layout: &Layout, group: &str, parts: Option<&Parts>) -> Result<Self, HostError> {
         let target = KillTarget::open(layout, group)?;
         let (family, paths) = family(layout, group)?.into_iter().unzip();
         Ok(Self {
@@ -68,7 +82,67 @@ impl Group {
             stat: StatReader::open(target.dir())?,
             family,
             paths,
+            pod: parts
+                .map(|parts| PodParts::open(layout, parts))
+                .transpose()?,
             target,
+        })
+    }
+
+    /// The cgroups that an eviction kills: of a kubelet's pod its containers, of anything else the whole.
+    pub fn victims(&self) -> &[KillTarget] {
+        match &self.pod {
+            Some(pod) => &pod.containers,
+            None => std::slice::from_ref(&self.target),
+        }
+    }
+
+    /// Whether nobody is in any of those, for sure. Allocates nothing.
+    pub fn is_empty(&self) -> bool {
+        self.victims().iter().all(KillTarget::is_empty)
+    }
+
+    /// Whether nobody is in them any more, the dying included; none where the kernel does not tell. Allocates nothing.
+    pub fn have_exited(&self) -> Option<bool> {
+        let mut victims = self.victims().iter();
+        victims.try_fold(true, |all, target| Some(all && !target.is_populated()?))
+    }
+
+    /// Whether all of them have been removed. Allocates nothing.
+    pub fn is_removed(&self) -> bool {
+        let mut victims = self.victims().iter();
+        victims.all(|target| !target.dir().is_alive())
+    }
+
+    /// Whether it was opened as what it is now.
+    pub fn is_still(&self, family: usize, parts: Option<&Parts>) -> bool {
+        let same = match (&self.pod, parts) {
+            (None, None) => true,
+            (Some(pod), Some(parts)) => {
+                let open = pod.containers.iter().map(|target| target.dir().group());
+                open.eq(parts.containers.iter().map(String::as_str))
+                    && pod.sandboxes == parts.sandboxes
+            }
+            _ => false,
+        };
+        same && self.family.len() == family && self.target.dir().is_alive()
+    }
+}
+
+impl PodParts {
+    /// Opens the containers that are still there.
+    fn open(layout: &Layout, parts: &Parts) -> Result<Self, HostError> {
+        let mut containers = Vec::with_capacity(parts.containers.len());
+        for path in &parts.containers {
+            match KillTarget::open(layout, path) {
+                Ok(target) => containers.push(target),
+                Err(error) if error.errno() == Some(libc::ENOENT) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Self {
+            containers,
+            sandboxes: parts.sandboxes.clone(),
         })
     }
 }
@@ -90,6 +164,7 @@ impl Roster {
         Self {
             table: Arc::new(table),
             owners: Vec::new(),
+            left_alone: Vec::new(),
             board: Arc::new(Board::new(members.len())),
             slots: vec![None; members.len()],
             members,
@@ -98,14 +173,19 @@ impl Roster {
     }
 
     /// The cgroups of one workload, with their index in `members`.
-    pub fn of(&self, workload: usize) -> impl Iterator<Item = (usize, &Group)> {
+    pub fn of(&self, workload: usize) -> impl Iterator<Item = (usize, &Arc<Group>)> {
         let first = self
             .members
             .partition_point(|member| member.workload < workload);
         let members = self.members.iter().enumerate().skip(first);
         members
             .take_while(move |(_, member)| member.workload == workload)
-            .map(|(index, member)| (index, &*member.group))
+            .map(|(index, member)| (index, &member.group))
+    }
+
+    /// The cgroups of one workload that an eviction kills.
+    pub fn victims_of(&self, workload: usize) -> impl Iterator<Item = &KillTarget> {
+        self.of(workload).flat_map(|(_, group)| group.victims())
     }
 
     /// The workload that the cgroup with that id belongs to.

@@ -25,6 +25,9 @@ pub enum Kind {
     Gone {
         /// Index in the table.
         workload: usize,
+        /// Bytes of files in memory that stay until volumes are unmounted.
+        #[serde(default)]
+        kept: u64,
     },
     /// Somebody else killed.
     Dying {
@@ -112,7 +115,7 @@ impl Kind {
         match *input {
             Input::Workloads(_) => Self::Workloads,
             Input::Sample(_) => Self::Sample,
-            Input::Gone { workload } => Self::Gone { workload },
+            Input::Gone { workload, kept } => Self::Gone { workload, kept },
             Input::Dying { workload, charged } => Self::Dying { workload, charged },
             Input::Outcome { order, delivered } => Self::Outcome { order, delivered },
             Input::Reclaimed => Self::Reclaimed,

@@ -10,7 +10,7 @@ use brink_host::ledger::Ledger;
 use brink_host::process::ProcessInfo;
 
 use super::follow::{Cause, Current};
-use super::ports::Interrupted;
+use super::ports::{Evicted, Interrupted};
 use super::{Guard, now};
 use crate::ledger::{Completion, Record};
 
@@ -41,6 +41,26 @@ impl Guard {
             }
         }
         self.plan_follow(now());
+    }
+
+    /// Goes on killing what a kubelet starts again in pods that an agent before us has evicted.
+    pub(super) fn recall_evicted(&mut self, evicted: &[Evicted]) {
+        for before in evicted {
+            let workloads = self.engine.table().workloads();
+            let found = workloads
+                .iter()
+                .position(|workload| workload.uid == before.uid && workload.by_kubelet);
+            let Some(workload) = found else {
+                continue;
+            };
+            let recalled = Recalled::Evicted {
+                workload,
+                order: before.order,
+                at: before.at,
+            };
+            self.feed(now(), &Input::Recall(recalled));
+            self.watch_for_newcomers(workload);
+        }
     }
 
     fn take_up_asked(&mut self, before: &Interrupted, workload: usize) {
@@ -110,8 +130,8 @@ impl Guard {
     /// not seen to come by an agent that was away.
     fn is_anybody_left(&self, workload: usize, signalled: Moment) -> bool {
         let mut is_left = false;
-        for (_, group) in self.roster.of(workload) {
-            let is_whole = group.target.each_process(&mut |pid| {
+        for target in self.roster.victims_of(workload) {
+            let is_whole = target.each_process(&mut |pid| {
                 is_left |= !came_after(&self.root, pid, signalled);
             });
             is_left |= !is_whole;

@@ -68,6 +68,8 @@ pub(super) struct Times {
     pub(super) terms: Option<Moment>,
     /// The next rehearsal of the decision.
     pub(super) rehearse: Option<Moment>,
+    /// The next look at what is made in evicted pods.
+    pub(super) again: Option<Moment>,
     /// When more slots of a new roster are armed.
     pub(super) arm: Option<Moment>,
 }
@@ -82,6 +84,7 @@ impl Times {
             evaluate: None,
             terms: None,
             rehearse: None,
+            again: None,
             arm: None,
         }
     }
@@ -89,6 +92,7 @@ impl Times {
     fn next(&self) -> Moment {
         let others = [
             self.arm,
+            self.again,
             self.poll,
             self.follow,
             self.evaluate,
@@ -134,6 +138,7 @@ impl Guard {
         for input in &left.first {
             self.feed(now(), input);
         }
+        self.recall_evicted(&left.evicted);
         self.take_up(left.interrupted);
         self.adopt_slots();
         self.housekeep(now());
@@ -251,6 +256,7 @@ impl Guard {
                     self.without_kernel = vec![why];
                     self.housekeep(now());
                 }
+                Command::Newcomer(newcomer) => self.take_newcomer(newcomer),
                 Command::Inquire => self.look_closely(now()),
                 Command::Stop => return true,
             }
@@ -277,12 +283,16 @@ impl Guard {
         }
         // Only who enforces can have an order that is carried out.
         self.feed(now(), &Input::Control(Control::Standby(false)));
+        self.recall_evicted(&legacy.evicted);
         self.take_up(legacy.interrupted);
     }
 
     /// Does what is due by time alone.
     fn keep_time(&mut self, now: Moment) {
         let due = |at: Option<Moment>| at.is_some_and(|at| at <= now);
+        if due(self.times.again) {
+            self.look_at_newcomers(now);
+        }
         if self.times.housekeeping <= now {
             self.housekeep(now);
             return;

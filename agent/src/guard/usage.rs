@@ -149,7 +149,7 @@ impl Guard {
     /// Whether nothing runs in a workload's cgroups, for sure.
     pub(super) fn is_empty(&self, workload: usize) -> bool {
         let mut groups = self.roster.of(workload).peekable();
-        groups.peek().is_some() && groups.all(|(_, group)| group.target.is_empty())
+        groups.peek().is_some() && groups.all(|(_, group)| group.is_empty())
     }
 
     /// The inactive file memory of a member: warm, or read now when nobody has looked yet.

@@ -27,6 +27,11 @@ pub struct Manifest {
     pub cgroup: Option<Glob>,
     /// Who manages it, `ReplicaSet/web-5d` and the like, if it says so.
     pub owner: Option<String>,
+    /// Names and ids of its containers, as far as its status tells them: `status.containerStatuses` and the like, the
+    /// runtime's name cut off (`containerd://`).
+    pub container_ids: Vec<(String, String)>,
+    /// Whether it has a status: it is what an API server knows of it, and that will know of its eviction.
+    pub is_observed: bool,
     /// Where it begins.
     pub site: Site,
 }

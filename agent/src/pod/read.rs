@@ -65,6 +65,8 @@ pub fn read_pod<'a>(reader: &mut Reader<'a>, node: &'a Node, reading: Reading) -
             .get(CGROUP_ANNOTATION)
             .and_then(|node| read_binding(reader, node)),
         owner: owner_in(metadata.node()),
+        container_ids: read_container_ids(reader, status),
+        is_observed: !text(reader, status, "phase").is_empty(),
         site: node.site,
     })
 }
@@ -245,6 +247,26 @@ fn read_status<'a>(
         "BestEffort" => Some(QosClass::BestEffort),
         _ => None,
     };
+}
+
+/// Which containers run, or ran last. One that waits for its first start has no id.
+fn read_container_ids<'a>(reader: &mut Reader<'a>, status: Fields<'a>) -> Vec<(String, String)> {
+    const KEYS: [&str; 3] = [
+        "containerStatuses",
+        "initContainerStatuses",
+        "ephemeralContainerStatuses",
+    ];
+    let mut found = Vec::new();
+    for key in KEYS {
+        for node in status.get(key).map_or(&[][..], |node| reader.list(node)) {
+            let fields = reader.fields(node, &[], Keys::Open);
+            let id = text(reader, fields, "containerID");
+            if let Some((_, id)) = id.split_once("://").filter(|(_, id)| !id.is_empty()) {
+                found.push((text(reader, fields, "name"), id.to_string()));
+            }
+        }
+    }
+    found
 }
 
 /// The one that manages the pod, else the first of those it names. Eviction does not look at it: what is odd there is no

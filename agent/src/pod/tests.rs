@@ -59,6 +59,34 @@ fn a_static_pod_has_the_uid_of_its_groups() {
     check("", Reading::AsAdmitted, "of-the-api", Origin::Api);
 }
 
+#[test]
+fn containers_are_known_by_the_ids_of_the_status() {
+    let text = "
+metadata: {name: web}
+status:
+  phase: Running
+  containerStatuses:
+  - {name: app, containerID: 'containerd://aa', ready: true}
+  - {name: new}
+  - {name: odd, containerID: ''}
+  initContainerStatuses: [{name: init, containerID: 'cri-o://bb'}]
+  ephemeralContainerStatuses: [{name: debug, containerID: 'docker://cc'}]
+";
+    let (pod, report) = read(text, Reading::AsAdmitted);
+    assert_eq!(report.faults, []);
+    let pod = pod.unwrap();
+    let ids: Vec<_> = pod
+        .container_ids
+        .iter()
+        .map(|(name, id)| (&name[..], &id[..]))
+        .collect();
+    assert_eq!(ids, [("app", "aa"), ("init", "bb"), ("debug", "cc")]);
+    assert!(pod.is_observed);
+    let (written, _) = read("metadata: {name: web}", Reading::AsAdmitted);
+    let written = written.unwrap();
+    assert!(written.container_ids.is_empty() && !written.is_observed);
+}
+
 const FULL: &str = "
 apiVersion: v1
 kind: Pod

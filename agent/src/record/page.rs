@@ -4,7 +4,7 @@ use super::text::{
     amount, amount_or_unknown, bytes, counted, end_words, hardness, means_words, millis,
     mode_words, moment, monotonic, stage_words, unsigned,
 };
-use super::wire::{DecisionRecord, KillFacts, MemoryFacts, RankedWorkload};
+use super::wire::{AgainFacts, DecisionRecord, KillFacts, MemoryFacts, RankedWorkload};
 use crate::ledger::entry::ReclaimCost;
 use crate::terminal::{Column, Paint, Screen, Style};
 
@@ -210,6 +210,13 @@ fn outcome(screen: &mut Screen, record: &DecisionRecord) {
     {
         screen.line("  reclaim    ", &reclaimed(&cost));
     }
+    if let Some(again) = &record.again {
+        screen.line("  again      ", &killed_again(again));
+    }
+    for path in &record.left_alone {
+        let text = format!("{path}: nobody knows what runs there");
+        screen.line("  left alone ", &text);
+    }
     if let Some(kubelet) = &record.kubelet {
         screen.line("  kubelet    ", &format!("alone, {}", kubelet.sentence()));
     }
@@ -244,6 +251,15 @@ fn killed(kill: &KillFacts, freed: u64) -> String {
     )
 }
 
+fn killed_again(again: &AgainFacts) -> String {
+    format!(
+        "what a kubelet started in it was killed {}, {}, the last time at {}",
+        counted(u64::from(again.kills), "time"),
+        counted(u64::from(again.processes), "process"),
+        moment(&again.last)
+    )
+}
+
 fn reclaimed(cost: &ReclaimCost) -> String {
     format!(
         "the victim's tasks had spent {} in {} for the node and {} in {} for a limit; {} came back",
@@ -258,6 +274,22 @@ fn reclaimed(cost: &ReclaimCost) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::wire::Time;
+
+    #[test]
+    fn kills_of_what_came_back_are_summed_up() {
+        let again = AgainFacts {
+            kills: 2,
+            processes: 5,
+            last: Time {
+                wall: "two".to_owned(),
+                monotonic_ns: 1_000_000_000,
+            },
+        };
+        let text = killed_again(&again);
+        assert!(text.contains("killed 2 times, 5 processes"), "{text}");
+        assert!(text.contains("two"), "{text}");
+    }
 
     #[test]
     fn a_wait_is_told_and_a_moment_is_not() {

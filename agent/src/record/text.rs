@@ -97,6 +97,7 @@ pub fn refusal_words(reason: &str) -> &str {
         "empty" => "nothing runs in it",
         "outside" => "not among the pods whose memory the signal measures",
         "waiting" => "it was killed just now",
+        "evicted" => "evicted already; what is started in it again belongs to that eviction",
         _ => "no reason given",
     }
 }
@@ -249,7 +250,13 @@ mod tests {
             let word = reason.word();
             let refuses = matches!(
                 reason,
-                R::Static | R::Mirror | R::Critical | R::Protected | R::Empty | R::Outside
+                R::Static
+                    | R::Mirror
+                    | R::Critical
+                    | R::Protected
+                    | R::Empty
+                    | R::Outside
+                    | R::Evicted
             );
             let decides = matches!(reason, R::Hard | R::Soft | R::Limit);
             if refuses {

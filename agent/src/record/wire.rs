@@ -60,6 +60,24 @@ pub struct DecisionRecord {
     pub end: Option<String>,
     /// What the kubelet would have done instead; none where the course is not known.
     pub kubelet: Option<KubeletView>,
+    /// What a kubelet started in the victim again and was killed too; left out where there was nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub again: Option<AgainFacts>,
+    /// Cgroups of the victim that were left alone, since nobody knows what runs there; left out where there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_alone: Vec<String>,
+}
+
+/// What was started again in an evicted pod, and killed by the same order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgainFacts {
+    /// How often.
+    pub kills: u32,
+    /// Processes that were signalled.
+    pub processes: u32,
+    /// The latest time.
+    pub last: Time,
 }
 
 /// The threshold that was crossed.
@@ -235,7 +253,20 @@ impl DecisionRecord {
                 .and_then(|completion| completion.end)
                 .map(|end| word_of(&end)),
             kubelet: None,
+            again: None,
+            left_alone: Vec::new(),
         }
+    }
+
+    /// Takes in another kill of what was started in the victim again.
+    pub fn add_again(&mut self, processes: u32, last: Time) {
+        let before = self.again.take();
+        let (kills, sum) = before.map_or((0, 0), |before| (before.kills, before.processes));
+        self.again = Some(AgainFacts {
+            kills: kills.saturating_add(1),
+            processes: sum.saturating_add(processes),
+            last,
+        });
     }
 
     /// When a stage was reached, in nanoseconds after the sample.

@@ -132,7 +132,7 @@ fn input<'a>(
                 .with_context(|| format!("the table of generation {generation} is missing"))?;
             Input::Workloads(Arc::clone(table))
         }
-        Kind::Gone { workload } => Input::Gone { workload },
+        Kind::Gone { workload, kept } => Input::Gone { workload, kept },
         Kind::Dying { workload, charged } => Input::Dying { workload, charged },
         Kind::Outcome { order, delivered } => Input::Outcome { order, delivered },
         Kind::Reclaimed => Input::Reclaimed,

@@ -87,8 +87,15 @@ impl fmt::Display for InputView {
             Self::Tick => "time went by".to_owned(),
             Self::Workloads => "new table of workloads".to_owned(),
             Self::Sample => "sample".to_owned(),
-            Self::Gone { workload } => {
-                format!("the last process of {} is gone", named(workload.as_ref()))
+            Self::Gone {
+                workload,
+                kept_bytes,
+            } => {
+                let gone = format!("the last process of {} is gone", named(workload.as_ref()));
+                kept_bytes.map_or_else(
+                    || gone.clone(),
+                    |kept| format!("{gone}, {} stay in its volumes", unsigned(kept)),
+                )
             }
             Self::Dying {
                 workload,
@@ -114,6 +121,15 @@ impl fmt::Display for InputView {
             Self::Enforce { on: false } => "configured to observe".to_owned(),
             Self::Reconfigure => "new configuration".to_owned(),
             Self::RecallKill { at, .. } => format!("recalled: a kill at {}", moment(at)),
+            Self::RecallEvicted {
+                order,
+                workload,
+                at,
+            } => format!(
+                "recalled: order {order} evicted {} at {}",
+                named(workload.as_ref()),
+                moment(at)
+            ),
             Self::RecallOpen {
                 order,
                 workload,

@@ -69,6 +69,9 @@ pub enum InputView {
     Gone {
         /// `namespace/name`; none if the journal does not know it.
         workload: Option<String>,
+        /// Bytes of files in memory that stay until volumes are unmounted; left out where there are none.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        kept_bytes: Option<u64>,
     },
     /// Somebody else killed in it.
     Dying {
@@ -120,6 +123,15 @@ pub enum InputView {
         at: Time,
         /// Of a kill for a shortage of process ids, how many come back once the killed are reaped; 0 of any other.
         ids: u32,
+    },
+    /// The last run evicted a pod that is still on the node.
+    RecallEvicted {
+        /// The order's number.
+        order: u64,
+        /// `namespace/name`; none if the journal does not know it.
+        workload: Option<String>,
+        /// When it was given.
+        at: Time,
     },
     /// The last run's order was not over when its agent ended.
     RecallOpen {
@@ -344,8 +356,9 @@ impl<'a> Namer<'a> {
             Kind::Tick => InputView::Tick,
             Kind::Workloads => InputView::Workloads,
             Kind::Sample => InputView::Sample,
-            Kind::Gone { workload } => InputView::Gone {
+            Kind::Gone { workload, kept } => InputView::Gone {
                 workload: self.workload(workload),
+                kept_bytes: (kept > 0).then_some(kept),
             },
             Kind::Dying { workload, charged } => InputView::Dying {
                 workload: self.workload(workload),
@@ -359,6 +372,15 @@ impl<'a> Namer<'a> {
             Kind::Recall(Recalled::Kill { at, ids }) => InputView::RecallKill {
                 at: self.time(at),
                 ids,
+            },
+            Kind::Recall(Recalled::Evicted {
+                workload,
+                order,
+                at,
+            }) => InputView::RecallEvicted {
+                order,
+                workload: self.workload(workload),
+                at: self.time(at),
             },
             Kind::Recall(Recalled::Unfinished(before)) => self.unfinished(&before),
             Kind::Recall(Recalled::Met { threshold, since }) => InputView::RecallMet {

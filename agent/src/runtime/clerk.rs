@@ -13,6 +13,7 @@ use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
 use brink_core::node::workload::WorkloadTable;
+use brink_host::clock::ClockPair;
 use brink_host::probe::shortage::Shortage;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
@@ -28,6 +29,7 @@ use super::state::{Course, Reading, Shared, State};
 use super::steps::give_back;
 use crate::forensics::Collector;
 use crate::guard;
+use crate::guard::again::Again;
 use crate::guard::page::Page;
 use crate::guard::ports::{Ports, Report};
 use crate::guard::rung::Standing;
@@ -35,6 +37,7 @@ use crate::guard::step::{Kind, Step};
 use crate::record::DecisionRecord;
 use crate::record::kubelet::KubeletView;
 use crate::record::text::{amount, end_words};
+use crate::record::wire::{Time, wall_clock};
 use crate::record::words::mode_word;
 use crate::telling::{Heard, RingLosses, Telling};
 use crate::warmer::Warmer;
@@ -124,12 +127,13 @@ impl Clerk {
                 self.shared.counters.oom_kill(shortage);
                 self.shared.lock().oom_kills.add(record);
             }
+            Report::Again(again) => self.take_again(again),
             Report::Rung(standing) => {
                 self.telling.rung(guard::now(), &standing);
                 self.take_standing(*standing);
             }
             Report::Reconfigured(new) => self.take_reconfigured(*new),
-            Report::Retired(_) | Report::Stopped => {}
+            Report::Retired(_) | Report::Left(_) | Report::Stopped => {}
         }
     }
 
@@ -293,6 +297,8 @@ impl Clerk {
                     let victim = record.victim_name();
                     record.kubelet = Some(KubeletView::new(fates, table, &victim));
                 }
+                let left_alone = state.left_alone.get(&record.victim.uid);
+                record.left_alone = left_alone.cloned().unwrap_or_default();
                 state.add_decision(record.clone());
                 let qos = state.qos_of(&record.victim.uid);
                 // One that was left open, and is not taken up, ends without an answer of the engine's.
@@ -326,6 +332,40 @@ impl Clerk {
             Err(error) => error!(%error, "a decision could not be read back"),
         }
         self.ports.recycle_page(page);
+    }
+
+    /// Adds to a decision's record what was killed by it since.
+    fn take_again(&mut self, again: Again) {
+        let nanos = u64::try_from(again.at.as_nanos()).unwrap_or(0);
+        let time = Time {
+            wall: wall_clock(ClockPair::now().realtime_of(nanos)),
+            monotonic_ns: again.at.as_nanos(),
+        };
+        let Again {
+            order, processes, ..
+        } = again;
+        let mut state = self.shared.lock();
+        let mut decisions = state.decisions.iter_mut().rev();
+        let Some(known) = decisions.find(|record| record.order == order) else {
+            warn!(
+                order,
+                processes, "what was started again in an evicted pod was killed"
+            );
+            return;
+        };
+        known.add_again(processes, time);
+        let record = known.clone();
+        drop(state);
+        warn!(
+            order,
+            victim = record.victim_name(),
+            processes,
+            times = record.again.as_ref().map_or(0, |again| again.kills),
+            "what a kubelet started again in an evicted pod was killed"
+        );
+        if let Some(journal) = &mut self.journal {
+            journal.decision(&record);
+        }
     }
 
     /// Steps that were not told, or not whole, so far. A report that found no room may have been one.

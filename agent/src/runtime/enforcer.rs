@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brink_core::base::{Moment, Reason, Span};
 use brink_core::node::credit;
 use brink_core::node::input::Recalled;
-use brink_core::node::order::Phase;
+use brink_core::node::order::{End, Phase};
+use brink_core::node::recent;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
 use brink_host::clock::BootId;
@@ -18,7 +19,7 @@ use tracing::{info, warn};
 use super::LOCK;
 use super::foretold::Foretold;
 use super::state::State;
-use crate::guard::ports::Interrupted;
+use crate::guard::ports::{Evicted, Interrupted};
 use crate::ledger::{self, DECISIONS, Mark, Marks, Record};
 use crate::record::DecisionRecord;
 
@@ -161,6 +162,32 @@ fn killed(entry: &Entry<'_>, now: Moment) -> Option<(Moment, u32)> {
     let is_waited_for = now < at + credit::LIFETIME;
     let ids = signalled.or(seen).filter(|_| is_waited_for);
     Some((at, ids.unwrap_or(0)))
+}
+
+/// Pods that this boot's orders have evicted so lately that what is started in them again belongs to that, oldest first.
+pub(super) fn evicted(ledger: &Ledger, now: Moment) -> Vec<Evicted> {
+    let mut found: Vec<Evicted> = ledger
+        .entries()
+        .filter_map(|entry| evicted_by(&entry, now))
+        .collect();
+    found.sort_unstable_by_key(|evicted| evicted.order);
+    found
+}
+
+fn evicted_by(entry: &Entry<'_>, now: Moment) -> Option<Evicted> {
+    let (record, completion) = Record::read(entry)?;
+    let end = completion.and_then(|completion| completion.end);
+    // Whoever was only asked, or was to be killed, by an agent that ended then, is taken up or decided anew.
+    let is_done = Marks::read(entry).at(Mark::Hardened).is_some() || end.is_some();
+    let is_void = matches!(end, Some(End::Failed | End::Stopped));
+    let is_carried_out = record.mode == Mode::Enforcing && is_done && !is_void;
+    let is_late = |at: &Moment| now.since(*at) < recent::EVICTED;
+    let at = record.stages.decided.filter(is_late)?;
+    is_carried_out.then(|| Evicted {
+        uid: record.victim.uid.to_owned(),
+        order: record.order,
+        at,
+    })
 }
 
 /// The latest order, if it was not over when its agent ended and that is not too long ago: somebody was asked to end whose

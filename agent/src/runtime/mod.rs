@@ -1,8 +1,8 @@
 //! The runtime: everything around the guard that can wait.
 //!
-//! Three ordinary threads beside tokio's: the [`clerk`] takes the guard's reports and keeps the shared [`state`], the
-//! [`watch`]er notices changes of workloads and of the stop button, the warmer keeps figures fresh. Tokio serves the
-//! socket and the process's signals.
+//! Four ordinary threads beside tokio's: the [`clerk`] takes the guard's reports and keeps the shared [`state`], the
+//! [`watch`]er notices changes of workloads and of the stop button, the [`sentry`] what is made in evicted pods, the warmer
+//! keeps figures fresh. Tokio serves the socket and the process's signals.
 
 pub mod agent;
 pub mod clerk;
@@ -22,6 +22,7 @@ mod outbox;
 pub mod prepare;
 pub mod process;
 mod recording;
+pub mod sentry;
 mod starts;
 pub mod state;
 mod steps;

@@ -23,7 +23,9 @@ use tracing::{info, warn};
 
 use super::clerk::Clerk;
 use super::cluster::Cluster;
-use super::enforcer::{Enforcement, interrupted as interrupted_in, kills, remember};
+use super::enforcer::{
+    Enforcement, evicted as evicted_in, interrupted as interrupted_in, kills, remember,
+};
 use super::equipment::{Equipment, Loaded};
 use super::foresight::BoardCell;
 use super::foretold::Foretold;
@@ -34,6 +36,7 @@ use super::named::{Named, look_for_node, of_root};
 use super::outbox::Outbox;
 use super::process::{self, go_ahead, go_first, hurried, settle_memory, spawn};
 use super::recording;
+use super::sentry::Sentry;
 use super::starts::Starts;
 use super::state::{Shared, State};
 use super::steps::{room_for, steps_with};
@@ -134,6 +137,8 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         (telling, bell),
     )?;
     let first = around.first_inputs(config, ledger.as_ref());
+    let evicted = ledger.as_ref();
+    let evicted = evicted.map_or_else(Vec::new, |ledger| evicted_in(ledger, guard::now()));
     let interrupted = ledger.as_ref();
     let interrupted = interrupted.and_then(|ledger| interrupted_in(ledger, guard::now()));
     let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
@@ -143,6 +148,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         node: node_plan(config),
         engine,
         first,
+        evicted,
         interrupted,
         memory: config.memory_policy,
         without_sampler: LOADING.to_owned(),
@@ -340,6 +346,7 @@ impl Around {
             starts: Starts::default(),
             unsent: Outbox::default(),
         };
+        let sentry = Sentry::new(&plan.root, plan.layout.clone(), Arc::clone(&self.ports));
         let loader = self.loader(config, recorded);
         // The guard first: it protects from files while the programs are being loaded, and all else is opened.
         let mut threads = vec![
@@ -351,6 +358,10 @@ impl Around {
             (
                 "brink-watcher",
                 spawn("brink-watcher", || hurried(|| watcher.run()))?,
+            ),
+            (
+                "brink-sentry",
+                spawn("brink-sentry", || hurried(|| sentry.run()))?,
             ),
             ("brink-loader", spawn("brink-loader", loader)?),
         ];
@@ -485,12 +496,14 @@ impl Running {
         if let Some(ledger) = self.enforcement.take_over()? {
             let last = self.remember_instead(&ledger);
             let kills = kills(&ledger, guard::now(), || unreaped(&self.root).ok());
+            let evicted = evicted_in(&ledger, guard::now());
             let interrupted = interrupted_in(&ledger, guard::now());
             info!("the other agent is gone; this one takes over");
             takeover.put(Command::TakeOver(Box::new(Legacy {
                 ledger,
                 last,
                 kills,
+                evicted,
                 interrupted,
             })));
         }
@@ -524,6 +537,9 @@ impl Running {
         }
         self.bell.stop();
         while self.ports.commands.send(Command::Stop).is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        while self.ports.evicted.send(None).is_err() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         for (name, thread) in self.threads.drain(..) {

@@ -1,6 +1,6 @@
 //! What the runtime knows: the latest figures, what is met and held, the decisions of this boot, and how the agent stands.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brink_core::base::{Moment, Reason};
@@ -79,6 +79,8 @@ pub struct State {
     pub tables: VecDeque<Arc<WorkloadTable>>,
     /// Cgroups of each workload in the newest table.
     pub cgroups: Vec<Vec<String>>,
+    /// Cgroups of workloads in which nobody runs that is known, by the workloads' uids.
+    pub left_alone: HashMap<String, Vec<String>>,
     /// What the kubelet would have done at the latest decision, with the table it speaks of.
     pub foreseen: Option<(u64, [Fate; PHASES], Arc<WorkloadTable>)>,
     /// Decisions, newest last.
@@ -177,6 +179,7 @@ impl State {
             open_order: None,
             tables: VecDeque::with_capacity(TABLES),
             cgroups: Vec::new(),
+            left_alone: HashMap::new(),
             foreseen: None,
             decisions: VecDeque::new(),
             oom_kills: OomTally::default(),
@@ -231,6 +234,12 @@ impl State {
             }
         }
         self.cgroups = cgroups;
+        let workloads = roster.table.workloads().iter();
+        let pairs = workloads.zip(&roster.left_alone);
+        let strange = pairs.filter(|(_, paths)| !paths.is_empty());
+        self.left_alone = strange
+            .map(|(workload, paths)| (workload.uid.clone(), paths.clone()))
+            .collect();
         keep(&mut self.tables, Arc::clone(&roster.table), TABLES);
     }
 
@@ -276,6 +285,10 @@ impl State {
             .find(|known| known.order == record.order);
         if let Some(known) = same {
             record.kubelet = record.kubelet.or_else(|| known.kubelet.take());
+            record.again = record.again.or_else(|| known.again.take());
+            if record.left_alone.is_empty() {
+                record.left_alone = std::mem::take(&mut known.left_alone);
+            }
             *known = record;
         } else {
             keep(&mut self.decisions, record, DECISIONS);

@@ -120,7 +120,7 @@ impl LiveRun {
             }
         }
         for &workload in &step.gone {
-            self.send(step.now, Input::Gone { workload });
+            self.send(step.now, Input::Gone { workload, kept: 0 });
         }
         if self.pods.end(&step.gone) {
             self.send_table(step.now);

@@ -125,7 +125,13 @@ pub(super) fn journal() {
             sample(3, 50),
             step(3, outcome),
             Line::Decision(Box::new(decision)),
-            step(4, Kind::Gone { workload: 1 }),
+            step(
+                4,
+                Kind::Gone {
+                    workload: 1,
+                    kept: 0,
+                },
+            ),
             sample(5, 150),
         ],
     );

@@ -12,6 +12,7 @@ mod metrics;
 mod nested;
 mod numbers;
 mod page;
+mod pods;
 mod redaction;
 mod restart;
 mod rungs;

@@ -49,11 +49,13 @@ pub enum Reason {
     Observing,
     /// Nothing done: another agent enforces on this node.
     Standby,
+    /// Refused: it is evicted already, and whatever a kubelet starts in it again belongs to that.
+    Evicted,
 }
 
 impl Reason {
     /// Every cause.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Hard,
         Self::Soft,
         Self::Limit,
@@ -75,6 +77,7 @@ impl Reason {
         Self::Paused,
         Self::Observing,
         Self::Standby,
+        Self::Evicted,
     ];
 
     /// The word.
@@ -101,6 +104,7 @@ impl Reason {
             Self::Paused => "paused",
             Self::Observing => "observing",
             Self::Standby => "standby",
+            Self::Evicted => "evicted",
         }
     }
 }

@@ -7,6 +7,10 @@ pub const LIFETIME: Span = Span::from_millis(5_000);
 /// A death that has freed nothing for this long is no longer believed in.
 pub const PATIENCE: Span = Span::from_millis(200);
 
+/// How long files in the memory of an evicted pod are waited for: they go when the kubelet unmounts its volumes, and so long it
+/// waits itself before it evicts the next one.
+pub const UNMOUNTING: Span = Span::from_secs(30);
+
 /// How long process ids of the killed are waited for while the kernel's count says that they hold them. Longer than
 /// [`LIFETIME`]: nobody else's death brings ids back any sooner, since it is for the same parents to reap the dead.
 pub const REAPING: Span = Span::from_secs(30);
@@ -25,6 +29,8 @@ pub struct Dying {
     least: u64,
     since: Moment,
     progress: Moment,
+    lifetime: Span,
+    patience: Span,
 }
 
 impl Dying {
@@ -37,6 +43,17 @@ impl Dying {
             least: usage.unwrap_or(u64::MAX),
             since: now,
             progress: now,
+            lifetime: LIFETIME,
+            patience: PATIENCE,
+        }
+    }
+
+    /// Files in memory that outlive the processes, in bytes: nothing of them comes back before the kubelet unmounts them.
+    pub fn mounted(workload: usize, bytes: u64, now: Moment) -> Self {
+        Self {
+            lifetime: UNMOUNTING,
+            patience: UNMOUNTING,
+            ..Self::new(workload, bytes, None, now)
         }
     }
 
@@ -64,7 +81,12 @@ impl Dying {
     }
 
     fn believed(&self, now: Moment) -> bool {
-        now < self.since + LIFETIME && now < self.progress + PATIENCE
+        now < self.end()
+    }
+
+    /// When it is believed in no longer, if nothing comes back until then.
+    fn end(&self) -> Moment {
+        (self.since + self.lifetime).min(self.progress + self.patience)
     }
 
     /// Bytes still owed by this death.
@@ -158,6 +180,14 @@ impl Credit {
         }
     }
 
+    /// The same in the place of all other deaths of that workload, of which nothing else is left.
+    pub fn replace(&mut self, death: Dying) {
+        for slot in &mut self.dying {
+            *slot = slot.filter(|other| other.workload != death.workload);
+        }
+        self.add(death);
+    }
+
     /// Takes in the current usage of each workload and forgets the deaths that are over.
     pub fn observe(&mut self, now: Moment, usage: impl Fn(usize) -> Option<u64>) {
         for slot in &mut self.dying {
@@ -198,9 +228,7 @@ impl Credit {
 
     /// When the next death stops counting, if any does.
     pub fn next_wake(&self) -> Option<Moment> {
-        let ends = self.dying.iter().flatten();
-        ends.map(|d| (d.since + LIFETIME).min(d.progress + PATIENCE))
-            .min()
+        self.dying.iter().flatten().map(Dying::end).min()
     }
 }
 
@@ -265,6 +293,23 @@ mod tests {
         }
         assert!(credit.bytes(ms(4_999), false) > 0);
         assert_eq!(credit.bytes(ms(5_000), false), 0);
+    }
+
+    #[test]
+    fn mounted_memory_is_waited_for_until_it_is_unmounted_or_the_kubelet_is_given_up() {
+        let mut credit = one(300 * MIB, 300 * MIB);
+        credit.replace(Dying::mounted(0, 200 * MIB, ms(20)));
+        credit.observe(ms(21), |_| Some(210 * MIB));
+        assert_eq!(credit.bytes(ms(21), false), 200 * MIB, "not both");
+        credit.observe(ms(29_000), |_| Some(210 * MIB));
+        assert_eq!(credit.bytes(ms(29_000), false), 200 * MIB);
+        assert_eq!(credit.bytes(ms(29_000), true), 0);
+        assert_eq!(credit.next_wake(), Some(ms(30_020)));
+        let mut unmounted = credit.clone();
+        unmounted.observe(ms(29_001), |_| Some(0));
+        assert!(!unmounted.covers(0));
+        credit.observe(ms(30_020), |_| Some(210 * MIB));
+        assert!(!credit.covers(0), "nobody unmounts it");
     }
 
     #[test]

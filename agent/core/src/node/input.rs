@@ -21,6 +21,9 @@ pub enum Input<'a> {
     Gone {
         /// Index in the current table.
         workload: usize,
+        /// Bytes of files in memory that it is still charged for: of a pod that a kubelet runs, they come back when its
+        /// volumes are unmounted.
+        kept: u64,
     },
     /// Somebody else killed in a workload: the kernel's OOM killer, or an operator.
     Dying {
@@ -79,6 +82,15 @@ pub enum Recalled {
         threshold: usize,
         /// Since when.
         since: Moment,
+    },
+    /// A pod was evicted that is still on the node: what a kubelet starts in it again belongs to that order.
+    Evicted {
+        /// Index in the current table.
+        workload: usize,
+        /// The order's number.
+        order: u64,
+        /// When it was given.
+        at: Moment,
     },
     /// The last order was not over when its agent ended. Its kill is among those that are recalled, and comes first.
     Unfinished(Unfinished),

@@ -20,6 +20,7 @@ pub mod observe;
 pub mod order;
 pub mod policy;
 pub mod rank;
+pub mod recent;
 pub mod reclaim;
 pub mod requests;
 pub mod safety;

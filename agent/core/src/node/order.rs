@@ -275,50 +275,6 @@ impl OpenOrder {
     }
 }
 
-/// Whom orders went to lately, so that a victim that dies slowly is not ordered again.
-#[derive(Clone, Debug, Default)]
-pub struct Recent {
-    victims: [Option<(usize, Moment)>; Self::SLOTS],
-}
-
-impl Recent {
-    /// Victims remembered at a time.
-    const SLOTS: usize = 32;
-    /// How long a victim is left to die before it may be ordered again.
-    const FOR: Span = Span::from_secs(5);
-
-    /// Remembers an order; the oldest one makes room.
-    pub fn add(&mut self, now: Moment, workload: usize) {
-        let oldest = self
-            .victims
-            .iter_mut()
-            .min_by_key(|slot| slot.map(|(_, at)| at));
-        if let Some(slot) = oldest {
-            *slot = Some((workload, now));
-        }
-    }
-
-    /// Whether the workload is still being left to die.
-    pub fn holds(&self, now: Moment, workload: usize) -> bool {
-        let mut victims = self.victims.iter().flatten();
-        victims.any(|&(victim, at)| victim == workload && now.since(at) < Self::FOR)
-    }
-
-    /// It is dead: whatever runs there next may be ordered anew.
-    pub fn forget(&mut self, workload: usize) {
-        for slot in &mut self.victims {
-            *slot = slot.filter(|(victim, _)| *victim != workload);
-        }
-    }
-
-    /// Carries the victims over to a new table; `place` gives a workload's new index.
-    pub fn remap(&mut self, place: impl Fn(usize) -> Option<usize>) {
-        for slot in &mut self.victims {
-            *slot = slot.and_then(|(victim, at)| Some((place(victim)?, at)));
-        }
-    }
-}
-
 fn less(now: Option<u64>, before: Option<u64>) -> bool {
     matches!((now, before), (Some(now), Some(before)) if now < before)
 }

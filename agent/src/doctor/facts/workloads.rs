@@ -91,7 +91,7 @@ impl Workloads {
 fn bound(roster: &Roster) -> Vec<Bound> {
     let runs = |index: usize| {
         let mut groups = roster.of(index);
-        groups.any(|(_, group)| !group.target.is_empty())
+        groups.any(|(_, group)| !group.is_empty())
     };
     let all = roster.table.workloads().iter().enumerate();
     all.map(|(index, workload)| Bound {

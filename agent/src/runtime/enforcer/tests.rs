@@ -349,3 +349,36 @@ fn ids_of_a_soft_order_come_back_after_its_kill_only() {
     book.mark(slot, Mark::Hardened, ms(31_000));
     assert_eq!(counted(&book, 31_001, None), [(31_000, 600)]);
 }
+
+#[test]
+fn evictions_of_the_last_minutes_are_known_to_the_next_agent() {
+    let mut book = Book::new();
+    let mut over = |order, decided, end| {
+        let slot = book.record(&hard(order, decided));
+        book.complete(
+            slot,
+            &Completion {
+                end,
+                ..Completion::default()
+            },
+        );
+    };
+    over(1, 1_000, Some(End::Gone));
+    over(2, 200_000, Some(End::MemoryBack));
+    over(3, 201_000, Some(End::Failed));
+    over(4, 202_000, Some(End::Stopped));
+    let slot = book.record(&hard(5, 203_000));
+    book.mark(slot, Mark::Hardened, ms(203_001));
+    let slot = book.record(&soft(6, 204_000));
+    book.mark(slot, Mark::Asked, ms(204_001));
+    let mut dry = hard(7, 205_000);
+    dry.mode = Mode::Observing(Reason::Observing);
+    book.record(&dry);
+    let orders = |at| -> Vec<u64> {
+        let found = evicted(&book.ledger, ms(at));
+        assert!(found.iter().all(|one| one.uid == "uid-leaker"));
+        found.iter().map(|one| one.order).collect()
+    };
+    assert_eq!(orders(300_999), [1, 2, 5]);
+    assert_eq!(orders(301_000), [2, 5], "too long ago");
+}

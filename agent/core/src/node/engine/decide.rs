@@ -378,6 +378,7 @@ impl Engine {
     ) -> Option<Reason> {
         let rules = [
             (self.recent.holds(now, index), Reason::Waiting),
+            (self.evicted_by(now, index).is_some(), Reason::Evicted),
             (remains_of(usage, index).processes == Some(0), Reason::Empty),
         ];
         let passing = rules
@@ -436,7 +437,7 @@ impl Engine {
             });
             return;
         }
-        self.recent.add(now, workload);
+        self.recent.add(now, workload, id);
         actions.push(match phase {
             Phase::Asked { until } => Action::Ask {
                 order: id,

@@ -234,6 +234,9 @@ impl Engine {
 
     fn close(&mut self, end: End, actions: &mut Actions) {
         if let Some(order) = self.open.take() {
+            if matches!(end, End::Failed | End::Stopped) {
+                self.recent.revoke(order.id);
+            }
             actions.push(Action::Ended {
                 order: order.id,
                 end,

@@ -20,8 +20,9 @@ use super::decision::Decision;
 use super::gate::GateState;
 use super::input::{Input, Sample};
 use super::observe::Observations;
-use super::order::{OpenOrder, Recent};
+use super::order::OpenOrder;
 use super::policy::Policy;
+use super::recent::Recent;
 use super::safety::{Limits, Mode, Safety};
 use super::threshold::ThresholdSet;
 use super::workload::WorkloadTable;
@@ -130,8 +131,14 @@ impl Engine {
         match input {
             Input::Workloads(table) => self.replace_table(table, actions),
             Input::Sample(sample) => self.sample(now, sample, actions),
-            Input::Gone { workload } => {
-                self.recent.forget(workload);
+            Input::Gone { workload, kept } => {
+                if self.is_by_kubelet(workload) {
+                    if kept > 0 {
+                        self.credit.replace(Dying::mounted(workload, kept, now));
+                    }
+                } else {
+                    self.recent.forget(workload);
+                }
                 if let Some(order) = self.open_on(workload) {
                     order.mark_gone(now);
                 }
@@ -210,6 +217,17 @@ impl Engine {
     pub fn waits_for(&self, workload: usize) -> bool {
         let is_open = |order: &OpenOrder| !order.dry_run && order.workload == Some(workload);
         self.credit.covers(workload) || self.open.as_ref().is_some_and(is_open)
+    }
+
+    /// The order by which a pod that a kubelet runs is evicted, while whatever is started in it again belongs to that.
+    pub fn evicted_by(&self, now: Moment, workload: usize) -> Option<u64> {
+        let order = || self.recent.evicted_by(now, workload);
+        self.is_by_kubelet(workload).then(order).flatten()
+    }
+
+    fn is_by_kubelet(&self, workload: usize) -> bool {
+        let found = self.table.workloads().get(workload);
+        found.is_some_and(|workload| workload.by_kubelet)
     }
 
     /// The thresholds that these observations show as met, with those that are held until their minimum reclaim is there.

@@ -196,6 +196,7 @@ impl Run {
             }
             Event::Gone(workload) => self.step(Input::Gone {
                 workload: *workload,
+                kept: 0,
             }),
             Event::Dying(workload, charged) => self.step(Input::Dying {
                 workload: *workload,

@@ -21,6 +21,11 @@ impl Engine {
                 }
             }
             Recalled::Met { threshold, since } => self.gate.resume(threshold, since),
+            Recalled::Evicted {
+                workload,
+                order,
+                at,
+            } => self.recent.add(at, workload, order),
             Recalled::Unfinished(order) => self.take_up(now, &order, actions),
         }
     }
@@ -36,7 +41,7 @@ impl Engine {
             Phase::Killed { at } => {
                 // Whoever may not have been killed can be chosen again, by what is known then.
                 if before.is_sent {
-                    self.recent.add(at, before.workload);
+                    self.recent.add(at, before.workload, before.order);
                 }
                 if before.signal.is_memory() {
                     let dying = Dying::new(before.workload, before.charged, None, now);
@@ -76,7 +81,8 @@ impl Engine {
             Phase::Asked { until },
             before.opened,
         ));
-        self.recent.add(before.opened, before.workload);
+        self.recent
+            .add(before.opened, before.workload, before.order);
         if !before.is_sent {
             actions.push(Action::Ask {
                 order: before.order,

@@ -51,6 +51,10 @@ pub struct Workload {
     pub preference: Preference,
     /// Why Brink must never kill it, if so; the kubelet knows none.
     pub protection: Option<Protection>,
+    /// Whether a kubelet runs it: that starts again what was killed until it has heard of the eviction, and memory in the
+    /// pod's volumes comes back when it unmounts them.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub by_kubelet: bool,
     /// Whether it lies beside the cgroup that all pods live in, if one is named: on the kubelet there are no such pods.
     pub outside_pods: bool,
 }
@@ -131,6 +135,8 @@ pub enum Protection {
     OomdOmit,
     /// The configuration's ignore patterns.
     Configured,
+    /// A pod in which nobody that runs is known as one of its containers.
+    Unrecognized,
 }
 
 /// One container of a pod.

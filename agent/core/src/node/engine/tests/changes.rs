@@ -174,7 +174,10 @@ fn an_order_whose_victim_left_the_table_before_its_grace_was_over_holds_nobody_u
 #[test]
 fn whoever_ended_when_asked_and_left_the_table_then_is_gone() {
     let mut node = asked();
-    node.step(Input::Gone { workload: 0 });
+    node.step(Input::Gone {
+        workload: 0,
+        kept: 0,
+    });
     assert_eq!(ends(&without_a(&mut node)), []);
     assert_eq!(kills(&node.at(61_019, 50)), []);
     let actions = node.at(61_020, 50);

@@ -1,6 +1,7 @@
 //! The live rules as short stories: a node, its workloads, and what happens when.
 
 mod changes;
+mod evicted;
 mod orders;
 mod restart;
 mod whom;

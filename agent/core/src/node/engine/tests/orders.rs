@@ -218,7 +218,10 @@ fn killed_processes_that_nobody_has_reaped_yet_kill_nobody_else() {
     };
     assert_eq!(left(&node, 950), Some(600));
     assert_eq!(left(&node, 350), None, "too few even when all are reaped");
-    node.step(Input::Gone { workload: 1 });
+    node.step(Input::Gone {
+        workload: 1,
+        kept: 0,
+    });
     let actions = at(&mut node, 40, 950, [1, 0, 2]);
     assert_eq!(ends(&actions), [End::Gone]);
     assert_eq!(kills(&actions), [], "650 ids are on their way");

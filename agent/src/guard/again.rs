@@ -1,0 +1,254 @@
+//! What a kubelet starts again in a pod that is evicted: it is killed under the same order, before it holds much.
+//!
+//! A kubelet that has not heard of an eviction yet starts what was killed. Another thread watches the cgroups of evicted pods
+//! and tells of each container that is made in one; from then on the guard looks at it every millisecond, as the first process
+//! comes into it a moment later. What nobody told of is found with the next roster, and at each housekeeping pass.
+
+use std::sync::Arc;
+
+use brink_core::base::{Moment, Span};
+use brink_core::node::safety::Mode;
+use brink_host::kill::KillTarget;
+
+use super::ports::Report;
+use super::{Guard, now};
+
+/// Containers that are looked at, at a time; more are left to the next roster.
+const MOST: usize = 16;
+/// A new container is looked at this often, as long as its first process is to be expected.
+const SOON: Span = Span::from_millis(1);
+const EXPECTED: Span = Span::from_secs(2);
+/// The same later on: one that is there and empty is about to be removed.
+const LATER: Span = Span::from_millis(20);
+/// Whoever was killed takes so long to be gone at most, or is told once more.
+const DYING: Span = Span::from_secs(1);
+
+/// A container that was made in an evicted pod.
+#[derive(Debug)]
+pub struct Newcomer {
+    /// Id of the pod's own cgroup.
+    pub pod: u64,
+    /// The container's cgroup.
+    pub target: KillTarget,
+}
+
+/// A kill of what was started again in an evicted pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Again {
+    /// The order by which the pod is evicted.
+    pub order: u64,
+    /// When it was.
+    pub at: Moment,
+    /// Processes that were signalled.
+    pub processes: u32,
+}
+
+/// The containers that are looked at.
+#[derive(Debug)]
+pub(super) struct Newcomers {
+    slots: [Option<Followed>; MOST],
+    /// The order under which somebody was killed again last, and when.
+    told: Option<(u64, Moment)>,
+}
+
+#[derive(Debug)]
+struct Followed {
+    newcomer: Box<Newcomer>,
+    /// When it came, or somebody was last killed in it.
+    since: Moment,
+    /// Somebody was killed in it, and nobody has seen it empty since.
+    is_dying: bool,
+}
+
+impl Newcomers {
+    pub(super) fn new() -> Self {
+        Self {
+            slots: [const { None }; MOST],
+            told: None,
+        }
+    }
+
+    /// When one of them is to be looked at next.
+    fn next(&self, now: Moment) -> Option<Moment> {
+        let pace = |followed: &Followed| {
+            if now.since(followed.since) < EXPECTED {
+                SOON
+            } else {
+                LATER
+            }
+        };
+        let paces = self.slots.iter().flatten().map(pace);
+        paces.min().map(|pace| now + pace)
+    }
+}
+
+impl Guard {
+    /// Has what is made in a victim's cgroup told, if a kubelet may start it again.
+    pub(super) fn watch_for_newcomers(&self, workload: usize) {
+        let found = self.roster.table.workloads().get(workload);
+        if !found.is_some_and(|workload| workload.by_kubelet) {
+            return;
+        }
+        for (_, group) in self.roster.of(workload) {
+            // The roster has it too: nothing is freed where there is no room.
+            let _counted = self.ports.evicted.send(Some(Arc::clone(group)));
+        }
+    }
+
+    /// A container was made in an evicted pod.
+    pub(super) fn take_newcomer(&mut self, newcomer: Box<Newcomer>) {
+        let at = now();
+        let free = self.newcomers.slots.iter_mut().find(|slot| slot.is_none());
+        match free {
+            Some(slot) => {
+                *slot = Some(Followed {
+                    newcomer,
+                    since: at,
+                    is_dying: false,
+                });
+            }
+            // Found again with the next roster.
+            None => self.give_back(newcomer),
+        }
+        self.look_at_newcomers(at);
+    }
+
+    /// Kills whoever has come into them; lets go of those that are removed, and of those whose pod is evicted no longer.
+    pub(super) fn look_at_newcomers(&mut self, at: Moment) {
+        for place in 0..MOST {
+            let Some(mut followed) = self.newcomers.slots[place].take() else {
+                continue;
+            };
+            let target = &followed.newcomer.target;
+            let order = self.order_on(followed.newcomer.pod, at);
+            let order = order.filter(|_| target.dir().is_alive());
+            let Some(order) = order else {
+                self.give_back(followed.newcomer);
+                continue;
+            };
+            if target.is_empty() {
+                followed.is_dying = false;
+            } else if followed.is_dying {
+                self.killer.sweep(target);
+            } else {
+                let outcome = self.killer.kill(target);
+                if outcome.signalled > 0 {
+                    (followed.since, followed.is_dying) = (at, true);
+                    self.tell_again(order, outcome.signalled);
+                }
+            }
+            self.newcomers.slots[place] = Some(followed);
+        }
+        self.times.again = self.newcomers.next(at);
+    }
+
+    /// Kills whoever runs in the containers of evicted pods that nobody follows any more.
+    pub(super) fn kill_what_was_started_again(&mut self, at: Moment) {
+        for workload in 0..self.roster.table.len() {
+            let Some(order) = self.order_against(workload, at) else {
+                continue;
+            };
+            if self.is_followed(workload) {
+                continue;
+            }
+            let mut processes = 0;
+            for target in self.roster.victims_of(workload) {
+                if !target.is_empty() {
+                    processes += self.killer.kill(target).signalled;
+                }
+            }
+            // Whoever was killed just now and is not gone yet has been told.
+            let is_told = |(told, when): (u64, Moment)| told == order && at.since(when) < DYING;
+            if processes > 0 && !self.newcomers.told.is_some_and(is_told) {
+                self.watch_for_newcomers(workload);
+                self.tell_again(order, processes);
+            }
+        }
+    }
+
+    /// The order by which the pod of a cgroup is evicted.
+    fn order_on(&self, pod: u64, at: Moment) -> Option<u64> {
+        let mut members = self.roster.members.iter();
+        let member = members.find(|member| member.group.target.id().0 == pod)?;
+        self.order_against(member.workload, at)
+    }
+
+    /// The order by which a workload is evicted, if orders are carried out.
+    fn order_against(&self, workload: usize, at: Moment) -> Option<u64> {
+        let order = self.engine.evicted_by(at, workload)?;
+        (self.engine.mode(at) == Mode::Enforcing).then_some(order)
+    }
+
+    fn tell_again(&mut self, order: u64, processes: u32) {
+        let at = now();
+        self.newcomers.told = Some((order, at));
+        let again = Again {
+            order,
+            at,
+            processes,
+        };
+        let _told_or_counted = self.ports.reports.send(Report::Again(again));
+    }
+
+    /// The guard frees no memory.
+    fn give_back(&self, newcomer: Box<Newcomer>) {
+        let _told_or_counted = self.ports.reports.send(Report::Left(newcomer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_host::cgroup::Layout;
+
+    use super::*;
+
+    fn at(millis: i64) -> Moment {
+        Moment::START + Span::from_millis(millis)
+    }
+
+    /// A target of plain files: what it is does not matter here.
+    fn newcomer() -> Newcomer {
+        let root = tempfile::tempdir().unwrap();
+        let files = [
+            (
+                "proc/self/mountinfo",
+                "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+            ),
+            (
+                "proc/cgroups",
+                "#subsys_name\thierarchy\tnum_cgroups\tenabled\n",
+            ),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+            ("sys/fs/cgroup/pod/cgroup.procs", ""),
+        ];
+        for (path, text) in files {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let layout = Layout::detect(root.path()).unwrap();
+        Newcomer {
+            pod: 1,
+            target: KillTarget::open(&layout, "/pod").unwrap(),
+        }
+    }
+
+    #[test]
+    fn the_first_process_is_looked_for_every_millisecond_and_later_ones_seldom() {
+        let mut newcomers = Newcomers::new();
+        assert_eq!(newcomers.next(at(0)), None, "nobody is looked at");
+        newcomers.slots[3] = Some(Followed {
+            newcomer: Box::new(newcomer()),
+            since: at(1_000),
+            is_dying: false,
+        });
+        assert_eq!(newcomers.next(at(2_999)), Some(at(3_000)));
+        assert_eq!(newcomers.next(at(3_000)), Some(at(3_020)));
+        newcomers.slots[0] = Some(Followed {
+            newcomer: Box::new(newcomer()),
+            since: at(3_000),
+            is_dying: true,
+        });
+        assert_eq!(newcomers.next(at(3_000)), Some(at(3_001)));
+    }
+}
