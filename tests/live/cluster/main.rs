@@ -13,6 +13,7 @@ macro_rules! cluster {
 
 mod agent;
 mod api;
+mod evict;
 mod line;
 mod support;
 
