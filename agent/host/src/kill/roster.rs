@@ -1,7 +1,7 @@
 //! Listing the processes of a subtree into room made in advance.
 
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -49,10 +49,22 @@ pub(super) fn each_process(subtree: BorrowedFd<'_>, visitor: &mut dyn FnMut(i32)
     }
 }
 
+/// Whether a group's own list has anybody on it; also false where it cannot be read. Allocates nothing.
+pub(super) fn has_own_process(group: BorrowedFd<'_>) -> bool {
+    let mut text = [0u8; 16];
+    open_list(group)
+        .and_then(|file| retry(|| rustix::io::read(file.as_fd(), &mut text[..])))
+        .is_ok_and(|length| length != 0)
+}
+
+fn open_list(group: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    rustix::fs::openat(group, c"cgroup.procs", flags, Mode::empty())
+}
+
 /// Calls the visitor with each line of a group's `cgroup.procs`; 0 is a process of another pid namespace.
 fn processes_of(group: BorrowedFd<'_>, visitor: &mut dyn FnMut(i32)) -> Result<(), Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = rustix::fs::openat(group, c"cgroup.procs", flags, Mode::empty())?;
+    let file = open_list(group)?;
     let mut text = [0u8; 4096];
     let mut pid: Option<i32> = None;
     loop {
@@ -182,6 +194,18 @@ mod tests {
         let (pids, look) = listed(&root);
         assert_eq!(pids, [0, 7, 9, 12, 4_194_304]);
         assert!(look.complete && look.groups == 4, "{look:?}");
+    }
+
+    #[test]
+    fn only_a_groups_own_list_tells_at_once() {
+        let root = tree(&[("", ""), ("a", "9\n"), ("a/b", "")]);
+        let own = |group: &str| {
+            let dir = std::fs::File::open(root.path().join(group)).expect("open");
+            has_own_process(dir.as_fd())
+        };
+        assert!(own("a") && !own("") && !own("a/b"));
+        std::fs::remove_file(root.path().join("a/cgroup.procs")).expect("removed");
+        assert!(!own("a"), "nothing is known, so the walk decides");
     }
 
     #[test]
