@@ -1,4 +1,4 @@
-//! `events`: whether events are told, and where they are served.
+//! `events` and `metrics`: whether events are told, and where they and the figures are served.
 
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -29,6 +29,9 @@ const NONE: &str = "none";
 /// What `listen` takes.
 const LISTEN: &str =
     "none, or an address of this machine alone with a port: 127.0.0.1:9753 or [::1]:9753";
+
+/// What `metrics.listen` takes.
+const METRICS_LISTEN: &str = "none, or an address with a port: 0.0.0.0:9820 or [::]:9820";
 
 /// Reads `events`; where it says nothing of the socket, that is in the state directory.
 pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Paths) -> Events {
@@ -63,22 +66,55 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Path
     events
 }
 
-fn read_listen<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<SocketAddr> {
-    let text = reader.name(node)?;
-    if text == NONE {
+/// Reads `metrics.listen`. What is served there is public; it goes with the events, whose server it is.
+pub(super) fn read_metrics<'a>(
+    reader: &mut Reader<'a>,
+    fields: Fields<'a>,
+    events: &Events,
+) -> Option<SocketAddr> {
+    let node = section(reader, fields, "metrics", &["listen"]).get("listen")?;
+    let address = read_address(reader, node, METRICS_LISTEN)?;
+    if !events.enabled {
+        let problem = "with events.enabled: false nothing is served";
+        reader.fault(
+            node,
+            problem,
+            "none, or an address with events.enabled: true",
+        );
         return None;
     }
-    let Ok(address) = text.parse::<SocketAddr>() else {
-        reader.fault(node, "no address with a port", LISTEN);
+    if events.listen == Some(address) {
+        reader.fault(
+            node,
+            "metrics.listen and events.listen are the same",
+            "two addresses",
+        );
         return None;
-    };
+    }
+    Some(address)
+}
+
+fn read_listen<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<SocketAddr> {
+    let address = read_address(reader, node, LISTEN)?;
     if !address.ip().is_loopback() {
         let problem = "not on loopback: whoever can reach it could read every event";
         reader.fault(node, problem, LISTEN);
         return None;
     }
+    Some(address)
+}
+
+fn read_address<'a>(reader: &mut Reader<'a>, node: &'a Node, accepted: &str) -> Option<SocketAddr> {
+    let text = reader.name(node)?;
+    if text == NONE {
+        return None;
+    }
+    let Ok(address) = text.parse::<SocketAddr>() else {
+        reader.fault(node, "no address with a port", accepted);
+        return None;
+    };
     if address.port() == 0 {
-        reader.fault(node, "without a port nobody would find it", LISTEN);
+        reader.fault(node, "without a port nobody would find it", accepted);
         return None;
     }
     Some(address)

@@ -118,6 +118,7 @@ fn agent_config(written: Written, policy: Policy, raised: Vec<Raised>) -> AgentC
         kernel_programs: written.kernel_programs,
         hooks: written.hooks,
         events: written.events,
+        metrics_listen: written.metrics_listen,
         paths: written.paths,
         log: written.log,
     }

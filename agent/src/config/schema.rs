@@ -1,5 +1,6 @@
 //! `AgentConfiguration`: its keys, and how each is read.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ pub const API_VERSION: &str = "brink.dev/v1alpha1";
 pub const KIND: &str = "AgentConfiguration";
 
 /// Every key, in the order in which they are shown.
-pub(super) const KEYS: [&str; 35] = [
+pub(super) const KEYS: [&str; 36] = [
     "apiVersion",
     "kind",
     "mode",
@@ -60,6 +61,7 @@ pub(super) const KEYS: [&str; 35] = [
     "kernelPrograms",
     "hooks",
     "events",
+    "metrics",
     "paths",
     "log",
 ];
@@ -83,6 +85,7 @@ pub(super) struct Written {
     pub(super) kernel_programs: bool,
     pub(super) hooks: Hooks,
     pub(super) events: Events,
+    pub(super) metrics_listen: Option<SocketAddr>,
     pub(super) paths: Paths,
     pub(super) log: LogSettings,
 }
@@ -94,6 +97,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Written {
     let mut draft = eviction::read_kubelet_keys(reader, fields, Dialect::Brink);
     eviction::read_headroom_keys(reader, fields, &mut draft);
     let paths = read_paths(reader, fields);
+    let told = events::read(reader, fields, &paths);
     let mode = [RunMode::Observe, RunMode::Enforce].map(|mode| (mode.word(), mode));
     Written {
         mode: word(reader, fields, "mode", &mode).unwrap_or_default(),
@@ -125,7 +129,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Written {
             .and_then(|node| reader.boolean(node))
             .unwrap_or(true),
         hooks: read_hooks(reader, fields),
-        events: events::read(reader, fields, &paths),
+        metrics_listen: events::read_metrics(reader, fields, &told),
+        events: told,
         paths,
         log: read_log(reader, fields),
     }

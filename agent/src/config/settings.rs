@@ -60,6 +60,8 @@ pub struct AgentConfig {
     pub hooks: Hooks,
     /// What is told of what happens, and to whom.
     pub events: Events,
+    /// An address, of any network, that metrics and probes are served on.
+    pub metrics_listen: Option<SocketAddr>,
     /// Where things are.
     pub paths: Paths,
     /// What is logged, and how.

@@ -39,7 +39,10 @@ pub fn run(config: &AgentConfig, sources: &Sources) -> anyhow::Result<()> {
     // Before anything else: a second agent must not put the first one's journal aside only to be refused.
     let sockets = {
         let _inside = runtime.enter();
-        (listen(config)?, Doors::open(&config.events))
+        (
+            listen(config)?,
+            Doors::open(&config.events, config.metrics_listen),
+        )
     };
     let running = Arc::new(prepare::start(config)?);
     let served = runtime.block_on(serve(sockets, (config, sources), &running));
@@ -100,21 +103,25 @@ async fn serve(
     Ok(())
 }
 
-/// What other parts serve beside events.
-fn routes(config: &AgentConfig, running: &Arc<Running>, views: &Arc<Views>) -> Routes {
-    let mut routes = Routes::default();
-    metrics::routes::add(&mut routes, running, views);
+/// What other parts serve beside events, and what of it anybody may see.
+fn routes(config: &AgentConfig, running: &Arc<Running>, views: &Arc<Views>) -> [Routes; 2] {
+    let mut public = Routes::default();
+    metrics::routes::add(&mut public, running, views);
+    let mut routes = public.clone();
     if config.events.page {
         let asked: Arc<dyn Asked> = Arc::clone(views) as _;
         page::routes::add(&mut routes, &asked);
     }
-    routes
+    [routes, public]
 }
 
 /// Serves events, where any are told.
-async fn stream(doors: Option<Doors>, running: &Running, routes: Routes) {
+async fn stream(doors: Option<Doors>, running: &Running, [routes, public]: [Routes; 2]) {
     match doors {
-        Some(doors) => doors.serve(running, running.telling.past(), routes).await,
+        Some(doors) => {
+            let past = running.telling.past();
+            doors.serve(running, past, (routes, public)).await;
+        }
         None => std::future::pending().await,
     }
 }
@@ -211,6 +218,7 @@ fn needs_restart(before: &AgentConfig, now: &AgentConfig) -> Vec<&'static str> {
         ("realtime", before.realtime != now.realtime),
         ("hooks", before.hooks != now.hooks),
         ("events", before.events != now.events),
+        ("metrics", before.metrics_listen != now.metrics_listen),
         ("log", before.log != now.log),
         (
             "kernelPrograms",

@@ -25,23 +25,25 @@ const AGAIN: Duration = Duration::from_secs(1);
 pub(super) struct Doors {
     socket: Place,
     port: Option<Place>,
+    metrics: Option<Place>,
 }
 
 impl Doors {
     /// Opens what the configuration names, in a runtime of tokio's; nothing where no events are told.
-    pub(super) fn open(config: &Events) -> Option<Self> {
+    pub(super) fn open(config: &Events, metrics: Option<SocketAddr>) -> Option<Self> {
         config.enabled.then(|| Self {
             socket: Place::open(Address::Socket(config.socket.clone())),
             port: config.listen.map(Address::Port).map(Place::open),
+            metrics: metrics.map(Address::Metrics).map(Place::open),
         })
     }
 
-    /// Serves a running agent's events until the future is dropped.
+    /// Serves a running agent's events until the future is dropped; `public` is what anybody may see.
     pub(super) async fn serve(
         self,
         running: &Running,
         past: Option<Arc<LatePast>>,
-        routes: Routes,
+        (routes, public): (Routes, Routes),
     ) {
         let Some(hub) = running.telling.hub().cloned() else {
             return std::future::pending().await;
@@ -49,12 +51,17 @@ impl Doors {
         let started = running.started;
         let mut service = Service::new(hub, move || time_now(started))
             .with_routes(routes)
+            .with_public(public)
             .with_cloud_events(brink_stream::cloud_event::envelope);
         if let Some(past) = past {
             service = service.with_late_past(past);
         }
         let service = Arc::new(service);
-        let Self { socket, port } = self;
+        let Self {
+            socket,
+            port,
+            metrics,
+        } = self;
         let at_socket = async {
             let is_late = socket.door.is_none();
             let door = socket.opened().await;
@@ -64,13 +71,13 @@ impl Doors {
             }
             Arc::clone(&service).serve(vec![door]).await;
         };
-        let at_port = async {
-            if let Some(port) = port {
-                let door = port.opened().await;
+        let at = async |place: Option<Place>| {
+            if let Some(place) = place {
+                let door = place.opened().await;
                 Arc::clone(&service).serve(vec![door]).await;
             }
         };
-        tokio::join!(at_socket, at_port);
+        tokio::join!(at_socket, at(port), at(metrics));
         warn!("events are no longer served");
         std::future::pending::<()>().await;
     }
@@ -128,6 +135,7 @@ impl Place {
 enum Address {
     Socket(PathBuf),
     Port(SocketAddr),
+    Metrics(SocketAddr),
 }
 
 impl Address {
@@ -135,6 +143,7 @@ impl Address {
         match self {
             Self::Socket(path) => Door::unix(path),
             Self::Port(address) => Door::loopback(*address),
+            Self::Metrics(address) => Door::public(*address),
         }
     }
 
@@ -146,13 +155,13 @@ impl Address {
                 "nothing, if that agent is to serve its events: this one will when that is gone"
             }
             (Self::Socket(_), _) => "set events.socket to a place of its own",
-            (Self::Port(_), ErrorKind::AddrInUse) => {
-                "set events.listen to a port that nobody has; `ss -ltnp` tells who has this one"
+            (Self::Port(_) | Self::Metrics(_), ErrorKind::AddrInUse) => {
+                "set it to a port that nobody has; `ss -ltnp` tells who has this one"
             }
-            (Self::Port(_), _) if is_barred => {
+            (Self::Port(_) | Self::Metrics(_), _) if is_barred => {
                 "allow AF_INET and AF_INET6 in RestrictAddressFamilies= of the unit, if that is set"
             }
-            (Self::Port(_), _) => "set events.listen to an address that this machine has",
+            (Self::Port(_) | Self::Metrics(_), _) => "set it to an address that this machine has",
         }
     }
 }
@@ -162,6 +171,7 @@ impl fmt::Display for Address {
         match self {
             Self::Socket(path) => write!(f, "{} (events.socket)", path.display()),
             Self::Port(address) => write!(f, "{address} (events.listen)"),
+            Self::Metrics(address) => write!(f, "{address} (metrics.listen)"),
         }
     }
 }
@@ -183,6 +193,7 @@ mod tests {
         std::fs::write(&path, "somebody's").unwrap();
         let mut places = [
             Place::open(Address::Port(other.local_addr().unwrap())),
+            Place::open(Address::Metrics(other.local_addr().unwrap())),
             Place::open(Address::Socket(path.clone())),
         ];
         for place in &places {
@@ -194,6 +205,8 @@ mod tests {
         for place in &mut places {
             place.attempt();
             assert!(place.door.is_some(), "{}: {}", place.address, place.told);
+            // The next one wants the same port.
+            place.door = None;
         }
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::env;
 use std::fs;
 use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -178,6 +179,45 @@ fn both_formats_are_spoken_and_health_is_told() {
         let (head, text) = get(&node, path, "*/*").unwrap();
         assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
         assert_eq!(text, "ok");
+    }
+}
+
+/// Head and body of what a port answers; none while nobody does.
+fn ask_port(address: std::net::SocketAddr, target: &str) -> Option<(String, String)> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let patience = Some(slowed(Duration::from_secs(15)));
+    stream.set_read_timeout(patience).ok()?;
+    let request = format!("GET {target} HTTP/1.1\r\nHost: 192.0.2.7\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.to_owned(), body.to_owned()))
+}
+
+#[test]
+fn a_port_of_the_network_has_metrics_and_health_and_nothing_else() {
+    let mut node = Node::new(300);
+    node.workload("anybody", "containers: [{name: c}]");
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap();
+    drop(free);
+    node.configure(
+        "observe",
+        &format!("{HARD}\nmetrics: {{listen: '{address}'}}"),
+    );
+    node.start(&[]);
+    let live = wait_until(PATIENCE, || ask_port(address, "/livez"));
+    let (head, text) = live.unwrap_or_else(|| panic!("{}", node.log()));
+    assert!(
+        head.starts_with("HTTP/1.1 200 ") && text == "ok",
+        "{head} {text}"
+    );
+    let (_, page) = ask_port(address, "/metrics").unwrap();
+    assert!(page.contains("brink_mode"), "{page}");
+    for path in ["/v1/events", "/v1/incidents", "/"] {
+        let (head, _) = ask_port(address, path).unwrap();
+        assert!(head.starts_with("HTTP/1.1 404 "), "{path}: {head}");
     }
 }
 

@@ -69,3 +69,34 @@ fn what_is_no_place_is_a_fault_with_its_own() {
     let said = faults(&state);
     assert!(said[0].contains("paths.stateDir: "), "{said:#?}");
 }
+
+#[test]
+fn metrics_are_served_where_they_are_asked_for_and_not_beside_nothing() {
+    let listen = |text: &str| {
+        let folder = Folder::new(&[("config.yaml", &format!("{HEAD}{text}\n"))]);
+        folder.load().config.metrics_listen
+    };
+    assert_eq!(listen("mode: observe"), None);
+    assert_eq!(listen("metrics: {listen: none}"), None);
+    for address in ["0.0.0.0:9820", "[::]:9820", "192.0.2.7:80"] {
+        let text = format!("metrics: {{listen: '{address}'}}");
+        assert_eq!(listen(&text), address.parse().ok(), "{address}");
+    }
+    for (text, expected) in [
+        ("metrics: {listen: '0.0.0.0'}", "no address with a port"),
+        ("metrics: {listen: '0.0.0.0:0'}", "without a port"),
+        ("metrics: {port: 9820}", "metrics.port"),
+        (
+            "events: {enabled: false}\nmetrics: {listen: '0.0.0.0:9820'}",
+            "nothing is served",
+        ),
+        (
+            "events: {listen: '127.0.0.1:9820'}\nmetrics: {listen: '127.0.0.1:9820'}",
+            "are the same",
+        ),
+    ] {
+        let said = faults(text);
+        assert_eq!(said.len(), 1, "{text}: {said:#?}");
+        assert!(said[0].contains(expected), "{text}: {said:#?}");
+    }
+}

@@ -22,6 +22,8 @@ pub(super) enum Entrance {
     Socket,
     /// By a port on loopback: a browser may have been sent here by anybody.
     Loopback,
+    /// By a port of the network: anybody.
+    Public,
 }
 
 /// What is to be done for a request.
@@ -69,6 +71,8 @@ async fn one<S: AsyncRead + AsyncWrite + Unpin>(
     } else if entrance == Entrance::Loopback && is_asked_by_another_site(&request) {
         let next = "open the address itself; pages of other sites are told nothing";
         Answer::Reply(Reply::refusal(403, "another site asks", next))
+    } else if entrance == Entrance::Public {
+        Answer::Reply(service.public_page(&request))
     } else {
         service.answer(&request)
     };
@@ -181,6 +185,17 @@ impl Service {
             None => self.unknown(&request.path),
         };
         Answer::Reply(reply)
+    }
+
+    /// What anybody may see: neither events, nor incidents, nor pages that speak of workloads.
+    fn public_page(&self, request: &Request) -> Reply {
+        if let Some(handler) = self.public.find(&request.path) {
+            return handler(request);
+        }
+        let paths: Vec<_> = self.public.paths().collect();
+        let problem = format!("there is nothing at {:?}", request.path);
+        let next = format!("the paths are {}", paths.join(", "));
+        Reply::refusal(404, &problem, &next)
     }
 
     fn unknown(&self, path: &str) -> Reply {

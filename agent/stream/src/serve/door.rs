@@ -1,4 +1,4 @@
-//! Where clients come in: a Unix socket with mode 0600, or a port on loopback.
+//! Where clients come in: a Unix socket with mode 0600, a port on loopback, or one of the network with nothing but public pages.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,6 +24,7 @@ pub const LONGEST_PATH: usize = 107;
 #[derive(Debug)]
 pub struct Door {
     listener: Listener,
+    entrance: Entrance,
 }
 
 #[derive(Debug)]
@@ -118,6 +119,7 @@ impl Door {
     pub fn unix(path: &Path) -> io::Result<Self> {
         PrivateSocket::bind(path).map(|socket| Self {
             listener: Listener::Unix(socket),
+            entrance: Entrance::Socket,
         })
     }
 
@@ -130,10 +132,23 @@ impl Door {
             let problem = format!("{address} is not on loopback");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
+        Self::port(address, Entrance::Loopback)
+    }
+
+    /// A port that whoever reaches this address may ask for the public pages, and for nothing else, in a runtime of tokio's.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub fn public(address: SocketAddr) -> io::Result<Self> {
+        Self::port(address, Entrance::Public)
+    }
+
+    fn port(address: SocketAddr, entrance: Entrance) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         Ok(Self {
             listener: Listener::Tcp(TcpListener::from_std(listener)?),
+            entrance,
         })
     }
 
@@ -158,7 +173,7 @@ impl Door {
                 },
             };
             match met {
-                Ok(client) => let_in(client, &service, &room, &doorman),
+                Ok(client) => let_in(client, self.entrance, &service, &room, &doorman),
                 Err(error) => {
                     warn!(%error, "the event stream cannot accept");
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -169,7 +184,13 @@ impl Door {
 }
 
 /// Gives a client a place of its own, or tells it why it gets none.
-fn let_in(client: Client, service: &Arc<Service>, room: &Arc<Semaphore>, doorman: &Doorman) {
+fn let_in(
+    client: Client,
+    entrance: Entrance,
+    service: &Arc<Service>,
+    room: &Arc<Semaphore>,
+    doorman: &Doorman,
+) {
     if let Client::Unix(stream) = &client
         && let Some(refusal) = refusal_of(stranger(stream))
     {
@@ -185,8 +206,8 @@ fn let_in(client: Client, service: &Arc<Service>, room: &Arc<Semaphore>, doorman
     let service = Arc::clone(service);
     tokio::spawn(async move {
         match client {
-            Client::Unix(stream) => converse(stream, Entrance::Socket, &service).await,
-            Client::Tcp(stream) => converse(stream, Entrance::Loopback, &service).await,
+            Client::Unix(stream) => converse(stream, entrance, &service).await,
+            Client::Tcp(stream) => converse(stream, entrance, &service).await,
         }
         drop(place);
     });

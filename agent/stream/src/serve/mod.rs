@@ -1,7 +1,7 @@
 //! Events over HTTP/1.1: on a Unix socket for root and the agent's own user, and on loopback where that is asked for.
 //!
 //! Only GET and HEAD, no bodies, no state: a request is parsed by pure functions, and everything it can take of memory and time
-//! is bounded. Other parts register their pages in [`Routes`].
+//! is bounded. Other parts register their pages in [`Routes`]; those that anybody may see have a door of their own.
 
 mod connection;
 pub mod door;
@@ -59,6 +59,8 @@ pub struct Service {
     hub: Hub,
     past: Arc<LatePast>,
     routes: Routes,
+    /// Pages for whoever comes by a public port.
+    public: Routes,
     clock: Box<dyn Fn() -> Time + Send + Sync>,
     envelope: Option<fn(&Line) -> Vec<u8>>,
     bounds: Bounds,
@@ -74,6 +76,7 @@ impl Service {
             hub,
             past: Arc::new(LatePast::none()),
             routes: Routes::default(),
+            public: Routes::default(),
             clock: Box::new(clock),
             envelope: None,
             bounds: Bounds::default(),
@@ -100,6 +103,13 @@ impl Service {
     #[must_use]
     pub fn with_routes(mut self, routes: Routes) -> Self {
         self.routes = routes;
+        self
+    }
+
+    /// With pages that anybody may see: the only ones at a door that is public.
+    #[must_use]
+    pub fn with_public(mut self, routes: Routes) -> Self {
+        self.public = routes;
         self
     }
 

@@ -217,3 +217,39 @@ fn a_port_answers_to_names_of_this_machine_alone() {
         }
     });
 }
+
+#[test]
+fn a_public_port_has_the_public_pages_and_nothing_else() {
+    run(async {
+        let page = |text: &'static str| -> Handler {
+            Arc::new(move |_: &Request| Reply::new(200, "text/plain", text))
+        };
+        let (mut all, mut public) = (Routes::default(), Routes::default());
+        all.add("/private", page("secret"));
+        public.add("/livez", page("ok"));
+        let service = service(&told()).with_routes(all).with_public(public);
+        let door = Door::public("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = door.address().unwrap();
+        tokio::spawn(Arc::new(service).serve(vec![door]));
+        for (target, status) in [
+            ("/livez", 200),
+            ("/livez?verbose", 200),
+            ("/private", 404),
+            ("/v1/events", 404),
+            ("/v1/incidents", 404),
+            ("/", 404),
+        ] {
+            let mut stream = tokio::net::TcpStream::connect(address).await.unwrap();
+            // A kubelet asks by the pod's address, which is no name of this machine.
+            let head = format!(
+                "GET {target} HTTP/1.1\r\nHost: 192.0.2.7:9820\r\nConnection: close\r\n\r\n"
+            );
+            stream.write_all(head.as_bytes()).await.unwrap();
+            let mut raw = Vec::new();
+            stream.read_to_end(&mut raw).await.unwrap();
+            let answer = Answer::parse(&raw);
+            assert_eq!(answer.status, status, "{target}: {answer:?}");
+            assert!(!answer.body.contains("secret"), "{answer:?}");
+        }
+    });
+}
