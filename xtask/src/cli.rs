@@ -3,7 +3,9 @@ use clap::{Parser, Subcommand};
 
 #[cfg(feature = "bench")]
 use crate::bench::peers;
-use crate::{Verdict, bench, ci, cluster, deny, ebpf, fuzz, generate, monitoring, test, tidy, vm};
+use crate::{
+    Verdict, bench, ci, cluster, deb, deny, ebpf, fuzz, generate, image, monitoring, test, tidy, vm,
+};
 
 /// The project's automation.
 #[derive(Debug, Parser)]
@@ -44,6 +46,10 @@ enum Command {
     KubeletModel(peers::kubelet::Args),
     /// A real Kubernetes on this machine, for tests: built, started, tested on and removed
     Cluster(cluster::Args),
+    /// Make the image of a container, from nothing but the agent's static program
+    Image(image::Args),
+    /// Make the package of Debian's
+    Deb(deb::Args),
     /// Check metrics, alert rules and dashboard against each other and with promtool
     Monitoring(monitoring::Args),
     /// Measure, and compare with the figures that must be reached
@@ -73,6 +79,8 @@ impl Cli {
             #[cfg(feature = "bench")]
             Command::KubeletModel(args) => peers::kubelet::run(&args),
             Command::Cluster(args) => cluster::run(&args),
+            Command::Image(args) => image::run(&args),
+            Command::Deb(args) => deb::run(&args),
             Command::Monitoring(args) => monitoring::run(&args),
             Command::Bench(args) => bench::run(&args),
             Command::Fuzz(args) => fuzz::run(&args),

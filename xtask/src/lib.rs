@@ -1,18 +1,22 @@
 //! The project's automation: checks, tests, generated files and measurements.
 
 pub mod apt;
+mod archive;
 pub mod bench;
 pub mod ci;
 pub mod cli;
 pub mod cluster;
+pub mod deb;
 pub mod deny;
 pub mod ebpf;
 pub mod fuzz;
 pub mod generate;
+pub mod image;
 pub(crate) mod listing;
 pub mod marks;
 pub mod monitoring;
 pub mod process;
+mod static_program;
 pub mod test;
 pub mod tidy;
 pub mod toolchain;

@@ -1,11 +1,10 @@
 //! Images made by hand, without a registry and without a network: an archive of one static program.
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
-use crate::workspace::succeeds;
+use crate::archive::{digest, pack};
 
 /// What holds a pod's namespaces.
 pub(super) const PAUSE: Image = Image {
@@ -60,36 +59,10 @@ impl Image {
     }
 }
 
-/// The same bytes for the same files, whenever and by whomever.
-fn pack(folder: &Path, archive: &Path) -> anyhow::Result<()> {
-    let mut tar = Command::new("tar");
-    tar.args([
-        "--create",
-        "--sort=name",
-        "--mtime=@0",
-        "--owner=0",
-        "--group=0",
-        "--numeric-owner",
-    ]);
-    tar.args(["--mode=a+rX,u+w,go-w", "--format=ustar", "--file"])
-        .arg(archive);
-    let entries = fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))?;
-    let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
-    names.sort();
-    if !succeeds(tar.arg("--directory").arg(folder).arg("--").args(names))? {
-        bail!("tar cannot write {}", archive.display());
-    }
-    Ok(())
-}
-
-fn digest(bytes: &[u8]) -> String {
-    let digest = Sha256::digest(bytes);
-    let bytes: Vec<String> = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    bytes.concat()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
     use crate::workspace::stdout_of;
 

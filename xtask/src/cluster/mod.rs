@@ -15,7 +15,7 @@ mod supply;
 mod test;
 mod up;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::Verdict;
 
@@ -36,6 +36,11 @@ enum Command {
     Down,
     /// Say what runs, and whether the node is ready
     Status,
+    /// Give the node an image, such as that of `cargo xtask image`
+    Load {
+        /// The archive
+        archive: PathBuf,
+    },
     /// Run the tests that need one, on the one that runs or on one for them alone
     Test(test::Args),
 }
@@ -51,6 +56,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         Command::Up => up::run(folder),
         Command::Down => down::run(folder),
         Command::Status => status::run(folder),
+        Command::Load { archive } => node::load(folder, archive).map(|()| Verdict::Passed),
         Command::Test(args) => test::run(args, folder),
     }
 }

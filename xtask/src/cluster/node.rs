@@ -12,6 +12,7 @@ use super::{
     launch::{Kubectl, Launcher},
     machine::{self, ADDRESS, PODS, binds},
     pki::{NODE, Pki, kubeconfig_of},
+    state::PROGRAMS,
 };
 
 /// Where the name server would be.
@@ -136,6 +137,32 @@ fn ctr(launcher: &Launcher) -> Command {
         .arg(socket(&launcher.folder))
         .args(["--namespace", "k8s.io"]);
     command
+}
+
+/// Gives the images of an archive to the node of a cluster that is up.
+///
+/// # Errors
+/// When there is none, or its containerd does not take them.
+pub(super) fn load(folder: &Path, archive: &Path) -> anyhow::Result<()> {
+    let program = folder.join(PROGRAMS).join("ctr");
+    let mut import = Command::new(&program);
+    import.arg("--address").arg(socket(folder));
+    import
+        .args(["--namespace", "k8s.io", "images", "import"])
+        .arg(archive);
+    let answer = import.output();
+    let answer =
+        answer.with_context(|| format!("starting {}: is a cluster up?", program.display()))?;
+    if !answer.status.success() {
+        let said = String::from_utf8_lossy(&answer.stderr);
+        bail!(
+            "containerd does not take {}: {}",
+            archive.display(),
+            said.trim()
+        );
+    }
+    print!("{}", String::from_utf8_lossy(&answer.stdout));
+    Ok(())
 }
 
 fn kubelet(launcher: &mut Launcher, pki: &Pki, namespace: &str) -> anyhow::Result<()> {

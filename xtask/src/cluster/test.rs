@@ -9,9 +9,10 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
-use super::up;
+use super::{node, up};
 use crate::{
-    Verdict, process,
+    Verdict, image, process,
+    static_program::{self, Profile},
     test::{
         Report,
         artifacts::{self, Binary},
@@ -55,7 +56,7 @@ pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
         }
         bail!("without a cluster there is nothing to test on; the reason stands above");
     }
-    let found = programs.run(args);
+    let found = give_image(is_given, folder).and_then(|()| programs.run(args));
     if is_ours && !args.keep && !own(&["cluster", "down"])? {
         bail!("the cluster of the tests could not be removed; the reason stands above");
     }
@@ -63,6 +64,19 @@ pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
     report.print_table();
     report.print_summaries();
     Ok(report.verdict())
+}
+
+/// Gives our own node the agent's image. On a cluster of somebody else's it has to be there already.
+fn give_image(is_given: bool, folder: &Path) -> anyhow::Result<()> {
+    if is_given {
+        return Ok(());
+    }
+    let metadata = workspace::metadata()?;
+    let program = static_program::build(&metadata, Profile::Guest)?;
+    let work = tempfile::tempdir().context("a folder for the image")?;
+    let archive = work.path().join("brink.tar");
+    image::write(&program, &image::default_name(), &archive)?;
+    node::load(folder, &archive)
 }
 
 /// Ourselves with other words, as a process of its own: what it starts is then nobody's child here, and no test's leftover.
