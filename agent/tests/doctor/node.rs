@@ -199,6 +199,27 @@ fn a_kubelet_is_found_with_its_file() {
 }
 
 #[test]
+fn a_kubelets_file_is_looked_for_in_its_own_file_system_and_unknown_where_it_is_not_seen() {
+    let machine = Machine::whole();
+    let line = "/usr/bin/kubelet\0--config=/var/lib/kubelet/config.yaml\0";
+    machine.process(700, "kubelet", line);
+    let words = ["config.yaml: No such file", "kubeletConfig: FILE"];
+    expect(&machine.check("kubelet.configuration"), Unknown, &words);
+    let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
+                evictionHard: {memory.available: 1Gi}\n";
+    machine.write("proc/700/root/var/lib/kubelet/config.yaml", text);
+    let words = ["proc/700/root/var/lib/kubelet/config.yaml, named"];
+    expect(&machine.check("kubelet.configuration"), Ok, &words);
+    let words = ["the kubelet below 1.0Gi", "component kubelet-config"];
+    expect(&machine.check("kubelet.lead"), Warning, &words);
+    // What is in our own counts, where it is there.
+    let text = text.replace("1Gi", "2Gi");
+    machine.write("var/lib/kubelet/config.yaml", &text);
+    let words = ["the kubelet below 2.0Gi", "--kubelet-config"];
+    expect(&machine.check("kubelet.lead"), Warning, &words);
+}
+
+#[test]
 fn who_acts_first() {
     let lead = |config: &str, arguments: &str| kubelet(config, "", arguments).check("kubelet.lead");
     let words = [

@@ -7,7 +7,7 @@ use super::watermarks::hard;
 use crate::doctor::advice::quoted;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
-use crate::doctor::facts::kubelet::{Files, FilesOrigin, Settings};
+use crate::doctor::facts::kubelet::{Files, FilesOrigin, Settings, Unsettled};
 use crate::record::text::{bytes, unsigned};
 
 /// Findings that are told; the rest is counted.
@@ -22,15 +22,22 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
             checks.push(reserves(facts, settings));
             checks.extend(notification(facts, settings));
         }
-        Some(Err(faults)) => {
+        Some(Err(Unsettled::Refused(faults))) => {
             checks.push(CONFIGURATION.failed(some(faults, MOST)).follows(
                 "a kubelet does not start with this, and nothing can be inherited from it",
+            ));
+        }
+        Some(Err(Unsettled::Unread(why))) => {
+            checks.push(CONFIGURATION.unknown(why.clone()).follows(UNKNOWN).next(
+                "run it as root; in a container, mount the file and say where: kubeletConfig: FILE",
             ));
         }
         None => {}
     }
     checks
 }
+
+const UNKNOWN: &str = "its thresholds are not known, so it may act before Brink";
 
 const CONFIGURATION: Subject = Subject("kubelet.configuration", "configuration of the kubelet");
 
@@ -54,7 +61,7 @@ fn presence(facts: &Facts) -> Check {
                 "runs ({}, pid {}), and no configuration file of it was found",
                 running.name, running.pid
             ))
-            .follows("its thresholds are not known, so it may act before Brink")
+            .follows(UNKNOWN)
             .next("say where they are: kubeletConfig: FILE"),
     }
 }
@@ -74,6 +81,9 @@ fn configuration(facts: &Facts, settings: &Settings) -> Check {
     let origin = match files.origin {
         FilesOrigin::Configured => "thresholds are inherited from it",
         FilesOrigin::CommandLine => "named on its command line",
+        FilesOrigin::ThroughProcess => {
+            "named on its command line, in a file system that is not ours"
+        }
         FilesOrigin::UsualPlace => "found in its usual place",
     };
     let mut found = format!("{}, {origin}", name_of(files));
@@ -147,6 +157,13 @@ fn inherit(facts: &Facts, check: Check) -> Check {
         }) => check.run(
             "inherit its thresholds, raised by leadMargin (kubeletConfig); to see them:",
             format!("brink config show --kubelet-config {}", quoted(file)),
+        ),
+        Some(Files {
+            origin: FilesOrigin::ThroughProcess,
+            ..
+        }) => check.next(
+            "inherit its thresholds, raised by leadMargin: mount the file and say where (kubeletConfig), as the component \
+             kubelet-config of deploy/kubernetes does",
         ),
         _ => check.next("set evictionHard memory.available above the kubelet's"),
     }

@@ -14,7 +14,7 @@ use brink_host::process::{ProcessInfo, Role};
 use super::source::{Known, known, under};
 use crate::config::AgentConfig;
 
-pub use settings::Settings;
+pub use settings::{Settings, Unsettled};
 
 /// Where distributions keep the kubelet's configuration, below the root, for a kubelet whose command line does not say.
 const USUAL_PLACES: [&str; 5] = [
@@ -36,7 +36,7 @@ pub struct Kubelet {
     /// Its configuration, if a file of it was found.
     pub files: Option<Files>,
     /// What files and flags come to; none where neither says anything.
-    pub settings: Option<Result<Settings, Vec<String>>>,
+    pub settings: Option<Result<Settings, Unsettled>>,
     /// The working set of all pods, bytes; none where their group is not to be seen.
     pub pods_working_set: Option<u64>,
 }
@@ -70,6 +70,8 @@ pub enum FilesOrigin {
     Configured,
     /// The kubelet's command line names them.
     CommandLine,
+    /// The same, and they are in a file system that is not ours: it is looked into by way of the kubelet's process.
+    ThroughProcess,
     /// A file lies where distributions keep it.
     UsualPlace,
 }
@@ -78,12 +80,15 @@ impl Kubelet {
     /// Looks for it under a root.
     pub fn read(root: &Path, config: &AgentConfig, layout: &Known<Layout>) -> Self {
         let process = running(root);
-        let arguments = match &process {
+        let kubelet = match &process {
             // A distribution in one program has flags of its own with the same names.
-            Ok(Some(running)) if running.name == "kubelet" => running.arguments.as_slice(),
-            _ => &[],
+            Ok(Some(running)) if running.name == "kubelet" => Some(running),
+            _ => None,
         };
-        let files = files(root, config, arguments);
+        let arguments = kubelet.map_or(&[][..], |kubelet| kubelet.arguments.as_slice());
+        let files = configured(config)
+            .or_else(|| named(root, kubelet?))
+            .or_else(|| in_usual_place(root));
         let settings = settings::read(root, files.as_ref(), arguments);
         Self {
             settings,
@@ -109,30 +114,50 @@ fn running(root: &Path) -> Known<Option<Running>> {
     }))
 }
 
-fn files(root: &Path, config: &AgentConfig, arguments: &[String]) -> Option<Files> {
+fn configured(config: &AgentConfig) -> Option<Files> {
     let configured = &config.kubelet;
-    if configured.file.is_some() || configured.folder.is_some() {
-        return Some(Files {
-            file: configured.file.clone(),
-            folder: configured.folder.clone(),
-            origin: FilesOrigin::Configured,
-        });
-    }
-    let named = |flag| flags::value(arguments, flag).map(|path| under(root, Path::new(path)));
-    let (file, folder) = (named("--config"), named("--config-dir"));
-    if file.is_some() || folder.is_some() {
-        return Some(Files {
-            file,
-            folder,
-            origin: FilesOrigin::CommandLine,
-        });
-    }
+    (configured.file.is_some() || configured.folder.is_some()).then(|| Files {
+        file: configured.file.clone(),
+        folder: configured.folder.clone(),
+        origin: FilesOrigin::Configured,
+    })
+}
+
+/// The files that the command line names.
+fn named(root: &Path, kubelet: &Running) -> Option<Files> {
+    let flag = |flag| flags::value(&kubelet.arguments, flag).map(Path::new);
+    let (file, folder) = (flag("--config"), flag("--config-dir"));
+    file.or(folder)?;
+    let below = |root: &Path, origin| Files {
+        file: file.map(|path| under(root, path)),
+        folder: folder.map(|path| under(root, path)),
+        origin,
+    };
+    let ours = below(root, FilesOrigin::CommandLine);
+    // From within a container the kubelet's file system is another one.
+    let its_root = root.join(format!("proc/{}/root", kubelet.pid));
+    let theirs = below(&its_root, FilesOrigin::ThroughProcess);
+    Some(if !ours.are_there() && theirs.are_there() {
+        theirs
+    } else {
+        ours
+    })
+}
+
+fn in_usual_place(root: &Path) -> Option<Files> {
     let mut places = USUAL_PLACES.iter().map(|path| root.join(path));
     Some(Files {
         file: Some(places.find(|path| path.is_file())?),
         folder: None,
         origin: FilesOrigin::UsualPlace,
     })
+}
+
+impl Files {
+    fn are_there(&self) -> bool {
+        let mut paths = self.file.iter().chain(&self.folder);
+        paths.all(|path| path.exists())
+    }
 }
 
 fn pods_working_set(layout: &Layout) -> Option<u64> {

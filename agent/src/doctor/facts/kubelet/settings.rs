@@ -1,5 +1,6 @@
 //! What the kubelet's files and flags come to, as far as it matters here.
 
+use std::io;
 use std::path::Path;
 
 use brink_core::base::Quantity;
@@ -9,6 +10,7 @@ use brink_core::node::threshold::Threshold;
 
 use brink_host::meminfo::MeminfoReader;
 use brink_host::pid_limits::PidLimits;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 use super::{Files, flags};
 use crate::config::document::{Node, Origins, Reader, Value};
@@ -33,6 +35,15 @@ pub struct Settings {
     pub flags: Vec<&'static str>,
 }
 
+/// Why the kubelet's settings are not known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unsettled {
+    /// We cannot read its files, though it could.
+    Unread(String),
+    /// A kubelet would refuse them, one sentence each.
+    Refused(Vec<String>),
+}
+
 impl Settings {
     /// The hard threshold on a signal.
     pub fn hard(&self, signal: Signal) -> Option<&Threshold> {
@@ -52,9 +63,12 @@ pub(super) fn read(
     root: &Path,
     files: Option<&Files>,
     arguments: &[String],
-) -> Option<Result<Settings, Vec<String>>> {
+) -> Option<Result<Settings, Unsettled>> {
     if files.is_none() && arguments.is_empty() {
         return None;
+    }
+    if let Some(why) = files.and_then(unread) {
+        return Some(Err(Unsettled::Unread(why)));
     }
     let (mut origins, mut report) = (Origins::default(), Report::default());
     let file = files.and_then(|files| files.file.as_deref());
@@ -86,7 +100,21 @@ pub(super) fn read(
             doubts: warnings.iter().map(ToString::to_string).collect(),
             ..settings
         }),
-        Err(faults) => Err(faults.list.iter().map(ToString::to_string).collect()),
+        Err(faults) => {
+            let faults = faults.list.iter().map(ToString::to_string);
+            Err(Unsettled::Refused(faults.collect()))
+        }
+    })
+}
+
+/// Why we cannot read them, if so.
+fn unread(files: &Files) -> Option<String> {
+    let file = files.file.iter().map(|path| (path, Access::READ_OK));
+    let folder = files.folder.iter();
+    let folder = folder.map(|path| (path, Access::READ_OK | Access::EXEC_OK));
+    file.chain(folder).find_map(|(path, wanted)| {
+        let errno = accessat(CWD, path, wanted, AtFlags::EACCESS).err()?;
+        Some(format!("{}: {}", path.display(), io::Error::from(errno)))
     })
 }
 
