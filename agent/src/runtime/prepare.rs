@@ -228,7 +228,7 @@ impl Around {
             ports: Arc::new(Ports::new(steps_with(room), room)?),
             bell,
             button: StopButton::new(&config.paths.state_dir),
-            warmer: Arc::new(Warmer::start()?),
+            warmer: Arc::new(Warmer::start(telling.hub().is_some())?),
             board: Arc::new(BoardCell::default()),
             foretold: Foretold::new(&config.paths.state_dir, boot),
             enforces,
