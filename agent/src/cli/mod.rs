@@ -9,6 +9,7 @@ mod exit;
 mod explain;
 mod generate;
 mod incident;
+mod kubectl;
 mod logging;
 mod options;
 mod output;
@@ -124,21 +125,30 @@ pub fn command() -> clap::Command {
 
 /// Runs what the process was started with.
 pub fn main() -> ExitCode {
+    if kubectl::is_called(std::env::args_os().next().as_deref()) {
+        return kubectl::main();
+    }
     match Cli::try_parse() {
         Ok(Cli {
             command: Command::Hog { arguments },
         }) => brink_host::hog::main(arguments),
         Ok(cli) => finish(dispatch(&cli.command)),
-        Err(error) => {
-            // Help that nobody reads to its end is help all the same.
-            let _ = error.print();
-            let exit = if error.use_stderr() {
-                Exit::Usage
-            } else {
-                Exit::Success
-            };
-            exit.into()
-        }
+        Err(error) => refused(&error),
+    }
+}
+
+/// Says what clap has to say instead of a command: help, or what is wrong.
+fn refused(error: &clap::Error) -> ExitCode {
+    // Help that nobody reads to its end is help all the same.
+    let _ = error.print();
+    exit_of(error).into()
+}
+
+fn exit_of(error: &clap::Error) -> Exit {
+    if error.use_stderr() {
+        Exit::Usage
+    } else {
+        Exit::Success
     }
 }
 

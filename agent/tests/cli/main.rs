@@ -12,6 +12,7 @@ mod exits;
 mod gates;
 mod golden;
 mod incidents;
+mod kubectl;
 mod pages;
 mod rankings;
 mod replay;

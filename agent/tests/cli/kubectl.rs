@@ -1,0 +1,217 @@
+//! `kubectl brink`, with a kubectl that only plays one: whom it asks, and how the answers of several nodes are told apart. On a real
+//! cluster it is asked by the test of the manifests.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+
+use super::{stderr, stdout};
+
+/// A kubectl that knows the pods of `pods.json` beside it, writes down what it is asked for, and answers for each of them with the
+/// script of its name.
+const KUBECTL: &str = r#"#!/bin/sh
+here=$(dirname "$0")
+echo "$*" >> "$here/asked"
+case "$*" in
+*" get pods "*) cat "$here/pods.json" ;;
+*" exec "*)
+  while [ "$1" != exec ]; do shift; done
+  . "$here/$2"
+  ;;
+*) exit 9 ;;
+esac
+"#;
+
+struct Fake(tempfile::TempDir);
+
+impl Fake {
+    /// One that knows these agents: name of the node, and what its pod does.
+    fn new(agents: &[(&str, &str)]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("kubectl"), KUBECTL).unwrap();
+        fs::set_permissions(path("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
+        symlink(env!("CARGO_BIN_EXE_brink"), path("kubectl-brink")).unwrap();
+        let pods: Vec<Value> = agents
+            .iter()
+            .map(|(node, script)| {
+                fs::write(path(&format!("pod-{node}")), script).unwrap();
+                json!({
+                    "metadata": { "name": format!("pod-{node}") },
+                    "spec": { "nodeName": node },
+                    "status": { "phase": "Running", "conditions": [] },
+                })
+            })
+            .collect();
+        fs::write(path("pods.json"), json!({ "items": pods }).to_string()).unwrap();
+        Self(folder)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let folder = self.0.path().display();
+        Command::new(self.0.path().join("kubectl-brink"))
+            .args(args)
+            .env("PATH", format!("{folder}:/usr/bin:/bin"))
+            .output()
+            .unwrap()
+    }
+
+    /// What kubectl was asked for.
+    fn asked(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.0.path().join("asked"));
+        text.map_or_else(
+            |_| Vec::new(),
+            |text| text.lines().map(str::to_owned).collect(),
+        )
+    }
+}
+
+#[test]
+fn one_node_answers_itself_with_its_own_code() {
+    let fake = Fake::new(&[("a", "echo of a; exit 3"), ("b", "echo of b")]);
+    let output = fake.run(&[
+        "--context",
+        "c",
+        "--agents-in",
+        "ns",
+        "--node",
+        "a",
+        "rank",
+        "-n",
+        "3",
+    ]);
+    assert_eq!(
+        (output.status.code(), stdout(&output).as_str()),
+        (Some(3), "of a\n")
+    );
+    assert_eq!(
+        fake.asked(),
+        [
+            "--namespace ns --context c get pods --selector \
+             app.kubernetes.io/name=brink,app.kubernetes.io/component=agent --output json",
+            "--namespace ns --context c exec pod-a --container brink -- brink rank -n 3",
+        ]
+    );
+}
+
+#[test]
+fn several_answer_under_their_names_and_the_highest_code_counts() {
+    let fake = Fake::new(&[("b", "echo of b"), ("a", "echo of a; echo odd >&2; exit 3")]);
+    let output = fake.run(&["rank"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert_eq!(stdout(&output), "== a\nof a\n\n== b\nof b\n");
+    assert_eq!(stderr(&output), "a: odd\n");
+}
+
+#[test]
+fn json_has_its_node_beside_it() {
+    let fake = Fake::new(&[
+        ("a", r#"echo '{"rank":1}'"#),
+        ("b", "echo away >&2; exit 4"),
+    ]);
+    let output = fake.run(&["rank", "-o", "json"]);
+    let said = stdout(&output);
+    let values: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let expected = [
+        json!({ "node": "a", "value": { "rank": 1 } }),
+        json!({ "node": "b", "value": null }),
+    ];
+    assert_eq!(
+        (values.as_slice(), output.status.code()),
+        (&expected[..], Some(4))
+    );
+}
+
+#[test]
+fn what_goes_on_is_told_line_by_line_until_all_have_ended() {
+    let fake = Fake::new(&[
+        ("long-name", "echo one; echo two"),
+        ("b", r#"echo "three $*""#),
+    ]);
+    let output = fake.run(&["events", "-f", "--kind", "loss"]);
+    let said = stdout(&output);
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines.len(), 3, "{said}");
+    assert!(
+        lines[0].starts_with("b          three")
+            && lines[0].ends_with("brink events -f --kind loss"),
+        "{said}"
+    );
+    assert_eq!(lines[1..], ["long-name  one", "long-name  two"]);
+    assert!(
+        stderr(&output).contains("long-name is not followed any more"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[track_caller]
+fn check_refused(fake: &Fake, args: &[&str], code: i32, said: &str) {
+    let output = fake.run(args);
+    let talked = stderr(&output);
+    assert!(talked.contains(said), "{args:?}: {talked}");
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {talked}");
+}
+
+#[test]
+fn what_cannot_be_asked_is_told_with_what_to_do() {
+    let two = Fake::new(&[("a", ""), ("b", "")]);
+    check_refused(&two, &["--node", "z", "rank"], 4, "agents run on a, b");
+    check_refused(&two, &["top"], 2, "name one with --node: a, b");
+    check_refused(&two, &["rank", "--wrong"], 2, "--wrong");
+    check_refused(
+        &two,
+        &["rank", "-o", "json", "--node", "a"],
+        2,
+        "stands before the command",
+    );
+    check_refused(&two, &["pause"], 2, "pause");
+    let none = Fake::new(&[]);
+    check_refused(
+        &none,
+        &["rank"],
+        4,
+        "no agent runs in the namespace brink-system",
+    );
+    fs::write(none.0.path().join("pods.json"), "{}").unwrap();
+    check_refused(&none, &["rank"], 1, "kubectl's list of pods");
+    fs::write(
+        none.0.path().join("kubectl"),
+        "#!/bin/sh\necho no rights >&2; exit 1\n",
+    )
+    .unwrap();
+    check_refused(&none, &["rank"], 1, "kubectl cannot list the agents");
+}
+
+#[test]
+fn without_kubectl_it_is_said_what_is_missing() {
+    let fake = Fake::new(&[]);
+    let output = Command::new(fake.0.path().join("kubectl-brink"))
+        .arg("rank")
+        .env("PATH", Path::new("/nonexistent"))
+        .output()
+        .unwrap();
+    assert!(
+        stderr(&output).contains("install kubectl"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn its_help_is_its_own() {
+    let output = Fake::new(&[]).run(&["--help"]);
+    let said = stdout(&output);
+    assert!(
+        output.status.success() && said.contains("kubectl brink incident"),
+        "{said}"
+    );
+}
