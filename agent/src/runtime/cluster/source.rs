@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use brink_core::node::workload;
 use brink_kube::pods::kept::{self, Kept, LARGEST};
 use brink_kube::pods::{MOST_PODS, Pod, Pods};
 use jiff::Timestamp;
@@ -155,6 +156,10 @@ fn read(pod: &Pod) -> Known {
     if let Some(manifest) = &mut manifest {
         // Whoever may make a pod is not whoever may say which groups of this machine are killed for it.
         manifest.cgroup = None;
+        // Nor who may say that it is a static one, which is never killed. Of those the API has images, with uids of their own.
+        if manifest.workload.uid == *pod.uid {
+            manifest.workload.origin = workload::Origin::Api;
+        }
     }
     Known {
         json: Arc::clone(&pod.json),
@@ -173,9 +178,14 @@ mod tests {
     use super::*;
 
     fn pod(uid: &str, spec: &str) -> Pod {
+        let cgroup = r#""brink.dev/cgroup":"/system.slice","kubernetes.io/config.source":"file""#;
+        annotated("web", uid, cgroup, spec)
+    }
+
+    fn annotated(name: &str, uid: &str, annotations: &str, spec: &str) -> Pod {
         let text = format!(
-            r#"{{"metadata":{{"name":"web","namespace":"shop","uid":"{uid}","resourceVersion":"7",
-                "annotations":{{"brink.dev/cgroup":"/system.slice"}}}},
+            r#"{{"metadata":{{"name":"{name}","namespace":"shop","uid":"{uid}","resourceVersion":"7",
+                "annotations":{{{annotations}}}}},
                 "spec":{{{spec}}},"status":{{"phase":"Running","qosClass":"Burstable"}}}}"#
         );
         serde_json::from_str(&text).unwrap()
@@ -207,6 +217,7 @@ mod tests {
             first.cgroup.is_none(),
             "nobody names a group for a pod in the API"
         );
+        assert_eq!(first.workload.refusal(), None, "nor calls it static");
         assert_eq!(
             (
                 first.workload.namespace.as_str(),
