@@ -1,13 +1,13 @@
 //! The pods of the API as a source of rosters, and their last state as a file.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use brink_core::node::workload;
+use brink_core::node::workload::{self, Workload};
 use brink_kube::pods::kept::{self, Kept, LARGEST};
 use brink_kube::pods::{MOST_PODS, Pod, Pods};
 use jiff::Timestamp;
@@ -93,12 +93,18 @@ impl PodSource for ClusterPods {
         let (changes, pods) = self.pods.snapshot();
         let mut before = std::mem::take(&mut self.read);
         let (mut manifests, mut troubles) = (Vec::with_capacity(pods.len()), Vec::new());
+        let mut taken: HashSet<String> = pods.iter().map(|pod| pod.uid.to_string()).collect();
         for pod in &pods {
             let known = before
                 .remove(&pod.uid)
                 .filter(|known| Arc::ptr_eq(&known.json, &pod.json));
             let known = known.unwrap_or_else(|| read(pod));
-            manifests.extend(known.manifest.clone());
+            if let Some(manifest) = &known.manifest {
+                match refusal(pod, &manifest.workload, &self.node, &mut taken) {
+                    None => manifests.push(manifest.clone()),
+                    Some(why) => troubles.push(why),
+                }
+            }
             troubles.extend(known.troubles.iter().cloned());
             self.read.insert(pod.uid.clone(), known);
         }
@@ -130,6 +136,32 @@ fn recalled(file: &Path, node: &str) -> anyhow::Result<Option<Kept>> {
     let mut text = Vec::new();
     opened.take(LARGEST).read_to_end(&mut text)?;
     Ok(Some(kept::read(&text, node)?))
+}
+
+/// Why a pod is not the image of a static pod that it says it is. Whoever may make a pod may say so, with the uid of any
+/// other: the control groups of that one would be taken for this one's. `taken` are the uids that are somebody's.
+fn refusal(
+    pod: &Pod,
+    workload: &Workload,
+    node: &str,
+    taken: &mut HashSet<String>,
+) -> Option<String> {
+    if workload.uid == *pod.uid {
+        return None;
+    }
+    // So the kubelet names them.
+    let end = format!("-{}", node.to_lowercase());
+    let why = if !workload.name.ends_with(&end) {
+        format!("its name does not end in {end}")
+    } else if !taken.insert(workload.uid.clone()) {
+        "another pod has the uid that it names".to_owned()
+    } else {
+        return None;
+    };
+    let uid = &pod.uid;
+    Some(format!(
+        "pod {uid}: left out, as it is no image of a static pod: {why}"
+    ))
 }
 
 /// A pod as a manifest; nothing if it is none.
@@ -172,6 +204,7 @@ fn read(pod: &Pod) -> Known {
 mod tests {
     use std::fs;
 
+    use brink_core::base::Reason;
     use brink_core::node::workload::QosClass;
     use brink_kube::watch::Change;
 
@@ -237,6 +270,43 @@ mod tests {
             "{troubles:?}"
         );
         assert_eq!(source.pods().1, troubles, "read once, and still wrong");
+    }
+
+    #[test]
+    fn the_image_of_a_static_pod_takes_nobody_elses_groups() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pods, mut source) = known(folder.path(), "Node");
+        let image = |name: &str, uid: &str, of: &str| {
+            let of = format!(r#""kubernetes.io/config.mirror":"{of}""#);
+            annotated(name, uid, &of, "")
+        };
+        let found = [
+            image("thief-node", "a", "victim"),
+            image("etcd-node", "b", "hash"),
+            image("second-node", "c", "hash"),
+            image("etcd-other", "d", "hash-of-another"),
+            image("own-node", "e", ""),
+            pod("victim", ""),
+        ];
+        list(&pods, &found);
+        let (manifests, troubles) = source.pods();
+        let uids: Vec<_> = manifests
+            .iter()
+            .map(|manifest| (manifest.workload.uid.as_str(), manifest.workload.refusal()))
+            .collect();
+        let expected = [
+            ("hash", Some(Reason::Mirror)),
+            ("e", None),
+            ("victim", None),
+        ];
+        assert_eq!(uids, expected);
+        let told: Vec<_> = troubles.iter().map(|trouble| &trouble[..5]).collect();
+        assert_eq!(told, ["pod a", "pod c", "pod d"], "{troubles:?}");
+        assert!(
+            troubles[0].contains("another pod has the uid")
+                && troubles[2].contains("does not end in -node"),
+            "{troubles:?}"
+        );
     }
 
     #[test]
