@@ -175,7 +175,11 @@ impl<K: Object> Watch<K> {
 
     async fn begin(&mut self) -> Result<Option<Change<K>>, WatchError> {
         if self.is_streamed().await? {
-            let from = self.version.clone().unwrap_or_else(|| "0".to_owned());
+            let from = if self.from_etcd {
+                String::new()
+            } else {
+                self.version.clone().unwrap_or_else(|| "0".to_owned())
+            };
             match self.events(true, &from).await {
                 Ok(events) => {
                     self.state = State::Streaming(events);

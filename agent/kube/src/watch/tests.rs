@@ -212,6 +212,34 @@ async fn a_list_that_the_cache_cannot_give_is_asked_of_etcd_page_by_page() {
 }
 
 #[tokio::test]
+async fn a_stream_that_the_cache_cannot_give_is_asked_of_etcd() {
+    let causes = r#"{"causes":[{"reason":"ResourceVersionTooLarge"}]}"#;
+    let expired = status(410, "Expired", "{}");
+    let ahead = status(504, "Timeout", causes);
+    let end = |version| bookmark(version, r#""k8s.io/initial-events-end":"true""#);
+    // etcd was restored: what was seen is ahead of all there is. Said as an answer, and as an event.
+    for refused in [(504, ahead.clone()), (200, event("ERROR", &ahead))] {
+        let server = Server::answering([
+            (200, &end(5000)),
+            (410, &expired),
+            (refused.0, &refused.1),
+            (200, &(event("ADDED", &object("a", 3)) + &end(11))),
+        ]);
+        let mut watch = server.watch(Streaming::Always);
+        assert_eq!(told(&mut watch, 2).await, ["began", "complete"]);
+        while watch.next().await.is_ok() {}
+        let asked = server.last();
+        assert!(asked.ends_with("resourceVersion=5000"), "{asked}");
+        assert_eq!(told(&mut watch, 3).await, ["began", "+a", "complete"]);
+        let asked = server.last();
+        assert!(
+            asked.contains("sendInitialEvents=true") && asked.ends_with("resourceVersion="),
+            "{asked}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_keeps_what_is_known() {
     let server = Server::answering([
         (200, &list("11", "", &[])),
