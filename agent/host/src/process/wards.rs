@@ -8,6 +8,8 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::cgroup::membership::Membership;
+use crate::cgroup::pod::{PodGroup, PodMember};
 use crate::error::HostError;
 use crate::process::{self, Glimpse, ProcessInfo};
 
@@ -21,7 +23,8 @@ pub enum Ward {
 }
 
 /// Reads what runtimes say under a root, by the containers' ids. Only processes of root's outside containers are believed:
-/// anybody else can write what he likes on his command line.
+/// anybody else can write what he likes on his command line. One that shares the host's processes is a container's by its
+/// control group.
 ///
 /// # Errors
 /// [`HostError`] when the processes cannot be listed.
@@ -39,11 +42,21 @@ pub fn wards(root: &Path) -> Result<HashMap<String, Ward>, HostError> {
         let Ok(Some(keeper)) = ProcessInfo::read(root, pid) else {
             continue;
         };
-        if keeper.user == 0 && keeper.is_contained == Some(false) {
+        if keeper.user == 0 && keeper.is_contained == Some(false) && !is_in_container(root, pid) {
             found.extend(ward_of(&keeper.command_line));
         }
     }
     Ok(found)
+}
+
+/// Whether a process is in the control group of a pod's container, or nobody can say. Monitors have groups of their own.
+fn is_in_container(root: &Path, pid: i32) -> bool {
+    let Ok(groups) = Membership::read(root, &pid.to_string()) else {
+        return true;
+    };
+    let groups = [groups.service(), groups.legacy("memory")];
+    let mut pods = groups.into_iter().flatten().filter_map(PodGroup::parse);
+    pods.any(|pod| matches!(pod.member, Some(PodMember::Container(_))))
 }
 
 /// What a command line says, if it is a runtime's.
@@ -113,7 +126,7 @@ mod tests {
     fn only_root_outside_containers_is_believed() {
         let root = tempfile::tempdir().expect("temporary folder");
         let mut pid = 10;
-        let mut add = |id: &str, user, is_contained, name| {
+        let mut add = |id: &str, (user, is_contained), name, group: &str| {
             pid += 1;
             let process = FakeProcess {
                 pid,
@@ -121,7 +134,7 @@ mod tests {
                 session: 1,
                 name,
                 user,
-                group: "/",
+                group,
                 is_contained,
             };
             fake::add(root.path(), &process);
@@ -129,11 +142,23 @@ mod tests {
             let path = root.path().join(format!("proc/{pid}/cmdline"));
             std::fs::write(path, line).expect("fake file");
         };
-        add("true", 0, false, "containerd-shim");
-        add("user", 1000, false, "containerd-shim");
-        add("inner", 0, true, "containerd-shim");
-        add("other", 0, false, "sleep");
+        let shim = "containerd-shim";
+        let pod = "/kubepods/burstable/pod0123";
+        let id = "a".repeat(64);
+        add("true", (0, false), shim, "/system.slice/containerd.service");
+        add("user", (1000, false), shim, "/");
+        add("inner", (0, true), shim, "/");
+        add("other", (0, false), "sleep", "/");
+        add("shares-pids", (0, false), shim, &format!("{pod}/{id}"));
+        add("below-it", (0, false), shim, &format!("{pod}/{id}/own"));
+        add(
+            "monitor",
+            (0, false),
+            shim,
+            &format!("{pod}/crio-conmon-{id}"),
+        );
         let found = wards(root.path()).expect("a list");
-        assert_eq!(found, HashMap::from([("true".to_owned(), Ward::Sandbox)]));
+        let believed = ["true", "monitor"].map(|id| (id.to_owned(), Ward::Sandbox));
+        assert_eq!(found, HashMap::from(believed));
     }
 }
