@@ -126,6 +126,10 @@ impl Guard {
                 self.give_back(followed.newcomer);
                 continue;
             };
+            if self.is_in_grace(order) {
+                self.newcomers.slots[place] = Some(followed);
+                continue;
+            }
             if target.is_empty() {
                 followed.is_dying = false;
             } else if followed.is_dying {
@@ -179,6 +183,13 @@ impl Guard {
         (self.engine.mode(at) == Mode::Enforcing).then_some(order)
     }
 
+    /// Whether the victim of an order has only been asked to end so far. Whoever comes meanwhile, or was missed by the roster,
+    /// has what is left of that grace.
+    fn is_in_grace(&self, order: u64) -> bool {
+        let open = self.engine.open_order();
+        open.is_some_and(|open| open.id == order && open.is_soft())
+    }
+
     fn tell_again(&mut self, order: u64, processes: u32) {
         let at = now();
         self.newcomers.told = Some((order, at));
@@ -198,8 +209,10 @@ impl Guard {
 
 #[cfg(test)]
 mod tests {
+    use brink_core::node::input::Input;
     use brink_host::cgroup::Layout;
 
+    use super::super::scene::Scene;
     use super::*;
 
     fn at(millis: i64) -> Moment {
@@ -250,5 +263,21 @@ mod tests {
             is_dying: true,
         });
         assert_eq!(newcomers.next(at(3_000)), Some(at(3_001)));
+    }
+
+    #[test]
+    fn what_comes_into_a_pod_that_is_asked_to_end_has_the_rest_of_its_grace() {
+        let mut scene = Scene::asking();
+        let asked = scene.ask();
+        let newcomer = Box::new(scene.newcomer("b"));
+        scene.guard.take_newcomer(newcomer);
+        assert!(scene.guard.newcomers.slots[0].is_some());
+        let until = asked + Scene::GRACE;
+        scene.guard.look_at_newcomers(until - Span::from_millis(1));
+        assert!(!scene.is_killed("a") && !scene.is_killed("b"));
+        scene.guard.feed(until, &Input::Tick);
+        assert!(scene.is_killed("a"));
+        scene.guard.look_at_newcomers(until);
+        assert!(scene.is_killed("b"));
     }
 }

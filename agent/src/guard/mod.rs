@@ -26,6 +26,8 @@ mod hear;
 mod keep;
 mod quiet;
 mod rehearse;
+#[cfg(test)]
+mod scene;
 mod take_up;
 mod turn;
 mod unreaped;

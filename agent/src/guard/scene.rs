@@ -1,0 +1,237 @@
+//! A guard over plain files, for tests: a node with one pod of a kubelet's, whose cgroups list processes that no signal reaches.
+
+use std::fs;
+use std::sync::Arc;
+
+use brink_core::base::{Moment, Quantity, Span};
+use brink_core::node::engine::{Engine, LiveSettings, MemoryPolicy};
+use brink_core::node::input::{Confirmation, Input, Sample};
+use brink_core::node::observe::{Layout as Disks, Observation, Observations};
+use brink_core::node::policy::{Policy, Settings};
+use brink_core::node::signal::Signal;
+use brink_core::node::threshold::{Threshold, Value};
+use brink_core::node::workload::{PodUsage, Workload, WorkloadTable};
+use brink_host::cgroup::Layout;
+use brink_host::clock::ClockPair;
+use brink_host::kill::pid_set::ProtectedPids;
+use brink_host::kill::{KillTarget, Killer};
+
+use super::again::Newcomer;
+use super::files::{NodeFiles, NodePlan, Scope};
+use super::ports::Ports;
+use super::roster::{Group, Member, Roster};
+use super::{Guard, Plan, Realtime, now};
+use crate::backend::parts::Parts;
+use crate::ledger::{Author, Rung};
+
+const MIB: i64 = 1 << 20;
+const MACHINE: [(&str, &str); 5] = [
+    (
+        "proc/self/mountinfo",
+        "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+    ),
+    (
+        "proc/cgroups",
+        "#subsys_name\thierarchy\tnum_cgroups\tenabled\n",
+    ),
+    ("proc/swaps", "Filename Type Size Used Priority\n"),
+    ("sys/fs/cgroup/cgroup.controllers", "memory pids\n"),
+    ("sys/fs/cgroup/node/memory.max", "4294967296\n"),
+];
+
+/// The node, the guard, and the moment at which it began.
+pub(super) struct Scene {
+    root: tempfile::TempDir,
+    layout: Layout,
+    pub(super) guard: Guard,
+    begun: Moment,
+}
+
+impl Scene {
+    /// The pod's uid.
+    const UID: &str = "0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7";
+    /// The grace of the threshold where the victim is asked first.
+    const PATIENCE: Span = Span::from_secs(1);
+    /// The grace of the pod.
+    pub(super) const GRACE: Span = Span::from_secs(5);
+
+    /// One whose victim is asked first.
+    pub(super) fn asking() -> Self {
+        Self::with(Self::PATIENCE)
+    }
+
+    /// The pod has the containers `a`, in which somebody runs, and `idle`.
+    fn with(grace: Span) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in MACHINE {
+            write(&root, path, text);
+        }
+        for group in ["node", "pod"] {
+            let file = |name: &str| format!("sys/fs/cgroup/{group}/{name}");
+            write(&root, &file("memory.current"), "0\n");
+            write(
+                &root,
+                &file("memory.stat"),
+                "inactive_file 0\nactive_file 0\n",
+            );
+            write(&root, &file("cgroup.procs"), "");
+        }
+        container(&root, "a", "0\n");
+        container(&root, "idle", "");
+        let layout = Layout::detect(root.path()).unwrap();
+        let begun = now();
+        let plan = plan(&root, &layout, engine(grace, begun));
+        let files = NodeFiles::open(&plan.root, &layout, &plan.node).unwrap();
+        let ports = Arc::new(Ports::new(16, 4).unwrap());
+        let table = Arc::clone(&plan.roster.table);
+        let mut guard = Guard::new(plan, files, ports);
+        guard.feed(begun, &Input::Workloads(table));
+        Self {
+            root,
+            layout,
+            guard,
+            begun,
+        }
+    }
+
+    /// A sample with so many MiB available, where 100 are wanted.
+    fn sample(&mut self, at: Moment, available: i64) {
+        let mut observations = Observations::default();
+        observations[Signal::MemoryAvailable] = Some(Observation {
+            available: available * MIB,
+            capacity: 4096 * MIB,
+            at: Some(at),
+        });
+        let usage = [Some(PodUsage {
+            memory: Some(300 << 20),
+            processes: Some(1),
+            ..PodUsage::default()
+        })];
+        let sample = Sample {
+            observations,
+            confirmation: Confirmation::default(),
+            usage: &usage,
+        };
+        self.guard.feed(at, &Input::Sample(&sample));
+    }
+
+    /// Has the pod asked to end; when that was.
+    pub(super) fn ask(&mut self) -> Moment {
+        let at = self.begun + Self::PATIENCE;
+        self.sample(self.begun, 50);
+        self.sample(at, 50);
+        let open = self.guard.engine.open_order().unwrap();
+        assert_eq!(open.deadline(), Some(at + Self::GRACE));
+        at
+    }
+
+    /// A container that is made in the pod, with one process.
+    pub(super) fn newcomer(&self, name: &str) -> Newcomer {
+        container(&self.root, name, "0\n");
+        let pod = KillTarget::open(&self.layout, "/pod").unwrap();
+        Newcomer {
+            pod: pod.id().0,
+            target: KillTarget::open(&self.layout, &format!("/pod/{name}")).unwrap(),
+        }
+    }
+
+    /// Whether a container was killed.
+    pub(super) fn is_killed(&self, name: &str) -> bool {
+        let kill = folder(&self.root, name).join("cgroup.kill");
+        fs::read_to_string(kill).unwrap() == "1"
+    }
+}
+
+fn write(root: &tempfile::TempDir, path: &str, text: &str) {
+    let path = root.path().join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn folder(root: &tempfile::TempDir, name: &str) -> std::path::PathBuf {
+    root.path().join("sys/fs/cgroup/pod").join(name)
+}
+
+fn container(root: &tempfile::TempDir, name: &str, processes: &str) {
+    let folder = folder(root, name);
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("cgroup.procs"), processes).unwrap();
+    fs::write(folder.join("cgroup.kill"), "").unwrap();
+}
+
+fn plan(root: &tempfile::TempDir, layout: &Layout, engine: Engine) -> Plan {
+    Plan {
+        root: root.path().to_owned(),
+        layout: layout.clone(),
+        node: NodePlan {
+            scope: Scope::Group("/node".to_owned()),
+            pods: None,
+        },
+        engine,
+        first: Vec::new(),
+        evicted: Vec::new(),
+        interrupted: None,
+        memory: MemoryPolicy::Kubelet,
+        without_sampler: "a test".to_owned(),
+        killer: Killer::new(layout, None).unwrap(),
+        ledger: None,
+        author: Author {
+            boot: [0; 16],
+            clocks: ClockPair::now(),
+            policy: MemoryPolicy::Kubelet,
+            rung: Rung::Poll,
+        },
+        realtime: Realtime {
+            priority: None,
+            may_move: false,
+        },
+        housekeeping: Span::from_secs(10),
+        roster: roster(root, layout, &["a", "idle"]),
+    }
+}
+
+fn engine(grace: Span, begun: Moment) -> Engine {
+    let threshold = Threshold {
+        signal: Signal::MemoryAvailable,
+        grace,
+        value: Value::Quantity(Quantity::from_bytes(100 * MIB)),
+        min_reclaim: None,
+    };
+    let settings = Settings {
+        max_pod_grace: Scene::GRACE.as_nanos() / 1_000_000_000,
+        ..Settings::default()
+    };
+    let live = LiveSettings {
+        enforce: true,
+        memory: MemoryPolicy::Kubelet,
+        ..LiveSettings::default()
+    };
+    Engine::new(
+        Policy::new(vec![threshold], Disks::Single, settings),
+        live,
+        begun,
+    )
+}
+
+fn roster(root: &tempfile::TempDir, layout: &Layout, containers: &[&str]) -> Box<Roster> {
+    let pod = Workload {
+        name: "web".to_owned(),
+        uid: Scene::UID.to_owned(),
+        by_kubelet: true,
+        ..Workload::default()
+    };
+    let parts = Parts {
+        containers: containers
+            .iter()
+            .map(|name| format!("/pod/{name}"))
+            .collect(),
+        ..Parts::default()
+    };
+    let member = Member {
+        workload: 0,
+        group: Arc::new(Group::open(layout, "/pod", Some(&parts)).unwrap()),
+    };
+    let table = WorkloadTable::new(vec![pod], 1);
+    let protected = ProtectedPids::new(root.path(), []);
+    Box::new(Roster::new(table, vec![member], protected))
+}
