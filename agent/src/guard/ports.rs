@@ -43,7 +43,7 @@ pub struct Evicted {
     pub uid: String,
     /// The order's number.
     pub order: u64,
-    /// When it was given.
+    /// When it was killed; when the order was given, if it ended before that.
     pub at: Moment,
 }
 

@@ -130,7 +130,7 @@ pub enum InputView {
         order: u64,
         /// `namespace/name`; none if the journal does not know it.
         workload: Option<String>,
-        /// When it was given.
+        /// When the pod was killed; when the order was given, if it ended before that.
         at: Time,
     },
     /// The last run's order was not over when its agent ended.

@@ -177,12 +177,13 @@ pub(super) fn evicted(ledger: &Ledger, now: Moment) -> Vec<Evicted> {
 fn evicted_by(entry: &Entry<'_>, now: Moment) -> Option<Evicted> {
     let (record, completion) = Record::read(entry)?;
     let end = completion.and_then(|completion| completion.end);
+    let killed = Marks::read(entry).at(Mark::Hardened);
     // Whoever was only asked, or was to be killed, by an agent that ended then, is taken up or decided anew.
-    let is_done = Marks::read(entry).at(Mark::Hardened).is_some() || end.is_some();
+    let is_done = killed.is_some() || end.is_some();
     let is_void = matches!(end, Some(End::Failed | End::Stopped));
     let is_carried_out = record.mode == Mode::Enforcing && is_done && !is_void;
     let is_late = |at: &Moment| now.since(*at) < recent::EVICTED;
-    let at = record.stages.decided.filter(is_late)?;
+    let at = killed.or(record.stages.decided).filter(is_late)?;
     is_carried_out.then(|| Evicted {
         uid: record.victim.uid.to_owned(),
         order: record.order,

@@ -89,7 +89,7 @@ pub enum Recalled {
         workload: usize,
         /// The order's number.
         order: u64,
-        /// When it was given.
+        /// When the pod was killed; when the order was given, if it ended before that.
         at: Moment,
     },
     /// The last order was not over when its agent ended. Its kill is among those that are recalled, and comes first.

@@ -4,7 +4,7 @@ use crate::base::time::{Moment, Span};
 
 /// How long a victim is left to die before it may be ordered again.
 pub const DYING: Span = Span::from_secs(5);
-/// How long what a kubelet starts in an evicted pod again belongs to that eviction, at most.
+/// How long what a kubelet starts in an evicted pod again belongs to that eviction, at most: from the kill on.
 pub const EVICTED: Span = Span::from_secs(300);
 
 /// The latest victims; a fixed number, the oldest gives way.
@@ -46,6 +46,14 @@ impl Recent {
                 at: now,
                 order: Some(order),
             });
+        }
+    }
+
+    /// The victim of an order is killed only now: until then it was asked to end.
+    pub fn renew(&mut self, now: Moment, order: u64) {
+        let victims = self.victims.iter_mut().flatten();
+        for victim in victims.filter(|victim| victim.order == Some(order)) {
+            victim.at = now;
         }
     }
 
@@ -121,6 +129,18 @@ mod tests {
         assert!(!recent.holds(at(11), 4) && recent.evicted_by(at(11), 4).is_none());
         recent.add(at(20), 3, 8);
         assert_eq!(recent.evicted_by(at(21), 3), Some(8));
+    }
+
+    #[test]
+    fn whoever_was_asked_first_is_left_to_die_from_the_kill_on() {
+        let mut recent = Recent::default();
+        recent.add(at(10), 3, 7);
+        recent.add(at(10), 4, 8);
+        recent.renew(at(400), 7);
+        assert!(recent.holds(at(404), 3) && !recent.holds(at(405), 3));
+        assert_eq!(recent.evicted_by(at(699), 3), Some(7));
+        assert_eq!(recent.evicted_by(at(700), 3), None);
+        assert_eq!(recent.evicted_by(at(310), 4), None, "another order");
     }
 
     #[test]

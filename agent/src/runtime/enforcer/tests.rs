@@ -382,3 +382,17 @@ fn evictions_of_the_last_minutes_are_known_to_the_next_agent() {
     assert_eq!(orders(300_999), [1, 2, 5]);
     assert_eq!(orders(301_000), [2, 5], "too long ago");
 }
+
+#[test]
+fn an_eviction_that_began_with_a_grace_is_known_as_of_its_kill() {
+    let mut book = Book::new();
+    let slot = book.record(&soft(1, 1_000));
+    book.mark(slot, Mark::Asked, ms(1_001));
+    book.mark(slot, Mark::Hardened, ms(31_000));
+    let at = |now| -> Vec<Moment> {
+        let found = evicted(&book.ledger, ms(now));
+        found.iter().map(|one| one.at).collect()
+    };
+    assert_eq!(at(330_999), [ms(31_000)]);
+    assert_eq!(at(331_000), [], "too long ago");
+}

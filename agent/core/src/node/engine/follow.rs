@@ -139,6 +139,7 @@ impl Engine {
         {
             order.harden(now);
             if !order.dry_run {
+                self.recent.renew(now, order.id);
                 actions.push(Action::Kill {
                     order: order.id,
                     workload,

@@ -4,7 +4,11 @@ use super::*;
 
 /// The usual node, where a kubelet runs the first workload.
 fn node() -> Node {
-    let mut node = Node::enforcing(hard());
+    with(hard())
+}
+
+fn with(thresholds: Vec<Threshold>) -> Node {
+    let mut node = Node::enforcing(thresholds);
     let mut workloads = ["a", "b", "c"].map(named).to_vec();
     workloads[0].by_kubelet = true;
     node.workloads(workloads);
@@ -45,6 +49,17 @@ fn what_a_kubelet_starts_again_belongs_to_the_eviction() {
         [0],
         "nobody was told for too long"
     );
+}
+
+#[test]
+fn what_is_started_after_a_grace_belongs_to_the_eviction_from_the_kill_on() {
+    let mut node = with(soft_and_hard());
+    node.at(0, 150);
+    assert_eq!(kills(&node.at(60_000, 150)), [], "it is asked");
+    node.now = ms(65_000);
+    assert_eq!(kills(&node.step(Input::Tick)), [0]);
+    assert_eq!(node.engine.evicted_by(ms(364_999), 0), Some(1));
+    assert_eq!(node.engine.evicted_by(ms(365_000), 0), None);
 }
 
 #[test]
