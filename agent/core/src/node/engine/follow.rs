@@ -38,11 +38,11 @@ impl Engine {
         let Some(order) = self.open.as_ref().filter(|order| order.is_soft()) else {
             return;
         };
-        let is_over = match order.workload {
-            Some(workload) => self.protection_of(workload).is_some(),
-            None => !order.is_gone(),
-        };
-        if is_over {
+        let is_over = order
+            .workload
+            .is_none_or(|workload| self.protection_of(workload).is_some());
+        // Whoever has ended meanwhile was evicted, whatever is said of it now.
+        if is_over && !order.is_gone() {
             self.close(End::Stopped, actions);
         }
     }

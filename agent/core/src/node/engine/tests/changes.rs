@@ -186,6 +186,27 @@ fn whoever_ended_when_asked_and_left_the_table_then_is_gone() {
 }
 
 #[test]
+fn whoever_ended_when_asked_and_is_protected_then_is_gone_and_stays_evicted() {
+    let mut node = Node::enforcing(soft_and_hard());
+    let mut workloads = ["a", "b", "c"].map(named).to_vec();
+    workloads[0].by_kubelet = true;
+    node.workloads(workloads.clone());
+    node.at(0, 150);
+    node.at(60_000, 150);
+    node.now = ms(61_000);
+    node.step(Input::Gone {
+        workload: 0,
+        kept: 0,
+    });
+    // Nobody is left in it but a stranger.
+    workloads[0].protection = Some(Protection::Unrecognized);
+    let table = Arc::new(WorkloadTable::new(workloads, 9));
+    assert_eq!(ends(&node.step(Input::Workloads(table))), []);
+    assert_eq!(ends(&node.at(61_020, 150)), [End::Gone]);
+    assert_eq!(node.engine.evicted_by(ms(61_021), 0), Some(1));
+}
+
+#[test]
 fn a_killed_victim_that_left_the_table_is_waited_for_no_longer_than_any_other() {
     let mut node = Node::enforcing(hard());
     assert_eq!(kills(&node.at(0, 50)), [0]);
