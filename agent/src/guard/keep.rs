@@ -213,6 +213,7 @@ impl Guard {
         self.feed(now(), &Input::Workloads(table));
         self.move_victims(&old);
         self.adopt_slots();
+        self.recall_more(now());
         self.kill_what_was_started_again(now());
         let _told_or_counted = self.ports.reports.send(Report::Retired(old));
     }

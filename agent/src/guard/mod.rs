@@ -62,6 +62,7 @@ use parked::Parked;
 use ports::{Evicted, Interrupted, Ports};
 use rehearse::Approach;
 use roster::Roster;
+use take_up::Unrecalled;
 use turn::{Awake, Times};
 use unreaped::Unreaped;
 use watches::Terrain;
@@ -151,6 +152,7 @@ struct Guard {
     /// Victims that outlive their orders.
     lingering: [Option<Current>; LINGERING],
     newcomers: Newcomers,
+    unrecalled: Unrecalled,
     unreaped: Unreaped,
     parked: Parked,
     approach: Approach,
@@ -255,6 +257,7 @@ impl Guard {
             current: None,
             lingering: [const { None }; LINGERING],
             newcomers: Newcomers::new(),
+            unrecalled: Unrecalled::default(),
             unreaped: Unreaped::new(),
             parked,
             approach: Approach::new(),

@@ -44,12 +44,12 @@ pub(super) struct Scene {
     root: tempfile::TempDir,
     layout: Layout,
     pub(super) guard: Guard,
-    begun: Moment,
+    pub(super) begun: Moment,
 }
 
 impl Scene {
     /// The pod's uid.
-    const UID: &str = "0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7";
+    pub(super) const UID: &str = "0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7";
     /// The grace of the threshold where the victim is asked first.
     const PATIENCE: Span = Span::from_secs(1);
     /// The grace of the pod.
@@ -58,6 +58,11 @@ impl Scene {
     /// One whose victim is asked first.
     pub(super) fn asking() -> Self {
         Self::with(Self::PATIENCE)
+    }
+
+    /// One whose victim is killed at once.
+    pub(super) fn killing() -> Self {
+        Self::with(Span::ZERO)
     }
 
     /// The pod has the containers `a`, in which somebody runs, and `idle`.
@@ -125,6 +130,12 @@ impl Scene {
         at
     }
 
+    /// Another roster in which the pod has these containers; none, and it has no pod.
+    pub(super) fn roster(&self, containers: &[&str]) -> Box<Roster> {
+        let generation = self.guard.engine.table().generation() + 1;
+        roster(&self.root, &self.layout, generation, containers)
+    }
+
     /// A container that is made in the pod, with one process.
     pub(super) fn newcomer(&self, name: &str) -> Newcomer {
         container(&self.root, name, "0\n");
@@ -186,7 +197,7 @@ fn plan(root: &tempfile::TempDir, layout: &Layout, engine: Engine) -> Plan {
             may_move: false,
         },
         housekeeping: Span::from_secs(10),
-        roster: roster(root, layout, &["a", "idle"]),
+        roster: roster(root, layout, 1, &["a", "idle"]),
     }
 }
 
@@ -213,7 +224,17 @@ fn engine(grace: Span, begun: Moment) -> Engine {
     )
 }
 
-fn roster(root: &tempfile::TempDir, layout: &Layout, containers: &[&str]) -> Box<Roster> {
+fn roster(
+    root: &tempfile::TempDir,
+    layout: &Layout,
+    generation: u64,
+    containers: &[&str],
+) -> Box<Roster> {
+    let protected = ProtectedPids::new(root.path(), []);
+    if containers.is_empty() {
+        let table = WorkloadTable::new(Vec::new(), generation);
+        return Box::new(Roster::new(table, Vec::new(), protected));
+    }
     let pod = Workload {
         name: "web".to_owned(),
         uid: Scene::UID.to_owned(),
@@ -231,7 +252,6 @@ fn roster(root: &tempfile::TempDir, layout: &Layout, containers: &[&str]) -> Box
         workload: 0,
         group: Arc::new(Group::open(layout, "/pod", Some(&parts)).unwrap()),
     };
-    let table = WorkloadTable::new(vec![pod], 1);
-    let protected = ProtectedPids::new(root.path(), []);
+    let table = WorkloadTable::new(vec![pod], generation);
     Box::new(Roster::new(table, vec![member], protected))
 }

@@ -5,6 +5,8 @@ use std::path::Path;
 use brink_core::base::{Moment, Span};
 use brink_core::node::input::{Input, Recalled, Unfinished};
 use brink_core::node::order::{End, Phase};
+use brink_core::node::recent::EVICTED;
+use brink_core::node::workload::WorkloadTable;
 use brink_host::clock::since_boot_ns;
 use brink_host::ledger::Ledger;
 use brink_host::process::ProcessInfo;
@@ -16,6 +18,48 @@ use crate::ledger::{Completion, Record};
 
 /// Start times are told in hundredths of a second, rounded down.
 const TICK: Span = Span::from_millis(10);
+
+/// Pods that an agent before us has evicted, until a roster has them: the first one may be made before much is known of the
+/// node's pods.
+#[derive(Debug, Default)]
+pub(super) struct Unrecalled {
+    /// The engine knows of those behind the first `left`, or it is too late. They stay: the guard frees no memory.
+    evicted: Vec<Evicted>,
+    left: usize,
+}
+
+impl Unrecalled {
+    fn new(evicted: Vec<Evicted>) -> Self {
+        Self {
+            left: evicted.len(),
+            evicted,
+        }
+    }
+
+    /// One that a table has, with its index there; each comes once.
+    fn next(&mut self, now: Moment, table: &WorkloadTable) -> Option<(usize, &Evicted)> {
+        let workloads = table.workloads();
+        let place = |before: &Evicted| {
+            let mut places = workloads.iter();
+            places.position(|workload| workload.uid == before.uid && workload.by_kubelet)
+        };
+        let mut at = 0;
+        while at < self.left {
+            let before = &self.evicted[at];
+            let found = place(before);
+            if found.is_none() && now.since(before.at) < EVICTED {
+                at += 1;
+                continue;
+            }
+            self.left -= 1;
+            self.evicted.swap(at, self.left);
+            if let Some(workload) = found {
+                return Some((workload, &self.evicted[self.left]));
+            }
+        }
+        None
+    }
+}
 
 impl Guard {
     /// Tells the engine of it. The victim is followed from now on, and its record goes on.
@@ -44,15 +88,14 @@ impl Guard {
     }
 
     /// Goes on killing what a kubelet starts again in pods that an agent before us has evicted.
-    pub(super) fn recall_evicted(&mut self, evicted: &[Evicted]) {
-        for before in evicted {
-            let workloads = self.engine.table().workloads();
-            let found = workloads
-                .iter()
-                .position(|workload| workload.uid == before.uid && workload.by_kubelet);
-            let Some(workload) = found else {
-                continue;
-            };
+    pub(super) fn recall_evicted(&mut self, evicted: Vec<Evicted>) {
+        self.unrecalled = Unrecalled::new(evicted);
+        self.recall_more(now());
+    }
+
+    /// The same for those that no roster had before.
+    pub(super) fn recall_more(&mut self, at: Moment) {
+        while let Some((workload, before)) = self.unrecalled.next(at, self.engine.table()) {
             let recalled = Recalled::Evicted {
                 workload,
                 order: before.order,
@@ -151,4 +194,51 @@ fn came_after(root: &Path, pid: i32, moment: Moment) -> bool {
     let asleep = since_boot.saturating_sub(now().as_nanos());
     let began = saturated(process.start_ticks).saturating_mul(TICK.as_nanos());
     Moment::from_nanos(began.saturating_sub(asleep)) > moment
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scene::Scene;
+    use super::*;
+
+    fn evicted(order: u64, at: Moment) -> Evicted {
+        Evicted {
+            uid: Scene::UID.to_owned(),
+            order,
+            at,
+        }
+    }
+
+    #[test]
+    fn a_pod_that_only_a_later_roster_has_is_evicted_all_the_same() {
+        let mut scene = Scene::killing();
+        let none = scene.roster(&[]);
+        scene.guard.replace_roster(none);
+        let other = Evicted {
+            uid: "of another pod".to_owned(),
+            ..evicted(8, scene.begun)
+        };
+        let before = vec![other, evicted(7, scene.begun)];
+        scene.guard.recall_evicted(before);
+        assert_eq!(scene.guard.unrecalled.left, 2);
+        let with_pod = scene.roster(&["a", "idle"]);
+        scene.guard.replace_roster(with_pod);
+        assert_eq!(scene.guard.engine.evicted_by(scene.begun, 0), Some(7));
+        assert!(scene.is_killed("a"), "what runs there was started again");
+        assert_eq!(scene.guard.unrecalled.left, 1);
+    }
+
+    #[test]
+    fn an_eviction_is_recalled_once_and_not_for_too_long() {
+        let scene = Scene::killing();
+        let table = scene.guard.engine.table();
+        let (old, late) = (scene.begun, scene.begun + EVICTED);
+        let mut unrecalled = Unrecalled::new(vec![evicted(7, old)]);
+        assert_eq!(unrecalled.next(old, table), Some((0, &evicted(7, old))));
+        assert_eq!(unrecalled.next(old, table), None);
+        let empty = WorkloadTable::default();
+        let mut unrecalled = Unrecalled::new(vec![evicted(7, old)]);
+        assert_eq!(unrecalled.next(late, &empty), None);
+        assert_eq!(unrecalled.next(late, table), None, "forgotten");
+    }
 }

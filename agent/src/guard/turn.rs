@@ -138,7 +138,7 @@ impl Guard {
         for input in &left.first {
             self.feed(now(), input);
         }
-        self.recall_evicted(&left.evicted);
+        self.recall_evicted(left.evicted);
         self.take_up(left.interrupted);
         self.adopt_slots();
         self.housekeep(now());
@@ -283,7 +283,7 @@ impl Guard {
         }
         // Only who enforces can have an order that is carried out.
         self.feed(now(), &Input::Control(Control::Standby(false)));
-        self.recall_evicted(&legacy.evicted);
+        self.recall_evicted(legacy.evicted);
         self.take_up(legacy.interrupted);
     }
 
