@@ -161,6 +161,9 @@ impl Guard {
                 self.killer.kill(target)
             };
             total.add(&outcome);
+            if outcome.signalled > 0 {
+                let _dies_since_before = self.newcomers.note_killed(target.id().0);
+            }
         }
         total.kill.waited_ns = total
             .first_signal

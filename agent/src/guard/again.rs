@@ -20,8 +20,8 @@ const SOON: Span = Span::from_millis(1);
 const EXPECTED: Span = Span::from_secs(2);
 /// The same later on: one that is there and empty is about to be removed.
 const LATER: Span = Span::from_millis(20);
-/// Whoever was killed takes so long to be gone at most, or is told once more.
-const DYING: Span = Span::from_secs(1);
+/// Cgroups that are remembered; a container of a victim that has more of them and dies slowly may be told as started again.
+const REMEMBERED: usize = 256;
 
 /// A container that was made in an evicted pod.
 #[derive(Debug)]
@@ -47,8 +47,17 @@ pub struct Again {
 #[derive(Debug)]
 pub(super) struct Newcomers {
     slots: [Option<Followed>; MOST],
-    /// The order under which somebody was killed again last, and when.
-    told: Option<(u64, Moment)>,
+    /// Where somebody has been killed.
+    killed: Killed,
+}
+
+/// The latest cgroups in which somebody was killed. A container that is started again has another one, so whoever is found in
+/// these is still dying, which can take long, and has been told.
+#[derive(Debug)]
+struct Killed {
+    cgroups: [Option<u64>; REMEMBERED],
+    /// The place of the next one.
+    next: usize,
 }
 
 #[derive(Debug)]
@@ -64,8 +73,22 @@ impl Newcomers {
     pub(super) fn new() -> Self {
         Self {
             slots: [const { None }; MOST],
-            told: None,
+            killed: Killed {
+                cgroups: [None; REMEMBERED],
+                next: 0,
+            },
         }
+    }
+
+    /// Somebody was killed in a cgroup; whether that is known already.
+    pub(super) fn note_killed(&mut self, cgroup: u64) -> bool {
+        let Killed { cgroups, next } = &mut self.killed;
+        let is_known = cgroups.contains(&Some(cgroup));
+        if !is_known {
+            cgroups[*next] = Some(cgroup);
+            *next = (*next + 1) % REMEMBERED;
+        }
+        is_known
     }
 
     /// When one of them is to be looked at next.
@@ -138,6 +161,7 @@ impl Guard {
                 let outcome = self.killer.kill(target);
                 if outcome.signalled > 0 {
                     (followed.since, followed.is_dying) = (at, true);
+                    let _seen_empty_since = self.newcomers.note_killed(target.id().0);
                     self.tell_again(order, outcome.signalled);
                 }
             }
@@ -157,13 +181,15 @@ impl Guard {
             }
             let mut processes = 0;
             for target in self.roster.victims_of(workload) {
-                if !target.is_empty() {
-                    processes += self.killer.kill(target).signalled;
+                if target.is_empty() {
+                    continue;
+                }
+                let signalled = self.killer.kill(target).signalled;
+                if signalled > 0 && !self.newcomers.note_killed(target.id().0) {
+                    processes += signalled;
                 }
             }
-            // Whoever was killed just now and is not gone yet has been told.
-            let is_told = |(told, when): (u64, Moment)| told == order && at.since(when) < DYING;
-            if processes > 0 && !self.newcomers.told.is_some_and(is_told) {
+            if processes > 0 {
                 self.watch_for_newcomers(workload);
                 self.tell_again(order, processes);
             }
@@ -190,12 +216,10 @@ impl Guard {
         open.is_some_and(|open| open.id == order && open.is_soft())
     }
 
-    fn tell_again(&mut self, order: u64, processes: u32) {
-        let at = now();
-        self.newcomers.told = Some((order, at));
+    fn tell_again(&self, order: u64, processes: u32) {
         let again = Again {
             order,
-            at,
+            at: now(),
             processes,
         };
         let _told_or_counted = self.ports.reports.send(Report::Again(again));
@@ -279,5 +303,43 @@ mod tests {
         assert!(scene.is_killed("a"));
         scene.guard.look_at_newcomers(until);
         assert!(scene.is_killed("b"));
+    }
+
+    #[test]
+    fn who_dies_slowly_was_not_started_again() {
+        let mut scene = Scene::killing();
+        let begun = scene.begun;
+        scene.sample(begun, 50);
+        assert!(scene.is_killed("a"));
+        // Nothing is freed and nobody leaves, so nobody waits for it any longer.
+        let later = begun + Span::from_secs(10);
+        scene.sample(later, 150);
+        scene.guard.follow(later);
+        assert!(!scene.guard.is_followed(0));
+        scene.guard.kill_what_was_started_again(later);
+        scene
+            .guard
+            .kill_what_was_started_again(later + Span::from_secs(10));
+        assert!(scene.told_again().is_empty());
+        scene.runs("idle", 2);
+        scene
+            .guard
+            .kill_what_was_started_again(later + Span::from_secs(20));
+        scene
+            .guard
+            .kill_what_was_started_again(later + Span::from_secs(30));
+        assert_eq!(scene.told_again(), [2], "once, and without the dying one");
+    }
+
+    #[test]
+    fn the_latest_cgroups_are_remembered() {
+        let mut newcomers = Newcomers::new();
+        assert!(!newcomers.note_killed(1) && newcomers.note_killed(1));
+        for cgroup in 2..=REMEMBERED as u64 {
+            assert!(!newcomers.note_killed(cgroup));
+        }
+        assert!(newcomers.note_killed(1));
+        assert!(!newcomers.note_killed(0), "it takes the place of the first");
+        assert!(!newcomers.note_killed(1));
     }
 }

@@ -18,7 +18,7 @@ use brink_host::kill::{KillTarget, Killer};
 
 use super::again::Newcomer;
 use super::files::{NodeFiles, NodePlan, Scope};
-use super::ports::Ports;
+use super::ports::{Ports, Report};
 use super::roster::{Group, Member, Roster};
 use super::{Guard, Plan, Realtime, now};
 use crate::backend::parts::Parts;
@@ -100,7 +100,7 @@ impl Scene {
     }
 
     /// A sample with so many MiB available, where 100 are wanted.
-    fn sample(&mut self, at: Moment, available: i64) {
+    pub(super) fn sample(&mut self, at: Moment, available: i64) {
         let mut observations = Observations::default();
         observations[Signal::MemoryAvailable] = Some(Observation {
             available: available * MIB,
@@ -144,6 +144,22 @@ impl Scene {
             pod: pod.id().0,
             target: KillTarget::open(&self.layout, &format!("/pod/{name}")).unwrap(),
         }
+    }
+
+    /// Has so many processes run in a container.
+    pub(super) fn runs(&self, name: &str, processes: usize) {
+        let list = folder(&self.root, name).join("cgroup.procs");
+        fs::write(list, "0\n".repeat(processes)).unwrap();
+    }
+
+    /// How many processes were killed each time that is told of what was started again; everything that is told is taken.
+    pub(super) fn told_again(&self) -> Vec<u32> {
+        let reports = std::iter::from_fn(|| self.guard.ports.reports.take());
+        let again = reports.filter_map(|report| match report {
+            Report::Again(again) => Some(again.processes),
+            _ => None,
+        });
+        again.collect()
     }
 
     /// Whether a container was killed.
