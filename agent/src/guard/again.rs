@@ -130,7 +130,7 @@ impl Guard {
                     is_dying: false,
                 });
             }
-            // Found again with the next roster.
+            // Found again with the next roster. Only where the reports are full as well it is freed here.
             None => self.give_back(newcomer),
         }
         self.look_at_newcomers(at);
@@ -146,7 +146,11 @@ impl Guard {
             let order = self.order_on(followed.newcomer.pod, at);
             let order = order.filter(|_| target.dir().is_alive());
             let Some(order) = order else {
-                self.give_back(followed.newcomer);
+                if self.ports.reports.is_full() {
+                    self.newcomers.slots[place] = Some(followed);
+                } else {
+                    self.give_back(followed.newcomer);
+                }
                 continue;
             };
             if self.is_in_grace(order) {
@@ -303,6 +307,27 @@ mod tests {
         assert!(scene.is_killed("a"));
         scene.guard.look_at_newcomers(until);
         assert!(scene.is_killed("b"));
+    }
+
+    #[test]
+    fn what_cannot_be_given_back_is_kept_until_there_is_room() {
+        let mut scene = Scene::killing();
+        let begun = scene.begun;
+        let reports = Arc::clone(&scene.guard.ports);
+        let reports = &reports.reports;
+        while !reports.is_full() {
+            reports.send(Report::Heard(0)).unwrap();
+        }
+        // Nobody has evicted the pod.
+        let newcomer = Box::new(scene.newcomer("b"));
+        scene.guard.take_newcomer(newcomer);
+        assert!(scene.guard.newcomers.slots[0].is_some() && reports.lost() == 0);
+        assert!(scene.guard.times.again.is_some(), "it is looked at again");
+        reports.take().unwrap();
+        scene.guard.look_at_newcomers(begun);
+        assert!(scene.guard.newcomers.slots[0].is_none());
+        let told = std::iter::from_fn(|| reports.take()).last();
+        assert!(matches!(told, Some(Report::Left(_))), "{told:?}");
     }
 
     #[test]

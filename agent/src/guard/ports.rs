@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use brink_core::base::Moment;
@@ -178,6 +179,23 @@ impl<T> Port<T> {
         sent
     }
 
+    /// Sends what ends a thread, and waits for room as long as that runs: one that has died takes nothing any more.
+    pub fn send_last(&self, value: T, thread: Option<&JoinHandle<()>>) {
+        let mut last = value;
+        while let Err(refused) = self.send(last) {
+            if thread.is_none_or(JoinHandle::is_finished) {
+                return;
+            }
+            last = refused;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether the next one would find no room.
+    pub fn is_full(&self) -> bool {
+        self.queue.is_full()
+    }
+
     /// The next one, if there is one.
     pub fn take(&self) -> Option<T> {
         self.queue.pop()
@@ -290,5 +308,20 @@ mod tests {
             (port.take(), port.take(), port.take()),
             (Some(1), Some(2), None)
         );
+    }
+
+    #[test]
+    fn nobody_waits_for_room_in_the_queue_of_a_thread_that_has_died() {
+        let port = Port::new(1).unwrap();
+        assert!(port.send(1).is_ok() && port.is_full());
+        let died = std::thread::spawn(|| ());
+        while !died.is_finished() {
+            std::thread::yield_now();
+        }
+        port.send_last(2, Some(&died));
+        port.send_last(2, None);
+        assert_eq!((port.take(), port.take()), (Some(1), None));
+        port.send_last(2, Some(&died));
+        assert_eq!(port.take(), Some(2));
     }
 }

@@ -38,7 +38,7 @@ pub struct Facts {
 }
 
 /// The queues between the guard and the others.
-pub const QUEUES: [&str; 4] = ["commands", "reports", "steps", "pages"];
+pub const QUEUES: [&str; 5] = ["commands", "reports", "steps", "pages", "evicted"];
 
 /// The agent's own process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +69,7 @@ impl Facts {
                 ports.reports.lost(),
                 ports.steps_lost.load(Ordering::Relaxed),
                 ports.pages_lost.load(Ordering::Relaxed),
+                ports.evicted.lost(),
             ],
             pressure: pressure(root),
             sampler_busy: meters

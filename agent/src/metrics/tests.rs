@@ -260,7 +260,7 @@ fn facts() -> Facts {
             losses: [3; events::PLACES.len()],
         }),
         turned: Some(2_000_000_000),
-        lost: [0, 1, 2, 3],
+        lost: [0, 1, 2, 3, 4],
         pressure: Some(Pressure {
             some: stall,
             full: Some(stall),
@@ -311,6 +311,7 @@ fn the_page_tells_what_is_known() {
         "brink_mode{mode=\"enforcing\"} 0",
         "brink_rung{rung=\"realtime-poll\"} 1",
         "brink_guard_queue_lost_total{queue=\"pages\"} 3",
+        "brink_guard_queue_lost_total{queue=\"evicted\"} 4",
         "brink_kernel_program_running{program=\"sampler\",family=\"sampler\"} 0",
         "brink_ring_events_dropped_total{ring=\"oom\"} 2",
         "brink_sampler_busy_seconds_total 0.000000047",

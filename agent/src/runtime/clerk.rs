@@ -380,7 +380,8 @@ impl Clerk {
 
     fn count_lost(&mut self) {
         let pages = self.ports.pages_lost.load(Ordering::Relaxed);
-        let lost = self.steps_lost() + pages + self.ports.commands.lost();
+        let others = self.ports.commands.lost() + self.ports.evicted.lost();
+        let lost = self.steps_lost() + pages + others;
         let before = std::mem::replace(&mut self.shared.lock().lost, lost);
         let now = guard::now();
         if lost > before {

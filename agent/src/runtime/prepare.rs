@@ -57,6 +57,10 @@ use crate::recorder::Recorder;
 use crate::telling::{RingLosses, Telling};
 use crate::warmer::Warmer;
 
+/// The thread that kills.
+const GUARD: &str = "brink-guard";
+/// The thread that watches evicted pods.
+const SENTRY: &str = "brink-sentry";
 /// The thread that makes incidents of kills.
 const COLLECTOR: &str = "brink-collector";
 /// The thread that follows the pods of the Kubernetes API.
@@ -350,7 +354,7 @@ impl Around {
         let loader = self.loader(config, recorded);
         // The guard first: it protects from files while the programs are being loaded, and all else is opened.
         let mut threads = vec![
-            ("brink-guard", guard::start(plan, Arc::clone(&self.ports))?),
+            (GUARD, guard::start(plan, Arc::clone(&self.ports))?),
             (
                 "brink-clerk",
                 spawn("brink-clerk", || hurried(|| clerk.run()))?,
@@ -359,10 +363,7 @@ impl Around {
                 "brink-watcher",
                 spawn("brink-watcher", || hurried(|| watcher.run()))?,
             ),
-            (
-                "brink-sentry",
-                spawn("brink-sentry", || hurried(|| sentry.run()))?,
-            ),
+            (SENTRY, spawn(SENTRY, || hurried(|| sentry.run()))?),
             ("brink-loader", spawn("brink-loader", loader)?),
         ];
         if let Some(body) = collecting {
@@ -536,12 +537,12 @@ impl Running {
             cluster.stop();
         }
         self.bell.stop();
-        while self.ports.commands.send(Command::Stop).is_err() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
-        while self.ports.evicted.send(None).is_err() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        let thread = |wanted: &str| {
+            let mut threads = self.threads.iter();
+            threads.find_map(|(name, thread)| (*name == wanted).then_some(thread))
+        };
+        self.ports.commands.send_last(Command::Stop, thread(GUARD));
+        self.ports.evicted.send_last(None, thread(SENTRY));
         for (name, thread) in self.threads.drain(..) {
             // Last: what the guard told at its end is for it too.
             if name == COLLECTOR {
