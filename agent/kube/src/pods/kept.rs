@@ -10,8 +10,8 @@ use super::Pod;
 const API_VERSION: &str = "brink.dev/v1alpha1";
 /// `kind` of the file.
 const KIND: &str = "KnownPods";
-/// The largest file that is read, in bytes: far more than [`super::MOST_PODS`] have.
-pub const LARGEST: u64 = 64 << 20;
+/// The largest file that is read, in bytes: more than [`super::MOST_PODS`] of [`super::LARGEST_POD`] have.
+pub const LARGEST: u64 = 80 << 20;
 
 /// What the file says.
 #[derive(Clone, Debug, PartialEq, Eq)]

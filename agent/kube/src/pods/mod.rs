@@ -21,6 +21,9 @@ use crate::watch::{Change, Object};
 /// Pods that are kept; a node with more of them has gone wild, and is told.
 pub const MOST_PODS: usize = 2048;
 
+/// The most that is kept of a pod, in bytes of JSON; fifty containers fit. Of a larger one hardly more than its name is kept.
+pub const LARGEST_POD: usize = 32 << 10;
+
 /// A pod, trimmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pod {
@@ -30,6 +33,8 @@ pub struct Pod {
     pub json: Arc<[u8]>,
     /// Whether it has ended: nothing will run of it any more.
     pub is_over: bool,
+    /// Whether it was larger than [`LARGEST_POD`], and its annotations, containers and requests are dropped.
+    pub is_stub: bool,
     version: Box<str>,
 }
 
@@ -44,11 +49,19 @@ impl<'de> Deserialize<'de> for Pod {
             value.and_then(Value::as_str).unwrap_or_default().into()
         };
         let is_over = matches!(&*text(pod.pointer("/status/phase")), "Succeeded" | "Failed");
+        let uid = text(pod.pointer("/metadata/uid"));
+        let mut json = serde_json::to_vec(&pod).map_err(D::Error::custom)?;
+        let is_stub = json.len() > LARGEST_POD;
+        if is_stub {
+            let stub = trim::stub(pod).map_err(D::Error::custom)?;
+            json = serde_json::to_vec(&stub).map_err(D::Error::custom)?;
+        }
         Ok(Self {
-            uid: text(pod.pointer("/metadata/uid")),
+            uid,
             version: text(version.as_ref()),
             is_over,
-            json: serde_json::to_vec(&pod).map_err(D::Error::custom)?.into(),
+            is_stub,
+            json: json.into(),
         })
     }
 }

@@ -168,6 +168,29 @@ fn there_is_room_for_so_many_and_those_that_have_ended_make_it() {
 }
 
 #[test]
+fn of_a_pod_that_is_too_large_little_is_kept() {
+    let read = |length: usize| -> Pod {
+        let mirror = "m".repeat(length);
+        let text = format!(
+            r#"{{"metadata":{{"name":"n","namespace":"s","uid":"u","resourceVersion":"7",
+                "annotations":{{"kubernetes.io/config.mirror":"{mirror}"}}}},
+                "spec":{{"priority":5,"containers":[{{"name":"c"}}]}},"status":{{"phase":"Failed"}}}}"#
+        );
+        serde_json::from_str(&text).unwrap()
+    };
+    let whole = read(LARGEST_POD - 500);
+    assert!(!whole.is_stub && whole.json.len() > LARGEST_POD - 500);
+    let stub = read(LARGEST_POD);
+    assert!(stub.is_stub && stub.is_over);
+    assert_eq!((&*stub.uid, stub.resource_version()), ("u", "7"));
+    let json = r#"{"metadata":{"name":"n","namespace":"s","uid":"u"},"spec":{"priority":5},"status":{"phase":"Failed"}}"#;
+    assert_eq!(std::str::from_utf8(&stub.json).unwrap(), json);
+    // As many as are kept are read again at the next start.
+    let most = u64::try_from(MOST_PODS * LARGEST_POD).unwrap();
+    assert!(most + (1 << 20) < kept::LARGEST);
+}
+
+#[test]
 fn a_pod_is_read_without_its_version() {
     let read = pod("u", 7, "Pending");
     assert_eq!(

@@ -24,15 +24,13 @@ pub(super) enum Keep {
 
 use Keep::{Each, Emptied, Fields, Keys, Named, Whole};
 
-/// Annotations of ours, and those by which the kubelet says where a pod comes from.
+/// The annotation of ours, and those by which the kubelet says where a pod comes from: one by one, as anybody may write
+/// others that are called like them.
 fn is_annotation(key: &str) -> bool {
-    key.starts_with("brink.dev/")
-        || matches!(
-            key,
-            "kubernetes.io/config.source"
-                | "kubernetes.io/config.mirror"
-                | "kubernetes.io/config.hash"
-        )
+    matches!(
+        key,
+        "brink.dev/cgroup" | "kubernetes.io/config.source" | "kubernetes.io/config.mirror"
+    )
 }
 
 const RESOURCES: Keep = Fields(&[("requests", Whole), ("limits", Whole)]);
@@ -88,6 +86,28 @@ const STATUS: Keep = Fields(&[
 /// What is kept of a pod.
 const POD: Keep = Fields(&[("metadata", METADATA), ("spec", SPEC), ("status", STATUS)]);
 
+/// What is kept of a pod that is too large: who it is, and what the API server lets nobody make long.
+const STUB: Keep = Fields(&[
+    (
+        "metadata",
+        Fields(&[
+            ("name", Whole),
+            ("namespace", Whole),
+            ("uid", Whole),
+            ("generation", Whole),
+            ("deletionTimestamp", Whole),
+        ]),
+    ),
+    (
+        "spec",
+        Fields(&[
+            ("priority", Whole),
+            ("terminationGracePeriodSeconds", Whole),
+        ]),
+    ),
+    ("status", Fields(&[("phase", Whole), ("qosClass", Whole)])),
+]);
+
 /// Reads a pod and keeps what is wanted of it. What has another type than the API gives it stays as it is: whoever reads it
 /// next says so.
 ///
@@ -95,6 +115,14 @@ const POD: Keep = Fields(&[("metadata", METADATA), ("spec", SPEC), ("status", ST
 /// Those of the deserializer.
 pub(super) fn read<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Value, D::Error> {
     Trim(&POD).deserialize(deserializer)
+}
+
+/// Keeps of a pod what is kept of one that is too large.
+///
+/// # Errors
+/// Those of the deserializer; a value that was read has none.
+pub(super) fn stub(pod: Value) -> Result<Value, serde_json::Error> {
+    Trim(&STUB).deserialize(pod)
 }
 
 /// Reads so much of a value.
@@ -219,7 +247,8 @@ mod tests {
                 "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"},
                 "managedFields": [{"fieldsV1": {"f:spec": {}}}],
                 "annotations": {
-                    "brink.dev/x": "1", "kubernetes.io/config.hash": "h", "kubernetes.io/config.seen": "s",
+                    "brink.dev/cgroup": "/g", "brink.dev/x": "1", "kubernetes.io/config.mirror": "h",
+                    "kubernetes.io/config.seen": "s",
                     "kubectl.kubernetes.io/last-applied-configuration": "{}",
                 },
                 "ownerReferences": [{"kind": "Job", "name": "j", "controller": true, "uid": "o"}],
@@ -245,7 +274,7 @@ mod tests {
         let expected = json!({
             "metadata": {
                 "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7",
-                "annotations": {"brink.dev/x": "1", "kubernetes.io/config.hash": "h"},
+                "annotations": {"brink.dev/cgroup": "/g", "kubernetes.io/config.mirror": "h"},
                 "ownerReferences": [{"kind": "Job", "name": "j", "controller": true}],
             },
             "spec": {

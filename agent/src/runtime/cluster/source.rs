@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use brink_core::node::workload::{self, Workload};
 use brink_kube::pods::kept::{self, Kept, LARGEST};
-use brink_kube::pods::{MOST_PODS, Pod, Pods};
+use brink_kube::pods::{LARGEST_POD, MOST_PODS, Pod, Pods};
 use jiff::Timestamp;
 use tracing::{info, warn};
 
@@ -174,6 +174,12 @@ fn read(pod: &Pod) -> Known {
     let (mut origins, mut report) = (Origins::default(), Report::default());
     let source = origins.add(Origin::File(format!("pod {}", pod.uid)));
     let mut troubles = Vec::new();
+    if pod.is_stub {
+        let (uid, most) = (&pod.uid, LARGEST_POD >> 10);
+        troubles.push(format!(
+            "pod {uid}: larger than {most} KiB; its requests and containers are not known"
+        ));
+    }
     let mut manifest = None;
     match parse(&pod.json, source, Limits::WRITTEN) {
         Ok(documents) => {
@@ -270,6 +276,14 @@ mod tests {
             "{troubles:?}"
         );
         assert_eq!(source.pods().1, troubles, "read once, and still wrong");
+        let long = format!(r#""brink.dev/cgroup":"{}""#, "g".repeat(LARGEST_POD));
+        list(&pods, &[annotated("web", "u1", &long, spec)]);
+        let (manifests, troubles) = source.pods();
+        assert_eq!(manifests[0].workload.uid, "u1");
+        assert!(
+            troubles.len() == 1 && troubles[0].contains("u1: larger than 32 KiB"),
+            "{troubles:?}"
+        );
     }
 
     #[test]
