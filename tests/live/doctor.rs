@@ -247,3 +247,45 @@ fn without_root_every_missing_right_is_named() {
     assert_eq!(one("state.folder")["state"], "failed");
     assert_eq!(report["rung"], "poll");
 }
+
+/// As a container on cgroup v2 that is not privileged, with the machine's control groups mounted.
+#[test]
+fn in_a_cgroup_namespace_beside_the_machines_groups_it_says_how_to_be_started() {
+    if rustix::process::geteuid().as_raw() != 0 {
+        skip!("needs root, to make a namespace");
+    }
+    let binary = match agent_binary() {
+        Ok(binary) => binary,
+        Err(error) => skip!("{error}"),
+    };
+    let layout = Layout::detect(Path::new("/")).expect("a layout");
+    let group = match OwnedCgroup::create(&layout, "test", &[Controller::Memory]) {
+        Ok(group) => group,
+        Err(error) => skip!("{error}"),
+    };
+    let dir = group.dir(&layout, Controller::Memory).expect("made for it");
+    let folder = Folder::new("doctor-namespace");
+    let output = Command::new("sh")
+        .arg("-c")
+        .arg(r#"echo 0 > "$1" && shift && exec unshare --cgroup "$@""#)
+        .arg("sh")
+        .arg(dir.path().join("cgroup.procs"))
+        .arg(binary)
+        .args(["doctor", "-o", "json", "--state-dir"])
+        .arg(folder.0.join("state"))
+        .output()
+        .expect("the doctor ends");
+    group.remove().expect("nobody is in it");
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let all = report["checks"].as_array().expect("checks");
+    for (id, state) in [
+        ("cgroups.layout", "failed"),
+        ("rights.namespaces", "warning"),
+    ] {
+        let check = all.iter().find(|check| check["id"] == id);
+        let check = check.expect("the check");
+        assert_eq!(check["state"], state, "{check:#}");
+        assert!(check.to_string().contains("privileged"), "{check:#}");
+    }
+}

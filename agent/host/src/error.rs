@@ -85,6 +85,16 @@ pub enum HostError {
         /// Why it is not there, and where known what to do about it.
         why: String,
     },
+    /// Control groups are mounted as another cgroup namespace than ours has them: what is outside of ours has no name here that
+    /// leads to it.
+    #[error(
+        "{path} shows control groups from above our cgroup namespace, where those of others have no name that leads to them; we have \
+         to be started in the machine's: a pod as privileged, with docker by --cgroupns=host"
+    )]
+    OtherNamespace {
+        /// Where they are mounted.
+        path: PathBuf,
+    },
     /// A system call that has no path failed.
     #[error("{what} failed: {source}")]
     Call {
@@ -151,7 +161,8 @@ impl HostError {
             Self::Missing { .. }
             | Self::Malformed { .. }
             | Self::TooMany { .. }
-            | Self::Unsupported { .. } => None,
+            | Self::Unsupported { .. }
+            | Self::OtherNamespace { .. } => None,
         }
     }
 }

@@ -109,7 +109,8 @@ impl Layout {
     /// Finds the layout from `proc/self/mountinfo` and `proc/cgroups` under a root.
     ///
     /// # Errors
-    /// [`HostError::Unsupported`] when no cgroup file system is mounted; [`HostError`] with the path otherwise.
+    /// [`HostError::Unsupported`] when no cgroup file system is mounted; [`HostError::OtherNamespace`] when it is mounted from
+    /// above our cgroup namespace; [`HostError`] with the path otherwise.
     pub fn detect(root: &Path) -> Result<Self, HostError> {
         let path = root.join("proc/self/mountinfo");
         let mounts = parse_mounts(&read_bytes(&path)?);
@@ -129,6 +130,13 @@ impl Layout {
             return Err(HostError::Unsupported {
                 what: "control groups",
                 why: format!("{} lists no cgroup file system", path.display()),
+            });
+        }
+        let mut all = legacy.iter().map(|(_, found)| found).chain(&unified);
+        // To us the kernel then names the mount's root, and every group outside of ours, by the way up from our own.
+        if let Some(climbing) = all.find(|found| found.mount_root.starts_with("/..")) {
+            return Err(HostError::OtherNamespace {
+                path: climbing.path.clone(),
             });
         }
         let offered = unified
@@ -359,6 +367,26 @@ mod tests {
         assert!(
             matches!(layout, Err(HostError::Unsupported { .. })),
             "{layout:?}"
+        );
+    }
+
+    #[test]
+    fn a_tree_from_above_our_namespace_is_refused_with_what_to_do() {
+        // As a container that is not privileged sees the machine's tree.
+        let above = V2.replace(" / /sys", " /../../.. /sys");
+        let (root, layout) = machine(&above, "memory\n", HEADER);
+        let error = layout.expect_err("no groups by these names").to_string();
+        let path = root.path().join("sys/fs/cgroup").display().to_string();
+        assert!(error.contains(&path), "{error}");
+        assert!(error.contains("privileged"), "{error}");
+        let own = "51 30 0:28 / /own rw - cgroup2 cgroup2 rw\n";
+        std::fs::create_dir(root.path().join("own")).expect("fake tree");
+        std::fs::write(root.path().join("own/cgroup.controllers"), "memory\n").expect("fake file");
+        std::fs::write(root.path().join("proc/self/mountinfo"), above + own).expect("fake file");
+        let layout = Layout::detect(root.path()).expect("our own part");
+        assert_eq!(
+            layout.unified().expect("a tree").path,
+            root.path().join("own")
         );
     }
 

@@ -100,7 +100,9 @@ fn namespaces(facts: &Facts) -> Check {
     }
     if *cgroup == Ok(false) {
         lost.push("control groups outside are not seen: the workloads of the node are not there to be watched over");
-        check = check.next("mount the machine's /sys/fs/cgroup, or docker run --cgroupns=host");
+        check = check.next(
+            "run it in the machine's own: a pod as privileged, with docker by --cgroupns=host",
+        );
     }
     if *user == Ok(false) {
         lost.push("root and capabilities count inside only: no kernel programs, no real time, no lower OOM score");
