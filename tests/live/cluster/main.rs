@@ -13,7 +13,9 @@ macro_rules! cluster {
 
 mod agent;
 mod api;
+mod daemonset;
 mod evict;
+mod installed;
 mod line;
 mod support;
 

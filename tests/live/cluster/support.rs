@@ -26,6 +26,8 @@ pub(crate) const NODE: &str = "brink-node";
 const KUBECONFIG: &str = "BRINK_KUBECONFIG";
 /// Where `cargo xtask cluster up` has put its own.
 const FOLDER: &str = "/var/lib/brink-cluster";
+/// Where the containerd of that one listens.
+const SOCKET: &str = "node/run/containerd.sock";
 /// In its kubelet's `cgroupRoot`, the group of all pods.
 pub(crate) const PODS: &str = "/brink-cluster/kubepods";
 /// More groups than any test makes.
@@ -77,6 +79,49 @@ impl Cluster {
             said(&answer)
         );
         String::from_utf8(answer.stdout).unwrap()
+    }
+
+    /// What `kubectl` says, whether it succeeds or not.
+    pub(crate) fn answer(&self, words: &[&str]) -> String {
+        let answer = self.run(words, "").unwrap();
+        String::from_utf8_lossy(&answer.stdout).into_owned() + &said(&answer)
+    }
+
+    /// What `kubectl` says on its standard output, whether it succeeds or not.
+    pub(crate) fn said(&self, words: &[&str]) -> String {
+        let answer = self.run(words, "").unwrap();
+        String::from_utf8_lossy(&answer.stdout).into_owned()
+    }
+
+    /// Whether `kubectl` succeeds.
+    pub(crate) fn answers(&self, words: &[&str]) -> bool {
+        self.run(words, "").unwrap().status.success()
+    }
+
+    /// The second number of the server's version: 20 of 1.20.
+    pub(crate) fn minor_version(&self) -> u64 {
+        let version: Value =
+            serde_json::from_str(&self.kubectl(&["get", "--raw", "/version"], "")).unwrap();
+        let minor = version["minor"].as_str().unwrap();
+        minor.trim_end_matches('+').parse().unwrap()
+    }
+
+    /// Whether the node has an image. A kubelet tells of a new one only after a while, so our own containerd is asked.
+    pub(crate) fn has_image(&self, name: &str) -> bool {
+        let ctr = self.kubectl.with_file_name("ctr");
+        if ctr.is_file() {
+            let socket = Path::new(FOLDER).join(SOCKET);
+            let mut list = Command::new(ctr);
+            list.arg("--address").arg(socket);
+            list.args(["--namespace", "k8s.io", "images", "list", "--quiet"]);
+            let listed = list.output().unwrap();
+            return String::from_utf8_lossy(&listed.stdout)
+                .lines()
+                .any(|line| line == name);
+        }
+        let names = r"jsonpath={.items[*].status.images[*].names[*]}";
+        let all = self.kubectl(&["get", "nodes", "-o", names], "");
+        all.split_whitespace().any(|own| own == name)
     }
 
     /// An object; nothing if there is none.

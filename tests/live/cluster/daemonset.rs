@@ -1,0 +1,198 @@
+//! The agent as its manifests run it: a pod on every node, from the image that `cargo xtask image` makes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use brink_tests::{agent_binary, schema::Schema, skip};
+use serde_json::Value;
+
+use crate::installed::{Installed, NAMESPACE};
+use crate::support::{Cluster, holds_in_time};
+
+/// What the manifests say that the agent needs at most, in bytes.
+const MEMORY: f64 = 32.0 * 1_048_576.0;
+/// What the overlay that is not privileged leaves out on purpose.
+const LEFT_OUT: [&str; 2] = ["CAP_DAC_OVERRIDE", "CAP_SYS_RESOURCE"];
+
+/// What no variant may do.
+const NEVER: [&[&str]; 6] = [
+    &["delete", "pods"],
+    &["create", "pods", "--subresource=eviction"],
+    &["get", "secrets"],
+    &["get", "nodes", "--subresource=proxy"],
+    &["patch", "nodes"],
+    &["patch", "pods"],
+];
+/// What all may do.
+const ALWAYS: [&[&str]; 3] = [
+    &["list", "pods"],
+    &["watch", "nodes"],
+    &["create", "events"],
+];
+/// What enforcing takes beyond that.
+const ENFORCING: [&[&str]; 3] = [
+    &["get", "pods"],
+    &["patch", "pods", "--subresource=status"],
+    &["patch", "nodes", "--subresource=status"],
+];
+
+/// Why the agent's image cannot be run there, if so.
+fn no_image(cluster: &Cluster) -> Option<String> {
+    let image = format!("localhost/brink:{}", env!("CARGO_PKG_VERSION"));
+    let reason =
+        format!("needs the image {image} on the node: `cargo xtask cluster test` gives it one");
+    (!cluster.has_image(&image)).then_some(reason)
+}
+
+/// A figure of the page for scrapers.
+fn figure(page: &str, name: &str) -> f64 {
+    let line = page
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let line = line.unwrap_or_else(|| panic!("no {name} in {page}"));
+    line.parse().unwrap()
+}
+
+fn check_rights(installed: &Installed<'_>, granted: &[&[&str]], refused: &[&[&str]]) {
+    for words in granted {
+        assert!(installed.may(words), "{words:?}");
+    }
+    for words in refused {
+        assert!(!installed.may(words), "{words:?}");
+    }
+}
+
+/// Waits until the agent of a pod is in a mode.
+#[track_caller]
+fn wait_mode(installed: &Installed<'_>, pod: &str, mode: &str) {
+    let status = || installed.brink(pod, &["status"]);
+    assert!(
+        holds_in_time(|| status()["mode"] == mode),
+        "{:#}\n{}",
+        status(),
+        installed.described()
+    );
+}
+
+/// What `brink doctor` says in a pod, where nothing it needs has failed.
+#[track_caller]
+fn doctor(installed: &Installed<'_>, pod: &str) -> Value {
+    let doctor = installed.brink(pod, &["doctor"]);
+    let checks = doctor["checks"].as_array().unwrap();
+    let failed = checks.iter().filter(|check| check["state"] == "failed");
+    let failed: Vec<&Value> = failed.collect();
+    assert!(failed.is_empty(), "{failed:#?}");
+    for id in ["rights.namespaces", "kubernetes.api"] {
+        assert_eq!(check(&doctor, id)["state"], "ok", "{doctor:#}");
+    }
+    doctor
+}
+
+#[track_caller]
+fn check<'a>(doctor: &'a Value, id: &str) -> &'a Value {
+    let mut checks = doctor["checks"].as_array().unwrap().iter();
+    checks.find(|check| check["id"] == id).unwrap()
+}
+
+#[test]
+fn the_base_runs_on_every_node_observes_and_is_rolled_over() {
+    let cluster = cluster!();
+    if let Some(reason) = no_image(&cluster) {
+        skip!("{reason}");
+    }
+    let mut installed = Installed::new(&cluster, "observe");
+    installed.wait_ready();
+    let name = installed.pod();
+
+    // It is in the machine's process ids and sees the node, and does nothing to it.
+    let status = installed.brink(&name, &["status"]);
+    let violations = Schema::published("status").violations(&status);
+    assert!(violations.is_empty(), "{violations:#?}");
+    assert_eq!(status["mode"], "observing", "{status:#}");
+    let own = status["pid"].as_u64().unwrap();
+    let command = fs::read_to_string(format!("/proc/{own}/comm")).unwrap();
+    assert_eq!(command.trim(), "brink");
+    // The kubelet's file is in no mount of the pod.
+    let doctor = doctor(&installed, &name);
+    let kubelet = check(&doctor, "kubelet.configuration");
+    let found = kubelet["found"].as_str().unwrap();
+    assert!(found.contains("/proc/"), "{kubelet:#}");
+
+    // Probes and scrapers are answered by whoever asks, and told of no event.
+    assert!(installed.page(&name, "/livez").starts_with("ok"));
+    let page = installed.page(&name, "/metrics");
+    let (resident, maps) = (
+        figure(&page, "process_resident_memory_bytes"),
+        figure(&page, "brink_bpf_maps_bytes"),
+    );
+    assert!(resident + maps <= MEMORY, "{resident} and {maps} bytes");
+    let events = format!("/api/v1/namespaces/{NAMESPACE}/pods/{name}:9820/proxy/v1/events");
+    assert!(!cluster.answers(&["get", "--raw", &events]));
+    check_rights(&installed, &ALWAYS, &[&NEVER[..], &ENFORCING].concat());
+
+    // Another configuration goes over all nodes, and the lock to the agent that comes after.
+    installed.configure("brink-other", "log: {level: debug}\n");
+    installed.apply();
+    installed.wait_ready();
+    let is_over = || {
+        let pods = installed.pods();
+        let mut names = pods.iter().map(|pod| &pod["metadata"]["name"]);
+        !pods.is_empty() && names.all(|other| *other != *name)
+    };
+    assert!(holds_in_time(is_over), "{}", installed.described());
+    installed.wait_ready();
+    wait_mode(&installed, &installed.pod(), "observing");
+}
+
+#[test]
+fn enforcing_is_the_same_agent_with_the_rights_for_it() {
+    let cluster = cluster!();
+    if let Some(reason) = no_image(&cluster) {
+        skip!("{reason}");
+    }
+    let installed = Installed::new(&cluster, "enforce");
+    installed.wait_ready();
+    let name = installed.pod();
+    wait_mode(&installed, &name, "enforcing");
+    doctor(&installed, &name);
+    check_rights(&installed, &[&ALWAYS[..], &ENFORCING].concat(), &NEVER);
+}
+
+/// The signals have the same source as those of an agent that is root on the machine, and the guard is scheduled alike.
+#[test]
+fn without_privileges_the_capabilities_of_the_overlay_are_enough() {
+    let cluster = cluster!();
+    if let Some(reason) = no_image(&cluster) {
+        skip!("{reason}");
+    }
+    if fs::exists("/sys/fs/cgroup/cgroup.controllers").unwrap() {
+        skip!(
+            "needs control groups of version 1: on version 2 such a pod has a namespace of its own"
+        );
+    }
+    let installed = Installed::new(&cluster, "least-capability");
+    installed.wait_ready();
+    let name = installed.pod();
+    wait_mode(&installed, &name, "observing");
+    let inside = doctor(&installed, &name);
+    let lacking = check(&inside, "rights.capabilities")["found"].to_string();
+    let is_part = |letter: char| letter.is_ascii_uppercase() || letter == '_';
+    let words = lacking.split(|letter: char| !is_part(letter));
+    let lacking: BTreeSet<&str> = words.filter(|word| word.starts_with("CAP_")).collect();
+    assert_eq!(lacking, LEFT_OUT.into());
+
+    let mut doctor = Command::new(agent_binary().unwrap());
+    doctor.args([
+        "doctor",
+        "--move-guard-to-root-cpu-group",
+        "true",
+        "-o",
+        "json",
+    ]);
+    let outside: Value = serde_json::from_slice(&doctor.output().unwrap().stdout).unwrap();
+    for key in ["rung", "scheduling"] {
+        assert_eq!(inside[key], outside[key], "{inside:#}");
+    }
+    check_rights(&installed, &ALWAYS, &[&NEVER[..], &ENFORCING].concat());
+}

@@ -1,0 +1,202 @@
+//! The agent as its manifests install it, for as long as a test lasts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use brink::config::document::{Limits, Origins, parse, to_json};
+use serde_json::{Value, json};
+
+use crate::support::{Cluster, holds_in_time};
+
+/// Where it is installed.
+pub(crate) const NAMESPACE: &str = "brink-system";
+/// What is the cluster's and no namespace's, and so goes by its own name.
+const OF_CLUSTER: [&str; 2] = ["clusterrole", "clusterrolebinding"];
+
+/// The installation of one test, which goes with it.
+pub(crate) struct Installed<'a> {
+    cluster: &'a Cluster,
+    /// What stands in for `/run/brink` and `/var/lib/brink` of the machine.
+    folder: PathBuf,
+    objects: Vec<Value>,
+}
+
+impl<'a> Installed<'a> {
+    /// Applies a variant as it is rendered, but for the folders of the machine that it would write to, and for what a server or
+    /// a node of this cluster's age does not know.
+    pub(crate) fn new(cluster: &'a Cluster, variant: &str) -> Self {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join(format!("../deploy/kubernetes/rendered/{variant}.yaml"));
+        let text = fs::read(path).unwrap();
+        let nodes = parse(&text, Origins::DEFAULT, Limits::WRITTEN).unwrap();
+        let folder = PathBuf::from(format!("/run/brink-test-{}", std::process::id()));
+        // On a busy machine a cluster takes a namespace apart for longer than the test before has waited. Somebody's own would be
+        // overwritten, and removed at the end.
+        assert!(is_gone(cluster), "there is a namespace {NAMESPACE} already");
+        let mut installed = Self {
+            cluster,
+            folder,
+            objects: nodes.iter().map(to_json).collect(),
+        };
+        installed.fit();
+        installed.apply();
+        installed
+    }
+
+    fn fit(&mut self) {
+        let policies = self
+            .cluster
+            .kubectl(&["api-resources", "--output=name"], "");
+        if !policies.contains("validatingadmissionpolicies") {
+            let is_policy =
+                |object: &Value| object["kind"].as_str().unwrap().starts_with("Validating");
+            self.objects.retain(|object| !is_policy(object));
+        }
+        let minor = self.cluster.minor_version();
+        let folder = self.folder.display().to_string();
+        let set = self.of_kind("DaemonSet");
+        if minor < 22 {
+            set["spec"]["updateStrategy"]["rollingUpdate"] = json!({ "maxUnavailable": 1 });
+        }
+        let pod = &mut set["spec"]["template"]["spec"];
+        if minor < 30 {
+            let context = pod["containers"][0]["securityContext"].as_object_mut();
+            context.unwrap().remove("appArmorProfile");
+        }
+        for volume in pod["volumes"].as_array_mut().unwrap() {
+            let name = volume["name"].as_str().unwrap().to_owned();
+            if ["state", "journal"].contains(&name.as_str()) {
+                volume["hostPath"]["path"] = format!("{folder}/{name}").into();
+            }
+        }
+    }
+
+    fn of_kind(&mut self, kind: &str) -> &mut Value {
+        let mut objects = self.objects.iter_mut();
+        objects.find(|object| object["kind"] == kind).unwrap()
+    }
+
+    /// Gives the agent another drop-in, and its `ConfigMap` another name, as kustomize does.
+    pub(crate) fn configure(&mut self, name: &str, drop_in: &str) {
+        self.of_kind("ConfigMap")["data"]["90-test.yaml"] = drop_in.into();
+        self.of_kind("ConfigMap")["metadata"]["name"] = name.into();
+        let set = self.of_kind("DaemonSet");
+        let volumes = set["spec"]["template"]["spec"]["volumes"]
+            .as_array_mut()
+            .unwrap();
+        let config = volumes.iter_mut().find(|volume| volume["name"] == "config");
+        config.unwrap()["configMap"]["name"] = name.into();
+    }
+
+    pub(crate) fn apply(&self) {
+        let list = json!({ "apiVersion": "v1", "kind": "List", "items": self.objects });
+        self.cluster
+            .kubectl(&["apply", "-f", "-"], &list.to_string());
+    }
+
+    fn set(&self) -> Value {
+        let words = ["get", "daemonset", "brink", "-n", NAMESPACE, "-o", "json"];
+        serde_json::from_str(&self.cluster.kubectl(&words, "")).unwrap()
+    }
+
+    /// Waits until every node that is to have an agent has one that is ready, of the newest template.
+    #[track_caller]
+    pub(crate) fn wait_ready(&self) {
+        let is_ready = || {
+            let set = self.set();
+            let status = &set["status"];
+            let wanted = status["desiredNumberScheduled"].as_u64().unwrap_or(0);
+            let count = |key: &str| status[key].as_u64().unwrap_or(0);
+            wanted > 0
+                && status["observedGeneration"] == set["metadata"]["generation"]
+                && count("updatedNumberScheduled") == wanted
+                && count("numberReady") == wanted
+        };
+        assert!(holds_in_time(is_ready), "{}", self.described());
+    }
+
+    /// The pods that are not on their way out.
+    pub(crate) fn pods(&self) -> Vec<Value> {
+        let words = ["get", "pods", "-n", NAMESPACE, "-o", "json"];
+        let found: Value = serde_json::from_str(&self.cluster.kubectl(&words, "")).unwrap();
+        let pods = found["items"].as_array().unwrap().iter();
+        let staying = pods.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        staying.cloned().collect()
+    }
+
+    /// The name of the one pod, on a cluster of one node; it has not been restarted.
+    #[track_caller]
+    pub(crate) fn pod(&self) -> String {
+        let pods = self.pods();
+        assert_eq!(pods.len(), 1, "{}", self.described());
+        let container = &pods[0]["status"]["containerStatuses"][0];
+        assert_eq!(container["restartCount"], 0, "{}", self.described());
+        pods[0]["metadata"]["name"].as_str().unwrap().to_owned()
+    }
+
+    /// What `brink` says in a pod; a doctor that has found something ends with a code of its own.
+    pub(crate) fn brink(&self, pod: &str, words: &[&str]) -> Value {
+        let begin = ["exec", "-n", NAMESPACE, pod, "--", "brink"];
+        let words = [&begin[..], words, &["-o", "json"]].concat();
+        let said = self.cluster.said(&words);
+        serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
+    }
+
+    /// A page of the pod's own port, by way of the API server.
+    pub(crate) fn page(&self, pod: &str, path: &str) -> String {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/pods/{pod}:9820/proxy{path}");
+        self.cluster.kubectl(&["get", "--raw", &path], "")
+    }
+
+    pub(crate) fn may(&self, words: &[&str]) -> bool {
+        let account = format!("--as=system:serviceaccount:{NAMESPACE}:brink");
+        let words = [&["auth", "can-i", &account], words].concat();
+        self.cluster
+            .answer(&words)
+            .lines()
+            .any(|line| line == "yes")
+    }
+
+    /// For whoever has to find out why it is not as it should be.
+    pub(crate) fn described(&self) -> String {
+        let all = ["describe", "daemonset,pods", "-n", NAMESPACE];
+        let logs = [
+            "logs",
+            "-n",
+            NAMESPACE,
+            "-l",
+            "app.kubernetes.io/name=brink",
+            "--tail=40",
+        ];
+        let before = [&logs[..], &["--previous"]].concat();
+        let parts = [&all[..], &logs, &before];
+        parts.map(|words| self.cluster.answer(words)).join("\n")
+    }
+}
+
+/// Waits until nothing is left of the namespace, and says whether it came to that.
+fn is_gone(cluster: &Cluster) -> bool {
+    let words = ["get", "namespace", NAMESPACE, "--ignore-not-found"];
+    holds_in_time(|| cluster.answer(&words).is_empty())
+}
+
+impl Drop for Installed<'_> {
+    fn drop(&mut self) {
+        // A test that fails leaves nothing either. The namespace goes with all that is in it, once its pods have ended.
+        for kind in OF_CLUSTER {
+            let label = "app.kubernetes.io/name=brink";
+            self.cluster
+                .answer(&["delete", kind, "-l", label, "--ignore-not-found"]);
+        }
+        let words = [
+            "delete",
+            "namespace",
+            NAMESPACE,
+            "--wait=false",
+            "--ignore-not-found",
+        ];
+        self.cluster.answer(&words);
+        let _told_by_the_next = is_gone(self.cluster);
+        let _gone_already = fs::remove_dir_all(&self.folder);
+    }
+}
