@@ -1,6 +1,8 @@
 //! Where the workspace is, what is in it, and where slow work is cached.
 use std::{
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -54,7 +56,18 @@ pub fn cache() -> anyhow::Result<PathBuf> {
 pub fn cargo() -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
+    // What it has told us of our own package is no setting of the next one. A build script that reads such variables (ring's) would
+    // run again, and all that stands on it be compiled anew, each time somebody builds without us in between.
+    for (name, _) in env::vars_os().filter(|(name, _)| is_of_package(name)) {
+        command.env_remove(name);
+    }
     command
+}
+
+/// Whether cargo sets a variable for the package whose program it runs.
+fn is_of_package(name: &OsStr) -> bool {
+    let name = name.as_encoded_bytes();
+    name.starts_with(b"CARGO_PKG_") || name.starts_with(b"CARGO_MANIFEST_")
 }
 
 /// Runs a command to its end with our own stdout and stderr.
@@ -169,5 +182,25 @@ mod tests {
             fs::write(file, "").unwrap();
         }
         assert_eq!(files_below(root.path()).unwrap(), files);
+    }
+
+    #[test]
+    fn our_own_package_is_no_setting_of_the_next_cargo() {
+        let check = |name: &str, expected: bool| {
+            assert_eq!(is_of_package(name.as_ref()), expected, "{name}");
+            let command = cargo();
+            let mut changed = command.get_envs();
+            let is_removed = changed.any(|(own, value)| own == name && value.is_none());
+            assert_eq!(
+                is_removed,
+                expected && env::var_os(name).is_some(),
+                "{name}"
+            );
+        };
+        check("CARGO_PKG_NAME", true);
+        check("CARGO_MANIFEST_DIR", true);
+        check("CARGO_HOME", false);
+        check("CARGO_TARGET_DIR", false);
+        check("PATH", false);
     }
 }
