@@ -16,13 +16,15 @@ use crate::{
     test::{
         Report,
         artifacts::{self, Binary},
-        live::{self, Manner},
+        live::{self, Listed, Manner},
     },
     workspace::{self, succeeds},
 };
 
 /// The target with these tests.
 const TARGET: &str = "cluster";
+/// The part of them that runs the agent's image.
+const WITH_IMAGE: &str = "daemonset::";
 /// The variable that leads to a cluster of somebody else's.
 const KUBECONFIG: &str = "BRINK_KUBECONFIG";
 
@@ -49,6 +51,9 @@ pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
     let is_ours = !is_given && !up::is_up(folder)?;
     // First, so that a cluster is there no longer than it is of use.
     let programs = Programs::build()?;
+    let suites = live::list_all(&programs.tests, &args.filter)?;
+    let mut names = suites.iter().flat_map(|suite| &suite.names);
+    let wants_image = !is_given && names.any(|name| name.starts_with(WITH_IMAGE));
     if is_ours && !own(&["cluster", "up"])? {
         // What was started is of no use to anybody but who looks for the reason.
         if !args.keep {
@@ -56,7 +61,12 @@ pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
         }
         bail!("without a cluster there is nothing to test on; the reason stands above");
     }
-    let found = give_image(is_given, folder).and_then(|()| programs.run(args));
+    let image = if wants_image {
+        give_image(folder)
+    } else {
+        Ok(())
+    };
+    let found = image.and_then(|()| programs.run(&suites, args));
     if is_ours && !args.keep && !own(&["cluster", "down"])? {
         bail!("the cluster of the tests could not be removed; the reason stands above");
     }
@@ -67,10 +77,7 @@ pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
 }
 
 /// Gives our own node the agent's image. On a cluster of somebody else's it has to be there already.
-fn give_image(is_given: bool, folder: &Path) -> anyhow::Result<()> {
-    if is_given {
-        return Ok(());
-    }
+fn give_image(folder: &Path) -> anyhow::Result<()> {
     let metadata = workspace::metadata()?;
     let program = static_program::build(&metadata, Profile::Guest)?;
     let work = tempfile::tempdir().context("a folder for the image")?;
@@ -104,9 +111,8 @@ impl Programs {
         })
     }
 
-    fn run(&self, args: &Args) -> anyhow::Result<Report> {
+    fn run(&self, suites: &[Listed], args: &Args) -> anyhow::Result<Report> {
         process::adopt_orphans()?;
-        let suites = live::list_all(&self.tests, &args.filter)?;
         let manner = Manner {
             promtool: OsStr::new("tests on a cluster ask no promtool"),
             agent: &self.agent,
@@ -115,7 +121,7 @@ impl Programs {
             until: None,
         };
         let mut report = Report::default();
-        live::run_listed(&suites, manner, &mut report)?;
+        live::run_listed(suites, manner, &mut report)?;
         Ok(report)
     }
 }
