@@ -1,10 +1,15 @@
 //! Brink's side of the Kubernetes API: the pods of this node, and what is told of them.
 //!
-//! The only crate that names a Kubernetes client. It touches no file of the machine but those that a kubeconfig names, and
-//! decides nothing: [`pods`] keeps what the API says of this node's pods for whoever binds them to control groups.
+//! The only crate that names a Kubernetes client. It decides nothing, and touches no file of the machine but those that a
+//! kubeconfig names and what is to be told after a restart. [`pods`] keeps what the API says of this node's pods for whoever
+//! binds them to control groups; [`outbox`] and [`write`] tell it of evictions and of the node, once each; [`mod@pause`] follows
+//! the annotation that stops enforcement.
 
 pub mod client;
 pub mod node;
+pub mod outbox;
+pub mod pause;
 pub mod pods;
 pub mod retry;
 pub mod watch;
+pub mod write;

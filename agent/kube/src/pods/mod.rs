@@ -12,11 +12,14 @@ mod trim;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use brink_core::node::message::{PHASE, REASON};
 use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::watch::{Change, Object};
+use crate::write::plan::Seen;
 
 /// Pods that are kept; a node with more of them has gone wild, and is told.
 pub const MOST_PODS: usize = 2048;
@@ -33,6 +36,8 @@ pub struct Pod {
     pub json: Arc<[u8]>,
     /// Whether it has ended: nothing will run of it any more.
     pub is_over: bool,
+    /// Whether its status says why it failed as an eviction does, or it has not failed.
+    keeps_reason: bool,
     /// Whether it was larger than [`LARGEST_POD`], and its annotations, containers and requests are dropped.
     pub is_stub: bool,
     version: Box<str>,
@@ -48,7 +53,8 @@ impl<'de> Deserialize<'de> for Pod {
         let text = |value: Option<&Value>| -> Box<str> {
             value.and_then(Value::as_str).unwrap_or_default().into()
         };
-        let is_over = matches!(&*text(pod.pointer("/status/phase")), "Succeeded" | "Failed");
+        let phase = text(pod.pointer("/status/phase"));
+        let is_evicted = &*text(pod.pointer("/status/reason")) == REASON;
         let uid = text(pod.pointer("/metadata/uid"));
         let mut json = serde_json::to_vec(&pod).map_err(D::Error::custom)?;
         let is_stub = json.len() > LARGEST_POD;
@@ -59,7 +65,8 @@ impl<'de> Deserialize<'de> for Pod {
         Ok(Self {
             uid,
             version: text(version.as_ref()),
-            is_over,
+            is_over: matches!(&*phase, "Succeeded" | PHASE),
+            keeps_reason: &*phase != PHASE || is_evicted,
             is_stub,
             json: json.into(),
         })
@@ -96,6 +103,8 @@ pub struct Pods {
     inner: Mutex<Inner>,
     /// Called after each change of what pods are.
     ring: Box<dyn Fn() + Send + Sync>,
+    /// Counts what is heard of pods, and whenever the server is heard of again.
+    heard: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -114,6 +123,7 @@ impl Pods {
         Self {
             inner: Mutex::default(),
             ring: Box::new(ring),
+            heard: watch::Sender::default(),
         }
     }
 
@@ -150,9 +160,43 @@ impl Pods {
         self.lock().pods.get(uid).map(|pod| !pod.is_over)
     }
 
+    /// A pod that is known, by its API uid.
+    pub fn get(&self, uid: &str) -> Option<Pod> {
+        self.lock().pods.get(uid).cloned()
+    }
+
+    /// What is seen of a pod, by its API uid. Of one that is not known it is only known to be gone while the server is reached.
+    pub fn seen(&self, uid: &str) -> Seen {
+        let inner = self.lock();
+        match inner.pods.get(uid) {
+            Some(pod) => Seen::There {
+                is_terminal: pod.is_over,
+                keeps_reason: pod.keeps_reason,
+                version: pod.version.parse().ok(),
+            },
+            None if inner.standing.connected => Seen::Gone,
+            None => Seen::Unknown,
+        }
+    }
+
+    /// Changes whenever something is heard of a pod, and whenever the server is heard of again.
+    pub fn heard(&self) -> watch::Receiver<u64> {
+        self.heard.subscribe()
+    }
+
     /// Takes what the watch told.
     pub fn take(&self, change: Change<Pod>, now: Timestamp) {
-        let is_news = self.lock().take(change, now);
+        let (is_news, is_heard) = {
+            let mut inner = self.lock();
+            let was_connected = inner.standing.connected;
+            let is_of_a_pod = matches!(&change, Change::Applied(_) | Change::Deleted(_));
+            let is_news = inner.take(change, now);
+            let is_back = inner.standing.connected && !was_connected;
+            (is_news, is_news || is_of_a_pod || is_back)
+        };
+        if is_heard {
+            self.heard.send_modify(|heard| *heard += 1);
+        }
         if is_news {
             (self.ring)();
         }
@@ -203,12 +247,15 @@ impl Inner {
                 false
             }
             Change::Applied(pod) => {
-                let is_same = self
+                let known = self
                     .pods
-                    .get(&pod.uid)
-                    .is_some_and(|known| known.json == pod.json);
-                if !is_same {
-                    self.standing.left_out += insert(&mut self.pods, pod);
+                    .get_mut(&pod.uid)
+                    .filter(|known| known.json == pod.json);
+                let is_same = known.is_some();
+                match known {
+                    // The same piece of memory, under its newest version.
+                    Some(known) => known.version = pod.version,
+                    None => self.standing.left_out += insert(&mut self.pods, pod),
                 }
                 !is_same
             }
@@ -231,7 +278,7 @@ impl Inner {
         let mut is_news = whole.len() != self.pods.len();
         for (uid, pod) in &mut whole {
             match self.pods.remove(uid) {
-                Some(known) if known.json == pod.json => *pod = known,
+                Some(known) if known.json == pod.json => pod.json = known.json,
                 _ => is_news = true,
             }
         }

@@ -201,3 +201,42 @@ fn a_pod_is_read_without_its_version() {
     assert_eq!(std::str::from_utf8(&read.json).unwrap(), json);
     assert!(serde_json::from_str::<Pod>("7").is_err());
 }
+
+#[test]
+fn what_is_seen_of_a_pod_is_its_newest_version_and_gone_only_while_the_server_is_reached() {
+    let scene = Scene::new();
+    let heard = scene.pods.heard();
+    let there = |is_terminal, keeps_reason, version| Seen::There {
+        is_terminal,
+        keeps_reason,
+        version: Some(version),
+    };
+    assert_eq!(scene.pods.seen("a"), Seen::Unknown);
+    scene.take([Change::Began, Change::Found(running("a")), Change::Complete]);
+    assert!(heard.has_changed().unwrap(), "the server is heard of");
+    assert_eq!(scene.pods.seen("a"), there(false, true, 1));
+    assert_eq!(scene.pods.seen("b"), Seen::Gone);
+    // Nothing has changed but its version.
+    scene.take([Change::Applied(pod("a", 7, "Running"))]);
+    assert_eq!(scene.pods.seen("a"), there(false, true, 7));
+    scene.take([
+        Change::Began,
+        Change::Found(pod("a", 8, "Running")),
+        Change::Complete,
+    ]);
+    assert_eq!(scene.pods.seen("a"), there(false, true, 8));
+    scene.take([Change::Applied(pod("a", 9, "Failed"))]);
+    assert_eq!(scene.pods.seen("a"), there(true, false, 9));
+    let text = r#"{"metadata":{"uid":"a","resourceVersion":"10"},"status":{"phase":"Failed","reason":"Evicted"}}"#;
+    scene.take([Change::Applied(serde_json::from_str(text).unwrap())]);
+    assert_eq!(scene.pods.seen("a"), there(true, true, 10));
+    scene.take([Change::Applied(pod("a", 11, "Succeeded"))]);
+    assert_eq!(scene.pods.seen("a"), there(true, true, 11));
+    assert_eq!(scene.pods.get("a").map(|pod| pod.is_over), Some(true));
+    scene.pods.lost("away".to_owned(), at(3));
+    assert_eq!(scene.pods.seen("b"), Seen::Unknown);
+    let mut heard = heard;
+    heard.mark_unchanged();
+    scene.take([Change::Opened]);
+    assert!(heard.has_changed().unwrap(), "it is back");
+}

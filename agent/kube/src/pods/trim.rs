@@ -77,6 +77,7 @@ const SPEC: Keep = Fields(&[
 ]);
 const STATUS: Keep = Fields(&[
     ("phase", Whole),
+    ("reason", Whole),
     ("qosClass", Whole),
     ("containerStatuses", Each(&CONTAINER_STATUS)),
     ("initContainerStatuses", Each(&CONTAINER_STATUS)),
@@ -267,7 +268,7 @@ mod tests {
                 "tolerations": [{"key": "k", "operator": "Exists", "tolerationSeconds": 300}],
             },
             "status": {
-                "phase": "Running", "qosClass": "Burstable", "conditions": [{"type": "Ready"}], "podIP": "10.0.0.1",
+                "phase": "Failed", "reason": "Evicted", "message": "m", "qosClass": "Burstable", "conditions": [{"type": "Ready"}], "podIP": "10.0.0.1",
                 "containerStatuses": [{"name": "c", "containerID": "containerd://1", "ready": true, "state": {}}],
             },
         });
@@ -288,7 +289,7 @@ mod tests {
                 "tolerations": [{"key": "k", "operator": "Exists"}],
             },
             "status": {
-                "phase": "Running", "qosClass": "Burstable",
+                "phase": "Failed", "reason": "Evicted", "qosClass": "Burstable",
                 "containerStatuses": [{"name": "c", "containerID": "containerd://1"}],
             },
         });

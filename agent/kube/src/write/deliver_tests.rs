@@ -1,0 +1,279 @@
+//! The postman before a server that behaves in all the ways a server can.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::time::{Instant, timeout};
+
+use super::super::fake::{Fake, Plays};
+use super::*;
+use crate::outbox::entry::tests::entry;
+use crate::outbox::{End, Part};
+
+const STATUS: &str = "PATCH /api/v1/namespaces/shop/pods/web-5d/status";
+const POD: &str = "GET /api/v1/namespaces/shop/pods/web-5d";
+const EVENT: &str = "POST /api/v1/namespaces/shop/events";
+
+/// A node: its clock is the test's, and its pods are as the test says.
+struct Node {
+    began: Instant,
+    seen: Mutex<Seen>,
+    told: Mutex<Vec<Told>>,
+}
+
+impl Around for Node {
+    fn now(&self) -> Moment {
+        let nanos = i64::try_from(self.began.elapsed().as_nanos()).unwrap();
+        Moment::from_secs(1) + brink_core::base::Span::from_nanos(nanos)
+    }
+
+    fn seen(&self, _uid: &str) -> Seen {
+        *self.seen.lock().unwrap()
+    }
+
+    fn wake(&self) -> Option<Moment> {
+        None
+    }
+
+    fn told(&self, told: &Told) {
+        self.told.lock().unwrap().push(told.clone());
+    }
+}
+
+struct Scene {
+    fake: Fake,
+    node: Arc<Node>,
+    files: Arc<Files>,
+    new: Sender<Entry>,
+    pods: watch::Sender<u64>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Scene {
+    fn start(folder: &Path, fake: &Fake) -> Self {
+        let files = Arc::new(Files::open(folder).unwrap());
+        let ours = Arc::new(Notify::new());
+        ours.notify_one();
+        let (new, receiver) = channel(8);
+        let (pods, changes) = watch::channel(0);
+        let node = Arc::new(Node {
+            began: Instant::now(),
+            seen: Mutex::new(Seen::Unknown),
+            told: Mutex::default(),
+        });
+        let postman = Postman {
+            door: Door::by(fake.client()),
+            node: "node-a".to_owned(),
+            seed: 7,
+            files: Arc::clone(&files),
+            new: receiver,
+            pods: changes,
+            ours,
+            around: Arc::clone(&node),
+        };
+        Self {
+            fake: fake.clone(),
+            node,
+            files,
+            new,
+            pods,
+            task: tokio::spawn(postman.run()),
+        }
+    }
+
+    async fn put(&self, entry: Entry) {
+        self.files.put(&entry).unwrap();
+        self.new.send(entry).await.unwrap();
+    }
+
+    fn see(&self, seen: Seen) {
+        *self.node.seen.lock().unwrap() = seen;
+        self.pods.send_modify(|changes| *changes += 1);
+    }
+
+    /// Until it holds; the clock is the test's, so that this takes no time.
+    async fn until(&self, what: &str, holds: impl Fn() -> bool) {
+        let wait = async {
+            while !holds() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let lines = || self.fake.lines();
+        assert!(
+            timeout(Duration::from_mins(10), wait).await.is_ok(),
+            "{what}: {:?}",
+            lines()
+        );
+    }
+
+    async fn end(self) {
+        drop(self.new);
+        self.task.await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_is_told_once_and_leaves_the_outbox() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let scene = Scene::start(folder.path(), &fake);
+    scene.put(entry(1)).await;
+    scene
+        .until("both are told", || fake.lines().len() == 2)
+        .await;
+    assert_eq!(fake.lines(), [STATUS, EVENT]);
+    let asked = fake.asked();
+    assert_eq!(asked[0].body["metadata"]["uid"], "uid-1");
+    assert_eq!(asked[1].body["metadata"]["name"], entry(1).event_name());
+    assert_eq!(asked[1].body["source"]["host"], "node-a");
+    assert_eq!(scene.files.waiting(), 1, "it is still being looked after");
+    scene.see(Seen::Gone);
+    scene
+        .until("it is over", || scene.files.waiting() == 0)
+        .await;
+    scene.end().await;
+    assert_eq!(fake.lines().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_away_hears_it_later_and_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    fake.always(Some(Plays::Breaks));
+    let scene = Scene::start(folder.path(), &fake);
+    scene.put(entry(1)).await;
+    sleep(Duration::from_mins(1)).await;
+    let tries = fake.lines().len();
+    assert!((5..=12).contains(&tries), "{tries} requests in a minute");
+    let waits = scene
+        .node
+        .told
+        .lock()
+        .unwrap()
+        .last()
+        .unwrap()
+        .waits
+        .clone();
+    assert!(waits.unwrap().contains("connection refused"));
+    // The event is taken, and nobody hears that it was.
+    fake.always(None);
+    let object = serde_json::json!({ "metadata": { "uid": "uid-1", "resourceVersion": "9" } });
+    fake.then(Plays::Says(200, object));
+    fake.then(Plays::Hangs);
+    fake.then(Plays::Says(
+        409,
+        serde_json::json!({ "reason": "AlreadyExists", "message": "already exists" }),
+    ));
+    scene.see(Seen::Unknown);
+    scene
+        .until("all is told", || {
+            scene
+                .node
+                .told
+                .lock()
+                .unwrap()
+                .last()
+                .unwrap()
+                .entry
+                .is_settled()
+        })
+        .await;
+    assert_eq!(fake.lines()[tries..], [STATUS, EVENT, EVENT]);
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_owed_is_told_after_a_restart_and_nothing_twice() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let first = Scene::start(folder.path(), &fake);
+    let uid = serde_json::json!({ "metadata": { "uid": "uid-1", "resourceVersion": "9" } });
+    fake.then(Plays::Says(200, uid));
+    fake.then(Plays::Hangs);
+    first.put(entry(1)).await;
+    first
+        .until("the event hangs", || fake.lines().len() == 2)
+        .await;
+    first.task.abort();
+    let second = Scene::start(folder.path(), &fake);
+    second
+        .until("the event is told", || fake.lines().len() == 3)
+        .await;
+    assert_eq!(fake.lines(), [STATUS, EVENT, EVENT]);
+    second.see(Seen::There {
+        is_terminal: true,
+        keeps_reason: true,
+        version: Some(9),
+    });
+    second
+        .until("it is over", || second.files.waiting() == 0)
+        .await;
+    second.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kubelet_that_writes_over_it_is_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let scene = Scene::start(folder.path(), &fake);
+    scene.put(entry(1)).await;
+    scene
+        .until("both are told", || fake.lines().len() == 2)
+        .await;
+    scene.see(Seen::There {
+        is_terminal: false,
+        keeps_reason: true,
+        version: Some(1000),
+    });
+    scene
+        .until("it is told again", || fake.lines().len() > 2)
+        .await;
+    assert_eq!(fake.lines()[2], STATUS);
+    scene.see(Seen::There {
+        is_terminal: true,
+        keeps_reason: true,
+        version: Some(2000),
+    });
+    scene
+        .until("it is over", || scene.files.waiting() == 0)
+        .await;
+    let events = fake.lines().iter().filter(|line| *line == EVENT).count();
+    assert_eq!(events, 1);
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_pod_of_the_name_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let scene = Scene::start(folder.path(), &fake);
+    fake.then(Plays::Says(409, serde_json::json!({ "message": "uid" })));
+    fake.then(Plays::Says(
+        200,
+        serde_json::json!({ "metadata": { "uid": "another" } }),
+    ));
+    scene.put(entry(1)).await;
+    scene
+        .until("it is over", || scene.files.waiting() == 0)
+        .await;
+    assert_eq!(fake.lines(), [STATUS, POD, EVENT]);
+    let told = scene.node.told.lock().unwrap().last().unwrap().clone();
+    assert_eq!(told.entry.status_part, Part::Ended(End::Replaced));
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_none_is_refused_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let scene = Scene::start(folder.path(), &fake);
+    let mut odd = entry(1);
+    odd.pod.namespace = "a b".to_owned();
+    scene.put(odd).await;
+    scene
+        .until("it is over", || scene.files.waiting() == 0)
+        .await;
+    assert_eq!(fake.lines(), Vec::<String>::new());
+    scene.end().await;
+}

@@ -1,0 +1,277 @@
+//! The herald: keeps the node's conditions and its taint as they are wanted, and takes them away when nobody keeps them right.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use brink_core::node::condition::{Condition, ConditionSet};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tracing::{info, warn};
+
+use super::answer::Reply;
+use super::conditions::{self, Standing, patch, removal, standings};
+use super::door::{Door, read};
+use super::{request, taint};
+use crate::retry::Backoff;
+
+/// How often a taint is tried again at once, when somebody else changes the node at the same time.
+const RACES: u32 = 5;
+/// How long taking everything away may take at the end.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
+/// What the node is to say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// Nothing is known yet: all stays as it is.
+    #[default]
+    Unknown,
+    /// Nothing: what we have said before is taken away.
+    Nothing,
+    /// Whether each of the conditions that are measured holds.
+    Says {
+        /// Those that are measured.
+        measured: ConditionSet,
+        /// Those that hold.
+        held: ConditionSet,
+    },
+}
+
+/// What was told, kept on disk: who starts again knows what is there and since when.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Kept {
+    /// The conditions.
+    pub conditions: Vec<Standing>,
+    /// Whether the taint may be on the node.
+    pub tainted: bool,
+}
+
+/// Tells the node's conditions.
+pub struct Herald {
+    /// The way to the server.
+    pub door: Door,
+    /// Name of this node.
+    pub node: String,
+    /// Anything that differs from run to run: no two wait alike.
+    pub seed: u64,
+    /// Whether the taint is wanted while memory is short.
+    pub taints: bool,
+    /// What is to be told.
+    pub wanted: watch::Receiver<Wanted>,
+    /// Where what was told is kept.
+    pub file: PathBuf,
+}
+
+impl Herald {
+    /// Tells until nobody wants anything any more; then takes away what was told.
+    pub async fn run(mut self) {
+        let mut kept = Kept::default();
+        let mut before = Wanted::Unknown;
+        let mut backoff = Backoff::new(&self.node, self.seed);
+        let mut is_said = false;
+        loop {
+            let wanted = *self.wanted.borrow_and_update();
+            // Until now another agent may have told it.
+            if std::mem::replace(&mut before, wanted) == Wanted::Unknown {
+                kept = self.recall();
+            }
+            let told = self.tell(wanted, &mut kept).await;
+            let wait = match told {
+                Ok(()) => {
+                    backoff.succeeded();
+                    is_said = false;
+                    None
+                }
+                Err(why) => {
+                    if !std::mem::replace(&mut is_said, true) {
+                        warn!(%why, "the node's conditions cannot be told yet");
+                    }
+                    Some(backoff.failed(None))
+                }
+            };
+            let changed = tokio::select! {
+                changed = self.wanted.changed() => changed,
+                () = rest(wait) => Ok(()),
+            };
+            if changed.is_err() {
+                break;
+            }
+        }
+        // Whoever never knew what to say leaves what another one said.
+        if *self.wanted.borrow() == Wanted::Unknown {
+            return;
+        }
+        let last = timeout(LAST_WORDS, self.tell(Wanted::Nothing, &mut kept)).await;
+        match last {
+            Ok(Ok(())) => {}
+            Ok(Err(why)) => warn!(%why, "the node's conditions stay as they were"),
+            Err(_) => warn!("the node's conditions stay as they were: no answer in time"),
+        }
+    }
+
+    /// Makes the node say what is wanted; nothing is asked where it does already.
+    async fn tell(&mut self, wanted: Wanted, kept: &mut Kept) -> Result<(), String> {
+        match wanted {
+            Wanted::Unknown => Ok(()),
+            Wanted::Nothing => self.take_away(kept).await,
+            Wanted::Says { measured, held } => self.say(measured, held, kept).await,
+        }
+    }
+
+    async fn say(
+        &mut self,
+        measured: ConditionSet,
+        held: ConditionSet,
+        kept: &mut Kept,
+    ) -> Result<(), String> {
+        let now = now();
+        let new = standings(measured, held, &kept.conditions, &now);
+        let gone: Vec<Condition> = kept
+            .conditions
+            .iter()
+            .map(|standing| standing.of)
+            .filter(|of| !measured.contains(*of))
+            .collect();
+        let mut patch = patch(&new, &now);
+        if !gone.is_empty()
+            && let (Some(all), Some(more)) = (
+                patch["status"]["conditions"].as_array_mut(),
+                removal(gone)["status"]["conditions"].as_array(),
+            )
+        {
+            all.extend(more.iter().cloned());
+        }
+        // Before it is sent: whoever ends now has told it perhaps.
+        kept.conditions = new;
+        self.remember(kept);
+        taken(
+            &self
+                .door
+                .ask(request::node_status(&self.node, &patch))
+                .await,
+        )?;
+        for standing in &kept.conditions {
+            info!(
+                condition = conditions::type_of(standing.of),
+                holds = standing.holds,
+                "told the node's condition"
+            );
+        }
+        let is_wanted = self.taints && taint::is_wanted(held);
+        if is_wanted || kept.tainted {
+            self.taint(is_wanted, kept).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_away(&mut self, kept: &mut Kept) -> Result<(), String> {
+        if kept.tainted {
+            self.taint(false, kept).await?;
+        }
+        if !kept.conditions.is_empty() {
+            let patch = removal(kept.conditions.iter().map(|standing| standing.of));
+            let reply = self
+                .door
+                .ask(request::node_status(&self.node, &patch))
+                .await;
+            taken(&reply)?;
+            kept.conditions.clear();
+            self.remember(kept);
+        }
+        Ok(())
+    }
+
+    /// Puts the taint on or takes it off.
+    async fn taint(&mut self, wanted: bool, kept: &mut Kept) -> Result<(), String> {
+        if wanted && !kept.tainted {
+            kept.tainted = true;
+            self.remember(kept);
+        }
+        let mut last = String::new();
+        for _ in 0..RACES {
+            let (parts, body) = self.door.ask_whole(request::node(&self.node)).await?;
+            if !parts.status.is_success() {
+                return taken(&read(Ok((parts, body))));
+            }
+            let node = serde_json::from_slice(&body).map_err(|error| error.to_string())?;
+            let Some(steps) = taint::steps(&node, wanted) else {
+                kept.tainted = wanted;
+                self.remember(kept);
+                return Ok(());
+            };
+            let reply = self.door.ask(request::node_steps(&self.node, &steps)).await;
+            match taken(&reply) {
+                Ok(()) => {
+                    kept.tainted = wanted;
+                    self.remember(kept);
+                    return Ok(());
+                }
+                // Somebody else was faster.
+                Err(why) if is_race(&reply) => last = why,
+                Err(why) => return Err(why),
+            }
+        }
+        Err(last)
+    }
+
+    fn recall(&self) -> Kept {
+        let text = match std::fs::read(&self.file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Kept::default(),
+            Err(error) => {
+                warn!(%error, file = %self.file.display(), "what was told of the node cannot be read");
+                return Kept::default();
+            }
+        };
+        serde_json::from_slice(&text).unwrap_or_else(|error| {
+            warn!(%error, file = %self.file.display(), "what was told of the node cannot be understood");
+            Kept::default()
+        })
+    }
+
+    fn remember(&self, kept: &Kept) {
+        let aside = self.file.with_extension("new");
+        let written = serde_json::to_vec(kept)
+            .map_err(std::io::Error::from)
+            .and_then(|text| std::fs::write(&aside, text))
+            .and_then(|()| std::fs::rename(&aside, &self.file));
+        if let Err(error) = written {
+            warn!(%error, file = %self.file.display(), "what is told of the node cannot be kept for a restart");
+        }
+    }
+}
+
+/// Whether the server has taken it.
+fn taken(reply: &Reply) -> Result<(), String> {
+    match reply {
+        Reply::Away(why) => Err(why.clone()),
+        Reply::Answer(answer) if (200..=299).contains(&answer.code) => Ok(()),
+        Reply::Answer(answer) => Err(format!("{} {}", answer.code, answer.message)),
+    }
+}
+
+/// Whether the node was not as it was read: a test among the steps failed.
+fn is_race(reply: &Reply) -> bool {
+    matches!(reply, Reply::Answer(answer) if matches!(answer.code, 409 | 422))
+}
+
+async fn rest(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Now, RFC 3339 to the second.
+fn now() -> String {
+    let now = Timestamp::now();
+    Timestamp::from_second(now.as_second())
+        .unwrap_or(now)
+        .to_string()
+}
+
+#[cfg(test)]
+#[path = "herald_tests.rs"]
+mod tests;

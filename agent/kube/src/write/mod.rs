@@ -1,0 +1,16 @@
+//! What is written into the Kubernetes API: statuses of evicted pods, events, the node's conditions and its taint.
+//!
+//! Bodies and decisions are pure functions; [`deliver`] and [`herald`] carry them out.
+
+pub mod answer;
+pub mod body;
+pub mod conditions;
+pub mod deliver;
+pub mod door;
+#[cfg(test)]
+mod fake;
+pub mod herald;
+mod owed;
+pub mod plan;
+pub mod request;
+pub mod taint;
