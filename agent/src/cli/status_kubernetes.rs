@@ -39,6 +39,13 @@ pub(super) fn kubernetes(screen: &mut Screen, view: &KubernetesView) {
     if let Some(why) = &view.why {
         screen.paragraph("            ", why, paint);
     }
+    if view.untold > 0 {
+        let text = format!(
+            "{} still to be told to it",
+            counted(view.untold.into(), "kill")
+        );
+        screen.paragraph("            ", &text, Some(Paint::Warning));
+    }
     if view.left_out > 0 {
         let text = format!(
             "{} had no room and are not known",
@@ -65,6 +72,7 @@ mod tests {
                 state_age_ms,
                 left_out: 0,
                 failures: 0,
+                untold: 2,
             };
             let mut screen = Screen::new(Style::default());
             kubernetes(&mut screen, &view);
@@ -82,5 +90,11 @@ mod tests {
             "            refused\n",
         );
         check(false, None, None, "no pod of node a is known");
+        check(
+            true,
+            Some(0),
+            None,
+            "            2 kills still to be told to it\n",
+        );
     }
 }

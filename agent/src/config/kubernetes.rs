@@ -1,4 +1,4 @@
-//! `kubernetes`: whether pods come from the Kubernetes API, and how it is reached.
+//! `kubernetes`: whether pods come from the Kubernetes API, how it is reached, and what is written there.
 
 use std::path::PathBuf;
 
@@ -6,12 +6,14 @@ use super::document::{Fields, Reader};
 use super::schema::{absolute, section};
 
 /// Every key of the section.
-const KEYS: [&str; 5] = [
+const KEYS: [&str; 7] = [
     "enabled",
     "kubeconfig",
     "context",
     "nodeName",
     "streamingLists",
+    "taint",
+    "dryRunEvents",
 ];
 
 /// Pods from the Kubernetes API.
@@ -27,6 +29,10 @@ pub struct Kubernetes {
     pub node_name: Option<String>,
     /// Whether lists come as streams.
     pub streaming_lists: StreamingLists,
+    /// Whether the node is tainted while its memory is short.
+    pub taint: bool,
+    /// Whether an agent that only observes posts events.
+    pub dry_run_events: bool,
 }
 
 /// Whether the list of pods comes as a stream, pod by pod.
@@ -59,6 +65,11 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Kubernete
     ];
     let streaming = section.get("streamingLists");
     let streaming_lists = streaming.and_then(|node| reader.word(node, &words));
+    let mut flag = |key| {
+        let node = section.get(key)?;
+        reader.boolean(node)
+    };
+    let (taint, dry_run_events) = (flag("taint"), flag("dryRunEvents"));
     let mut name = |key| {
         section
             .get(key)
@@ -72,5 +83,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Kubernete
         context,
         node_name,
         streaming_lists: streaming_lists.unwrap_or_default(),
+        taint: taint.unwrap_or(false),
+        dry_run_events: dry_run_events.unwrap_or(false),
     }
 }

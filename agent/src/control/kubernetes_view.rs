@@ -22,4 +22,7 @@ pub struct KubernetesView {
     pub left_out: u64,
     /// Attempts to reach the server that have failed since the start.
     pub failures: u64,
+    /// Evictions and kills of the kernel's that the API is still to be told of.
+    #[serde(default)]
+    pub untold: u32,
 }

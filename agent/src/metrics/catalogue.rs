@@ -74,6 +74,7 @@ families! {
     KUBERNETES_PODS = Gauge "brink_kubernetes_pods" &[], "Pods of this node that are known from the API.";
     KUBERNETES_AGE = Gauge "brink_kubernetes_state_age_seconds" &[], "Time since those were last known to be up to date.";
     KUBERNETES_FAILURES = Counter "brink_kubernetes_failures" &[], "Attempts to reach the API server that have failed.";
+    KUBERNETES_UNTOLD = Gauge "brink_kubernetes_untold" &[], "Evictions and kills of the kernel's that the API is still to be told of.";
 
     BUILD = Info "brink_build" &["version"], "Version of the agent.";
     RELOADED = Gauge "brink_config_last_reload_successful" &[], "Whether the configuration was taken over when it was read last.";

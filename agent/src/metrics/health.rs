@@ -274,6 +274,7 @@ mod tests {
             pods: 0,
             state_age_ms,
             left_out: 0,
+            untold: 0,
             failures: 0,
         };
         let check = |view: KubernetesView, expected: &str| {

@@ -278,6 +278,8 @@ fn add_kubernetes(page: &mut Exposition, status: &Status) {
     page.family(&of::KUBERNETES_AGE).add_known(&[], age);
     page.family(&of::KUBERNETES_FAILURES)
         .add_known(&[], known.map(|known| known.failures));
+    page.family(&of::KUBERNETES_UNTOLD)
+        .add_known(&[], known.map(|known| known.untold));
 }
 
 fn add_process(page: &mut Exposition, facts: &Facts) {

@@ -3,6 +3,7 @@
 pub mod kubelet;
 pub mod page;
 pub mod text;
+pub mod told;
 mod why;
 pub mod wire;
 pub mod words;

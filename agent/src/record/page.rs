@@ -220,6 +220,9 @@ fn outcome(screen: &mut Screen, record: &DecisionRecord) {
     if let Some(kubelet) = &record.kubelet {
         screen.line("  kubelet    ", &format!("alone, {}", kubelet.sentence()));
     }
+    if let Some(told) = &record.kubernetes {
+        screen.paragraph("  cluster    ", &told.sentence(), None);
+    }
 }
 
 fn killed(kill: &KillFacts, freed: u64) -> String {

@@ -9,6 +9,7 @@ pub use brink_stream::model::event::Time;
 use serde::{Deserialize, Serialize};
 
 use super::kubelet::KubeletView;
+use super::told::ToldView;
 use super::why;
 use super::words::{excess_word, memory_word, mode_word, preference_word, word_of};
 use crate::ledger::entry::{Completion, Crossed, Kill, Place, ReclaimCost, Record, Seen, Stages};
@@ -66,6 +67,9 @@ pub struct DecisionRecord {
     /// Cgroups of the victim that were left alone, since nobody knows what runs there; left out where there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_alone: Vec<String>,
+    /// What Kubernetes was told of it; none where the victim is no pod of its API.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<ToldView>,
 }
 
 /// What was started again in an evicted pod, and killed by the same order.
@@ -255,6 +259,7 @@ impl DecisionRecord {
             kubelet: None,
             again: None,
             left_alone: Vec::new(),
+            kubernetes: None,
         }
     }
 

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 
 use super::lanes::Lanes;
-use super::point::{Counts, FilePoint, GroupPoint, Reading, StallPoint, Stamp, low};
+use super::point::{Counts, FilePoint, GroupPoint, Reading, StallPoint, Stamp, bytes, low};
 
 /// Cgroups that are recorded closely.
 pub const NEAR: usize = 32;
@@ -187,6 +187,14 @@ impl Book {
         self.all.of(slot).filter(is_older).chain(self.near.of(lane))
     }
 
+    /// What a cgroup held at `at` without inactive file pages, in bytes, as of the newest point that is no later.
+    pub fn working_set(&self, path: &str, at: Stamp) -> Option<u64> {
+        let (slot, _) = self.entries().find(|(_, entry)| *entry.path == *path)?;
+        let points = self.points(slot);
+        let before = points.take_while(|point| point.at.before(at).is_some());
+        before.last().map(|point| bytes(point.working_set))
+    }
+
     /// The node's points from files, oldest first.
     pub fn node_points(&self) -> impl Iterator<Item = &FilePoint> {
         self.files.of(0)
@@ -259,6 +267,25 @@ mod tests {
         assert_eq!(usages, [1, 2, 3]);
         book.move_near(3, None);
         assert_eq!(book.points(3).count(), 2);
+    }
+
+    #[test]
+    fn what_a_group_held_is_what_the_newest_point_before_says() {
+        let mut book = Book::default();
+        book.admit(3, "/a".into(), None);
+        for (millis, pages) in [(1_000, 1), (2_000, 5), (3_000, 2)] {
+            let reading = Reading {
+                working_set: pages << 12,
+                ..Reading::default()
+            };
+            book.note(3, at(millis), &reading, BOTH);
+        }
+        let held = |millis| book.working_set("/a", at(millis));
+        assert_eq!(
+            [held(999), held(1_000), held(2_999), held(9_000)],
+            [None, Some(4096), Some(5 * 4096), Some(2 * 4096)]
+        );
+        assert_eq!(book.working_set("/b", at(9_000)), None);
     }
 
     #[test]

@@ -141,6 +141,15 @@ impl Recorder {
     }
 }
 
+impl Recorder {
+    /// What a cgroup held at `at` (`CLOCK_MONOTONIC`) without inactive file pages, in bytes: as of the point before that, which is
+    /// a second old at most. None where it was not recorded yet.
+    pub fn working_set(&self, cgroup: &str, at: Moment) -> Option<u64> {
+        let at = Stamp::of(u64::try_from(at.as_nanos()).unwrap_or(0));
+        watch::lock(&self.source.book).working_set(cgroup, at)
+    }
+}
+
 impl Drop for Recorder {
     fn drop(&mut self) {
         self.source.stop.store(true, Ordering::Release);

@@ -11,6 +11,7 @@ use brink_stream::serve::Routes;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
+use super::configured::uses_pids;
 use super::named::Named;
 use super::prepare::{self, Running};
 use super::state::Refused;
@@ -183,7 +184,7 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Resu
         .clone_from(&config.kubelets_policy);
     running.reload.leave(Reloaded {
         manifests: config.workloads.manifests.clone(),
-        count_processes: prepare::uses_pids(&config),
+        count_processes: uses_pids(&config),
         rules: config.workloads.cgroups,
         selection: config.selection,
     });

@@ -19,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use tracing::{error, info, warn};
 
+use super::deliver::Deliver;
 use super::equipment::Loaded;
 use super::foresight::{BoardCell, foresee};
 use super::foretold::Foretold;
@@ -76,6 +77,8 @@ pub struct Clerk {
     pub telling: Telling,
     /// Who makes incidents of kills.
     pub collector: Collector,
+    /// Where Kubernetes is told.
+    pub deliver: Deliver,
     /// What the kernel's programs offer, for what their rings lose.
     pub loaded: Arc<Loaded>,
     /// What their rings had lost when they were last looked at.
@@ -124,6 +127,9 @@ impl Clerk {
                     comm, short, "the kernel's OOM killer chose a process"
                 );
                 self.collector.chosen(&record);
+                if let Some(cluster) = self.deliver.get() {
+                    cluster.oom_kill(&record);
+                }
                 self.shared.counters.oom_kill(shortage);
                 self.shared.lock().oom_kills.add(record);
             }
@@ -241,6 +247,13 @@ impl Clerk {
             self.apply(&mut state, step, action);
         }
         state.settle_recalled(step);
+        // Another agent beside this one says how the node stands.
+        if let Some(cluster) = self.deliver.get()
+            && step.kind == Kind::Sample
+            && self.is_enforcer()
+        {
+            cluster.looked(state.conditions, &state.policy, state.mode);
+        }
         let is_look = is_grace || step.kind == Kind::Sample;
         let graces = is_look
             .then(|| self.graces.due(&state, step.at, is_grace))
@@ -301,6 +314,11 @@ impl Clerk {
                 record.left_alone = left_alone.cloned().unwrap_or_default();
                 state.add_decision(record.clone());
                 let qos = state.qos_of(&record.victim.uid);
+                let is_new = occasion == Occasion::Before && self.deliver.get().is_some();
+                let victim = is_new.then(|| state.workload(&record.victim.uid).cloned());
+                let told = victim
+                    .flatten()
+                    .map(|victim| (victim, state.policy.clone()));
                 // One that was left open, and is not taken up, ends without an answer of the engine's.
                 if record.end.is_some() && state.open_order == Some(record.order) {
                     state.open_order = None;
@@ -308,6 +326,10 @@ impl Clerk {
                 let is_told = record.kubelet.is_some() && self.is_enforcer();
                 let views = is_told.then(|| self.foretold.views(state.decisions.iter()));
                 drop(state);
+                // Before all else: a kubelet that has not heard of it starts again what was killed.
+                if let (Some(cluster), Some((victim, policy))) = (self.deliver.get(), &told) {
+                    cluster.ordered(&record, victim, policy);
+                }
                 // At once: whoever has seen the record may end us now.
                 if let Some(views) = views {
                     self.foretold.write(&views);

@@ -7,6 +7,8 @@
 pub mod agent;
 pub mod clerk;
 pub mod cluster;
+mod configured;
+pub mod deliver;
 pub mod enforcer;
 pub mod equipment;
 mod folders;

@@ -10,19 +10,21 @@ use brink_core::base::Span;
 use brink_core::node::engine::Engine;
 use brink_core::node::input::{Control, Input, Recalled};
 use brink_core::node::safety::Mode;
-use brink_core::node::signal::Signal;
 use brink_host::cgroup::Layout;
+use brink_host::cgroup::pod::PodRoots;
 use brink_host::clock::{BootId, ClockPair};
-use brink_host::kill::Killer;
 use brink_host::ledger::Ledger;
 use brink_host::lock::make_folder;
 use brink_host::probe::Wishes;
 use brink_host::process::unreaped;
-use brink_host::realtime::FifoPriority;
 use tracing::{info, warn};
 
 use super::clerk::Clerk;
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Voice};
+use super::configured::{
+    author, builder, hooks, journal, killer, node_plan, realtime_of, scope, stop_button, uses_pids,
+};
+use super::deliver::Deliver;
 use super::enforcer::{
     Enforcement, evicted as evicted_in, interrupted as interrupted_in, kills, remember,
 };
@@ -30,8 +32,6 @@ use super::equipment::{Equipment, Loaded};
 use super::foresight::BoardCell;
 use super::foretold::Foretold;
 use super::graces::Graces;
-use super::hooks::Hooks;
-use super::journal::Journal;
 use super::named::{Named, look_for_node, of_root};
 use super::outbox::Outbox;
 use super::process::{self, go_ahead, go_first, hurried, settle_memory, spawn};
@@ -44,15 +44,13 @@ use super::stop_button::StopButton;
 use super::watch::{Bell, Reload, Watcher, pods};
 use crate::backend::build::{Builder, Built, Scan};
 use crate::backend::source::Sources;
-use crate::config::{AgentConfig, NodeScope};
-use crate::equip;
+use crate::config::AgentConfig;
 use crate::forensics::{self, Collector};
-use crate::guard::files::{NodePlan, Scope};
+use crate::guard::files::NodePlan;
 use crate::guard::ports::{Command, Legacy, Ports};
 use crate::guard::roster::Roster;
 use crate::guard::rung::LOADING;
-use crate::guard::{self, Plan, Realtime};
-use crate::ledger::{Author, Rung};
+use crate::guard::{self, Plan};
 use crate::recorder::Recorder;
 use crate::telling::{RingLosses, Telling};
 use crate::warmer::Warmer;
@@ -130,7 +128,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         Enforcement::begin(root, &config.paths.state_dir, clocks.boot).context(Named::STATE_DIR)?;
     let mut builder = builder(config, &layout);
     let bell = Arc::new(Bell::new()?);
-    let (cluster, pods_of_the_api) = Cluster::begin(config, &bell)?.unzip();
+    let (mut cluster, pods_of_the_api) = Cluster::begin(config, &bell)?.unzip();
     let mut sources = Sources::new(config.workloads.manifests.clone(), pods_of_the_api);
     let roster = first_roster(&mut sources, &mut builder)?;
     let telling = Telling::start(config, (clocks.boot, clocks.started))?;
@@ -140,9 +138,18 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         (clocks.boot, enforcement.is_ours()),
         (telling, bell),
     )?;
+    if let Some(cluster) = &mut cluster {
+        around.deliver = cluster.speak(config, around.voice(config, clocks.boot, &layout))?;
+    }
+    if let Some(told) = around.deliver.get() {
+        told.follow(&roster);
+    }
     let first = around.first_inputs(config, ledger.as_ref());
     let evicted = ledger.as_ref();
     let evicted = evicted.map_or_else(Vec::new, |ledger| evicted_in(ledger, guard::now()));
+    if let (Some(told), Some(_)) = (around.deliver.get(), &ledger) {
+        told.take_up(&evicted);
+    }
     let interrupted = ledger.as_ref();
     let interrupted = interrupted.and_then(|ledger| interrupted_in(ledger, guard::now()));
     let engine = Engine::new(config.policy.clone(), config.live_settings(), guard::now());
@@ -159,7 +166,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         killer: killer(config, &layout)?,
         layout,
         ledger,
-        author: author(config, &clocks),
+        author: author(config, (clocks.boot, clocks.started)),
         realtime: realtime_of(config),
         housekeeping: config.housekeeping_interval,
         roster,
@@ -212,6 +219,7 @@ struct Around {
     loaded: Arc<Loaded>,
     telling: Telling,
     collector: Collector,
+    deliver: Deliver,
     /// Empty until it has been started.
     recorder: Arc<OnceLock<Arc<Recorder>>>,
 }
@@ -231,7 +239,7 @@ impl Around {
             shared: Arc::new(Shared::new(state)),
             ports: Arc::new(Ports::new(steps_with(room), room)?),
             bell,
-            button: StopButton::new(&config.paths.state_dir),
+            button: stop_button(config),
             warmer: Arc::new(Warmer::start(telling.hub().is_some())?),
             board: Arc::new(BoardCell::default()),
             foretold: Foretold::new(&config.paths.state_dir, boot),
@@ -241,6 +249,7 @@ impl Around {
             loaded: Arc::new(Loaded::default()),
             telling,
             collector: Collector::default(),
+            deliver: Deliver::default(),
             recorder: Arc::default(),
         };
         if let Some(hub) = around.telling.hub() {
@@ -251,6 +260,17 @@ impl Around {
         around.board.set(roster);
         around.warmer.follow(roster);
         Ok(around)
+    }
+
+    /// What is needed to tell a cluster what happens here.
+    fn voice(&self, config: &AgentConfig, boot: BootId, layout: &Layout) -> Voice {
+        Voice {
+            boot,
+            layout: layout.clone(),
+            roots: PodRoots::new(scope(config), config.pods_cgroup.as_deref()),
+            recorder: Arc::clone(&self.recorder),
+            shared: Arc::clone(&self.shared),
+        }
     }
 
     /// Takes over whether orders are carried out, and tells what is in force.
@@ -328,6 +348,7 @@ impl Around {
             is_taken_over: false,
             telling: self.telling.clone(),
             collector: self.collector.clone(),
+            deliver: self.deliver.clone(),
             loaded: Arc::clone(&self.loaded),
             ring_losses: RingLosses::default(),
         };
@@ -345,6 +366,7 @@ impl Around {
             reload: Arc::clone(&self.reload),
             telling: self.telling.clone(),
             collector: self.collector.clone(),
+            deliver: self.deliver.clone(),
             told: Vec::new(),
             lost: 0,
             starts: Starts::default(),
@@ -435,57 +457,6 @@ fn first_roster(sources: &mut Sources, builder: &mut Builder) -> anyhow::Result<
     Ok(roster)
 }
 
-fn killer(config: &AgentConfig, layout: &Layout) -> anyhow::Result<Killer> {
-    let Realtime { priority, may_move } = realtime_of(config);
-    Ok(equip::killer(
-        &config.paths.root,
-        layout,
-        priority.is_some(),
-        may_move,
-    )?)
-}
-
-fn realtime_of(config: &AgentConfig) -> Realtime {
-    Realtime {
-        priority: config.realtime.priority.and_then(FifoPriority::new),
-        may_move: config.realtime.move_guard_to_root_cpu_group,
-    }
-}
-
-fn author(config: &AgentConfig, clocks: &Clocks) -> Author {
-    Author {
-        boot: clocks.boot.0,
-        clocks: clocks.started,
-        policy: config.memory_policy,
-        rung: Rung::Poll,
-    }
-}
-
-fn hooks(config: &AgentConfig) -> anyhow::Result<Hooks> {
-    let hooks = &config.hooks;
-    Ok(Hooks::new(
-        hooks.before_kill.clone(),
-        hooks.after_kill.clone(),
-        hooks.timeout,
-    )?)
-}
-
-fn journal(config: &AgentConfig) -> anyhow::Result<Option<Journal>> {
-    let Some(path) = config.paths.journal.as_deref() else {
-        return Ok(None);
-    };
-    let journal = Journal::create(
-        path,
-        guard::now(),
-        config.policy.clone(),
-        config.live_settings(),
-    );
-    journal
-        .map(Some)
-        .with_context(|| format!("cannot begin the journal {}", path.display()))
-        .context(Named::JOURNAL)
-}
-
 impl Running {
     /// Takes enforcement over when the agent that had it is gone. Once the right is ours the guard is told until it has heard:
     /// to hold the right and stand by would keep everybody from enforcing.
@@ -500,6 +471,9 @@ impl Running {
             let evicted = evicted_in(&ledger, guard::now());
             let interrupted = interrupted_in(&ledger, guard::now());
             info!("the other agent is gone; this one takes over");
+            if let Some(cluster) = &self.cluster {
+                cluster.take_up(&evicted);
+            }
             takeover.put(Command::TakeOver(Box::new(Legacy {
                 ledger,
                 last,
@@ -553,43 +527,4 @@ impl Running {
             }
         }
     }
-}
-
-/// The cgroup that is the node, `/` for the machine.
-fn scope(config: &AgentConfig) -> &str {
-    match &config.node {
-        NodeScope::Machine => "/",
-        NodeScope::Cgroup(group) => group,
-    }
-}
-
-fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
-    let scope = scope(config);
-    let rules = config.workloads.cgroups.clone();
-    Builder::new(
-        &config.paths.root,
-        layout.clone(),
-        scope,
-        rules,
-        config.selection.clone(),
-    )
-    .with_pods_in(config.pods_cgroup.as_deref())
-}
-
-fn node_plan(config: &AgentConfig) -> NodePlan {
-    NodePlan {
-        scope: match &config.node {
-            NodeScope::Machine => Scope::Machine,
-            NodeScope::Cgroup(group) => Scope::Group(group.clone()),
-        },
-        pods: config.pods_cgroup.clone(),
-    }
-}
-
-pub(super) fn uses_pids(config: &AgentConfig) -> bool {
-    config
-        .policy
-        .thresholds()
-        .iter()
-        .any(|threshold| threshold.signal == Signal::PidAvailable)
 }

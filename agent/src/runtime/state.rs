@@ -12,7 +12,7 @@ use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
 use brink_core::node::shadow::{Fate, PHASES};
 use brink_core::node::threshold::ThresholdSet;
-use brink_core::node::workload::{PodUsage, WorkloadTable};
+use brink_core::node::workload::{PodUsage, Workload, WorkloadTable};
 use tokio::sync::Notify;
 
 use crate::guard::figures::NodeFigures;
@@ -257,6 +257,12 @@ impl State {
         found.is_some_and(|threshold| !threshold.is_hard())
     }
 
+    /// The workload with that uid, as the newest table has it that does.
+    pub fn workload(&self, uid: &str) -> Option<&Workload> {
+        let mut tables = self.tables.iter().rev();
+        tables.find_map(|table| table.workloads().iter().find(|known| known.uid == uid))
+    }
+
     /// The class of the workload with that uid, if it is in the newest table.
     pub fn qos_of(&self, uid: &str) -> Option<&'static str> {
         let table = self.table()?;
@@ -289,6 +295,7 @@ impl State {
             if record.left_alone.is_empty() {
                 record.left_alone = std::mem::take(&mut known.left_alone);
             }
+            record.kubernetes = record.kubernetes.or_else(|| known.kubernetes.take());
             *known = record;
         } else {
             keep(&mut self.decisions, record, DECISIONS);

@@ -14,11 +14,15 @@ use super::kept;
 
 /// Name of the file in the agent's folder under /run.
 pub const FILE: &str = "pause";
+/// Name of the one that has what the node's annotation in the Kubernetes API says.
+const NODE_FILE: &str = "pause.node";
 
 /// The file; what it says is when the pause ends, in RFC 3339, or nothing for "until further notice".
 #[derive(Clone, Debug)]
 pub struct StopButton {
     path: PathBuf,
+    /// Another one that counts too.
+    node: Option<PathBuf>,
 }
 
 /// What the file says, which stays the same while time goes by.
@@ -58,6 +62,25 @@ impl StopButton {
     pub fn new(folder: &Path) -> Self {
         Self {
             path: folder.join(FILE),
+            node: None,
+        }
+    }
+
+    /// The same, pressed also while the node's is.
+    #[must_use]
+    pub fn with_node(self) -> Self {
+        let node = self.path.with_file_name(NODE_FILE);
+        Self {
+            node: Some(node),
+            ..self
+        }
+    }
+
+    /// The node's in that folder: the annotation there, kept for a start without an API.
+    pub fn of_node(folder: &Path) -> Self {
+        Self {
+            path: folder.join(NODE_FILE),
+            node: None,
         }
     }
 
@@ -66,17 +89,10 @@ impl StopButton {
         &self.path
     }
 
-    /// What the file says.
+    /// What the file says; of two what presses it longer.
     pub fn look(&self) -> Written {
-        // Anything else of that name presses it too, and a pipe would keep its reader waiting.
-        if fs::metadata(&self.path).is_ok_and(|found| !found.is_file()) {
-            return Written::Forever;
-        }
-        match fs::read_to_string(&self.path) {
-            Ok(text) => Written::of(text.trim()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Written::Nothing,
-            Err(_) => Written::Forever,
-        }
+        let node = self.node.as_deref().map(look);
+        node.into_iter().fold(look(&self.path), Written::max)
     }
 
     /// How it stands now.
@@ -90,10 +106,15 @@ impl StopButton {
     /// When the file cannot be written.
     pub fn press(&self, length: Option<Duration>) -> io::Result<()> {
         let until = length.map(|length| Timestamp::now().saturating_add(length));
-        let text = match until {
-            Some(Ok(until)) => format!("{until}\n"),
-            Some(Err(_)) | None => String::new(),
-        };
+        self.press_until(until.and_then(Result::ok))
+    }
+
+    /// The same up to a time.
+    ///
+    /// # Errors
+    /// As [`Self::press`].
+    pub fn press_until(&self, until: Option<Timestamp>) -> io::Result<()> {
+        let text = until.map_or_else(String::new, |until| format!("{until}\n"));
         // In one go: a file that found no room for its time would press it until further notice.
         kept::write_bytes(&self.path, text.as_bytes())
     }
@@ -107,6 +128,18 @@ impl StopButton {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             result => result,
         }
+    }
+}
+
+fn look(path: &Path) -> Written {
+    // Anything else of that name presses it too, and a pipe would keep its reader waiting.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Written::Forever;
+    }
+    match fs::read_to_string(path) {
+        Ok(text) => Written::of(text.trim()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Written::Nothing,
+        Err(_) => Written::Forever,
     }
 }
 
@@ -127,6 +160,15 @@ impl Pressed {
 impl Written {
     fn of(text: &str) -> Self {
         text.parse().map_or(Self::Forever, Self::Until)
+    }
+
+    /// That which presses the button longer.
+    fn max(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Nothing, other) | (other, Self::Nothing) => other,
+            (Self::Until(one), Self::Until(other)) => Self::Until(one.max(other)),
+            _ => Self::Forever,
+        }
     }
 
     /// How the button stands at a time.
@@ -171,6 +213,29 @@ mod tests {
         fs::create_dir(folder.path().join("pause.new")).unwrap();
         assert!(button.press(Some(Duration::from_mins(1))).is_err());
         assert_eq!(button.read(), Pressed::No);
+    }
+
+    #[test]
+    fn of_two_the_one_that_lasts_longer_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let (own, node) = (
+            StopButton::new(folder.path()),
+            StopButton::of_node(folder.path()),
+        );
+        let both = own.clone().with_node();
+        let later = |seconds: i64| Timestamp::from_second(4_000_000_000 + seconds).unwrap();
+        node.press_until(Some(later(5))).unwrap();
+        assert_eq!(
+            (own.look(), both.look()),
+            (Written::Nothing, Written::Until(later(5)))
+        );
+        own.press_until(Some(later(3))).unwrap();
+        assert_eq!(both.look(), Written::Until(later(5)));
+        own.press(None).unwrap();
+        assert_eq!(both.look(), Written::Forever);
+        own.lift().unwrap();
+        node.lift().unwrap();
+        assert_eq!(both.look(), Written::Nothing);
     }
 
     #[test]

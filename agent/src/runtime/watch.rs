@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::time::Timespec;
 use tracing::{info, warn};
 
+use super::deliver::Deliver;
 use super::equipment::Loaded;
 use super::folders::Folders;
 use super::foresight::BoardCell;
@@ -78,6 +79,8 @@ pub struct Watcher {
     pub telling: Telling,
     /// Who makes incidents of kills, and must know whom.
     pub collector: Collector,
+    /// Where Kubernetes is told.
+    pub deliver: Deliver,
     /// What was said of the pods at the last look.
     pub told: Vec<String>,
     /// Changes of cgroups and starts of programs that found no room in the ring, as of the last look.
@@ -320,6 +323,9 @@ impl Watcher {
             Ok(Built { roster, troubles }) => {
                 for trouble in troubles {
                     warn!(trouble, "a cgroup cannot be watched over");
+                }
+                if let Some(cluster) = self.deliver.get() {
+                    cluster.follow(&roster);
                 }
                 if self.builder.changed() {
                     self.shared.lock().add_roster(&roster);

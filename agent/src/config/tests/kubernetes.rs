@@ -9,13 +9,16 @@ fn folder(text: &str) -> Folder {
 #[test]
 fn what_is_not_said_is_found_out_later() {
     assert_eq!(folder("").load().config.kubernetes, Kubernetes::default());
-    let text = "kubernetes: {enabled: true, kubeconfig: /k, context: c, nodeName: n, streamingLists: never}";
+    let text = "kubernetes: {enabled: true, kubeconfig: /k, context: c, nodeName: n, streamingLists: never, \
+                taint: true, dryRunEvents: true}";
     let expected = Kubernetes {
         enabled: true,
         kubeconfig: Some("/k".into()),
         context: Some("c".to_owned()),
         node_name: Some("n".to_owned()),
         streaming_lists: StreamingLists::Never,
+        taint: true,
+        dry_run_events: true,
     };
     assert_eq!(folder(text).load().config.kubernetes, expected);
 }

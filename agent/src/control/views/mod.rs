@@ -120,6 +120,13 @@ impl Views {
                 &format!("remove {}", self.running.button.path().display()),
             );
         }
+        if self.running.button.read() != Pressed::No {
+            return refused(
+                RefusalReason::NotPossible,
+                "the node's annotation brink.dev/pause stops enforcement",
+                "take it away: kubectl annotate node NODE brink.dev/pause-",
+            );
+        }
         self.control(Control::Resume).await
     }
 

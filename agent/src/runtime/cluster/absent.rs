@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::Answered;
+use super::{Answered, Voice};
 use crate::backend::source::PodSource;
 use crate::config::AgentConfig;
 use crate::control::protocol::KubernetesView;
-use crate::guard::ports::Ports;
+use crate::guard::ports::{Evicted, Ports};
+use crate::runtime::deliver::Deliver;
 use crate::runtime::watch::Bell;
 
 /// There is none.
@@ -26,11 +27,24 @@ impl Cluster {
         Ok(None)
     }
 
+    /// Tells nobody.
+    ///
+    /// # Errors
+    /// Never.
+    pub fn speak(&mut self, _config: &AgentConfig, _of: Voice) -> anyhow::Result<Deliver> {
+        match *self {}
+    }
+
     /// Starts the thread.
     ///
     /// # Errors
     /// Never.
     pub fn start(&self, _ports: Arc<Ports>) -> anyhow::Result<JoinHandle<()>> {
+        match *self {}
+    }
+
+    /// Tells nothing.
+    pub fn take_up(&self, _evicted: &[Evicted]) {
         match *self {}
     }
 

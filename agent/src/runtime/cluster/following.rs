@@ -2,7 +2,7 @@
 
 use std::env;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -16,16 +16,21 @@ use jiff::Timestamp;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
-use super::Answered;
 use super::source::{ClusterPods, manifest_of};
+use super::{Answered, Voice};
 use crate::backend::source::PodSource;
 use crate::config::{AgentConfig, Kubernetes, StreamingLists};
 use crate::control::protocol::KubernetesView;
-use crate::guard::ports::Ports;
+use crate::guard::ports::{Evicted, Ports};
+use crate::runtime::deliver::speaker::Speaker;
+use crate::runtime::deliver::tasks::Tasks;
+use crate::runtime::deliver::{self, Deliver, Tell as _};
 use crate::runtime::process::spawn;
 use crate::runtime::watch::Bell;
 use crate::telling::machine_name;
 
+/// How long the last words to the cluster may take.
+const LAST_WORDS: Duration = Duration::from_secs(4);
 /// Whoever tries the API out waits no longer.
 const TRIAL: Duration = Duration::from_secs(10);
 
@@ -37,6 +42,9 @@ pub struct Cluster {
     pub node: String,
     follow: Follow,
     stopped: Arc<Notify>,
+    /// Who tells the cluster what happens here, and what is to be done for that.
+    speaker: Option<Arc<Speaker>>,
+    tasks: Mutex<Option<Tasks>>,
 }
 
 impl Cluster {
@@ -68,8 +76,29 @@ impl Cluster {
             node,
             follow,
             stopped: Arc::default(),
+            speaker: None,
+            tasks: Mutex::default(),
         };
         Ok(Some((cluster, Box::new(source))))
+    }
+
+    /// Has what happens here told to the cluster, once the thread is started.
+    ///
+    /// # Errors
+    /// When there is no room for what is to be told after a restart.
+    pub fn speak(&mut self, config: &AgentConfig, of: Voice) -> anyhow::Result<Deliver> {
+        let (speaker, tasks) = Speaker::open(deliver::speaker::Plan {
+            config: &config.kubernetes,
+            access: self.follow.access.clone(),
+            node: self.node.clone(),
+            seed: self.follow.seed,
+            folder: &config.paths.state_dir,
+            pods: Arc::clone(&self.pods),
+            of,
+        })?;
+        self.speaker = Some(Arc::clone(&speaker));
+        self.tasks = Mutex::new(Some(tasks));
+        Ok(Deliver::to(speaker))
     }
 
     /// Starts the thread; it waits until the guard has looked at the node.
@@ -83,27 +112,56 @@ impl Cluster {
             Arc::clone(&self.pods),
             Arc::clone(&self.stopped),
         );
+        let tasks = self
+            .tasks
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         spawn("brink-kube", move || {
             ports.wait_for_first_look();
             runtime.block_on(async {
+                let telling = async {
+                    match tasks {
+                        Some(tasks) => tasks.run().await,
+                        None => std::future::pending().await,
+                    }
+                };
+                tokio::pin!(telling);
                 tokio::select! {
                     () = stopped.notified() => {}
                     () = follow.run(&pods) => {}
+                    () = &mut telling => return,
                 }
+                // It ends by itself when the speaker has been closed.
+                let _too_late = tokio::time::timeout(LAST_WORDS, telling).await;
             });
             // A plugin for credentials that hangs must not keep the agent from its end.
             runtime.shutdown_background();
         })
     }
 
+    /// This agent enforces now, and tells what the one before it left, and of those it `evicted` lately.
+    pub fn take_up(&self, evicted: &[Evicted]) {
+        if let Some(speaker) = &self.speaker {
+            speaker.take_up(evicted);
+        }
+    }
+
     /// How it stands.
     pub fn view(&self) -> KubernetesView {
         let now = Timestamp::now();
-        view(self.node.clone(), self.pods.standing(now), now)
+        let untold = self.speaker.as_ref().map_or(0, |speaker| speaker.owed());
+        KubernetesView {
+            untold: u32::try_from(untold).unwrap_or(u32::MAX),
+            ..view(self.node.clone(), self.pods.standing(now), now)
+        }
     }
 
     /// Ends the thread.
     pub fn stop(&self) {
+        if let Some(speaker) = &self.speaker {
+            speaker.close();
+        }
         self.stopped.notify_one();
     }
 }
@@ -129,11 +187,16 @@ fn view(node: String, standing: Standing, now: Timestamp) -> KubernetesView {
         state_age_ms: as_of.map(|as_of| i64::try_from(age(as_of)).unwrap_or(i64::MAX)),
         left_out,
         failures,
+        untold: 0,
     }
 }
 
 fn runtime() -> anyhow::Result<Runtime> {
-    let runtime = Builder::new_current_thread().enable_all().build();
+    // Names are looked up and disks are waited for beside it, by a few threads.
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(4)
+        .build();
     runtime.context("no runtime for what is asked of the Kubernetes API")
 }
 

@@ -1,7 +1,7 @@
-//! The Kubernetes API beside the guard: a thread that follows the pods of this node, and the pods as a source of rosters.
+//! The Kubernetes API beside the guard: a thread that follows this node's pods and tells what happens here; pods for rosters.
 //!
 //! The thread has a runtime of its own: a large list, a handshake or a plugin for credentials keeps nobody waiting who asks
-//! the agent something. It touches no file; what is to outlive the agent is written by the watcher, which may wait for files.
+//! the agent something. The pods that are to outlive the agent are written by the watcher; the thread writes only small files.
 
 #[cfg(not(feature = "kubernetes"))]
 mod absent;
@@ -15,7 +15,15 @@ pub use absent::{Cluster, try_out};
 #[cfg(feature = "kubernetes")]
 pub use following::{Cluster, try_out};
 
+use std::sync::{Arc, OnceLock};
+
+use brink_host::cgroup::Layout;
+use brink_host::cgroup::pod::PodRoots;
+use brink_host::clock::BootId;
+
+use super::state::Shared;
 use crate::pod::Manifest;
+use crate::recorder::Recorder;
 
 /// What the API server said when it was tried out.
 #[derive(Clone, Debug)]
@@ -26,6 +34,20 @@ pub struct Answered {
     pub by: String,
     /// The pods of this node.
     pub pods: Vec<Manifest>,
+}
+
+/// What is needed to tell a cluster what happens here.
+pub struct Voice {
+    /// This boot.
+    pub boot: BootId,
+    /// Where control groups are.
+    pub layout: Layout,
+    /// Where a kubelet makes its pods.
+    pub roots: PodRoots,
+    /// Has what containers held, once it is started.
+    pub recorder: Arc<OnceLock<Arc<Recorder>>>,
+    /// Where decisions are remembered.
+    pub shared: Arc<Shared>,
 }
 
 /// The file of the last known pods in the state directory.

@@ -1,0 +1,119 @@
+//! What a checked configuration is for the parts of an agent: its killer, hooks, journal, builder of rosters, and the like.
+
+use anyhow::Context as _;
+use brink_core::node::signal::Signal;
+use brink_host::cgroup::Layout;
+use brink_host::clock::{BootId, ClockPair};
+use brink_host::kill::Killer;
+use brink_host::realtime::FifoPriority;
+
+use super::hooks::Hooks;
+use super::journal::Journal;
+use super::named::Named;
+use super::stop_button::StopButton;
+use crate::backend::build::Builder;
+use crate::config::{AgentConfig, NodeScope};
+use crate::equip;
+use crate::guard::files::{NodePlan, Scope};
+use crate::guard::{self, Realtime};
+use crate::ledger::{Author, Rung};
+
+/// The node's annotation counts where there is a cluster to have it.
+pub(super) fn stop_button(config: &AgentConfig) -> StopButton {
+    let button = StopButton::new(&config.paths.state_dir);
+    if config.kubernetes.enabled {
+        button.with_node()
+    } else {
+        button
+    }
+}
+
+pub(super) fn killer(config: &AgentConfig, layout: &Layout) -> anyhow::Result<Killer> {
+    let Realtime { priority, may_move } = realtime_of(config);
+    Ok(equip::killer(
+        &config.paths.root,
+        layout,
+        priority.is_some(),
+        may_move,
+    )?)
+}
+
+pub(super) fn realtime_of(config: &AgentConfig) -> Realtime {
+    Realtime {
+        priority: config.realtime.priority.and_then(FifoPriority::new),
+        may_move: config.realtime.move_guard_to_root_cpu_group,
+    }
+}
+
+pub(super) fn author(config: &AgentConfig, (boot, started): (BootId, ClockPair)) -> Author {
+    Author {
+        boot: boot.0,
+        clocks: started,
+        policy: config.memory_policy,
+        rung: Rung::Poll,
+    }
+}
+
+pub(super) fn hooks(config: &AgentConfig) -> anyhow::Result<Hooks> {
+    let hooks = &config.hooks;
+    Ok(Hooks::new(
+        hooks.before_kill.clone(),
+        hooks.after_kill.clone(),
+        hooks.timeout,
+    )?)
+}
+
+pub(super) fn journal(config: &AgentConfig) -> anyhow::Result<Option<Journal>> {
+    let Some(path) = config.paths.journal.as_deref() else {
+        return Ok(None);
+    };
+    let journal = Journal::create(
+        path,
+        guard::now(),
+        config.policy.clone(),
+        config.live_settings(),
+    );
+    journal
+        .map(Some)
+        .with_context(|| format!("cannot begin the journal {}", path.display()))
+        .context(Named::JOURNAL)
+}
+
+/// The cgroup that is the node, `/` for the machine.
+pub(super) fn scope(config: &AgentConfig) -> &str {
+    match &config.node {
+        NodeScope::Machine => "/",
+        NodeScope::Cgroup(group) => group,
+    }
+}
+
+pub(super) fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
+    let scope = scope(config);
+    let rules = config.workloads.cgroups.clone();
+    Builder::new(
+        &config.paths.root,
+        layout.clone(),
+        scope,
+        rules,
+        config.selection.clone(),
+    )
+    .with_pods_in(config.pods_cgroup.as_deref())
+}
+
+pub(super) fn node_plan(config: &AgentConfig) -> NodePlan {
+    NodePlan {
+        scope: match &config.node {
+            NodeScope::Machine => Scope::Machine,
+            NodeScope::Cgroup(group) => Scope::Group(group.clone()),
+        },
+        pods: config.pods_cgroup.clone(),
+    }
+}
+
+pub(super) fn uses_pids(config: &AgentConfig) -> bool {
+    config
+        .policy
+        .thresholds()
+        .iter()
+        .any(|threshold| threshold.signal == Signal::PidAvailable)
+}
