@@ -1,20 +1,19 @@
-//! An eviction on a real kubelet: Brink kills the containers and not the sandbox, and kills what the kubelet starts again until
-//! that has heard.
+//! An eviction on a real kubelet: containers die and the sandbox does not, and what the kubelet starts again until it has heard.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 use brink::control::client::ask;
 use brink::control::protocol::{Answer, Question};
 use brink::record::DecisionRecord;
-use brink_tests::{agent_binary, skip};
+use brink_tests::agent_binary;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::api::Proxy;
 use crate::support::{
-    Cluster, IMAGE, PODS, commands_in, container_group, groups_beside, has_shim, holds_in_time,
+    IMAGE, PODS, available, commands_in, container_group, groups_beside, has_shim, holds_in_time,
     id_of,
 };
 use crate::{evicted, wait_running};
@@ -99,36 +98,9 @@ impl Drop for Agent {
     }
 }
 
-/// What is available in the group of all pods, by the kubelet's formula.
-fn available() -> u64 {
-    let group = Path::new("/sys/fs/cgroup/memory").join(PODS.trim_start_matches('/'));
-    let number = |name: &str| -> u64 {
-        let text = fs::read_to_string(group.join(name)).unwrap();
-        text.trim().parse().unwrap()
-    };
-    let stat = fs::read_to_string(group.join("memory.stat")).unwrap();
-    let inactive = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("total_inactive_file "));
-    let inactive: u64 = inactive.unwrap().parse().unwrap();
-    let used = number("memory.usage_in_bytes").saturating_sub(inactive);
-    number("memory.limit_in_bytes") - used
-}
-
 #[test]
 fn an_evicted_pod_keeps_its_sandbox_and_dies_again_until_the_kubelet_has_heard() {
-    let cluster = match Cluster::find() {
-        Ok(cluster) => cluster,
-        Err(reason) => skip!("{reason}"),
-    };
-    if !Path::new("/sys/fs/cgroup/memory")
-        .join(PODS.trim_start_matches('/'))
-        .is_dir()
-    {
-        skip!(
-            "needs the cluster of `cargo xtask cluster`, with the memory controller on cgroup v1"
-        );
-    }
+    let cluster = cluster!(with_pods_here);
     let api = Proxy::start(cluster.command());
     let pod = cluster.pod(&leaker(&format!("leaker-{}", std::process::id())));
     let found = wait_running(&pod);

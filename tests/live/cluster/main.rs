@@ -1,10 +1,13 @@
 //! A real Kubernetes on this machine: `cargo xtask cluster test` runs these on one; without one they are skipped.
 #![cfg(test)]
 
-/// The cluster that is up; a test that finds none ends as skipped, with the reason.
+/// The cluster that is up, found in one way or another; a test that finds none ends as skipped, with the reason.
 macro_rules! cluster {
     () => {
-        match $crate::support::Cluster::find() {
+        cluster!(find)
+    };
+    ($way:ident) => {
+        match $crate::support::Cluster::$way() {
             Ok(cluster) => cluster,
             Err(reason) => brink_tests::skip!("{reason}"),
         }
@@ -18,6 +21,7 @@ mod evict;
 mod installed;
 mod line;
 mod support;
+mod told;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

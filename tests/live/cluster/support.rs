@@ -70,6 +70,19 @@ impl Cluster {
         }
     }
 
+    /// The same, where its pods are in groups of this machine of which an agent can make its node.
+    pub(crate) fn with_pods_here() -> Result<Self, String> {
+        let cluster = Self::find()?;
+        if pods_group().is_dir() {
+            Ok(cluster)
+        } else {
+            Err(
+                "needs the cluster of `cargo xtask cluster`, with the memory controller on cgroup v1"
+                    .to_owned(),
+            )
+        }
+    }
+
     /// The answer of a `kubectl` that must succeed.
     pub(crate) fn kubectl(&self, words: &[&str], input: &str) -> String {
         let answer = self.run(words, input).unwrap();
@@ -208,6 +221,27 @@ impl Drop for Pod<'_> {
         ];
         let _told = self.cluster.run(&words, "");
     }
+}
+
+/// What is available in the group of all pods, by the kubelet's formula.
+pub(crate) fn available() -> u64 {
+    let group = pods_group();
+    let number = |name: &str| -> u64 {
+        let text = std::fs::read_to_string(group.join(name)).unwrap();
+        text.trim().parse().unwrap()
+    };
+    let stat = std::fs::read_to_string(group.join("memory.stat")).unwrap();
+    let inactive = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("total_inactive_file "));
+    let inactive: u64 = inactive.unwrap().parse().unwrap();
+    let used = number("memory.usage_in_bytes").saturating_sub(inactive);
+    number("memory.limit_in_bytes") - used
+}
+
+/// The group of all pods in the memory hierarchy.
+fn pods_group() -> PathBuf {
+    Path::new("/sys/fs/cgroup/memory").join(PODS.trim_start_matches('/'))
 }
 
 /// Whether something comes to hold. Whoever asks a server does so five times a second.

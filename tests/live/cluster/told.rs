@@ -1,0 +1,449 @@
+//! What a real API server has been told: of evictions, once each and also after it was away, and of the node.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Instant;
+
+use brink::control::client::ask;
+use brink::control::protocol::{Answer, Question, Status};
+use brink::record::DecisionRecord;
+use brink_core::base::{Format, Quantity};
+use brink_tests::agent_binary;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::line::Line;
+use crate::support::{
+    Cluster, IMAGE, NODE, PODS, Pod, available, container_group, groups_beside, holds_in_time,
+};
+use crate::{LAST_WORD, wait_running};
+
+const MIB: u64 = 1 << 20;
+/// The room that is left to the threshold.
+const ROOM: u64 = 150 * MIB;
+
+/// A pod of two containers, of which one takes more than there is room for, some time after it was started.
+fn leaker(name: &str) -> Value {
+    let container = |name: &str, script: &str, limit: &str| {
+        json!({
+            "name": name,
+            "image": IMAGE,
+            "imagePullPolicy": "Never",
+            "args": ["sh", "-c", script],
+            "resources": { "limits": { "memory": limit }, "requests": { "memory": "16Mi" } },
+        })
+    };
+    let leak = "sleep 20; exec dd if=/dev/zero of=/dev/null bs=250M";
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": format!("{name}-{}", std::process::id()) },
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "containers": [
+                container("leaker", leak, "400Mi"),
+                container("beside", "sleep 3600", "32Mi"),
+            ],
+        },
+    })
+}
+
+/// A `brink run` whose node is the group of all pods; it ends with this.
+struct Agent {
+    child: Option<Child>,
+    folder: tempfile::TempDir,
+}
+
+impl Agent {
+    /// One that reaches the server by the line; `more` goes into `kubernetes`.
+    fn new(cluster: &Cluster, mode: &str, more: &str) -> (Self, Line) {
+        let folder = tempfile::tempdir().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        let line = Line::to(cluster, &kubeconfig);
+        let text = format!(
+            "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: {mode}\nmemoryPolicy: kubelet\nheadroomHard: 0%\n\
+             node: {{cgroup: {PODS}}}\nenforceNodeAllocatable: []\nevictionHard: {{memory.available: \"{}\"}}\n\
+             evictionPressureTransitionPeriod: 20s\npaths: {{stateDir: \"{}\"}}\n\
+             kubernetes: {{enabled: true, kubeconfig: \"{}\", nodeName: {NODE}{more}}}\n",
+            available() - ROOM,
+            folder.path().join("state").display(),
+            kubeconfig.display()
+        );
+        fs::write(folder.path().join("config.yaml"), text).unwrap();
+        let mut agent = Self {
+            child: None,
+            folder,
+        };
+        agent.start();
+        (agent, line)
+    }
+
+    fn start(&mut self) {
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.path("log"));
+        let mut command = Command::new(agent_binary().unwrap());
+        command
+            .arg("run")
+            .arg("--config")
+            .arg(self.path("config.yaml"));
+        command.env_remove("KUBECONFIG").env_remove("NODE_NAME");
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log.unwrap());
+        self.child = Some(command.spawn().unwrap());
+        assert!(holds_in_time(|| self.status().is_some()), "{}", self.log());
+    }
+
+    fn stop(&mut self, signal: Signal) {
+        if let Some(mut child) = self.child.take() {
+            let _ended_already = kill_process(Pid::from_child(&child), signal);
+            child.wait().unwrap();
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    fn status(&self) -> Option<Status> {
+        match ask(&self.path("state/brink.sock"), &Question::Status) {
+            Ok(Answer::Status(status)) => Some(*status),
+            _ => None,
+        }
+    }
+
+    fn is_connected(&self) -> bool {
+        let view = self.status().and_then(|status| status.kubernetes);
+        view.is_some_and(|view| view.connected)
+    }
+
+    /// The latest decision about a pod.
+    fn decision(&self, uid: &str) -> Option<DecisionRecord> {
+        let socket = self.path("state/brink.sock");
+        match ask(&socket, &Question::Decisions) {
+            Ok(Answer::Decisions(records)) => {
+                records.into_iter().rfind(|record| record.victim.uid == uid)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether both the status and the event of the pod's eviction are told.
+    fn has_told(&self, uid: &str) -> bool {
+        let told = self.decision(uid).and_then(|record| record.kubernetes);
+        told.is_some_and(|told| told.status == "told" && told.event == "told")
+    }
+
+    fn outbox(&self) -> usize {
+        fs::read_dir(self.path("state/outbox")).map_or(0, Iterator::count)
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        self.stop(Signal::TERM);
+    }
+}
+
+fn uid_of(pod: &Pod<'_>) -> String {
+    let found = wait_running(pod);
+    found["metadata"]["uid"].as_str().unwrap().to_owned()
+}
+
+/// The events about a pod that are of this reason.
+fn events(cluster: &Cluster, uid: &str, reason: &str) -> Vec<Value> {
+    let selector = format!("involvedObject.uid={uid},reason={reason}");
+    let words = ["get", "events", "--field-selector", &selector, "-o", "json"];
+    let list: Value = serde_json::from_str(&cluster.kubectl(&words, "")).unwrap();
+    list["items"].as_array().unwrap().clone()
+}
+
+fn condition(object: &Value, kind: &str) -> Option<Value> {
+    let mut conditions = object["status"]["conditions"].as_array()?.iter();
+    conditions.find(|one| one["type"] == kind).cloned()
+}
+
+fn node(cluster: &Cluster) -> Value {
+    cluster.get("node", NODE).unwrap()
+}
+
+fn is_failed(pod: &Pod<'_>) -> bool {
+    let status = pod.status();
+    status["phase"] == "Failed"
+        && condition(&json!({ "status": status }), "DisruptionTarget").is_some()
+}
+
+/// The phases and reasons that a pod's watch tells of.
+struct Phases {
+    child: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Phases {
+    fn of(cluster: &Cluster, pod: &Pod<'_>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let told = fs::File::create(folder.path().join("told")).unwrap();
+        let mut command = cluster.command();
+        let output = "jsonpath={.status.phase} {.status.reason}{\"\\n\"}";
+        command.args(["get", "pod", &pod.name, "--watch", "-o", output]);
+        command.env("HOME", folder.path());
+        let child = command.stdin(Stdio::null()).stdout(told).spawn().unwrap();
+        let phases = Self { child, folder };
+        assert!(
+            holds_in_time(|| !phases.told().is_empty()),
+            "a watch of the pod"
+        );
+        phases
+    }
+
+    fn told(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.folder.path().join("told")).unwrap();
+        text.lines().map(|line| line.trim().to_owned()).collect()
+    }
+}
+
+impl Drop for Phases {
+    fn drop(&mut self) {
+        // One that has ended already needs no end.
+        let _ended = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+/// All that is said of an eviction, word for word but for the times. Of the pod's own reason and message what its watch told counts:
+/// a kubelet of 1.20 takes them away again each time it looks.
+#[test]
+fn an_eviction_is_told_as_the_kubelet_tells_it_and_the_pod_never_runs_again() {
+    let cluster = cluster!(with_pods_here);
+    let pod = cluster.pod(&leaker("told"));
+    let found = wait_running(&pod);
+    let uid = found["metadata"]["uid"].as_str().unwrap().to_owned();
+    let id = found["status"]["containerStatuses"][0]["containerID"].as_str();
+    let id = id.unwrap().strip_prefix("containerd://").unwrap();
+    let group = container_group(&uid, id).unwrap();
+    let phases = Phases::of(&cluster, &pod);
+    let (agent, _line) = Agent::new(&cluster, "enforce", "");
+    assert!(
+        holds_in_time(|| agent.has_told(&uid)),
+        "{}\n{}",
+        pod.described(),
+        agent.log()
+    );
+    assert!(holds_in_time(|| is_failed(&pod)), "{}", pod.described());
+
+    let record = agent.decision(&uid).unwrap();
+    let posted = events(&cluster, &uid, "Evicted");
+    assert_eq!(posted.len(), 1, "{posted:#?}");
+    let event = &posted[0];
+    let annotations = &event["metadata"]["annotations"];
+    let used = annotations["offending_containers_usage"].as_str().unwrap();
+    let amount = |bytes| Quantity::new(bytes, Format::BinarySi);
+    // The threshold was written as a plain number.
+    let quantity = Quantity::new(record.threshold.quantity, Format::DecimalSi);
+    let message = format!(
+        "The node was low on resource: memory. Threshold quantity: {quantity}, available: {}. Container leaker was using {used}, \
+         request is 16Mi, has larger consumption of memory. ",
+        amount(record.threshold.available)
+    );
+    let named = json!({
+        "starved_resource": "memory",
+        "offending_containers": "leaker",
+        "offending_containers_usage": used,
+    });
+    assert_eq!(*annotations, named, "{event:#}");
+    let held: Quantity = used.parse().unwrap();
+    assert!(
+        (16 << 20..400 << 20).contains(&held.value()),
+        "more than its request, and no more than its limit: {used}"
+    );
+    let about = json!({
+        "apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": pod.name, "uid": uid,
+    });
+    assert_eq!(event["involvedObject"], about);
+    let words = ["type", "reason", "message", "count"].map(|key| &event[key]);
+    assert_eq!(
+        words,
+        [
+            &json!("Warning"),
+            &json!("Evicted"),
+            &json!(message),
+            &json!(1)
+        ]
+    );
+    assert_eq!(
+        event["source"],
+        json!({ "component": "brink", "host": NODE })
+    );
+
+    // The kubelet takes it apart, and has said its last word.
+    let is_gone = || !group.exists() && groups_beside(&group).is_empty();
+    assert!(holds_in_time(is_gone), "{}", pod.described());
+    let end = Instant::now() + LAST_WORD;
+    assert!(holds_in_time(|| Instant::now() > end));
+    let status = pod.status();
+    assert_eq!(status["phase"], "Failed", "{status:#}");
+    let mut target = condition(&json!({ "status": status }), "DisruptionTarget").unwrap();
+    for time in ["lastTransitionTime", "lastProbeTime"] {
+        target.as_object_mut().unwrap().remove(time);
+    }
+    let expected = json!({
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "TerminationByKubelet",
+        "message": message,
+    });
+    assert_eq!(target, expected);
+    for container in status["containerStatuses"].as_array().unwrap() {
+        assert_eq!(container["restartCount"], 0, "{container:#}");
+    }
+    let told = phases.told();
+    let first = told.iter().position(|told| told.starts_with("Failed"));
+    let since = &told[first.unwrap_or_else(|| panic!("{told:#?}"))..];
+    assert_eq!(since[0], "Failed Evicted", "{told:#?}");
+    assert!(
+        since.iter().all(|told| told.starts_with("Failed")),
+        "it never runs again: {told:#?}"
+    );
+    assert_eq!(events(&cluster, &uid, "Evicted").len(), 1, "once");
+}
+
+#[test]
+fn a_server_that_was_away_is_told_once_after_a_restart_too() {
+    let cluster = cluster!(with_pods_here);
+    let pod = cluster.pod(&leaker("late"));
+    let uid = uid_of(&pod);
+    let (mut agent, mut line) = Agent::new(&cluster, "enforce", "");
+    assert!(holds_in_time(|| agent.is_connected()), "{}", agent.log());
+    line.cut();
+    let is_decided = || agent.decision(&uid).is_some();
+    assert!(
+        holds_in_time(is_decided),
+        "{}\n{}",
+        pod.described(),
+        agent.log()
+    );
+    let waits = || {
+        agent
+            .decision(&uid)
+            .and_then(|record| record.kubernetes)
+            .is_some_and(|told| told.status == "waiting")
+    };
+    assert!(holds_in_time(waits), "{}", agent.log());
+    assert_eq!(agent.outbox(), 1);
+    agent.stop(Signal::KILL);
+    agent.start();
+    line.mend();
+    assert!(holds_in_time(|| agent.has_told(&uid)), "{}", agent.log());
+    assert!(holds_in_time(|| is_failed(&pod)), "{}", pod.described());
+    assert_eq!(events(&cluster, &uid, "Evicted").len(), 1);
+    pod.delete();
+    assert!(holds_in_time(|| agent.outbox() == 0), "{}", agent.log());
+}
+
+#[test]
+fn the_node_says_how_it_stands_and_an_annotation_of_it_stops_enforcement() {
+    let cluster = cluster!(with_pods_here);
+    let (mut agent, _line) = Agent::new(&cluster, "enforce", ", taint: true");
+    let said = || condition(&node(&cluster), "brink.dev/MemoryPressure");
+    let is_said = |status: &str| said().is_some_and(|said| said["status"] == status);
+    assert!(holds_in_time(|| is_said("False")), "{}", agent.log());
+    assert_eq!(said().unwrap()["reason"], "BrinkHasSufficientMemory");
+    // An annotation from afar.
+    let pause = Annotation::put(&cluster);
+    let mode = || agent.status().map(|status| status.mode);
+    assert!(
+        holds_in_time(|| mode().as_deref() == Some("paused")),
+        "{}",
+        agent.log()
+    );
+    drop(pause);
+    assert!(
+        holds_in_time(|| mode().as_deref() == Some("enforcing")),
+        "{}",
+        agent.log()
+    );
+    let pod = cluster.pod(&leaker("pressure"));
+    let uid = uid_of(&pod);
+    let has_taint = || {
+        let node = node(&cluster);
+        let taints = node["spec"]["taints"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default();
+        taints
+            .iter()
+            .any(|taint| taint["key"] == "brink.dev/memory-pressure")
+    };
+    assert!(
+        holds_in_time(|| is_said("True") && has_taint()),
+        "{:#}\n{}",
+        node(&cluster),
+        agent.log()
+    );
+    assert!(holds_in_time(|| agent.has_told(&uid)), "{}", agent.log());
+    assert!(
+        holds_in_time(|| is_said("False") && !has_taint()),
+        "{:#}\n{}",
+        node(&cluster),
+        agent.log()
+    );
+    agent.stop(Signal::TERM);
+    assert_eq!(said(), None, "{}", agent.log());
+}
+
+#[test]
+fn an_agent_that_only_observes_changes_nothing_and_posts_a_marked_event() {
+    let cluster = cluster!(with_pods_here);
+    let pod = cluster.pod(&leaker("dry"));
+    let uid = uid_of(&pod);
+    let (agent, _line) = Agent::new(&cluster, "observe", ", dryRunEvents: true");
+    let posted = || events(&cluster, &uid, "WouldEvict");
+    assert!(
+        holds_in_time(|| !posted().is_empty()),
+        "{}\n{}",
+        pod.described(),
+        agent.log()
+    );
+    let found = posted();
+    assert_eq!((found.len(), &found[0]["type"]), (1, &json!("Normal")));
+    assert_eq!(
+        found[0]["metadata"]["annotations"]["brink.dev/dry-run"],
+        "true"
+    );
+    assert_eq!(pod.status()["phase"], "Running");
+    assert_eq!(condition(&node(&cluster), "brink.dev/MemoryPressure"), None);
+}
+
+/// The node's annotation; it goes with this.
+struct Annotation<'a>(&'a Cluster);
+
+impl<'a> Annotation<'a> {
+    fn put(cluster: &'a Cluster) -> Self {
+        cluster.kubectl(
+            &[
+                "annotate",
+                "node",
+                NODE,
+                "brink.dev/pause=true",
+                "--overwrite",
+            ],
+            "",
+        );
+        Self(cluster)
+    }
+}
+
+impl Drop for Annotation<'_> {
+    fn drop(&mut self) {
+        self.0
+            .kubectl(&["annotate", "node", NODE, "brink.dev/pause-"], "");
+    }
+}
