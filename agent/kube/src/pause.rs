@@ -12,7 +12,7 @@ use crate::retry::Backoff;
 use crate::watch::{Change, Object, Query, Streaming, Watch};
 
 /// How long the server keeps one watch open at least; up to twice that, so that not all nodes ask at once.
-const LASTS: Duration = Duration::from_secs(300);
+const LASTS: Duration = Duration::from_mins(5);
 
 /// The annotation, on the node.
 pub const ANNOTATION: &str = "brink.dev/pause";

@@ -81,13 +81,12 @@ impl Verdict {
             (404, _) => Self::Never(End::Gone),
             // The name comes from what happened: the server has the event already.
             (409, Act::Event) if answer.reason == EXISTS => Self::Done(None),
-            // A quota that somebody else counts in at the same time.
-            (409, Act::Event) => later(why(), None, false),
             // A uid that does not fit, or a conflict that is over when it is tried again.
             (409 | 422, Act::Status) => Self::Look(why()),
-            // Who has no right may be given it; a namespace that ends takes nothing any more.
+            // A namespace that ends takes nothing any more.
             (403, Act::Event) if is_ending(&answer.message) => Self::Never(End::Gone),
-            (401 | 403, _) => later(why(), None, false),
+            // A quota that somebody else counts in at the same time, or a right that may be given.
+            (409, Act::Event) | (401 | 403, _) => later(why(), None, false),
             (408 | 429 | 500..=599, _) => later(why(), answer.retry_after, true),
             _ => Self::Never(End::Refused(why())),
         }

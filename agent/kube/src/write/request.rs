@@ -76,11 +76,11 @@ fn get(path: &str, accept: &str) -> Ready {
     Request::get(path).header(ACCEPT, accept).body(Vec::new())
 }
 
-fn strategic(path: &str, patch: &Value) -> Ready {
+fn strategic(path: &str, change: &Value) -> Ready {
     Request::patch(path)
         .header(ACCEPT, METADATA)
         .header(CONTENT_TYPE, STRATEGIC)
-        .body(patch.to_string().into_bytes())
+        .body(change.to_string().into_bytes())
 }
 
 fn pod_path(pod: &PodRef) -> String {
