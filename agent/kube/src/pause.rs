@@ -173,7 +173,7 @@ mod tests {
 
     use super::*;
 
-    fn node(annotations: serde_json::Value) -> Node {
+    fn node(annotations: &serde_json::Value) -> Node {
         let object = json!({ "metadata": { "resourceVersion": "7", "annotations": annotations } });
         serde_json::from_value(object).unwrap()
     }
@@ -182,7 +182,7 @@ mod tests {
     fn a_node_without_annotations_or_without_itself_pauses_nothing() {
         let mut reader = Reader::default();
         assert_eq!(reader.take(&Change::Began), None);
-        let paused = node(json!({ ANNOTATION: "true", "other": "x" }));
+        let paused = node(&json!({ ANNOTATION: "true", "other": "x" }));
         assert_eq!(
             reader.take(&Change::Found(paused.clone())),
             Some(Pause::Forever)
@@ -190,7 +190,7 @@ mod tests {
         assert_eq!(reader.take(&Change::Complete), None);
         assert_eq!(reader.take(&Change::Opened), None);
         assert_eq!(
-            reader.take(&Change::Applied(node(json!({})))),
+            reader.take(&Change::Applied(node(&json!({})))),
             Some(Pause::No)
         );
         assert_eq!(reader.take(&Change::Deleted(paused)), Some(Pause::No));

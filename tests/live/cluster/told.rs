@@ -56,9 +56,9 @@ struct Agent {
 }
 
 impl Agent {
-    /// One that reaches the server by the line, which outlives it: its last words take away what it said of the node. `more` goes into
+    /// One that reaches the server by the line, which outlives it: its last words take away what it said of the node. `extra` goes into
     /// `kubernetes`.
-    fn new(cluster: &Cluster, mode: &str, more: &str) -> (Line, Self) {
+    fn new(cluster: &Cluster, mode: &str, extra: &str) -> (Line, Self) {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         let line = Line::to(cluster, &kubeconfig);
@@ -66,7 +66,7 @@ impl Agent {
             "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: {mode}\nmemoryPolicy: kubelet\nheadroomHard: 0%\n\
              node: {{cgroup: {PODS}}}\nenforceNodeAllocatable: []\nevictionHard: {{memory.available: \"{}\"}}\n\
              evictionPressureTransitionPeriod: 20s\npaths: {{stateDir: \"{}\"}}\n\
-             kubernetes: {{enabled: true, kubeconfig: \"{}\", nodeName: {NODE}{more}}}\n",
+             kubernetes: {{enabled: true, kubeconfig: \"{}\", nodeName: {NODE}{extra}}}\n",
             available() - ROOM,
             folder.path().join("state").display(),
             kubeconfig.display()
