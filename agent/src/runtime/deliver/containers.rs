@@ -1,12 +1,14 @@
 //! Which cgroup is whose: the pods of the newest roster by the ids of their cgroups, and the containers in them by name.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::fs;
 
 use brink_core::node::workload::{ContainerUsage, Workload};
 use brink_host::cgroup::pod::{PodMember, PodRoots};
 use brink_host::cgroup::stat::StatReader;
 use brink_host::cgroup::usage::UsageReader;
-use brink_host::cgroup::{CgroupDir, Controller, Layout};
+use brink_host::cgroup::{CgroupDir, Controller, Layout, Version};
 use brink_kube::outbox::PodRef;
 use serde_json::Value;
 
@@ -78,35 +80,79 @@ pub(super) fn names(object: &[u8]) -> HashMap<String, String> {
     named.collect()
 }
 
-/// What a cgroup holds now without inactive file pages, in bytes; none where it cannot be read.
-pub(super) fn holds(layout: &Layout, path: &str) -> Option<u64> {
-    let hierarchy = layout.require(Controller::Memory).ok()?;
-    let dir = CgroupDir::open(hierarchy, path).ok()?;
-    let usage = UsageReader::open(&dir).ok()?.read().ok()?;
-    StatReader::open(&dir).ok()?.read().ok()?.working_set(usage)
+/// What is known of a container's memory, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    /// What it held at least, without inactive file pages.
+    pub(super) least: u64,
+    /// The most it has ever held; none where the kernel does not tell.
+    pub(super) most: Option<u64>,
 }
 
-/// What the containers of a pod used, in the order of its manifest; those whose figures nobody has are left out.
+impl Held {
+    /// What its cgroup says now, and what was `recorded` before; none where nothing is known.
+    pub(super) fn of(layout: &Layout, path: &str, recorded: Option<u64>) -> Option<Self> {
+        let hierarchy = layout.require(Controller::Memory).ok()?;
+        let dir = CgroupDir::open(hierarchy, path).ok();
+        let now = dir.as_ref().and_then(|dir| {
+            let usage = UsageReader::open(dir).ok()?.read().ok()?;
+            StatReader::open(dir).ok()?.read().ok()?.working_set(usage)
+        });
+        let most = dir.and_then(|dir| {
+            let name = match dir.version() {
+                Version::V1 => "memory.max_usage_in_bytes",
+                Version::V2 => "memory.peak",
+            };
+            let text = fs::read_to_string(dir.path().join(name)).ok()?;
+            text.trim().parse().ok()
+        });
+        let least = now.max(recorded)?;
+        Some(Self { least, most })
+    }
+}
+
+/// What the containers of a pod used, in the order of its manifest; those whose figures nobody has are left out. `whole` is what
+/// the pod used when it was chosen: what it held more than they are known to have held is theirs who held more once, as the
+/// dead have given some of it back since.
 pub(super) fn usages(
     victim: &Workload,
     containers: &[(String, String)],
     names: &HashMap<String, String>,
-    working_set: impl Fn(&str) -> Option<u64>,
+    whole: Option<u64>,
+    held: impl Fn(&str) -> Option<Held>,
 ) -> Vec<ContainerUsage> {
-    let usage = |name: &str| {
+    let of = |name: &str| {
         let mut mine = containers
             .iter()
             .filter(|(id, _)| names.get(id).is_some_and(|known| known == name));
-        mine.find_map(|(_, path)| working_set(path))
+        mine.find_map(|(_, path)| held(path))
     };
-    let known = victim.containers.iter().filter_map(|container| {
-        Some(ContainerUsage {
-            name: container.name.clone(),
-            memory: Some(usage(&container.name)?),
-            ..ContainerUsage::default()
-        })
-    });
-    known.collect()
+    let known = victim.containers.iter();
+    let mut known: Vec<(&str, Held)> = known
+        .filter_map(|container| Some((&*container.name, of(&container.name)?)))
+        .collect();
+    let sum: u64 = known.iter().map(|(_, held)| held.least).sum();
+    let mut rest = whole.unwrap_or(0).saturating_sub(sum);
+    let alone = victim.containers.len() == 1;
+    let room = |held: &Held| match held.most {
+        Some(most) => most.saturating_sub(held.least),
+        None if alone => u64::MAX,
+        None => 0,
+    };
+    let mut order: Vec<usize> = (0..known.len()).collect();
+    order.sort_by_key(|&place| Reverse(room(&known[place].1)));
+    for place in order {
+        let held = &mut known[place].1;
+        let more = room(held).min(rest);
+        held.least += more;
+        rest -= more;
+    }
+    let usage = |(name, held): (&str, Held)| ContainerUsage {
+        name: name.to_owned(),
+        memory: Some(held.least),
+        ..ContainerUsage::default()
+    };
+    known.into_iter().map(usage).collect()
 }
 
 #[cfg(test)]
@@ -163,12 +209,37 @@ mod tests {
         let groups = groups.map(|(id, path)| (id.to_owned(), path.to_owned()));
         let names =
             [("1", "side"), ("2", "app")].map(|(id, name)| (id.to_owned(), name.to_owned()));
-        let held = |path: &str| (path != "/side").then_some(path.len() as u64);
-        let found = usages(&victim, &groups, &names.into(), held);
-        let found: Vec<_> = found
-            .iter()
-            .map(|usage| (&*usage.name, usage.memory))
-            .collect();
-        assert_eq!(found, [("app", Some(4))]);
+        let names = names.into();
+        let check = |whole, app: Held, side: Option<Held>, expected: &[(&str, u64)]| {
+            let held = |path: &str| if path == "/side" { side } else { Some(app) };
+            let found = usages(&victim, &groups, &names, whole, held);
+            let found: Vec<_> = found
+                .iter()
+                .map(|usage| (&*usage.name, usage.memory.unwrap()))
+                .collect();
+            assert_eq!(found, expected, "{whole:?} {app:?} {side:?}");
+        };
+        let held = |least, most| Held { least, most };
+        check(Some(900), held(4, None), None, &[("app", 4)]);
+        // What the dead have given back was theirs who held more once.
+        let side = Some(held(20, Some(30)));
+        check(
+            None,
+            held(10, Some(700)),
+            side,
+            &[("app", 10), ("side", 20)],
+        );
+        check(
+            Some(500),
+            held(10, Some(700)),
+            side,
+            &[("app", 480), ("side", 20)],
+        );
+        check(
+            Some(900),
+            held(10, Some(700)),
+            side,
+            &[("app", 700), ("side", 30)],
+        );
     }
 }

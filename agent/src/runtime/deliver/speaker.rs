@@ -11,6 +11,7 @@ use brink_core::base::{Moment, Reason, Span};
 use brink_core::node::condition::ConditionSet;
 use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
+use brink_core::node::signal::Signal;
 use brink_core::node::workload::{ContainerUsage, Workload};
 use brink_host::cgroup::Layout;
 use brink_host::cgroup::pod::PodRoots;
@@ -29,7 +30,7 @@ use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
 use super::Tell;
-use super::containers::{Groups, container_of, holds, names, usages};
+use super::containers::{Groups, Held, container_of, names, usages};
 use super::fold::{Fold, Kill};
 use super::tasks::Tasks;
 use super::words::{Known, evicted, seconds, would_evict};
@@ -187,9 +188,14 @@ impl Speaker {
         let at = Moment::from_nanos(record.decided.monotonic_ns);
         let containers = lock(&self.groups).containers(&self.roots, &victim.uid);
         let recorded = |path: &str| self.recorder.get()?.working_set(path, at);
+        let signals = Signal::ALL.into_iter();
+        let mut signals = signals.filter(|signal| signal.name() == record.threshold.signal);
+        let is_memory = signals.any(Signal::is_memory);
+        let whole = record.victim.usage.filter(|_| is_memory);
+        let whole = whole.and_then(|bytes| u64::try_from(bytes).ok());
         // What was recorded may be a second old, and what is there now the dead have begun to give back.
-        usages(victim, &containers, &names(&pod.json), |path| {
-            holds(&self.layout, path).max(recorded(path))
+        usages(victim, &containers, &names(&pod.json), whole, |path| {
+            Held::of(&self.layout, path, recorded(path))
         })
     }
 }
@@ -214,12 +220,13 @@ impl Tell for Speaker {
         } else {
             return;
         };
-        match entry {
-            Some(entry) => self.put(entry),
-            None => warn!(
+        if let Some(entry) = entry {
+            self.put(entry);
+        } else {
+            warn!(
                 order = record.order,
                 "an eviction cannot be put into words for Kubernetes"
-            ),
+            );
         }
     }
 
@@ -332,7 +339,7 @@ fn measured(policy: &Policy) -> ConditionSet {
     let signals = policy.thresholds().iter().map(|threshold| threshold.signal);
     signals
         .filter(|signal| matches!(signal.resource(), Memory | Pids))
-        .map(|signal| signal.condition())
+        .map(Signal::condition)
         .collect()
 }
 
