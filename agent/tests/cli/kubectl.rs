@@ -1,5 +1,6 @@
-//! `kubectl brink`, with a kubectl that only plays one: whom it asks, and how the answers of several nodes are told apart. On a real
-//! cluster it is asked by the test of the manifests.
+//! `kubectl brink`, with a kubectl that only plays one: whom it asks, and how the answers of several nodes are told apart.
+//!
+//! On a real cluster it is asked by the test of the manifests.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
