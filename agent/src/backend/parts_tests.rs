@@ -65,6 +65,8 @@ impl Machine {
         fs::write(folder.join("stat"), stat).unwrap();
         let status = format!("Uid:\t0\t0\t0\t0\nNSpid:\t{pid}\n");
         fs::write(folder.join("status"), status).unwrap();
+        let group = "0::/system.slice/containerd.service\n";
+        fs::write(folder.join("cgroup"), group).unwrap();
         let line = format!("containerd-shim-runc-v2\0-namespace\0k8s.io\0-id\0{sandbox}\0");
         fs::write(folder.join("cmdline"), line).unwrap();
         self
