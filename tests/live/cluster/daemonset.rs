@@ -8,7 +8,7 @@ use brink_tests::{agent_binary, schema::Schema, skip};
 use serde_json::Value;
 
 use crate::installed::{Installed, NAMESPACE};
-use crate::support::{Cluster, holds_in_time};
+use crate::support::{Cluster, NODE, holds_in_time};
 
 /// What the manifests say that the agent needs at most, in bytes.
 const MEMORY: f64 = 32.0 * 1_048_576.0;
@@ -118,6 +118,21 @@ fn the_base_runs_on_every_node_observes_and_is_rolled_over() {
     let kubelet = check(&doctor, "kubelet.configuration");
     let found = kubelet["found"].as_str().unwrap();
     assert!(found.contains("/proc/"), "{kubelet:#}");
+
+    // Whoever has the rights to asks it by its node.
+    let folder = tempfile::tempdir().unwrap();
+    let words = ["--node", NODE, "status", "-o", "json"];
+    let told = cluster.plugin(folder.path(), &words);
+    let said: Value = serde_json::from_slice(&told.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&told.stderr)));
+    assert_eq!(said["pid"], status["pid"], "{said:#}");
+    let told = cluster.plugin(folder.path(), &["--node", "nobody", "status"]);
+    assert_eq!(
+        told.status.code(),
+        Some(4),
+        "{}",
+        String::from_utf8_lossy(&told.stderr)
+    );
 
     // Probes and scrapers are answered by whoever asks, and told of no event.
     assert!(installed.page(&name, "/livez").starts_with("ok"));

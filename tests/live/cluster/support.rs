@@ -2,6 +2,7 @@
 
 use std::env;
 use std::io::Write as _;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use brink_host::cgroup::pod::{PodMember, PodRoots};
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{Controller, Layout};
-use brink_tests::slowed;
+use brink_tests::{agent_binary, slowed};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -151,6 +152,24 @@ impl Cluster {
             cluster: self,
             name,
         }
+    }
+
+    /// What `kubectl brink` answers: the agent's program under that name in a folder, beside a `kubectl`.
+    pub(crate) fn plugin(&self, folder: &Path, words: &[&str]) -> Output {
+        let program = folder.join("kubectl-brink");
+        if !program.exists() {
+            symlink(agent_binary().unwrap(), &program).unwrap();
+        }
+        let path = env::var_os("PATH").unwrap_or_default();
+        let places = self.kubectl.parent().map(Path::to_owned);
+        let places = places.filter(|place| !place.as_os_str().is_empty());
+        let path = env::join_paths(places.into_iter().chain(env::split_paths(&path))).unwrap();
+        let mut command = Command::new(program);
+        command
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(words);
+        command.env("PATH", path).output().unwrap()
     }
 
     /// A `kubectl` that knows the way to the server.
