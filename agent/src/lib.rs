@@ -7,6 +7,8 @@ pub mod control;
 pub mod demo;
 pub mod doctor;
 pub mod equip;
+#[cfg(test)]
+mod fake;
 pub mod forensics;
 pub mod guard;
 pub mod ledger;

@@ -6,6 +6,7 @@ use brink_core::node::workload::{Protection, ResourceList};
 use brink_host::cgroup::glob::Glob;
 
 use super::*;
+use crate::fake::{self, mount_unified};
 
 /// A machine with one cgroup, `/work`, and this process outside.
 struct Machine(tempfile::TempDir);
@@ -13,24 +14,14 @@ struct Machine(tempfile::TempDir);
 impl Machine {
     fn new() -> Self {
         let machine = Self(tempfile::tempdir().unwrap());
-        machine.write(
-            "proc/self/mountinfo",
-            "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-        );
-        machine.write(
-            "proc/cgroups",
-            "#subsys_name\thierarchy\tnum_cgroups\tenabled\n",
-        );
-        machine.write("sys/fs/cgroup/cgroup.controllers", "memory pids\n");
+        mount_unified(machine.0.path());
         machine.write("sys/fs/cgroup/work/memory.current", "0\n");
         machine.runs(std::process::id(), "brink", "/");
         machine
     }
 
     fn write(&self, path: &str, text: &str) {
-        let path = self.0.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        fake::write(self.0.path(), path, text);
     }
 
     /// A process of root's.

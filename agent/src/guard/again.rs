@@ -242,6 +242,7 @@ mod tests {
 
     use super::super::scene::Scene;
     use super::*;
+    use crate::fake;
 
     fn at(millis: i64) -> Moment {
         Moment::START + Span::from_millis(millis)
@@ -250,23 +251,8 @@ mod tests {
     /// A target of plain files: what it is does not matter here.
     fn newcomer() -> Newcomer {
         let root = tempfile::tempdir().unwrap();
-        let files = [
-            (
-                "proc/self/mountinfo",
-                "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-            ),
-            (
-                "proc/cgroups",
-                "#subsys_name\thierarchy\tnum_cgroups\tenabled\n",
-            ),
-            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
-            ("sys/fs/cgroup/pod/cgroup.procs", ""),
-        ];
-        for (path, text) in files {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
+        fake::mount_unified(root.path());
+        fake::write(root.path(), "sys/fs/cgroup/pod/cgroup.procs", "");
         let layout = Layout::detect(root.path()).unwrap();
         Newcomer {
             pod: 1,

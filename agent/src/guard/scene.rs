@@ -22,23 +22,10 @@ use super::ports::{Ports, Report};
 use super::roster::{Group, Member, Roster};
 use super::{Guard, Plan, Realtime, now};
 use crate::backend::parts::Parts;
+use crate::fake::{mount_unified, write};
 use crate::ledger::{Author, Rung};
 
 const MIB: i64 = 1 << 20;
-const MACHINE: [(&str, &str); 5] = [
-    (
-        "proc/self/mountinfo",
-        "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-    ),
-    (
-        "proc/cgroups",
-        "#subsys_name\thierarchy\tnum_cgroups\tenabled\n",
-    ),
-    ("proc/swaps", "Filename Type Size Used Priority\n"),
-    ("sys/fs/cgroup/cgroup.controllers", "memory pids\n"),
-    ("sys/fs/cgroup/node/memory.max", "4294967296\n"),
-];
-
 /// The node, the guard, and the moment at which it began.
 pub(super) struct Scene {
     root: tempfile::TempDir,
@@ -68,18 +55,22 @@ impl Scene {
     /// The pod has the containers `a`, in which somebody runs, and `idle`.
     fn with(grace: Span) -> Self {
         let root = tempfile::tempdir().unwrap();
-        for (path, text) in MACHINE {
-            write(&root, path, text);
-        }
+        mount_unified(root.path());
+        write(
+            root.path(),
+            "proc/swaps",
+            "Filename Type Size Used Priority\n",
+        );
+        write(root.path(), "sys/fs/cgroup/node/memory.max", "4294967296\n");
         for group in ["node", "pod"] {
             let file = |name: &str| format!("sys/fs/cgroup/{group}/{name}");
-            write(&root, &file("memory.current"), "0\n");
+            write(root.path(), &file("memory.current"), "0\n");
             write(
-                &root,
+                root.path(),
                 &file("memory.stat"),
                 "inactive_file 0\nactive_file 0\n",
             );
-            write(&root, &file("cgroup.procs"), "");
+            write(root.path(), &file("cgroup.procs"), "");
         }
         container(&root, "a", "0\n");
         container(&root, "idle", "");
@@ -167,12 +158,6 @@ impl Scene {
         let kill = folder(&self.root, name).join("cgroup.kill");
         fs::read_to_string(kill).unwrap() == "1"
     }
-}
-
-fn write(root: &tempfile::TempDir, path: &str, text: &str) {
-    let path = root.path().join(path);
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, text).unwrap();
 }
 
 fn folder(root: &tempfile::TempDir, name: &str) -> std::path::PathBuf {

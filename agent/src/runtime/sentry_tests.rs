@@ -4,6 +4,7 @@ use std::fs;
 
 use super::*;
 use crate::backend::parts::Parts;
+use crate::fake::{self, mount_unified};
 
 const UID: &str = "0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7";
 
@@ -17,15 +18,7 @@ struct Machine(tempfile::TempDir);
 impl Machine {
     fn new() -> Self {
         let machine = Self(tempfile::tempdir().unwrap());
-        machine.write(
-            "proc/self/mountinfo",
-            "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-        );
-        machine.write(
-            "proc/cgroups",
-            "#subsys_name\thierarchy\tnum_cgroups\tenabled\n",
-        );
-        machine.write("sys/fs/cgroup/cgroup.controllers", "memory pids\n");
+        mount_unified(machine.0.path());
         machine.write("proc/12/comm", "pause\n");
         machine.group("", "");
         machine.write(&format!("{}/memory.current", Self::folder("")), "0\n");
@@ -43,9 +36,7 @@ impl Machine {
     }
 
     fn write(&self, path: &str, text: &str) {
-        let path = self.0.path().join(path);
-        fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(path, text).unwrap();
+        fake::write(self.0.path(), path, text);
     }
 
     /// A cgroup that is there with its list at once, as the kernel makes one.

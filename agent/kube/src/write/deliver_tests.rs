@@ -107,17 +107,33 @@ impl Scene {
         );
     }
 
+    async fn until_over(&self) {
+        let is_over = || self.files.waiting() == 0;
+        self.until("it is over", is_over).await;
+    }
+
+    /// What has become of an entry last.
+    fn last_told(&self) -> Told {
+        self.node.told.lock().unwrap().last().unwrap().clone()
+    }
+
     async fn end(self) {
         drop(self.new);
         self.task.await.unwrap();
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_eviction_is_told_once_and_leaves_the_outbox() {
+/// A scene, with the folder of its outbox and its server.
+fn scene() -> (tempfile::TempDir, Fake, Scene) {
     let folder = tempfile::tempdir().unwrap();
     let fake = Fake::default();
     let scene = Scene::start(folder.path(), &fake);
+    (folder, fake, scene)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_eviction_is_told_once_and_leaves_the_outbox() {
+    let (_folder, fake, scene) = scene();
     scene.put(entry(1)).await;
     scene
         .until("both are told", || fake.lines().len() == 2)
@@ -129,9 +145,7 @@ async fn an_eviction_is_told_once_and_leaves_the_outbox() {
     assert_eq!(asked[1].body["source"]["host"], "node-a");
     assert_eq!(scene.files.waiting(), 1, "it is still being looked after");
     scene.see(Seen::Gone);
-    scene
-        .until("it is over", || scene.files.waiting() == 0)
-        .await;
+    scene.until_over().await;
     scene.end().await;
     assert_eq!(fake.lines().len(), 2);
 }
@@ -146,16 +160,13 @@ async fn a_server_that_is_away_hears_it_later_and_once() {
     sleep(Duration::from_mins(1)).await;
     let tries = fake.lines().len();
     assert!((5..=12).contains(&tries), "{tries} requests in a minute");
-    let waits = scene
-        .node
-        .told
-        .lock()
-        .unwrap()
-        .last()
-        .unwrap()
-        .waits
-        .clone();
-    assert!(waits.unwrap().contains("connection refused"));
+    assert!(
+        scene
+            .last_told()
+            .waits
+            .unwrap()
+            .contains("connection refused")
+    );
     // The event is taken, and nobody hears that it was.
     fake.always(None);
     let object = serde_json::json!({ "metadata": { "uid": "uid-1", "resourceVersion": "9" } });
@@ -167,17 +178,7 @@ async fn a_server_that_is_away_hears_it_later_and_once() {
     ));
     scene.see(Seen::Unknown);
     scene
-        .until("all is told", || {
-            scene
-                .node
-                .told
-                .lock()
-                .unwrap()
-                .last()
-                .unwrap()
-                .entry
-                .is_settled()
-        })
+        .until("all is told", || scene.last_told().entry.is_settled())
         .await;
     assert_eq!(fake.lines()[tries..], [STATUS, EVENT, EVENT]);
     scene.end().await;
@@ -206,17 +207,13 @@ async fn what_was_owed_is_told_after_a_restart_and_nothing_twice() {
         keeps_reason: true,
         version: Some(9),
     });
-    second
-        .until("it is over", || second.files.waiting() == 0)
-        .await;
+    second.until_over().await;
     second.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_kubelet_that_writes_over_it_is_written_over() {
-    let folder = tempfile::tempdir().unwrap();
-    let fake = Fake::default();
-    let scene = Scene::start(folder.path(), &fake);
+    let (_folder, fake, scene) = scene();
     scene.put(entry(1)).await;
     scene
         .until("both are told", || fake.lines().len() == 2)
@@ -235,9 +232,7 @@ async fn a_kubelet_that_writes_over_it_is_written_over() {
         keeps_reason: true,
         version: Some(2000),
     });
-    scene
-        .until("it is over", || scene.files.waiting() == 0)
-        .await;
+    scene.until_over().await;
     let events = fake.lines().iter().filter(|line| *line == EVENT).count();
     assert_eq!(events, 1);
     scene.end().await;
@@ -245,35 +240,29 @@ async fn a_kubelet_that_writes_over_it_is_written_over() {
 
 #[tokio::test(start_paused = true)]
 async fn another_pod_of_the_name_is_left_alone() {
-    let folder = tempfile::tempdir().unwrap();
-    let fake = Fake::default();
-    let scene = Scene::start(folder.path(), &fake);
+    let (_folder, fake, scene) = scene();
     fake.then(Plays::Says(409, serde_json::json!({ "message": "uid" })));
     fake.then(Plays::Says(
         200,
         serde_json::json!({ "metadata": { "uid": "another" } }),
     ));
     scene.put(entry(1)).await;
-    scene
-        .until("it is over", || scene.files.waiting() == 0)
-        .await;
+    scene.until_over().await;
     assert_eq!(fake.lines(), [STATUS, POD, EVENT]);
-    let told = scene.node.told.lock().unwrap().last().unwrap().clone();
-    assert_eq!(told.entry.status_part, Part::Ended(End::Replaced));
+    assert_eq!(
+        scene.last_told().entry.status_part,
+        Part::Ended(End::Replaced)
+    );
     scene.end().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_none_is_refused_here() {
-    let folder = tempfile::tempdir().unwrap();
-    let fake = Fake::default();
-    let scene = Scene::start(folder.path(), &fake);
+    let (_folder, fake, scene) = scene();
     let mut odd = entry(1);
     odd.pod.namespace = "a b".to_owned();
     scene.put(odd).await;
-    scene
-        .until("it is over", || scene.files.waiting() == 0)
-        .await;
+    scene.until_over().await;
     assert_eq!(fake.lines(), Vec::<String>::new());
     scene.end().await;
 }

@@ -66,6 +66,15 @@ fn used(name: &str, mebibytes: u64) -> ContainerUsage {
     }
 }
 
+/// A victim of whose containers nothing is known.
+fn bare<'a>(victim: &'a Workload, policy: &'a Policy) -> Known<'a> {
+    Known {
+        victim,
+        policy,
+        containers: &[],
+    }
+}
+
 const LOW: &str =
     "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. ";
 
@@ -109,13 +118,8 @@ fn an_eviction_says_what_the_kubelet_says() {
 
 #[test]
 fn a_victim_without_figures_has_no_annotations() {
-    let policy = policy(Value::Quantity("100Mi".parse().unwrap()));
-    let victim = victim();
-    let known = Known {
-        victim: &victim,
-        policy: &policy,
-        containers: &[],
-    };
+    let (policy, victim) = (policy(Value::Quantity("100Mi".parse().unwrap())), victim());
+    let known = bare(&victim, &policy);
     let entry = evicted(&record("enforcing", "memory.available", None), known).unwrap();
     assert_eq!(entry.event.message, LOW);
     assert!(entry.event.annotations.is_empty());
@@ -126,11 +130,7 @@ fn an_amount_prints_as_it_was_written() {
     let victim = victim();
     let said = |value: Value| {
         let policy = policy(value);
-        let known = Known {
-            victim: &victim,
-            policy: &policy,
-            containers: &[],
-        };
+        let known = bare(&victim, &policy);
         let entry = evicted(&record("enforcing", "memory.available", None), known);
         entry.unwrap().event.message
     };
@@ -147,13 +147,8 @@ fn an_amount_prints_as_it_was_written() {
 
 #[test]
 fn what_only_would_have_been_is_marked_and_changes_nothing() {
-    let policy = policy(Value::Quantity("100Mi".parse().unwrap()));
-    let victim = victim();
-    let known = Known {
-        victim: &victim,
-        policy: &policy,
-        containers: &[],
-    };
+    let (policy, victim) = (policy(Value::Quantity("100Mi".parse().unwrap())), victim());
+    let known = bare(&victim, &policy);
     let entry = would_evict(&record("observing", "memory.available", Some(900)), known).unwrap();
     assert_eq!((&entry.status, &entry.status_part), (&None, &Part::None));
     assert_eq!(
@@ -166,13 +161,8 @@ fn what_only_would_have_been_is_marked_and_changes_nothing() {
 
 #[test]
 fn a_record_of_an_unknown_signal_has_no_words() {
-    let policy = policy(Value::Quantity("100Mi".parse().unwrap()));
-    let victim = victim();
-    let known = Known {
-        victim: &victim,
-        policy: &policy,
-        containers: &[],
-    };
+    let (policy, victim) = (policy(Value::Quantity("100Mi".parse().unwrap())), victim());
+    let known = bare(&victim, &policy);
     assert_eq!(
         evicted(&record("enforcing", "swap.available", None), known),
         None

@@ -1,0 +1,20 @@
+//! A machine of plain files, for tests.
+
+use std::fs;
+use std::path::Path;
+
+/// Writes a file below a root, with the folders it is in.
+pub(crate) fn write(root: &Path, path: &str, text: &str) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+/// Mounts one tree of control groups at its usual place, with the controllers that a node needs.
+pub(crate) fn mount_unified(root: &Path) {
+    let mounts = "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    write(root, "proc/self/mountinfo", mounts);
+    let none = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n";
+    write(root, "proc/cgroups", none);
+    write(root, "sys/fs/cgroup/cgroup.controllers", "memory pids\n");
+}
