@@ -1,13 +1,14 @@
 //! Folders whose files are watched, and whether the kernel still tells of them.
 
 use std::fs;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::inotify::{self, ReadFlags, Reader};
+use rustix::fs::inotify;
 use tracing::warn;
+
+use super::heard;
 
 /// A folder by its file system and its number there: one that was made anew is another.
 type Identity = (u64, u64);
@@ -31,8 +32,7 @@ struct Folder {
 impl Folders {
     /// Watches what can be watched; the rest is said.
     pub(super) fn watch(paths: &[&Path]) -> Self {
-        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let inotify = inotify::init(flags)
+        let inotify = heard::open()
             .inspect_err(|errno| warn!(%errno, "files cannot be watched; they are looked at again and again"))
             .ok();
         let folder = |path: &&Path| Folder {
@@ -54,18 +54,13 @@ impl Folders {
         let Some(inotify) = &self.inotify else {
             return;
         };
-        let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut events = Reader::new(inotify, &mut buffer);
-        while let Ok(event) = events.next() {
-            // What overflowed may have been about any of them.
-            let is_any = event.events().contains(ReadFlags::QUEUE_OVERFLOW);
-            let watch = event.wd();
-            let of = |folder: &&Folder| is_any || folder.watch == Some(watch);
+        heard::each(inotify, |watch| {
+            let of = |folder: &&Folder| watch.is_none() || folder.watch == watch;
             self.folders
                 .iter()
                 .filter(of)
                 .for_each(|folder| tell(&folder.path));
-        }
+        });
     }
 
     /// Whether the kernel tells what happens in the folder now at that path.

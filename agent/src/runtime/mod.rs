@@ -15,6 +15,7 @@ mod folders;
 pub mod foresight;
 pub mod foretold;
 pub mod graces;
+mod heard;
 pub mod hooks;
 pub mod journal;
 mod kept;

@@ -3,7 +3,6 @@
 //! The kernel tells of a new cgroup by inotify, so this needs no kernel program, and is faster than a new roster: a kubelet that
 //! has not heard of the eviction starts a container whose first process comes into its cgroup a moment after that was made.
 
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,10 +13,11 @@ use brink_host::cgroup::{Controller, Layout};
 use brink_host::kill::KillTarget;
 use brink_host::process::wards::Ward;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::inotify::{self, ReadFlags, Reader};
+use rustix::fs::inotify;
 use rustix::time::Timespec;
 use tracing::{debug, warn};
 
+use super::heard;
 use crate::backend::parts::{Judge, Judged};
 use crate::guard::again::Newcomer;
 use crate::guard::ports::{Command, Ports};
@@ -57,8 +57,7 @@ struct Watched {
 impl Sentry {
     /// One that watches nobody yet.
     pub fn new(root: &Path, layout: Layout, ports: Arc<Ports>) -> Self {
-        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let inotify = inotify::init(flags)
+        let inotify = heard::open()
             .inspect_err(|errno| {
                 warn!(%errno, "evicted pods cannot be watched; what is started in them again is found later");
             })
@@ -145,18 +144,12 @@ impl Sentry {
     /// Looks into every pod in which something was made.
     fn hear(&mut self) {
         let mut places = Vec::new();
-        {
-            let Some(inotify) = &self.inotify else {
-                return;
-            };
-            let mut buffer = [MaybeUninit::uninit(); 4096];
-            let mut events = Reader::new(inotify, &mut buffer);
-            while let Ok(event) = events.next() {
-                let is_any = event.events().contains(ReadFlags::QUEUE_OVERFLOW);
-                let of = |(_, known): &(usize, &Watched)| is_any || known.watch == event.wd();
+        if let Some(inotify) = &self.inotify {
+            heard::each(inotify, |watch| {
+                let of = |(_, known): &(usize, &Watched)| watch.is_none_or(|it| known.watch == it);
                 let found = self.watched.iter().enumerate().filter(of);
                 places.extend(found.map(|(place, _)| place));
-            }
+            });
         }
         places.sort_unstable();
         places.dedup();
