@@ -1,4 +1,4 @@
-//! What the guard is equipped with on this machine: kernel programs, the killer, and why something is not there.
+//! What the guard is equipped with on this machine: its node, rosters, kernel programs, the killer, and why something is not there.
 
 use std::path::Path;
 
@@ -7,6 +7,30 @@ use brink_host::cgroup::Layout;
 use brink_host::kill::{Killer, ReleaseConfig, ReleasePool};
 use brink_host::probe::{Coverage, Facts, Family, Probe, Roots, Wishes, coverage};
 use brink_host::realtime::FifoPriority;
+
+use crate::backend::build::Builder;
+use crate::config::{AgentConfig, NodeScope};
+use crate::guard::files::{NodePlan, Scope};
+
+/// The node as the guard reads it.
+pub fn node_plan(config: &AgentConfig) -> NodePlan {
+    NodePlan {
+        scope: match &config.node {
+            NodeScope::Machine => Scope::Machine,
+            NodeScope::Cgroup(group) => Scope::Group(group.clone()),
+        },
+        pods: config.pods_cgroup.clone(),
+    }
+}
+
+/// What makes rosters of the node's workloads.
+pub fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
+    let root = &config.paths.root;
+    let scope = config.node.group();
+    let rules = config.workloads.cgroups.clone();
+    Builder::new(root, layout.clone(), scope, rules, config.selection.clone())
+        .with_pods_in(config.pods_cgroup.as_deref())
+}
 
 /// Loads the programs. Single ones may be absent all the same: the probe's coverage tells.
 ///

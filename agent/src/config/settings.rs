@@ -118,6 +118,16 @@ pub enum NodeScope {
     Cgroup(String),
 }
 
+impl NodeScope {
+    /// The control group that is the node, `/` for the machine.
+    pub fn group(&self) -> &str {
+        match self {
+            Self::Machine => "/",
+            Self::Cgroup(group) => group,
+        }
+    }
+}
+
 /// What is watched over.
 #[derive(Clone, Debug, Default)]
 pub struct Workloads {

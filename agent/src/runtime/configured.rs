@@ -1,4 +1,4 @@
-//! What a checked configuration is for the parts of an agent: its killer, hooks, journal, builder of rosters, and the like.
+//! What a checked configuration is for the parts of an agent: its killer, hooks, journal, and the like.
 
 use anyhow::Context as _;
 use brink_core::node::signal::Signal;
@@ -11,10 +11,8 @@ use super::hooks::Hooks;
 use super::journal::Journal;
 use super::named::Named;
 use super::stop_button::StopButton;
-use crate::backend::build::Builder;
-use crate::config::{AgentConfig, NodeScope};
+use crate::config::AgentConfig;
 use crate::equip;
-use crate::guard::files::{NodePlan, Scope};
 use crate::guard::{self, Realtime};
 use crate::ledger::{Author, Rung};
 
@@ -77,37 +75,6 @@ pub(super) fn journal(config: &AgentConfig) -> anyhow::Result<Option<Journal>> {
         .map(Some)
         .with_context(|| format!("cannot begin the journal {}", path.display()))
         .context(Named::JOURNAL)
-}
-
-/// The cgroup that is the node, `/` for the machine.
-pub(super) fn scope(config: &AgentConfig) -> &str {
-    match &config.node {
-        NodeScope::Machine => "/",
-        NodeScope::Cgroup(group) => group,
-    }
-}
-
-pub(super) fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
-    let scope = scope(config);
-    let rules = config.workloads.cgroups.clone();
-    Builder::new(
-        &config.paths.root,
-        layout.clone(),
-        scope,
-        rules,
-        config.selection.clone(),
-    )
-    .with_pods_in(config.pods_cgroup.as_deref())
-}
-
-pub(super) fn node_plan(config: &AgentConfig) -> NodePlan {
-    NodePlan {
-        scope: match &config.node {
-            NodeScope::Machine => Scope::Machine,
-            NodeScope::Cgroup(group) => Scope::Group(group.clone()),
-        },
-        pods: config.pods_cgroup.clone(),
-    }
 }
 
 pub(super) fn uses_pids(config: &AgentConfig) -> bool {

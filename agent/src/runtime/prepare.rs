@@ -21,9 +21,7 @@ use tracing::{info, warn};
 
 use super::clerk::Clerk;
 use super::cluster::{Cluster, Voice};
-use super::configured::{
-    author, builder, hooks, journal, killer, node_plan, realtime_of, scope, stop_button, uses_pids,
-};
+use super::configured::{author, hooks, journal, killer, realtime_of, stop_button, uses_pids};
 use super::deliver::Deliver;
 use super::enforcer::{
     Enforcement, evicted as evicted_in, interrupted as interrupted_in, kills, remember,
@@ -45,6 +43,7 @@ use super::watch::{Bell, Reload, Watcher, pods};
 use crate::backend::build::{Builder, Built, Scan};
 use crate::backend::source::Sources;
 use crate::config::AgentConfig;
+use crate::equip::{builder, node_plan};
 use crate::forensics::{self, Collector};
 use crate::guard::files::NodePlan;
 use crate::guard::ports::{Command, Legacy, Ports};
@@ -267,7 +266,7 @@ impl Around {
         Voice {
             boot,
             layout: layout.clone(),
-            roots: PodRoots::new(scope(config), config.pods_cgroup.as_deref()),
+            roots: PodRoots::new(config.node.group(), config.pods_cgroup.as_deref()),
             recorder: Arc::clone(&self.recorder),
             shared: Arc::clone(&self.shared),
         }
@@ -315,7 +314,7 @@ impl Around {
             root: plan.root.clone(),
             layout: plan.layout.clone(),
             node: plan.node.clone(),
-            scope: scope(config).to_owned(),
+            scope: config.node.group().to_owned(),
             command_lines: config.events.command_lines,
             loaded: Arc::clone(&self.loaded),
             clocks,

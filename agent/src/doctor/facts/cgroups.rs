@@ -4,9 +4,9 @@ use std::path::Path;
 
 use brink_host::cgroup::{Controller, Hierarchy, Layout, Version};
 
-use super::node_plan;
 use super::source::{Known, known};
 use crate::config::AgentConfig;
+use crate::equip::node_plan;
 use crate::guard::files::{NodeFiles, NodePlan, Scope};
 
 /// Control groups.

@@ -20,8 +20,8 @@ use brink_host::probe;
 pub use source::Known;
 pub use trials::Trials;
 
-use crate::config::{AgentConfig, Checked, NodeScope};
-use crate::guard::files::{NodePlan, Scope};
+use crate::config::{AgentConfig, Checked};
+use crate::equip::node_plan;
 use cgroups::Cgroups;
 use kernel::Kernel;
 use killers::Killers;
@@ -96,7 +96,7 @@ impl Facts {
             memory: Memory::read(root, &layout, &node_plan(config)),
             killers: Killers::read(root),
             kubelet: Kubelet::read(root, config, &layout),
-            workloads: Workloads::read((root, config), &layout, pods),
+            workloads: Workloads::read(config, &layout, pods),
             trials,
             state: StateFiles::read(root, config),
             cgroups: Cgroups::read(root, config, layout, is_unmounted),
@@ -104,16 +104,5 @@ impl Facts {
             doubts: checked.warnings.iter().map(ToString::to_string).collect(),
             config: config.clone(),
         }
-    }
-}
-
-/// The node as the guard reads it.
-pub(super) fn node_plan(config: &AgentConfig) -> NodePlan {
-    NodePlan {
-        scope: match &config.node {
-            NodeScope::Machine => Scope::Machine,
-            NodeScope::Cgroup(group) => Scope::Group(group.clone()),
-        },
-        pods: config.pods_cgroup.clone(),
     }
 }

@@ -16,9 +16,10 @@ use brink_host::realtime::{
     FifoPriority, FifoRefusal, Scheduling, oom_score, raise_thread, set_fifo,
 };
 
+use super::Ground;
 use super::source::{Known, known, number};
-use super::{Ground, node_plan};
 use crate::config::AgentConfig;
+use crate::equip::node_plan;
 use crate::guard::figures::saturated;
 use crate::guard::files::NodeFiles;
 use crate::guard::kernel::Kernel;

@@ -6,10 +6,11 @@ use brink_core::node::workload::Workload;
 use brink_host::cgroup::Layout;
 
 use super::source::{Known, known};
-use crate::backend::build::{Builder, Scan};
+use crate::backend::build::Scan;
 use crate::config::document::{Limits, Node, Origins, Reader, Value};
 use crate::config::finding::Report;
-use crate::config::{AgentConfig, NodeScope, drop_ins, read_documents};
+use crate::config::{AgentConfig, drop_ins, read_documents};
+use crate::equip::builder;
 use crate::guard::roster::Roster;
 use crate::pod::{Manifest, Reading, read_folder, read_pod};
 
@@ -61,11 +62,7 @@ pub struct Daemon {
 
 impl Workloads {
     /// Looks at what is there; `pods` are known from elsewhere.
-    pub fn read(
-        (root, config): (&Path, &AgentConfig),
-        layout: &Known<Layout>,
-        mut pods: Vec<Manifest>,
-    ) -> Self {
+    pub fn read(config: &AgentConfig, layout: &Known<Layout>, mut pods: Vec<Manifest>) -> Self {
         let folder = config.workloads.manifests.as_deref();
         let manifests = folder.map(|folder| {
             let (written, manifests) = read_manifests(folder)?;
@@ -75,7 +72,7 @@ impl Workloads {
         let built = layout
             .as_ref()
             .map_err(Clone::clone)
-            .and_then(|layout| known(builder(root, config, layout).build(&pods, Scan::All)));
+            .and_then(|layout| known(builder(config, layout).build(&pods, Scan::All)));
         let (bound, troubles) = match built {
             Ok(built) => (Ok(bound(&built.roster)), built.troubles),
             Err(why) => (Err(why), Vec::new()),
@@ -99,16 +96,6 @@ fn bound(roster: &Roster) -> Vec<Bound> {
         runs: runs(index),
     })
     .collect()
-}
-
-fn builder(root: &Path, config: &AgentConfig, layout: &Layout) -> Builder {
-    let scope = match &config.node {
-        NodeScope::Machine => "/",
-        NodeScope::Cgroup(group) => group,
-    };
-    let rules = config.workloads.cgroups.clone();
-    Builder::new(root, layout.clone(), scope, rules, config.selection.clone())
-        .with_pods_in(config.pods_cgroup.as_deref())
 }
 
 fn read_manifests(folder: &Path) -> Known<(Vec<Manifest>, Manifests)> {
