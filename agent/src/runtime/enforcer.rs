@@ -115,7 +115,7 @@ impl Enforcement {
 }
 
 /// This boot's kills, oldest first. An order that found nobody was none. Process ids come back of those that are waited for
-/// still, and no more than `unreaped` processes hold; the latest are reaped last.
+/// still, and no more than `unreaped` processes hold; the latest are reaped last. Where nobody can count, none are waited for.
 pub(super) fn kills(
     ledger: &Ledger,
     now: Moment,
@@ -127,12 +127,10 @@ pub(super) fn kills(
         .collect();
     kills.sort_unstable();
     let has_ids = kills.iter().any(|(_, ids)| *ids > 0);
-    let mut left = has_ids.then(unreaped).flatten();
+    let mut left = has_ids.then(unreaped).flatten().unwrap_or(0);
     for (_, ids) in kills.iter_mut().rev() {
-        if let Some(left) = &mut left {
-            *ids = u32::try_from(*left).unwrap_or(u32::MAX).min(*ids);
-            *left -= u64::from(*ids);
-        }
+        *ids = u32::try_from(left).unwrap_or(u32::MAX).min(*ids);
+        left -= u64::from(*ids);
     }
     let recalled = |(at, ids)| Recalled::Kill { at, ids };
     kills.into_iter().map(recalled).collect()
@@ -159,7 +157,7 @@ fn killed(entry: &Entry<'_>, now: Moment) -> Option<(Moment, u32)> {
     // An agent that ended in the middle has left how many there were when it decided.
     let seen = record.victim.standing.usage;
     let seen = seen.and_then(|processes| u32::try_from(processes).ok());
-    let is_waited_for = now < at + credit::LIFETIME;
+    let is_waited_for = now < at + credit::REAPING;
     let ids = signalled.or(seen).filter(|_| is_waited_for);
     Some((at, ids.unwrap_or(0)))
 }

@@ -109,9 +109,18 @@ pub struct Reaping {
     since: Option<Moment>,
     /// The kernel counted who of the killed still hold theirs, at the last look.
     is_counted: bool,
+    /// They were counted once, when an agent started after the one that killed them.
+    is_recalled: bool,
 }
 
 impl Reaping {
+    /// Waits for `unreaped` more processes that an agent before this one killed at `at`, and that still held their ids when
+    /// this one started. Nobody counts them any more, but for what comes back.
+    pub fn recall(&mut self, at: Moment, unreaped: u32) {
+        self.add(at, unreaped);
+        self.is_recalled = true;
+    }
+
     /// Waits for `killed` more processes. Those that nobody waits for any more are not owed again.
     pub fn add(&mut self, now: Moment, killed: u32) {
         let is_over = self.until().is_none_or(|until| until <= now);
@@ -121,6 +130,7 @@ impl Reaping {
             most: None,
             since: Some(now),
             is_counted: self.is_counted,
+            is_recalled: false,
         };
     }
 
@@ -154,7 +164,8 @@ impl Reaping {
 
     /// When the wait ends.
     pub fn until(&self) -> Option<Moment> {
-        let lifetime = if self.is_counted { REAPING } else { LIFETIME };
+        let is_known = self.is_counted || self.is_recalled;
+        let lifetime = if is_known { REAPING } else { LIFETIME };
         self.since.map(|since| since + lifetime)
     }
 }

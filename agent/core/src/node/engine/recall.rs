@@ -17,7 +17,7 @@ impl Engine {
             Recalled::Kill { at, ids } => {
                 self.safety.recall(at);
                 if ids > 0 {
-                    self.reaping.add(at, ids);
+                    self.reaping.recall(at, ids);
                 }
             }
             Recalled::Met { threshold, since } => self.gate.resume(threshold, since),

@@ -166,9 +166,9 @@ fn ids_that_the_dead_of_before_a_restart_still_hold_kill_nobody() {
         node.now = ms(100);
         node.step(Input::Recall(Recalled::Kill { at: ms(0), ids }));
         assert_eq!(short_at(&mut node, 101).is_empty(), spared, "{ids}");
-        assert_eq!(short_at(&mut node, 4_999).is_empty(), spared, "{ids}");
+        assert_eq!(short_at(&mut node, 29_999).is_empty(), spared, "{ids}");
         if spared {
-            assert_eq!(short_at(&mut node, 5_000), [0], "nobody reaps");
+            assert_eq!(short_at(&mut node, 30_000), [0], "nobody reaps");
         }
     }
 }
