@@ -137,6 +137,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         }));
     }
     report.iter().for_each(Report::print_summaries);
+    report.iter().for_each(Report::print_failures);
     print!("{}", table(&done));
     report.iter().for_each(Report::print_sum);
     Ok(Verdict::from_holds(done.iter().all(|step| !step.failed)))

@@ -7,6 +7,11 @@ use serde::{Deserialize, Serialize};
 /// no test that skips itself, counts it as passed, and swallows what is only printed.
 pub const SKIP_MARK: &str = "BRINK-SKIP ";
 
+/// Lines of an excerpt: from one panic on, in all, and characters of each.
+const FOLLOWING: usize = 4;
+const MOST: usize = 20;
+const WIDTH: usize = 300;
+
 /// A test that did not run, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skip {
@@ -28,6 +33,9 @@ pub struct Outcome {
     /// The names of those that failed, where each ran for itself.
     #[serde(default)]
     pub failures: Vec<String>,
+    /// What those that failed said of it, in a few lines each.
+    #[serde(default)]
+    pub said: Vec<String>,
     /// Tests among the passed that held only when they were run again.
     #[serde(default)]
     pub unsteady: Vec<String>,
@@ -54,6 +62,7 @@ impl fmt::Display for Outcome {
             filtered,
             elapsed,
             failures: _,
+            said: _,
             unsteady: _,
         } = self;
         let word = if *failed == 0 { "ok" } else { "FAILED" };
@@ -65,6 +74,31 @@ impl fmt::Display for Outcome {
             elapsed.as_secs_f64()
         )
     }
+}
+
+/// The lines of a failed test's output that tell most: each panic with what follows it, the two sides of a comparison, and
+/// where in the tests it was. What was printed of records and logs stands elsewhere.
+pub fn excerpt(output: &str) -> String {
+    let mut lines = Vec::new();
+    let mut follow = 0;
+    for line in output.lines() {
+        follow = if line.contains("panicked at") {
+            FOLLOWING
+        } else {
+            follow
+        };
+        let begins = |word: &&str| line.trim_start().starts_with(*word);
+        if follow > 0
+            || ["left:", "right:", "at ./"]
+                .iter()
+                .any(|word| begins(&word))
+        {
+            follow = follow.saturating_sub(1);
+            lines.push(line.chars().take(WIDTH).collect::<String>());
+        }
+    }
+    lines.truncate(MOST);
+    lines.join("\n")
 }
 
 /// Adds up what one or more libtest binaries printed; nothing if none of them came to its summary.
@@ -147,6 +181,26 @@ mod tests {
         });
         let expected = expected.map(|(passed, failed, skips)| (passed, failed, skips.to_vec()));
         assert_eq!(found, expected, "{output}");
+    }
+
+    #[test]
+    fn an_excerpt_has_the_panic_and_both_sides_and_no_record() {
+        let record = "        order: 7,\n".repeat(300);
+        let output = format!(
+            "running 1 test\n    thread 'a::b' (7) panicked at live/a.rs:3:5:\n    assertion failed: Record {{\n\
+             {record}      left: \"x\"\n     right: \"y\"\n       4: agent::b\n                 at ./live/a.rs:3:9\n"
+        );
+        let expected = [
+            "    thread 'a::b' (7) panicked at live/a.rs:3:5:",
+            "    assertion failed: Record {",
+            "        order: 7,",
+            "        order: 7,",
+            "      left: \"x\"",
+            "     right: \"y\"",
+            "                 at ./live/a.rs:3:9",
+        ];
+        assert_eq!(excerpt(&output), expected.join("\n"));
+        assert_eq!(excerpt("test a::b ... ok"), "");
     }
 
     const THREE: &str = "test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; \

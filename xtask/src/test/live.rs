@@ -222,9 +222,11 @@ fn count(outcome: &mut Outcome, name: &str, ended: &Ended) {
     match judge(name, ended) {
         Ok(None) => outcome.passed += 1,
         Ok(Some(skip)) => outcome.skipped.push(skip),
-        Err(_) => {
+        Err(fault) => {
             outcome.failed += 1;
             outcome.failures.push(name.to_owned());
+            let said = libtest::excerpt(&ended.output);
+            outcome.said.push(format!("{name}: {fault}\n{said}"));
         }
     }
 }

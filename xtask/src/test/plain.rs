@@ -61,6 +61,8 @@ fn judge(name: &str, ended: &Ended) -> Suite {
     if let Some(fault) = &fault {
         outcome.failed = outcome.failed.max(1);
         println!("--- {name}: {fault}\n{}", ended.quoted());
+        let said = libtest::excerpt(&ended.output);
+        outcome.said.push(format!("{fault}\n{said}"));
     }
     outcome.elapsed = ended.elapsed;
     Suite::told(name, outcome)

@@ -93,6 +93,15 @@ impl Report {
         }
     }
 
+    /// Prints what the tests that failed said, in a few lines each: the whole of it stands far above.
+    pub(crate) fn print_failures(&self) {
+        for suite in &self.suites {
+            for said in &suite.outcome.said {
+                println!("\nfailed: {}: {said}", suite.name);
+            }
+        }
+    }
+
     /// Prints the summary line of all suites together.
     pub(crate) fn print_sum(&self) {
         println!("\n     all suites\n{}", self.sum());
