@@ -3,7 +3,7 @@
 //! What goes into it lies under deploy/ and docs/ as it is; `dpkg-deb` puts it together, and the same files make the same bytes.
 use std::{
     fs,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -50,6 +50,8 @@ const UNIT: (&str, &str) = (
 );
 /// Where the unit says that the program is when it was installed by hand, and where a package puts it.
 const PLACES: [&str; 2] = ["/usr/local/bin/brink", "/usr/bin/brink"];
+/// The name under which kubectl finds the program as a plugin, beside it.
+const PLUGIN: &str = "usr/bin/kubectl-brink";
 const MANUAL: (&str, &str) = ("docs/man", "usr/share/man/man1");
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
@@ -100,6 +102,7 @@ pub fn write(program: &Path, folder: &Path) -> anyhow::Result<PathBuf> {
     let work = tempfile::tempdir().context("a folder for the package")?;
     let tree = Tree(work.path().join("brink"));
     tree.put(PLACES[1], &bytes, 0o755)?;
+    symlink("brink", tree.0.join(PLUGIN)).with_context(|| format!("making {PLUGIN}"))?;
     for (from, to) in FILES {
         tree.put(to, &read(from)?, 0o644)?;
     }
@@ -205,7 +208,7 @@ impl Tree {
     fn describe(&self, architecture: &str) -> anyhow::Result<()> {
         let mut bytes = 0;
         for file in workspace::files_below(&self.0)? {
-            bytes += fs::metadata(&file)?.len();
+            bytes += fs::symlink_metadata(&file)?.len();
         }
         let control = text("deploy/deb/control")?
             .replace("@VERSION@", env!("CARGO_PKG_VERSION"))

@@ -82,6 +82,10 @@ fn the_package_has_what_a_machine_needs_and_is_the_same_again() {
         let line = line.unwrap_or_else(|| panic!("no {file} in\n{listed}"));
         assert!(line.starts_with(&format!("{mode} root/root ")), "{line}");
     }
+    assert!(
+        listed.contains(" ./usr/bin/kubectl-brink -> brink\n"),
+        "{listed}"
+    );
     let fields = ask("--field");
     assert!(
         !fields.contains("@VERSION@") && !fields.contains("@SIZE@"),

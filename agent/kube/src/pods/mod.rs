@@ -5,11 +5,11 @@
 
 pub mod follow;
 pub mod kept;
+mod list;
 #[cfg(test)]
 mod tests;
 mod trim;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brink_core::node::message::{PHASE, REASON};
@@ -18,6 +18,7 @@ use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use self::list::List;
 use crate::watch::{Change, Object};
 use crate::write::plan::Seen;
 
@@ -92,7 +93,7 @@ pub struct Standing {
     pub pods: usize,
     /// When the list was last known to be up to date; none if it never was.
     pub as_of: Option<Timestamp>,
-    /// Pods for which there was no room.
+    /// Pods of now for which there is no room, at most [`MOST_PODS`] of them.
     pub left_out: u64,
     /// Attempts that have failed.
     pub failures: u64,
@@ -109,9 +110,9 @@ pub struct Pods {
 
 #[derive(Default)]
 struct Inner {
-    pods: BTreeMap<Box<str>, Pod>,
+    list: List,
     /// A new list while it arrives.
-    arriving: Option<BTreeMap<Box<str>, Pod>>,
+    arriving: Option<List>,
     /// Counts the changes.
     changes: u64,
     standing: Standing,
@@ -132,7 +133,7 @@ impl Pods {
         let mut inner = self.lock();
         inner.arriving = None;
         for pod in pods {
-            inner.standing.left_out += insert(&mut inner.pods, pod);
+            inner.list.insert(pod);
         }
         inner.changes += 1;
         inner.standing.as_of = Some(as_of);
@@ -141,14 +142,15 @@ impl Pods {
     /// All pods, by uid, and a number that is another after each change.
     pub fn snapshot(&self) -> (u64, Vec<Pod>) {
         let inner = self.lock();
-        (inner.changes, inner.pods.values().cloned().collect())
+        (inner.changes, inner.list.pods.values().cloned().collect())
     }
 
     /// How the list stands; `as_of` is `now` while the server is reached.
     pub fn standing(&self, now: Timestamp) -> Standing {
         let inner = self.lock();
         let mut standing = inner.standing.clone();
-        standing.pods = inner.pods.len();
+        standing.pods = inner.list.pods.len();
+        standing.left_out = inner.list.left_out.len() as u64;
         if standing.connected {
             standing.as_of = Some(now);
         }
@@ -157,18 +159,18 @@ impl Pods {
 
     /// Whether a pod has not ended, by its API uid; nothing if it is not known.
     pub fn is_running(&self, uid: &str) -> Option<bool> {
-        self.lock().pods.get(uid).map(|pod| !pod.is_over)
+        self.lock().list.pods.get(uid).map(|pod| !pod.is_over)
     }
 
     /// A pod that is known, by its API uid.
     pub fn get(&self, uid: &str) -> Option<Pod> {
-        self.lock().pods.get(uid).cloned()
+        self.lock().list.pods.get(uid).cloned()
     }
 
     /// What is seen of a pod, by its API uid. Of one that is not known it is only known to be gone while the server is reached.
     pub fn seen(&self, uid: &str) -> Seen {
         let inner = self.lock();
-        match inner.pods.get(uid) {
+        match inner.list.pods.get(uid) {
             Some(pod) => Seen::There {
                 is_terminal: pod.is_over,
                 keeps_reason: pod.keeps_reason,
@@ -229,18 +231,17 @@ impl Inner {
     fn take(&mut self, change: Change<Pod>, now: Timestamp) -> bool {
         let is_news = match change {
             Change::Began => {
-                self.arriving = Some(BTreeMap::new());
+                self.arriving = Some(List::default());
                 false
             }
             Change::Found(pod) => {
-                let arriving = self.arriving.get_or_insert_default();
-                self.standing.left_out += insert(arriving, pod);
+                self.arriving.get_or_insert_default().insert(pod);
                 false
             }
             Change::Complete => {
                 self.reached(now);
                 let whole = self.arriving.take();
-                whole.is_some_and(|whole| self.replace(whole))
+                whole.is_some_and(|whole| self.list.replace(whole))
             }
             Change::Opened => {
                 self.reached(now);
@@ -248,6 +249,7 @@ impl Inner {
             }
             Change::Applied(pod) => {
                 let known = self
+                    .list
                     .pods
                     .get_mut(&pod.uid)
                     .filter(|known| known.json == pod.json);
@@ -255,11 +257,11 @@ impl Inner {
                 match known {
                     // The same piece of memory, under its newest version.
                     Some(known) => known.version = pod.version,
-                    None => self.standing.left_out += insert(&mut self.pods, pod),
+                    None => self.list.insert(pod),
                 }
                 !is_same
             }
-            Change::Deleted(pod) => self.pods.remove(&pod.uid).is_some(),
+            Change::Deleted(pod) => self.list.remove(&pod.uid),
         };
         self.changes += u64::from(is_news);
         is_news
@@ -272,37 +274,4 @@ impl Inner {
             self.standing.why = None;
         }
     }
-
-    /// Takes a whole list. What is the same stays the same piece of memory: whoever has read it need not read it again.
-    fn replace(&mut self, mut whole: BTreeMap<Box<str>, Pod>) -> bool {
-        let mut is_news = whole.len() != self.pods.len();
-        for (uid, pod) in &mut whole {
-            match self.pods.remove(uid) {
-                Some(known) if known.json == pod.json => pod.json = known.json,
-                _ => is_news = true,
-            }
-        }
-        self.pods = whole;
-        is_news
-    }
-}
-
-/// Puts a pod in; where there is no room one that has ended makes some. Returns how many found none.
-fn insert(pods: &mut BTreeMap<Box<str>, Pod>, pod: Pod) -> u64 {
-    if pod.uid.is_empty() {
-        return 1;
-    }
-    if pods.len() < MOST_PODS || pods.contains_key(&pod.uid) {
-        pods.insert(pod.uid.clone(), pod);
-        return 0;
-    }
-    if pod.is_over {
-        return 1;
-    }
-    let ended = pods.iter().find(|(_, known)| known.is_over);
-    if let Some(uid) = ended.map(|(uid, _)| uid.clone()) {
-        pods.remove(&uid);
-        pods.insert(pod.uid.clone(), pod);
-    }
-    1
 }

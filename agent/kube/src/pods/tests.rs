@@ -163,8 +163,19 @@ fn there_is_room_for_so_many_and_those_that_have_ended_make_it() {
         .pods
         .take(Change::Applied(pod("ended", 1, "Failed")), at(1));
     scene.pods.take(Change::Applied(running("")), at(1));
-    let standing = scene.pods.standing(at(1));
-    assert_eq!((standing.pods, standing.left_out), (MOST_PODS, 4));
+    let counts = || {
+        let standing = scene.pods.standing(at(1));
+        (standing.pods, standing.left_out)
+    };
+    assert_eq!(counts(), (MOST_PODS, 4));
+    // The same pod again is no other, and one that is gone is not left out.
+    scene.pods.take(Change::Applied(running("later")), at(1));
+    assert_eq!(counts(), (MOST_PODS, 4));
+    scene.pods.take(Change::Deleted(running("later")), at(1));
+    scene.pods.take(Change::Deleted(running("u1")), at(1));
+    assert_eq!(counts(), (MOST_PODS - 1, 3));
+    scene.take([Change::Began, Change::Found(running("a")), Change::Complete]);
+    assert_eq!(counts(), (1, 0), "a new list tells who is there now");
 }
 
 #[test]
