@@ -1,5 +1,6 @@
 //! Helpers shared by the test targets of the whole.
 pub mod browser;
+mod chance;
 pub mod counting_allocator;
 mod guest;
 mod hog;
@@ -11,6 +12,7 @@ mod skip;
 mod slowness;
 
 pub use browser::Browser;
+pub use chance::Chance;
 pub use guest::{booted_with, in_guest};
 pub use hog::{Hog, wait_until};
 pub use sandbox::Sandbox;

@@ -37,14 +37,14 @@ fn pod(name: &str, resources: &Value) -> Value {
 }
 
 /// An agent that only observes, with nothing to protect but pods of the API.
-struct Agent {
+pub(crate) struct Agent {
     folder: tempfile::TempDir,
     child: Option<Child>,
 }
 
 impl Agent {
     /// One that reaches the server by the line.
-    fn new(cluster: &Cluster) -> (Self, Line) {
+    pub(crate) fn new(cluster: &Cluster) -> (Self, Line) {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         let line = Line::to(cluster, &kubeconfig);
@@ -79,7 +79,7 @@ impl Agent {
         self.folder.path().join(name)
     }
 
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let log = fs::File::options()
             .create(true)
             .append(true)
@@ -101,7 +101,7 @@ impl Agent {
         }
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
@@ -117,14 +117,21 @@ impl Agent {
         status.kubernetes.unwrap()
     }
 
-    /// A pod as it is ranked.
-    fn ranked(&self, pod: &Pod<'_>) -> Option<RankedWorkload> {
+    /// All workloads of the cluster's own namespace, the first to go in front.
+    pub(crate) fn ranking(&self) -> Vec<RankedWorkload> {
         let question = Question::Rank { signal: None };
         let Ok(Answer::Ranking(ranking)) = ask(&self.path("state/brink.sock"), &question) else {
-            return None;
+            return Vec::new();
         };
-        let mut workloads = ranking.workloads.into_iter();
-        workloads.find(|one| one.namespace == "default" && one.name == pod.name)
+        let mut workloads = ranking.workloads;
+        workloads.retain(|one| one.namespace == "default");
+        workloads
+    }
+
+    /// A pod as it is ranked.
+    fn ranked(&self, pod: &Pod<'_>) -> Option<RankedWorkload> {
+        let mut workloads = self.ranking().into_iter();
+        workloads.find(|one| one.name == pod.name)
     }
 
     /// Whether a pod is known and bound to its group.

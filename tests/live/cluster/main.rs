@@ -17,9 +17,12 @@ macro_rules! cluster {
 mod agent;
 mod api;
 mod daemonset;
+mod dozens;
 mod evict;
 mod installed;
+mod kubelet;
 mod line;
+mod order;
 mod support;
 mod told;
 

@@ -26,7 +26,7 @@ pub(crate) const NODE: &str = "brink-node";
 /// The variable that leads to a cluster of somebody else's, and to its `kubectl` on the path.
 const KUBECONFIG: &str = "BRINK_KUBECONFIG";
 /// Where `cargo xtask cluster up` has put its own.
-const FOLDER: &str = "/var/lib/brink-cluster";
+pub(crate) const FOLDER: &str = "/var/lib/brink-cluster";
 /// Where the containerd of that one listens.
 const SOCKET: &str = "node/run/containerd.sock";
 /// In its kubelet's `cgroupRoot`, the group of all pods.

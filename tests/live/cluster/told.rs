@@ -21,7 +21,7 @@ use crate::{LAST_WORD, wait_running};
 
 const MIB: u64 = 1 << 20;
 /// The room that is left to the threshold.
-const ROOM: u64 = 150 * MIB;
+pub(crate) const ROOM: u64 = 150 * MIB;
 
 /// A pod of two containers, of which one takes more than there is room for, some time after it was started.
 fn leaker(name: &str) -> Value {
@@ -50,7 +50,7 @@ fn leaker(name: &str) -> Value {
 }
 
 /// A `brink run` whose node is the group of all pods; it ends with this.
-struct Agent {
+pub(crate) struct Agent {
     child: Option<Child>,
     folder: tempfile::TempDir,
 }
@@ -58,7 +58,7 @@ struct Agent {
 impl Agent {
     /// One that reaches the server by the line, which outlives it: its last words take away what it said of the node. `extra` goes into
     /// `kubernetes`.
-    fn new(cluster: &Cluster, mode: &str, extra: &str) -> (Line, Self) {
+    pub(crate) fn new(cluster: &Cluster, mode: &str, extra: &str) -> (Line, Self) {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         let line = Line::to(cluster, &kubeconfig);
@@ -110,7 +110,7 @@ impl Agent {
         self.folder.path().join(name)
     }
 
-    fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
@@ -127,7 +127,7 @@ impl Agent {
     }
 
     /// The latest decision about a pod.
-    fn decision(&self, uid: &str) -> Option<DecisionRecord> {
+    pub(crate) fn decision(&self, uid: &str) -> Option<DecisionRecord> {
         let socket = self.path("state/brink.sock");
         match ask(&socket, &Question::Decisions) {
             Ok(Answer::Decisions(records)) => {
@@ -138,7 +138,7 @@ impl Agent {
     }
 
     /// Whether both the status and the event of the pod's eviction are told.
-    fn has_told(&self, uid: &str) -> bool {
+    pub(crate) fn has_told(&self, uid: &str) -> bool {
         let told = self.decision(uid).and_then(|record| record.kubernetes);
         told.is_some_and(|told| told.status == "told" && told.event == "told")
     }
@@ -154,7 +154,7 @@ impl Drop for Agent {
     }
 }
 
-fn uid_of(pod: &Pod<'_>) -> String {
+pub(crate) fn uid_of(pod: &Pod<'_>) -> String {
     let found = wait_running(pod);
     found["metadata"]["uid"].as_str().unwrap().to_owned()
 }
@@ -176,7 +176,7 @@ fn node(cluster: &Cluster) -> Value {
     cluster.get("node", NODE).unwrap()
 }
 
-fn is_failed(pod: &Pod<'_>) -> bool {
+pub(crate) fn is_failed(pod: &Pod<'_>) -> bool {
     let status = pod.status();
     status["phase"] == "Failed"
         && condition(&json!({ "status": status }), "DisruptionTarget").is_some()

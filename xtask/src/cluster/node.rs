@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const HOLD: &str = r#"mount --make-rshared /
 while [ "$#" -gt 0 ]; do mount --bind "$1" "$2" || exit 1; shift 2; done
 exec sleep infinity"#;
+/// Starts a kubelet again whenever it ends, as a service manager does: a test may give it another configuration and end it.
+const KEEP: &str = r#"while :; do "$@"; sleep 1; done"#;
 /// What the holder is called once everything is mounted.
 const HELD: &str = "sleep";
 /// The bit of the capability without which a process makes itself no safer from the OOM killer.
@@ -217,7 +219,7 @@ fn kubelet(launcher: &mut Launcher, pki: &Pki, namespace: &str) -> anyhow::Resul
         format!("--pod-infra-container-image={}", PAUSE.name),
         "--volume-plugin-dir=/var/lib/kubelet/volume-plugins".to_owned(),
     ];
-    let words = ["nsenter", namespace, &program]
+    let words = ["nsenter", namespace, "sh", "-c", KEEP, "sh", &program]
         .into_iter()
         .chain(arguments.iter().map(String::as_str));
     let kubelet = launcher.start_as("kubelet", &words.collect::<Vec<_>>())?;

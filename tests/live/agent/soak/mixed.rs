@@ -5,10 +5,9 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use brink_host::hog::Load;
-use brink_tests::{in_guest, skip};
+use brink_tests::{Chance, in_guest, skip};
 use rustix::process::Signal;
 
-use super::chance::Chance;
 use super::churn::Churn;
 use super::clock;
 use super::disk::SmallDisk;

@@ -4,7 +4,6 @@ mod audit;
 mod bombs;
 mod books;
 mod census;
-mod chance;
 mod churn;
 mod clock;
 pub(crate) mod disk;

@@ -4,10 +4,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use brink_host::hog::Load;
-use brink_tests::wait_until;
+use brink_tests::{Chance, wait_until};
 use rustix::process::Signal;
 
-use super::chance::Chance;
 use super::scene::{HARD, NODE, Scene};
 use crate::support::{MIB, PATIENCE, gone_after};
 

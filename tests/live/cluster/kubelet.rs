@@ -1,0 +1,67 @@
+//! The kubelet of `cargo xtask cluster`, given another threshold for a while.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::support::{FOLDER, holds_in_time};
+
+/// In the cluster's folder, the configuration.
+const CONFIG: &str = "node/kubelet.yaml";
+
+/// A kubelet that evicts; with this it goes back to what it was.
+pub(crate) struct Evicting {
+    before: String,
+}
+
+impl Evicting {
+    /// One that is short of memory for as long as this lives, as it sees it: no node has so much available. It evicts
+    /// after a grace, by when it has figures of every pod.
+    pub(crate) fn everything() -> Self {
+        let before = fs::read_to_string(config()).unwrap();
+        let mut changed: Value = serde_json::from_str(&before).unwrap();
+        changed["evictionSoft"] = json!({ "memory.available": "100Ti" });
+        changed["evictionSoftGracePeriod"] = json!({ "memory.available": "40s" });
+        changed["evictionMaxPodGracePeriod"] = json!(1);
+        let evicting = Self { before };
+        restart_with(&format!("{changed:#}\n"));
+        evicting
+    }
+}
+
+impl Drop for Evicting {
+    fn drop(&mut self) {
+        restart_with(&self.before);
+    }
+}
+
+fn config() -> PathBuf {
+    Path::new(FOLDER).join(CONFIG)
+}
+
+/// Ends it with SIGTERM; what keeps it running starts the next one, with this configuration.
+fn restart_with(text: &str) {
+    fs::write(config(), text).unwrap();
+    let before = running().expect("a kubelet of the cluster's own");
+    kill_process(before, Signal::TERM).unwrap();
+    let is_another = || running().is_some_and(|pid| pid != before);
+    assert!(holds_in_time(is_another), "no kubelet was started again");
+}
+
+/// The process that has our configuration, and not the shell that starts it.
+fn running() -> Option<Pid> {
+    let option = format!("--config={}", config().display());
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let pid = pids.find(|pid| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let mut words = line.split(|byte| *byte == 0);
+        let is_kubelet = words
+            .next()
+            .is_some_and(|first| first.ends_with(b"/kubelet"));
+        is_kubelet && words.any(|word| word == option.as_bytes())
+    })?;
+    Pid::from_raw(pid)
+}

@@ -1,0 +1,189 @@
+//! Whom Brink would evict, and in which order, beside whom a real kubelet does evict: mixes of pods by a seed.
+
+use std::env;
+use std::time::{Duration, Instant};
+
+use brink_tests::Chance;
+use serde_json::{Value, json};
+
+use crate::agent::Agent;
+use crate::kubelet::Evicting;
+use crate::support::{Cluster, IMAGE, Pod, holds_in_time};
+use crate::wait_running;
+
+/// Another number of mixes, and another first one.
+const MIXES: &str = "BRINK_ORDER_MIXES";
+const SEED: &str = "BRINK_ORDER_SEED";
+/// Pods of a mix.
+const PODS: usize = 6;
+/// What one pod holds more than another, in MiB: more than two readings of the same pod differ by.
+const STEP: u64 = 6;
+/// What every pod holds at the least, in bytes.
+const LEAST: i64 = 6 << 20;
+/// A kubelet's figures of a pod are so old at the most.
+const FIGURES: Duration = Duration::from_secs(20);
+/// A kubelet evicts one pod at a time, and waits for its end, each time for no longer than this.
+const EACH: Duration = Duration::from_secs(50);
+/// Two priorities beside none.
+const PRIORITIES: [(&str, i32); 2] = [("brink-order-low", 100), ("brink-order-high", 2000)];
+
+/// Priority classes that are gone with this.
+struct Classes<'a>(&'a Cluster);
+
+impl<'a> Classes<'a> {
+    fn of(cluster: &'a Cluster) -> Self {
+        for (name, value) in PRIORITIES {
+            let class = json!({
+                "apiVersion": "scheduling.k8s.io/v1",
+                "kind": "PriorityClass",
+                "metadata": { "name": name },
+                "value": value,
+                // Nobody makes room for anybody here.
+                "preemptionPolicy": "Never",
+            });
+            cluster.kubectl(&["apply", "-f", "-"], &class.to_string());
+        }
+        Self(cluster)
+    }
+}
+
+impl Drop for Classes<'_> {
+    fn drop(&mut self) {
+        for (name, _) in PRIORITIES {
+            self.0
+                .answers(&["delete", "priorityclass", name, "--ignore-not-found"]);
+        }
+    }
+}
+
+/// A pod that holds so many MiB from its start on, in one or two containers.
+fn holder(name: &str, chance: &mut Chance, mib: u64) -> Value {
+    let containers = 1 + chance.below(2);
+    let requests = chance.one_of(&[None, Some(8), Some(24), Some(64)]);
+    let container = |number: u64| {
+        // The reader never reads: what the writer has read, it keeps.
+        let script = format!(
+            "dd if=/dev/zero bs={}k count=1 | sleep 3600",
+            mib * 1024 / containers
+        );
+        let mut container = json!({
+            "name": format!("c{number}"),
+            "image": IMAGE,
+            "imagePullPolicy": "Never",
+            "args": ["sh", "-c", script],
+        });
+        if let Some(request) = requests {
+            container["resources"] =
+                json!({ "requests": { "memory": format!("{}Mi", request / containers) } });
+        }
+        container
+    };
+    let containers: Vec<Value> = (0..containers).map(container).collect();
+    let mut pod = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": name },
+        "spec": { "terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": containers },
+    });
+    let class = chance.one_of(&[None, Some(PRIORITIES[0].0), Some(PRIORITIES[1].0)]);
+    if let Some(class) = class {
+        pod["spec"]["priorityClassName"] = json!(class);
+    }
+    pod
+}
+
+/// The pods of a mix; no two hold the same.
+fn mix<'a>(cluster: &'a Cluster, seed: u64) -> Vec<Pod<'a>> {
+    let mut chance = Chance::new(seed);
+    let mut sizes: Vec<u64> = (1..=PODS as u64).map(|number| number * STEP).collect();
+    let made = (0..PODS).map(|number| {
+        let place = usize::try_from(chance.below(sizes.len() as u64)).unwrap();
+        let name = format!("order-{}-{seed}-{number}", std::process::id());
+        cluster.pod(&holder(&name, &mut chance, sizes.swap_remove(place)))
+    });
+    made.collect()
+}
+
+/// The names in the order in which the kubelet has evicted them, all of them.
+fn evicted(pods: &[Pod<'_>]) -> Vec<String> {
+    let mut order: Vec<String> = Vec::new();
+    let mut last = Instant::now();
+    while order.len() < pods.len() {
+        let is_new =
+            |pod: &&Pod<'_>| !order.contains(&pod.name) && pod.status()["reason"] == "Evicted";
+        let new: Vec<String> = pods
+            .iter()
+            .filter(is_new)
+            .map(|pod| pod.name.clone())
+            .collect();
+        if !new.is_empty() {
+            last = Instant::now();
+            // It evicts one at a time, and looks again after ten seconds.
+            assert_eq!(new.len(), 1, "{order:?}, then at once {new:?}");
+            order.extend(new);
+        }
+        assert!(
+            last.elapsed() < FIGURES + EACH,
+            "{order:?} of {}",
+            pods.len()
+        );
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    order
+}
+
+/// Of each mix Brink's ranking is asked for when it stands, and then a kubelet that finds itself short of memory evicts pod after
+/// pod. What is compared is the order of all of them.
+#[test]
+#[ignore = "slow: a kubelet takes two minutes for a mix"]
+fn the_order_is_the_one_in_which_a_kubelet_evicts() {
+    let cluster = cluster!(with_pods_here);
+    let number = |name: &str, default: u64| {
+        let given = env::var(name).ok().and_then(|text| text.parse().ok());
+        given.unwrap_or(default)
+    };
+    let _classes = Classes::of(&cluster);
+    let (mut agent, _line) = Agent::new(&cluster);
+    agent.start();
+    let first = number(SEED, 1);
+    for seed in first..first + number(MIXES, 2) {
+        let pods = mix(&cluster, seed);
+        pods.iter().for_each(|pod| drop(wait_running(pod)));
+        let known = || {
+            let ranking = agent.ranking();
+            pods.iter().all(|pod| {
+                let mut workloads = ranking.iter();
+                workloads.any(|one| {
+                    one.name == pod.name && one.usage.is_some_and(|usage| usage >= LEAST)
+                })
+            })
+        };
+        assert!(
+            holds_in_time(known),
+            "{:#?}\n{}",
+            agent.ranking(),
+            agent.log()
+        );
+        std::thread::sleep(FIGURES);
+        let ranking = agent.ranking();
+        let brink: Vec<&str> = ranking.iter().map(|one| one.name.as_str()).collect();
+        let kubelet = {
+            let _evicting = Evicting::everything();
+            evicted(&pods)
+        };
+        println!("mix {seed}: {kubelet:?}");
+        assert_eq!(brink, kubelet, "mix {seed}: {ranking:#?}");
+        drop(pods);
+        let is_calm = || {
+            let taints = cluster.said(&[
+                "get",
+                "node",
+                crate::support::NODE,
+                "-o",
+                "jsonpath={.spec.taints}",
+            ]);
+            !taints.contains("memory-pressure")
+        };
+        assert!(holds_in_time(is_calm), "the node stays under pressure");
+    }
+}
