@@ -24,6 +24,7 @@ impl Chance {
     /// When there is none.
     pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
         let place = self.below(choices.len() as u64);
-        choices[usize::try_from(place).unwrap()]
+        // It is below a length.
+        choices[usize::try_from(place).unwrap_or_default()]
     }
 }

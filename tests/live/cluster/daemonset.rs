@@ -1,26 +1,20 @@
 //! The agent as its manifests run it: a pod on every node, from the image that `cargo xtask image` makes.
 
+mod crowd;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use brink_tests::{agent_binary, schema::Schema, skip};
 use serde_json::{Value, json};
 
 use crate::installed::{Installed, NAMESPACE};
-use crate::sleeper;
-use crate::support::{Cluster, NODE, holds_in_time};
+use crate::support::{Cluster, NODE, PODS, available, holds_in_time};
+use crate::told::{ROOM, events, is_failed, leaker, uid_of};
 
 /// What the manifests say that the agent needs at most, in bytes.
 const MEMORY: f64 = 32.0 * 1_048_576.0;
-/// What it spends of a core at most where nothing happens.
-const AT_REST: f64 = 0.003;
-/// Pods on a full node: as many as a kubelet takes, less the agent's own.
-const CROWD: usize = 109;
-/// From the last pod's start to the measurement, and its length.
-const SETTLING: Duration = Duration::from_mins(1);
-const WINDOW: Duration = Duration::from_mins(2);
 /// What the overlay that is not privileged leaves out on purpose.
 const LEFT_OUT: [&str; 2] = ["CAP_DAC_OVERRIDE", "CAP_SYS_RESOURCE"];
 
@@ -183,6 +177,42 @@ fn enforcing_is_the_same_agent_with_the_rights_for_it() {
     check_rights(&installed, &[&ALWAYS[..], &ENFORCING].concat(), &NEVER);
 }
 
+/// A pod that leaks is evicted by the agent of another pod, with the rights that this has.
+#[test]
+fn the_agent_of_a_pod_evicts_and_tells_the_server() {
+    let cluster = cluster!(with_pods_here);
+    if let Some(reason) = no_image(&cluster) {
+        skip!("{reason}");
+    }
+    let mut installed = Installed::new(&cluster, "enforce");
+    installed.wait_ready();
+    let settings = format!(
+        "memoryPolicy: kubelet\nheadroomHard: 0%\nnode: {{cgroup: {PODS}}}\nenforceNodeAllocatable: []\n\
+         evictionHard: {{memory.available: \"{}\"}}\n",
+        available() - ROOM
+    );
+    installed.configure("brink-evicts", &settings);
+    installed.apply();
+    installed.wait_ready();
+    let name = installed.pod();
+    wait_mode(&installed, &name, "enforcing");
+    let pod = cluster.pod(&leaker("daemonset"));
+    let uid = uid_of(&pod);
+    let is_told = || is_failed(&pod) && events(&cluster, &uid, "Evicted").len() == 1;
+    assert!(
+        holds_in_time(is_told),
+        "{}\n{}",
+        pod.described(),
+        installed.described()
+    );
+    let event = events(&cluster, &uid, "Evicted").remove(0);
+    assert_eq!(
+        event["source"],
+        json!({ "component": "brink", "host": NODE })
+    );
+    assert_eq!(installed.pod(), name, "and lives on itself");
+}
+
 /// The signals have the same source as those of an agent that is root on the machine, and the guard is scheduled alike.
 #[test]
 fn without_privileges_the_capabilities_of_the_overlay_are_enough() {
@@ -219,111 +249,4 @@ fn without_privileges_the_capabilities_of_the_overlay_are_enough() {
         assert_eq!(inside[key], outside[key], "{inside:#}");
     }
     check_rights(&installed, &ALWAYS, &[&NEVER[..], &ENFORCING].concat());
-}
-
-/// Pods that are gone with this, those that have never been started too.
-struct Crowd<'a>(&'a Cluster);
-
-impl<'a> Crowd<'a> {
-    fn of(cluster: &'a Cluster) -> Self {
-        let pod = |number: usize| {
-            let mut pod = sleeper(&format!("crowd-{}-{number}", std::process::id()));
-            pod["metadata"]["labels"] = json!({ "brink-test": "crowd" });
-            pod
-        };
-        let items: Vec<Value> = (0..CROWD).map(pod).collect();
-        let list = json!({ "apiVersion": "v1", "kind": "List", "items": items });
-        let crowd = Self(cluster);
-        cluster.kubectl(&["create", "-f", "-"], &list.to_string());
-        crowd
-    }
-
-    fn running(&self) -> usize {
-        let phases = "jsonpath={.items[*].status.phase}";
-        let words = [
-            "get",
-            "pods",
-            "--selector",
-            "brink-test=crowd",
-            "-o",
-            phases,
-        ];
-        let said = self.0.said(&words);
-        said.split_whitespace()
-            .filter(|phase| *phase == "Running")
-            .count()
-    }
-}
-
-impl Drop for Crowd<'_> {
-    fn drop(&mut self) {
-        let words = [
-            "delete",
-            "pods",
-            "--selector",
-            "brink-test=crowd",
-            "--grace-period=0",
-            "--force",
-            "--wait=false",
-        ];
-        self.0.answers(&words);
-        // The kubelet takes them apart before anybody else comes.
-        let pods = || {
-            self.0.said(&[
-                "get",
-                "pods",
-                "--selector",
-                "brink-test=crowd",
-                "-o",
-                "name",
-            ])
-        };
-        holds_in_time(|| pods().trim().is_empty());
-    }
-}
-
-/// What an agent costs on a node with as many pods as a kubelet takes.
-#[test]
-#[ignore = "slow: five minutes for a full node"]
-fn a_full_node_costs_no_more_than_the_files_promise() {
-    let cluster = cluster!();
-    if let Some(reason) = no_image(&cluster) {
-        skip!("{reason}");
-    }
-    let installed = Installed::new(&cluster, "observe");
-    installed.wait_ready();
-    let crowd = Crowd::of(&cluster);
-    // Some seconds for each on a small machine: the ordinary patience, several times.
-    let is_full = || crowd.running() == CROWD;
-    assert!(
-        (0..6).any(|_| holds_in_time(is_full)),
-        "{} of {CROWD} run",
-        crowd.running()
-    );
-    let name = installed.pod();
-    let known = || installed.brink(&name, &["status"])["workloads"].as_u64() > Some(CROWD as u64);
-    assert!(
-        holds_in_time(known),
-        "{:#}",
-        installed.brink(&name, &["status"])
-    );
-    std::thread::sleep(SETTLING);
-    let cpu = || {
-        figure(
-            &installed.page(&name, "/metrics"),
-            "process_cpu_seconds_total",
-        )
-    };
-    let (before, began) = (cpu(), Instant::now());
-    std::thread::sleep(WINDOW);
-    let spent = (cpu() - before) / began.elapsed().as_secs_f64();
-    let page = installed.page(&name, "/metrics");
-    let [resident, maps] =
-        ["process_resident_memory_bytes", "brink_bpf_maps_bytes"].map(|name| figure(&page, name));
-    println!(
-        "{CROWD} pods: {resident} bytes resident, {maps} of maps, {:.3} % of a core",
-        spent * 100.0
-    );
-    assert!(resident + maps <= MEMORY, "{resident} and {maps} bytes");
-    assert!(spent <= AT_REST, "{:.3} % of a core", spent * 100.0);
 }

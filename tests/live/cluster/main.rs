@@ -25,6 +25,7 @@ mod line;
 mod order;
 mod support;
 mod told;
+mod watch;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

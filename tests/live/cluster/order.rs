@@ -1,6 +1,7 @@
 //! Whom Brink would evict, and in which order, beside whom a real kubelet does evict: mixes of pods by a seed.
 
 use std::env;
+use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use brink_tests::Chance;
@@ -10,6 +11,7 @@ use crate::agent::Agent;
 use crate::kubelet::Evicting;
 use crate::support::{Cluster, IMAGE, Pod, holds_in_time};
 use crate::wait_running;
+use crate::watch::Watch;
 
 /// Another number of mixes, and another first one.
 const MIXES: &str = "BRINK_ORDER_MIXES";
@@ -59,30 +61,27 @@ impl Drop for Classes<'_> {
 /// A pod that holds so many MiB from its start on, in one or two containers.
 fn holder(name: &str, chance: &mut Chance, mib: u64) -> Value {
     let containers = 1 + chance.below(2);
-    let requests = chance.one_of(&[None, Some(8), Some(24), Some(64)]);
+    // One that requests nothing is not evicted but refused by a kubelet that starts anew under pressure.
+    let request = 1024 * chance.one_of(&[1, 8, 24, 64]);
     let container = |number: u64| {
         // The reader never reads: what the writer has read, it keeps.
         let script = format!(
             "dd if=/dev/zero bs={}k count=1 | sleep 3600",
             mib * 1024 / containers
         );
-        let mut container = json!({
+        json!({
             "name": format!("c{number}"),
             "image": IMAGE,
             "imagePullPolicy": "Never",
             "args": ["sh", "-c", script],
-        });
-        if let Some(request) = requests {
-            container["resources"] =
-                json!({ "requests": { "memory": format!("{}Mi", request / containers) } });
-        }
-        container
+            "resources": { "requests": { "memory": format!("{}Ki", request / containers) } },
+        })
     };
     let containers: Vec<Value> = (0..containers).map(container).collect();
     let mut pod = json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": { "name": name },
+        "metadata": { "name": name, "labels": { "brink-test": "order" } },
         "spec": { "terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": containers },
     });
     let class = chance.one_of(&[None, Some(PRIORITIES[0].0), Some(PRIORITIES[1].0)]);
@@ -93,7 +92,7 @@ fn holder(name: &str, chance: &mut Chance, mib: u64) -> Value {
 }
 
 /// The pods of a mix; no two hold the same.
-fn mix<'a>(cluster: &'a Cluster, seed: u64) -> Vec<Pod<'a>> {
+fn mix(cluster: &Cluster, seed: u64) -> Vec<Pod<'_>> {
     let mut chance = Chance::new(seed);
     let mut sizes: Vec<u64> = (1..=PODS as u64).map(|number| number * STEP).collect();
     let made = (0..PODS).map(|number| {
@@ -104,30 +103,25 @@ fn mix<'a>(cluster: &'a Cluster, seed: u64) -> Vec<Pod<'a>> {
     made.collect()
 }
 
-/// The names in the order in which the kubelet has evicted them, all of them.
-fn evicted(pods: &[Pod<'_>]) -> Vec<String> {
+/// The names in the order in which the kubelet evicts them, all of them.
+fn evicted(phases: &Watch, pods: &[Pod<'_>]) -> Vec<String> {
     let mut order: Vec<String> = Vec::new();
     let mut last = Instant::now();
     while order.len() < pods.len() {
-        let is_new =
-            |pod: &&Pod<'_>| !order.contains(&pod.name) && pod.status()["reason"] == "Evicted";
-        let new: Vec<String> = pods
-            .iter()
-            .filter(is_new)
-            .map(|pod| pod.name.clone())
-            .collect();
-        if !new.is_empty() {
-            last = Instant::now();
-            // It evicts one at a time, and looks again after ten seconds.
-            assert_eq!(new.len(), 1, "{order:?}, then at once {new:?}");
-            order.extend(new);
+        for line in phases.told() {
+            let name = line.strip_suffix(" Evicted").unwrap_or_default();
+            let is_ours = pods.iter().any(|pod| pod.name == name);
+            if is_ours && !order.iter().any(|known| known == name) {
+                order.push(name.to_owned());
+                last = Instant::now();
+            }
         }
         assert!(
             last.elapsed() < FIGURES + EACH,
             "{order:?} of {}",
             pods.len()
         );
-        std::thread::sleep(Duration::from_millis(200));
+        sleep(Duration::from_millis(200));
     }
     order
 }
@@ -143,12 +137,16 @@ fn the_order_is_the_one_in_which_a_kubelet_evicts() {
         given.unwrap_or(default)
     };
     let _classes = Classes::of(&cluster);
+    let of_all = ["--selector", "brink-test=order"];
+    let phases = Watch::of(&cluster, &of_all, "{.metadata.name} {.status.reason}");
     let (mut agent, _line) = Agent::new(&cluster);
     agent.start();
     let first = number(SEED, 1);
     for seed in first..first + number(MIXES, 2) {
         let pods = mix(&cluster, seed);
-        pods.iter().for_each(|pod| drop(wait_running(pod)));
+        for pod in &pods {
+            wait_running(pod);
+        }
         let known = || {
             let ranking = agent.ranking();
             pods.iter().all(|pod| {
@@ -164,12 +162,12 @@ fn the_order_is_the_one_in_which_a_kubelet_evicts() {
             agent.ranking(),
             agent.log()
         );
-        std::thread::sleep(FIGURES);
+        sleep(FIGURES);
         let ranking = agent.ranking();
         let brink: Vec<&str> = ranking.iter().map(|one| one.name.as_str()).collect();
         let kubelet = {
             let _evicting = Evicting::everything();
-            evicted(&pods)
+            evicted(&phases, &pods)
         };
         println!("mix {seed}: {kubelet:?}");
         assert_eq!(brink, kubelet, "mix {seed}: {ranking:#?}");

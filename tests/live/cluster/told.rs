@@ -17,6 +17,7 @@ use crate::line::Line;
 use crate::support::{
     Cluster, IMAGE, NODE, PODS, Pod, available, container_group, groups_beside, holds_in_time,
 };
+use crate::watch::Watch;
 use crate::{LAST_WORD, wait_running};
 
 const MIB: u64 = 1 << 20;
@@ -24,7 +25,7 @@ const MIB: u64 = 1 << 20;
 pub(crate) const ROOM: u64 = 150 * MIB;
 
 /// A pod of two containers, of which one takes more than there is room for, some time after it was started.
-fn leaker(name: &str) -> Value {
+pub(crate) fn leaker(name: &str) -> Value {
     let container = |name: &str, script: &str, limit: &str| {
         json!({
             "name": name,
@@ -160,7 +161,7 @@ pub(crate) fn uid_of(pod: &Pod<'_>) -> String {
 }
 
 /// The events about a pod that are of this reason.
-fn events(cluster: &Cluster, uid: &str, reason: &str) -> Vec<Value> {
+pub(crate) fn events(cluster: &Cluster, uid: &str, reason: &str) -> Vec<Value> {
     let selector = format!("involvedObject.uid={uid},reason={reason}");
     let words = ["get", "events", "--field-selector", &selector, "-o", "json"];
     let list: Value = serde_json::from_str(&cluster.kubectl(&words, "")).unwrap();
@@ -182,43 +183,6 @@ pub(crate) fn is_failed(pod: &Pod<'_>) -> bool {
         && condition(&json!({ "status": status }), "DisruptionTarget").is_some()
 }
 
-/// The phases and reasons that a pod's watch tells of.
-struct Phases {
-    child: Child,
-    folder: tempfile::TempDir,
-}
-
-impl Phases {
-    fn of(cluster: &Cluster, pod: &Pod<'_>) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let told = fs::File::create(folder.path().join("told")).unwrap();
-        let mut command = cluster.command();
-        let output = "jsonpath={.status.phase} {.status.reason}{\"\\n\"}";
-        command.args(["get", "pod", &pod.name, "--watch", "-o", output]);
-        command.env("HOME", folder.path());
-        let child = command.stdin(Stdio::null()).stdout(told).spawn().unwrap();
-        let phases = Self { child, folder };
-        assert!(
-            holds_in_time(|| !phases.told().is_empty()),
-            "a watch of the pod"
-        );
-        phases
-    }
-
-    fn told(&self) -> Vec<String> {
-        let text = fs::read_to_string(self.folder.path().join("told")).unwrap();
-        text.lines().map(|line| line.trim().to_owned()).collect()
-    }
-}
-
-impl Drop for Phases {
-    fn drop(&mut self) {
-        // One that has ended already needs no end.
-        let _ended = self.child.kill();
-        let _reaped = self.child.wait();
-    }
-}
-
 /// All that is said of an eviction, word for word but for the times. Of the pod's own reason and message what its watch told counts:
 /// a kubelet of 1.20 takes them away again each time it looks.
 #[test]
@@ -230,7 +194,11 @@ fn an_eviction_is_told_as_the_kubelet_tells_it_and_the_pod_never_runs_again() {
     let id = found["status"]["containerStatuses"][0]["containerID"].as_str();
     let id = id.unwrap().strip_prefix("containerd://").unwrap();
     let group = container_group(&uid, id).unwrap();
-    let phases = Phases::of(&cluster, &pod);
+    let phases = Watch::of(&cluster, &[&pod.name], "{.status.phase} {.status.reason}");
+    assert!(
+        holds_in_time(|| !phases.told().is_empty()),
+        "a watch of the pod"
+    );
     let (_line, agent) = Agent::new(&cluster, "enforce", "");
     assert!(
         holds_in_time(|| agent.has_told(&uid)),
