@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use brink_host::probe::abi::record::{CGROUP_ATTACH, CGROUP_MKDIR, CGROUP_POPULATED, CGROUP_RMDIR};
 use brink_host::probe::{Evidence, Row, Wishes};
-use brink_tests::skip;
+use brink_tests::lacks;
 use probe_support::{Group, probe, until};
 
 mod probe_support;
@@ -13,13 +13,13 @@ mod probe_support;
 fn the_life_of_a_cgroup_is_told() {
     let mut probe = match probe(Wishes::default()) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let mut evidence = probe.take_evidence().unwrap();
     let group = match Group::new("life") {
         Ok(group) => group,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let (id, name) = (
         group.id(),

@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use brink_host::probe::forensics::{ForensicsRing, Kill, Limit, Oom, SignalCode, Stack, Told};
 use brink_host::probe::{Family, Meters, Probe, Row, Wishes};
 use brink_host::symbols::KernelSymbols;
-use brink_tests::skip;
+use brink_tests::{lacks, skip};
 use probe_support::{Group, MIB, probe, until};
 use rustix::fs::OFlags;
 
@@ -141,7 +141,7 @@ fn idle() -> std::io::Result<Child> {
 fn a_victim_is_told_with_the_limit_that_was_hit() {
     let ((_probe, mut ring, meters), group) = match (telling(), Group::new("forensics")) {
         (Ok(telling), Ok(group)) => (telling, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     // The limit is that of a group above the victim's own.
     let inner = group.child("inner");
@@ -214,7 +214,7 @@ fn a_victim_is_told_with_the_limit_that_was_hit() {
 fn a_kill_by_somebody_else_is_told_with_its_sender() {
     let (_probe, mut ring, meters) = match telling() {
         Ok(telling) => telling,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let mut target = idle().unwrap();
     let pid = target.id();
@@ -251,7 +251,7 @@ fn a_kill_by_somebody_else_is_told_with_its_sender() {
 fn nobody_who_ends_by_himself_is_told() {
     let (_probe, mut ring, meters) = match telling() {
         Ok(telling) => telling,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let mut gone = idle().unwrap();
     let (ended, mut killed) = (gone.id(), idle().unwrap());
@@ -278,7 +278,7 @@ fn nobody_who_ends_by_himself_is_told() {
 fn a_group_that_falls_together_is_one_decision() {
     let ((_probe, mut ring, meters), group) = match (telling(), Group::new("together")) {
         (Ok(telling), Ok(group)) => (telling, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     let whole = group.path().join("memory.oom.group");
     if !whole.exists() {

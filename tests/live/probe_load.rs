@@ -8,7 +8,7 @@ use std::fs;
 
 use brink_host::probe::programs::PROGRAMS;
 use brink_host::probe::{Facts, Family, Probe, Roots, Wishes, coverage};
-use brink_tests::skip;
+use brink_tests::lacks;
 
 mod probe_support;
 
@@ -34,10 +34,10 @@ fn ids() -> Vec<(&'static str, u32)> {
 fn every_program_runs_here() {
     let facts = Facts::gather(&Roots::default());
     if let Err(error) = &facts.types {
-        skip!("needs the kernel's type description: {error}");
+        lacks!("needs the kernel's type description: {error}");
     }
     if let Err(error) = &facts.tracefs {
-        skip!("needs tracefs: {error}");
+        lacks!("needs tracefs: {error}");
     }
     let wishes = Wishes {
         forensics: true,
@@ -79,7 +79,7 @@ fn verified() -> Vec<u64> {
 fn a_family_left_out_takes_no_other_with_it() {
     let facts = Facts::gather(&Roots::default());
     if let Err(error) = &facts.types {
-        skip!("needs the kernel's type description: {error}");
+        lacks!("needs the kernel's type description: {error}");
     }
     let wishes = Wishes {
         without: vec![Family::Process, Family::Oom],
@@ -97,7 +97,7 @@ fn nothing_stays_in_the_kernel() {
     let before = ids();
     let probe = match probe_support::sampling(Wishes::default()) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let during: Vec<_> = ids()
         .into_iter()

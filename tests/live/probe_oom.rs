@@ -6,7 +6,7 @@ use brink_host::probe::abi::record::{CGROUP_ATTACH, RECLAIM_MEMCG, UNKNOWN};
 use brink_host::probe::decode::name;
 use brink_host::probe::shortage::Shortage;
 use brink_host::probe::{Evidence, Row, Signal, Wishes};
-use brink_tests::skip;
+use brink_tests::lacks;
 use probe_support::{Group, MIB, sampling, signal, until};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
@@ -19,7 +19,7 @@ fn the_victim_of_a_cgroup_is_told() {
     wishes.knobs.stall_ns = 0;
     let (mut probe, group) = match (sampling(wishes), Group::new("oom")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let mut evidence = probe.take_evidence().unwrap();
@@ -71,7 +71,7 @@ fn a_reader_is_woken_for_a_cgroup_behind_reclaim_that_woke_nobody() {
     wishes.knobs.stall_ns = 0;
     let (mut probe, group) = match (sampling(wishes), Group::new("wake")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let mut evidence = probe.take_evidence().unwrap();

@@ -8,7 +8,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use brink_host::probe::{Family, Probe, Row, Signal, Victim, Wishes};
-use brink_tests::skip;
+use brink_tests::lacks;
 use probe_support::{Group, probe, signal, threads, until};
 
 mod probe_support;
@@ -83,7 +83,7 @@ impl Waiting {
 fn threads_are_those_of_loadavg() {
     let mut probe = match probe(Wishes::default()) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     probe.calibrate_threads(threads).unwrap();
     // Others fork meanwhile, and a task that has been reaped is given back a grace period later.
@@ -107,7 +107,7 @@ fn threads_are_those_of_loadavg() {
 fn a_count_that_is_too_high_is_not_lowered_at_once() {
     let mut probe = match probe(Wishes::default()) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     // No total of the kernel's but one that is told, relative to what is counted: others fork and exit all the time.
     let mut correction = |by: i64| {
@@ -129,7 +129,7 @@ fn a_count_that_is_too_high_is_not_lowered_at_once() {
 fn the_limit_on_threads_is_told_once_each_way() {
     let mut probe = match probe(Wishes::default()) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     probe.calibrate_threads(threads).unwrap();
     let limit = u32::try_from(threads().unwrap()).unwrap() + 40;
@@ -156,13 +156,13 @@ fn the_limit_on_threads_is_told_once_each_way() {
 fn processes_of_a_cgroup_are_those_of_its_file() {
     let group = match Group::new("count") {
         Ok(group) => group,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     // These start before the hooks are there: the iterator finds them.
     let mut early = Sleepers::new(&group, 5);
     let mut probe = match probe(Wishes::default()) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let counted = |group: &Group| {
@@ -203,11 +203,11 @@ fn processes_of_a_cgroup_are_those_of_its_file() {
 fn the_dead_are_counted_until_they_are_reaped() {
     let group = match Group::new("zombies") {
         Ok(group) => group,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let mut probe = match probe(Wishes::default()) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let mut sleepers = Sleepers::new(&group, 4);
@@ -233,7 +233,7 @@ fn the_dead_are_counted_until_they_are_reaped() {
 fn a_removed_cgroup_counts_its_dead_until_they_are_reaped() {
     let (mut probe, group) = match ready("buried") {
         Ok(both) => both,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let mut sleepers = Sleepers::new(&group, 4);
@@ -262,7 +262,7 @@ fn a_removed_cgroup_counts_its_dead_until_they_are_reaped() {
 fn threads_of_a_process_do_not_count_as_processes() {
     let (mut probe, group) = match ready("threads") {
         Ok(both) => both,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     probe.sync_processes().unwrap();
@@ -290,7 +290,7 @@ fn threads_of_a_process_do_not_count_as_processes() {
 fn the_exit_of_a_victim_is_told() {
     let (mut probe, group) = match ready("victim") {
         Ok(both) => both,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let mut sleepers = Sleepers::new(&group, 3);
@@ -318,7 +318,7 @@ fn the_exit_of_a_victim_is_told() {
 fn the_end_of_a_victim_cgroup_is_told() {
     let (mut probe, group) = match ready("empty") {
         Ok(both) => both,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let mut sleepers = Sleepers::new(&group, 3);
     probe.watch_victim(Victim::Cgroup(group.id())).unwrap();
@@ -344,11 +344,11 @@ fn a_full_table_is_counted_and_said() {
     };
     let group = match Group::new("full") {
         Ok(group) => group,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let mut probe = match probe(wishes) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let _sleepers = Sleepers::new(&group, 40);
@@ -361,7 +361,7 @@ fn a_full_table_is_counted_and_said() {
 fn a_cgroup_that_finds_no_room_for_its_meters_is_counted() {
     let group = match Group::new("unmetered") {
         Ok(group) => group,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     for (cgroups, expected) in [(1, true), (2048, false)] {
         let wishes = Wishes {
@@ -370,7 +370,7 @@ fn a_cgroup_that_finds_no_room_for_its_meters_is_counted() {
         };
         let mut probe = match probe(wishes) {
             Ok(probe) => probe,
-            Err(why) => skip!("{why}"),
+            Err(why) => lacks!("{why}"),
         };
         let meters = probe.take_meters().unwrap();
         let children: Vec<Group> = ["a", "b"].map(|name| group.child(name)).into();

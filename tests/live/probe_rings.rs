@@ -4,7 +4,7 @@ use std::fs;
 
 use brink_host::probe::abi::sample::{SOURCE_NODE_AVAILABLE, Watch};
 use brink_host::probe::{Evidence, Row, Signal, Wishes};
-use brink_tests::skip;
+use brink_tests::lacks;
 use probe_support::{Group, sampling, until};
 
 mod probe_support;
@@ -17,7 +17,7 @@ fn what_evidence_is_lost_is_counted() {
     };
     let (mut probe, group) = match (sampling(wishes), Group::new("ring")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let mut evidence = probe.take_evidence().unwrap();
@@ -61,7 +61,7 @@ fn what_signals_are_lost_is_counted() {
     wishes.knobs.max_period_ns = 1_000_000;
     let mut probe = match sampling(wishes) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let below = [Watch {

@@ -17,7 +17,7 @@ use brink_host::probe::abi::sample::{
     SOURCE_SLOT_HEADROOM, USAGE_FRESH, Watch,
 };
 use brink_host::probe::{Facts, Probe, Roots, Row, Signal, Wishes};
-use brink_tests::{skip, slowed};
+use brink_tests::{lacks, skip, slowed};
 use probe_support::{
     Group, MIB, Meminfo, meminfo, next_sample, probe, sampling, signal, signed, until, waiting,
     within,
@@ -73,7 +73,7 @@ fn zoneinfo() -> String {
 fn numbers_are_those_of_the_files() {
     let mut probe = match sampling(Wishes::default()) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let page = signed(Facts::gather(&Roots::default()).page_size);
     let sample = until("equal numbers", || {
@@ -112,7 +112,7 @@ fn numbers_are_those_of_the_files() {
 fn a_sign_of_life_comes_each_second() {
     let mut probe = match sampling(Wishes::default()) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let mut beats = Vec::new();
     let end = Instant::now() + Duration::from_millis(3_600);
@@ -148,7 +148,7 @@ fn ticks_are_further_apart_where_no_growth_can_use_the_slack_up() {
     // As if an eighth of a byte a nanosecond were the fastest growth, and as if there were no bound to it.
     match (period(1), period(u64::MAX)) {
         (Ok(slow), Ok(fast)) => assert_eq!((slow, fast), (200_000_000, 200_000)),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     }
 }
 
@@ -156,7 +156,7 @@ fn ticks_are_further_apart_where_no_growth_can_use_the_slack_up() {
 fn a_crossing_of_the_node_is_told_with_its_numbers() {
     let (mut probe, group) = match (sampling(Wishes::default()), Group::new("cross")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     group.set_limit(256 * MIB);
     let limit = next_sample(&probe).available - signed(100 * MIB);
@@ -202,7 +202,7 @@ fn a_crossing_of_the_node_is_told_with_its_numbers() {
 fn a_crossing_of_a_cgroup_is_told_with_fresh_usage() {
     let (mut probe, group) = match (sampling(Wishes::default()), Group::new("slot")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     group.set_limit(256 * MIB);
     let terms = Terms {
@@ -242,7 +242,7 @@ fn a_crossing_of_a_cgroup_is_told_with_fresh_usage() {
 fn a_watch_that_is_below_already_is_told_at_once() {
     let mut probe = match sampling(Wishes::default()) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let below = [Watch {
         source: SOURCE_NODE_AVAILABLE,
@@ -270,7 +270,7 @@ fn a_watch_that_is_below_already_is_told_at_once() {
 fn another_capacity_and_another_cgroup_bring_the_next_tick_at_once() {
     let (mut probe, group) = match (sampling(Wishes::default()), Group::new("hurry")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     let folder = group.open();
     let mut quickest = |change: &mut dyn FnMut(&mut Probe, u32)| {
@@ -304,7 +304,7 @@ fn another_capacity_and_another_cgroup_bring_the_next_tick_at_once() {
 fn a_timer_that_does_not_run_is_started_whatever_was_asked_for() {
     let mut probe = match probe(Wishes::default()) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let meters = Arc::new(probe.take_meters().unwrap());
     let mut kernel = Kernel::new(probe, Some(Arc::clone(&meters)));
@@ -345,7 +345,7 @@ fn a_timer_that_does_not_run_is_started_whatever_was_asked_for() {
 fn bands_are_told_as_the_slack_shrinks() {
     let (mut probe, group) = match (sampling(Wishes::default()), Group::new("band")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     group.set_limit(256 * MIB);
     let limit = next_sample(&probe).available - signed(400 * MIB);
@@ -374,7 +374,7 @@ fn every_tick_is_accounted_for_and_cheap() {
     wishes.knobs.max_period_ns = 1_000_000;
     let mut probe = match sampling(wishes) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     std::thread::sleep(Duration::from_millis(1_500));

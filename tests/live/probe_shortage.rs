@@ -15,7 +15,7 @@ use brink_host::probe::abi::record::{RECLAIM_MEMCG, UNKNOWN, VictimRecord};
 use brink_host::probe::forensics::{Limit, Told};
 use brink_host::probe::shortage::{Shortage, fell_together};
 use brink_host::probe::{Evidence, Probe, Signal, Wishes};
-use brink_tests::{Hog, guest_only, skip, slowed};
+use brink_tests::{Hog, guest_only, lacks, slowed};
 use probe_support::{Group, MIB, sampling, signal, until, waiting};
 
 mod probe_support;
@@ -52,7 +52,7 @@ fn set(group: &Group, file: &str, value: &str) {
 fn a_group_that_is_taken_whole_is_one_decision() {
     let (mut probe, group) = match watched("whole") {
         Ok(both) => both,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     group.set_limit(32 * MIB);
     set(&group, "memory.oom.group", "1");
@@ -97,7 +97,7 @@ fn a_group_that_is_taken_whole_is_one_decision() {
 fn being_slowed_down_is_no_kill() {
     let (mut probe, group) = match watched("high") {
         Ok(both) => both,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let mut evidence = probe.take_evidence().unwrap();
@@ -139,7 +139,7 @@ fn the_node_out_of_memory_is_told_from_a_cgroup_at_its_limit() {
     };
     let mut probe = match sampling(wishes) {
         Ok(probe) => probe,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let mut kills = probe.take_forensics().unwrap();
     let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));

@@ -18,7 +18,7 @@ use brink_host::probe::abi::sample::{
     SOURCE_SLOT_AVAILABLE, USAGE_EMPTY, USAGE_GONE, USAGE_KNOWN, USAGE_UNKNOWN, Usage, Watch,
 };
 use brink_host::probe::{Family, Probe, ProbeError, Refusal, Signal, Wishes};
-use brink_tests::skip;
+use brink_tests::{lacks, skip};
 use probe_support::{Group, MIB, sampling, signal, until};
 
 mod probe_support;
@@ -43,7 +43,7 @@ fn close(a: u64, b: u64) -> bool {
 fn usage_is_that_of_the_file() {
     let (mut probe, group) = match (sampling(Wishes::default()), Group::new("usage")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     group.set_limit(128 * MIB);
     let inner = group.child("inner");
@@ -75,7 +75,7 @@ fn usage_is_that_of_the_file() {
 fn only_a_living_cgroup_can_be_armed() {
     let (mut probe, group) = match (sampling(Wishes::default()), Group::new("refused")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     let mut arm =
         |slot, file: &fs::File| match probe.arm_slot(slot, 1, file.as_fd(), Terms::default()) {
@@ -108,7 +108,7 @@ fn only_a_living_cgroup_can_be_armed() {
 fn removal_disarms_in_the_kernel() {
     let (mut probe, group) = match (sampling(Wishes::default()), Group::new("gone")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     let meters = probe.take_meters().unwrap();
     let terms = Terms {
@@ -147,7 +147,7 @@ fn removal_disarms_in_the_kernel() {
 fn a_controller_that_is_taken_away_is_unknown() {
     let (mut probe, group) = match (sampling(Wishes::default()), Group::new("taken")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     let inner = group.child("inner");
     probe
@@ -249,7 +249,7 @@ enum Guard {
 fn a_thousand_cgroups_a_second_never_give_a_wrong_number() {
     let (probe, group) = match (sampling(Wishes::default()), Group::new("churn")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     churn(probe, &group, Guard::Hook);
 }
@@ -262,7 +262,7 @@ fn nor_do_they_without_the_hook_that_disarms() {
     };
     let (probe, group) = match (sampling(wishes), Group::new("checks")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     churn(probe, &group, Guard::CheckAlone);
 }

@@ -13,7 +13,7 @@ use brink_host::probe::abi::sample::{
 use brink_host::probe::abi::truth::TruthWatch;
 use brink_host::probe::truth::{Order, Truth};
 use brink_host::probe::{Facts, Probe, Roots, Signal, Wishes, coverage};
-use brink_tests::skip;
+use brink_tests::lacks;
 use probe_support::{Group, MIB, arm, meminfo, next_sample, sampling, signal, signed, until};
 
 mod probe_support;
@@ -56,7 +56,7 @@ fn agree(probe: &mut Probe, truth: &Truth) {
 fn the_judge_and_the_sampler_see_the_same_crossing() {
     let (mut probe, group) = match (sampling(Wishes::default()), Group::new("truth")) {
         (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => skip!("{why}"),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
     let facts = Facts::gather(&Roots::default());
     let mut truth = Truth::load(&coverage::settings(&facts, Wishes::default())).unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use brink_tests::{agent_binary, booted_with, skip};
+use brink_tests::{agent_binary, booted_with, lacks};
 use serde_json::Value;
 
 /// What such a kernel is booted with.
@@ -30,7 +30,7 @@ fn said(arguments: &[&str]) -> Result<Output, String> {
 fn without_the_memory_controller_no_agent_pretends_to_protect() {
     let output = match said(&["run"]) {
         Ok(output) => output,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let talk = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{talk}");
@@ -43,7 +43,7 @@ fn without_the_memory_controller_no_agent_pretends_to_protect() {
 fn the_doctor_names_what_the_kernel_was_booted_without() {
     let output = match said(&["doctor", "-o", "json"]) {
         Ok(output) => output,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();

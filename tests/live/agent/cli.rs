@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink_host::hog::Load;
 use brink_tests::schema::assert_keeps_to;
-use brink_tests::{agent_binary, slowed, wait_until};
+use brink_tests::{agent_binary, in_guest, slowed, wait_until};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -385,9 +385,11 @@ fn a_check_of_the_status_ends_with_three_while_a_threshold_is_met() {
 #[test]
 fn a_pause_holds_for_its_time_and_no_longer() {
     let node = node();
+    // Longer than it takes to touch what crosses the threshold.
+    let time = if in_guest() { "15s" } else { "4s" };
     let told = check(
         &node,
-        &["pause", "--for", "4s"],
+        &["pause", "--for", time],
         "mode",
         &["paused until 2"],
     );

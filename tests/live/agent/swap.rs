@@ -12,7 +12,7 @@ use brink::control::protocol::Status;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::cgroup::{Controller, Version};
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, guest_only, skip, slowed, wait_until};
+use brink_tests::{Hog, guest_only, lacks, skip, slowed, wait_until};
 
 /// Size of an area in MiB.
 const AREA: u64 = 256;
@@ -111,7 +111,7 @@ fn swap_counts_as_headroom_and_zram_by_half() {
     usable(&node, 0);
     let disk = match Swap::on_disk() {
         Ok(disk) => disk,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let status = usable(&node, AREA * MIB);
     let headroom = status.headroom_bytes.unwrap() + status.usable_swap_bytes.cast_signed();
@@ -124,7 +124,7 @@ fn swap_counts_as_headroom_and_zram_by_half() {
     usable(&node, 0);
     let zram = match Swap::in_zram(AREA) {
         Ok(zram) => zram,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     usable(&node, AREA * MIB / 2);
     let _both = Swap::on_disk().unwrap();
@@ -190,7 +190,7 @@ fn check_free(make: fn() -> Result<Swap, String>, worth: u64) -> Result<(), Stri
 fn free_swap_holds_an_eviction_until_it_is_gone() {
     guest_only!("swap is switched on and off");
     if let Err(why) = check_free(Swap::on_disk, AREA * MIB) {
-        skip!("{why}");
+        lacks!("{why}");
     }
 }
 
@@ -198,7 +198,7 @@ fn free_swap_holds_an_eviction_until_it_is_gone() {
 fn free_zram_holds_an_eviction_until_it_is_gone() {
     guest_only!("swap is switched on and off");
     if let Err(why) = check_free(|| Swap::in_zram(4 * AREA), 2 * AREA * MIB) {
-        skip!("{why}");
+        lacks!("{why}");
     }
 }
 
@@ -242,7 +242,7 @@ fn check_full(make: fn() -> Result<Swap, String>) -> Result<(), String> {
 fn full_swap_holds_nothing() {
     guest_only!("swap is switched on and off");
     if let Err(why) = check_full(Swap::on_disk) {
-        skip!("{why}");
+        lacks!("{why}");
     }
 }
 
@@ -250,7 +250,7 @@ fn full_swap_holds_nothing() {
 fn full_zram_holds_nothing() {
     guest_only!("swap is switched on and off");
     if let Err(why) = check_full(|| Swap::in_zram(AREA)) {
-        skip!("{why}");
+        lacks!("{why}");
     }
 }
 
@@ -266,7 +266,7 @@ fn a_node_may_use_no_more_swap_than_its_limits_leave() {
     let leaker = node.workload("leaker", "containers: [{name: c}]");
     let _swap = match Swap::on_disk() {
         Ok(swap) => swap,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     fs::write(&limit, (100 * MIB).to_string()).unwrap();
     let hard = "evictionHard: {memory.available: 60Mi}";

@@ -22,6 +22,9 @@ const MS: f64 = 1e6;
 /// Of the room before the threshold so much must be there again before the next pod comes.
 const ENOUGH: u64 = ROOM - 20 * MIB;
 
+/// An agent stops itself after so many evictions in so short a time, unless it is told that they are no mistake.
+const MANY: &str = "limits: {burst: 60, refill: 100ms, most: 60, window: 1s}";
+
 /// What a pod leaks, and how: anonymous memory, the same in two containers at once, or files in a volume of memory.
 const KINDS: [(&str, &[&str]); 3] = [
     ("anonymous", &["exec dd if=/dev/zero of=/dev/null bs=250M"]),
@@ -98,7 +101,7 @@ fn evictions_by_the_dozen_are_fast_and_leave_nothing() {
     let of_all = ["--selector", "brink-test=dozens"];
     let phases = Watch::of(&cluster, &of_all, "{.metadata.name} {.status.phase}");
     let before = available();
-    let (_line, agent) = Agent::new(&cluster, "enforce", "");
+    let (_line, agent) = Agent::with(&cluster, "enforce", "", MANY);
     let mut all = Vec::new();
     for number in 0..count {
         let (kind, scripts) = KINDS[number % KINDS.len()];

@@ -60,6 +60,11 @@ impl Agent {
     /// One that reaches the server by the line, which outlives it: its last words take away what it said of the node. `extra` goes into
     /// `kubernetes`.
     pub(crate) fn new(cluster: &Cluster, mode: &str, extra: &str) -> (Line, Self) {
+        Self::with(cluster, mode, extra, "")
+    }
+
+    /// The same with more lines of configuration.
+    pub(crate) fn with(cluster: &Cluster, mode: &str, extra: &str, lines: &str) -> (Line, Self) {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         let line = Line::to(cluster, &kubeconfig);
@@ -67,7 +72,7 @@ impl Agent {
             "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: {mode}\nmemoryPolicy: kubelet\nheadroomHard: 0%\n\
              node: {{cgroup: {PODS}}}\nenforceNodeAllocatable: []\nevictionHard: {{memory.available: \"{}\"}}\n\
              evictionPressureTransitionPeriod: 20s\npaths: {{stateDir: \"{}\"}}\n\
-             kubernetes: {{enabled: true, kubeconfig: \"{}\", nodeName: {NODE}{extra}}}\n",
+             kubernetes: {{enabled: true, kubeconfig: \"{}\", nodeName: {NODE}{extra}}}\n{lines}\n",
             available() - ROOM,
             folder.path().join("state").display(),
             kubeconfig.display()

@@ -7,7 +7,7 @@ use brink_host::cgroup::{Controller, Version};
 use brink_host::probe::{Facts, Family, Probe, Roots, Signal, Wishes, coverage};
 use brink_stream::model::incident::{Confidence, Incident, LimitMethod};
 use brink_stream::model::kind::Kind;
-use brink_tests::{skip, wait_until};
+use brink_tests::{lacks, skip, wait_until};
 
 use crate::log::Log;
 use crate::scene::{PATIENCE, Scene};
@@ -93,7 +93,7 @@ impl Untold {
 fn the_group_whose_count_of_ooms_rose_is_the_kernels() {
     let mut all = match Untold::new(128) {
         Ok(all) => all,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     if all.is_v1() {
         skip!("cgroup v1 does not count a group's own OOMs");
@@ -117,7 +117,7 @@ fn the_group_whose_count_of_ooms_rose_is_the_kernels() {
 fn without_counts_the_group_at_its_limit_is_the_kernels() {
     let mut all = match Untold::new(256) {
         Ok(all) => all,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     // Nobody has looked at its counts before. Its limit is less than what may lie between use and limit when one is hit, so
     // that it is at it even when its victim is gone.
@@ -133,7 +133,7 @@ fn without_counts_the_group_at_its_limit_is_the_kernels() {
 fn the_only_group_with_a_limit_is_the_kernels() {
     let mut all = match Untold::new(256) {
         Ok(all) => all,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let fresh = all.scene.sandbox.group.child("fresh").unwrap();
     all.scene.limit(&fresh, 64);

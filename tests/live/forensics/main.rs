@@ -12,7 +12,7 @@ use brink_host::hog::{HogSpec, Load};
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Cause, Confidence, Incident, LimitMethod};
 use brink_stream::model::kind::Kind;
-use brink_tests::{Hog, guest_only, skip, slowed};
+use brink_tests::{Hog, guest_only, lacks, skip, slowed};
 
 use crate::log::Log;
 use crate::scene::{MIB, PATIENCE, Scene, end};
@@ -25,7 +25,7 @@ mod scene;
 fn a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel() {
     let scene = match Scene::new(256) {
         Ok(scene) => scene,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let mut log = Log::from_now();
     scene.limit(&scene.web, 64);
@@ -140,7 +140,7 @@ fn check_workloads(closed: &Incident, scene: &Scene) {
 fn the_triggers_user_stack_has_the_build_id_of_its_program() {
     let scene = match Scene::new(256) {
         Ok(scene) => scene,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let Some(own) = build_id(Path::new(env!("CARGO_BIN_EXE_brink-hog"))) else {
         skip!("the linker gives programs no build id here");
@@ -174,7 +174,7 @@ fn build_id(program: &Path) -> Option<String> {
 fn a_limit_above_the_victims_cgroup_is_found() {
     let scene = match Scene::new(64) {
         Ok(scene) => scene,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let idler = scene.idler();
     let leak = scene.leak(200);
@@ -194,7 +194,7 @@ fn a_limit_above_the_victims_cgroup_is_found() {
 fn a_group_that_is_killed_whole_is_one_incident() {
     let scene = match Scene::new(256) {
         Ok(scene) => scene,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let dir = scene
         .web
@@ -244,7 +244,7 @@ fn the_node_out_of_memory_is_one_incident_for_no_cgroups_limit() {
     guest_only!("the kernel's OOM killer is let loose on the machine");
     let scene = match Scene::new(256) {
         Ok(scene) => scene,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let mut log = Log::from_now();
     let exhaust = || {
@@ -296,7 +296,7 @@ fn the_node_out_of_memory_is_one_incident_for_no_cgroups_limit() {
 fn a_kill_by_somebody_else_names_its_sender_and_one_of_ours_is_none() {
     let scene = match Scene::new(256) {
         Ok(scene) => scene,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let (ours, theirs) = (scene.idler(), scene.idler());
     let pid = theirs.id();
@@ -337,7 +337,7 @@ fn a_kill_by_somebody_else_names_its_sender_and_one_of_ours_is_none() {
 fn fifty_ooms_in_a_row_are_fifty_incidents() {
     let scene = match Scene::new(256) {
         Ok(scene) => scene,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     scene.limit(&scene.web, 32);
     let mut killed = BTreeSet::new();
