@@ -18,7 +18,7 @@ pub struct KubernetesView {
     pub pods: u32,
     /// Time since they were last known to be up to date, in milliseconds; none if they never were.
     pub state_age_ms: Option<i64>,
-    /// Pods for which there was no room.
+    /// Pods of this node that are not known, since there was no room when they were told of.
     pub left_out: u64,
     /// Attempts to reach the server that have failed since the start.
     pub failures: u64,

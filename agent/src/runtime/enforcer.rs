@@ -14,6 +14,7 @@ use brink_core::node::signal::Signal;
 use brink_host::clock::BootId;
 use brink_host::ledger::{Entry, Ledger, Opening};
 use brink_host::lock::{self, Enforcer, EnforcerLock};
+use brink_host::process::unreaped;
 use tracing::{info, warn};
 
 use super::LOCK;
@@ -112,6 +113,15 @@ impl Enforcement {
         }
         Ok(ledger)
     }
+}
+
+/// How many of the machine's processes are dead and not reaped; without it none of them are waited for, which is told.
+pub(super) fn dead(root: &Path) -> Option<u64> {
+    let counted = unreaped(root);
+    if let Err(error) = &counted {
+        warn!(%error, "process ids of what was killed before are not waited for: the dead cannot be counted");
+    }
+    counted.ok()
 }
 
 /// This boot's kills, oldest first. An order that found nobody was none. Process ids come back of those that are waited for

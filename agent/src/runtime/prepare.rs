@@ -16,7 +16,6 @@ use brink_host::clock::{BootId, ClockPair};
 use brink_host::ledger::Ledger;
 use brink_host::lock::make_folder;
 use brink_host::probe::Wishes;
-use brink_host::process::unreaped;
 use tracing::{info, warn};
 
 use super::clerk::Clerk;
@@ -24,7 +23,7 @@ use super::cluster::{Cluster, Voice};
 use super::configured::{author, hooks, journal, killer, realtime_of, stop_button, uses_pids};
 use super::deliver::Deliver;
 use super::enforcer::{
-    Enforcement, evicted as evicted_in, interrupted as interrupted_in, kills, remember,
+    Enforcement, dead, evicted as evicted_in, interrupted as interrupted_in, kills, remember,
 };
 use super::equipment::{Equipment, Loaded};
 use super::foresight::BoardCell;
@@ -289,7 +288,7 @@ impl Around {
         let last =
             ledger.map(|ledger| Recalled::LastOrder(remember(&mut state, ledger, &self.foretold)));
         // Not those of one window alone: the bucket may take longer to fill.
-        let unreaped = || unreaped(&config.paths.root).ok();
+        let unreaped = || dead(&config.paths.root);
         let kills = ledger.map_or_else(Vec::new, |ledger| kills(ledger, guard::now(), unreaped));
         let recalled = last.into_iter().chain(kills);
         let recalled = recalled.chain(self.graces.recall(&config.policy, guard::now()));
@@ -466,7 +465,7 @@ impl Running {
         let mut takeover = self.takeover();
         if let Some(ledger) = self.enforcement.take_over()? {
             let last = self.remember_instead(&ledger);
-            let kills = kills(&ledger, guard::now(), || unreaped(&self.root).ok());
+            let kills = kills(&ledger, guard::now(), || dead(&self.root));
             let evicted = evicted_in(&ledger, guard::now());
             let interrupted = interrupted_in(&ledger, guard::now());
             info!("the other agent is gone; this one takes over");

@@ -102,50 +102,58 @@ impl Dying {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reaping {
     owed: i64,
+    /// The last kill.
+    since: Option<Moment>,
+    /// Of those that an agent before this one killed, how many held their ids when this one started. Nobody counts them since.
+    recalled: i64,
+    /// The last of those kills.
+    recalled_since: Option<Moment>,
     /// The most process ids that have been available since; none before the first look after the kill, since some of
     /// the killed were born after it was decided.
     most: Option<i64>,
-    /// The last kill.
-    since: Option<Moment>,
     /// The kernel counted who of the killed still hold theirs, at the last look.
     is_counted: bool,
-    /// They were counted once, when an agent started after the one that killed them.
-    is_recalled: bool,
 }
 
 impl Reaping {
-    /// Waits for `unreaped` more processes that an agent before this one killed at `at`, and that still held their ids when
-    /// this one started. Nobody counts them any more, but for what comes back.
-    pub fn recall(&mut self, at: Moment, unreaped: u32) {
-        self.add(at, unreaped);
-        self.is_recalled = true;
-    }
-
     /// Waits for `killed` more processes. Those that nobody waits for any more are not owed again.
     pub fn add(&mut self, now: Moment, killed: u32) {
-        let is_over = self.until().is_none_or(|until| until <= now);
+        let is_over = self.own_until().is_none_or(|until| until <= now);
         let owed = if is_over { 0 } else { self.owed };
-        *self = Self {
-            owed: owed.saturating_add(i64::from(killed)),
-            most: None,
-            since: Some(now),
-            is_counted: self.is_counted,
-            is_recalled: false,
-        };
+        self.owed = owed.saturating_add(i64::from(killed));
+        self.since = Some(now);
+        self.most = None;
     }
 
-    /// Takes in how many process ids are available, and how many of the killed processes still hold theirs, if somebody
-    /// counts. An id that came back is owed no more, whoever takes it next.
+    /// Waits for `unreaped` more processes that an agent before this one killed at `at`.
+    pub fn recall(&mut self, at: Moment, unreaped: u32) {
+        let is_over = self.recalled_until().is_none_or(|until| until <= at);
+        let recalled = if is_over { 0 } else { self.recalled };
+        self.recalled = recalled.saturating_add(i64::from(unreaped));
+        self.recalled_since = Some(at);
+        self.most = None;
+    }
+
+    /// Takes in how many process ids are available, and how many of the processes that this agent killed still hold theirs, if
+    /// somebody counts. An id that came back is owed no more, whoever takes it next; those killed first are reaped first.
     pub fn observe(&mut self, now: Moment, available: i64, unreaped: Option<u64>) {
         self.is_counted = unreaped.is_some();
         if self.since.is_none_or(|since| now >= since + REAPING) {
-            *self = Self::default();
+            (self.owed, self.since) = (0, None);
+        }
+        if self.recalled_until().is_none_or(|until| now >= until) {
+            (self.recalled, self.recalled_since) = (0, None);
+        }
+        if self.since.is_none() && self.recalled_since.is_none() {
+            self.most = None;
             return;
         }
         let most = self.most.unwrap_or(available);
         let back = available.saturating_sub(most).max(0);
         self.most = Some(most.max(available));
-        self.owed = self.owed.saturating_sub(back).max(0);
+        let recalled = back.min(self.recalled);
+        self.recalled -= recalled;
+        self.owed = self.owed.saturating_sub(back - recalled).max(0);
         if let Some(unreaped) = unreaped {
             self.owed = self.owed.min(i64::try_from(unreaped).unwrap_or(i64::MAX));
         }
@@ -154,19 +162,35 @@ impl Reaping {
     /// Process ids that are expected to come back beyond those `available`; nothing counts with less than half of
     /// the `wanted` ones left, as nothing counts under the kernel's reserve of memory.
     pub fn ids(&self, now: Moment, available: i64, wanted: i64) -> i64 {
-        let waits = self.until().is_some_and(|until| now < until);
-        if waits && available >= wanted / 2 {
+        if available < wanted / 2 {
+            return 0;
+        }
+        let waits = |until: Option<Moment>| until.is_some_and(|until| now < until);
+        let owed = if waits(self.own_until()) {
             self.owed
         } else {
             0
-        }
+        };
+        let recalled = if waits(self.recalled_until()) {
+            self.recalled
+        } else {
+            0
+        };
+        owed.saturating_add(recalled)
     }
 
-    /// When the wait ends.
-    pub fn until(&self) -> Option<Moment> {
-        let is_known = self.is_counted || self.is_recalled;
-        let lifetime = if is_known { REAPING } else { LIFETIME };
+    /// When each of the waits ends.
+    pub fn ends(&self) -> [Option<Moment>; 2] {
+        [self.own_until(), self.recalled_until()]
+    }
+
+    fn own_until(&self) -> Option<Moment> {
+        let lifetime = if self.is_counted { REAPING } else { LIFETIME };
         self.since.map(|since| since + lifetime)
+    }
+
+    fn recalled_until(&self) -> Option<Moment> {
+        self.recalled_since.map(|since| since + REAPING)
     }
 }
 
@@ -406,7 +430,7 @@ mod tests {
         assert_eq!(reaping.ids(ms(3), 110, 0), 60);
         assert_eq!(reaping.ids(ms(5_002), 110, 0), 0);
         reaping.observe(ms(30_002), 110, None);
-        assert_eq!(reaping.until(), None);
+        assert_eq!(reaping.ends(), [None, None]);
     }
 
     #[test]
@@ -422,5 +446,30 @@ mod tests {
         }
         assert!(!credit.covers(0));
         assert!(credit.covers(1) && credit.covers(Credit::SLOTS));
+    }
+
+    #[test]
+    fn a_kill_after_a_restart_leaves_those_of_before_it_owed() {
+        let mut reaping = Reaping::default();
+        reaping.recall(ms(0), 500);
+        reaping.add(ms(10_000), 20);
+        let mut owed = |at: i64, available: i64, unreaped: Option<u64>| {
+            reaping.observe(ms(at), available, unreaped);
+            reaping.ids(ms(at), available, 150)
+        };
+        assert_eq!(owed(10_001, 100, Some(20)), 520);
+        assert_eq!(
+            owed(11_000, 130, Some(20)),
+            490,
+            "those of before are reaped first"
+        );
+        assert_eq!(owed(12_000, 130, Some(5)), 475);
+        assert_eq!(owed(29_999, 130, Some(5)), 475);
+        assert_eq!(
+            owed(30_000, 130, Some(5)),
+            5,
+            "nobody reaps those of before"
+        );
+        assert_eq!(owed(40_000, 130, Some(5)), 0);
     }
 }

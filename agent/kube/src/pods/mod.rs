@@ -93,7 +93,7 @@ pub struct Standing {
     pub pods: usize,
     /// When the list was last known to be up to date; none if it never was.
     pub as_of: Option<Timestamp>,
-    /// Pods of now for which there is no room, at most [`MOST_PODS`] of them.
+    /// Pods of now that are not known, since there was no room when they were told of; at most [`MOST_PODS`] are counted.
     pub left_out: u64,
     /// Attempts that have failed.
     pub failures: u64,

@@ -178,13 +178,9 @@ impl Engine {
         let fading = Condition::ALL
             .into_iter()
             .filter_map(|condition| Some(self.gate.last_seen(condition)? + period));
-        let others = [
-            order,
-            self.credit.next_wake(),
-            self.reaping.until(),
-            self.safety.next_wake(now),
-        ];
-        let all = graces.chain(fading).chain(others.into_iter().flatten());
+        let others = [order, self.credit.next_wake(), self.safety.next_wake(now)];
+        let others = others.into_iter().chain(self.reaping.ends()).flatten();
+        let all = graces.chain(fading).chain(others);
         all.filter(|&at| at > now).min()
     }
 
