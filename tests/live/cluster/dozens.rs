@@ -89,17 +89,18 @@ impl Evicted<'_> {
 
 /// Pods that leak, one after the other, each evicted and told; the kubelet takes them all apart.
 #[test]
-#[ignore = "slow: five minutes for thirty evictions"]
+#[ignore = "slow: five minutes for forty evictions"]
 fn evictions_by_the_dozen_are_fast_and_leave_nothing() {
     let cluster = cluster!(with_pods_here);
-    let count = env::var(COUNT)
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(30);
+    let count = env::var(COUNT).map_or(40, |text| text.parse().expect(COUNT));
+    assert!(
+        count >= KINDS.len(),
+        "{COUNT}: one of each kind at the least"
+    );
     let bystander = cluster.pod(&sleeper(&format!("bystander-{}", std::process::id())));
     wait_running(&bystander);
     let of_all = ["--selector", "brink-test=dozens"];
-    let phases = Watch::of(&cluster, &of_all, "{.metadata.name} {.status.phase}");
+    let mut phases = Watch::of(&cluster, &of_all, "{.metadata.name} {.status.phase}");
     let before = available();
     let (_line, agent) = Agent::with(&cluster, "enforce", "", MANY);
     let mut all = Vec::new();
@@ -118,9 +119,10 @@ fn evictions_by_the_dozen_are_fast_and_leave_nothing() {
     assert_eq!(bystander.status()["phase"], "Running", "nobody else dies");
     all.iter().for_each(check);
     let restarts = all.iter().filter(|one| is_started_again(one)).count();
+    let told = phases.told();
     let shown = all
         .iter()
-        .filter(|one| is_shown_running_again(one, &phases))
+        .filter(|one| is_shown_running_again(one, &told))
         .count();
     println!(
         "{count} evictions, {restarts} with a container started again, {shown} shown as Running once more"
@@ -195,8 +197,7 @@ fn is_started_again(evicted: &Evicted<'_>) -> bool {
 }
 
 /// A kubelet of this age writes a status that it made up before it heard over ours, and Brink writes `Failed` over that.
-fn is_shown_running_again(evicted: &Evicted<'_>, phases: &Watch) -> bool {
-    let lines = phases.told();
+fn is_shown_running_again(evicted: &Evicted<'_>, lines: &[String]) -> bool {
     let pairs = lines.iter().filter_map(|line| line.split_once(' '));
     let own = pairs.filter(|(name, _)| *name == evicted.pod.name);
     let told: Vec<&str> = own.map(|(_, phase)| phase).collect();

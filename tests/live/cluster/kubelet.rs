@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -11,19 +12,27 @@ use crate::support::{FOLDER, holds_in_time};
 /// In the cluster's folder, the configuration.
 const CONFIG: &str = "node/kubelet.yaml";
 
+/// After so long a shortage it evicts: by then it has figures of every pod.
+pub(crate) const GRACE: Duration = Duration::from_secs(40);
+
 /// A kubelet that evicts; with this it goes back to what it was.
 pub(crate) struct Evicting {
     before: String,
 }
 
 impl Evicting {
-    /// One that is short of memory for as long as this lives, as it sees it: no node has so much available. It evicts
-    /// after a grace, by when it has figures of every pod.
+    /// One that is short of memory for as long as this lives, as it sees it: no node has so much available.
     pub(crate) fn everything() -> Self {
-        let before = fs::read_to_string(config()).unwrap();
+        // A test that was killed in the middle has left it as it made it.
+        let kept = config().with_extension("before");
+        if !kept.exists() {
+            fs::copy(config(), &kept).unwrap();
+        }
+        let before = fs::read_to_string(kept).unwrap();
         let mut changed: Value = serde_json::from_str(&before).unwrap();
         changed["evictionSoft"] = json!({ "memory.available": "100Ti" });
-        changed["evictionSoftGracePeriod"] = json!({ "memory.available": "40s" });
+        changed["evictionSoftGracePeriod"] =
+            json!({ "memory.available": format!("{}s", GRACE.as_secs()) });
         changed["evictionMaxPodGracePeriod"] = json!(1);
         let evicting = Self { before };
         restart_with(&format!("{changed:#}\n"));
@@ -33,7 +42,11 @@ impl Evicting {
 
 impl Drop for Evicting {
     fn drop(&mut self) {
-        restart_with(&self.before);
+        // Nothing here may fail: the test may have failed already. One between two lives reads the file when it starts.
+        let _told_by_the_next_test = fs::write(config(), &self.before);
+        if let Some(pid) = running() {
+            let _ended_already = kill_process(pid, Signal::TERM);
+        }
     }
 }
 
@@ -44,7 +57,11 @@ fn config() -> PathBuf {
 /// Ends it with SIGTERM; what keeps it running starts the next one, with this configuration.
 fn restart_with(text: &str) {
     fs::write(config(), text).unwrap();
-    let before = running().expect("a kubelet of the cluster's own");
+    assert!(
+        holds_in_time(|| running().is_some()),
+        "no kubelet of the cluster's own"
+    );
+    let before = running().unwrap();
     kill_process(before, Signal::TERM).unwrap();
     let is_another = || running().is_some_and(|pid| pid != before);
     assert!(holds_in_time(is_another), "no kubelet was started again");

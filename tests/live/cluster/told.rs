@@ -199,7 +199,7 @@ fn an_eviction_is_told_as_the_kubelet_tells_it_and_the_pod_never_runs_again() {
     let id = found["status"]["containerStatuses"][0]["containerID"].as_str();
     let id = id.unwrap().strip_prefix("containerd://").unwrap();
     let group = container_group(&uid, id).unwrap();
-    let phases = Watch::of(&cluster, &[&pod.name], "{.status.phase} {.status.reason}");
+    let mut phases = Watch::of(&cluster, &[&pod.name], "{.status.phase} {.status.reason}");
     assert!(
         holds_in_time(|| !phases.told().is_empty()),
         "a watch of the pod"

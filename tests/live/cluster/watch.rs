@@ -26,8 +26,12 @@ impl Watch {
         Self { child, folder }
     }
 
-    /// All lines so far.
-    pub(crate) fn told(&self) -> Vec<String> {
+    /// All lines so far. A watch that has ended, as a server ends them after half an hour, would tell nothing more.
+    pub(crate) fn told(&mut self) -> Vec<String> {
+        assert!(
+            self.child.try_wait().unwrap().is_none(),
+            "the watch has ended"
+        );
         let text = fs::read_to_string(self.folder.path().join("told")).unwrap();
         text.lines().map(|line| line.trim().to_owned()).collect()
     }
