@@ -30,7 +30,10 @@ pub struct Outcome {
     pub failed: usize,
     /// Tests that did not run.
     pub skipped: Vec<Skip>,
-    /// The names of those that failed, where each ran for itself.
+    /// The names of those that held, where each ran for itself.
+    #[serde(default)]
+    pub held: Vec<String>,
+    /// The names of those that failed, likewise.
     #[serde(default)]
     pub failures: Vec<String>,
     /// What those that failed said of it, in a few lines each.
@@ -61,6 +64,7 @@ impl fmt::Display for Outcome {
             skipped,
             filtered,
             elapsed,
+            held: _,
             failures: _,
             said: _,
             unsteady: _,
@@ -88,11 +92,7 @@ pub fn excerpt(output: &str) -> String {
             follow
         };
         let begins = |word: &&str| line.trim_start().starts_with(*word);
-        if follow > 0
-            || ["left:", "right:", "at ./"]
-                .iter()
-                .any(|word| begins(&word))
-        {
+        if follow > 0 || ["left:", "right:", "at ./"].iter().any(begins) {
             follow = follow.saturating_sub(1);
             lines.push(line.chars().take(WIDTH).collect::<String>());
         }

@@ -26,7 +26,7 @@ const AGENT: &str = "BRINK_BIN";
 /// The one that tells it where `promtool` is, or why there is none.
 const PROMTOOL: &str = "BRINK_PROMTOOL";
 /// Why a test was not begun after the moment that was given for the last one.
-pub(crate) const TIME_OVER: &str = "the time of the short form was over";
+pub(crate) const TIME_OVER: &str = "the time was over";
 
 /// A suite with the names of the tests that are to run, in their order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -220,7 +220,10 @@ fn tell(name: &str, ended: &Ended) {
 fn count(outcome: &mut Outcome, name: &str, ended: &Ended) {
     outcome.elapsed += ended.elapsed;
     match judge(name, ended) {
-        Ok(None) => outcome.passed += 1,
+        Ok(None) => {
+            outcome.passed += 1;
+            outcome.held.push(name.to_owned());
+        }
         Ok(Some(skip)) => outcome.skipped.push(skip),
         Err(fault) => {
             outcome.failed += 1;

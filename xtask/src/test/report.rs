@@ -1,7 +1,10 @@
 //! The table at the end, the reasons of what was skipped, and the summary lines.
 use serde::{Deserialize, Serialize};
 
-use super::libtest::{Outcome, Skip};
+use super::{
+    libtest::{Outcome, Skip},
+    live::TIME_OVER,
+};
 use crate::Verdict;
 
 /// A suite and its outcome.
@@ -64,15 +67,23 @@ impl Report {
         ));
     }
 
-    /// What every suite has found.
-    pub(crate) fn outcomes(&self) -> impl Iterator<Item = &Outcome> {
-        self.suites.iter().map(|suite| &suite.outcome)
+    /// What every suite has found, with its name.
+    pub(crate) fn named_outcomes(&self) -> impl Iterator<Item = (&str, &Outcome)> {
+        self.suites
+            .iter()
+            .map(|suite| (suite.name.as_str(), &suite.outcome))
     }
 
     /// Tests that ran and held, that did not hold, and that did not run.
     pub(crate) fn counts(&self) -> [usize; 3] {
         let sum = self.sum();
         [sum.passed, sum.failed, sum.skipped.len()]
+    }
+
+    /// Tests that there was no time to begin.
+    pub(crate) fn not_begun(&self) -> usize {
+        let skips = self.suites.iter().flat_map(|suite| &suite.outcome.skipped);
+        skips.filter(|skip| skip.reason == TIME_OVER).count()
     }
 
     /// Whether every test that ran has held, and there was one to run.

@@ -7,6 +7,7 @@ pub(crate) mod errand;
 pub mod guest;
 mod image;
 mod job;
+mod kept;
 mod machine;
 mod packages;
 mod page;
@@ -32,15 +33,19 @@ pub struct Args {
     /// Also run the tests that are marked slow (`#[ignore = "…"]`)
     #[arg(long)]
     pub full: bool,
-    /// Only the few tests that show most, for every change: what has no time to begin within 6 minutes is skipped
+    /// Only the few tests that show most, for every change: what has no time to begin within 5 minutes is skipped
     #[arg(long, conflicts_with_all = ["full", "filter"])]
     pub short: bool,
     /// Run only tests whose name contains this (may be given several times)
     #[arg(long, value_name = "PART")]
     pub filter: Vec<String>,
-    /// Keep what was found in the repository, and write the tables of docs/kernels.md from it
-    #[arg(long, conflicts_with_all = ["short", "filter"])]
+    /// Keep what was found in the repository, test by test, and write the tables of docs/kernels.md from it
+    #[arg(long, conflicts_with = "short")]
     pub publish: bool,
+    /// Of what is published, run the tests of which nothing is known yet (all, if all are known), and begin none after so many
+    /// minutes of guests
+    #[arg(long, value_name = "MINUTES", requires = "publish", value_parser = clap::value_parser!(u64).range(1..=600))]
+    pub minutes: Option<u64>,
 }
 
 /// Runs the guests and prints the table, the reasons of what was skipped, and the summaries.

@@ -3,12 +3,13 @@ use std::{
     collections::VecDeque,
     fs::{self, File},
     path::{Path, PathBuf},
+    process::Command,
     sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use super::{
     Args,
@@ -17,6 +18,7 @@ use super::{
     cpio::{Data, Entry},
     guest, image,
     job::{Answer, Job},
+    kept,
     machine::{Accelerator, Machine, tail},
     page,
     series::Series,
@@ -50,19 +52,22 @@ const TEST_DEADLINES: [u64; 3] = [150, 300, 3000];
 /// Longest time for a guest: ordinary and full.
 const DEADLINES: [Duration; 2] = [Duration::from_mins(150), Duration::from_hours(4)];
 /// Of the short form, all guests and what is built for them together: no test is begun later.
-const SHORT: Duration = Duration::from_mins(6);
+const SHORT: Duration = Duration::from_mins(5);
 /// What is left of a guest's share for its last test and for the guest that lacks what others have.
 const RESERVE: Duration = Duration::from_secs(40);
 /// The least that is worth a boot.
 const LEAST: Duration = Duration::from_secs(30);
-/// Between the last begin of a test and the end of a guest that says nothing: one more test at the most.
-const OVERRUN: Duration = Duration::from_secs(TEST_DEADLINES[0] + 30);
+/// Between the last begin of a test and the end of a guest that says nothing, beside one more test at the most.
+const OVERRUN: Duration = Duration::from_secs(30);
 /// Lines of a guest's console and output that are shown when it has no verdict.
 const TAIL: usize = 30;
 
 /// Runs the guests that `args` asks for.
 pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
-    let end = args.short.then(|| Instant::now() + SHORT);
+    let begin = Instant::now();
+    // What cannot be kept afterwards is told before.
+    let known = kept::read(workspace::root())?;
+    let today = today()?;
     let mut report = Report::default();
     let Some((tools, kernels, _in_use)) = supply(&wanted(args), &mut report)? else {
         return Ok(report);
@@ -71,7 +76,17 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     let programs = static_build::build(&metadata)?;
     let folder = metadata.target_directory.join("vm/guests");
     let listed = live::list_all(&programs.tests, &[])?;
-    let choice = choice::choose(&listed, args.short, &args.filter)?;
+    let mut choice = choice::choose(&listed, args.short, &args.filter)?;
+    if args.minutes.is_some() {
+        let series: Vec<Series> = kernels.iter().map(|kernel| kernel.series).collect();
+        let of = (&*series, args.cgroup);
+        kept::missing(&known, of, [&mut choice.whole, &mut choice.bare]);
+    }
+    // What is short has the building in it; what is a part has so many minutes of guests.
+    let end = match (args.short, args.minutes) {
+        (true, _) => Some(begin + SHORT),
+        (_, minutes) => minutes.map(|minutes| Instant::now() + Duration::from_mins(minutes)),
+    };
     let mut session = Session::new(args, (&tools, choice), folder, end)?;
     session.make_image(&programs, &kernels)?;
     session.try_kvm(&kernels)?;
@@ -81,22 +96,34 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
         session.add(guest, &mut report);
     }
     if args.publish {
-        page::publish(workspace::root(), args.cgroup, &findings(&guests))?;
+        let of = (args.cgroup, today.as_str());
+        kept::keep(workspace::root(), of, &findings(&guests), &listed)?;
+        page::write(workspace::root())?;
     }
     Ok(report)
 }
 
-/// What is published of each kernel: its guest, and the one of the same kernel that lacked what others have.
-fn findings(guests: &[Guest]) -> Vec<page::Finding<'_>> {
-    let whole = guests.iter().filter(|guest| !guest.is_bare);
-    let findings = whole.filter_map(|guest| {
+/// The day, as `2026-01-31`.
+fn today() -> anyhow::Result<String> {
+    let said = Command::new("date").args(["--utc", "+%F"]).output();
+    let said = said.context("starting date")?;
+    ensure!(said.status.success(), "`date` does not tell the day");
+    Ok(String::from_utf8(said.stdout)?.trim().to_owned())
+}
+
+/// What is published of each kernel: its guest, and the one of the same kernel that lacked what others have; either may have had
+/// no time, or nothing to do.
+fn findings(guests: &[Guest]) -> Vec<kept::Finding<'_>> {
+    let of = |series: Series, is_bare: bool| {
         let mut guests = guests.iter();
-        let bare = guests.find(|each| each.is_bare && each.series == guest.series);
-        let bare = bare.and_then(|bare| bare.found.as_ref());
-        let found = guest.found.as_ref()?;
-        Some((guest.series, found.as_ref(), bare.map(Result::as_ref)))
-    });
-    findings.collect()
+        let guest = guests.find(|each| each.series == series && each.is_bare == is_bare)?;
+        guest.found.as_ref().map(Result::as_ref)
+    };
+    let found = ALL.map(|series| (series, of(series, false), of(series, true)));
+    let found = found.into_iter();
+    found
+        .filter(|(_, whole, bare)| whole.is_some() || bare.is_some())
+        .collect()
 }
 
 fn wanted(args: &Args) -> Vec<Series> {
@@ -192,7 +219,6 @@ impl<'a> Session<'a> {
     /// Writes what all guests find at their start.
     fn make_image(&self, programs: &Programs, kernels: &[Kernel]) -> anyhow::Result<()> {
         let args = self.args;
-        let [short, ordinary, full] = TEST_DEADLINES;
         let job = Job {
             nonce: self.nonce.clone(),
             cgroup: args.cgroup,
@@ -201,11 +227,7 @@ impl<'a> Session<'a> {
             agent: programs.agent.clone(),
             programs: programs.coverage.clone(),
             full: args.full,
-            deadline: match (args.short, args.full) {
-                (true, _) => short,
-                (_, true) => full,
-                _ => ordinary,
-            },
+            deadline: self.test_deadline(),
         };
         let parts = (&job, programs, &*self.tools.busybox);
         image::write(&self.initramfs, parts, kernels)
@@ -292,7 +314,7 @@ impl<'a> Session<'a> {
                 return Ok(ended(None));
             }
             machine.orders = format!("{} --seconds {}", machine.orders, left.as_secs());
-            machine.deadline = left + OVERRUN;
+            machine.deadline = left + self.overrun();
         }
         let mut found = self.boot(&machine, series)?;
         if let Err(fault) = &found {
@@ -303,6 +325,20 @@ impl<'a> Session<'a> {
             }
         }
         Ok(ended(Some(found)))
+    }
+
+    fn overrun(&self) -> Duration {
+        Duration::from_secs(self.test_deadline()) + OVERRUN
+    }
+
+    /// Longest time for one test, in seconds.
+    fn test_deadline(&self) -> u64 {
+        let [short, ordinary, full] = TEST_DEADLINES;
+        match (self.args.short, self.args.full) {
+            (true, _) => short,
+            (_, true) => full,
+            _ => ordinary,
+        }
     }
 
     fn boot(&self, machine: &Machine<'_>, series: Series) -> anyhow::Result<Result<Answer, Fault>> {
@@ -349,7 +385,8 @@ impl<'a> Session<'a> {
             ],
             folder: self.folder.join(kernel.series.to_string()),
             deadline: if self.args.full { full } else { ordinary },
-            silence: None,
+            // A test may take its whole time, twice.
+            silence: Some(2 * self.overrun()),
             counted: false,
             disks: Vec::new(),
         }

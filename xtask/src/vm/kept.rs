@@ -1,0 +1,465 @@
+//! What guests have found, kept test by test: a run of some of the tests renews those and leaves the others as they were.
+use std::{collections::BTreeMap, fmt, fs, path::Path};
+
+use anyhow::{Context as _, anyhow};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    job::{Answer, Cgroup, Program},
+    series::Series,
+    verdict::Fault,
+};
+use crate::test::{
+    Report,
+    live::{Listed, TIME_OVER},
+};
+
+/// Where it is kept, from the workspace's directory: one file a kernel.
+const FOLDER: &str = "docs/kernels";
+/// Before the suites of a bare kernel.
+const BARE: &str = "bare ";
+
+/// What is known of one kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Found {
+    pub(super) series: Series,
+    /// Release of the kernel.
+    pub(super) kernel: String,
+    /// Version of the control groups.
+    pub(super) cgroup: Cgroup,
+    /// Why the latest guest has nothing to tell: it hung or died.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) fault: Option<String>,
+    /// Every test that has run, by its suite and its name.
+    pub(super) tests: BTreeMap<String, Known>,
+    pub(super) programs: Vec<Program>,
+}
+
+/// What became of a test when it ran last.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(super) struct Known {
+    pub(super) outcome: Outcome,
+    /// The day, as `2026-01-31`.
+    pub(super) day: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Passed,
+    /// It held when it was run again.
+    Unsteady,
+    Failed,
+    /// Why.
+    Skipped(String),
+}
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let day = &self.day;
+        match &self.outcome {
+            Outcome::Passed => write!(f, "passed {day}"),
+            Outcome::Unsteady => write!(f, "unsteady {day}"),
+            Outcome::Failed => write!(f, "failed {day}"),
+            Outcome::Skipped(reason) => write!(f, "skipped {day} {reason}"),
+        }
+    }
+}
+
+impl From<Known> for String {
+    fn from(known: Known) -> Self {
+        known.to_string()
+    }
+}
+
+impl TryFrom<String> for Known {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> anyhow::Result<Self> {
+        let mut words = text.splitn(3, ' ');
+        let parts = [words.next(), words.next(), words.next()];
+        let (outcome, day) = match parts {
+            [Some("passed"), Some(day), None] => (Outcome::Passed, day),
+            [Some("unsteady"), Some(day), None] => (Outcome::Unsteady, day),
+            [Some("failed"), Some(day), None] => (Outcome::Failed, day),
+            [Some("skipped"), Some(day), Some(reason)] => {
+                (Outcome::Skipped(reason.to_owned()), day)
+            }
+            _ => return Err(anyhow!("`{text}` is no outcome of a test")),
+        };
+        Ok(Self {
+            outcome,
+            day: day.to_owned(),
+        })
+    }
+}
+
+/// What the guest of one kernel has found, and the one that lacked what others have.
+pub(super) type Finding<'a> = (
+    Series,
+    Option<Result<&'a Answer, &'a Fault>>,
+    Option<Result<&'a Answer, &'a Fault>>,
+);
+
+impl Found {
+    /// Nothing yet.
+    fn of(series: Series, kernel: &str, cgroup: Cgroup) -> Self {
+        Self {
+            series,
+            kernel: kernel.to_owned(),
+            cgroup,
+            fault: None,
+            tests: BTreeMap::new(),
+            programs: Vec::new(),
+        }
+    }
+
+    /// What is known with what was found now. Of another release than before nothing is known but this; of a guest without an
+    /// answer no more than that, beside what others have found.
+    fn with(
+        before: Option<Self>,
+        (series, whole, bare): &Finding<'_>,
+        cgroup: Cgroup,
+        day: &str,
+    ) -> Self {
+        let answers = [whole, bare].map(|found| found.and_then(Result::ok));
+        let kernel = answers
+            .into_iter()
+            .flatten()
+            .map(|answer| &answer.kernel)
+            .next();
+        let before = before.filter(|found| kernel.is_none_or(|kernel| found.kernel == *kernel));
+        let name = kernel.map_or_else(|| series.to_string(), Clone::clone);
+        let mut found = before.unwrap_or_else(|| Self::of(*series, &name, cgroup));
+        found.fault = None;
+        for (place, answer) in ["", BARE].into_iter().zip(answers) {
+            if let Some(answer) = answer {
+                found.take(place, &answer.report, day);
+            }
+        }
+        if let [Some(whole), _] = answers {
+            found.programs.clone_from(&whole.programs);
+        }
+        for (name, guest) in [("", whole), ("bare ", bare)] {
+            if let Some(Err(fault)) = guest {
+                found.fault = Some(format!("{name}guest {}", first_line(fault)));
+            }
+        }
+        found
+    }
+
+    /// What a report says takes the place of what was known; what it had no time for stays.
+    fn take(&mut self, place: &str, report: &Report, day: &str) {
+        let mut know = |suite: &str, test: &str, outcome: Outcome| {
+            let day = day.to_owned();
+            self.tests
+                .insert(key(place, suite, test), Known { outcome, day });
+        };
+        for (suite, of) in report.named_outcomes() {
+            for test in &of.held {
+                let is_unsteady = of.unsteady.contains(test);
+                let outcome = if is_unsteady {
+                    Outcome::Unsteady
+                } else {
+                    Outcome::Passed
+                };
+                know(suite, test, outcome);
+            }
+            for test in &of.failures {
+                know(suite, test, Outcome::Failed);
+            }
+            for skip in of.skipped.iter().filter(|skip| skip.reason != TIME_OVER) {
+                know(suite, &skip.test, Outcome::Skipped(skip.reason.clone()));
+            }
+        }
+    }
+
+    /// Forgets tests that there are no more: those of our own suites that are not listed.
+    fn forget(&mut self, listed: &[Listed]) {
+        let is_there = |key: &str| {
+            let key = key.strip_prefix(BARE).unwrap_or(key);
+            let mut suites = listed.iter().filter_map(|suite| {
+                let name = key.strip_prefix(&suite.binary.suite)?.strip_prefix(' ')?;
+                Some(suite.names.iter().any(|known| known == name))
+            });
+            suites.next().unwrap_or(true)
+        };
+        self.tests.retain(|key, _| is_there(key));
+    }
+
+    /// Tests that have passed, at once or in the end, that have failed, and that were skipped.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        let mut counts = [0; 3];
+        for known in self.tests.values() {
+            let place = match known.outcome {
+                Outcome::Passed | Outcome::Unsteady => 0,
+                Outcome::Failed => 1,
+                Outcome::Skipped(_) => 2,
+            };
+            if let Some(count) = counts.get_mut(place) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+}
+
+/// What a fault quotes may have several lines.
+fn first_line(fault: &Fault) -> String {
+    fault
+        .to_string()
+        .lines()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
+}
+
+fn key(place: &str, suite: &str, test: &str) -> String {
+    format!("{place}{suite} {test}")
+}
+
+/// Keeps what was found beside what is known already.
+///
+/// # Errors
+/// When a file cannot be read or written.
+pub(super) fn keep(
+    root: &Path,
+    (cgroup, day): (Cgroup, &str),
+    findings: &[Finding<'_>],
+    listed: &[Listed],
+) -> anyhow::Result<()> {
+    let folder = root.join(FOLDER);
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let mut all = read(root)?;
+    for finding in findings {
+        // On a kernel without that hierarchy there is nothing to find.
+        if matches!(finding.1, Some(Ok(answer)) if answer.skipped.is_some()) {
+            continue;
+        }
+        let is_same = |found: &Found| (found.series, found.cgroup) == (finding.0, cgroup);
+        let before = all
+            .iter()
+            .position(is_same)
+            .map(|place| all.swap_remove(place));
+        let mut found = Found::with(before, finding, cgroup, day);
+        found.forget(listed);
+        let version = serde_json::to_value(cgroup)?;
+        let version = version.as_str().unwrap_or_default();
+        let path = folder.join(format!("{}-{version}.json", found.series));
+        let text = serde_json::to_string_pretty(&found)? + "\n";
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// What is kept, in the order of the tables.
+///
+/// # Errors
+/// When a file cannot be read.
+pub(super) fn read(root: &Path) -> anyhow::Result<Vec<Found>> {
+    let mut found = Vec::new();
+    // The folder is made when something is kept.
+    for entry in fs::read_dir(root.join(FOLDER)).into_iter().flatten() {
+        let path = entry.with_context(|| format!("listing {FOLDER}"))?.path();
+        let context = || format!("reading {}", path.display());
+        let text = fs::read_to_string(&path).with_context(context)?;
+        found.push(serde_json::from_str::<Found>(&text).with_context(context)?);
+    }
+    found.sort_by_key(|found| (found.series, found.cgroup == Cgroup::V1));
+    Ok(found)
+}
+
+/// Keeps of the tests those that are not known on each of these kernels; all, if all are known on all.
+pub(super) fn missing(
+    all: &[Found],
+    (wanted, cgroup): (&[Series], Cgroup),
+    tests: [&mut Vec<Listed>; 2],
+) {
+    let known = |series: Series| {
+        let mut all = all.iter();
+        all.find(|found| found.series == series && found.cgroup == cgroup)
+    };
+    let is_missing = |place: &str, suite: &str, name: &str| {
+        let key = key(place, suite, name);
+        let mut wanted = wanted.iter();
+        wanted.any(|series| known(*series).is_none_or(|found| !found.tests.contains_key(&key)))
+    };
+    let left = |place: &str, tests: &[Listed]| -> Vec<Listed> {
+        let one = |suite: &Listed| {
+            let names = suite.names.iter();
+            let names = names.filter(|name| is_missing(place, &suite.binary.suite, name));
+            Listed {
+                names: names.cloned().collect(),
+                ..suite.clone()
+            }
+        };
+        let suites = tests.iter().map(one);
+        suites.filter(|suite| !suite.names.is_empty()).collect()
+    };
+    let [whole, bare] = tests;
+    let [missing, missing_bare] = [left("", whole), left(BARE, bare)];
+    if !missing.is_empty() || !missing_bare.is_empty() {
+        (*whole, *bare) = (missing, missing_bare);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test::{
+        artifacts::Binary,
+        libtest::{Outcome as Ran, Skip},
+        report::Suite,
+    };
+
+    fn answer(kernel: &str, outcome: Ran) -> Answer {
+        let mut report = Report::default();
+        report.add(Suite::told("live", outcome));
+        Answer {
+            nonce: String::new(),
+            kernel: kernel.to_owned(),
+            skipped: None,
+            report,
+            programs: Vec::new(),
+        }
+    }
+
+    fn ran(held: &[&str], failed: &[&str], skipped: &[(&str, &str)]) -> Ran {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let skip = |(test, reason): &(&str, &str)| Skip {
+            test: (*test).to_owned(),
+            reason: (*reason).to_owned(),
+        };
+        Ran {
+            passed: held.len(),
+            failed: failed.len(),
+            held: owned(held),
+            failures: owned(failed),
+            skipped: skipped.iter().map(skip).collect(),
+            ..Ran::default()
+        }
+    }
+
+    fn listed(suite: &str, names: &[&str]) -> Vec<Listed> {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let binary = Binary {
+            suite: suite.to_owned(),
+            executable: "/live".into(),
+            folder: "/".into(),
+            live: true,
+        };
+        Vec::from([Listed { binary, names }])
+    }
+
+    #[test]
+    fn a_run_of_some_renews_those_and_leaves_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let keep = |whole: Result<&Answer, &Fault>, day: &str| {
+            let finding = (Series::V6_1, Some(whole), None);
+            let listed = listed("live", &["a", "b", "c", "d", "e"]);
+            keep(root, (Cgroup::V2, day), &[finding], &listed).unwrap();
+            read(root).unwrap().remove(0)
+        };
+        let first = answer(
+            "6.1.1",
+            ran(&["a", "b"], &["c"], &[("d", "no zram"), ("e", TIME_OVER)]),
+        );
+        let found = keep(Ok(&first), "2026-01-01");
+        assert_eq!(found.counts(), [2, 1, 1]);
+        let second = answer("6.1.1", ran(&["c", "e"], &[], &[("a", TIME_OVER)]));
+        let found = keep(Ok(&second), "2026-01-02");
+        assert_eq!(found.counts(), [4, 0, 1]);
+        let told = ["live a", "live c", "live d"].map(|test| found.tests[test].to_string());
+        assert_eq!(
+            told,
+            [
+                "passed 2026-01-01",
+                "passed 2026-01-02",
+                "skipped 2026-01-01 no zram"
+            ]
+        );
+
+        let died = Fault::Died("panic\nand more".to_owned());
+        let found = keep(Err(&died), "2026-01-03");
+        assert_eq!(
+            (found.counts(), found.kernel.as_str()),
+            ([4, 0, 1], "6.1.1")
+        );
+        assert_eq!(
+            found.fault.as_deref(),
+            Some("guest died without a verdict: panic")
+        );
+        let other = answer("6.1.2", ran(&["a"], &[], &[]));
+        let found = keep(Ok(&other), "2026-01-04");
+        assert_eq!(
+            (found.counts(), found.fault),
+            ([1, 0, 0], None),
+            "another release"
+        );
+    }
+
+    #[test]
+    fn a_bare_kernel_alone_is_kept_too_and_a_test_that_is_gone_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let keep = |whole, bare, names: &[&str]| {
+            let finding = (Series::V6_1, whole, bare);
+            let of = (Cgroup::V2, "2026-01-01");
+            keep(root, of, &[finding], &listed("live", names)).unwrap();
+            let found = read(root).unwrap().remove(0);
+            found.tests.into_keys().collect::<Vec<String>>()
+        };
+        let both = answer("6.1.1", ran(&["a", "b"], &[], &[]));
+        let found = keep(None, Some(Ok(&both)), &["a", "b"]);
+        assert_eq!(found, ["bare live a", "bare live b"]);
+        let found = keep(Some(Ok(&both)), None, &["a"]);
+        assert_eq!(found, ["bare live a", "live a"]);
+    }
+
+    #[test]
+    fn what_is_kept_is_read_and_nonsense_is_refused() {
+        for outcome in [
+            Outcome::Passed,
+            Outcome::Unsteady,
+            Outcome::Failed,
+            Outcome::Skipped("needs two words".to_owned()),
+        ] {
+            let known = Known {
+                outcome,
+                day: "2026-01-01".to_owned(),
+            };
+            assert_eq!(Known::try_from(known.to_string()).unwrap(), known);
+        }
+        for text in ["", "passed", "skipped 2026-01-01", "held 2026-01-01"] {
+            assert!(Known::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_tests_that_are_not_known_come_first_and_then_all_again() {
+        let report = answer("6.1.1", ran(&["a"], &[], &[]));
+        let bare = answer("6.1.1", ran(&["x"], &[], &[]));
+        let finding = (Series::V6_1, Some(Ok(&report)), Some(Ok(&bare)));
+        let known = Found::with(None, &finding, Cgroup::V2, "2026-01-01");
+        let check = |series: &[Series], names: &[&str], expected: [&[&str]; 2]| {
+            let (mut whole, mut bare) = (listed("live", names), listed("live", &["x"]));
+            missing(
+                std::slice::from_ref(&known),
+                (series, Cgroup::V2),
+                [&mut whole, &mut bare],
+            );
+            let names = |suites: Vec<Listed>| -> Vec<String> {
+                suites.into_iter().flat_map(|suite| suite.names).collect()
+            };
+            assert_eq!([names(whole), names(bare)], expected);
+        };
+        check(&[Series::V6_1], &["a", "b"], [&["b"], &[]]);
+        check(&[Series::V6_1], &["a"], [&["a"], &["x"]]);
+        check(
+            &[Series::V6_1, Series::V6_12],
+            &["a", "b"],
+            [&["a", "b"], &["x"]],
+        );
+    }
+}
