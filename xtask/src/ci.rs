@@ -1,10 +1,13 @@
 //! `cargo xtask ci`: every check of the project, each with its time; `.ci/run` adds only the packages.
-use std::time::{Duration, Instant};
+use std::{
+    env,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use anyhow::bail;
 
 use crate::{
-    Verdict, bench, deny, ebpf, generate, monitoring,
+    Verdict, bench, cluster, deny, ebpf, generate, monitoring,
     test::{self, Report},
     tidy, toolchain, vm,
     workspace::{self, succeeds},
@@ -39,11 +42,13 @@ enum Form {
 /// What a step has found.
 enum Finding {
     Verdict(Verdict),
+    /// The same of a part, and what was left out.
+    Partly(Verdict, String),
     /// The check cannot be made on this machine, and why.
     Skipped(String),
 }
 
-/// The checks in their order, the quick ones first; the tests follow as the last.
+/// The checks in their order, the quick ones first; the tests follow.
 const STEPS: &[Step] = &[
     Step {
         name: "fmt",
@@ -105,15 +110,24 @@ const STEPS: &[Step] = &[
     },
 ];
 
-/// The step after all others, which has the last word.
+/// The steps after all others: the tests, and in the time that is left those on a cluster.
 const TESTS: &str = "test";
+const CLUSTER: &str = "cluster";
+/// Of the short form, from its begin, which `.ci/run` tells in seconds since 1970: no test on a cluster is begun later.
+const LIMIT: Duration = Duration::from_mins(46);
+const BEGAN: &str = "BRINK_CI_BEGAN";
 
 /// Runs every step, whatever the ones before it said; the table and the sum of the tests come last.
 ///
 /// # Errors
 /// When a step is asked for that does not exist.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let names: Vec<&str> = STEPS.iter().map(|step| step.name).chain([TESTS]).collect();
+    let until = Instant::now() + LIMIT.saturating_sub(since_begin());
+    let names: Vec<&str> = STEPS
+        .iter()
+        .map(|step| step.name)
+        .chain([TESTS, CLUSTER])
+        .collect();
     let mut only = args.only.iter().map(String::as_str);
     if let Some(unknown) = only.find(|only| !names.contains(only)) {
         bail!("no step `{unknown}`; steps: {}", names.join(", "));
@@ -135,6 +149,10 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             report.print_table();
             Ok(Finding::Verdict(report.verdict()))
         }));
+    }
+    if wanted(CLUSTER) {
+        let until = (form == Form::Short).then_some(until);
+        done.push(timed(CLUSTER, || on_a_cluster(until, &mut report)));
     }
     report.iter().for_each(Report::print_summaries);
     report.iter().for_each(Report::print_failures);
@@ -158,6 +176,10 @@ fn timed(name: &'static str, step: impl FnOnce() -> anyhow::Result<Finding>) -> 
     let (failed, word) = match step() {
         Ok(Finding::Verdict(Verdict::Passed)) => (false, "ok".to_owned()),
         Ok(Finding::Verdict(Verdict::Failed)) => (true, "FAILED".to_owned()),
+        Ok(Finding::Partly(verdict, rest)) => {
+            let word = if verdict.holds() { "ok" } else { "FAILED" };
+            (!verdict.holds(), format!("{word}, {rest}"))
+        }
         Ok(Finding::Skipped(reason)) => (false, format!("skipped: {reason}")),
         Err(error) => (true, format!("FAILED: {error:#}")),
     };
@@ -251,8 +273,24 @@ fn guests(form: Form) -> anyhow::Result<Finding> {
     Ok(if passed + failed == 0 {
         Finding::Skipped("no guest could be made; the reasons stand above".to_owned())
     } else {
-        Finding::Verdict(report.verdict())
+        finding(&report)
     })
+}
+
+/// What a report of tests says, with how many of them there was no time for.
+fn finding(report: &Report) -> Finding {
+    let [passed, failed, _] = report.counts();
+    match report.not_begun() {
+        0 => Finding::Verdict(report.verdict()),
+        late => {
+            let rest = format!(
+                "{} of {} tests; there was no time for the others",
+                passed + failed,
+                passed + failed + late
+            );
+            Finding::Partly(report.verdict(), rest)
+        }
+    }
 }
 
 /// Brink beside others, in guests. What they are made of can be missing as above.
@@ -261,6 +299,35 @@ fn peers(form: Form) -> anyhow::Result<Finding> {
         return Ok(Finding::Skipped(format!("{error:#}")));
     }
     bench::check_peers(form == Form::Full).map(|()| Finding::Verdict(Verdict::Passed))
+}
+
+/// How long ago whoever called us began, if that is told.
+fn since_begin() -> Duration {
+    let began = env::var(BEGAN).ok().and_then(|text| text.parse().ok());
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    began.map_or(Duration::ZERO, |began| {
+        now.saturating_sub(Duration::from_secs(began))
+    })
+}
+
+/// Brink in a real Kubernetes, its tests added to the others'.
+fn on_a_cluster(until: Option<Instant>, all: &mut Option<Report>) -> anyhow::Result<Finding> {
+    Ok(match cluster::check(until)? {
+        Err(reason) => Finding::Skipped(reason),
+        Ok(report) => {
+            report.print_table();
+            let [passed, failed, _] = report.counts();
+            let finding = if passed + failed == 0 {
+                Finding::Skipped("no test on it has run; the reasons stand above".to_owned())
+            } else {
+                finding(&report)
+            };
+            all.get_or_insert_default().add_from(CLUSTER, report);
+            finding
+        }
+    })
 }
 
 #[cfg(test)]
@@ -272,6 +339,9 @@ mod tests {
         let steps = [
             timed("fmt", || Ok(Finding::Verdict(Verdict::Passed))),
             timed("clippy", || Ok(Finding::Verdict(Verdict::Failed))),
+            timed("vm", || {
+                Ok(Finding::Partly(Verdict::Passed, "2 of 3".to_owned()))
+            }),
             timed("advisories", || {
                 Ok(Finding::Skipped("no network".to_owned()))
             }),
@@ -281,12 +351,13 @@ mod tests {
 step           time
 fmt             0 s  ok
 clippy          0 s  FAILED
+vm              0 s  ok, 2 of 3
 advisories      0 s  skipped: no network
 test            0 s  FAILED: does not build
 all             0 s
 ";
         assert_eq!(table(&steps), expected);
         let failed: Vec<bool> = steps.iter().map(|step| step.failed).collect();
-        assert_eq!(failed, [false, true, false, true]);
+        assert_eq!(failed, [false, true, false, false, true]);
     }
 }

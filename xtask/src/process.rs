@@ -63,6 +63,14 @@ pub fn adopt_orphans() -> anyhow::Result<()> {
     rustix::process::set_child_subreaper(own).context("becoming the reaper of orphans")
 }
 
+/// Leaves orphans to the machine again: what is to outlive the command that started it is nobody's leftover.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn leave_orphans() -> anyhow::Result<()> {
+    rustix::process::set_child_subreaper(None).context("leaving orphans to others")
+}
+
 /// Runs `command`; at `deadline` it is killed with all its descendants. One at a time: what is left
 /// over afterwards is taken to be the command's.
 ///

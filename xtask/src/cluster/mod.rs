@@ -15,9 +15,12 @@ mod supply;
 mod test;
 mod up;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
-use crate::Verdict;
+use crate::{Verdict, test::Report};
 
 /// Options of `cargo xtask cluster`.
 #[derive(Debug, Clone, clap::Args)]
@@ -59,4 +62,13 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         Command::Load { archive } => node::load(folder, archive).map(|()| Verdict::Passed),
         Command::Test(args) => test::run(args, folder),
     }
+}
+
+/// Runs the tests that need a cluster on one that is made for them: those that begin before `until`, or all of them. `Err` within
+/// says why there is none on this machine.
+///
+/// # Errors
+/// When the tests cannot be built or run, or the cluster cannot be removed.
+pub(crate) fn check(until: Option<Instant>) -> anyhow::Result<Result<Report, String>> {
+    test::check(until, Path::new(state::FOLDER))
 }

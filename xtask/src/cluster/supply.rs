@@ -29,6 +29,12 @@ pub(super) struct Bundle {
 }
 
 impl Bundle {
+    fn of(cache: &Path) -> Self {
+        Self {
+            folder: cache.join(format!("kubernetes-{KUBERNETES}-{RECIPE}")),
+        }
+    }
+
     /// The folder of the programs.
     pub(super) fn programs(&self) -> PathBuf {
         self.root().join("bin")
@@ -58,6 +64,18 @@ impl Bundle {
     }
 }
 
+fn cache() -> anyhow::Result<PathBuf> {
+    Ok(workspace::cache()?.join("cluster"))
+}
+
+/// Whether what a cluster is made of is in the cache.
+///
+/// # Errors
+/// When there is no place for a cache.
+pub(super) fn is_there() -> anyhow::Result<bool> {
+    Ok(Bundle::of(&cache()?).is_whole())
+}
+
 /// What a cluster is made of, out of the cache, or built into it.
 ///
 /// # Errors
@@ -66,10 +84,8 @@ pub(super) fn obtain() -> anyhow::Result<Bundle> {
     if !cfg!(target_arch = "x86_64") {
         bail!("the cluster is made of packages for x86_64, and this is another machine");
     }
-    let cache = workspace::cache()?.join("cluster");
-    let bundle = Bundle {
-        folder: cache.join(format!("kubernetes-{KUBERNETES}-{RECIPE}")),
-    };
+    let cache = cache()?;
+    let bundle = Bundle::of(&cache);
     if bundle.is_whole() {
         return Ok(bundle);
     }

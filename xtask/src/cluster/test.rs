@@ -4,19 +4,19 @@ use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, bail};
 
-use super::{node, up};
+use super::{node, preflight, supply, up};
 use crate::{
     Verdict, image, process,
     static_program::{self, Profile},
     test::{
         Report,
         artifacts::{self, Binary},
-        live::{self, Listed, Manner},
+        live::{self, Listed, Manner, TIME_OVER},
     },
     workspace::{self, succeeds},
 };
@@ -25,8 +25,20 @@ use crate::{
 const TARGET: &str = "cluster";
 /// The part of them that runs the agent's image.
 const WITH_IMAGE: &str = "daemonset::";
+/// How the names of tests begin that every change is held to, in the order they are run: what Brink does comes before what it
+/// stands on. Those with the image are left to the long form, for the time that it takes to build.
+const SHORT: [&str; 4] = ["told::", "evict::", "agent::", "a_pod_"];
+/// What it takes to build a cluster that is not in the cache, and to start one and remove it.
+const BUILDING: Duration = Duration::from_mins(6);
+const STARTING: Duration = Duration::from_mins(1);
+/// Building ends long before.
+const FOREVER: Duration = Duration::from_hours(1);
 /// The variable that leads to a cluster of somebody else's.
 const KUBECONFIG: &str = "BRINK_KUBECONFIG";
+
+/// Longest time for one test, in seconds.
+const DEADLINE: u64 = 300;
+const SHORT_DEADLINE: u64 = 120;
 
 /// Options of `cargo xtask cluster test`.
 #[derive(Debug, Clone, clap::Args)]
@@ -40,14 +52,14 @@ pub(super) struct Args {
     /// Leave a cluster that was started for the tests as it is afterwards
     #[arg(long)]
     keep: bool,
-    /// Longest time for one test, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    /// Longest time for one test, in seconds (tenfold with --full)
+    #[arg(long, value_name = "SECONDS", default_value_t = DEADLINE)]
     deadline: u64,
 }
 
 /// Runs them.
 pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
-    let is_given = env::var_os(KUBECONFIG).is_some_and(|file| !file.is_empty());
+    let is_given = is_given();
     let is_ours = !is_given && !up::is_up(folder)?;
     // First, so that a cluster is there no longer than it is of use.
     let programs = Programs::build()?;
@@ -66,14 +78,120 @@ pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
     } else {
         Ok(())
     };
-    let found = image.and_then(|()| programs.run(&suites, args));
-    if is_ours && !args.keep && !own(&["cluster", "down"])? {
-        bail!("the cluster of the tests could not be removed; the reason stands above");
+    let found = image.and_then(|()| programs.run(&suites, args, None));
+    if is_ours && !args.keep {
+        down()?;
     }
     let report = found?;
     report.print_table();
     report.print_summaries();
     Ok(report.verdict())
+}
+
+/// Whether the tests are to run on a cluster of somebody else's.
+fn is_given() -> bool {
+    env::var_os(KUBECONFIG).is_some_and(|file| !file.is_empty())
+}
+
+/// What every change is held to, on a cluster that is made for it: the tests that begin before `until`, or all of them. `Err` within
+/// says why there is none here.
+///
+/// # Errors
+/// When the tests cannot be built or run, or the cluster cannot be removed.
+pub(super) fn check(
+    until: Option<Instant>,
+    folder: &Path,
+) -> anyhow::Result<Result<Report, String>> {
+    if let Err(reason) = can_begin(until) {
+        return Ok(Err(reason));
+    }
+    let args = Args {
+        filter: Vec::new(),
+        full: until.is_none(),
+        keep: false,
+        deadline: if until.is_none() {
+            DEADLINE
+        } else {
+            SHORT_DEADLINE
+        },
+    };
+    let programs = Programs::build()?;
+    let mut suites = live::list_all(&programs.tests, &args.filter)?;
+    if until.is_some() {
+        for suite in &mut suites {
+            shorten(&mut suite.names);
+        }
+    }
+    // Tests before these may have made us the reaper of orphans, and as such of the cluster.
+    process::leave_orphans()?;
+    if !own(&["cluster", "up"])? {
+        down()?;
+        return Ok(Err(
+            "the cluster could not be started; the reason stands above".to_owned(),
+        ));
+    }
+    let image = if until.is_none() {
+        give_image(folder)
+    } else {
+        Ok(())
+    };
+    let found = image.and_then(|()| programs.run(&suites, &args, until));
+    down()?;
+    found.map(Ok)
+}
+
+fn down() -> anyhow::Result<()> {
+    if !own(&["cluster", "down"])? {
+        bail!("the cluster of the tests could not be removed; the reason stands above");
+    }
+    Ok(())
+}
+
+/// Whether there is time for a cluster, and it can be had.
+fn can_begin(until: Option<Instant>) -> Result<(), String> {
+    let tell = |error: anyhow::Error| format!("{error:#}");
+    if is_given() {
+        return Err(format!(
+            "{KUBECONFIG} leads to another cluster: `cargo xtask cluster test` runs them there"
+        ));
+    }
+    preflight::check().map_err(tell)?;
+    let has = |time: Duration| match until {
+        Some(until) if Instant::now() + time > until => Err(TIME_OVER.to_owned()),
+        _ => Ok(()),
+    };
+    let is_built = supply::is_there().map_err(tell)?;
+    has(if is_built { STARTING } else { BUILDING })?;
+    if !is_built {
+        build(until.map(|until| until.saturating_duration_since(Instant::now())))?;
+    }
+    has(STARTING)
+}
+
+/// Builds what a cluster is made of into the cache, for no longer than this.
+fn build(longest: Option<Duration>) -> Result<(), String> {
+    let own = env::current_exe().map_err(|error| format!("finding our own program: {error}"))?;
+    let mut command = Command::new(own);
+    command.args(["cluster", "build"]);
+    let ended = process::run(&mut command, longest.unwrap_or(FOREVER));
+    let ended = ended.map_err(|error| format!("{error:#}"))?;
+    match ended.fault() {
+        None => Ok(()),
+        Some(_) if ended.status.is_none() => Err(format!("building it took too long; {TIME_OVER}")),
+        Some(fault) => {
+            print!("{}", ended.quoted());
+            Err(format!(
+                "it cannot be built: {fault}; the reason stands above"
+            ))
+        }
+    }
+}
+
+/// Keeps the tests of the short form, in its order.
+fn shorten(names: &mut Vec<String>) {
+    let place = |name: &String| SHORT.iter().position(|begin| name.starts_with(begin));
+    names.retain(|name| place(name).is_some());
+    names.sort_by_key(place);
 }
 
 /// Gives our own node the agent's image. On a cluster of somebody else's it has to be there already.
@@ -111,17 +229,53 @@ impl Programs {
         })
     }
 
-    fn run(&self, suites: &[Listed], args: &Args) -> anyhow::Result<Report> {
+    fn run(
+        &self,
+        suites: &[Listed],
+        args: &Args,
+        until: Option<Instant>,
+    ) -> anyhow::Result<Report> {
         process::adopt_orphans()?;
+        let times = if args.full { 10 } else { 1 };
         let manner = Manner {
             promtool: OsStr::new("tests on a cluster ask no promtool"),
             agent: &self.agent,
             full: args.full,
-            deadline: Duration::from_secs(args.deadline),
-            until: None,
+            deadline: Duration::from_secs(args.deadline.saturating_mul(times)),
+            until,
         };
         let mut report = Report::default();
         live::run_listed(suites, manner, &mut report)?;
         Ok(report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_short_form_begins_with_what_brink_does_and_builds_no_image() {
+        let names = [
+            "a_pod_runs",
+            "agent::knows",
+            "daemonset::base",
+            "evict::dies",
+            "told::once",
+        ];
+        let mut names: Vec<String> = names.map(str::to_owned).into();
+        shorten(&mut names);
+        assert_eq!(
+            names,
+            ["told::once", "evict::dies", "agent::knows", "a_pod_runs"]
+        );
+    }
+
+    #[test]
+    fn without_time_there_is_a_reason_and_no_cluster() {
+        let reason = can_begin(Some(Instant::now())).unwrap_err();
+        let is_told =
+            reason == TIME_OVER || reason.starts_with("a cluster cannot run on this machine");
+        assert!(is_told, "{reason}");
     }
 }
