@@ -23,6 +23,8 @@ use crate::{
 
 /// The target with these tests.
 const TARGET: &str = "cluster";
+/// Our own program, also after a build of the tests has put another one in its place.
+const OWN: &str = "/proc/self/exe";
 /// The part of them that runs the agent's image.
 const WITH_IMAGE: &str = "daemonset::";
 /// How the names of tests begin that every change is held to, in the order they are run: what Brink does comes before what it
@@ -115,7 +117,11 @@ pub(super) fn check(
             SHORT_DEADLINE
         },
     };
-    let programs = Programs::build()?;
+    let programs = Programs::of_all()?;
+    // That may have taken its time.
+    if until.is_some_and(|until| Instant::now() + STARTING > until) {
+        return Ok(Err(TIME_OVER.to_owned()));
+    }
     let mut suites = live::list_all(&programs.tests, &args.filter)?;
     if until.is_some() {
         for suite in &mut suites {
@@ -170,8 +176,7 @@ fn can_begin(until: Option<Instant>) -> Result<(), String> {
 
 /// Builds what a cluster is made of into the cache, for no longer than this.
 fn build(longest: Option<Duration>) -> Result<(), String> {
-    let own = env::current_exe().map_err(|error| format!("finding our own program: {error}"))?;
-    let mut command = Command::new(own);
+    let mut command = Command::new(OWN);
     command.args(["cluster", "build"]);
     let ended = process::run(&mut command, longest.unwrap_or(FOREVER));
     let ended = ended.map_err(|error| format!("{error:#}"))?;
@@ -206,8 +211,7 @@ fn give_image(folder: &Path) -> anyhow::Result<()> {
 
 /// Ourselves with other words, as a process of its own: what it starts is then nobody's child here, and no test's leftover.
 fn own(words: &[&str]) -> anyhow::Result<bool> {
-    let own = env::current_exe().context("finding our own program")?;
-    succeeds(Command::new(own).args(words))
+    succeeds(Command::new(OWN).args(words))
 }
 
 /// What the tests are made of.
@@ -217,6 +221,16 @@ struct Programs {
 }
 
 impl Programs {
+    /// Out of the build of all tests, where that has been made already: alone the same crates would be compiled with other features.
+    fn of_all() -> anyhow::Result<Self> {
+        let mut tests = artifacts::build(&workspace::metadata()?.packages)?;
+        tests.retain(|binary| binary.suite.split(' ').next_back() == Some(TARGET));
+        Ok(Self {
+            tests,
+            agent: artifacts::build_agent()?,
+        })
+    }
+
     fn build() -> anyhow::Result<Self> {
         let packages = workspace::metadata()?.packages;
         let mut cargo = workspace::cargo();

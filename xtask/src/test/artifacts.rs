@@ -61,7 +61,10 @@ struct Profile {
 }
 
 /// Builds the tests of all default members, the live ones included, in one feature set.
-pub(super) fn build(packages: &[Package]) -> anyhow::Result<Vec<Binary>> {
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn build(packages: &[Package]) -> anyhow::Result<Vec<Binary>> {
     let mut cargo = workspace::cargo();
     cargo.args([
         "test",
