@@ -98,16 +98,46 @@ impl Dying {
     }
 }
 
+/// Process ids that are to come back, since the last kill.
+#[derive(Clone, Copy, Debug, Default)]
+struct Owed {
+    ids: i64,
+    since: Option<Moment>,
+}
+
+impl Owed {
+    /// Owes `killed` more. Those that nobody waits for any more are not owed again.
+    fn add(&mut self, at: Moment, killed: u32, lifetime: Span) {
+        let before = self.waited_for(at, lifetime);
+        *self = Self {
+            ids: before.saturating_add(i64::from(killed)),
+            since: Some(at),
+        };
+    }
+
+    fn until(&self, lifetime: Span) -> Option<Moment> {
+        self.since.map(|since| since + lifetime)
+    }
+
+    fn waited_for(&self, now: Moment, lifetime: Span) -> i64 {
+        let waits = self.until(lifetime).is_some_and(|until| now < until);
+        if waits { self.ids } else { 0 }
+    }
+
+    /// Forgets what can be waited for no longer, however it is counted.
+    fn expire(&mut self, now: Moment) {
+        if self.until(REAPING).is_some_and(|until| until <= now) {
+            *self = Self::default();
+        }
+    }
+}
+
 /// Process ids of killed processes that nobody has reaped yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reaping {
-    owed: i64,
-    /// The last kill.
-    since: Option<Moment>,
+    own: Owed,
     /// Of those that an agent before this one killed, how many held their ids when this one started. Nobody counts them since.
-    recalled: i64,
-    /// The last of those kills.
-    recalled_since: Option<Moment>,
+    recalled: Owed,
     /// The most process ids that have been available since; none before the first look after the kill, since some of
     /// the killed were born after it was decided.
     most: Option<i64>,
@@ -118,19 +148,13 @@ pub struct Reaping {
 impl Reaping {
     /// Waits for `killed` more processes. Those that nobody waits for any more are not owed again.
     pub fn add(&mut self, now: Moment, killed: u32) {
-        let is_over = self.own_until().is_none_or(|until| until <= now);
-        let owed = if is_over { 0 } else { self.owed };
-        self.owed = owed.saturating_add(i64::from(killed));
-        self.since = Some(now);
+        self.own.add(now, killed, self.lifetime());
         self.most = None;
     }
 
     /// Waits for `unreaped` more processes that an agent before this one killed at `at`.
     pub fn recall(&mut self, at: Moment, unreaped: u32) {
-        let is_over = self.recalled_until().is_none_or(|until| until <= at);
-        let recalled = if is_over { 0 } else { self.recalled };
-        self.recalled = recalled.saturating_add(i64::from(unreaped));
-        self.recalled_since = Some(at);
+        self.recalled.add(at, unreaped, REAPING);
         self.most = None;
     }
 
@@ -138,24 +162,19 @@ impl Reaping {
     /// somebody counts. An id that came back is owed no more, whoever takes it next; those killed first are reaped first.
     pub fn observe(&mut self, now: Moment, available: i64, unreaped: Option<u64>) {
         self.is_counted = unreaped.is_some();
-        if self.since.is_none_or(|since| now >= since + REAPING) {
-            (self.owed, self.since) = (0, None);
-        }
-        if self.recalled_until().is_none_or(|until| now >= until) {
-            (self.recalled, self.recalled_since) = (0, None);
-        }
-        if self.since.is_none() && self.recalled_since.is_none() {
-            self.most = None;
-            return;
-        }
+        self.own.expire(now);
+        self.recalled.expire(now);
         let most = self.most.unwrap_or(available);
         let back = available.saturating_sub(most).max(0);
         self.most = Some(most.max(available));
-        let recalled = back.min(self.recalled);
-        self.recalled -= recalled;
-        self.owed = self.owed.saturating_sub(back - recalled).max(0);
+        let recalled = back.min(self.recalled.ids);
+        self.recalled.ids -= recalled;
+        self.own.ids = self.own.ids.saturating_sub(back - recalled).max(0);
         if let Some(unreaped) = unreaped {
-            self.owed = self.owed.min(i64::try_from(unreaped).unwrap_or(i64::MAX));
+            self.own.ids = self
+                .own
+                .ids
+                .min(i64::try_from(unreaped).unwrap_or(i64::MAX));
         }
     }
 
@@ -165,32 +184,22 @@ impl Reaping {
         if available < wanted / 2 {
             return 0;
         }
-        let waits = |until: Option<Moment>| until.is_some_and(|until| now < until);
-        let owed = if waits(self.own_until()) {
-            self.owed
-        } else {
-            0
-        };
-        let recalled = if waits(self.recalled_until()) {
-            self.recalled
-        } else {
-            0
-        };
-        owed.saturating_add(recalled)
+        let recalled = self.recalled.waited_for(now, REAPING);
+        self.own
+            .waited_for(now, self.lifetime())
+            .saturating_add(recalled)
     }
 
     /// When each of the waits ends.
     pub fn ends(&self) -> [Option<Moment>; 2] {
-        [self.own_until(), self.recalled_until()]
+        [
+            self.own.until(self.lifetime()),
+            self.recalled.until(REAPING),
+        ]
     }
 
-    fn own_until(&self) -> Option<Moment> {
-        let lifetime = if self.is_counted { REAPING } else { LIFETIME };
-        self.since.map(|since| since + lifetime)
-    }
-
-    fn recalled_until(&self) -> Option<Moment> {
-        self.recalled_since.map(|since| since + REAPING)
+    fn lifetime(&self) -> Span {
+        if self.is_counted { REAPING } else { LIFETIME }
     }
 }
 
