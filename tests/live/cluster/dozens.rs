@@ -9,19 +9,18 @@ use brink::record::DecisionRecord;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Cluster, IMAGE, Pod, available, container_group, groups_beside, has_shim, holds_in_time, id_of,
+    Cluster, IMAGE, Pod, available, groups_beside, has_shim, holds_in_time, id_of,
 };
-use crate::told::{Agent, ROOM, is_failed, uid_of};
+use crate::told::{Agent, is_failed, uid_of};
 use crate::watch::Watch;
-use crate::{LAST_WORD, sleeper, wait_running};
+use crate::{LAST_WORD, group_of, sleeper, wait_running};
 
 /// Another number of evictions.
 const COUNT: &str = "BRINK_EVICTIONS";
 const MIB: u64 = 1 << 20;
 const MS: f64 = 1e6;
-/// Of the room before the threshold so much must be there again before the next pod comes.
-const ENOUGH: u64 = ROOM - 20 * MIB;
-
+/// All but so much must be available again before the next pod comes.
+const SLACK: u64 = 20 * MIB;
 /// An agent stops itself after so many evictions in so short a time, unless it is told that they are no mistake.
 const MANY: &str = "limits: {burst: 60, refill: 100ms, most: 60, window: 1s}";
 
@@ -106,7 +105,7 @@ fn evictions_by_the_dozen_are_fast_and_leave_nothing() {
     let mut all = Vec::new();
     for number in 0..count {
         let (kind, scripts) = KINDS[number % KINDS.len()];
-        let has_room = || available() + (ROOM - ENOUGH) >= before;
+        let has_room = || available() + SLACK >= before;
         assert!(
             holds_in_time(has_room),
             "memory does not come back\n{}",
@@ -142,11 +141,7 @@ fn evict<'a>(
 ) -> Evicted<'a> {
     let pod = cluster.pod(&leaker(number, scripts));
     let uid = uid_of(&pod);
-    let found = pod.read().unwrap();
-    let id = found["status"]["containerStatuses"][0]["containerID"]
-        .as_str()
-        .unwrap();
-    let group = container_group(&uid, id.strip_prefix("containerd://").unwrap()).unwrap();
+    let group = group_of(&pod.read().unwrap());
     let beside = groups_beside(&group);
     set_off(&group);
     assert!(

@@ -13,10 +13,9 @@ use serde_json::{Value, json};
 
 use crate::api::Proxy;
 use crate::support::{
-    IMAGE, PODS, available, commands_in, container_group, groups_beside, has_shim, holds_in_time,
-    id_of,
+    IMAGE, PODS, available, commands_in, groups_beside, has_shim, holds_in_time, id_of,
 };
-use crate::{evicted, wait_running};
+use crate::{evicted, group_of, wait_running};
 
 const MIB: u64 = 1 << 20;
 /// The room that is left to the threshold.
@@ -105,10 +104,7 @@ fn an_evicted_pod_keeps_its_sandbox_and_dies_again_until_the_kubelet_has_heard()
     let pod = cluster.pod(&leaker(&format!("leaker-{}", std::process::id())));
     let found = wait_running(&pod);
     let uid = found["metadata"]["uid"].as_str().unwrap();
-    let id = found["status"]["containerStatuses"][0]["containerID"]
-        .as_str()
-        .unwrap();
-    let group = container_group(uid, id.strip_prefix("containerd://").unwrap()).unwrap();
+    let group = group_of(&found);
     let beside = groups_beside(&group);
     let is_pause = |group: &&PathBuf| commands_in(group) == ["/pause"];
     let sandbox = beside.iter().find(is_pause).expect("a sandbox").clone();

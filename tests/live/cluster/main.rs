@@ -70,7 +70,7 @@ fn wait_running(pod: &Pod<'_>) -> Value {
     running().unwrap()
 }
 
-/// The group of the pod's only container.
+/// The group of the pod's first container.
 fn group_of(pod: &Value) -> PathBuf {
     let uid = pod["metadata"]["uid"].as_str().unwrap();
     let id = pod["status"]["containerStatuses"][0]["containerID"]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::agent::Agent;
 use crate::kubelet::{Evicting, GRACE};
-use crate::support::{Cluster, IMAGE, Pod, holds_in_time};
+use crate::support::{Cluster, IMAGE, NODE, Pod, holds_in_time};
 use crate::wait_running;
 use crate::watch::Watch;
 
@@ -21,7 +21,7 @@ const PODS: usize = 6;
 /// What one pod holds more than another, in MiB: more than two readings of the same pod differ by.
 const STEP: u64 = 6;
 /// What every pod holds at the least, in bytes.
-const LEAST: i64 = 6 << 20;
+const LEAST: i64 = STEP.cast_signed() << 20;
 /// A kubelet's figures of a pod are so old at the most.
 const FIGURES: Duration = Duration::from_secs(20);
 /// A kubelet evicts one pod at a time, and waits for its end, each time for no longer than this.
@@ -172,13 +172,7 @@ fn the_order_is_the_one_in_which_a_kubelet_evicts() {
         assert_eq!(brink, kubelet, "mix {seed}: {ranking:#?}");
         drop(pods);
         let is_calm = || {
-            let taints = cluster.said(&[
-                "get",
-                "node",
-                crate::support::NODE,
-                "-o",
-                "jsonpath={.spec.taints}",
-            ]);
+            let taints = cluster.said(&["get", "node", NODE, "-o", "jsonpath={.spec.taints}"]);
             !taints.contains("memory-pressure")
         };
         assert!(holds_in_time(is_calm), "the node stays under pressure");

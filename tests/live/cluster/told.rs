@@ -14,11 +14,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::line::Line;
-use crate::support::{
-    Cluster, IMAGE, NODE, PODS, Pod, available, container_group, groups_beside, holds_in_time,
-};
+use crate::support::{Cluster, IMAGE, NODE, PODS, Pod, available, groups_beside, holds_in_time};
 use crate::watch::Watch;
-use crate::{LAST_WORD, wait_running};
+use crate::{LAST_WORD, group_of, wait_running};
 
 const MIB: u64 = 1 << 20;
 /// The room that is left to the threshold.
@@ -196,9 +194,7 @@ fn an_eviction_is_told_as_the_kubelet_tells_it_and_the_pod_never_runs_again() {
     let pod = cluster.pod(&leaker("told"));
     let found = wait_running(&pod);
     let uid = found["metadata"]["uid"].as_str().unwrap().to_owned();
-    let id = found["status"]["containerStatuses"][0]["containerID"].as_str();
-    let id = id.unwrap().strip_prefix("containerd://").unwrap();
-    let group = container_group(&uid, id).unwrap();
+    let group = group_of(&found);
     let mut phases = Watch::of(&cluster, &[&pod.name], "{.status.phase} {.status.reason}");
     assert!(
         holds_in_time(|| !phases.told().is_empty()),

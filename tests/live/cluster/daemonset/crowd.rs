@@ -20,6 +20,9 @@ const TIMES: usize = 6;
 /// From the last pod's start to the measurement, and its length.
 const SETTLING: Duration = Duration::from_mins(1);
 const WINDOW: Duration = Duration::from_mins(2);
+/// Chooses the pods.
+const OURS: &str = "--selector=brink-test=crowd";
+
 /// Pods that are gone with this, those that have never been started too.
 struct Crowd<'a>(&'a Cluster);
 
@@ -39,14 +42,7 @@ impl<'a> Crowd<'a> {
 
     fn running(&self) -> usize {
         let phases = "jsonpath={.items[*].status.phase}";
-        let words = [
-            "get",
-            "pods",
-            "--selector",
-            "brink-test=crowd",
-            "-o",
-            phases,
-        ];
+        let words = ["get", "pods", OURS, "-o", phases];
         let said = self.0.said(&words);
         said.split_whitespace()
             .filter(|phase| *phase == "Running")
@@ -56,26 +52,10 @@ impl<'a> Crowd<'a> {
 
 impl Drop for Crowd<'_> {
     fn drop(&mut self) {
-        let words = [
-            "delete",
-            "pods",
-            "--selector",
-            "brink-test=crowd",
-            "--grace-period=1",
-            "--wait=false",
-        ];
+        let words = ["delete", "pods", OURS, "--grace-period=1", "--wait=false"];
         self.0.answers(&words);
         // They are there until the kubelet has taken them apart.
-        let pods = || {
-            self.0.said(&[
-                "get",
-                "pods",
-                "--selector",
-                "brink-test=crowd",
-                "-o",
-                "name",
-            ])
-        };
+        let pods = || self.0.said(&["get", "pods", OURS, "-o", "name"]);
         (0..TIMES).any(|_| holds_in_time(|| pods().trim().is_empty()));
     }
 }
