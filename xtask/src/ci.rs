@@ -269,17 +269,15 @@ fn guests(form: Form) -> anyhow::Result<Finding> {
         ..vm::Args::default()
     })?;
     report.print_table();
-    let [passed, failed, _] = report.counts();
-    Ok(if passed + failed == 0 {
-        Finding::Skipped("no guest could be made; the reasons stand above".to_owned())
-    } else {
-        finding(&report)
-    })
+    Ok(finding(&report, "no guest could be made"))
 }
 
-/// What a report of tests says, with how many of them there was no time for.
-fn finding(report: &Report) -> Finding {
+/// What a report of tests says, with how many of them there was no time for; `nothing` is what it means if none has run.
+fn finding(report: &Report, nothing: &str) -> Finding {
     let [passed, failed, _] = report.counts();
+    if passed + failed == 0 {
+        return Finding::Skipped(format!("{nothing}; the reasons stand above"));
+    }
     match report.not_begun() {
         0 => Finding::Verdict(report.verdict()),
         late => {
@@ -318,12 +316,7 @@ fn on_a_cluster(until: Option<Instant>, all: &mut Option<Report>) -> anyhow::Res
         Err(reason) => Finding::Skipped(reason),
         Ok(report) => {
             report.print_table();
-            let [passed, failed, _] = report.counts();
-            let finding = if passed + failed == 0 {
-                Finding::Skipped("no test on it has run; the reasons stand above".to_owned())
-            } else {
-                finding(&report)
-            };
+            let finding = finding(&report, "no test on it has run");
             all.get_or_insert_default().add_from(CLUSTER, report);
             finding
         }

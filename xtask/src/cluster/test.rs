@@ -75,12 +75,8 @@ pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
         }
         bail!("without a cluster there is nothing to test on; the reason stands above");
     }
-    let image = if wants_image {
-        give_image(folder)
-    } else {
-        Ok(())
-    };
-    let found = image.and_then(|()| programs.run(&suites, args, None));
+    let image = wants_image.then_some(folder);
+    let found = programs.run(&suites, image, (args.full, args.deadline, None));
     if is_ours && !args.keep {
         down()?;
     }
@@ -107,23 +103,14 @@ pub(super) fn check(
     if let Err(reason) = can_begin(until) {
         return Ok(Err(reason));
     }
-    let args = Args {
-        filter: Vec::new(),
-        full: until.is_none(),
-        keep: false,
-        deadline: if until.is_none() {
-            DEADLINE
-        } else {
-            SHORT_DEADLINE
-        },
-    };
     let programs = Programs::of_all()?;
     // That may have taken its time.
-    if until.is_some_and(|until| Instant::now() + STARTING > until) {
-        return Ok(Err(TIME_OVER.to_owned()));
+    if let Err(reason) = has_time(until, STARTING) {
+        return Ok(Err(reason));
     }
-    let mut suites = live::list_all(&programs.tests, &args.filter)?;
-    if until.is_some() {
+    let is_full = until.is_none();
+    let mut suites = live::list_all(&programs.tests, &[])?;
+    if !is_full {
         for suite in &mut suites {
             shorten(&mut suite.names);
         }
@@ -136,12 +123,9 @@ pub(super) fn check(
             "the cluster could not be started; the reason stands above".to_owned(),
         ));
     }
-    let image = if until.is_none() {
-        give_image(folder)
-    } else {
-        Ok(())
-    };
-    let found = image.and_then(|()| programs.run(&suites, &args, until));
+    let deadline = if is_full { DEADLINE } else { SHORT_DEADLINE };
+    let image = is_full.then_some(folder);
+    let found = programs.run(&suites, image, (is_full, deadline, until));
     down()?;
     found.map(Ok)
 }
@@ -162,16 +146,20 @@ fn can_begin(until: Option<Instant>) -> Result<(), String> {
         ));
     }
     preflight::check().map_err(tell)?;
-    let has = |time: Duration| match until {
-        Some(until) if Instant::now() + time > until => Err(TIME_OVER.to_owned()),
-        _ => Ok(()),
-    };
     let is_built = supply::is_there().map_err(tell)?;
-    has(if is_built { STARTING } else { BUILDING })?;
+    has_time(until, if is_built { STARTING } else { BUILDING })?;
     if !is_built {
         build(until.map(|until| until.saturating_duration_since(Instant::now())))?;
     }
-    has(STARTING)
+    has_time(until, STARTING)
+}
+
+/// Whether so much time is left.
+fn has_time(until: Option<Instant>, time: Duration) -> Result<(), String> {
+    match until {
+        Some(until) if Instant::now() + time > until => Err(TIME_OVER.to_owned()),
+        _ => Ok(()),
+    }
 }
 
 /// Builds what a cluster is made of into the cache, for no longer than this.
@@ -243,19 +231,22 @@ impl Programs {
         })
     }
 
+    /// Runs these, after the node has got the image if a folder of the cluster is told.
     fn run(
         &self,
         suites: &[Listed],
-        args: &Args,
-        until: Option<Instant>,
+        image: Option<&Path>,
+        (full, deadline, until): (bool, u64, Option<Instant>),
     ) -> anyhow::Result<Report> {
+        if let Some(folder) = image {
+            give_image(folder)?;
+        }
         process::adopt_orphans()?;
-        let times = if args.full { 10 } else { 1 };
         let manner = Manner {
             promtool: OsStr::new("tests on a cluster ask no promtool"),
             agent: &self.agent,
-            full: args.full,
-            deadline: Duration::from_secs(args.deadline.saturating_mul(times)),
+            full,
+            deadline: live::deadline(deadline, full),
             until,
         };
         let mut report = Report::default();

@@ -86,11 +86,9 @@ pub fn excerpt(output: &str) -> String {
     let mut lines = Vec::new();
     let mut follow = 0;
     for line in output.lines() {
-        follow = if line.contains("panicked at") {
-            FOLLOWING
-        } else {
-            follow
-        };
+        if line.contains("panicked at") {
+            follow = FOLLOWING;
+        }
         let begins = |word: &&str| line.trim_start().starts_with(*word);
         if follow > 0 || ["left:", "right:", "at ./"].iter().any(begins) {
             follow = follow.saturating_sub(1);

@@ -70,15 +70,20 @@ pub(super) fn run_all(binaries: &[Binary], args: &Args, report: &mut Report) -> 
     }
     let agent = artifacts::build_agent()?;
     let promtool = promtool::for_tests();
-    let times = if args.full { 10 } else { 1 };
     let manner = Manner {
         agent: &agent,
         promtool: &promtool,
         full: args.full,
-        deadline: Duration::from_secs(args.deadline.saturating_mul(times)),
+        deadline: deadline(args.deadline, args.full),
         until: None,
     };
     run_listed(&suites, manner, report)
+}
+
+/// Longest time for one test, of so many seconds: tenfold with the slow ones.
+pub(crate) fn deadline(seconds: u64, full: bool) -> Duration {
+    let times = if full { 10 } else { 1 };
+    Duration::from_secs(seconds.saturating_mul(times))
 }
 
 /// The tests of each suite whose names contain one of these; all of them without any.

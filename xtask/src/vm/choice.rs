@@ -37,7 +37,7 @@ pub(super) fn choose(all: &[Listed], short: bool, parts: &[String]) -> anyhow::R
     if short {
         return Ok(Choice {
             whole: short_tests(all, &SHORT)?,
-            bare: kept(all, is_bare),
+            bare: kept(all, |_, name| is_bare(name)),
         });
     }
     for part in parts {
@@ -49,17 +49,18 @@ pub(super) fn choose(all: &[Listed], short: bool, parts: &[String]) -> anyhow::R
     }
     let is_wanted = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part));
     Ok(Choice {
-        whole: kept(all, |name| is_wanted(name) && !is_bare(name)),
-        bare: kept(all, |name| is_wanted(name) && is_bare(name)),
+        whole: kept(all, |_, name| is_wanted(name) && !is_bare(name)),
+        bare: kept(all, |_, name| is_wanted(name) && is_bare(name)),
     })
 }
 
-/// The suites that have such tests, with those alone.
-fn kept(all: &[Listed], is_wanted: impl Fn(&str) -> bool) -> Vec<Listed> {
+/// The suites that have such tests, by the names of suite and test, with those alone.
+pub(super) fn kept(all: &[Listed], is_wanted: impl Fn(&str, &str) -> bool) -> Vec<Listed> {
     let one = |suite: &Listed| Listed {
         binary: suite.binary.clone(),
         names: {
-            let names = suite.names.iter().filter(|name| is_wanted(name));
+            let own = &suite.binary.suite;
+            let names = suite.names.iter().filter(|name| is_wanted(own, name));
             names.cloned().collect()
         },
     };
@@ -73,7 +74,7 @@ fn short_tests(all: &[Listed], wanted: &[&str]) -> anyhow::Result<Vec<Listed>> {
         let own = name.rsplit("::").next().unwrap_or(name);
         wanted.iter().position(|wanted| *wanted == own)
     };
-    let mut suites = kept(all, |name| place(name).is_some());
+    let mut suites = kept(all, |_, name| place(name).is_some());
     for suite in &mut suites {
         suite.names.sort_by_key(|name| place(name));
     }

@@ -5,6 +5,7 @@ use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    choice,
     job::{Answer, Cgroup, Program},
     series::Series,
     verdict::Fault,
@@ -284,17 +285,8 @@ pub(super) fn missing(
         let mut wanted = wanted.iter();
         wanted.any(|series| known(*series).is_none_or(|found| !found.tests.contains_key(&key)))
     };
-    let left = |place: &str, tests: &[Listed]| -> Vec<Listed> {
-        let one = |suite: &Listed| {
-            let names = suite.names.iter();
-            let names = names.filter(|name| is_missing(place, &suite.binary.suite, name));
-            Listed {
-                names: names.cloned().collect(),
-                ..suite.clone()
-            }
-        };
-        let suites = tests.iter().map(one);
-        suites.filter(|suite| !suite.names.is_empty()).collect()
+    let left = |place: &str, tests: &[Listed]| {
+        choice::kept(tests, |suite, name| is_missing(place, suite, name))
     };
     let [whole, bare] = tests;
     let [missing, missing_bare] = [left("", whole), left(BARE, bare)];

@@ -66,8 +66,8 @@ const TAIL: usize = 30;
 pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     let begin = Instant::now();
     // What cannot be kept afterwards is told before.
-    let known = kept::read(workspace::root())?;
-    let today = today()?;
+    let published = || anyhow::Ok((kept::read(workspace::root())?, today()?));
+    let published = args.publish.then(published).transpose()?;
     let mut report = Report::default();
     let Some((tools, kernels, _in_use)) = supply(&wanted(args), &mut report)? else {
         return Ok(report);
@@ -77,10 +77,10 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     let folder = metadata.target_directory.join("vm/guests");
     let listed = live::list_all(&programs.tests, &[])?;
     let mut choice = choice::choose(&listed, args.short, &args.filter)?;
-    if args.minutes.is_some() {
+    if let (Some(_), Some((known, _))) = (args.minutes, &published) {
         let series: Vec<Series> = kernels.iter().map(|kernel| kernel.series).collect();
         let of = (&*series, args.cgroup);
-        kept::missing(&known, of, [&mut choice.whole, &mut choice.bare]);
+        kept::missing(known, of, [&mut choice.whole, &mut choice.bare]);
     }
     // What is short has the building in it; what is a part has so many minutes of guests.
     let end = match (args.short, args.minutes) {
@@ -95,8 +95,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     for guest in &guests {
         session.add(guest, &mut report);
     }
-    if args.publish {
-        let of = (args.cgroup, today.as_str());
+    if let Some((_, day)) = &published {
+        let of = (args.cgroup, day.as_str());
         kept::keep(workspace::root(), of, &findings(&guests), &listed)?;
         page::write(workspace::root())?;
     }
