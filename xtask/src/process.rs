@@ -3,7 +3,8 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{BufRead as _, BufReader, Read},
-    process::{Child, Command, ExitStatus, Stdio},
+    os::unix::process::ExitStatusExt as _,
+    process::{Command, ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -72,7 +73,7 @@ pub fn leave_orphans() -> anyhow::Result<()> {
 }
 
 /// Runs `command`; at `deadline` it is killed with all its descendants. One at a time: what is left
-/// over afterwards is taken to be the command's.
+/// over afterwards is taken to be the command's, and whichever child of ours ends is reaped.
 ///
 /// # Errors
 /// When it cannot be started or waited for, or its descendants cannot be killed.
@@ -93,7 +94,7 @@ pub fn run(command: &mut Command, deadline: Duration) -> anyhow::Result<Ended> {
     .into_iter()
     .flatten()
     .collect();
-    let status = wait(&mut child, began + deadline)?;
+    let status = wait(child.id(), began + deadline)?;
     let elapsed = began.elapsed();
     if status.is_none() {
         // The child is still ours to wait for, so its number cannot have been given to another.
@@ -116,13 +117,18 @@ pub fn run(command: &mut Command, deadline: Duration) -> anyhow::Result<Ended> {
     })
 }
 
-fn wait(child: &mut Child, deadline: Instant) -> anyhow::Result<Option<ExitStatus>> {
+/// Waits for the child, and reaps the orphans that end meanwhile: they hold process ids until then.
+fn wait(child: u32, deadline: Instant) -> anyhow::Result<Option<ExitStatus>> {
     loop {
-        let status = child.try_wait().context("waiting for a child")?;
-        if status.is_some() || Instant::now() >= deadline {
-            return Ok(status);
+        let ended = rustix::process::waitpid(None, WaitOptions::NOHANG);
+        match ended.context("waiting for a child")? {
+            Some((pid, status)) if pid_of(child) == Some(pid) => {
+                return Ok(Some(ExitStatus::from_raw(status.as_raw())));
+            }
+            Some(_) => {}
+            None if Instant::now() >= deadline => return Ok(None),
+            None => thread::sleep(TICK),
         }
-        thread::sleep(TICK);
     }
 }
 

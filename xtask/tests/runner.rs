@@ -82,6 +82,16 @@ fn a_child_that_follows_in_time_is_not_left_behind() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Whoever waits for process ids would wait for ever.
+#[test]
+fn orphans_that_end_are_reaped_at_once() -> anyhow::Result<()> {
+    let script = "pid=$(sh -c 'sleep 0.1 > /dev/null & echo $!')
+        until [ ! -e /proc/$pid ]; do sleep 0.01; done";
+    let ended = run_script(script, LONG)?;
+    assert!(ended.fault().is_none(), "{ended:?}");
+    Ok(())
+}
+
 #[test]
 fn a_test_that_skips_itself_is_read_as_skipped() -> anyhow::Result<()> {
     for sample in ["samples::skips", "samples::skips_with_result"] {

@@ -1,5 +1,7 @@
 //! Agents that are killed in the middle of things and started again, and configurations that change all the time.
 
+use std::fs;
+use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -7,7 +9,7 @@ use brink_host::hog::Load;
 use brink_tests::{Chance, wait_until};
 use rustix::process::Signal;
 
-use super::scene::{HARD, NODE, Scene};
+use super::scene::{HARD, NODE, Scene, ids_left};
 use crate::support::{MIB, PATIENCE, gone_after};
 
 /// Kills the agent at a moment of a leak, and starts another one, which must end it.
@@ -29,19 +31,62 @@ fn agents_that_are_killed_in_a_leak_leave_it_to_the_next_one() {
     scene.close();
 }
 
-/// An init may take its time to reap what a bomb has left; the next agent knows of it.
-#[test]
-fn agents_that_are_killed_after_a_bomb_leave_nobody_else_to_die() {
-    let mut scene = Scene::begin();
-    for _ in 0..2 {
-        scene.limit_ids();
-        scene.ignite();
-        scene.audit(&["test/bomb"]);
-        scene.node.stop(Signal::KILL);
-        let pid = scene.node.start(&[]).pid;
-        scene.replaced(pid);
-        scene.reload(HARD);
+/// More process ids than others on the machine take or give back meanwhile, twice.
+const CROWD: u64 = 600;
+/// A kill is waited for no longer than 5 s by whom nobody tells how many it leaves to be reaped.
+const LONG_AFTER: Duration = Duration::from_secs(6);
+
+/// Processes that do nothing, in the bomb's cgroup. Their dead keep their process ids until this ends, as those of a bomb do
+/// below an init that takes its time.
+struct Crowd(Vec<Child>);
+
+impl Crowd {
+    fn gather(scene: &Scene) -> Self {
+        let mut crowd = Self(Vec::new());
+        for _ in 0..CROWD {
+            let child = Command::new("sleep").arg("60").spawn().unwrap();
+            scene.node.groups[scene.bomb]
+                .add_process(child.id())
+                .unwrap();
+            crowd.0.push(child);
+        }
+        crowd
     }
+
+    fn is_dead(&self) -> bool {
+        let is_dead = |child: &Child| {
+            let stat = fs::read_to_string(format!("/proc/{}/stat", child.id()));
+            stat.is_ok_and(|stat| stat.contains(") Z "))
+        };
+        self.0.iter().all(is_dead)
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ended_already = child.kill();
+            let _reaped = child.wait();
+        }
+    }
+}
+
+/// The next agent knows that the process ids of the killed come back as soon as somebody reaps them.
+#[test]
+fn an_agent_that_starts_long_after_a_kill_leaves_nobody_else_to_die() {
+    let mut scene = Scene::begin();
+    let crowd = Crowd::gather(&scene);
+    scene.limit_ids(ids_left() + CROWD / 2);
+    assert!(wait_until(PATIENCE, || crowd.is_dead().then_some(())).is_some());
+    let record = scene.next_record();
+    assert_eq!(record.victim_name(), "test/bomb", "{record:#?}");
+    scene.audit(&["test/bomb"]);
+    scene.node.stop(Signal::KILL);
+    sleep(LONG_AFTER);
+    let pid = scene.node.start(&[]).pid;
+    scene.replaced(pid);
+    drop(crowd);
+    scene.reload(HARD);
     scene.close();
 }
 

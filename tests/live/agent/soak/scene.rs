@@ -21,7 +21,7 @@ pub(super) const SOFT: u64 = 128;
 const BOMB: u64 = 1200;
 const TOO_MANY: u64 = 500;
 /// How long the killed may take to be reaped.
-const REAPED: Duration = Duration::from_secs(3);
+const REAPED: Duration = Duration::from_secs(10);
 /// A bystander is replaced before its own deadline ends it.
 const SHIFT: Duration = Duration::from_mins(4);
 
@@ -58,12 +58,13 @@ pub(super) struct Bystander {
 }
 
 /// Process ids that the machine has left, once nobody is left to be reaped of what ran before.
-fn ids_left() -> u64 {
-    let is_zombie = |entry: fs::DirEntry| {
-        fs::read_to_string(entry.path().join("stat")).is_ok_and(|stat| stat.contains(") Z "))
+pub(super) fn ids_left() -> u64 {
+    let is_dead_load = |entry: fs::DirEntry| {
+        let stat = fs::read_to_string(entry.path().join("stat"));
+        stat.is_ok_and(|stat| stat.contains("(brink-hog) Z "))
     };
-    let none = || !fs::read_dir("/proc").unwrap().flatten().any(is_zombie);
-    // Somebody else's may stay.
+    let none = || !fs::read_dir("/proc").unwrap().flatten().any(is_dead_load);
+    // One that its own test holds on to may stay.
     let _reaped = wait_until(REAPED, || none().then_some(()));
     let number = |path: &str| -> u64 {
         let text = fs::read_to_string(path).unwrap();
@@ -173,44 +174,24 @@ impl Scene {
         assert!(wait_until(PATIENCE, known).is_some(), "{}", self.node.log());
     }
 
-    /// A fork bomb, which must be ended with everybody in it.
-    pub(super) fn explode(&mut self) -> DecisionRecord {
-        self.limit_ids();
-        let storm = self.storm();
-        let is_over = || (!lives(&storm)).then_some(());
-        if wait_until(PATIENCE / 3, is_over).is_none() {
-            // Others on the machine have given back more ids than the bomb takes too many of.
-            self.limit_ids_to(ids_left() + TOO_MANY / 2);
-        }
-        let record = self.burnt_out(&storm);
-        self.reload(HARD);
-        record
-    }
-
-    /// From now on, and until the configuration changes, the machine's process ids are held to so many as a bomb takes too
-    /// many of. No longer than needed: others on the machine come and go.
-    pub(super) fn limit_ids(&self) {
-        self.limit_ids_to(ids_left() - TOO_MANY);
-    }
-
-    fn limit_ids_to(&self, ids: u64) {
+    /// From now on, and until the configuration changes, the machine's process ids are held to so many. No longer than needed:
+    /// others on the machine come and go.
+    pub(super) fn limit_ids(&self, ids: u64) {
         let limits = settings(HARD).replacen('}', &format!(", pid.available: \"{ids}\"}}"), 1);
         self.reconfigure(&limits);
     }
 
-    /// A fork bomb where process ids are limited already.
-    pub(super) fn ignite(&mut self) -> DecisionRecord {
-        let storm = self.storm();
-        self.burnt_out(&storm)
-    }
-
-    fn storm(&self) -> Hog {
+    /// A fork bomb, which must be ended with everybody in it.
+    pub(super) fn explode(&mut self) -> DecisionRecord {
+        self.limit_ids(ids_left() - TOO_MANY);
         let spec = HogSpec::new(Load::ForkStorm, BOMB, Duration::from_mins(1));
-        self.node.hog(self.bomb, &spec)
-    }
-
-    fn burnt_out(&mut self, storm: &Hog) -> DecisionRecord {
-        gone_after(storm);
+        let storm = self.node.hog(self.bomb, &spec);
+        let is_over = || (!lives(&storm)).then_some(());
+        if wait_until(PATIENCE / 3, is_over).is_none() {
+            // Others on the machine have given back more ids than the bomb takes too many of.
+            self.limit_ids(ids_left() + TOO_MANY / 2);
+        }
+        gone_after(&storm);
         let record = self.next_record();
         assert_eq!(record.victim_name(), "test/bomb", "{record:#?}");
         let group = &self.node.groups[self.bomb];
@@ -219,6 +200,7 @@ impl Scene {
             wait_until(PATIENCE, empty).is_some(),
             "somebody has escaped"
         );
+        self.reload(HARD);
         record
     }
 
