@@ -153,7 +153,7 @@ pub const fn knobs(growth: Growth) -> Knobs {
         max_period_ns: 200_000_000,
         slack_per_ns: growth.slack_per_ns(),
         boost_ns: 50_000_000,
-        heartbeat_ns: 1_000_000_000,
+        heartbeat_ns: 2_500_000_000,
         band_gap_ns: 2_000_000,
         band_floor: 8 << 20,
         reserves_ns: 250_000_000,
