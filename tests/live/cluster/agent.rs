@@ -6,12 +6,14 @@ use std::process::{Child, Command, Stdio};
 
 use brink::control::client::ask;
 use brink::control::protocol::{Answer, KubernetesView, Question, Status};
+use brink::record::DecisionRecord;
 use brink::record::wire::RankedWorkload;
 use brink_tests::agent_binary;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::line::Line;
+use crate::order::LEAST;
 use crate::support::{Cluster, IMAGE, NODE, PODS, Pod, holds_in_time};
 
 /// A pod that sleeps, with what its container asks for.
@@ -45,13 +47,18 @@ pub(crate) struct Agent {
 impl Agent {
     /// One that reaches the server by the line.
     pub(crate) fn new(cluster: &Cluster) -> (Self, Line) {
+        Self::with(cluster, "")
+    }
+
+    /// The same with more lines of configuration.
+    pub(crate) fn with(cluster: &Cluster, more: &str) -> (Self, Line) {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
         let line = Line::to(cluster, &kubeconfig);
         let text = format!(
             "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: observe\npodsCgroup: {PODS}\nkernelPrograms: false\n\
              realtime: {{priority: 0}}\npaths: {{stateDir: \"{}\"}}\n\
-             kubernetes: {{enabled: true, kubeconfig: \"{}\", nodeName: {NODE}}}\n",
+             kubernetes: {{enabled: true, kubeconfig: \"{}\", nodeName: {NODE}}}\n{more}",
             folder.path().join("state").display(),
             kubeconfig.display()
         );
@@ -132,6 +139,19 @@ impl Agent {
     fn ranked(&self, pod: &Pod<'_>) -> Option<RankedWorkload> {
         let mut workloads = self.ranking().into_iter();
         workloads.find(|one| one.name == pod.name)
+    }
+
+    /// Whether a pod of a mix is known with all that it has taken.
+    pub(crate) fn knows_what_it_holds(&self, pod: &Pod<'_>) -> bool {
+        let ranked = self.ranked(pod).and_then(|ranked| ranked.usage);
+        ranked.is_some_and(|usage| usage >= LEAST)
+    }
+
+    pub(crate) fn decisions(&self) -> Vec<DecisionRecord> {
+        match ask(&self.path("state/brink.sock"), &Question::Decisions) {
+            Ok(Answer::Decisions(records)) => records,
+            _ => Vec::new(),
+        }
     }
 
     /// Whether a pod is known and bound to its group.

@@ -23,6 +23,27 @@ pub(crate) struct Evicting {
 impl Evicting {
     /// One that is short of memory for as long as this lives, as it sees it: no node has so much available.
     pub(crate) fn everything() -> Self {
+        let grace = format!("{}s", GRACE.as_secs());
+        Self::with(&[
+            ("evictionSoft", json!({ "memory.available": "100Ti" })),
+            (
+                "evictionSoftGracePeriod",
+                json!({ "memory.available": grace }),
+            ),
+            ("evictionMaxPodGracePeriod", json!(1)),
+        ])
+    }
+
+    /// One that evicts at once with less than so many bytes available, and forgets it soon.
+    pub(crate) fn below(bytes: u64) -> Self {
+        let bytes = bytes.to_string();
+        Self::with(&[
+            ("evictionHard", json!({ "memory.available": bytes })),
+            ("evictionPressureTransitionPeriod", json!("1s")),
+        ])
+    }
+
+    fn with(settings: &[(&str, Value)]) -> Self {
         // A test that was killed in the middle has left it as it made it.
         let kept = config().with_extension("before");
         if !kept.exists() {
@@ -30,10 +51,9 @@ impl Evicting {
         }
         let before = fs::read_to_string(kept).unwrap();
         let mut changed: Value = serde_json::from_str(&before).unwrap();
-        changed["evictionSoft"] = json!({ "memory.available": "100Ti" });
-        changed["evictionSoftGracePeriod"] =
-            json!({ "memory.available": format!("{}s", GRACE.as_secs()) });
-        changed["evictionMaxPodGracePeriod"] = json!(1);
+        for (name, value) in settings {
+            changed[name] = value.clone();
+        }
         let evicting = Self { before };
         restart_with(&format!("{changed:#}\n"));
         evicting

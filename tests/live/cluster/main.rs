@@ -23,6 +23,7 @@ mod installed;
 mod kubelet;
 mod line;
 mod order;
+mod parity;
 mod support;
 mod told;
 mod watch;

@@ -21,19 +21,22 @@ const PODS: usize = 6;
 /// What one pod holds more than another, in MiB: more than two readings of the same pod differ by.
 const STEP: u64 = 6;
 /// What every pod holds at the least, in bytes.
-const LEAST: i64 = STEP.cast_signed() << 20;
+pub(crate) const LEAST: i64 = STEP.cast_signed() << 20;
 /// A kubelet's figures of a pod are so old at the most.
-const FIGURES: Duration = Duration::from_secs(20);
+pub(crate) const FIGURES: Duration = Duration::from_secs(20);
 /// A kubelet evicts one pod at a time, and waits for its end, each time for no longer than this.
 const EACH: Duration = Duration::from_secs(50);
 /// Two priorities beside none.
-const PRIORITIES: [(&str, i32); 2] = [("brink-order-low", 100), ("brink-order-high", 2000)];
+pub(crate) const HIGH: &str = "brink-order-high";
+const PRIORITIES: [(&str, i32); 2] = [("brink-order-low", 100), (HIGH, 2000)];
+/// What chooses the pods of a mix.
+pub(crate) const SELECTOR: &str = "brink-test=order";
 
 /// Priority classes that are gone with this.
-struct Classes<'a>(&'a Cluster);
+pub(crate) struct Classes<'a>(&'a Cluster);
 
 impl<'a> Classes<'a> {
-    fn of(cluster: &'a Cluster) -> Self {
+    pub(crate) fn of(cluster: &'a Cluster) -> Self {
         for (name, value) in PRIORITIES {
             let class = json!({
                 "apiVersion": "scheduling.k8s.io/v1",
@@ -92,7 +95,7 @@ fn holder(name: &str, chance: &mut Chance, mib: u64) -> Value {
 }
 
 /// The pods of a mix; no two hold the same.
-fn mix(cluster: &Cluster, seed: u64) -> Vec<Pod<'_>> {
+pub(crate) fn mix(cluster: &Cluster, seed: u64) -> Vec<Pod<'_>> {
     let mut chance = Chance::new(seed);
     let mut sizes: Vec<u64> = (1..=PODS as u64).map(|number| number * STEP).collect();
     let made = (0..PODS).map(|number| {
@@ -101,6 +104,17 @@ fn mix(cluster: &Cluster, seed: u64) -> Vec<Pod<'_>> {
         cluster.pod(&holder(&name, &mut chance, sizes.swap_remove(place)))
     });
     made.collect()
+}
+
+/// Whether no pod is put on the node for want of memory.
+pub(crate) fn is_under_pressure(cluster: &Cluster) -> bool {
+    let taints = cluster.said(&["get", "node", NODE, "-o", "jsonpath={.spec.taints}"]);
+    taints.contains("memory-pressure")
+}
+
+/// A number from the environment.
+pub(crate) fn number(name: &str, default: u64) -> u64 {
+    env::var(name).map_or(default, |text| text.parse().expect(name))
 }
 
 /// The names in the order in which the kubelet evicts them, all of them.
@@ -132,10 +146,8 @@ fn evicted(phases: &mut Watch, pods: &[Pod<'_>]) -> Vec<String> {
 #[ignore = "slow: a kubelet takes two minutes for a mix"]
 fn the_order_is_the_one_in_which_a_kubelet_evicts() {
     let cluster = cluster!(with_pods_here);
-    let number =
-        |name: &str, default: u64| env::var(name).map_or(default, |text| text.parse().expect(name));
     let _classes = Classes::of(&cluster);
-    let of_all = ["--selector", "brink-test=order"];
+    let of_all = ["--selector", SELECTOR];
     let mut phases = Watch::of(&cluster, &of_all, "{.metadata.name} {.status.reason}");
     let (mut agent, _line) = Agent::new(&cluster);
     agent.start();
@@ -145,15 +157,7 @@ fn the_order_is_the_one_in_which_a_kubelet_evicts() {
         for pod in &pods {
             wait_running(pod);
         }
-        let known = || {
-            let ranking = agent.ranking();
-            pods.iter().all(|pod| {
-                let mut workloads = ranking.iter();
-                workloads.any(|one| {
-                    one.name == pod.name && one.usage.is_some_and(|usage| usage >= LEAST)
-                })
-            })
-        };
+        let known = || pods.iter().all(|pod| agent.knows_what_it_holds(pod));
         assert!(
             holds_in_time(known),
             "{:#?}\n{}",
@@ -171,10 +175,7 @@ fn the_order_is_the_one_in_which_a_kubelet_evicts() {
         println!("mix {seed}: {kubelet:?}");
         assert_eq!(brink, kubelet, "mix {seed}: {ranking:#?}");
         drop(pods);
-        let is_calm = || {
-            let taints = cluster.said(&["get", "node", NODE, "-o", "jsonpath={.spec.taints}"]);
-            !taints.contains("memory-pressure")
-        };
+        let is_calm = || !is_under_pressure(&cluster);
         assert!(holds_in_time(is_calm), "the node stays under pressure");
     }
 }

@@ -31,6 +31,8 @@ pub(crate) const FOLDER: &str = "/var/lib/brink-cluster";
 const SOCKET: &str = "node/run/containerd.sock";
 /// In its kubelet's `cgroupRoot`, the group of all pods.
 pub(crate) const PODS: &str = "/brink-cluster/kubepods";
+/// The memory hierarchy.
+const MEMORY: &str = "/sys/fs/cgroup/memory";
 /// More groups than any test makes.
 const GROUPS: usize = 4096;
 
@@ -245,22 +247,33 @@ impl Drop for Pod<'_> {
 /// What is available in the group of all pods, by the kubelet's formula.
 pub(crate) fn available() -> u64 {
     let group = pods_group();
-    let number = |name: &str| -> u64 {
-        let text = std::fs::read_to_string(group.join(name)).unwrap();
-        text.trim().parse().unwrap()
-    };
+    let limit = std::fs::read_to_string(group.join("memory.limit_in_bytes")).unwrap();
+    limit.trim().parse::<u64>().unwrap() - working_set(&group)
+}
+
+/// What is available on the node, which is this machine, by the kubelet's formula.
+pub(crate) fn node_available() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let total = total.and_then(|rest| rest.trim().strip_suffix(" kB"));
+    let kib: u64 = total.unwrap().parse().unwrap();
+    kib * 1024 - working_set(Path::new(MEMORY))
+}
+
+fn working_set(group: &Path) -> u64 {
+    let usage = std::fs::read_to_string(group.join("memory.usage_in_bytes")).unwrap();
+    let usage: u64 = usage.trim().parse().unwrap();
     let stat = std::fs::read_to_string(group.join("memory.stat")).unwrap();
     let inactive = stat
         .lines()
         .find_map(|line| line.strip_prefix("total_inactive_file "));
     let inactive: u64 = inactive.unwrap().parse().unwrap();
-    let used = number("memory.usage_in_bytes").saturating_sub(inactive);
-    number("memory.limit_in_bytes") - used
+    usage.saturating_sub(inactive)
 }
 
 /// The group of all pods in the memory hierarchy.
 fn pods_group() -> PathBuf {
-    Path::new("/sys/fs/cgroup/memory").join(PODS.trim_start_matches('/'))
+    Path::new(MEMORY).join(PODS.trim_start_matches('/'))
 }
 
 /// Whether something comes to hold. Whoever asks a server does so five times a second.
