@@ -7,7 +7,9 @@ use std::{
 use anyhow::bail;
 
 use crate::{
-    Verdict, bench, cluster, deny, ebpf, generate, monitoring,
+    Verdict,
+    bench::{self, Told},
+    cluster, deny, ebpf, generate, monitoring,
     test::{self, Report},
     tidy, toolchain, vm,
     workspace::{self, succeeds},
@@ -98,7 +100,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "bench",
-        run: |form| bench::check(form == Form::Full).map(|()| Finding::Verdict(Verdict::Passed)),
+        run: |form| bench::check(form == Form::Full).map(|told| held(&told)),
     },
     Step {
         name: "vm",
@@ -291,12 +293,25 @@ fn finding(report: &Report, nothing: &str) -> Finding {
     }
 }
 
+/// What benchmarks say that have missed no figure.
+fn held(told: &Told) -> Finding {
+    let skipped = told.skipped.join("; ");
+    match (told.ran, told.skipped.len()) {
+        (0, _) => Finding::Skipped(format!("no benchmark can run here: {skipped}")),
+        (_, 0) => Finding::Verdict(Verdict::Passed),
+        (ran, more) => {
+            let rest = format!("{ran} of {} benchmarks; skipped: {skipped}", ran + more);
+            Finding::Partly(Verdict::Passed, rest)
+        }
+    }
+}
+
 /// Brink beside others, in guests. What they are made of can be missing as above.
 fn peers(form: Form) -> anyhow::Result<Finding> {
     if let Err(error) = vm::fetch_peers() {
         return Ok(Finding::Skipped(format!("{error:#}")));
     }
-    bench::check_peers(form == Form::Full).map(|()| Finding::Verdict(Verdict::Passed))
+    bench::check_peers(form == Form::Full).map(|told| held(&told))
 }
 
 /// How long ago whoever called us began, if that is told.

@@ -2,7 +2,6 @@
 pub mod machine;
 #[cfg(feature = "bench")]
 pub mod measure;
-mod misses;
 pub mod page;
 #[cfg(feature = "bench")]
 pub mod peers;
@@ -13,11 +12,13 @@ pub mod registry;
 mod release_build;
 pub mod stats;
 pub mod table;
+mod told;
 
 use std::path::PathBuf;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 
+pub use self::told::Told;
 use crate::Verdict;
 
 const SEED: u64 = 1;
@@ -82,11 +83,11 @@ impl Args {
     }
 }
 
-/// Holds a change to the figures.
+/// Holds a change to the figures, and tells what could not be measured here.
 ///
 /// # Errors
-/// When one is missed, with its name, or a benchmark cannot be run.
-pub fn check(full: bool) -> anyhow::Result<()> {
+/// When one is missed, with its name, or a benchmark breaks.
+pub fn check(full: bool) -> anyhow::Result<Told> {
     held(&Args::check(full, false, OUT))
 }
 
@@ -95,15 +96,18 @@ pub fn check(full: bool) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When a figure is missed, with its name, or nothing can be compared.
-pub fn check_peers(full: bool) -> anyhow::Result<()> {
+pub fn check_peers(full: bool) -> anyhow::Result<Told> {
     held(&Args::check(full, true, OUT_OF_PEERS))
 }
 
-fn held(args: &Args) -> anyhow::Result<()> {
-    misses::forget(&args.out)?;
-    match run(args)? {
-        Verdict::Passed => Ok(()),
-        Verdict::Failed => bail!("{}", misses::read(&args.out)),
+fn held(args: &Args) -> anyhow::Result<Told> {
+    told::forget(&args.out)?;
+    let verdict = run(args)?;
+    let told = told::read(&args.out);
+    let told = told.context("a benchmark could not be run; what it said is above")?;
+    match verdict {
+        Verdict::Passed => Ok(told),
+        Verdict::Failed => bail!("{}", told.missed.join("; ")),
     }
 }
 

@@ -7,9 +7,10 @@ use super::{
     Args,
     machine::Machine,
     measure::{BENCHMARKS, warm_up},
-    misses, page, peers, raw,
+    page, peers, raw,
     registry::{Benchmark, Measured, Settings},
     table,
+    told::Told,
 };
 use crate::{Verdict, workspace};
 
@@ -44,12 +45,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
         peers::page::publish(workspace::root())?;
     }
     print!("\n{}", table::of_limits(&verdicts));
-    let missed: Vec<String> = verdicts
-        .iter()
-        .flat_map(|(_, measured)| measured.missed().map(table::of_limit))
-        .collect();
-    misses::write(&args.out, &missed)?;
-    Ok(Verdict::from_holds(missed.is_empty() || !args.check))
+    let told = Told::of(&verdicts);
+    told.write(&args.out)?;
+    Ok(Verdict::from_holds(told.missed.is_empty() || !args.check))
 }
 
 /// What was missed, if nothing was missed but by what a busy machine does alone: a broken thing misses it again.

@@ -3,6 +3,7 @@
 //! earlyoom looks at every process of a machine. Here it is told to ignore all whose name is not that of our own
 //! victims, and those are bounded by their group, their size, their deadline and their parent.
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -49,6 +50,12 @@ const WORKLOADS: usize = 110;
 /// From the load's start to the limit, and beyond it.
 const WAY: u64 = 300 * MIB;
 const BEYOND: u64 = 700 * MIB;
+/// Who is compared, and in how many runs: short and full.
+const RUNS: [(Contender, usize, usize); 3] = [
+    (Contender::Brink, 8, 60),
+    (Contender::Earlyoom, 8, 60),
+    (Contender::Kubelet, 2, 15),
+];
 /// A run that others disturb is made again, so often at most.
 const TRIES: usize = 5;
 /// How long a victim waits to be killed.
@@ -76,32 +83,50 @@ struct Ground {
     folder: tempfile::TempDir,
 }
 
+/// What became of all runs.
+pub(super) struct Runs {
+    pub(super) trials: Vec<Trial>,
+    /// Runs that others disturbed, each made again as often as is tried at all.
+    pub(super) made_again: usize,
+}
+
+/// How many runs there are to be of each contender, by its name in the tables.
+pub(super) fn plan(is_short: bool) -> BTreeMap<String, usize> {
+    let runs = |(contender, short, full): (Contender, _, _)| {
+        (
+            contender.word().to_owned(),
+            if is_short { short } else { full },
+        )
+    };
+    RUNS.map(runs).into()
+}
+
 /// All runs, in random order.
-pub(super) fn run(settings: &Settings, peers: &Peers) -> anyhow::Result<Vec<Trial>> {
+pub(super) fn run(settings: &Settings, peers: &Peers) -> anyhow::Result<Runs> {
     if !rustix::process::geteuid().is_root() {
         bail!("needs root: kernel programs and cgroups of its own");
     }
     let mut random = SplitMix64::new(settings.seed);
     let mut ground = Ground::new(peers)?;
     let mut order = Vec::new();
-    for (contender, short, full) in [
-        (Contender::Brink, 8, 60),
-        (Contender::Earlyoom, 8, 60),
-        (Contender::Kubelet, 2, 15),
-    ] {
+    for (contender, short, full) in RUNS {
         order.extend(std::iter::repeat_n(contender, settings.runs(short, full)));
     }
     random.shuffle(&mut order);
-    let mut trials = Vec::new();
+    let mut runs = Runs {
+        trials: Vec::new(),
+        made_again: 0,
+    };
     for contender in order {
         for _ in 0..TRIES {
             if let Some(trial) = ground.trial(contender, &mut random)? {
-                trials.push(trial);
+                runs.trials.push(trial);
                 break;
             }
+            runs.made_again += 1;
         }
     }
-    Ok(trials)
+    Ok(runs)
 }
 
 impl Ground {

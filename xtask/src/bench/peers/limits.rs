@@ -147,7 +147,22 @@ fn host_limits(host: &Host) -> Vec<Limit> {
     let own = host.median(Contender::Brink);
     let ratio = |peer| host.median(peer).zip(own).map(|(theirs, own)| theirs / own);
     let name = |peer: &str| format!("host: crossing to signal, p50 of {peer} by that of Brink");
+    let planned: usize = host.planned.values().sum();
+    let runs = host.of(Contender::Brink).count();
+    let wrong = host.of(Contender::Brink).filter(|run| run.wrong).count();
     vec![
+        limit(
+            "host: planned runs that were judged",
+            "%",
+            Must::AtLeast(100.0),
+            (planned > 0).then(|| percent(host.trials.len(), planned)),
+        ),
+        limit(
+            "host: runs in which Brink signalled somebody else",
+            "%",
+            Must::AtMost(0.0),
+            (runs > 0).then(|| percent(wrong, runs)),
+        ),
         limit(
             &name("earlyoom"),
             "",
@@ -179,7 +194,7 @@ fn percent(count: usize, all: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::tests::{report, run};
+    use super::super::report::tests::{host, report, run, trial};
     use super::*;
 
     const ANON: Workload = Workload::Anon(100);
@@ -230,6 +245,30 @@ mod tests {
                 "guests: slowest answer of Brink by that of earlyoom, largest of 1 loads: 4K pages, 100 %, worst of 1 by worst \
                  of 1",
             ],
+        );
+    }
+
+    #[test]
+    fn a_run_of_the_machine_that_is_missing_or_goes_wrong_misses_a_figure() {
+        let missed = |wrong: bool, planned: usize| -> Vec<String> {
+            let ms = |count: i64| Some(count * 1_000_000);
+            let mut host = host(vec![
+                trial(Contender::Brink, ms(1), wrong),
+                trial(Contender::Earlyoom, ms(30), true),
+                trial(Contender::Kubelet, ms(5_000), false),
+            ]);
+            host.planned
+                .insert(Contender::Earlyoom.word().to_owned(), planned);
+            let missed = host_limits(&host)
+                .into_iter()
+                .filter(|limit| !limit.is_reached());
+            missed.map(|limit| limit.name).collect()
+        };
+        assert_eq!(missed(false, 1), [""; 0]);
+        assert_eq!(missed(false, 2), ["host: planned runs that were judged"]);
+        assert_eq!(
+            missed(true, 1),
+            ["host: runs in which Brink signalled somebody else"]
         );
     }
 

@@ -28,9 +28,9 @@ use super::{
     Args,
     machine::Machine,
     measure::warm_up,
-    misses,
     registry::{Limit, Measured, Outcome, Settings},
     table,
+    told::Told,
 };
 use crate::{
     Verdict,
@@ -62,14 +62,15 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
         form.named(&args.names)?
     };
     let is_root = rustix::process::geteuid().is_root();
+    let is_with_machine = args.names.is_empty() && !settings.short;
     anyhow::ensure!(
-        is_root || !args.publish,
-        "needs root: what is published has this machine in it"
+        is_root || !(args.publish || args.check && is_with_machine),
+        "needs root: what is published or checked in the full form has this machine in it"
     );
     let depot = Depot::open(Series::V6_12)?;
     let peers = depot.peers();
     println!("compared with: {:?}", peers.versions);
-    let host = if is_machine_alone || args.names.is_empty() && !settings.short {
+    let host = if is_machine_alone || is_with_machine {
         on_host(settings, peers)?
     } else {
         None
@@ -100,18 +101,15 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
 }
 
 fn verdict(limits: Vec<Limit>, args: &Args) -> anyhow::Result<Verdict> {
-    let missed = limits.iter().filter(|limit| !limit.is_reached());
-    let missed: Vec<String> = missed.map(table::of_limit).collect();
     let outcome = Outcome {
         limits,
         ..Outcome::default()
     };
-    print!(
-        "\n{}",
-        table::of_limits(&[("peers", Measured::Ran(outcome))])
-    );
-    misses::write(&args.out, &missed)?;
-    Ok(Verdict::from_holds(missed.is_empty() || !args.check))
+    let measured = [("peers", Measured::Ran(outcome))];
+    print!("\n{}", table::of_limits(&measured));
+    let told = Told::of(&measured);
+    told.write(&args.out)?;
+    Ok(Verdict::from_holds(told.missed.is_empty() || !args.check))
 }
 
 fn on_host(settings: &Settings, peers: &Peers) -> anyhow::Result<Option<Host>> {
@@ -122,11 +120,13 @@ fn on_host(settings: &Settings, peers: &Peers) -> anyhow::Result<Option<Host>> {
     println!("{}", warm_up::warm_up(settings.short)?);
     let machine = Machine::read(Path::new("/"));
     let before = load();
-    let trials = host::run(settings, peers)?;
+    let runs = host::run(settings, peers)?;
     Ok(Some(Host {
         machine,
         load: [before, load()],
-        trials,
+        planned: host::plan(settings.short),
+        made_again: Some(runs.made_again),
+        trials: runs.trials,
     }))
 }
 

@@ -194,11 +194,14 @@ fn notes(report: &Report) -> String {
 
 fn machine(report: &Report) -> Option<String> {
     let (host, rows) = report.host.as_ref().zip(tables::of_machine(report))?;
+    let made_again = host.made_again.map_or_else(String::new, |runs| {
+        format!(" {runs} runs that others disturbed were made again.")
+    });
     let load = host
         .load
         .map(|load| load.map_or_else(|| "unknown".to_owned(), |load| format!("{load:.1}")));
     Some(format!(
-        "### On a machine\n\n{}; load average {} before and {} after.\n\n{rows}",
+        "### On a machine\n\n{}; load average {} before and {} after.{made_again}\n\n{rows}",
         host.machine, load[0], load[1]
     ))
 }

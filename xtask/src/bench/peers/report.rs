@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     contender::{Contender, LIMIT},
-    host::Trial,
+    host::{self, Trial},
     plan::Form,
     wire::{Found, Run},
     workload::Workload,
@@ -55,6 +55,12 @@ pub(super) struct Host {
     pub(super) machine: Machine,
     /// Load average of the last minute, before and after.
     pub(super) load: [Option<f64>; 2],
+    /// Runs of each tool that were to be made.
+    #[serde(default)]
+    pub(super) planned: BTreeMap<String, usize>,
+    /// Runs that others disturbed; unknown where they were not counted yet.
+    #[serde(default)]
+    pub(super) made_again: Option<usize>,
     pub(super) trials: Vec<Trial>,
 }
 
@@ -135,11 +141,14 @@ impl Report {
         self.schema < SCHEMA
     }
 
-    /// Raw values of the first form do not hold their plan, which follows from seed and form.
+    /// Old raw values do not hold their plan, which follows from seed and form.
     ///
     /// # Errors
     /// When that is not the plan that was run.
     pub(super) fn with_plan(mut self) -> anyhow::Result<Self> {
+        if let Some(host) = self.host.as_mut().filter(|host| host.planned.is_empty()) {
+            host.planned = host::plan(self.short);
+        }
         if !self.is_of_first_form() {
             return Ok(self);
         }
@@ -164,6 +173,14 @@ impl Host {
     pub(super) fn of(&self, contender: Contender) -> impl Iterator<Item = &Trial> {
         let trials = self.trials.iter();
         trials.filter(move |trial| trial.contender == contender.word())
+    }
+
+    /// Runs of one tool that were to be made.
+    pub(super) fn planned(&self, contender: Contender) -> usize {
+        self.planned
+            .get(contender.word())
+            .copied()
+            .unwrap_or_default()
     }
 
     /// From the crossing to the first signal, in milliseconds; a run without one took for ever, and one that was answered
@@ -260,10 +277,20 @@ pub(super) mod tests {
         }
     }
 
+    fn planned(trials: &[Trial]) -> BTreeMap<String, usize> {
+        let mut planned = BTreeMap::new();
+        for trial in trials {
+            *planned.entry(trial.contender.clone()).or_default() += 1;
+        }
+        planned
+    }
+
     pub(in super::super) fn host(trials: Vec<Trial>) -> Host {
         Host {
             machine: Machine::read(std::path::Path::new("/")),
             load: [None; 2],
+            planned: planned(&trials),
+            made_again: Some(0),
             trials,
         }
     }

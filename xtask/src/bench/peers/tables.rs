@@ -180,7 +180,7 @@ fn on_machine(host: &Host, contender: Contender) -> [String; 10] {
     let faster = faster.map(|(median, own)| format!("{} times", figure(median / own)));
     [
         contender.word().to_owned(),
-        delays.len().to_string(),
+        part(delays.len(), host.planned(contender)),
         quantile(&delays, 50),
         quantile(&delays, 90),
         quantile(&delays, 100),
@@ -327,7 +327,7 @@ mod tests {
         ];
         let row = on_machine(&host(trials), Contender::Brink);
         let expected = [
-            "3", "2.00", "never", "never", "1 of 3", "1.00", "1.00", "1 of 3", "",
+            "3 of 3", "2.00", "never", "never", "1 of 3", "1.00", "1.00", "1 of 3", "",
         ];
         assert_eq!(&row[1..], expected);
     }
