@@ -92,10 +92,10 @@ fn is_given() -> bool {
 }
 
 /// What every change is held to, on a cluster that is made for it: the tests that begin before `until`, or all of them. `Err` within
-/// says why there is none here.
+/// says why there can be none here.
 ///
 /// # Errors
-/// When the tests cannot be built or run, or the cluster cannot be removed.
+/// When the tests cannot be built or run, or the cluster cannot be started or removed.
 pub(super) fn check(
     until: Option<Instant>,
     folder: &Path,
@@ -119,9 +119,11 @@ pub(super) fn check(
     process::leave_orphans()?;
     if !own(&["cluster", "up"])? {
         down()?;
-        return Ok(Err(
-            "the cluster could not be started; the reason stands above".to_owned(),
-        ));
+        println!("the cluster could not be started: once more");
+        if !own(&["cluster", "up"])? {
+            down()?;
+            bail!("the cluster could not be started, twice; the reason stands above");
+        }
     }
     let deadline = if is_full { DEADLINE } else { SHORT_DEADLINE };
     let image = is_full.then_some(folder);
