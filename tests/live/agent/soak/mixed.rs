@@ -58,6 +58,8 @@ struct Soak {
     scene: Scene,
     disk: SmallDisk,
     chance: Chance,
+    /// What is still to come before anything comes again.
+    deck: Vec<Act>,
 }
 
 impl Soak {
@@ -105,9 +107,16 @@ impl Soak {
         Ok(())
     }
 
+    /// Goes on until then, and until half of everything there is was done: the two halves of a soak have all of it, however short.
     fn go_on_until(&mut self, end: Instant, seed: u64) {
-        while Instant::now() < end {
-            let act = self.chance.one_of(&ACTS);
+        let mut done = 0;
+        while Instant::now() < end || done < ACTS.len() / 2 {
+            done += 1;
+            if self.deck.is_empty() {
+                self.deck.extend(ACTS);
+            }
+            let place = self.chance.below(self.deck.len() as u64);
+            let act = self.deck.swap_remove(usize::try_from(place).unwrap());
             println!("{seed}: {act:?}");
             if let Err(why) = self.act(act) {
                 println!("{seed}: {act:?} left out: {why}");
@@ -140,6 +149,7 @@ fn soak(whole: Duration, seed: u64) -> Result<(), String> {
         scene,
         disk: disk?,
         chance: Chance::new(seed),
+        deck: Vec::new(),
     };
     let began = Instant::now();
     soak.go_on_until(began + whole / 2, seed);
