@@ -52,7 +52,7 @@ const TEST_DEADLINES: [u64; 3] = [150, 300, 3000];
 /// Longest time for a guest: ordinary and full.
 const DEADLINES: [Duration; 2] = [Duration::from_mins(150), Duration::from_hours(4)];
 /// Of the short form, all guests and what is built for them together: no test is begun later.
-const SHORT: Duration = Duration::from_mins(5);
+const SHORT: Duration = Duration::from_mins(4);
 /// What is left of a guest's share for its last test and for the guest that lacks what others have.
 const RESERVE: Duration = Duration::from_secs(40);
 /// The least that is worth a boot.
