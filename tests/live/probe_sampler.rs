@@ -109,13 +109,13 @@ fn numbers_are_those_of_the_files() {
 }
 
 #[test]
-fn a_sign_of_life_comes_each_second() {
+fn a_sign_of_life_comes_after_each_silence() {
     let mut probe = match sampling(Wishes::default()) {
         Ok(probe) => probe,
         Err(why) => lacks!("{why}"),
     };
     let mut beats = Vec::new();
-    let end = Instant::now() + Duration::from_millis(3_600);
+    let end = Instant::now() + Duration::from_millis(8_200);
     while Instant::now() < end {
         probe.drain_signals(usize::MAX, |found| {
             if let Signal::Heartbeat(record) = found {
@@ -127,7 +127,7 @@ fn a_sign_of_life_comes_each_second() {
     assert!((2..=4).contains(&beats.len()), "{beats:?}");
     for pair in beats.windows(2) {
         let gap = pair[1] - pair[0];
-        assert!((1_000_000_000..2_500_000_000).contains(&gap), "{gap}");
+        assert!((2_500_000_000..4_000_000_000).contains(&gap), "{gap}");
     }
 }
 

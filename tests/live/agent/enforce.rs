@@ -331,10 +331,20 @@ fn an_essential_process_that_came_into_the_victim_is_spared() {
     essential.wait_touched(MIB, PATIENCE).unwrap();
     node.start(&[]);
     let leak = node.holding(leaker, 225);
+    let spec = HogSpec {
+        wait: true,
+        ..HogSpec::new(Load::Anon, 45 * MIB, Duration::from_mins(1))
+    };
+    let mut last = node.hog(leaker, &spec);
+    let is_in = || {
+        let processes = node.groups[leaker].processes().unwrap();
+        processes.contains(&last.pid()).then_some(())
+    };
+    assert!(wait_until(PATIENCE, is_in).is_some());
     // The roster after this is a second away: until then the cgroup is a workload like any other, and little is missing.
     let pid = u32::try_from(essential.pid()).unwrap();
     node.groups[leaker].add_process(pid).unwrap();
-    let last = node.load(leaker, Load::Anon, 45 * MIB);
+    last.start();
     gone_after(&leak);
     gone_after(&last);
     let record = node.finished(1);
