@@ -22,6 +22,8 @@ use super::{Guard, Left, Realtime, now};
 const PRESSED: Span = Span::from_millis(10);
 /// The same while a threshold is met that nobody goes for.
 const TOLD: Span = Span::from_millis(100);
+/// The same where the kernel's programs do not tell of everything that a threshold waits for.
+const UNTOLD: Span = Span::from_secs(1);
 /// The pace at which slots of a new roster are armed.
 pub(super) const ARMING: Span = Span::from_millis(1);
 /// Without a sampler the node is read at most this often, and at least that.
@@ -315,11 +317,14 @@ impl Guard {
         }
     }
 
-    /// Sets the next look after an evaluation: by what the engine waits for, by pressure, by pace.
+    /// Sets the next look after an evaluation: by what the engine waits for, by pressure, by what nobody tells of, by pace.
     pub(super) fn plan_next(&mut self, now: Moment, pressed: bool, slack: Option<i64>) {
         let again = if pressed { PRESSED } else { TOLD };
         let pressed = (pressed || !self.met_before.is_empty()).then(|| now + again);
-        let wishes = [self.engine.next_wake(now), pressed];
+        let kernel = self.kernel.as_ref();
+        let is_told = kernel.is_none_or(|kernel| kernel.tells_of_all(self.engine.policy()));
+        let untold = (!is_told).then(|| now + UNTOLD);
+        let wishes = [self.engine.next_wake(now), pressed, untold];
         self.times.evaluate = wishes.into_iter().flatten().min();
         self.times.poll = (!self.sampler_serves()).then(|| now + pace(slack, self.growth));
     }
