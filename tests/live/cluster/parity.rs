@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use brink_host::clock::monotonic_ns;
+use brink_tests::{skip, slowed};
 use serde_json::{Value, json};
 
 use crate::agent::Agent;
@@ -50,7 +51,7 @@ fn taker(name: &str) -> Value {
                 "image": IMAGE,
                 "imagePullPolicy": "Never",
                 "args": ["sh", "-c", script],
-                "resources": { "requests": { "memory": "400Mi" } },
+                "resources": { "requests": { "memory": "600Mi" } },
             }],
         },
     })
@@ -126,7 +127,7 @@ fn check(
         .map(|phase| phase.victim.as_deref())
         .collect();
     assert_eq!(named, [Some(evicted.as_str())].into(), "{view:#?}");
-    assert!(took < LOOKS, "{took:?} after the crossing");
+    assert!(took < slowed(LOOKS), "{took:?} after the crossing");
     took
 }
 
@@ -141,7 +142,9 @@ fn the_record_foretells_whom_a_kubelet_evicts() {
         &["--selector", SELECTOR],
         "{.metadata.name} {.status.reason}",
     );
-    let threshold = node_available() - ROOM;
+    let Some(threshold) = node_available().checked_sub(ROOM) else {
+        skip!("needs {ROOM} bytes of free memory");
+    };
     let (mut agent, _line) = Agent::with(
         &cluster,
         &format!(

@@ -10,7 +10,7 @@ use brink_tests::{Chance, wait_until};
 use rustix::process::Signal;
 
 use super::scene::{HARD, NODE, Scene, ids_left};
-use crate::support::{MIB, PATIENCE, gone_after};
+use crate::support::{MIB, PATIENCE, gone_after, lives};
 
 /// Kills the agent at a moment of a leak, and starts another one, which must end it.
 pub(super) fn kill_in_a_leak(scene: &mut Scene, after: Duration) {
@@ -45,10 +45,9 @@ impl Crowd {
         let mut crowd = Self(Vec::new());
         for _ in 0..CROWD {
             let child = Command::new("sleep").arg("60").spawn().unwrap();
-            scene.node.groups[scene.bomb]
-                .add_process(child.id())
-                .unwrap();
+            let id = child.id();
             crowd.0.push(child);
+            scene.node.groups[scene.bomb].add_process(id).unwrap();
         }
         crowd
     }
@@ -84,9 +83,18 @@ fn an_agent_that_starts_long_after_a_kill_leaves_nobody_else_to_die() {
     scene.node.stop(Signal::KILL);
     sleep(LONG_AFTER);
     let pid = scene.node.start(&[]).pid;
-    scene.replaced(pid);
+    // It has looked more than once by then.
+    sleep(Duration::from_secs(2));
+    let orders = scene.node.decisions();
+    assert!(
+        orders.iter().all(|order| order.order <= record.order),
+        "{orders:#?}\n{}",
+        scene.node.log()
+    );
+    assert!(scene.bystanders.iter().all(|each| lives(&each.hog)));
     drop(crowd);
     scene.reload(HARD);
+    scene.replaced(pid);
     scene.close();
 }
 
