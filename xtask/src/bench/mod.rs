@@ -16,7 +16,7 @@ mod told;
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 
 pub use self::told::Told;
 use crate::Verdict;
@@ -103,8 +103,7 @@ pub fn check_peers(full: bool) -> anyhow::Result<Told> {
 fn held(args: &Args) -> anyhow::Result<Told> {
     told::forget(&args.out)?;
     let verdict = run(args)?;
-    let told = told::read(&args.out);
-    let told = told.context("a benchmark could not be run; what it said is above")?;
+    let told = told::read(&args.out)?;
     match verdict {
         Verdict::Passed => Ok(told),
         Verdict::Failed => bail!("{}", told.missed.join("; ")),

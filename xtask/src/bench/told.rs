@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde::{Deserialize, Serialize};
 
 #[cfg(feature = "bench")]
@@ -62,7 +62,17 @@ pub(super) fn forget(folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// What the last run came to; nothing if it did not come to its end.
-pub(super) fn read(folder: &Path) -> Option<Told> {
-    serde_json::from_slice(&fs::read(file(folder)).ok()?).ok()
+/// What the last run came to.
+///
+/// # Errors
+/// When it did not come to its end, or what it left cannot be read.
+pub(super) fn read(folder: &Path) -> anyhow::Result<Told> {
+    let file = file(folder);
+    let text = match fs::read(&file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            bail!("a benchmark could not be run; what it said is above")
+        }
+        text => text.with_context(|| format!("reading {}", file.display()))?,
+    };
+    serde_json::from_slice(&text).with_context(|| format!("reading {}", file.display()))
 }

@@ -84,9 +84,9 @@ impl Arena {
         settled.context("the workloads' processes did not start")
     }
 
-    /// Whether one of the small processes is not there any more.
-    pub(in crate::bench) fn is_short_of_workloads(&self) -> anyhow::Result<bool> {
-        Ok(self.node.processes()?.len() < self.sleepers.len())
+    /// How many of the small processes are there.
+    pub(in crate::bench) fn workloads_left(&self) -> anyhow::Result<usize> {
+        Ok(self.node.processes()?.len())
     }
 
     /// Starts fault storms on every processor, beside the node.

@@ -56,7 +56,7 @@ const RUNS: [(Contender, usize, usize); 3] = [
     (Contender::Earlyoom, 8, 60),
     (Contender::Kubelet, 2, 15),
 ];
-/// A run that others disturb is made again, so often at most.
+/// A run that others disturb is made again; it is tried so often at most.
 const TRIES: usize = 5;
 /// How long a victim waits to be killed.
 const PATIENCE: Duration = Duration::from_secs(14);
@@ -86,7 +86,7 @@ struct Ground {
 /// What became of all runs.
 pub(super) struct Runs {
     pub(super) trials: Vec<Trial>,
-    /// Runs that others disturbed, each made again as often as is tried at all.
+    /// How often a run was made again, because others had disturbed it.
     pub(super) made_again: usize,
 }
 
@@ -118,12 +118,12 @@ pub(super) fn run(settings: &Settings, peers: &Peers) -> anyhow::Result<Runs> {
         made_again: 0,
     };
     for contender in order {
-        for _ in 0..TRIES {
+        for tried in 0..TRIES {
+            runs.made_again += usize::from(tried > 0);
             if let Some(trial) = ground.trial(contender, &mut random)? {
                 runs.trials.push(trial);
                 break;
             }
-            runs.made_again += 1;
         }
     }
     Ok(runs)
@@ -163,6 +163,7 @@ impl Ground {
         contender: Contender,
         random: &mut SplitMix64,
     ) -> anyhow::Result<Option<Trial>> {
+        let workloads = self.arena.workloads_left()?;
         let victim = self.arena.next_victim()?;
         let mut hog = self.victim(&victim)?;
         let [_, estimate, available, _, _] = self.judge.values()?;
@@ -196,14 +197,15 @@ impl Ground {
         // Others on this machine send signals too.
         let ours = shots.iter().find(|shot| shot.target == pid);
         let at = answered(&seen, ours.map(|shot| shot.at)).or(ours.map(|shot| shot.at));
-        let Some(at) = at.filter(|&at| at >= began) else {
+        let wrong = self.arena.workloads_left()? < workloads;
+        let Some(at) = at.filter(|&at| at >= began || wrong) else {
             return Ok(None);
         };
         Ok(Some(Trial {
             contender: contender.word().to_owned(),
             signalled: ours.map(|shot| between(at, shot.at)),
             overshoot: seen.overshoot,
-            wrong: self.arena.is_short_of_workloads()?,
+            wrong,
         }))
     }
 

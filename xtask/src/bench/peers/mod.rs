@@ -64,8 +64,8 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
     let is_root = rustix::process::geteuid().is_root();
     let is_with_machine = args.names.is_empty() && !settings.short;
     anyhow::ensure!(
-        is_root || !(args.publish || args.check && is_with_machine),
-        "needs root: what is published or checked in the full form has this machine in it"
+        is_root || !(args.publish || args.check && (is_machine_alone || is_with_machine)),
+        "needs root: what is to be published or checked has this machine in it"
     );
     let depot = Depot::open(Series::V6_12)?;
     let peers = depot.peers();

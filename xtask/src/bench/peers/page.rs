@@ -195,7 +195,7 @@ fn notes(report: &Report) -> String {
 fn machine(report: &Report) -> Option<String> {
     let (host, rows) = report.host.as_ref().zip(tables::of_machine(report))?;
     let made_again = host.made_again.map_or_else(String::new, |runs| {
-        format!(" {runs} runs that others disturbed were made again.")
+        format!(" {runs} times a run that others had disturbed was made again.")
     });
     let load = host
         .load

@@ -58,7 +58,7 @@ pub(super) struct Host {
     /// Runs of each tool that were to be made.
     #[serde(default)]
     pub(super) planned: BTreeMap<String, usize>,
-    /// Runs that others disturbed; unknown where they were not counted yet.
+    /// How often a run was made again, because others had disturbed it; unknown where that was not counted yet.
     #[serde(default)]
     pub(super) made_again: Option<usize>,
     pub(super) trials: Vec<Trial>,
