@@ -125,8 +125,8 @@ fn wait(child: u32, deadline: Instant) -> anyhow::Result<Option<ExitStatus>> {
             Some((pid, status)) if pid_of(child) == Some(pid) => {
                 return Ok(Some(ExitStatus::from_raw(status.as_raw())));
             }
+            _ if Instant::now() >= deadline => return Ok(None),
             Some(_) => {}
-            None if Instant::now() >= deadline => return Ok(None),
             None => thread::sleep(TICK),
         }
     }

@@ -119,6 +119,9 @@ pub(super) fn check(
     process::leave_orphans()?;
     if !own(&["cluster", "up"])? {
         down()?;
+        if let Err(reason) = has_time(until, STARTING) {
+            return Ok(Err(format!("the cluster could not be started; {reason}")));
+        }
         println!("the cluster could not be started: once more");
         if !own(&["cluster", "up"])? {
             down()?;

@@ -33,7 +33,7 @@ pub struct Args {
     /// Also run the tests that are marked slow (`#[ignore = "…"]`)
     #[arg(long)]
     pub full: bool,
-    /// Only the few tests that show most, for every change: what has no time to begin within 5 minutes is skipped
+    /// Only the few tests that show most, for every change: what has no time to begin within 4 minutes is skipped
     #[arg(long, conflicts_with_all = ["full", "filter"])]
     pub short: bool,
     /// Run only tests whose name contains this (may be given several times)
