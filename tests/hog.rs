@@ -103,6 +103,16 @@ impl Hog {
         Progress::read(&self.folder.join("progress")).map_err(io::Error::other)
     }
 
+    /// Waits until it is in the group that it was to enter.
+    ///
+    /// # Errors
+    /// When it is not after `patience`, [slowed].
+    pub fn wait_in(&self, group: &OwnedCgroup, patience: Duration) -> io::Result<()> {
+        let is_in = || group.processes().ok()?.contains(&self.pid()).then_some(());
+        wait_until(patience, is_in)
+            .ok_or_else(|| io::Error::other("the hog did not join its group"))
+    }
+
     /// Waits until it has taken so much, or has ended.
     ///
     /// # Errors

@@ -336,11 +336,7 @@ fn an_essential_process_that_came_into_the_victim_is_spared() {
         ..HogSpec::new(Load::Anon, 45 * MIB, Duration::from_mins(1))
     };
     let mut last = node.hog(leaker, &spec);
-    let is_in = || {
-        let processes = node.groups[leaker].processes().unwrap();
-        processes.contains(&last.pid()).then_some(())
-    };
-    assert!(wait_until(PATIENCE, is_in).is_some());
+    last.wait_in(&node.groups[leaker], PATIENCE).unwrap();
     // The roster after this is a second away: until then the cgroup is a workload like any other, and little is missing.
     let pid = u32::try_from(essential.pid()).unwrap();
     node.groups[leaker].add_process(pid).unwrap();

@@ -321,8 +321,13 @@ fn keep_over_change_of_user(kept: CapabilitySet) {
 
 /// Whether a hog still runs.
 pub(crate) fn lives(hog: &Hog) -> bool {
-    let path = format!("/proc/{}/stat", hog.pid());
-    fs::read_to_string(path).is_ok_and(|stat| !stat.contains(") Z "))
+    runs(hog.pid())
+}
+
+/// Whether a process runs, and is not only waiting to be reaped.
+pub(crate) fn runs(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// Waits until a hog is gone, and tells how long that took.

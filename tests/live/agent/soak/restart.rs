@@ -1,6 +1,5 @@
 //! Agents that are killed in the middle of things and started again, and configurations that change all the time.
 
-use std::fs;
 use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::Duration;
@@ -10,7 +9,7 @@ use brink_tests::{Chance, wait_until};
 use rustix::process::Signal;
 
 use super::scene::{HARD, NODE, Scene, ids_left};
-use crate::support::{MIB, PATIENCE, gone_after, lives};
+use crate::support::{MIB, PATIENCE, gone_after, lives, runs};
 
 /// Kills the agent at a moment of a leak, and starts another one, which must end it.
 pub(super) fn kill_in_a_leak(scene: &mut Scene, after: Duration) {
@@ -53,11 +52,8 @@ impl Crowd {
     }
 
     fn is_dead(&self) -> bool {
-        let is_dead = |child: &Child| {
-            let stat = fs::read_to_string(format!("/proc/{}/stat", child.id()));
-            stat.is_ok_and(|stat| stat.contains(") Z "))
-        };
-        self.0.iter().all(is_dead)
+        let mut pids = self.0.iter().map(|child| child.id().cast_signed());
+        !pids.any(runs)
     }
 }
 

@@ -55,8 +55,8 @@ pub(super) fn of_idle(report: &Report, machine: Idle) -> Option<String> {
     Some(format!(
         "What a tool takes of a processor when idle is emulated here, and no figure of a real one. Brink's {} % stand beside \
          {} % of a core on a real one, with 110 workloads ([idle](../benchmarks.md#idle-what-the-agent-costs-when-nothing-happens)): \
-         a guest shows {} times as much, as far as two agents of different days can be compared. Both are its threads alone; the sampler in the kernel, which no group is charged, \
-         is another {} % there. No other tool's was measured on a real one.",
+         a guest shows {} times as much, as far as two agents of different days can be compared. Both are its threads \
+         alone; the sampler in the kernel, which no group is charged, is another {} % there. No other tool's was measured on a real one.",
         figure(own),
         figure(threads),
         figure(own / threads),

@@ -18,7 +18,7 @@ use brink_host::{
     hog::{HogSpec, Load},
     meminfo::MeminfoReader,
 };
-use brink_tests::{Hog, wait_until};
+use brink_tests::Hog;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -90,15 +90,16 @@ pub(super) struct Runs {
     pub(super) made_again: usize,
 }
 
-/// How many runs there are to be of each contender, by its name in the tables.
-pub(super) fn plan(is_short: bool) -> BTreeMap<String, usize> {
-    let runs = |(contender, short, full): (Contender, _, _)| {
-        (
-            contender.word().to_owned(),
-            if is_short { short } else { full },
-        )
-    };
-    RUNS.map(runs).into()
+/// How many runs there are to be of each contender.
+fn plan(is_short: bool) -> [(Contender, usize); 3] {
+    RUNS.map(|(contender, short, full)| (contender, if is_short { short } else { full }))
+}
+
+/// The same by the contender's name in the tables.
+pub(super) fn planned(is_short: bool) -> BTreeMap<String, usize> {
+    plan(is_short)
+        .map(|(contender, runs)| (contender.word().to_owned(), runs))
+        .into()
 }
 
 /// All runs, in random order.
@@ -109,8 +110,8 @@ pub(super) fn run(settings: &Settings, peers: &Peers) -> anyhow::Result<Runs> {
     let mut random = SplitMix64::new(settings.seed);
     let mut ground = Ground::new(peers)?;
     let mut order = Vec::new();
-    for (contender, short, full) in RUNS {
-        order.extend(std::iter::repeat_n(contender, settings.runs(short, full)));
+    for (contender, runs) in plan(settings.short) {
+        order.extend(std::iter::repeat_n(contender, runs));
     }
     random.shuffle(&mut order);
     let mut runs = Runs {
@@ -198,12 +199,13 @@ impl Ground {
         let ours = shots.iter().find(|shot| shot.target == pid);
         let at = answered(&seen, ours.map(|shot| shot.at)).or(ours.map(|shot| shot.at));
         let wrong = self.arena.workloads_left()? < workloads;
-        let Some(at) = at.filter(|&at| at >= began || wrong) else {
+        let at = at.filter(|&at| at >= began);
+        if at.is_none() && !wrong {
             return Ok(None);
-        };
+        }
         Ok(Some(Trial {
             contender: contender.word().to_owned(),
-            signalled: ours.map(|shot| between(at, shot.at)),
+            signalled: at.zip(ours).map(|(at, shot)| between(at, shot.at)),
             overshoot: seen.overshoot,
             wrong,
         }))
@@ -216,10 +218,8 @@ impl Ground {
             ..HogSpec::new(Load::Anon, WAY + BEYOND, PATIENCE)
         };
         let hog = Hog::spawn(&self.folder.path().join(VICTIM), Some(group), &spec)?;
-        let joined = wait_until(Duration::from_secs(5), || {
-            group.processes().ok()?.contains(&hog.pid()).then_some(())
-        });
-        joined.context("a victim did not join its group")?;
+        hog.wait_in(group, Duration::from_secs(5))
+            .context("a victim")?;
         Ok(hog)
     }
 

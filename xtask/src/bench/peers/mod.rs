@@ -62,15 +62,15 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
         form.named(&args.names)?
     };
     let is_root = rustix::process::geteuid().is_root();
-    let is_with_machine = args.names.is_empty() && !settings.short;
+    let is_with_machine = is_machine_alone || args.names.is_empty() && !settings.short;
     anyhow::ensure!(
-        is_root || !(args.publish || args.check && (is_machine_alone || is_with_machine)),
+        is_root || !(args.publish || args.check && is_with_machine),
         "needs root: what is to be published or checked has this machine in it"
     );
     let depot = Depot::open(Series::V6_12)?;
     let peers = depot.peers();
     println!("compared with: {:?}", peers.versions);
-    let host = if is_machine_alone || is_with_machine {
+    let host = if is_with_machine {
         on_host(settings, peers)?
     } else {
         None
@@ -124,7 +124,7 @@ fn on_host(settings: &Settings, peers: &Peers) -> anyhow::Result<Option<Host>> {
     Ok(Some(Host {
         machine,
         load: [before, load()],
-        planned: host::plan(settings.short),
+        planned: host::planned(settings.short),
         made_again: Some(runs.made_again),
         trials: runs.trials,
     }))

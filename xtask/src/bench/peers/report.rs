@@ -147,7 +147,7 @@ impl Report {
     /// When that is not the plan that was run.
     pub(super) fn with_plan(mut self) -> anyhow::Result<Self> {
         if let Some(host) = self.host.as_mut().filter(|host| host.planned.is_empty()) {
-            host.planned = host::plan(self.short);
+            host.planned = host::planned(self.short);
         }
         if !self.is_of_first_form() {
             return Ok(self);

@@ -8,7 +8,7 @@ use brink_host::{
     clock::monotonic_ns,
     hog::{HogSpec, Load, Progress},
 };
-use brink_tests::{Hog, wait_until};
+use brink_tests::Hog;
 use rustix::process::Pid;
 
 use super::{
@@ -184,11 +184,8 @@ fn waiting_hog(victim: &OwnedCgroup, pages: Pages, patience: Duration) -> anyhow
     let hog = Hog::spawn(&programs::hog()?, Some(victim), &spec)?;
     // Full speed whatever else runs: the storms are to delay who watches, not who allocates.
     rustix::process::setpriority_process(Pid::from_raw(hog.pid()), -20)?;
-    let joined = wait_until(Duration::from_secs(5), || {
-        let there = victim.processes().ok()?;
-        there.contains(&hog.pid()).then_some(())
-    });
-    joined.context("the allocator did not join its group")?;
+    hog.wait_in(victim, Duration::from_secs(5))
+        .context("the allocator")?;
     Ok(hog)
 }
 
