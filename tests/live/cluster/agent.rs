@@ -13,29 +13,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::line::Line;
+use crate::manifest::{container, pod_of};
 use crate::order::LEAST;
-use crate::support::{Cluster, IMAGE, NODE, PODS, Pod, holds_in_time};
+use crate::support::{Cluster, NODE, PODS, Pod, decisions, holds_in_time};
 
 /// A pod that sleeps, with what its container asks for.
 fn pod(name: &str, resources: &Value) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": format!("{name}-{}", std::process::id()),
-            "annotations": { "brink.dev/cgroup": "/" },
-        },
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{
-                "name": "sleeper",
-                "image": IMAGE,
-                "imagePullPolicy": "Never",
-                "args": ["sleep", "3600"],
-                "resources": resources,
-            }],
-        },
-    })
+    let name = format!("{name}-{}", std::process::id());
+    let mut pod = pod_of(
+        &name,
+        &[container("sleeper", &["sleep", "3600"], resources)],
+    );
+    pod["metadata"]["annotations"] = json!({ "brink.dev/cgroup": "/" });
+    pod
 }
 
 /// An agent that only observes, with nothing to protect but pods of the API.
@@ -148,10 +138,7 @@ impl Agent {
     }
 
     pub(crate) fn decisions(&self) -> Vec<DecisionRecord> {
-        match ask(&self.path("state/brink.sock"), &Question::Decisions) {
-            Ok(Answer::Decisions(records)) => records,
-            _ => Vec::new(),
-        }
+        decisions(&self.path("state/brink.sock"))
     }
 
     /// Whether a pod is known and bound to its group.

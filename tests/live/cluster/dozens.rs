@@ -1,15 +1,14 @@
 //! Evictions by the dozen: how fast they are, what is told of them, and what stays of the pods.
 
 use std::env;
-use std::fs;
-use std::path::Path;
 use std::time::Instant;
 
 use brink::record::DecisionRecord;
 use serde_json::{Value, json};
 
+use crate::manifest::{container, pod_of};
 use crate::support::{
-    Cluster, IMAGE, Pod, available, groups_beside, has_shim, holds_in_time, id_of,
+    Cluster, Pod, available, groups_beside, has_shim, holds_in_time, id_of, write_inside,
 };
 use crate::told::{Agent, is_failed, uid_of};
 use crate::watch::Watch;
@@ -19,6 +18,8 @@ use crate::{LAST_WORD, group_of, sleeper, wait_running};
 const COUNT: &str = "BRINK_EVICTIONS";
 const MIB: u64 = 1 << 20;
 const MS: f64 = 1e6;
+/// The file that a pod waits for.
+const GO: &str = "/m/go";
 /// All but so much must be available again before the next pod comes.
 const SLACK: u64 = 20 * MIB;
 /// An agent stops itself after so many evictions in so short a time, unless it is told that they are no mistake.
@@ -42,27 +43,19 @@ const KINDS: [(&str, &[&str]); 3] = [
 
 /// A pod that leaks as soon as there is a file in its volume.
 fn leaker(number: usize, scripts: &[&str]) -> Value {
-    let container = |(at, script): (usize, &&str)| {
-        json!({
-            "name": format!("c{at}"),
-            "image": IMAGE,
-            "imagePullPolicy": "Never",
-            "args": ["sh", "-c", format!("until [ -e /m/go ]; do sleep 0.1; done; {script}")],
-            "resources": { "limits": { "memory": "400Mi" }, "requests": { "memory": "8Mi" } },
-            "volumeMounts": [{ "name": "m", "mountPath": "/m" }],
-        })
+    let resources = json!({ "limits": { "memory": "400Mi" }, "requests": { "memory": "8Mi" } });
+    let one = |(at, script): (usize, &&str)| {
+        let script = format!("until [ -e {GO} ]; do sleep 0.1; done; {script}");
+        let mut one = container(&format!("c{at}"), &["sh", "-c", &script], &resources);
+        one["volumeMounts"] = json!([{ "name": "m", "mountPath": "/m" }]);
+        one
     };
-    let containers: Vec<Value> = scripts.iter().enumerate().map(container).collect();
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": format!("dozen-{}-{number}", std::process::id()), "labels": { "brink-test": "dozens" } },
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": containers,
-            "volumes": [{ "name": "m", "emptyDir": { "medium": "Memory" } }],
-        },
-    })
+    let containers: Vec<Value> = scripts.iter().enumerate().map(one).collect();
+    let name = format!("dozen-{}-{number}", std::process::id());
+    let mut pod = pod_of(&name, &containers);
+    pod["metadata"]["labels"] = json!({ "brink-test": "dozens" });
+    pod["spec"]["volumes"] = json!([{ "name": "m", "emptyDir": { "medium": "Memory" } }]);
+    pod
 }
 
 /// An evicted pod, and what was measured.
@@ -143,7 +136,7 @@ fn evict<'a>(
     let uid = uid_of(&pod);
     let group = group_of(&pod.read().unwrap());
     let beside = groups_beside(&group);
-    set_off(&group);
+    write_inside(&group, GO, "go");
     assert!(
         holds_in_time(|| agent.has_told(&uid)),
         "{}\n{}",
@@ -166,13 +159,6 @@ fn evict<'a>(
         pod,
         kind,
     }
-}
-
-/// Makes the file that a pod waits for, by way of one of its processes.
-fn set_off(group: &Path) {
-    let processes = fs::read_to_string(group.join("cgroup.procs")).unwrap();
-    let pid = processes.lines().next().expect("its container runs");
-    fs::write(format!("/proc/{pid}/root/m/go"), "").unwrap();
 }
 
 /// It has failed for good and as a disruption.

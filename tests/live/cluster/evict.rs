@@ -4,16 +4,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use brink::control::client::ask;
-use brink::control::protocol::{Answer, Question};
 use brink::record::DecisionRecord;
 use brink_tests::agent_binary;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::api::Proxy;
+use crate::manifest::{container, pod_of};
 use crate::support::{
-    IMAGE, PODS, available, commands_in, groups_beside, has_shim, holds_in_time, id_of,
+    PODS, available, commands_in, decisions, groups_beside, has_shim, holds_in_time, id_of,
 };
 use crate::{evicted, group_of, wait_running};
 
@@ -26,21 +25,11 @@ const REST: &str = "20";
 /// A pod that takes more than there is room for, some time after it was started.
 fn leaker(name: &str) -> Value {
     let script = format!("sleep {REST}; exec dd if=/dev/zero of=/dev/null bs=250M");
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": name },
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{
-                "name": "leaker",
-                "image": IMAGE,
-                "imagePullPolicy": "Never",
-                "args": ["sh", "-c", script],
-                "resources": { "limits": { "memory": "400Mi" }, "requests": { "memory": "16Mi" } },
-            }],
-        },
-    })
+    let resources = json!({ "limits": { "memory": "400Mi" }, "requests": { "memory": "16Mi" } });
+    pod_of(
+        name,
+        &[container("leaker", &["sh", "-c", &script], &resources)],
+    )
 }
 
 /// A `brink run` whose node is the group of all pods; it ends with this.
@@ -81,11 +70,7 @@ impl Agent {
     }
 
     fn decisions(&self) -> Vec<DecisionRecord> {
-        let socket: PathBuf = self.folder.path().join("state/brink.sock");
-        match ask(&socket, &Question::Decisions) {
-            Ok(Answer::Decisions(records)) => records,
-            _ => Vec::new(),
-        }
+        decisions(&self.folder.path().join("state/brink.sock"))
     }
 }
 

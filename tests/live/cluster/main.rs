@@ -22,6 +22,7 @@ mod evict;
 mod installed;
 mod kubelet;
 mod line;
+mod manifest;
 mod order;
 mod parity;
 mod support;
@@ -34,9 +35,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use self::api::Proxy;
+use self::manifest::{container, pod_of};
 use self::support::{
-    IMAGE, Pod, commands_in, container_group, groups_beside, has_shim, holds_in_time, id_of,
-    kill_all, sandbox_beside,
+    Pod, commands_in, container_group, groups_beside, has_shim, holds_in_time, id_of, kill_all,
+    sandbox_beside,
 };
 
 /// After so long without one, a kubelet has no more to say of a pod: it looks at all of them every 10 s.
@@ -44,21 +46,11 @@ const LAST_WORD: Duration = Duration::from_secs(12);
 
 /// A pod that sleeps, and ends at once when it is asked to.
 fn sleeper(name: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": name },
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [{
-                "name": "sleeper",
-                "image": IMAGE,
-                "imagePullPolicy": "Never",
-                "args": ["sleep", "3600"],
-                "resources": { "requests": { "memory": "16Mi" }, "limits": { "memory": "32Mi" } },
-            }],
-        },
-    })
+    let resources = json!({ "requests": { "memory": "16Mi" }, "limits": { "memory": "32Mi" } });
+    pod_of(
+        name,
+        &[container("sleeper", &["sleep", "3600"], &resources)],
+    )
 }
 
 /// The pod once its only container runs.

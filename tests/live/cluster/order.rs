@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::agent::Agent;
 use crate::kubelet::{Evicting, GRACE};
-use crate::support::{Cluster, IMAGE, NODE, Pod, holds_in_time};
+use crate::manifest::{container, pod_of};
+use crate::support::{Cluster, NODE, Pod, holds_in_time};
 use crate::wait_running;
 use crate::watch::Watch;
 
@@ -23,7 +24,7 @@ const STEP: u64 = 6;
 /// What every pod holds at the least, in bytes.
 pub(crate) const LEAST: i64 = STEP.cast_signed() << 20;
 /// A kubelet's figures of a pod are so old at the most.
-pub(crate) const FIGURES: Duration = Duration::from_secs(20);
+const FIGURES: Duration = Duration::from_secs(20);
 /// A kubelet evicts one pod at a time, and waits for its end, each time for no longer than this.
 const EACH: Duration = Duration::from_secs(50);
 /// Two priorities beside none.
@@ -66,27 +67,19 @@ fn holder(name: &str, chance: &mut Chance, mib: u64) -> Value {
     let containers = 1 + chance.below(2);
     // One that requests nothing is not evicted but refused by a kubelet that starts anew under pressure.
     let request = 1024 * chance.one_of(&[1, 8, 24, 64]);
-    let container = |number: u64| {
+    let one = |number: u64| {
         // The reader never reads: what the writer has read, it keeps.
         let script = format!(
             "dd if=/dev/zero bs={}k count=1 | sleep 3600",
             mib * 1024 / containers
         );
-        json!({
-            "name": format!("c{number}"),
-            "image": IMAGE,
-            "imagePullPolicy": "Never",
-            "args": ["sh", "-c", script],
-            "resources": { "requests": { "memory": format!("{}Ki", request / containers) } },
-        })
+        let resources = json!({ "requests": { "memory": format!("{}Ki", request / containers) } });
+        container(&format!("c{number}"), &["sh", "-c", &script], &resources)
     };
-    let containers: Vec<Value> = (0..containers).map(container).collect();
-    let mut pod = json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": name, "labels": { "brink-test": "order" } },
-        "spec": { "terminationGracePeriodSeconds": 1, "restartPolicy": "Never", "containers": containers },
-    });
+    let containers: Vec<Value> = (0..containers).map(one).collect();
+    let mut pod = pod_of(name, &containers);
+    pod["metadata"]["labels"] = json!({ "brink-test": "order" });
+    pod["spec"]["restartPolicy"] = json!("Never");
     let class = chance.one_of(&[None, Some(PRIORITIES[0].0), Some(PRIORITIES[1].0)]);
     if let Some(class) = class {
         pod["spec"]["priorityClassName"] = json!(class);
@@ -104,6 +97,21 @@ pub(crate) fn mix(cluster: &Cluster, seed: u64) -> Vec<Pod<'_>> {
         cluster.pod(&holder(&name, &mut chance, sizes.swap_remove(place)))
     });
     made.collect()
+}
+
+/// Waits until all of them run, the agent knows what they hold, and so does any kubelet.
+pub(crate) fn settle(agent: &Agent, pods: &[Pod<'_>]) {
+    for pod in pods {
+        wait_running(pod);
+    }
+    let known = || pods.iter().all(|pod| agent.knows_what_it_holds(pod));
+    assert!(
+        holds_in_time(known),
+        "{:#?}\n{}",
+        agent.ranking(),
+        agent.log()
+    );
+    sleep(FIGURES);
 }
 
 /// Whether no pod is put on the node for want of memory.
@@ -154,17 +162,7 @@ fn the_order_is_the_one_in_which_a_kubelet_evicts() {
     let first = number(SEED, 1);
     for seed in first..first + number(MIXES, 2) {
         let pods = mix(&cluster, seed);
-        for pod in &pods {
-            wait_running(pod);
-        }
-        let known = || pods.iter().all(|pod| agent.knows_what_it_holds(pod));
-        assert!(
-            holds_in_time(known),
-            "{:#?}\n{}",
-            agent.ranking(),
-            agent.log()
-        );
-        sleep(FIGURES);
+        settle(&agent, &pods);
         let mut ranking = agent.ranking();
         ranking.retain(|one| pods.iter().any(|pod| pod.name == one.name));
         let brink: Vec<&str> = ranking.iter().map(|one| one.name.as_str()).collect();

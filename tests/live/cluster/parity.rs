@@ -1,9 +1,6 @@
 //! What a record foretells of the kubelet, beside what a real kubelet then does: whom it evicts, and how long after.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
-use std::thread::sleep;
 use std::time::Duration;
 
 use brink_host::clock::monotonic_ns;
@@ -12,8 +9,9 @@ use serde_json::{Value, json};
 
 use crate::agent::Agent;
 use crate::kubelet::Evicting;
-use crate::order::{Classes, FIGURES, HIGH, SELECTOR, is_under_pressure, mix, number};
-use crate::support::{Cluster, IMAGE, Pod, holds_in_time, node_available};
+use crate::manifest::{container, pod_of};
+use crate::order::{Classes, HIGH, SELECTOR, is_under_pressure, mix, number, settle};
+use crate::support::{Cluster, Pod, holds_in_time, node_available, write_inside};
 use crate::watch::Watch;
 use crate::{group_of, wait_running};
 
@@ -27,7 +25,7 @@ const ROOM: u64 = 450 * MIB;
 const PIECE: u64 = 20 * MIB;
 const BEYOND: u64 = 60 * MIB;
 /// The file that the taker waits for; it says how many pieces it is to take.
-const GO: &str = "go";
+const GO: &str = "/go";
 /// A kubelet looks every 10 s, and may not have fresh figures at its first look.
 const LOOKS: Duration = Duration::from_secs(25);
 
@@ -35,34 +33,17 @@ const LOOKS: Duration = Duration::from_secs(25);
 fn taker(name: &str) -> Value {
     // The reader never reads: what the writer has read, it keeps.
     let script = format!(
-        "until [ -s /{GO} ]; do sleep 0.2; done; for i in $(seq $(cat /{GO})); do (dd if=/dev/zero bs={PIECE} count=1 | sleep \
+        "until [ -s {GO} ]; do sleep 0.2; done; for i in $(seq $(cat {GO})); do (dd if=/dev/zero bs={PIECE} count=1 | sleep \
          3600) & sleep 1; done; wait"
     );
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": name },
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "restartPolicy": "Never",
-            "priorityClassName": HIGH,
-            "containers": [{
-                "name": "taker",
-                "image": IMAGE,
-                "imagePullPolicy": "Never",
-                "args": ["sh", "-c", script],
-                "resources": { "requests": { "memory": "600Mi" } },
-            }],
-        },
-    })
-}
-
-/// Has the taker take so much.
-fn take(found: &Value, bytes: u64) {
-    let members = fs::read_to_string(group_of(found).join("cgroup.procs")).unwrap();
-    let pid = members.lines().next().expect("the taker runs");
-    let go = Path::new("/proc").join(pid).join("root").join(GO);
-    fs::write(go, bytes.div_ceil(PIECE).to_string()).unwrap();
+    let resources = json!({ "requests": { "memory": "600Mi" } });
+    let mut pod = pod_of(
+        name,
+        &[container("taker", &["sh", "-c", &script], &resources)],
+    );
+    pod["spec"]["restartPolicy"] = json!("Never");
+    pod["spec"]["priorityClassName"] = json!(HIGH);
+    pod
 }
 
 /// The first of the pods that the kubelet evicts.
@@ -83,20 +64,12 @@ fn check(
     let pods = mix(cluster, seed);
     let taker = cluster.pod(&taker(&format!("taker-{}-{seed}", std::process::id())));
     let found = wait_running(&taker);
-    for pod in &pods {
-        wait_running(pod);
-    }
-    let known = || pods.iter().all(|pod| agent.knows_what_it_holds(pod));
-    assert!(
-        holds_in_time(known),
-        "{:#?}\n{}",
-        agent.ranking(),
-        agent.log()
-    );
-    sleep(FIGURES);
+    settle(agent, &pods);
     let last = agent.decisions().iter().map(|record| record.order).max();
     let room = node_available().checked_sub(threshold);
-    take(&found, room.expect("there is room before") + BEYOND);
+    let amount = room.expect("there is room before") + BEYOND;
+    let pieces = amount.div_ceil(PIECE).to_string();
+    write_inside(&group_of(&found), GO, &pieces);
     let is_evicted = || first_evicted(phases, &pods).is_some();
     assert!(
         holds_in_time(is_evicted),

@@ -8,9 +8,13 @@ use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use brink::control::client::ask;
+use brink::control::protocol::{Answer, Question};
+use brink::record::DecisionRecord;
 use brink_host::cgroup::pod::{PodMember, PodRoots};
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{Controller, Layout};
+use brink_host::meminfo::MeminfoReader;
 use brink_tests::{agent_binary, slowed};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -253,11 +257,8 @@ pub(crate) fn available() -> u64 {
 
 /// What is available on the node, which is this machine, by the kubelet's formula.
 pub(crate) fn node_available() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let total = total.and_then(|rest| rest.trim().strip_suffix(" kB"));
-    let kib: u64 = total.unwrap().parse().unwrap();
-    kib * 1024 - working_set(Path::new(MEMORY))
+    let meminfo = MeminfoReader::open(Path::new("/")).unwrap();
+    meminfo.read().unwrap().total - working_set(Path::new(MEMORY))
 }
 
 fn working_set(group: &Path) -> u64 {
@@ -344,6 +345,21 @@ pub(crate) fn kill_all(group: &Path) -> bool {
         let _killed = kill_process(pid, Signal::KILL);
     }
     found
+}
+
+/// Writes a file where the processes of a group have it.
+pub(crate) fn write_inside(group: &Path, file: &str, text: &str) {
+    let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
+    let pid = members.lines().next().expect("its container runs");
+    std::fs::write(format!("/proc/{pid}/root{file}"), text).unwrap();
+}
+
+/// The decisions that the agent of this socket remembers; none while it does not answer.
+pub(crate) fn decisions(socket: &Path) -> Vec<DecisionRecord> {
+    match ask(socket, &Question::Decisions) {
+        Ok(Answer::Decisions(records)) => records,
+        _ => Vec::new(),
+    }
 }
 
 /// The command lines of the processes in a group, their words apart by spaces.

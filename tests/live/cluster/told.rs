@@ -14,7 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::line::Line;
-use crate::support::{Cluster, IMAGE, NODE, PODS, Pod, available, groups_beside, holds_in_time};
+use crate::manifest::{container, pod_of};
+use crate::support::{
+    Cluster, NODE, PODS, Pod, available, decisions, groups_beside, holds_in_time,
+};
 use crate::watch::Watch;
 use crate::{LAST_WORD, group_of, wait_running};
 
@@ -24,28 +27,16 @@ pub(crate) const ROOM: u64 = 150 * MIB;
 
 /// A pod of two containers, of which one takes more than there is room for, some time after it was started.
 pub(crate) fn leaker(name: &str) -> Value {
-    let container = |name: &str, script: &str, limit: &str| {
-        json!({
-            "name": name,
-            "image": IMAGE,
-            "imagePullPolicy": "Never",
-            "args": ["sh", "-c", script],
-            "resources": { "limits": { "memory": limit }, "requests": { "memory": "16Mi" } },
-        })
+    let one = |name: &str, script: &str, limit: &str| {
+        let resources = json!({ "limits": { "memory": limit }, "requests": { "memory": "16Mi" } });
+        container(name, &["sh", "-c", script], &resources)
     };
     let leak = "sleep 20; exec dd if=/dev/zero of=/dev/null bs=250M";
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": { "name": format!("{name}-{}", std::process::id()) },
-        "spec": {
-            "terminationGracePeriodSeconds": 1,
-            "containers": [
-                container("leaker", leak, "400Mi"),
-                container("beside", "sleep 3600", "32Mi"),
-            ],
-        },
-    })
+    let containers = [
+        one("leaker", leak, "400Mi"),
+        one("beside", "sleep 3600", "32Mi"),
+    ];
+    pod_of(&format!("{name}-{}", std::process::id()), &containers)
 }
 
 /// A `brink run` whose node is the group of all pods; it ends with this.
@@ -132,13 +123,8 @@ impl Agent {
 
     /// The latest decision about a pod.
     pub(crate) fn decision(&self, uid: &str) -> Option<DecisionRecord> {
-        let socket = self.path("state/brink.sock");
-        match ask(&socket, &Question::Decisions) {
-            Ok(Answer::Decisions(records)) => {
-                records.into_iter().rfind(|record| record.victim.uid == uid)
-            }
-            _ => None,
-        }
+        let mut records = decisions(&self.path("state/brink.sock")).into_iter();
+        records.rfind(|record| record.victim.uid == uid)
     }
 
     /// Whether both the status and the event of the pod's eviction are told.
