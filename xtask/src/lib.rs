@@ -13,6 +13,7 @@ pub mod fuzz;
 pub mod generate;
 pub mod image;
 pub(crate) mod listing;
+mod lock;
 pub mod marks;
 pub mod monitoring;
 pub mod process;

@@ -11,7 +11,7 @@ use super::{
     build,
     state::{FOLDER, PROGRAMS},
 };
-use crate::{listing, workspace};
+use crate::{listing, lock, workspace};
 
 /// The newest Kubernetes whose whole source Debian ships.
 pub(super) const KUBERNETES: &str = "1.20.2";
@@ -101,21 +101,12 @@ pub(super) fn obtain() -> anyhow::Result<Bundle> {
 
 /// Waits until nobody else builds.
 fn lock(cache: &Path) -> anyhow::Result<fs::File> {
-    let open = || {
-        fs::create_dir_all(cache)?;
-        let lock = fs::File::open(cache)?;
-        if lock.try_lock().is_err() {
-            eprintln!(
-                "cluster: waiting for another command that builds into {}",
-                cache.display()
-            );
-            lock.lock()?;
-        }
-        // Whatever we start holds it too: a compiler that outlives us is waited for, not built beside.
-        fcntl_setfd(&lock, FdFlags::empty())?;
-        Ok::<_, std::io::Error>(lock)
-    };
-    open().with_context(|| format!("locking {}", cache.display()))
+    fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
+    let lock = lock::wait_for(cache, "builds a cluster's programs")?;
+    // Whatever we start holds it too: a compiler that outlives us is waited for, not built beside.
+    fcntl_setfd(&lock, FdFlags::empty())
+        .with_context(|| format!("keeping {} locked", cache.display()))?;
+    Ok(lock)
 }
 
 /// Builds it beside its place and moves it there, so that no half is ever taken for whole.

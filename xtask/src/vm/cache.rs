@@ -12,6 +12,7 @@ use sha2::{Digest as _, Sha256};
 use super::packages::Package;
 use crate::{
     listing::{self, list},
+    lock,
     workspace::succeeds,
 };
 
@@ -43,21 +44,9 @@ pub(crate) struct InUse {
 impl Cache {
     /// Opens it, and waits for whoever else has it open.
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
-        let path = folder.join("lock");
-        let open = || {
-            fs::create_dir_all(folder)?;
-            let lock = fs::File::create(&path)?;
-            if lock.try_lock().is_err() {
-                eprintln!(
-                    "vm: waiting for another command that fetches what guests are made of ({})",
-                    path.display()
-                );
-                lock.lock()?;
-            }
-            Ok::<_, std::io::Error>(lock)
-        };
+        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         Ok(Self {
-            _lock: open().with_context(|| format!("locking {}", path.display()))?,
+            _lock: lock::wait_for(folder, "fetches what guests are made of")?,
             folder: folder.to_owned(),
         })
     }

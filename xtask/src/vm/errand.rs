@@ -19,7 +19,7 @@ use super::{
     supply::{Kernel, Supply, Tools},
     verdict::Ended,
 };
-use crate::workspace;
+use crate::{lock, workspace};
 
 /// Lines of a guest's console that are shown when it has died.
 const TAIL: usize = 20;
@@ -27,6 +27,8 @@ const TAIL: usize = 20;
 /// What guests are made of.
 pub(crate) struct Depot {
     _in_use: InUse,
+    /// Keeps others of this checkout out of the folder.
+    _lock: File,
     peers: Peers,
     tools: Tools,
     kernel: Kernel,
@@ -73,9 +75,12 @@ impl Depot {
         let peers = supply.peers()?;
         let in_use = supply.into_use()?;
         let metadata = workspace::metadata()?;
+        let folder = metadata.target_directory.join("vm/peers");
+        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         Ok(Self {
+            _lock: lock::wait_for(&folder, "compares in guests of this checkout")?,
             programs: static_build::build_measuring(&metadata)?,
-            folder: metadata.target_directory.join("vm/peers"),
+            folder,
             _in_use: in_use,
             peers,
             tools,
@@ -103,8 +108,6 @@ impl Depot {
     /// # Errors
     /// When QEMU cannot be started, or a file not be written.
     pub(crate) fn run(&self, errand: &Errand<'_>, tell: impl FnMut(&str)) -> anyhow::Result<End> {
-        fs::create_dir_all(&self.folder)
-            .with_context(|| format!("making {}", self.folder.display()))?;
         let initramfs = self.folder.join(format!("{}.cpio", errand.name));
         self.write(&initramfs, errand)?;
         let machine = Machine {

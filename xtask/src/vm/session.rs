@@ -27,6 +27,7 @@ use super::{
     verdict::{self, Fault},
 };
 use crate::{
+    lock,
     test::{
         Report,
         libtest::Outcome,
@@ -75,6 +76,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     let metadata = workspace::metadata()?;
     let programs = static_build::build(&metadata)?;
     let folder = metadata.target_directory.join("vm/guests");
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    let _lock = lock::wait_for(&folder, "runs guests of this checkout")?;
     let listed = live::list_all(&programs.tests, &[])?;
     let mut choice = choice::choose(&listed, args.short, &args.filter)?;
     if let (Some(_), Some((known, _))) = (args.minutes, &published) {
