@@ -7,12 +7,13 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use brink_host::cgroup::events::MemoryEvents;
 use brink_host::cgroup::{Controller, Version};
 use brink_host::hog::{HogSpec, Load};
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Cause, Confidence, Incident, LimitMethod};
 use brink_stream::model::kind::Kind;
-use brink_tests::{Hog, guest_only, lacks, skip, slowed};
+use brink_tests::{Hog, guest_only, lacks, skip, slowed, wait_until};
 
 use crate::log::Log;
 use crate::scene::{MIB, PATIENCE, Scene, end};
@@ -290,6 +291,45 @@ fn the_node_out_of_memory_is_one_incident_for_no_cgroups_limit() {
     if let Err(why) = log.agrees(&closed, again) {
         skip!("all but the kernel's own word: {why}");
     }
+}
+
+/// Memory that is throttled is no kill; who then ends it is told, beside what the kernel counted.
+#[test]
+fn being_slowed_down_above_memory_high_is_no_incident_until_somebody_kills() {
+    let scene = match Scene::new(256) {
+        Ok(scene) => scene,
+        Err(why) => lacks!("{why}"),
+    };
+    let layout = &scene.sandbox.layout;
+    let dir = scene.web.dir(layout, Controller::Memory).unwrap();
+    if dir.version() == Version::V1 {
+        skip!("cgroup v1 has no memory.high");
+    }
+    fs::write(dir.path().join("memory.high"), (16 * MIB).to_string()).unwrap();
+    let leak = scene.leak(64);
+    let counted = || {
+        let text = fs::read(dir.path().join("memory.events")).unwrap();
+        let counted = MemoryEvents::parse(&text).unwrap();
+        (counted.high > Some(0)).then_some(counted)
+    };
+    let counted = wait_until(PATIENCE, counted).expect("a throttle");
+    assert_eq!((counted.oom, counted.oom_kill), (Some(0), Some(0)));
+    let pid = leak.pid().unsigned_abs();
+    let mut killer = Command::new("kill").args(["-9", &pid.to_string()]).spawn();
+    assert!(killer.as_mut().unwrap().wait().unwrap().success());
+    let told = scene.all_about(Kind::IncidentClosed, &[pid]);
+    let [closed, opened] = &told[..] else {
+        panic!("being slowed down was told as something: {told:#?}");
+    };
+    assert_eq!(
+        (opened.cause, closed.cause),
+        (Cause::ForeignKill, Cause::ForeignKill)
+    );
+    assert_eq!(opened.limit.value(), None, "{opened:#?}");
+    let own = &opened.cgroups.value().unwrap()[0];
+    assert_eq!(own.high, Field::Value(Some(16 * MIB)));
+    let events = own.events.value().unwrap();
+    assert!(events["high"] > 0 && events["oom_kill"] == 0, "{events:?}");
 }
 
 #[test]
