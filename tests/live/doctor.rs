@@ -15,7 +15,7 @@ use brink_host::cgroup::{Controller, Layout, Version};
 use brink_host::lock::{Enforcer, EnforcerLock};
 use brink_host::probe::{Facts, Roots};
 use brink_host::realtime;
-use brink_tests::{agent_binary, skip};
+use brink_tests::{agent_binary, lacks, skip};
 use serde_json::Value;
 
 /// A folder of our own, made anew.
@@ -76,14 +76,14 @@ fn held() -> Vec<String> {
 #[test]
 fn the_programs_are_tried_and_gone_again() {
     if !may(Ability::KernelPrograms) {
-        skip!("CAP_BPF or CAP_PERFMON is missing");
+        lacks!("CAP_BPF or CAP_PERFMON is missing");
     }
     let facts = Facts::gather(&Roots::default());
     if let Err(error) = &facts.types {
-        skip!("needs the kernel's type description: {error}");
+        lacks!("needs the kernel's type description: {error}");
     }
     if let Err(error) = &facts.tracefs {
-        skip!("needs tracefs: {error}");
+        lacks!("needs tracefs: {error}");
     }
     let folder = Folder::new("doctor-programs");
     let report = examine(&folder.config(""));
@@ -150,7 +150,7 @@ fn who_holds_the_lock_is_told_and_keeps_it() {
 #[test]
 fn a_cpu_group_without_run_time_is_named_and_the_move_was_tried() {
     if !may(Ability::RealTime) {
-        skip!("CAP_SYS_NICE is missing");
+        lacks!("CAP_SYS_NICE is missing");
     }
     let layout = Layout::detect(Path::new("/")).expect("a layout");
     let cpu = layout.require(Controller::Cpu);
@@ -192,11 +192,11 @@ fn a_cpu_group_without_run_time_is_named_and_the_move_was_tried() {
 #[test]
 fn without_root_every_missing_right_is_named() {
     if rustix::process::geteuid().as_raw() != 0 {
-        skip!("needs root, to become somebody else");
+        lacks!("needs root, to become somebody else");
     }
     let binary = match agent_binary() {
         Ok(binary) => binary,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let folder = Folder::new("doctor-nobody");
     fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o755)).expect("ours");
@@ -252,16 +252,16 @@ fn without_root_every_missing_right_is_named() {
 #[test]
 fn in_a_cgroup_namespace_beside_the_machines_groups_it_says_how_to_be_started() {
     if rustix::process::geteuid().as_raw() != 0 {
-        skip!("needs root, to make a namespace");
+        lacks!("needs root, to make a namespace");
     }
     let binary = match agent_binary() {
         Ok(binary) => binary,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let layout = Layout::detect(Path::new("/")).expect("a layout");
     let group = match OwnedCgroup::create(&layout, "test", &[Controller::Memory]) {
         Ok(group) => group,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let dir = group.dir(&layout, Controller::Memory).expect("made for it");
     let folder = Folder::new("doctor-namespace");

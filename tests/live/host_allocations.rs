@@ -17,7 +17,7 @@ use brink_host::meminfo::MeminfoReader;
 use brink_host::process::identity::StartReader;
 use brink_host::psi::PressureReader;
 use brink_tests::counting_allocator::{CountingAllocator, during};
-use brink_tests::{Hog, Sandbox, skip, wait_until};
+use brink_tests::{Hog, Sandbox, lacks, wait_until};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -93,7 +93,7 @@ fn a_group_is_read_and_killed_without_allocation() {
         256 * MIB,
     ) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let dir = sandbox.dir(Controller::Memory).expect("made for it");
     let (usage, stat) = (
@@ -139,7 +139,7 @@ fn a_storm_is_killed_without_allocation() {
         256 * MIB,
     ) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     sandbox
         .group

@@ -15,7 +15,7 @@ use brink_host::cgroup::usage::UsageReader;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{CgroupDir, Controller, Layout, Limit, Version};
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, Sandbox, skip, wait_until};
+use brink_tests::{Hog, Sandbox, lacks, skip, wait_until};
 
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -52,7 +52,7 @@ fn is_about(found: Option<u64>, expected: u64) -> bool {
 #[test]
 fn anonymous_memory_is_counted_to_the_page() {
     let Some((usage, stat)) = after(Load::Anon) else {
-        skip!("no memory controller for a group of our own")
+        lacks!("no memory controller for a group of our own")
     };
     assert!(is_about(Some(usage), 48 * MIB), "{usage}");
     assert!(is_about(stat.anon, 48 * MIB), "{stat:?}");
@@ -65,7 +65,7 @@ fn anonymous_memory_is_counted_to_the_page() {
 #[test]
 fn shared_memory_is_file_memory_that_cannot_be_reclaimed() {
     let Some((usage, stat)) = after(Load::Shmem) else {
-        skip!("no memory controller for a group of our own")
+        lacks!("no memory controller for a group of our own")
     };
     assert!(is_about(Some(usage), 48 * MIB), "{usage}");
     assert!(
@@ -81,7 +81,7 @@ fn shared_memory_is_file_memory_that_cannot_be_reclaimed() {
 #[test]
 fn clean_page_cache_is_reclaimable() {
     let Some((usage, stat)) = after(Load::CacheRead) else {
-        skip!("no memory controller for a group of our own")
+        lacks!("no memory controller for a group of our own")
     };
     assert!(is_about(Some(usage), 48 * MIB), "{usage}");
     assert!(is_about(stat.file, 48 * MIB), "{stat:?}");
@@ -91,7 +91,7 @@ fn clean_page_cache_is_reclaimable() {
 #[test]
 fn pipes_are_in_the_usage_and_in_none_of_the_parts() {
     let Some((usage, stat)) = after(Load::Pipes) else {
-        skip!("no memory controller for a group of our own")
+        lacks!("no memory controller for a group of our own")
     };
     assert!(usage >= 48 * MIB, "{usage}");
     assert!(
@@ -104,7 +104,7 @@ fn pipes_are_in_the_usage_and_in_none_of_the_parts() {
 fn limits_are_what_was_set() {
     let sandbox = match Sandbox::new(&[Controller::Memory, Controller::Pids], 64 * MIB) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let memory = sandbox.dir(Controller::Memory).expect("made for it");
     assert_eq!(memory.memory_limit().expect("limit"), Limit::At(64 * MIB));
@@ -149,7 +149,7 @@ fn limits_are_what_was_set() {
 fn a_kill_by_the_kernel_in_the_group_is_counted() {
     let sandbox = match Sandbox::new(&[Controller::Memory], 24 * MIB) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let dir = sandbox.dir(Controller::Memory).expect("made for it");
     let before = dir.memory_events().expect("events");
@@ -195,7 +195,7 @@ fn the_owner_asks_to_be_spared() {
 fn a_group_goes_with_everything_in_it() {
     let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let outer = sandbox.group.child("a").expect("a child");
     let inner = outer.child("b").expect("a grandchild");
@@ -219,7 +219,7 @@ fn a_group_goes_with_everything_in_it() {
 fn what_a_dead_maker_left_is_removed_and_the_rest_is_not() {
     let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let mut gone = Command::new("true").spawn().expect("true");
     gone.wait().expect("ended");
@@ -243,7 +243,7 @@ fn what_a_dead_maker_left_is_removed_and_the_rest_is_not() {
 fn a_removed_group_answers_with_an_error_and_never_with_zero() {
     let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let hierarchy = sandbox
         .layout
@@ -265,7 +265,7 @@ fn a_removed_group_answers_with_an_error_and_never_with_zero() {
 #[test]
 fn a_bounded_group_and_those_in_it_can_use_no_swap() {
     let Ok(sandbox) = Sandbox::new(&[Controller::Memory], 64 * MIB) else {
-        skip!("no memory controller for a group of our own")
+        lacks!("no memory controller for a group of our own")
     };
     let hierarchy = sandbox.layout.require(Controller::Memory).expect("memory");
     let inner = sandbox.group.child("inner").expect("a group in it");

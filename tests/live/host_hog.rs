@@ -11,7 +11,7 @@ use brink_host::cgroup::stat::{MemoryStat, StatReader};
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::hog::{HogSpec, Load, Progress};
 use brink_host::meminfo::MeminfoReader;
-use brink_tests::{Hog, Sandbox, skip, slowed, wait_until};
+use brink_tests::{Hog, Sandbox, lacks, skip, slowed, wait_until};
 
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -34,7 +34,7 @@ fn after(load: Load) -> Option<(u64, MemoryStat)> {
 #[test]
 fn huge_pages_are_anonymous_memory() {
     let Some((usage, stat)) = after(Load::AnonHuge) else {
-        skip!("no memory controller for a group of our own")
+        lacks!("no memory controller for a group of our own")
     };
     assert!(
         usage >= 32 * MIB && stat.anon >= Some(32 * MIB),
@@ -45,7 +45,7 @@ fn huge_pages_are_anonymous_memory() {
 #[test]
 fn locked_memory_is_unevictable() {
     let Some((_, stat)) = after(Load::Locked) else {
-        skip!("no memory controller for a group of our own")
+        lacks!("no memory controller for a group of our own")
     };
     // Each CPU keeps some pages back until it has enough of them to move.
     assert!(stat.unevictable >= Some(30 * MIB), "{stat:?}");
@@ -54,7 +54,7 @@ fn locked_memory_is_unevictable() {
 #[test]
 fn written_files_are_page_cache() {
     let Some((_, stat)) = after(Load::CacheWrite) else {
-        skip!("no memory controller for a group of our own")
+        lacks!("no memory controller for a group of our own")
     };
     // Each CPU keeps some counts back until it has enough of them to add.
     assert!(
@@ -70,7 +70,7 @@ fn a_file_read_again_and_again_becomes_active() {
         skip!("with generations of pages this kernel leaves it inactive until memory is reclaimed");
     }
     let Ok(sandbox) = Sandbox::new(&[Controller::Memory], 256 * MIB) else {
-        skip!("no memory controller for a group of our own")
+        lacks!("no memory controller for a group of our own")
     };
     let dir = sandbox.dir(Controller::Memory).expect("made for it");
     let stat = StatReader::open(dir).expect("stat");
@@ -86,7 +86,7 @@ fn names_that_are_not_there_are_reclaimable_slab() {
     let meminfo = MeminfoReader::open(Path::new("/")).expect("meminfo");
     let before = meminfo.read().expect("readable");
     let Some((usage, _)) = after(Load::Dentries) else {
-        skip!("no memory controller for a group of our own")
+        lacks!("no memory controller for a group of our own")
     };
     if usage < 16 * MIB {
         skip!(

@@ -16,7 +16,7 @@ use brink_host::kill::{KillOutcome, KillTarget, Killer, Means, ReleaseConfig, Re
 use brink_host::process::Identity;
 use brink_host::process::identity::StartReader;
 use brink_host::realtime::{self, FifoPriority};
-use brink_tests::{Hog, Sandbox, skip, wait_until};
+use brink_tests::{Hog, Sandbox, lacks, skip, wait_until};
 
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -102,7 +102,7 @@ fn every_process_of_the_subtree_dies_and_the_neighbour_lives() {
     for way in 0..2 {
         let sandbox = match Sandbox::new(&[Controller::Memory, Controller::Freezer], 256 * MIB) {
             Ok(sandbox) => sandbox,
-            Err(error) => skip!("{error}"),
+            Err(error) => lacks!("{error}"),
         };
         let pod = sandbox.group.child("pod").expect("a child");
         let (one, other) = (
@@ -148,7 +148,7 @@ fn who_is_held_dies_before_the_list_and_the_others_after_it() {
     for way in 0..2 {
         let sandbox = match Sandbox::new(&[Controller::Memory, Controller::Freezer], 256 * MIB) {
             Ok(sandbox) => sandbox,
-            Err(error) => skip!("{error}"),
+            Err(error) => lacks!("{error}"),
         };
         let pod = sandbox.group.child("pod").expect("a child");
         let other = sandbox.group.child("other").expect("a child");
@@ -228,7 +228,7 @@ fn storm(controllers: &[Controller], way: usize) -> Option<KillOutcome> {
 fn a_fork_storm_dies_whole_with_a_freezer() {
     let controllers = [Controller::Memory, Controller::Pids, Controller::Freezer];
     let Some(outcome) = storm(&controllers, 0) else {
-        skip!("the controllers cannot be had")
+        lacks!("the controllers cannot be had")
     };
     assert_ne!(outcome.means, Means::UnifiedGroupKill);
 }
@@ -236,7 +236,7 @@ fn a_fork_storm_dies_whole_with_a_freezer() {
 #[test]
 fn a_fork_storm_dies_whole_without_a_freezer() {
     let Some(outcome) = storm(&[Controller::Memory, Controller::Pids], 0) else {
-        skip!("the controllers cannot be had")
+        lacks!("the controllers cannot be had")
     };
     assert_ne!(outcome.means, Means::Freezer);
 }
@@ -254,7 +254,7 @@ fn the_protected_are_spared_whatever_group_they_are_in() {
     for way in 0..2 {
         let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
             Ok(sandbox) => sandbox,
-            Err(error) => skip!("{error}"),
+            Err(error) => lacks!("{error}"),
         };
         let Some(target) = targets(&sandbox).into_iter().nth(way) else {
             break;
@@ -292,7 +292,7 @@ fn identity(hog: &Hog) -> Identity {
 fn who_has_the_id_of_a_protected_process_that_ended_dies_with_its_group() {
     let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let target = KillTarget::open(&sandbox.layout, sandbox.group.group()).expect("a target");
     let mut hogs = [(); 2].map(|()| full_hog(&sandbox.group));
@@ -311,7 +311,7 @@ fn who_has_the_id_of_a_protected_process_that_ended_dies_with_its_group() {
 fn a_soft_kill_asks_and_a_hard_one_then_does_not() {
     let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let target = KillTarget::open(&sandbox.layout, sandbox.group.group()).expect("a target");
     let mut killer = killer(&sandbox.layout);
@@ -359,7 +359,7 @@ fn deaf_process(group: &OwnedCgroup) -> Child {
 fn a_frozen_group_dies_too() {
     let sandbox = match Sandbox::new(&[Controller::Memory, Controller::Freezer], 256 * MIB) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     let freezer = sandbox.dir(Controller::Freezer).expect("made for it");
     let (file, value) = match freezer.version() {
@@ -392,7 +392,7 @@ fn the_root_and_what_is_outside_are_no_targets() {
 fn an_empty_group_is_settled_at_once() {
     let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("{error}"),
+        Err(error) => lacks!("{error}"),
     };
     for target in targets(&sandbox) {
         let mut killer = Killer::new(&sandbox.layout, None).expect("hierarchies");

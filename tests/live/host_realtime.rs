@@ -11,7 +11,7 @@ use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::cgroup::{Controller, Layout, Version};
 use brink_host::realtime::oom_score::{OomScore, adjust};
 use brink_host::realtime::{self, FifoPriority, FifoRefusal, Scheduling};
-use brink_tests::skip;
+use brink_tests::{lacks, skip};
 
 const ROOT: &str = "/";
 
@@ -36,7 +36,7 @@ fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
 #[test]
 fn a_thread_goes_ahead_and_keeps_it_to_itself() {
     if !may(Ability::RealTime) {
-        skip!("CAP_SYS_NICE is missing");
+        lacks!("CAP_SYS_NICE is missing");
     }
     on_a_thread(|| {
         let before = realtime::set_nice(-7).expect("with the capability");
@@ -52,7 +52,7 @@ fn a_thread_goes_ahead_and_keeps_it_to_itself() {
 #[test]
 fn a_thread_gets_fifo_and_keeps_it_to_itself() {
     if !may(Ability::RealTime) {
-        skip!("CAP_SYS_NICE is missing");
+        lacks!("CAP_SYS_NICE is missing");
     }
     on_a_thread(|| {
         let standing =
@@ -102,7 +102,7 @@ fn enter(group: &OwnedCgroup, layout: &Layout) {
 fn a_group_without_run_time_is_named_and_a_move_helps() {
     let layout = layout();
     if !may(Ability::RealTime) {
-        skip!("CAP_SYS_NICE is missing");
+        lacks!("CAP_SYS_NICE is missing");
     }
     let group = match group_without_run_time(&layout) {
         Ok(group) => group,
@@ -148,7 +148,7 @@ fn a_group_without_run_time_is_named_and_a_move_helps() {
 fn only_the_thread_itself_is_moved() {
     let layout = layout();
     if !may(Ability::RealTime) {
-        skip!("CAP_SYS_NICE is missing");
+        lacks!("CAP_SYS_NICE is missing");
     }
     let group = match group_without_run_time(&layout) {
         Ok(group) => group,
@@ -195,7 +195,7 @@ fn our_own_score_is_lowered_or_the_capability_named() {
 #[test]
 fn memory_is_locked_as_it_is_touched() {
     if !may(Ability::LockMemory) {
-        skip!("CAP_IPC_LOCK is missing");
+        lacks!("CAP_IPC_LOCK is missing");
     }
     let locked = || -> u64 {
         let status = fs::read_to_string("/proc/self/status").expect("readable");

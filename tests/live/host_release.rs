@@ -10,7 +10,7 @@ use brink_host::cgroup::Controller;
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::hog::{HogSpec, Load};
 use brink_host::kill::{KillTarget, Killer, ReleaseConfig, ReleasePool};
-use brink_tests::{Hog, Sandbox, skip};
+use brink_tests::{Hog, Sandbox, lacks};
 
 const SIZE: u64 = 512 << 20;
 const GONE: u64 = 16 << 20;
@@ -70,7 +70,7 @@ fn memory_comes_back_with_and_without_help() {
         for release in order {
             match time_to_free(release) {
                 Ok(time) => times[usize::from(release)] = time,
-                Err(error) => skip!("{error}"),
+                Err(error) => lacks!("{error}"),
             }
         }
         let ratio = times[1].as_secs_f64() / times[0].as_secs_f64();

@@ -3,6 +3,7 @@
 use std::fs;
 
 use brink_host::probe::abi::sample::{SOURCE_NODE_AVAILABLE, Watch};
+use brink_host::probe::forensics::Told;
 use brink_host::probe::{Evidence, Row, Signal, Wishes};
 use brink_tests::lacks;
 use probe_support::{Group, sampling, until};
@@ -90,4 +91,45 @@ fn what_signals_are_lost_is_counted() {
     });
     assert!(loss.sent >= 8 && loss.dropped > 3, "{loss:?}");
     assert_eq!(probe.undecoded(), 0);
+}
+
+#[test]
+fn what_kills_are_lost_is_counted() {
+    let wishes = Wishes {
+        forensics: true,
+        forensics_ring: 4096,
+        ..Wishes::default()
+    };
+    let (mut probe, group) = match (sampling(wishes), Group::new("kills")) {
+        (Ok(probe), Ok(group)) => (probe, group),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
+    };
+    let meters = probe.take_meters().unwrap();
+    let Some(mut kills) = probe.take_forensics() else {
+        lacks!("no ring of kills");
+    };
+    for _ in 0..60 {
+        let mut killed = group.run("kill -9 $$");
+        assert!(!killed.wait().unwrap().success());
+    }
+    let rows = [Row::OomKills, Row::SignalKills, Row::KillEnds];
+    let all = until("a quiet moment", || {
+        let all = rows.map(|row| meters.loss(row).unwrap());
+        let quiet = all
+            .iter()
+            .all(|loss| loss.seen == loss.sent + loss.dropped + loss.filtered);
+        quiet.then_some(all)
+    });
+    let [_, signals, _] = &all;
+    assert!(signals.seen >= 60 && signals.dropped > 0, "{all:?}");
+    let sent: u64 = all.iter().map(|loss| loss.sent).sum();
+    assert_eq!(kills.drain().count() as u64, sent, "{all:?}");
+    // Room again: what comes now arrives.
+    let mut killed = group.run("kill -9 $$");
+    let pid = killed.id();
+    assert!(!killed.wait().unwrap().success());
+    until("a kill after the loss", || {
+        let is_it = |told: Told| matches!(told, Told::Kill(kill) if kill.target.tgid == pid);
+        kills.drain().any(is_it).then_some(())
+    });
 }

@@ -116,13 +116,13 @@ fn being_slowed_down_is_no_kill() {
         (stalled.gear, stalled.tgid),
         (RECLAIM_MEMCG, slowed_down.id())
     );
-    let counted = until("the kernel's own count", || {
-        let counted = events(&group);
-        (counted.high > Some(0)).then_some(counted)
+    until("the kernel's own count", || {
+        (events(&group).high > Some(0)).then_some(())
     });
     let meter = meters.cgroup(group.id()).unwrap().unwrap();
     assert!(meter.memcg > 0 && meter.memcg_ns > 0, "{meter:?}");
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(slowed(Duration::from_millis(300)));
+    let counted = events(&group);
     assert_eq!((counted.oom, counted.oom_kill), (Some(0), Some(0)));
     assert!(waiting(&mut probe, victim).is_none(), "nobody was chosen");
     assert_eq!(slowed_down.try_wait().unwrap(), None, "it lives on");

@@ -21,7 +21,7 @@ use brink_host::probe::abi::flight::FlightPoint;
 use brink_host::probe::{Facts, Probe, Roots, Wishes, coverage};
 use brink_stream::hub::{Line, Next};
 use brink_stream::model::kind::Kind;
-use brink_tests::{Hog, Sandbox, skip, slowed, wait_until};
+use brink_tests::{Hog, Sandbox, lacks, slowed, wait_until};
 
 const MIB: u64 = 1 << 20;
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -65,7 +65,7 @@ fn recording_probe() -> Result<Probe, String> {
 fn the_sampler_leaves_points_of_the_node() {
     let mut probe = match recording_probe() {
         Ok(probe) => probe,
-        Err(why) => skip!("needs the sampler: {why}"),
+        Err(why) => lacks!("needs the sampler: {why}"),
     };
     let meters = probe.take_meters().unwrap();
     let flight = probe.take_flight().expect("it was asked for");
@@ -101,7 +101,7 @@ fn without_the_wish_no_point_is_left() {
     let settings = coverage::settings(&facts, Wishes::default());
     match Probe::load(&facts, &settings) {
         Ok(mut probe) => assert!(probe.take_flight().is_none()),
-        Err(error) => skip!("needs kernel programs: {error}"),
+        Err(error) => lacks!("needs kernel programs: {error}"),
     }
 }
 
@@ -110,7 +110,7 @@ fn a_leak_is_warned_of_before_its_oom_and_has_its_recording() {
     let limit = 160 * MIB;
     let sandbox = match Sandbox::new(&[Controller::Memory], limit) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("needs a memory cgroup: {error}"),
+        Err(error) => lacks!("needs a memory cgroup: {error}"),
     };
     let (recorder, told) = recorder(&Layout::detect(Path::new("/")).unwrap());
     let group = sandbox.group.group().to_owned();
@@ -214,7 +214,7 @@ fn is_about(line: &Line, name: &str) -> bool {
 fn an_incident_comes_after_its_warning_and_closes_with_its_minute() {
     let sandbox = match Sandbox::new(&[Controller::Memory], 400 * MIB) {
         Ok(sandbox) => sandbox,
-        Err(error) => skip!("needs a memory cgroup: {error}"),
+        Err(error) => lacks!("needs a memory cgroup: {error}"),
     };
     let group = sandbox.group.child("leak").unwrap();
     group.limit_memory(&sandbox.layout, 160 * MIB).unwrap();
@@ -225,7 +225,7 @@ fn an_incident_comes_after_its_warning_and_closes_with_its_minute() {
     if let Some(program) = absent.find(|program| program.family == "oom") {
         let why = format!("{}: {:?}", program.name, program.absent);
         running.stop();
-        skip!("needs the OOM programs: {why}");
+        lacks!("needs the OOM programs: {why}");
     }
     let spec = HogSpec::new(Load::Anon, 320 * MIB, Duration::from_mins(2));
     let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));

@@ -15,7 +15,7 @@ use brink_stream::model::event::Event;
 use brink_stream::model::field::Field;
 use brink_stream::model::incident::{Cause, Incident};
 use brink_stream::model::kind::Kind;
-use brink_tests::{skip, wait_until};
+use brink_tests::{lacks, wait_until};
 use rustix::process::Signal;
 use serde::de::DeserializeOwned;
 
@@ -278,7 +278,7 @@ fn a_full_disk_is_told_and_what_it_cost_and_the_journal_goes_on() {
     let leaker = node.workload("leaker", "containers: [{name: c}]");
     let disk = match SmallDisk::mount(&node.path("disk"), 4 << 10) {
         Ok(disk) => disk,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     let place = node.path("disk/events");
     let settings = format!(

@@ -10,7 +10,7 @@ use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::record::DecisionRecord;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, skip, wait_until};
+use brink_tests::{Hog, lacks, wait_until};
 use rustix::process::{Pid, setpriority_process};
 
 /// Tasks that a storm may have at a time.
@@ -103,11 +103,17 @@ fn a_tree_that_forks_goes_whole_by_a_hard_eviction() {
     let tree = Tree::new(500, "evictionHard: {memory.available: 60Mi}");
     let storm = start(&tree.storms, Load::ForkStorm, 0);
     let quiet = start(&tree.leaves[1], Load::Anon, 4 * MIB);
+    // One after the other, so that there is somebody to be born at every moment of the kill.
+    let births = start(&tree.leaves[1], Load::ForkChurn, u64::MAX);
     tree.wait_for_storm();
+    let born = || births.progress().unwrap().touched;
+    wait_until(PATIENCE, || (born() > 0).then_some(())).expect("births");
+    let before = born();
     let leak = leak(&tree.leaves[0], 480 * MIB);
-    for hog in [&leak, &quiet, &storm] {
+    for hog in [&leak, &quiet, &births, &storm] {
         gone_after(hog);
     }
+    assert!(born() > before, "nobody was born beside the leak");
     let kill = tree.check_gone().kill.unwrap();
     assert!(u64::from(kill.signalled) > STORM / 4, "{kill:?}");
 }
@@ -147,7 +153,7 @@ fn a_score_that_the_kernels_killer_spares_saves_nobody_from_ours() {
     let score = format!("/proc/{}/oom_score_adj", leak.pid());
     match fs::write(&score, "-1000") {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            skip!("needs CAP_SYS_RESOURCE, to lower a score")
+            lacks!("needs CAP_SYS_RESOURCE, to lower a score")
         }
         written => written.unwrap(),
     }

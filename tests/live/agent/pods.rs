@@ -10,7 +10,7 @@ use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::record::DecisionRecord;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, skip, wait_until};
+use brink_tests::{Hog, lacks, wait_until};
 use rustix::fs::statfs;
 use rustix::process::Signal;
 
@@ -255,7 +255,7 @@ fn memory_that_a_volume_keeps_is_waited_for_before_anybody_else_goes() {
         .and_then(|found| u64::try_from(found.f_type).ok())
         != Some(TMPFS)
     {
-        skip!("needs a tmpfs on /dev/shm");
+        lacks!("needs a tmpfs on /dev/shm");
     }
     let mut kubelets = Kubelets::new(400, &['a'], "evictionHard: {memory.available: 150Mi}");
     let bystander = kubelets

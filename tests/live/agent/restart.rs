@@ -85,8 +85,8 @@ struct Kept {
 const PACE: Duration = Duration::from_millis(60);
 /// Where nothing comes back for so long, because others have the processors, nothing more is believed to.
 const STALL: Duration = Duration::from_millis(150);
-/// Times that a machine is given another chance.
-const ATTEMPTS: usize = 2;
+/// Times that a machine is given another chance, as long as a stall explains what was seen.
+const ATTEMPTS: usize = 4;
 
 impl Kept {
     fn of(hogs: &[Hog]) -> Self {

@@ -3,11 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::support::{MIB, Node, PATIENCE, gone_after};
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::protocol::{OomView, Status};
 use brink_host::cgroup::Controller;
+use brink_host::cgroup::events::MemoryEvents;
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, guest_only, lacks, skip, wait_until};
+use brink_tests::{Hog, guest_only, lacks, skip, slowed, wait_until};
 
 /// A node whose agent only watches, and a workload in it that may take 32 MiB; or why nothing would be seen.
 fn bounded() -> Result<(Node, usize), String> {
@@ -87,6 +88,40 @@ fn a_group_that_is_taken_whole_is_told_as_that() {
     let expected = OomView {
         cgroup: 2,
         groups: 1,
+        ..OomView::default()
+    };
+    check(&node, expected);
+}
+
+#[test]
+fn being_slowed_down_above_memory_high_is_told_as_no_kill() {
+    let (node, bounded) = match bounded() {
+        Ok(both) => both,
+        Err(why) => lacks!("{why}"),
+    };
+    let dir = node.groups[bounded].dir(&node.sandbox.layout, Controller::Memory);
+    let folder = dir.unwrap().path().to_path_buf();
+    if !folder.join("memory.high").exists() {
+        skip!("cgroup v1 has no memory.high");
+    }
+    fs::write(folder.join("memory.high"), (8 * MIB).to_string()).unwrap();
+    let slowed_down = node.load(bounded, Load::Anon, 24 * MIB);
+    let events = || {
+        let text = fs::read(folder.join("memory.events")).unwrap();
+        MemoryEvents::parse(&text).unwrap()
+    };
+    let throttled = wait_until(PATIENCE, || (events().high > Some(0)).then_some(()));
+    assert!(throttled.is_some(), "{:?}", events());
+    std::thread::sleep(slowed(Duration::from_millis(500)));
+    assert_eq!(events().oom, Some(0));
+    assert!(lives(&slowed_down), "{}", node.log());
+    assert_eq!(check(&node, OomView::default()).oom_kills, 0);
+    // The same workload at its limit is told at once.
+    drop(slowed_down);
+    fs::write(folder.join("memory.high"), "max").unwrap();
+    gone_after(&node.load(bounded, Load::Anon, 100 * MIB));
+    let expected = OomView {
+        cgroup: 1,
         ..OomView::default()
     };
     check(&node, expected);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use brink_tests::kills::{Account, kill_by_limits, listen};
-use brink_tests::{skip, slowed, wait_until};
+use brink_tests::{lacks, slowed, wait_until};
 
 use crate::support::{Node, PATIENCE};
 
@@ -29,7 +29,7 @@ fn every_kill_is_told_whole(count: u32) {
         let mut programs = status.programs.iter();
         let program = programs.find(|program| program.name == name);
         if !program.is_some_and(|program| program.running) {
-            skip!("{name} does not run here: {:?}", status.rung_reasons);
+            lacks!("{name} does not run here: {:?}", status.rung_reasons);
         }
     }
     let known = wait_until(PATIENCE, || {

@@ -12,7 +12,7 @@ use brink::control::protocol::{Answer, Question, Status};
 use brink_host::cgroup::Controller;
 use brink_host::clock::monotonic_ns;
 use brink_host::hog::Load;
-use brink_tests::{skip, slowed, wait_until};
+use brink_tests::{lacks, skip, slowed, wait_until};
 use rustix::process::Signal;
 
 const HARD: &str = "evictionHard: {memory.available: 60Mi}";
@@ -150,7 +150,7 @@ fn an_essential_process_that_is_started_where_a_workload_is_known_protects_it_so
     if !programs.any(|program| program.name == "exec" && program.running) {
         child.kill().unwrap();
         child.wait().unwrap();
-        skip!("needs the kernel to tell of programs that are started");
+        lacks!("needs the kernel to tell of programs that are started");
     }
     // What its coming in has led to is over.
     std::thread::sleep(slowed(Duration::from_secs(3)));
@@ -316,7 +316,7 @@ fn a_node_of_which_there_is_nothing_to_say_is_evaluated_now_and_then_and_when_so
     );
     let status = node.start(&[]);
     if status.rung.as_deref() != Some("kernel-sampler") {
-        skip!("the sampler does not run here: {:?}", status.rung_reasons);
+        lacks!("the sampler does not run here: {:?}", status.rung_reasons);
     }
     if fs::read_to_string("/proc/swaps").unwrap().lines().count() > 1 {
         skip!("needs a machine without swap, which would have to be looked at");

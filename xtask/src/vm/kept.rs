@@ -270,7 +270,7 @@ pub(super) fn read(root: &Path) -> anyhow::Result<Vec<Found>> {
     Ok(found)
 }
 
-/// Keeps of the tests those that are not known on each of these kernels; all, if all are known on all.
+/// Keeps of the tests those that are not known to hold, or to have nothing to do, on each of these kernels; all, if there are none.
 pub(super) fn missing(
     all: &[Found],
     (wanted, cgroup): (&[Series], Cgroup),
@@ -283,7 +283,11 @@ pub(super) fn missing(
     let is_missing = |place: &str, suite: &str, name: &str| {
         let key = key(place, suite, name);
         let mut wanted = wanted.iter();
-        wanted.any(|series| known(*series).is_none_or(|found| !found.tests.contains_key(&key)))
+        let is_known = |found: &Found| {
+            let outcome = found.tests.get(&key).map(|known| &known.outcome);
+            outcome.is_some_and(|outcome| *outcome != Outcome::Failed)
+        };
+        wanted.any(|series| !known(*series).is_some_and(is_known))
     };
     let left = |place: &str, tests: &[Listed]| {
         choice::kept(tests, |suite, name| is_missing(place, suite, name))

@@ -8,7 +8,7 @@ use std::process::Command;
 use brink::control::client::AskError;
 use brink::control::protocol::Question;
 use brink_host::hog::Load;
-use brink_tests::{agent_binary, skip, wait_until};
+use brink_tests::{agent_binary, lacks, wait_until};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::process::Signal;
 
@@ -94,7 +94,7 @@ fn a_full_disk_keeps_nobody_alive_and_is_told() {
     });
     let disk = match disk {
         Ok(disk) => disk,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     disk.fill();
     scene.has_gap = true;
@@ -142,7 +142,7 @@ fn an_agent_without_room_for_its_ledger_says_so_and_does_not_start() {
     let node = Node::new(64);
     let disk = match SmallDisk::mount(&node.path("state"), 64) {
         Ok(disk) => disk,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks!("{why}"),
     };
     node.configure("enforce", "evictionHard: {memory.available: 8Mi}");
     disk.fill();

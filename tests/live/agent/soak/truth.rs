@@ -9,12 +9,12 @@ use brink_host::cgroup::stat::StatReader;
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::cgroup::{CgroupDir, Controller};
 use brink_host::clock;
-use brink_tests::Sandbox;
+use brink_tests::{Sandbox, slowed};
 
 /// Between two readings.
 const PACE: Duration = Duration::from_millis(2);
 /// With a longer gap between two readings nobody knows what was in between.
-const BLIND: i64 = 50_000_000;
+const BLIND: Duration = Duration::from_millis(50);
 
 /// A time in which every reading was below the limit. `CLOCK_MONOTONIC`, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,13 @@ impl Truth {
         }
     }
 
+    /// When memory was first seen short, at that moment or later; of what was not taken yet.
+    pub(super) fn first_since(&self, at: i64) -> Option<i64> {
+        let seen = self.seen.lock().unwrap();
+        let all = seen.over.iter().chain(&seen.open);
+        all.map(|short| short.since).find(|since| *since >= at)
+    }
+
     /// What was seen since this was asked last; of a shortage that lasts, the part until now.
     pub(super) fn take(&self) -> Vec<Short> {
         let seen = std::mem::take(&mut *self.seen.lock().unwrap());
@@ -80,7 +87,8 @@ impl Drop for Truth {
 
 impl Seen {
     fn note(&mut self, is_short: bool, at: i64) {
-        let goes_on = |open: &Short| is_short && at - open.until < BLIND;
+        let blind = i64::try_from(slowed(BLIND).as_nanos()).unwrap();
+        let goes_on = |open: &Short| is_short && at - open.until < blind;
         match self.open.take_if(|open| !goes_on(open)) {
             Some(over) => self.over.push(over),
             None => {
@@ -125,6 +133,7 @@ impl Left {
 fn readings_become_times() {
     let mut seen = Seen::default();
     let ms = |at: i64| at * 1_000_000;
+    let far = 10 + i64::try_from(slowed(Duration::from_millis(80)).as_millis()).unwrap();
     for (at, is_short) in [
         (0, false),
         (2, true),
@@ -134,6 +143,8 @@ fn readings_become_times() {
         (10, true),
         (90, true),
     ] {
+        // The last comes after a gap in which nobody looked, however slow the machine.
+        let at = if at == 90 { far } else { at };
         seen.note(is_short, ms(at));
     }
     let short = |since, until| Short {
@@ -141,5 +152,5 @@ fn readings_become_times() {
         until: ms(until),
     };
     assert_eq!(seen.over, [short(2, 4), short(10, 10)]);
-    assert_eq!(seen.open, Some(short(90, 90)));
+    assert_eq!(seen.open, Some(short(far, far)));
 }

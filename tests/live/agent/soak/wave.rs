@@ -3,17 +3,16 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use super::scene::{Scene, transition};
+use super::scene::{Scene, grace, transition};
 use super::stopped::check_grace;
 use super::truth::now;
 
 /// What is always there, above the soft threshold; and the wave, which takes it below. In MiB.
 const BASE: u64 = 306;
 const WAVE: u64 = 36;
-/// How long each stays: together below for much longer than the grace, and never as long at once.
+/// How long each stays: never as long as the grace at once.
 const BELOW: Duration = Duration::from_millis(250);
 const ABOVE: Duration = Duration::from_millis(150);
-const WAVES: usize = 14;
 
 /// Waves, which must kill nobody.
 pub(super) fn swell(scene: &mut Scene, waves: usize) {
@@ -34,7 +33,9 @@ fn waves_around_a_soft_threshold_kill_nobody_and_do_not_flap() {
     // What the leaks of before have reported is over.
     sleep(transition() + Duration::from_millis(500));
     let before = scene.books().pressure.len();
-    swell(&mut scene, WAVES);
+    // Together below for much longer than the grace.
+    let waves = 3 * grace().as_millis() / BELOW.as_millis();
+    swell(&mut scene, usize::try_from(waves).unwrap());
     sleep(transition() + Duration::from_millis(500));
     let told = scene.books().pressure[before..].to_vec();
     let words: Vec<bool> = told.iter().map(|(_, is_short)| *is_short).collect();
