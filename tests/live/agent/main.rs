@@ -10,6 +10,7 @@ mod journal;
 mod ladder;
 mod metrics;
 mod nested;
+mod no_psi;
 mod numbers;
 mod page;
 mod pods;

@@ -1,13 +1,12 @@
 //! Which live tests run in a guest. They are listed on the host: a name that is nobody's fails before anything boots.
 use anyhow::ensure;
 
+use super::boot::{Boot, ByBoot};
 use crate::test::live::Listed;
 
-/// How the names of tests begin that are about a bare kernel.
-const BARE_TESTS: &str = "bare::";
 /// The tests of the short form: one of each kind, those first that show most. Who holds memory back by hand for minutes
 /// where processors are emulated is left to the long one.
-const SHORT: [&str; 11] = [
+const SHORT: [&str; 18] = [
     "every_program_runs_here",
     "the_kernel_sampler_is_the_top_rung",
     "the_leaker_dies_and_the_record_explains_it",
@@ -19,27 +18,25 @@ const SHORT: [&str; 11] = [
     "a_group_that_is_taken_whole_is_told_as_that",
     "free_zram_holds_an_eviction_until_it_is_gone",
     "the_programs_are_tried_and_gone_again",
+    "an_oom_of_the_node_is_told_as_that",
+    "being_slowed_down_above_memory_high_is_told_as_no_kill",
+    "what_kills_are_lost_is_counted",
+    "full_swap_holds_nothing",
+    "a_tree_that_forks_goes_whole_by_a_hard_eviction",
+    "a_score_that_the_kernels_killer_spares_saves_nobody_from_ours",
+    "a_clock_that_is_set_changes_no_decision",
 ];
 
-/// The tests of a guest, and those of the same kernel booted without what others have.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Choice {
-    pub(super) whole: Vec<Listed>,
-    pub(super) bare: Vec<Listed>,
-}
-
-/// Chooses from everything there is: the short form's own, or what has one of these parts in its name; all without any.
+/// Chooses from everything there is: the short form's own, or what has one of these parts in its name; all without any. What is
+/// about a kernel that lacks something is for the guest that lacks it.
 ///
 /// # Errors
 /// When a part or a name of the short form is in no test's name.
-pub(super) fn choose(all: &[Listed], short: bool, parts: &[String]) -> anyhow::Result<Choice> {
-    let is_bare = |name: &str| name.starts_with(BARE_TESTS);
-    if short {
-        return Ok(Choice {
-            whole: short_tests(all, &SHORT)?,
-            bare: kept(all, |_, name| is_bare(name)),
-        });
-    }
+pub(super) fn choose(
+    all: &[Listed],
+    short: bool,
+    parts: &[String],
+) -> anyhow::Result<ByBoot<Vec<Listed>>> {
     for part in parts {
         let mut names = all.iter().flat_map(|suite| &suite.names);
         ensure!(
@@ -48,10 +45,13 @@ pub(super) fn choose(all: &[Listed], short: bool, parts: &[String]) -> anyhow::R
         );
     }
     let is_wanted = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part));
-    Ok(Choice {
-        whole: kept(all, |_, name| is_wanted(name) && !is_bare(name)),
-        bare: kept(all, |_, name| is_wanted(name) && is_bare(name)),
-    })
+    let mut few = short.then(|| short_tests(all, &SHORT)).transpose()?;
+    Ok(ByBoot::new(|boot| match (boot, few.take()) {
+        (Boot::Whole, Some(few)) => few,
+        _ => kept(all, |_, name| {
+            is_wanted(name) && Boot::of_test(name) == boot
+        }),
+    }))
 }
 
 /// The suites that have such tests, by the names of suite and test, with those alone.
@@ -108,7 +108,16 @@ mod tests {
 
     fn all() -> [Listed; 2] {
         [
-            suite("agent", &["a::one", "a::one_more", "bare::two", "b::three"]),
+            suite(
+                "agent",
+                &[
+                    "a::one",
+                    "a::one_more",
+                    "bare::two",
+                    "b::three",
+                    "no_psi::two",
+                ],
+            ),
             suite("probe", &["four"]),
         ]
     }
@@ -125,23 +134,23 @@ mod tests {
         assert!(error.to_string().contains("`on`"), "{error}");
     }
 
-    fn check(parts: &[&str], whole: &[Listed], bare: &[Listed]) {
+    fn check(parts: &[&str], whole: &[Listed], bare: &[Listed], no_psi: &[Listed]) {
         let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
         let found = choose(&all(), false, &parts).unwrap();
-        let expected = Choice {
-            whole: whole.to_vec(),
-            bare: bare.to_vec(),
-        };
-        assert_eq!(found, expected);
+        for (boot, expected) in Boot::ALL.into_iter().zip([whole, bare, no_psi]) {
+            assert_eq!(found.of(boot), expected, "{boot:?}");
+        }
     }
 
     #[test]
     fn a_filter_chooses_by_parts_and_one_that_chooses_nothing_is_a_mistake() {
         let bare = [suite("agent", &["bare::two"])];
         let agent = suite("agent", &["a::one", "a::one_more", "b::three"]);
-        check(&[], &[agent, suite("probe", &["four"])], &bare);
-        check(&["two"], &[], &bare);
-        check(&["one"], &[suite("agent", &["a::one", "a::one_more"])], &[]);
+        let no_psi = [suite("agent", &["no_psi::two"])];
+        check(&[], &[agent, suite("probe", &["four"])], &bare, &no_psi);
+        check(&["two"], &[], &bare, &no_psi);
+        let one = suite("agent", &["a::one", "a::one_more"]);
+        check(&["one"], &[one], &[], &[]);
         let parts = ["one".to_owned(), "onne".to_owned()];
         let error = choose(&all(), false, &parts).unwrap_err();
         assert!(error.to_string().contains("`onne`"), "{error}");

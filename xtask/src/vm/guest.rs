@@ -19,6 +19,7 @@ use rustix::{
 };
 
 use super::{
+    boot::Boot,
     cpio::{self, Data, Entry},
     image::MODULES,
     job::{ANSWER, Answer, Cgroup, JOB, Job, Program},
@@ -61,9 +62,9 @@ pub struct Args {
     /// Answer at once: whoever asks wants to know whether a guest runs at all
     #[arg(long)]
     trial: bool,
-    /// Run only the tests for a kernel that was booted without what others have
-    #[arg(long)]
-    bare: bool,
+    /// How the kernel was booted: only the tests that are for that are run
+    #[arg(long, default_value = "whole")]
+    boot: Boot,
     /// Begin no test after so many seconds
     #[arg(long)]
     seconds: Option<u64>,
@@ -113,14 +114,13 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     let job: Job = serde_json::from_slice(&job).context("reading the job")?;
     fs::create_dir(OUT).context(OUT)?;
     let mut answer = nothing_found(&job)?;
-    if job.cgroup == Cgroup::V1 && !args.bare {
+    if job.cgroup == Cgroup::V1 && args.boot != Boot::Bare {
         answer.skipped = missing()?;
     }
     if !args.trial && answer.skipped.is_none() {
-        if args.bare {
-            work_bare(&job, until, &mut answer)?;
-        } else {
-            work(&job, until, &mut answer)?;
+        match args.boot {
+            Boot::Whole => work(&job, until, &mut answer)?,
+            Boot::Bare | Boot::NoPsi => work_without(&job, args.boot, until, &mut answer)?,
         }
     }
     deliver(&answer)
@@ -162,15 +162,25 @@ fn work(job: &Job, until: Option<Instant>, answer: &mut Answer) -> anyhow::Resul
     // What it finds is for whoever reads the file; its exit status tells of doubts only.
     let _doubts = keep(job, "doctor")?;
     answer.report.add(demo(job)?);
-    run_tests((job, &job.tests), until, answer)
+    run_tests((job, job.tests.of(Boot::Whole)), until, answer)
 }
 
 /// The tests that are about such a kernel, and nothing else: most of the others need what it lacks.
-fn work_bare(job: &Job, until: Option<Instant>, answer: &mut Answer) -> anyhow::Result<()> {
-    let [_memory, others @ ..] = CONTROLLERS;
-    make_system(job.cgroup, &others)?;
+fn work_without(
+    job: &Job,
+    boot: Boot,
+    until: Option<Instant>,
+    answer: &mut Answer,
+) -> anyhow::Result<()> {
+    let [_memory, others @ ..] = &CONTROLLERS;
+    let controllers: &[_] = if boot == Boot::Bare {
+        others
+    } else {
+        &CONTROLLERS
+    };
+    make_system(job.cgroup, controllers)?;
     adopt_orphans()?;
-    run_tests((job, &job.bare_tests), until, answer)
+    run_tests((job, job.tests.of(boot)), until, answer)
 }
 
 fn run_tests(

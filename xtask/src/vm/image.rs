@@ -54,7 +54,7 @@ fn entries(job: &Job, programs: &Programs, busybox: &Path) -> anyhow::Result<Vec
         Entry::new("tmp", 0o1777, Data::Folder),
     ];
     // The tests know some of them by their place on the host.
-    let suites = || job.tests.iter().chain(&job.bare_tests);
+    let suites = || job.tests.iter().flat_map(|(_, suites)| suites);
     let tests = suites().map(|suite| &suite.binary.executable);
     let others = [&programs.agent, &programs.hog, &programs.coverage];
     for path in tests.chain(others) {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
+use super::boot::ByBoot;
 use crate::test::{Report, live::Listed};
 
 /// Where the guest finds its job.
@@ -19,9 +20,7 @@ pub(super) struct Job {
     /// Which hierarchy the controllers are on.
     pub(super) cgroup: Cgroup,
     /// The live tests.
-    pub(super) tests: Vec<Listed>,
-    /// Those for a kernel that was booted without what others have.
-    pub(super) bare_tests: Vec<Listed>,
+    pub(super) tests: ByBoot<Vec<Listed>>,
     /// The agent.
     pub(super) agent: PathBuf,
     /// The program that tells which kernel programs run.

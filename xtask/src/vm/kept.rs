@@ -5,6 +5,7 @@ use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    boot::{Boot, ByBoot},
     choice,
     job::{Answer, Cgroup, Program},
     series::Series,
@@ -17,8 +18,6 @@ use crate::test::{
 
 /// Where it is kept, from the workspace's directory: one file a kernel.
 const FOLDER: &str = "docs/kernels";
-/// Before the suites of a bare kernel.
-const BARE: &str = "bare ";
 
 /// What is known of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,12 +94,8 @@ impl TryFrom<String> for Known {
     }
 }
 
-/// What the guest of one kernel has found, and the one that lacked what others have.
-pub(super) type Finding<'a> = (
-    Series,
-    Option<Result<&'a Answer, &'a Fault>>,
-    Option<Result<&'a Answer, &'a Fault>>,
-);
+/// What the guests of one kernel have found, those that lacked something too.
+pub(super) type Finding<'a> = (Series, ByBoot<Option<Result<&'a Answer, &'a Fault>>>);
 
 impl Found {
     /// Nothing yet.
@@ -119,42 +114,39 @@ impl Found {
     /// answer no more than that, beside what others have found.
     fn with(
         before: Option<Self>,
-        (series, whole, bare): &Finding<'_>,
+        (series, guests): &Finding<'_>,
         cgroup: Cgroup,
         day: &str,
     ) -> Self {
-        let answers = [whole, bare].map(|found| found.and_then(Result::ok));
-        let kernel = answers
-            .into_iter()
-            .flatten()
-            .map(|answer| &answer.kernel)
-            .next();
+        let told = guests.iter().map(|(boot, found)| (boot, *found));
+        let answers = told.filter_map(|(boot, found)| Some((boot, found?.ok()?)));
+        let answers: Vec<(Boot, &Answer)> = answers.collect();
+        let kernel = answers.first().map(|(_, answer)| &answer.kernel);
         let before = before.filter(|found| kernel.is_none_or(|kernel| found.kernel == *kernel));
         let name = kernel.map_or_else(|| series.to_string(), Clone::clone);
         let mut found = before.unwrap_or_else(|| Self::of(*series, &name, cgroup));
         found.fault = None;
-        for (place, answer) in ["", BARE].into_iter().zip(answers) {
-            if let Some(answer) = answer {
-                found.take(place, &answer.report, day);
+        for (boot, answer) in answers {
+            found.take(boot, &answer.report, day);
+            if boot == Boot::Whole {
+                found.programs.clone_from(&answer.programs);
             }
         }
-        if let [Some(whole), _] = answers {
-            found.programs.clone_from(&whole.programs);
-        }
-        for (name, guest) in [("", whole), ("bare ", bare)] {
+        for (boot, guest) in guests.iter() {
             if let Some(Err(fault)) = guest {
-                found.fault = Some(format!("{name}guest {}", first_line(fault)));
+                let guest = boot.before("guest");
+                found.fault = Some(format!("{guest} {}", first_line(fault)));
             }
         }
         found
     }
 
     /// What a report says takes the place of what was known; what it had no time for stays.
-    fn take(&mut self, place: &str, report: &Report, day: &str) {
+    fn take(&mut self, boot: Boot, report: &Report, day: &str) {
         let mut know = |suite: &str, test: &str, outcome: Outcome| {
             let day = day.to_owned();
             self.tests
-                .insert(key(place, suite, test), Known { outcome, day });
+                .insert(key(boot, suite, test), Known { outcome, day });
         };
         for (suite, of) in report.named_outcomes() {
             for test in &of.held {
@@ -178,9 +170,12 @@ impl Found {
     /// Forgets tests that there are no more: those of our own suites that are not listed.
     fn forget(&mut self, listed: &[Listed]) {
         let is_there = |key: &str| {
-            let key = key.strip_prefix(BARE).unwrap_or(key);
-            let mut suites = listed.iter().filter_map(|suite| {
-                let name = key.strip_prefix(&suite.binary.suite)?.strip_prefix(' ')?;
+            let places = || {
+                let suites = listed.iter().map(|suite| (suite, &suite.binary.suite));
+                suites.flat_map(|(suite, name)| Boot::ALL.map(|boot| (suite, boot.before(name))))
+            };
+            let mut suites = places().filter_map(|(suite, place)| {
+                let name = key.strip_prefix(&place)?.strip_prefix(' ')?;
                 Some(suite.names.iter().any(|known| known == name))
             });
             suites.next().unwrap_or(true)
@@ -188,14 +183,15 @@ impl Found {
         self.tests.retain(|key, _| is_there(key));
     }
 
-    /// Tests that have passed, at once or in the end, that have failed, and that were skipped.
-    pub(super) fn counts(&self) -> [usize; 3] {
-        let mut counts = [0; 3];
+    /// Tests that have passed, that held when they were run again, that have failed, and that were skipped.
+    pub(super) fn counts(&self) -> [usize; 4] {
+        let mut counts = [0; 4];
         for known in self.tests.values() {
             let place = match known.outcome {
-                Outcome::Passed | Outcome::Unsteady => 0,
-                Outcome::Failed => 1,
-                Outcome::Skipped(_) => 2,
+                Outcome::Passed => 0,
+                Outcome::Unsteady => 1,
+                Outcome::Failed => 2,
+                Outcome::Skipped(_) => 3,
             };
             if let Some(count) = counts.get_mut(place) {
                 *count += 1;
@@ -215,8 +211,8 @@ fn first_line(fault: &Fault) -> String {
         .to_owned()
 }
 
-fn key(place: &str, suite: &str, test: &str) -> String {
-    format!("{place}{suite} {test}")
+fn key(boot: Boot, suite: &str, test: &str) -> String {
+    format!("{} {test}", boot.before(suite))
 }
 
 /// Keeps what was found beside what is known already.
@@ -234,7 +230,7 @@ pub(super) fn keep(
     let mut all = read(root)?;
     for finding in findings {
         // On a kernel without that hierarchy there is nothing to find.
-        if matches!(finding.1, Some(Ok(answer)) if answer.skipped.is_some()) {
+        if matches!(finding.1.of(Boot::Whole), Some(Ok(answer)) if answer.skipped.is_some()) {
             continue;
         }
         let is_same = |found: &Found| (found.series, found.cgroup) == (finding.0, cgroup);
@@ -274,14 +270,14 @@ pub(super) fn read(root: &Path) -> anyhow::Result<Vec<Found>> {
 pub(super) fn missing(
     all: &[Found],
     (wanted, cgroup): (&[Series], Cgroup),
-    tests: [&mut Vec<Listed>; 2],
-) {
+    tests: ByBoot<Vec<Listed>>,
+) -> ByBoot<Vec<Listed>> {
     let known = |series: Series| {
         let mut all = all.iter();
         all.find(|found| found.series == series && found.cgroup == cgroup)
     };
-    let is_missing = |place: &str, suite: &str, name: &str| {
-        let key = key(place, suite, name);
+    let is_missing = |boot: Boot, suite: &str, name: &str| {
+        let key = key(boot, suite, name);
         let mut wanted = wanted.iter();
         let is_known = |found: &Found| {
             let outcome = found.tests.get(&key).map(|known| &known.outcome);
@@ -289,14 +285,11 @@ pub(super) fn missing(
         };
         wanted.any(|series| !known(*series).is_some_and(is_known))
     };
-    let left = |place: &str, tests: &[Listed]| {
-        choice::kept(tests, |suite, name| is_missing(place, suite, name))
-    };
-    let [whole, bare] = tests;
-    let [missing, missing_bare] = [left("", whole), left(BARE, bare)];
-    if !missing.is_empty() || !missing_bare.is_empty() {
-        (*whole, *bare) = (missing, missing_bare);
-    }
+    let missing = ByBoot::new(|boot| {
+        choice::kept(tests.of(boot), |suite, name| is_missing(boot, suite, name))
+    });
+    let is_any = missing.iter().any(|(_, tests)| !tests.is_empty());
+    if is_any { missing } else { tests }
 }
 
 #[cfg(test)]
@@ -347,12 +340,23 @@ mod tests {
         Vec::from([Listed { binary, names }])
     }
 
+    fn guests<'a>(
+        whole: Option<Result<&'a Answer, &'a Fault>>,
+        bare: Option<Result<&'a Answer, &'a Fault>>,
+    ) -> ByBoot<Option<Result<&'a Answer, &'a Fault>>> {
+        ByBoot::new(|boot| match boot {
+            Boot::Whole => whole,
+            Boot::Bare => bare,
+            Boot::NoPsi => None,
+        })
+    }
+
     #[test]
     fn a_run_of_some_renews_those_and_leaves_the_others() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let keep = |whole: Result<&Answer, &Fault>, day: &str| {
-            let finding = (Series::V6_1, Some(whole), None);
+            let finding = (Series::V6_1, guests(Some(whole), None));
             let listed = listed("live", &["a", "b", "c", "d", "e"]);
             keep(root, (Cgroup::V2, day), &[finding], &listed).unwrap();
             read(root).unwrap().remove(0)
@@ -362,10 +366,10 @@ mod tests {
             ran(&["a", "b"], &["c"], &[("d", "no zram"), ("e", TIME_OVER)]),
         );
         let found = keep(Ok(&first), "2026-01-01");
-        assert_eq!(found.counts(), [2, 1, 1]);
+        assert_eq!(found.counts(), [2, 0, 1, 1]);
         let second = answer("6.1.1", ran(&["c", "e"], &[], &[("a", TIME_OVER)]));
         let found = keep(Ok(&second), "2026-01-02");
-        assert_eq!(found.counts(), [4, 0, 1]);
+        assert_eq!(found.counts(), [4, 0, 0, 1]);
         let told = ["live a", "live c", "live d"].map(|test| found.tests[test].to_string());
         assert_eq!(
             told,
@@ -380,7 +384,7 @@ mod tests {
         let found = keep(Err(&died), "2026-01-03");
         assert_eq!(
             (found.counts(), found.kernel.as_str()),
-            ([4, 0, 1], "6.1.1")
+            ([4, 0, 0, 1], "6.1.1")
         );
         assert_eq!(
             found.fault.as_deref(),
@@ -390,7 +394,7 @@ mod tests {
         let found = keep(Ok(&other), "2026-01-04");
         assert_eq!(
             (found.counts(), found.fault),
-            ([1, 0, 0], None),
+            ([1, 0, 0, 0], None),
             "another release"
         );
     }
@@ -400,7 +404,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let keep = |whole, bare, names: &[&str]| {
-            let finding = (Series::V6_1, whole, bare);
+            let finding = (Series::V6_1, guests(whole, bare));
             let of = (Cgroup::V2, "2026-01-01");
             keep(root, of, &[finding], &listed("live", names)).unwrap();
             let found = read(root).unwrap().remove(0);
@@ -434,21 +438,22 @@ mod tests {
 
     #[test]
     fn the_tests_that_are_not_known_come_first_and_then_all_again() {
-        let report = answer("6.1.1", ran(&["a"], &[], &[]));
+        let report = answer("6.1.1", ran(&["a"], &["b"], &[]));
         let bare = answer("6.1.1", ran(&["x"], &[], &[]));
-        let finding = (Series::V6_1, Some(Ok(&report)), Some(Ok(&bare)));
+        let finding = (Series::V6_1, guests(Some(Ok(&report)), Some(Ok(&bare))));
         let known = Found::with(None, &finding, Cgroup::V2, "2026-01-01");
         let check = |series: &[Series], names: &[&str], expected: [&[&str]; 2]| {
-            let (mut whole, mut bare) = (listed("live", names), listed("live", &["x"]));
-            missing(
-                std::slice::from_ref(&known),
-                (series, Cgroup::V2),
-                [&mut whole, &mut bare],
-            );
-            let names = |suites: Vec<Listed>| -> Vec<String> {
-                suites.into_iter().flat_map(|suite| suite.names).collect()
+            let all = ByBoot::new(|boot| match boot {
+                Boot::Whole => listed("live", names),
+                Boot::Bare => listed("live", &["x"]),
+                Boot::NoPsi => Vec::new(),
+            });
+            let found = missing(std::slice::from_ref(&known), (series, Cgroup::V2), all);
+            let names = |boot: Boot| -> Vec<&str> {
+                let names = found.of(boot).iter().flat_map(|suite| &suite.names);
+                names.map(String::as_str).collect()
             };
-            assert_eq!([names(whole), names(bare)], expected);
+            assert_eq!([names(Boot::Whole), names(Boot::Bare)], expected);
         };
         check(&[Series::V6_1], &["a", "b"], [&["b"], &[]]);
         check(&[Series::V6_1], &["a"], [&["a"], &["x"]]);

@@ -1,6 +1,8 @@
 //! `cargo xtask vm`: the live tests on the kernels that people run, each in a virtual machine of its own.
+mod boot;
 mod cache;
 mod choice;
+mod claims;
 mod cpio;
 #[cfg(feature = "bench")]
 pub(crate) mod errand;

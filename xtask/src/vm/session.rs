@@ -13,8 +13,9 @@ use anyhow::{Context as _, ensure};
 
 use super::{
     Args,
+    boot::{Boot, ByBoot},
     cache::InUse,
-    choice::{self, Choice},
+    choice,
     cpio::{Data, Entry},
     guest, image,
     job::{Answer, Job},
@@ -31,7 +32,7 @@ use crate::{
     test::{
         Report,
         libtest::Outcome,
-        live::{self, TIME_OVER},
+        live::{self, Listed, TIME_OVER},
         report::Suite,
     },
     workspace,
@@ -40,8 +41,6 @@ use crate::{
 const ALL: [Series; 3] = [Series::V6_1, Series::V6_12, Series::Newest];
 /// Memory of a guest in MiB: the largest test needs half of it.
 const MEMORY: u32 = 2048;
-/// What a kernel is told in order to be without pressure information and the memory controller.
-const BARE: &str = "psi=0 cgroup_disable=memory";
 /// How much slower than on a processor of its own anything may be: under emulation, and with KVM.
 const SLOWNESS: [u32; 2] = [10, 2];
 /// The kernel's door to KVM; that it is there does not say that guests run.
@@ -52,10 +51,10 @@ const TRIAL_DEADLINE: Duration = Duration::from_secs(10);
 const TEST_DEADLINES: [u64; 3] = [150, 300, 3000];
 /// Longest time for a guest: ordinary and full.
 const DEADLINES: [Duration; 2] = [Duration::from_mins(150), Duration::from_hours(4)];
-/// Of the short form, all guests and what is built for them together: no test is begun later.
+/// Of the short form, all guests together, once everything is built: no test is begun later.
 const SHORT: Duration = Duration::from_mins(4);
-/// What is left of a guest's share for its last test and for the guest that lacks what others have.
-const RESERVE: Duration = Duration::from_secs(40);
+/// What is left of a guest's share for its last test and for the guests that lack what it has.
+const RESERVE: Duration = Duration::from_secs(30);
 /// The least that is worth a boot.
 const LEAST: Duration = Duration::from_secs(30);
 /// Between the last begin of a test and the end of a guest that says nothing, beside one more test at the most.
@@ -65,7 +64,6 @@ const TAIL: usize = 30;
 
 /// Runs the guests that `args` asks for.
 pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
-    let begin = Instant::now();
     // What cannot be kept afterwards is told before.
     let published = || anyhow::Ok((kept::read(workspace::root())?, today()?));
     let published = args.publish.then(published).transpose()?;
@@ -83,13 +81,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     if let (Some(_), Some((known, _))) = (args.minutes, &published) {
         let series: Vec<Series> = kernels.iter().map(|kernel| kernel.series).collect();
         let of = (&*series, args.cgroup);
-        kept::missing(known, of, [&mut choice.whole, &mut choice.bare]);
+        choice = kept::missing(known, of, choice);
     }
-    // What is short has the building in it; what is a part has so many minutes of guests.
-    let end = match (args.short, args.minutes) {
-        (true, _) => Some(begin + SHORT),
-        (_, minutes) => minutes.map(|minutes| Instant::now() + Duration::from_mins(minutes)),
-    };
+    let length = args.minutes.map(Duration::from_mins);
+    let length = length.or(args.short.then_some(SHORT));
+    let end = length.map(|length| Instant::now() + length);
     let mut session = Session::new(args, (&tools, choice), folder, end)?;
     session.make_image(&programs, &kernels)?;
     session.try_kvm(&kernels)?;
@@ -114,18 +110,17 @@ fn today() -> anyhow::Result<String> {
     Ok(String::from_utf8(said.stdout)?.trim().to_owned())
 }
 
-/// What is published of each kernel: its guest, and the one of the same kernel that lacked what others have; either may have had
-/// no time, or nothing to do.
+/// What is published of each kernel: its guests, each of which may have had no time, or nothing to do.
 fn findings(guests: &[Guest]) -> Vec<kept::Finding<'_>> {
-    let of = |series: Series, is_bare: bool| {
+    let of = |series: Series, boot: Boot| {
         let mut guests = guests.iter();
-        let guest = guests.find(|each| each.series == series && each.is_bare == is_bare)?;
+        let guest = guests.find(|each| each.series == series && each.boot == boot)?;
         guest.found.as_ref().map(Result::as_ref)
     };
-    let found = ALL.map(|series| (series, of(series, false), of(series, true)));
+    let found = ALL.map(|series| (series, ByBoot::new(|boot| of(series, boot))));
     let found = found.into_iter();
     found
-        .filter(|(_, whole, bare)| whole.is_some() || bare.is_some())
+        .filter(|(_, guests)| guests.iter().any(|(_, found)| found.is_some()))
         .collect()
 }
 
@@ -180,7 +175,7 @@ fn supply(wanted: &[Series], report: &mut Report) -> anyhow::Result<Option<Suppl
 struct Session<'a> {
     args: &'a Args,
     tools: &'a Tools,
-    choice: Choice,
+    choice: ByBoot<Vec<Listed>>,
     nonce: String,
     initramfs: PathBuf,
     accelerator: Accelerator,
@@ -193,8 +188,7 @@ struct Session<'a> {
 /// A guest that has ended.
 struct Guest {
     series: Series,
-    /// Booted without what others have.
-    is_bare: bool,
+    boot: Boot,
     /// Nothing if there was no time to boot it.
     found: Option<Result<Answer, Fault>>,
 }
@@ -202,7 +196,7 @@ struct Guest {
 impl<'a> Session<'a> {
     fn new(
         args: &'a Args,
-        (tools, choice): (&'a Tools, Choice),
+        (tools, choice): (&'a Tools, ByBoot<Vec<Listed>>),
         folder: PathBuf,
         end: Option<Instant>,
     ) -> anyhow::Result<Self> {
@@ -225,8 +219,7 @@ impl<'a> Session<'a> {
         let job = Job {
             nonce: self.nonce.clone(),
             cgroup: args.cgroup,
-            tests: self.choice.whole.clone(),
-            bare_tests: self.choice.bare.clone(),
+            tests: self.choice.clone(),
             agent: programs.agent.clone(),
             programs: programs.coverage.clone(),
             full: args.full,
@@ -247,7 +240,7 @@ impl<'a> Session<'a> {
             orders: "guest --trial".to_owned(),
             folder: self.folder.join("trial"),
             deadline: TRIAL_DEADLINE,
-            ..self.machine(kernel)
+            ..self.machine(kernel, Boot::Whole)
         };
         let ended = trial.run(|_| {})?;
         let disk = fs::read(trial.disk()).context("reading a guest's disk")?;
@@ -275,12 +268,14 @@ impl<'a> Session<'a> {
         let work = || -> anyhow::Result<Vec<Guest>> {
             let mut guests = Vec::new();
             while let Some((kernel, until)) = next() {
-                let [whole, bare] = [0, 1].map(|at| until.map(|until| until[at]));
-                if !self.choice.whole.is_empty() {
-                    guests.push(self.run_one(self.machine(kernel), whole, false)?);
-                }
-                if !self.choice.bare.is_empty() {
-                    guests.push(self.run_one(self.bare(kernel), bare, true)?);
+                for (boot, tests) in self.choice.iter() {
+                    let until = until.map(|[whole, rest]| match boot {
+                        Boot::Whole => whole,
+                        Boot::Bare | Boot::NoPsi => rest,
+                    });
+                    if !tests.is_empty() {
+                        guests.push(self.run_one(kernel, boot, until)?);
+                    }
                 }
             }
             Ok(guests)
@@ -301,14 +296,14 @@ impl<'a> Session<'a> {
     /// A guest that begins no test after `until`.
     fn run_one(
         &self,
-        mut machine: Machine<'_>,
+        kernel: &Kernel,
+        boot: Boot,
         until: Option<Instant>,
-        is_bare: bool,
     ) -> anyhow::Result<Guest> {
-        let series = machine.kernel.series;
+        let (mut machine, series) = (self.machine(kernel, boot), kernel.series);
         let ended = |found| Guest {
             series,
-            is_bare,
+            boot,
             found,
         };
         if let Some(until) = until {
@@ -365,7 +360,7 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn machine<'b>(&'b self, kernel: &'b Kernel) -> Machine<'b> {
+    fn machine<'b>(&'b self, kernel: &'b Kernel, boot: Boot) -> Machine<'b> {
         let [ordinary, full] = DEADLINES;
         let [emulated, kvm] = SLOWNESS;
         let slowness = match self.accelerator {
@@ -378,15 +373,18 @@ impl<'a> Session<'a> {
             initramfs: &self.initramfs,
             accelerator: self.accelerator,
             memory: MEMORY,
-            words: "",
-            orders: "guest".to_owned(),
+            words: boot.words(),
+            orders: match boot {
+                Boot::Whole => "guest".to_owned(),
+                Boot::Bare | Boot::NoPsi => format!("guest --boot {}", boot.name()),
+            },
             environment: vec![
                 ("PATH", "/bin".to_owned()),
                 ("TMPDIR", guest::TEMPORARY.to_owned()),
                 ("BRINK_TEST_SLOWNESS", slowness.to_string()),
                 ("BRINK_TEST_GUEST", "1".to_owned()),
             ],
-            folder: self.folder.join(kernel.series.to_string()),
+            folder: self.folder.join(boot.behind(&kernel.series.to_string())),
             deadline: if self.args.full { full } else { ordinary },
             // A test may take its whole time, twice.
             silence: Some(2 * self.overrun()),
@@ -395,26 +393,21 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn bare<'b>(&'b self, kernel: &'b Kernel) -> Machine<'b> {
-        Machine {
-            words: BARE,
-            orders: "guest --bare".to_owned(),
-            folder: self.folder.join(format!("{} bare", kernel.series)),
-            ..self.machine(kernel)
-        }
-    }
-
     fn add(&self, guest: &Guest, report: &mut Report) {
         let series = guest.series;
-        let suffix = if guest.is_bare { " bare" } else { "" };
-        let place = |kernel: &str| format!("{kernel}{suffix}");
+        let place = |kernel: &str| guest.boot.behind(kernel);
         match &guest.found {
-            None => {
-                let tests = if guest.is_bare {
-                    &self.choice.bare
-                } else {
-                    &self.choice.whole
+            // Of each kernel that is there something is shown, or nobody would notice that nothing ever is.
+            None if self.args.short && guest.boot == Boot::Whole => {
+                let failed = Outcome {
+                    failed: 1,
+                    failures: vec![TIME_OVER.to_owned()],
+                    ..Outcome::default()
                 };
+                report.add(Suite::told(&place(&format!("kernel {series}")), failed));
+            }
+            None => {
+                let tests = self.choice.of(guest.boot);
                 let names = tests.iter().flat_map(|suite| &suite.names);
                 let names: Vec<&str> = names.map(String::as_str).collect();
                 report.add_skipped(&place(&format!("kernel {series}")), &names, TIME_OVER);

@@ -1,0 +1,247 @@
+//! What is claimed of every kernel, and the tests that show it there: the first table of docs/kernels.md.
+use std::fmt::Write as _;
+
+use super::kept::{Found, Outcome};
+
+/// What must hold, and the names of the tests that show it, without the modules that they are in.
+type Claim = (&'static str, &'static [&'static str]);
+
+const CLAIMS: &[Claim] = &[
+    (
+        "the kernel's numbers are those of its files",
+        &[
+            "numbers_are_those_of_the_files",
+            "a_node_and_its_workloads_have_the_numbers_of_their_files",
+            "processes_of_a_cgroup_are_those_of_its_file",
+        ],
+    ),
+    (
+        "what a full ring loses is counted",
+        &[
+            "what_evidence_is_lost_is_counted",
+            "what_signals_are_lost_is_counted",
+            "what_kills_are_lost_is_counted",
+        ],
+    ),
+    (
+        "OOM of a cgroup",
+        &[
+            "a_cgroup_at_its_limit_is_told_as_that",
+            "a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel",
+        ],
+    ),
+    (
+        "OOM of a whole group",
+        &[
+            "a_group_that_is_taken_whole_is_told_as_that",
+            "a_group_that_is_killed_whole_is_one_incident",
+        ],
+    ),
+    (
+        "OOM of the node",
+        &[
+            "an_oom_of_the_node_is_told_as_that",
+            "the_node_out_of_memory_is_one_incident_for_no_cgroups_limit",
+        ],
+    ),
+    (
+        "throttled above `memory.high`: no kill",
+        &[
+            "being_slowed_down_is_no_kill",
+            "being_slowed_down_above_memory_high_is_told_as_no_kill",
+            "being_slowed_down_above_memory_high_is_no_incident_until_somebody_kills",
+        ],
+    ),
+    (
+        "a tree of cgroups that forks goes whole: hard",
+        &["a_tree_that_forks_goes_whole_by_a_hard_eviction"],
+    ),
+    (
+        "the same: soft",
+        &["a_tree_that_forks_and_will_not_listen_goes_whole_by_a_soft_eviction"],
+    ),
+    (
+        "swap: free, full, and what it is worth",
+        &[
+            "free_swap_holds_an_eviction_until_it_is_gone",
+            "full_swap_holds_nothing",
+            "swap_counts_as_headroom_and_zram_by_half",
+        ],
+    ),
+    (
+        "swap in zram: free and full",
+        &[
+            "free_zram_holds_an_eviction_until_it_is_gone",
+            "full_zram_holds_nothing",
+        ],
+    ),
+    (
+        "a negative `oom_score_adj` saves nobody",
+        &["a_score_that_the_kernels_killer_spares_saves_nobody_from_ours"],
+    ),
+    (
+        "after kill -9 a crossing is acted on at once",
+        &["a_crossing_that_still_holds_is_acted_on_at_once_after_a_kill_of_the_agent"],
+    ),
+    (
+        "nobody is killed twice for one cause",
+        &[
+            "nobody_is_killed_twice_for_one_cause",
+            "nobody_is_killed_twice_for_one_cause_after_a_soft_order",
+        ],
+    ),
+    (
+        "no program, link or cgroup stays",
+        &[
+            "nothing_stays_of_an_agent_that_was_killed",
+            "nothing_stays_in_the_kernel",
+        ],
+    ),
+    (
+        "rung: the kernel's sampler",
+        &["the_kernel_sampler_is_the_top_rung"],
+    ),
+    (
+        "rung: sampler off",
+        &["without_programs_the_guard_polls_under_real_time"],
+    ),
+    (
+        "rung: no type description",
+        &["without_a_type_description_of_the_kernel_it_polls"],
+    ),
+    (
+        "rung: no tracefs",
+        &["without_tracefs_it_is_blind_to_the_kernels_killer_alone"],
+    ),
+    (
+        "rung: not root",
+        &[
+            "without_the_right_to_load_programs_it_polls",
+            "nobody_with_the_right_to_kill_protects_from_files",
+        ],
+    ),
+    (
+        "rung: no real-time right",
+        &[
+            "without_the_right_to_real_time_the_sampler_still_serves",
+            "without_real_time_it_polls_at_nice_minus_20",
+            "without_programs_and_real_time_it_stands_on_the_lowest_rung",
+        ],
+    ),
+    (
+        "booted without pressure information",
+        &["a_kernel_without_pressure_information_is_protected_from_the_top_rung"],
+    ),
+    (
+        "booted without the memory controller",
+        &[
+            "without_the_memory_controller_no_agent_pretends_to_protect",
+            "the_doctor_names_what_the_kernel_was_booted_without",
+        ],
+    ),
+    (
+        "soak: bombs, cgroups by the hundred, a starved and a stopped agent",
+        &[
+            "bomb_after_bomb_ends_as_a_whole",
+            "a_bomb_and_a_leak_beside_processes_that_come_and_go",
+            "a_thousand_cgroups_a_second_hide_neither_a_leak_nor_a_new_workload",
+            "a_guard_that_was_starved_acts_as_soon_as_it_runs",
+        ],
+    ),
+    (
+        "soak: waves, full disks, a clock that is set, everything mixed",
+        &[
+            "waves_around_a_soft_threshold_kill_nobody_and_do_not_flap",
+            "a_clock_that_is_set_changes_no_decision",
+            "a_mix_of_everything_in_one_agent",
+        ],
+    ),
+];
+
+/// What is said where nothing is known.
+const UNKNOWN: &str = "not run";
+
+/// One row a claim, one column a kernel.
+pub(super) fn table(all: &[Found]) -> String {
+    let headings: Vec<String> = all.iter().map(Found::heading).collect();
+    let mut text = format!("| what | {} |\n", headings.join(" | "));
+    // Writing to a `String` cannot fail, here and below.
+    let _written = writeln!(text, "|---|{}", "---|".repeat(all.len()));
+    for (what, tests) in CLAIMS {
+        let cells: Vec<String> = all.iter().map(|found| cell(found, tests)).collect();
+        let _written = writeln!(text, "| {what} | {} |", cells.join(" | "));
+    }
+    text
+}
+
+/// What became of the tests: as many as passed of all, and what the others came to.
+fn cell(found: &Found, tests: &[&str]) -> String {
+    let outcome = |test: &&str| {
+        let mut known = found.tests.iter();
+        let is_it = |key: &str| key.rsplit([' ', ':']).next() == Some(test);
+        known.find_map(|(key, known)| is_it(key).then_some(&known.outcome))
+    };
+    let mut others = Vec::new();
+    let mut passed = 0;
+    for found in tests.iter().map(outcome) {
+        let other = match found {
+            Some(Outcome::Passed) => {
+                passed += 1;
+                continue;
+            }
+            Some(Outcome::Unsteady) => "held when run again",
+            Some(Outcome::Failed) => "failed",
+            Some(Outcome::Skipped(_)) => "skipped",
+            None => UNKNOWN,
+        };
+        others.push(other);
+    }
+    match (passed, &others[..]) {
+        (_, []) => format!("passed {passed}"),
+        (0, others) => others.join(", "),
+        (_, others) => format!("passed {passed}, {}", others.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        vm::{job::Cgroup, kept},
+        workspace,
+    };
+
+    #[test]
+    fn a_cell_counts_what_passed_and_names_what_did_not() {
+        let text = r#"{"series": "6.1", "kernel": "6.1.1", "cgroup": "v2", "programs": [], "tests": {
+            "live a::one": "passed 2026-01-01", "live two": "failed 2026-01-01",
+            "bare live c::three": "skipped 2026-01-01 no zram", "live c::four": "unsteady 2026-01-01"}}"#;
+        let found: Found = serde_json::from_str(text).unwrap();
+        for (tests, expected) in [
+            (&["one"][..], "passed 1"),
+            (&["one", "three"], "passed 1, skipped"),
+            (&["two", "four"], "failed, held when run again"),
+            (&["ne"], UNKNOWN),
+        ] {
+            assert_eq!(cell(&found, tests), expected, "{tests:?}");
+        }
+    }
+
+    /// A claim of which nothing is known on a kernel is none.
+    #[test]
+    fn everything_claimed_was_run_on_every_kernel() {
+        for found in kept::read(workspace::root()).unwrap() {
+            let tests = CLAIMS.iter().flat_map(|(what, tests)| {
+                let unknown = |test: &&&str| cell(&found, &[**test]) == UNKNOWN;
+                tests.iter().filter(unknown).map(move |test| (what, test))
+            });
+            let unknown: Vec<_> = tests.collect();
+            let is_old = found.cgroup == Cgroup::V1 && found.tests.is_empty();
+            assert!(
+                is_old || unknown.is_empty(),
+                "{}: {unknown:#?}",
+                found.heading()
+            );
+        }
+    }
+}
