@@ -38,7 +38,7 @@ fn guest_limits(report: &Report) -> Vec<Limit> {
         .sum();
     let own = report.guests.runs.iter();
     let judged = own.filter(|run| run.contender == Contender::Brink.word());
-    let judged = judged.count();
+    let judged = judged.filter(|run| !run.shows_nothing()).count();
     let premature = runs.iter().filter(|run| run.is_premature()).count();
     let mut limits = vec![
         limit(

@@ -11,7 +11,10 @@ use super::{
     tables,
     wire::Found,
 };
-use crate::{bench::table, marks};
+use crate::{
+    bench::{measure::units::millis, table},
+    marks,
+};
 
 /// The folder of raw values and plots, from the workspace's directory.
 pub(super) const FOLDER: &str = "docs/benchmarks/peers";
@@ -185,11 +188,39 @@ fn notes(report: &Report) -> String {
     format!(
         "- Runs without a delay, because a tool acted though the truth saw no crossing of its signal before: {}. Of those with \
          no reason by any figure: {}.\n\
-         - Quiet runs that were left out, because the pod that should have stayed away came below the limit: {}.",
+         - Quiet runs that were left out, because the pod that should have stayed away came below the limit: {}.\n{}",
         loud(Found::is_unseen),
         loud(Found::is_premature),
-        by_tool(&|each| report.left_out(each))
+        by_tool(&|each| report.left_out(each)),
+        losers(report).join("\n")
     )
+}
+
+/// Of each tool that was too late: how long it had, by its own signal.
+fn losers(report: &Report) -> Vec<String> {
+    let peers = Contender::ALL
+        .into_iter()
+        .filter(|each| *each != Contender::Nothing);
+    let line = |each: Contender| {
+        let lost: Vec<&Found> = report.loud(each).filter(|run| run.is_lost()).collect();
+        let uncrossed = lost.iter().filter(|run| !run.crossed).count();
+        let times = lost
+            .iter()
+            .filter(|run| run.crossed)
+            .filter_map(|run| run.oom);
+        let times: Vec<f64> = times.map(millis).collect();
+        (!lost.is_empty()).then(|| {
+            format!(
+                "- {}, the runs that it lost: its own signal was never crossed in {uncrossed} of {}; in the others the kernel killed \
+                 {} ms after the crossing (median), {} ms at the latest.",
+                each.word(),
+                lost.len(),
+                tables::quantile(&times, 50),
+                tables::quantile(&times, 100)
+            )
+        })
+    };
+    peers.filter_map(line).collect()
 }
 
 fn machine(report: &Report) -> Option<String> {

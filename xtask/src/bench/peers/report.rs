@@ -92,9 +92,8 @@ impl Report {
     /// tool's own signal, its run shows nothing.
     pub(super) fn quiet(&self, contender: Contender) -> impl Iterator<Item = &Found> {
         let runs = self.guests.runs.iter();
-        let own = [Workload::Near.word(), Workload::Spikes.word()];
         runs.filter(move |run| run.quiet && run.contender == contender.word())
-            .filter(move |run| !(run.crossed && own.contains(&run.workload)))
+            .filter(|run| !run.shows_nothing())
     }
 
     /// Quiet runs that show nothing, by tool.

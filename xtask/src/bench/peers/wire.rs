@@ -128,6 +128,12 @@ pub struct Seen {
 }
 
 impl Found {
+    /// Whether a pod that should have stayed away came below the limit of the tool's own signal, so that nothing was quiet.
+    pub fn shows_nothing(&self) -> bool {
+        let own = [Workload::Near.word(), Workload::Spikes.word()];
+        self.quiet && self.crossed && own.contains(&self.workload)
+    }
+
     /// A run that ended with its guest.
     pub fn died(run: &Run, why: String) -> Self {
         Self {
