@@ -254,6 +254,10 @@ fn in_a_cgroup_namespace_beside_the_machines_groups_it_says_how_to_be_started() 
     if rustix::process::geteuid().as_raw() != 0 {
         lacks!("needs root, to make a namespace");
     }
+    let unshare = Command::new("unshare").args(["--cgroup", "true"]).output();
+    if !unshare.is_ok_and(|output| output.status.success()) {
+        skip!("needs an unshare that knows cgroup namespaces, which busybox has not");
+    }
     let binary = match agent_binary() {
         Ok(binary) => binary,
         Err(error) => lacks!("{error}"),
