@@ -337,13 +337,16 @@ impl Mapping {
     }
 }
 
-/// Makes the allocator return what is freed at the end of a heap, whatever was freed before (glibc only). By itself it
-/// keeps as much as the largest piece that was ever freed, for each thread's heap, and no call returns that.
+/// Makes the allocator return what is freed at the end of the heap, whatever was freed before, and have one heap for all
+/// threads (glibc only; to be called before there are any). By itself it keeps as much as the largest piece that was ever freed,
+/// and has a heap for each thread, whose free pages do not go back to the kernel once memory is locked: under many events they
+/// add up. The guard takes no memory, so it never waits for the heap.
 pub fn keep_heap_small() {
-    const KEPT: i32 = 128 << 10;
     #[cfg(target_env = "gnu")]
-    // SAFETY: needed because no safe wrapper exists. The function may be called at any time from any thread.
-    let _refused = unsafe { libc::mallopt(libc::M_TRIM_THRESHOLD, KEPT) };
+    for (option, value) in [(libc::M_TRIM_THRESHOLD, 128 << 10), (libc::M_ARENA_MAX, 1)] {
+        // SAFETY: needed because no safe wrapper exists. The function may be called at any time from any thread.
+        let _refused = unsafe { libc::mallopt(option, value) };
+    }
 }
 
 /// Returns free heap to the kernel once start-up is over, so that what is locked is what is used (glibc only).

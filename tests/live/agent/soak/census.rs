@@ -10,8 +10,11 @@ use brink_tests::wait_until;
 
 use super::churn::VISITORS_HOME;
 
-/// Resident memory may grow by so much: pages of buffers that are touched for the first time.
-const GROWTH_KIB: u64 = 2048;
+/// Resident memory may grow by so much: the newest events (2 MiB) and decisions (256), which are kept, and pages that are touched
+/// for the first time.
+const GROWTH_KIB: u64 = 6 << 10;
+/// By so much more where the journal of events finds no room: what waits for it.
+const WAITING_KIB: u64 = 8 << 10;
 /// Other people's groups on the machine come and go too.
 const OTHERS: usize = 16;
 /// How long what is on its way out may take.
@@ -24,6 +27,8 @@ type Metered = HashMap<MapData, u64, [u8; size_of::<CgroupMeter>()]>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Census {
     resident_kib: u64,
+    /// What waits for room on the disk of the journal.
+    waiting_kib: u64,
     /// By what they are open on, numbers left out.
     descriptors: BTreeMap<String, usize>,
     threads: BTreeMap<String, usize>,
@@ -37,6 +42,7 @@ impl Census {
     pub(super) fn of(pid: u32) -> Self {
         let mut census = Self {
             resident_kib: resident(pid),
+            waiting_kib: 0,
             ..Self::default()
         };
         for entry in entries(pid, "fd") {
@@ -83,7 +89,7 @@ impl Census {
         if !new.is_empty() {
             grown.push(format!("of BPF: {new:?}"));
         }
-        if self.resident_kib > before.resident_kib + GROWTH_KIB {
+        if self.resident_kib > before.resident_kib + GROWTH_KIB + before.waiting_kib {
             let (now, then) = (self.resident_kib, before.resident_kib);
             grown.push(format!("resident memory: {then} KiB, and now {now} KiB"));
         }
@@ -94,6 +100,11 @@ impl Census {
             ));
         }
         grown
+    }
+
+    /// From here on the journal of events may find no room.
+    pub(super) fn may_wait(&mut self) {
+        self.waiting_kib = WAITING_KIB;
     }
 
     /// Holds a process to what it held before, once what is on its way out is out.

@@ -154,6 +154,7 @@ fn soak(whole: Duration, seed: u64) -> Result<(), String> {
         chance: Chance::new(seed),
         deck: Vec::new(),
     };
+    soak.scene.lacks_disk();
     let began = Instant::now();
     soak.go_on_until(began + whole / 2, seed);
     soak.scene.check_flat();

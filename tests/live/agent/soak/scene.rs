@@ -35,6 +35,8 @@ pub(super) struct Scene {
     pub(super) has_gap: bool,
     /// What the agent held when it was warm, and for how many workloads.
     warm: Option<(Census, usize)>,
+    /// The journal of events has a disk that is too small for them.
+    is_short_of_disk: bool,
     /// The agent.
     pub(super) pid: u32,
     /// Workloads that may die.
@@ -107,6 +109,7 @@ impl Scene {
             journal,
             has_gap: false,
             warm: None,
+            is_short_of_disk: false,
             pid,
             leaker,
             bomb,
@@ -129,6 +132,17 @@ impl Scene {
             self.audit(&["test/leaker"]);
         }
         self.warm = Some((Census::of(self.pid), self.node.groups.len()));
+        if self.is_short_of_disk {
+            self.lacks_disk();
+        }
+    }
+
+    /// From now on events wait for room on the disk of their journal.
+    pub(super) fn lacks_disk(&mut self) {
+        self.is_short_of_disk = true;
+        if let Some((census, _)) = &mut self.warm {
+            census.may_wait();
+        }
     }
 
     /// A leak at full speed, which must be ended by a hard eviction of the leaker.
