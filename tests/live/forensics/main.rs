@@ -388,8 +388,10 @@ fn fifty_ooms_in_a_row_are_fifty_incidents() {
     }
     let (mut opened, mut closed) = (Vec::new(), BTreeSet::new());
     while closed.len() < killed.len() {
-        let next = scene.told.recv_timeout(slowed(PATIENCE));
-        let (kind, incident) = next.unwrap_or_else(|_| panic!("{opened:?} of {killed:?}"));
+        // Well before the test's own deadline, or nobody would learn which is missing.
+        let next = scene.told.recv_timeout(slowed(PATIENCE) / 4);
+        let (kind, incident) =
+            next.unwrap_or_else(|_| panic!("{opened:?} and {closed:?} of {killed:?}"));
         let pid = incident.victims[0].pid;
         if !killed.contains(&pid) {
             continue;

@@ -43,6 +43,8 @@ const ALL: [Series; 3] = [Series::V6_1, Series::V6_12, Series::Newest];
 const MEMORY: u32 = 2048;
 /// How much slower than on a processor of its own anything may be: under emulation, and with KVM.
 const SLOWNESS: [u32; 2] = [10, 2];
+/// The tests on a cluster, which no guest has.
+const ELSEWHERE: &str = "brink-tests cluster";
 /// The kernel's door to KVM; that it is there does not say that guests run.
 const KVM: &str = "/dev/kvm";
 /// Longest time for a guest that has nothing to do but to answer.
@@ -76,7 +78,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     let folder = metadata.target_directory.join("vm/guests");
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let _lock = lock::wait_for(&folder, "runs guests of this checkout")?;
-    let listed = live::list_all(&programs.tests, &[])?;
+    let mut listed = live::list_all(&programs.tests, &[])?;
+    listed.retain(|suite| suite.binary.suite != ELSEWHERE);
     let mut choice = choice::choose(&listed, args.short, &args.filter)?;
     if let (Some(_), Some((known, _))) = (args.minutes, &published) {
         let series: Vec<Series> = kernels.iter().map(|kernel| kernel.series).collect();
