@@ -390,8 +390,13 @@ fn fifty_ooms_in_a_row_are_fifty_incidents() {
     while closed.len() < killed.len() {
         // Well before the test's own deadline, or nobody would learn which is missing.
         let next = scene.told.recv_timeout(slowed(PATIENCE) / 4);
-        let (kind, incident) =
-            next.unwrap_or_else(|_| panic!("{opened:?} and {closed:?} of {killed:?}"));
+        let (kind, incident) = next.unwrap_or_else(|_| {
+            let missing: Vec<_> = killed.difference(&closed).collect();
+            panic!(
+                "{missing:?} of {killed:?}, opened {opened:?}; {}",
+                scene.losses()
+            )
+        });
         let pid = incident.victims[0].pid;
         if !killed.contains(&pid) {
             continue;

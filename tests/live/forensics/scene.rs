@@ -18,7 +18,7 @@ use brink_host::cgroup::glob::Glob;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::clock::ClockPair;
 use brink_host::hog::{HogSpec, Load};
-use brink_host::probe::Wishes;
+use brink_host::probe::{Row, Wishes};
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
 use brink_tests::{Hog, Sandbox, slowed};
@@ -60,7 +60,7 @@ pub(crate) struct Scene {
     pub(crate) collector: Collector,
     pub(crate) told: Receiver<(Kind, Incident)>,
     thread: Option<JoinHandle<()>>,
-    _equipment: Option<Equipment>,
+    equipment: Option<Equipment>,
 }
 
 impl Scene {
@@ -117,10 +117,21 @@ impl Scene {
             collector,
             told,
             thread,
-            _equipment: equipment,
+            equipment,
         };
         scene.follow();
         Ok(scene)
+    }
+
+    /// What became of the kernel's records of kills, for whoever misses one.
+    pub(crate) fn losses(&self) -> String {
+        let meters = self.equipment.as_ref().and_then(|own| own.meters.as_ref());
+        let Some(meters) = meters else {
+            return "no counters".to_owned();
+        };
+        let rows = [Row::OomKills, Row::SignalKills, Row::KillEnds];
+        let losses = rows.map(|row| format!("{row:?}: {:?}", meters.loss(row)));
+        losses.join("; ")
     }
 
     /// Tells the collector of the workload.
