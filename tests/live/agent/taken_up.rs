@@ -59,7 +59,7 @@ fn check_deadline(record: &DecisionRecord, asked: i64) {
         at(record, "firstSignal").unwrap_or_else(|| panic!("it did not listen: {record:#?}"));
     let after = Duration::from_nanos(u64::try_from(killed - asked).unwrap());
     assert!(
-        after + Duration::from_millis(50) > POD_GRACE && after < POD_GRACE + slowed(NOTICE),
+        after + slowed(Duration::from_millis(50)) > POD_GRACE && after < POD_GRACE + slowed(NOTICE),
         "killed {after:?} after it was asked"
     );
     assert_eq!(at(record, "asked"), Some(asked), "it is the same record");

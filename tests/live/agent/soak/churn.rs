@@ -23,7 +23,7 @@ const MAKERS: usize = 2;
 /// How often a cgroup comes from each; who is late catches up.
 const EVERY: Duration = Duration::from_micros(1600);
 /// So many a second there must be at least; emulated processors have enough to do with fewer.
-const LEAST: [u128; 2] = [1000, 25];
+const LEAST: [u128; 2] = [1000, 5];
 
 /// Cgroups that come and go in a node until this is dropped.
 pub(super) struct Churn {
