@@ -15,7 +15,8 @@ pub const LONGEST_COMMAND_LINE: usize = 4096;
 pub struct Brief {
     /// Its name, at most 15 bytes.
     pub name: String,
-    /// The id of its process, if what was asked for is a thread's.
+    /// The id of its process, which is another one if what was asked for is a thread's. The kernel tells 0 of one that is being
+    /// reaped: then there is none.
     pub process: Option<i32>,
     /// Its effective user.
     pub user: Option<u32>,
@@ -49,7 +50,9 @@ impl Brief {
         let name = name.unwrap_or_default().trim_ascii();
         Self {
             name: String::from_utf8_lossy(name).into_owned(),
-            process: status_number(status, "Tgid:").and_then(|id| i32::try_from(id).ok()),
+            process: status_number(status, "Tgid:")
+                .and_then(|id| i32::try_from(id).ok())
+                .filter(|id| *id > 0),
             user: narrow(status_words(status, "Uid:").nth(1).and_then(scan::number)),
             resident: Resident {
                 anon: bytes("RssAnon:"),

@@ -170,5 +170,10 @@ mod tests {
         assert_eq!(gone.anon, Field::Value(4096));
         assert_eq!(gone.argv, Field::Missing(Missing::ProcessGone));
         assert_eq!(gone.uid, Field::Missing(Missing::ProcessGone));
+        // Between its exit and the end of its entry it is told as nobody.
+        let folder = root.path().join("proc/42");
+        std::fs::create_dir(&folder).unwrap();
+        std::fs::write(folder.join("status"), "Name:\tleak\nTgid:\t0\nPid:\t0\n").unwrap();
+        assert_eq!(read(reader, &told, 0).pid, 42);
     }
 }
