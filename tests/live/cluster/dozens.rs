@@ -6,7 +6,7 @@ use std::time::Instant;
 use brink::record::DecisionRecord;
 use serde_json::{Value, json};
 
-use crate::manifest::{container, pod_of};
+use crate::manifest::{GO, waiting};
 use crate::support::{
     Cluster, Pod, available, groups_beside, has_shim, holds_in_time, id_of, write_inside,
 };
@@ -18,8 +18,6 @@ use crate::{LAST_WORD, group_of, sleeper, wait_running};
 const COUNT: &str = "BRINK_EVICTIONS";
 const MIB: u64 = 1 << 20;
 const MS: f64 = 1e6;
-/// The file that a pod waits for.
-const GO: &str = "/m/go";
 /// All but so much must be available again before the next pod comes.
 const SLACK: u64 = 20 * MIB;
 /// An agent stops itself after so many evictions in so short a time, unless it is told that they are no mistake.
@@ -41,20 +39,12 @@ const KINDS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// A pod that leaks as soon as there is a file in its volume.
+/// A pod that leaks as soon as it is told to.
 fn leaker(number: usize, scripts: &[&str]) -> Value {
     let resources = json!({ "limits": { "memory": "400Mi" }, "requests": { "memory": "8Mi" } });
-    let one = |(at, script): (usize, &&str)| {
-        let script = format!("until [ -e {GO} ]; do sleep 0.1; done; {script}");
-        let mut one = container(&format!("c{at}"), &["sh", "-c", &script], &resources);
-        one["volumeMounts"] = json!([{ "name": "m", "mountPath": "/m" }]);
-        one
-    };
-    let containers: Vec<Value> = scripts.iter().enumerate().map(one).collect();
     let name = format!("dozen-{}-{number}", std::process::id());
-    let mut pod = pod_of(&name, &containers);
+    let mut pod = waiting(&name, scripts, &resources);
     pod["metadata"]["labels"] = json!({ "brink-test": "dozens" });
-    pod["spec"]["volumes"] = json!([{ "name": "m", "emptyDir": { "medium": "Memory" } }]);
     pod
 }
 

@@ -25,6 +25,7 @@ mod line;
 mod manifest;
 mod order;
 mod parity;
+mod storm;
 mod support;
 mod told;
 mod watch;

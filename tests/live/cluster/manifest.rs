@@ -24,3 +24,21 @@ pub(crate) fn pod_of(name: &str, containers: &[Value]) -> Value {
         "spec": { "terminationGracePeriodSeconds": 1, "containers": containers },
     })
 }
+
+/// The file that a pod of [`waiting`] waits for.
+pub(crate) const GO: &str = "/m/go";
+
+/// A pod whose containers each run a script as soon as there is that file. It lies in a volume in memory, which outlives
+/// containers: one that is started again does not wait.
+pub(crate) fn waiting(name: &str, scripts: &[&str], resources: &Value) -> Value {
+    let one = |(at, script): (usize, &&str)| {
+        let script = format!("until [ -e {GO} ]; do sleep 0.1; done; {script}");
+        let mut one = container(&format!("c{at}"), &["sh", "-c", &script], resources);
+        one["volumeMounts"] = json!([{ "name": "m", "mountPath": "/m" }]);
+        one
+    };
+    let containers: Vec<Value> = scripts.iter().enumerate().map(one).collect();
+    let mut pod = pod_of(name, &containers);
+    pod["spec"]["volumes"] = json!([{ "name": "m", "emptyDir": { "medium": "Memory" } }]);
+    pod
+}

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
 use brink::control::client::ask;
-use brink::control::protocol::{Answer, Question, Status};
+use brink::control::protocol::{Answer, KubernetesView, Question, Status};
 use brink::record::DecisionRecord;
 use brink_core::base::{Format, Quantity};
 use brink_tests::agent_binary;
@@ -94,14 +94,14 @@ impl Agent {
         assert!(holds_in_time(|| self.status().is_some()), "{}", self.log());
     }
 
-    fn stop(&mut self, signal: Signal) {
+    pub(crate) fn stop(&mut self, signal: Signal) {
         if let Some(mut child) = self.child.take() {
             let _ended_already = kill_process(Pid::from_child(&child), signal);
             child.wait().unwrap();
         }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -109,21 +109,36 @@ impl Agent {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    fn status(&self) -> Option<Status> {
+    pub(crate) fn status(&self) -> Option<Status> {
         match ask(&self.path("state/brink.sock"), &Question::Status) {
             Ok(Answer::Status(status)) => Some(*status),
             _ => None,
         }
     }
 
-    fn is_connected(&self) -> bool {
+    /// How the API stands for it.
+    pub(crate) fn kubernetes(&self) -> KubernetesView {
+        let status = self.status().unwrap_or_else(|| panic!("{}", self.log()));
+        status.kubernetes.unwrap()
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
         let view = self.status().and_then(|status| status.kubernetes);
         view.is_some_and(|view| view.connected)
     }
 
+    /// How much the API is still to be told, as it says itself.
+    pub(crate) fn untold(&self) -> usize {
+        self.kubernetes().untold as usize
+    }
+
+    pub(crate) fn decisions(&self) -> Vec<DecisionRecord> {
+        decisions(&self.path("state/brink.sock"))
+    }
+
     /// The latest decision about a pod.
     pub(crate) fn decision(&self, uid: &str) -> Option<DecisionRecord> {
-        let mut records = decisions(&self.path("state/brink.sock")).into_iter();
+        let mut records = self.decisions().into_iter();
         records.rfind(|record| record.victim.uid == uid)
     }
 
@@ -133,7 +148,14 @@ impl Agent {
         told.is_some_and(|told| told.status == "told" && told.event == "told")
     }
 
-    fn outbox(&self) -> usize {
+    /// Whether the pod's eviction is still to be told.
+    pub(crate) fn waits(&self, uid: &str) -> bool {
+        let told = self.decision(uid).and_then(|record| record.kubernetes);
+        told.is_some_and(|told| told.status == "waiting")
+    }
+
+    /// Files of the outbox.
+    pub(crate) fn outbox(&self) -> usize {
         fs::read_dir(self.path("state/outbox")).map_or(0, Iterator::count)
     }
 }
@@ -157,7 +179,7 @@ pub(crate) fn events(cluster: &Cluster, uid: &str, reason: &str) -> Vec<Value> {
     list["items"].as_array().unwrap().clone()
 }
 
-fn condition(object: &Value, kind: &str) -> Option<Value> {
+pub(crate) fn condition(object: &Value, kind: &str) -> Option<Value> {
     let mut conditions = object["status"]["conditions"].as_array()?.iter();
     conditions.find(|one| one["type"] == kind).cloned()
 }
@@ -286,13 +308,7 @@ fn a_server_that_was_away_is_told_once_after_a_restart_too() {
         pod.described(),
         agent.log()
     );
-    let waits = || {
-        agent
-            .decision(&uid)
-            .and_then(|record| record.kubernetes)
-            .is_some_and(|told| told.status == "waiting")
-    };
-    assert!(holds_in_time(waits), "{}", agent.log());
+    assert!(holds_in_time(|| agent.waits(&uid)), "{}", agent.log());
     assert_eq!(agent.outbox(), 1);
     agent.stop(Signal::KILL);
     agent.start();

@@ -1,0 +1,284 @@
+//! A storm while the API server is away: afterwards every eviction is told once, and of the kernel's kills few events count all.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use brink::control::http;
+use brink::guard::rung::LOADING;
+use brink_stream::model::event::Event;
+use brink_stream::model::kind::Kind;
+use brink_tests::skip;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::manifest::{GO, waiting};
+use crate::support::{Cluster, Pod, available, holds_in_time, write_inside};
+use crate::told::{Agent, condition, events, is_failed};
+use crate::watch::Watch;
+use crate::{LAST_WORD, group_of, wait_running};
+
+const MIB: u64 = 1 << 20;
+/// Pods that are evicted, one after the other.
+const VICTIMS: u32 = 6;
+/// The server is away for so long.
+const AWAY: Duration = Duration::from_mins(1);
+/// Kills of the kernel's in that time.
+const KILLS: u64 = 24;
+/// Events about those that may follow each other at once; after them one a minute counts the others.
+const AT_ONCE: usize = 8;
+/// All but so much must be available again before the next pod leaks.
+const SLACK: u64 = 60 * MIB;
+/// The program by which the guard hears of the kernel's kills.
+const PROGRAM: &str = "mark_victim";
+
+/// A pod that takes more than there is room for once it is told to, also when it is started again.
+fn leaker(number: u32) -> Value {
+    let resources = json!({ "limits": { "memory": "400Mi" }, "requests": { "memory": "16Mi" } });
+    let name = format!("storm-{}-{number}", std::process::id());
+    let leak = "exec dd if=/dev/zero of=/dev/null bs=250M";
+    let mut pod = waiting(&name, &[leak], &resources);
+    pod["metadata"]["labels"] = json!({ "brink-test": "storm" });
+    pod
+}
+
+/// A pod within its request, of which the kernel kills a process every two seconds.
+fn bomber() -> Value {
+    let both = json!({ "cpu": "20m", "memory": "32Mi" });
+    let resources = json!({ "limits": both, "requests": both });
+    let script = format!(
+        "for i in $(seq {KILLS}); do dd if=/dev/zero of=/dev/null bs=64M count=1; sleep 2; done; sleep 3600"
+    );
+    let name = format!("bomber-{}", std::process::id());
+    waiting(&name, &[&script], &resources)
+}
+
+/// A pod that runs, and where.
+struct Running<'a> {
+    pod: Pod<'a>,
+    uid: String,
+    group: PathBuf,
+}
+
+impl<'a> Running<'a> {
+    fn new(pod: Pod<'a>) -> Self {
+        let found = wait_running(&pod);
+        Self {
+            uid: found["metadata"]["uid"].as_str().unwrap().to_owned(),
+            group: group_of(&found),
+            pod,
+        }
+    }
+
+    fn begin(&self) {
+        write_inside(&self.group, GO, "go");
+    }
+}
+
+/// What the kernel itself has counted of its kills in a group.
+fn kernel_kills(group: &Path) -> u64 {
+    let text = fs::read_to_string(group.join("memory.oom_control")).unwrap();
+    let count = text.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    count.unwrap().trim().parse().unwrap()
+}
+
+/// Events of an agent, until the answer ends or breaks off.
+fn read(socket: &Path, query: &str) -> Vec<Event> {
+    let mut answer = http::get(socket, &format!("/v1/events?{query}")).unwrap();
+    assert_eq!(answer.status, 200, "{query}");
+    let mut found = Vec::new();
+    while let Ok(Some(line)) = answer.next_line() {
+        found.push(serde_json::from_slice(&line).unwrap());
+    }
+    found
+}
+
+/// Reads what an agent tells from its first event on, until it ends.
+fn follow(agent: &Agent) -> JoinHandle<Vec<Event>> {
+    let socket = agent.path("state/events.sock");
+    let is_served = || http::get(&socket, "/v1/events?limit=1").is_ok();
+    assert!(holds_in_time(is_served), "{}", agent.log());
+    thread::spawn(move || read(&socket, "follow=1&since=0"))
+}
+
+/// Why it does not hear of the kernel's kills; nothing where it does. Waits until that is known.
+fn deafness(agent: &Agent) -> Option<String> {
+    let settled = || {
+        let status = agent.status()?;
+        let is_loading = status.rung_reasons.iter().any(|reason| reason == LOADING);
+        (status.rung.is_some() && !is_loading).then_some(status)
+    };
+    assert!(holds_in_time(|| settled().is_some()), "{}", agent.log());
+    let status = settled().unwrap();
+    let mut programs = status.programs.iter();
+    let runs = programs.any(|program| program.name == PROGRAM && program.running);
+    (!runs).then(|| format!("{PROGRAM} does not run here: {:?}", status.rung_reasons))
+}
+
+/// The storm: the kernel kills in one pod all the time, and one after the other the others are evicted.
+fn rage(agent: &Agent, victims: &[Running<'_>], bomber: &Running<'_>) {
+    let began = Instant::now();
+    let before = available();
+    bomber.begin();
+    for (number, victim) in (0..).zip(victims) {
+        let due = AWAY * number / VICTIMS;
+        sleep(due.saturating_sub(began.elapsed()));
+        let has_room = || available() + SLACK >= before;
+        assert!(
+            holds_in_time(has_room),
+            "memory does not come back\n{}",
+            agent.log()
+        );
+        victim.begin();
+        assert!(
+            holds_in_time(|| agent.waits(&victim.uid)),
+            "{}\n{}",
+            victim.pod.described(),
+            agent.log()
+        );
+    }
+    let are_killed = || kernel_kills(&bomber.group) >= KILLS;
+    assert!(holds_in_time(are_killed), "{}", bomber.pod.described());
+    sleep(AWAY.saturating_sub(began.elapsed()));
+}
+
+/// One order, one condition, one event, and the kubelet's reason when it was written.
+fn check_once(cluster: &Cluster, agent: &Agent, victim: &Running<'_>, told: &[String]) {
+    let Running { pod, uid, .. } = victim;
+    let decisions = agent.decisions();
+    let orders = decisions.iter().filter(|record| record.victim.uid == *uid);
+    assert_eq!(orders.count(), 1, "{decisions:#?}");
+    let posted = events(cluster, uid, "Evicted");
+    assert_eq!(posted.len(), 1, "{posted:#?}");
+    assert_eq!(posted[0]["count"], 1, "{posted:#?}");
+    assert!(is_failed(pod), "{}", pod.described());
+    let status = json!({ "status": pod.status() });
+    let target = condition(&status, "DisruptionTarget").unwrap();
+    assert_eq!(target["message"], posted[0]["message"]);
+    let words = format!("{} Failed Evicted", pod.name);
+    assert!(told.contains(&words), "{told:#?}");
+}
+
+/// Each of the kernel's kills is counted by one event, and there are few of them.
+fn check_kills(cluster: &Cluster, agent: &Agent, bomber: &Running<'_>) {
+    let posted = || events(cluster, &bomber.uid, "OOMKilled");
+    let count = |events: &[Value]| -> u64 {
+        let counts = events.iter().map(|event| event["count"].as_u64().unwrap());
+        counts.sum()
+    };
+    assert!(
+        holds_in_time(|| count(&posted()) >= KILLS),
+        "{:#?}\n{}",
+        posted(),
+        agent.log()
+    );
+    let posted = posted();
+    println!(
+        "{KILLS} kills of the kernel's in {} events, {VICTIMS} evictions",
+        posted.len()
+    );
+    assert_eq!(count(&posted), KILLS, "{posted:#?}");
+    assert_eq!(kernel_kills(&bomber.group), KILLS);
+    // One more for each minute that has begun.
+    let most = AT_ONCE + 2;
+    assert!(posted.len() <= most, "{posted:#?}");
+    let status = bomber.pod.status();
+    assert_eq!(status["phase"], "Running", "{status:#}");
+    assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
+}
+
+/// The numbers of what was told rise by one, and all of it that is to be kept is in the journal.
+fn check_numbers(
+    told: &[Event],
+    kept: &[Event],
+    (victims, bomber): (&[Running<'_>], &Running<'_>),
+) {
+    let gaps = told
+        .windows(2)
+        .filter(|pair| pair[0].seq + 1 != pair[1].seq);
+    let gaps: Vec<(u64, u64)> = gaps.map(|pair| (pair[0].seq, pair[1].seq)).collect();
+    assert_eq!(gaps, [], "numbers after which some are missing");
+    let last = kept.last().expect("something is kept").seq;
+    let journalled = |events: &[Event]| -> Vec<u64> {
+        let events = events.iter().filter(|event| event.of.is_journalled());
+        let numbers = events.map(|event| event.seq);
+        numbers.filter(|number| *number <= last).collect()
+    };
+    assert_eq!(journalled(kept), journalled(told));
+    let count = |of: Kind, uid: &str| {
+        let about = |event: &&Event| {
+            let subject = event.subject.as_ref();
+            event.of == of && subject.is_some_and(|subject| subject.uid == uid)
+        };
+        told.iter().filter(about).count() as u64
+    };
+    assert_eq!(count(Kind::OomKill, &bomber.uid), KILLS);
+    for victim in victims {
+        assert_eq!(count(Kind::EvictionOrdered, &victim.uid), 1);
+        assert_eq!(count(Kind::EvictionCompleted, &victim.uid), 1);
+    }
+}
+
+#[test]
+#[ignore = "slow: a minute of storm, and all that is told after it"]
+fn a_storm_while_the_server_is_away_is_told_once_afterwards() {
+    let cluster = cluster!(with_pods_here);
+    let pods: Vec<Pod<'_>> = (0..VICTIMS)
+        .map(|number| cluster.pod(&leaker(number)))
+        .collect();
+    let bomber = Running::new(cluster.pod(&bomber()));
+    let victims: Vec<Running<'_>> = pods.into_iter().map(Running::new).collect();
+    let of_all = ["--selector", "brink-test=storm"];
+    let output = "{.metadata.name} {.status.phase} {.status.reason}";
+    let mut phases = Watch::of(&cluster, &of_all, output);
+    let (mut line, mut agent) = Agent::new(&cluster, "enforce", "");
+    if let Some(reason) = deafness(&agent) {
+        skip!("{reason}");
+    }
+    let told = follow(&agent);
+    assert!(holds_in_time(|| agent.is_connected()), "{}", agent.log());
+    assert_eq!(agent.outbox(), 0);
+
+    line.cut();
+    rage(&agent, &victims, &bomber);
+    assert!(!agent.is_connected(), "{}", agent.log());
+    // All of it waits on disk.
+    let least = victims.len() + AT_ONCE;
+    let waiting = (agent.outbox(), agent.untold());
+    assert!(
+        waiting.0 >= least && waiting.1 >= least,
+        "{waiting:?} of {least}\n{}",
+        agent.log()
+    );
+
+    line.mend();
+    for victim in &victims {
+        assert!(
+            holds_in_time(|| agent.has_told(&victim.uid)),
+            "{}\n{}",
+            victim.pod.described(),
+            agent.log()
+        );
+        assert!(
+            holds_in_time(|| is_failed(&victim.pod)),
+            "{}",
+            victim.pod.described()
+        );
+    }
+    check_kills(&cluster, &agent, &bomber);
+    assert!(holds_in_time(|| agent.outbox() == 0), "{}", agent.log());
+    // A kubelet's last word is behind it.
+    sleep(LAST_WORD);
+    let phases = phases.told();
+    for victim in &victims {
+        check_once(&cluster, &agent, victim, &phases);
+    }
+    assert_eq!(agent.decisions().len(), victims.len(), "nobody else");
+    assert_eq!((agent.outbox(), agent.untold()), (0, 0));
+    let view = agent.kubernetes();
+    assert_eq!((view.connected, view.why), (true, None));
+    let kept = read(&agent.path("state/events.sock"), "since=1d");
+    agent.stop(Signal::TERM);
+    check_numbers(&told.join().unwrap(), &kept, (&victims, &bomber));
+}
