@@ -60,6 +60,7 @@ each! {
     journal: "journal",
     event_journal: "event-journal",
     state_files: "state-files",
+    outbox: "outbox",
     questions: "questions",
     answers: "answers",
     requests: "requests",

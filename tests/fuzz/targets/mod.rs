@@ -9,6 +9,7 @@ pub(crate) mod host;
 pub(crate) mod journal;
 pub(crate) mod ledger;
 pub(crate) mod node;
+pub(crate) mod outbox;
 pub(crate) mod pod;
 pub(crate) mod probe;
 pub(crate) mod process;

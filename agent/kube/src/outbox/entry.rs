@@ -135,6 +135,25 @@ impl Key {
     }
 }
 
+impl PodRef {
+    /// Whether its namespace and its name can be such: both become parts of a path.
+    pub fn is_named(&self) -> bool {
+        is_name(&self.namespace) && is_name(&self.name)
+    }
+}
+
+/// Labels of lower-case letters, digits and hyphens, with dots between them.
+fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(is_plain)
+            && !label.starts_with('-')
+            && !label.ends_with('-')
+    };
+    name.len() <= LONGEST_NAME && name.split('.').all(is_label)
+}
+
 impl Entry {
     /// Name of the event: the same whenever it is told again, so that the server has it once.
     pub fn event_name(&self) -> String {
@@ -151,6 +170,11 @@ impl Entry {
     /// Whether nothing of it is owed any more.
     pub fn is_settled(&self) -> bool {
         self.status_part != Part::Owed && self.event_part != Part::Owed
+    }
+
+    /// Whether it has the status that it says something of, and no other.
+    pub fn has_its_status(&self) -> bool {
+        self.status.is_some() == (self.status_part != Part::None)
     }
 
     /// Whether its pod's status was written.
@@ -237,6 +261,26 @@ pub(crate) mod tests {
         long.pod.name = format!("{}.{}", "a".repeat(235), "b".repeat(17));
         let name = long.event_name();
         assert!(name.len() <= 253 && !name.contains(".."), "{name}");
+    }
+
+    #[test]
+    fn a_name_that_would_lead_elsewhere_is_none() {
+        let is_named = |namespace: &str, name: &str| {
+            let mut pod = entry(1).pod;
+            (pod.namespace, pod.name) = (namespace.to_owned(), name.to_owned());
+            pod.is_named()
+        };
+        let longest = "a".repeat(LONGEST_NAME);
+        for name in ["web", "web-5d", "1", "web.shop-2.x", &longest] {
+            assert!(is_named("shop", name) && is_named(name, "web"), "{name}");
+        }
+        let too_long = "a".repeat(LONGEST_NAME + 1);
+        for name in [
+            "", ".", "..", "a/b", "a?b", "a#b", "a b", "A", "a..b", ".a", "-a", "a-.b", "\u{e4}",
+            &too_long,
+        ] {
+            assert!(!is_named("shop", name) && !is_named(name, "web"), "{name}");
+        }
     }
 
     #[test]

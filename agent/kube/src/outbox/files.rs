@@ -211,6 +211,12 @@ fn read(path: &Path) -> Result<Entry, String> {
     if path.file_stem().and_then(|stem| stem.to_str()) != Some(&entry.key.text()) {
         return Err("it is not named after its key".to_owned());
     }
+    if !entry.pod.is_named() {
+        return Err("no pod can have that name".to_owned());
+    }
+    if !entry.has_its_status() {
+        return Err("it says something of a status that it has not".to_owned());
+    }
     Ok(entry)
 }
 
@@ -286,16 +292,28 @@ mod tests {
         files.put(&entry(1)).unwrap();
         fs::write(folder.path().join("half.json"), "{\"version\":1,").unwrap();
         fs::write(folder.path().join("later.json"), "{\"version\":2}").unwrap();
+        let (mut elsewhere, mut empty) = (entry(3), entry(4));
+        elsewhere.pod.name.push_str("?x");
+        empty.status = None;
+        files.put(&elsewhere).unwrap();
+        files.put(&empty).unwrap();
         let renamed = folder.path().join("renamed.json");
         fs::write(renamed, serde_json::to_vec(&entry(2)).unwrap()).unwrap();
         fs::write(folder.path().join("x.new"), "{").unwrap();
         let (found, mut troubles) = files.list().unwrap();
         troubles.sort();
-        assert_eq!((found.len(), troubles.len()), (1, 3), "{troubles:?}");
-        assert!(troubles[1].contains("version 2"), "{troubles:?}");
-        assert!(troubles[2].contains("named after"), "{troubles:?}");
+        assert_eq!((found.len(), troubles.len()), (1, 5), "{troubles:?}");
+        for (trouble, why) in troubles.iter().zip([
+            "no pod can have",
+            "a status that it has not",
+            "EOF",
+            "version 2",
+            "named after",
+        ]) {
+            assert!(trouble.contains(why), "{troubles:?}");
+        }
         assert!(!folder.path().join("x.new").exists());
-        assert_eq!(files.waiting(), 4);
+        assert_eq!(files.waiting(), 6);
     }
 
     proptest! {
