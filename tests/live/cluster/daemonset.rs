@@ -10,8 +10,9 @@ use brink_tests::{agent_binary, schema::Schema, skip};
 use serde_json::{Value, json};
 
 use crate::installed::{Installed, NAMESPACE};
+use crate::running::ROOM;
 use crate::support::{Cluster, NODE, PODS, available, holds_in_time};
-use crate::told::{ROOM, events, is_failed, leaker, uid_of};
+use crate::told::{events, is_failed, leaker, uid_of};
 
 /// What the manifests say that the agent needs at most, in bytes.
 const MEMORY: f64 = 32.0 * 1_048_576.0;

@@ -9,10 +9,11 @@ use brink::record::DecisionRecord;
 use serde_json::{Value, json};
 
 use crate::manifest::{GO, waiting};
+use crate::running::Agent;
 use crate::support::{
     Cluster, Pod, available, groups_beside, has_shim, holds_in_time, id_of, write_inside,
 };
-use crate::told::{Agent, is_failed, uid_of};
+use crate::told::{is_failed, uid_of};
 use crate::watch::Watch;
 use crate::{LAST_WORD, group_of, sleeper, wait_running};
 
@@ -98,7 +99,7 @@ fn evictions_by_the_dozen_are_fast_and_leave_nothing() {
     let of_all = ["--selector", "brink-test=dozens"];
     let mut phases = Watch::of(&cluster, &of_all, "{.metadata.name} {.status.phase}");
     let before = available();
-    let (_line, agent) = Agent::with(&cluster, "enforce", "", MANY);
+    let (_line, agent) = Agent::on_pods(&cluster, "enforce", "", MANY);
     let mut all = Vec::new();
     for first in (0..count).step_by(ROUND) {
         let numbers = first..count.min(first + ROUND);

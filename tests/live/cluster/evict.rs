@@ -1,24 +1,16 @@
 //! An eviction on a real kubelet: containers die and the sandbox does not, and what the kubelet starts again until it has heard.
 
 use std::fs;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
 
-use brink::record::DecisionRecord;
-use brink_tests::agent_binary;
-use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::api::Proxy;
 use crate::manifest::{container, pod_of};
-use crate::support::{
-    PODS, available, commands_in, decisions, groups_beside, has_shim, holds_in_time, id_of,
-};
+use crate::running::{Agent, pods_as_node};
+use crate::support::{commands_in, groups_beside, has_shim, holds_in_time, id_of};
 use crate::{evicted, group_of, wait_running};
 
-const MIB: u64 = 1 << 20;
-/// The room that is left to the threshold.
-const ROOM: u64 = 150 * MIB;
 /// How long the pod rests first, each time it is started.
 const REST: &str = "20";
 
@@ -32,54 +24,17 @@ fn leaker(name: &str) -> Value {
     )
 }
 
-/// A `brink run` whose node is the group of all pods; it ends with this.
-struct Agent {
-    child: Child,
-    folder: tempfile::TempDir,
-}
-
-impl Agent {
-    /// Starts one that knows one pod.
-    fn start(pod: &Value) -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        fs::create_dir(path("manifests")).unwrap();
-        fs::write(path("manifests/pod.json"), pod.to_string()).unwrap();
-        let text = format!(
-            "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: enforce\nmemoryPolicy: kubelet\nheadroomHard: 0%\n\
-             node: {{cgroup: {PODS}}}\nenforceNodeAllocatable: []\nevictionHard: {{memory.available: \"{}\"}}\n\
-             workloads: {{manifests: \"{}\"}}\npaths: {{stateDir: \"{}\"}}\nevents: {{enabled: false}}\n",
-            available() - ROOM,
-            path("manifests").display(),
-            path("state").display(),
-        );
-        fs::write(path("config.yaml"), text).unwrap();
-        let log = fs::File::create(path("log")).unwrap();
-        let mut command = Command::new(agent_binary().unwrap());
-        command.arg("run").arg("--config").arg(path("config.yaml"));
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
-        let child = command.spawn().unwrap();
-        Self { child, folder }
-    }
-
-    fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
-    }
-
-    fn decisions(&self) -> Vec<DecisionRecord> {
-        decisions(&self.folder.path().join("state/brink.sock"))
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        // One that has ended already needs no end.
-        let _ended = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        let _reaped = self.child.wait();
-    }
+/// Starts an agent that knows one pod, by its manifest in this folder and without an API server.
+fn agent(folder: &Path, pod: &Value) -> Agent {
+    fs::write(folder.join("pod.json"), pod.to_string()).unwrap();
+    let settings = format!(
+        "{}workloads: {{manifests: \"{}\"}}\nevents: {{enabled: false}}",
+        pods_as_node("enforce"),
+        folder.display()
+    );
+    let mut agent = Agent::new(&settings);
+    agent.start();
+    agent
 }
 
 #[test]
@@ -93,7 +48,8 @@ fn an_evicted_pod_keeps_its_sandbox_and_dies_again_until_the_kubelet_has_heard()
     let beside = groups_beside(&group);
     let is_pause = |group: &&PathBuf| commands_in(group) == ["/pause"];
     let sandbox = beside.iter().find(is_pause).expect("a sandbox").clone();
-    let agent = Agent::start(&found);
+    let manifests = tempfile::tempdir().unwrap();
+    let agent = agent(manifests.path(), &found);
 
     let record = || agent.decisions().pop();
     let is_over = || record().is_some_and(|record| record.end.is_some());

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
@@ -16,6 +16,8 @@ pub(crate) struct Line {
     server: SocketAddr,
     address: SocketAddr,
     open: Option<Open>,
+    /// Of the kubeconfig.
+    folder: tempfile::TempDir,
 }
 
 /// A relay that takes connections.
@@ -26,8 +28,8 @@ struct Open {
 }
 
 impl Line {
-    /// A line to the cluster's server, open, and a kubeconfig of its administrator's at `path` that leads through it.
-    pub(crate) fn to(cluster: &Cluster, path: &Path) -> Self {
+    /// A line to the cluster's server, open, and a kubeconfig of its administrator's that leads through it.
+    pub(crate) fn to(cluster: &Cluster) -> Self {
         let text = cluster.kubectl(
             &[
                 "config",
@@ -57,12 +59,18 @@ impl Line {
             server: with_port.parse().unwrap(),
             address: (Ipv4Addr::LOCALHOST, 0).into(),
             open: None,
+            folder: tempfile::tempdir().unwrap(),
         };
         line.mend();
         there["server"] = json!(format!("https://{}", line.address));
         there["tls-server-name"] = json!(host);
-        std::fs::write(path, config.to_string()).unwrap();
+        std::fs::write(line.kubeconfig(), config.to_string()).unwrap();
         line
+    }
+
+    /// Where the kubeconfig is.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.folder.path().join("kubeconfig")
     }
 
     /// Ends every connection, and takes no more.

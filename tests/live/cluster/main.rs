@@ -25,6 +25,7 @@ mod line;
 mod manifest;
 mod order;
 mod parity;
+mod running;
 mod storm;
 mod support;
 mod told;

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 use brink_tests::{Chance, slowed};
 use serde_json::{Value, json};
 
-use crate::agent::Agent;
+use crate::agent::observer;
 use crate::kubelet::{Evicting, GRACE};
 use crate::manifest::{container, pod_of};
+use crate::running::Agent;
 use crate::support::{Cluster, NODE, Pod, holds_in_time};
 use crate::wait_running;
 use crate::watch::Watch;
@@ -22,7 +23,7 @@ const PODS: usize = 6;
 /// What one pod holds more than another, in MiB: more than two readings of the same pod differ by.
 const STEP: u64 = 6;
 /// What every pod holds at the least, in bytes.
-pub(crate) const LEAST: i64 = STEP.cast_signed() << 20;
+const LEAST: i64 = STEP.cast_signed() << 20;
 /// A kubelet's figures of a pod are so old at the most.
 const FIGURES: Duration = Duration::from_secs(20);
 /// A kubelet evicts one pod at a time, and waits for its end, each time for no longer than this.
@@ -99,12 +100,18 @@ pub(crate) fn mix(cluster: &Cluster, seed: u64) -> Vec<Pod<'_>> {
     made.collect()
 }
 
+/// Whether the agent knows a pod of a mix with all that it has taken.
+fn knows_what_it_holds(agent: &Agent, pod: &Pod<'_>) -> bool {
+    let ranked = agent.ranked(pod).and_then(|ranked| ranked.usage);
+    ranked.is_some_and(|usage| usage >= LEAST)
+}
+
 /// Waits until all of them run, the agent knows what they hold, and so does any kubelet.
 pub(crate) fn settle(agent: &Agent, pods: &[Pod<'_>]) {
     for pod in pods {
         wait_running(pod);
     }
-    let known = || pods.iter().all(|pod| agent.knows_what_it_holds(pod));
+    let known = || pods.iter().all(|pod| knows_what_it_holds(agent, pod));
     assert!(
         holds_in_time(known),
         "{:#?}\n{}",
@@ -157,7 +164,7 @@ fn the_order_is_the_one_in_which_a_kubelet_evicts() {
     let _classes = Classes::of(&cluster);
     let of_all = ["--selector", SELECTOR];
     let mut phases = Watch::of(&cluster, &of_all, "{.metadata.name} {.status.reason}");
-    let (mut agent, _line) = Agent::new(&cluster);
+    let (_line, mut agent) = observer(&cluster, "");
     agent.start();
     let first = number(SEED, 1);
     for seed in first..first + number(MIXES, 2) {

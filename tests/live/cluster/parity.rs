@@ -7,10 +7,11 @@ use brink_host::clock::monotonic_ns;
 use brink_tests::{skip, slowed};
 use serde_json::{Value, json};
 
-use crate::agent::Agent;
+use crate::agent::observer;
 use crate::kubelet::Evicting;
 use crate::manifest::{container, pod_of};
 use crate::order::{Classes, HIGH, SELECTOR, is_under_pressure, mix, number, settle};
+use crate::running::Agent;
 use crate::support::{Cluster, Pod, holds_in_time, node_available, write_inside};
 use crate::watch::Watch;
 use crate::{group_of, wait_running};
@@ -118,7 +119,7 @@ fn the_record_foretells_whom_a_kubelet_evicts() {
     let Some(threshold) = node_available().checked_sub(ROOM) else {
         skip!("needs {ROOM} bytes of free memory");
     };
-    let (mut agent, _line) = Agent::with(
+    let (_line, mut agent) = observer(
         &cluster,
         &format!(
             "memoryPolicy: kubelet\nheadroomHard: 0%\nenforceNodeAllocatable: []\nevictionHard: {{memory.available: \

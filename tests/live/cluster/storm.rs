@@ -14,8 +14,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::manifest::{GO, waiting};
+use crate::running::Agent;
 use crate::support::{Cluster, Pod, available, holds_in_time, write_inside};
-use crate::told::{Agent, condition, events, is_failed};
+use crate::told::{condition, events, is_failed};
 use crate::watch::Watch;
 use crate::{LAST_WORD, group_of, wait_running};
 
@@ -232,7 +233,7 @@ fn a_storm_while_the_server_is_away_is_told_once_afterwards() {
     let of_all = ["--selector", "brink-test=storm"];
     let output = "{.metadata.name} {.status.phase} {.status.reason}";
     let mut phases = Watch::of(&cluster, &of_all, output);
-    let (mut line, mut agent) = Agent::new(&cluster, "enforce", "");
+    let (mut line, mut agent) = Agent::on_pods(&cluster, "enforce", "", "");
     if let Some(reason) = deafness(&agent) {
         skip!("{reason}");
     }

@@ -8,9 +8,6 @@ use std::process::{Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use brink::control::client::ask;
-use brink::control::protocol::{Answer, Question};
-use brink::record::DecisionRecord;
 use brink_host::cgroup::pod::{PodMember, PodRoots};
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{Controller, Layout};
@@ -352,14 +349,6 @@ pub(crate) fn write_inside(group: &Path, file: &str, text: &str) {
     let members = std::fs::read_to_string(group.join("cgroup.procs")).unwrap();
     let pid = members.lines().next().expect("its container runs");
     std::fs::write(format!("/proc/{pid}/root{file}"), text).unwrap();
-}
-
-/// The decisions that the agent of this socket remembers; none while it does not answer.
-pub(crate) fn decisions(socket: &Path) -> Vec<DecisionRecord> {
-    match ask(socket, &Question::Decisions) {
-        Ok(Answer::Decisions(records)) => records,
-        _ => Vec::new(),
-    }
 }
 
 /// The command lines of the processes in a group, their words apart by spaces.

@@ -1,29 +1,16 @@
 //! What a real API server has been told: of evictions, once each and also after it was away, and of the node.
 
-use std::fs;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::Instant;
 
-use brink::control::client::ask;
-use brink::control::protocol::{Answer, KubernetesView, Question, Status};
-use brink::record::DecisionRecord;
 use brink_core::base::{Format, Quantity};
-use brink_tests::agent_binary;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::line::Line;
 use crate::manifest::{container, pod_of};
-use crate::support::{
-    Cluster, NODE, PODS, Pod, available, decisions, groups_beside, holds_in_time,
-};
+use crate::running::Agent;
+use crate::support::{Cluster, NODE, Pod, groups_beside, holds_in_time};
 use crate::watch::Watch;
 use crate::{LAST_WORD, group_of, wait_running};
-
-const MIB: u64 = 1 << 20;
-/// The room that is left to the threshold.
-pub(crate) const ROOM: u64 = 150 * MIB;
 
 /// A pod of two containers, of which one takes more than there is room for, some time after it was started.
 pub(crate) fn leaker(name: &str) -> Value {
@@ -37,133 +24,6 @@ pub(crate) fn leaker(name: &str) -> Value {
         one("beside", "sleep 3600", "32Mi"),
     ];
     pod_of(&format!("{name}-{}", std::process::id()), &containers)
-}
-
-/// A `brink run` whose node is the group of all pods; it ends with this.
-pub(crate) struct Agent {
-    child: Option<Child>,
-    folder: tempfile::TempDir,
-}
-
-impl Agent {
-    /// One that reaches the server by the line, which outlives it: its last words take away what it said of the node. `extra` goes into
-    /// `kubernetes`.
-    pub(crate) fn new(cluster: &Cluster, mode: &str, extra: &str) -> (Line, Self) {
-        Self::with(cluster, mode, extra, "")
-    }
-
-    /// The same with more lines of configuration.
-    pub(crate) fn with(cluster: &Cluster, mode: &str, extra: &str, lines: &str) -> (Line, Self) {
-        let folder = tempfile::tempdir().unwrap();
-        let kubeconfig = folder.path().join("kubeconfig");
-        let line = Line::to(cluster, &kubeconfig);
-        let text = format!(
-            "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: {mode}\nmemoryPolicy: kubelet\nheadroomHard: 0%\n\
-             node: {{cgroup: {PODS}}}\nenforceNodeAllocatable: []\nevictionHard: {{memory.available: \"{}\"}}\n\
-             evictionPressureTransitionPeriod: 20s\npaths: {{stateDir: \"{}\"}}\n\
-             kubernetes: {{enabled: true, kubeconfig: \"{}\", nodeName: {NODE}{extra}}}\n{lines}\n",
-            available() - ROOM,
-            folder.path().join("state").display(),
-            kubeconfig.display()
-        );
-        fs::write(folder.path().join("config.yaml"), text).unwrap();
-        let mut agent = Self {
-            child: None,
-            folder,
-        };
-        agent.start();
-        (line, agent)
-    }
-
-    fn start(&mut self) {
-        let log = fs::File::options()
-            .create(true)
-            .append(true)
-            .open(self.path("log"));
-        let mut command = Command::new(agent_binary().unwrap());
-        command
-            .arg("run")
-            .arg("--config")
-            .arg(self.path("config.yaml"));
-        command.env_remove("KUBECONFIG").env_remove("NODE_NAME");
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log.unwrap());
-        self.child = Some(command.spawn().unwrap());
-        assert!(holds_in_time(|| self.status().is_some()), "{}", self.log());
-    }
-
-    pub(crate) fn stop(&mut self, signal: Signal) {
-        if let Some(mut child) = self.child.take() {
-            let _ended_already = kill_process(Pid::from_child(&child), signal);
-            child.wait().unwrap();
-        }
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    pub(crate) fn log(&self) -> String {
-        fs::read_to_string(self.path("log")).unwrap_or_default()
-    }
-
-    pub(crate) fn status(&self) -> Option<Status> {
-        match ask(&self.path("state/brink.sock"), &Question::Status) {
-            Ok(Answer::Status(status)) => Some(*status),
-            _ => None,
-        }
-    }
-
-    /// How the API stands for it.
-    pub(crate) fn kubernetes(&self) -> KubernetesView {
-        let status = self.status().unwrap_or_else(|| panic!("{}", self.log()));
-        status.kubernetes.unwrap()
-    }
-
-    pub(crate) fn is_connected(&self) -> bool {
-        let view = self.status().and_then(|status| status.kubernetes);
-        view.is_some_and(|view| view.connected)
-    }
-
-    /// How much the API is still to be told, as it says itself.
-    pub(crate) fn untold(&self) -> usize {
-        self.kubernetes().untold as usize
-    }
-
-    pub(crate) fn decisions(&self) -> Vec<DecisionRecord> {
-        decisions(&self.path("state/brink.sock"))
-    }
-
-    /// The latest decision about a pod.
-    pub(crate) fn decision(&self, uid: &str) -> Option<DecisionRecord> {
-        let mut records = self.decisions().into_iter();
-        records.rfind(|record| record.victim.uid == uid)
-    }
-
-    /// Whether both the status and the event of the pod's eviction are told.
-    pub(crate) fn has_told(&self, uid: &str) -> bool {
-        let told = self.decision(uid).and_then(|record| record.kubernetes);
-        told.is_some_and(|told| told.status == "told" && told.event == "told")
-    }
-
-    /// Whether the pod's eviction is still to be told.
-    pub(crate) fn waits(&self, uid: &str) -> bool {
-        let told = self.decision(uid).and_then(|record| record.kubernetes);
-        told.is_some_and(|told| told.status == "waiting")
-    }
-
-    /// Files of the outbox.
-    pub(crate) fn outbox(&self) -> usize {
-        fs::read_dir(self.path("state/outbox")).map_or(0, Iterator::count)
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        self.stop(Signal::TERM);
-    }
 }
 
 pub(crate) fn uid_of(pod: &Pod<'_>) -> String {
@@ -208,7 +68,7 @@ fn an_eviction_is_told_as_the_kubelet_tells_it_and_the_pod_never_runs_again() {
         holds_in_time(|| !phases.told().is_empty()),
         "a watch of the pod"
     );
-    let (_line, agent) = Agent::new(&cluster, "enforce", "");
+    let (_line, agent) = Agent::on_pods(&cluster, "enforce", "", "");
     assert!(
         holds_in_time(|| agent.has_told(&uid)),
         "{}\n{}",
@@ -298,7 +158,7 @@ fn a_server_that_was_away_is_told_once_after_a_restart_too() {
     let cluster = cluster!(with_pods_here);
     let pod = cluster.pod(&leaker("late"));
     let uid = uid_of(&pod);
-    let (mut line, mut agent) = Agent::new(&cluster, "enforce", "");
+    let (mut line, mut agent) = Agent::on_pods(&cluster, "enforce", "", "");
     assert!(holds_in_time(|| agent.is_connected()), "{}", agent.log());
     line.cut();
     let is_decided = || agent.decision(&uid).is_some();
@@ -323,7 +183,7 @@ fn a_server_that_was_away_is_told_once_after_a_restart_too() {
 #[test]
 fn the_node_says_how_it_stands_and_an_annotation_of_it_stops_enforcement() {
     let cluster = cluster!(with_pods_here);
-    let (_line, mut agent) = Agent::new(&cluster, "enforce", ", taint: true");
+    let (_line, mut agent) = Agent::on_pods(&cluster, "enforce", ", taint: true", "");
     let said = || condition(&node(&cluster), "brink.dev/MemoryPressure");
     let is_said = |status: &str| said().is_some_and(|said| said["status"] == status);
     assert!(holds_in_time(|| is_said("False")), "{}", agent.log());
@@ -378,7 +238,7 @@ fn an_agent_that_only_observes_changes_nothing_and_posts_a_marked_event() {
     let uid = uid_of(&pod);
     let said = || condition(&node(&cluster), "brink.dev/MemoryPressure");
     let before = said();
-    let (_line, agent) = Agent::new(&cluster, "observe", ", dryRunEvents: true");
+    let (_line, agent) = Agent::on_pods(&cluster, "observe", ", dryRunEvents: true", "");
     let posted = || events(&cluster, &uid, "WouldEvict");
     assert!(
         holds_in_time(|| !posted().is_empty()),
