@@ -17,6 +17,9 @@ use crate::support::{Cluster, NODE, PODS, Pod, available, holds_in_time};
 /// The room that is left to the threshold of one whose node is the group of all pods, in bytes.
 pub(crate) const ROOM: u64 = 150 << 20;
 
+/// Mounts what tells an agent of the kernel's kills, for it alone, where the machine has not done so.
+const WITH_TRACEFS: &str = "mount -t tracefs tracefs /sys/kernel/tracing 2>&1; exec \"$@\"";
+
 /// The settings of one whose node is the group of all pods.
 pub(crate) fn pods_as_node(mode: &str) -> String {
     let threshold = available() - ROOM;
@@ -77,8 +80,12 @@ impl Agent {
     /// `brink` with these words, by its configuration.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(agent_binary().unwrap());
-        command.args(words).env_remove("KUBECONFIG");
-        command.env_remove("NODE_NAME");
+        command.args(words);
+        self.configured(command)
+    }
+
+    fn configured(&self, mut command: Command) -> Command {
+        command.env_remove("KUBECONFIG").env_remove("NODE_NAME");
         command.env("BRINK_CONFIG", self.path("config.yaml"));
         command
     }
@@ -87,7 +94,10 @@ impl Agent {
     pub(crate) fn start(&mut self) {
         let mut log = fs::File::options();
         let log = log.create(true).append(true).open(self.path("log"));
-        let mut command = self.command(&["run"]);
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", WITH_TRACEFS, "sh"]);
+        command.arg(agent_binary().unwrap()).arg("run");
+        let mut command = self.configured(command);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         self.child = Some(command.stderr(log.unwrap()).spawn().unwrap());
         assert!(holds_in_time(|| self.status().is_some()), "{}", self.log());
