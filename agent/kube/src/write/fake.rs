@@ -21,6 +21,8 @@ pub(crate) struct Asked {
 pub(crate) enum Plays {
     /// With this code and body.
     Says(u16, Value),
+    /// That it is busy, and wants to be left alone for so many seconds.
+    PutsOff(u64),
     /// By nobody: the connection is broken.
     Breaks,
     /// It is taken, and its answer never comes.
@@ -57,6 +59,11 @@ impl Fake {
                 match fake.play(asked) {
                     Plays::Breaks => Err(std::io::Error::other("connection refused")),
                     Plays::Hangs => std::future::pending().await,
+                    Plays::PutsOff(seconds) => Ok(Response::builder()
+                        .status(429)
+                        .header(http::header::RETRY_AFTER, seconds)
+                        .body(Body::empty())
+                        .unwrap()),
                     Plays::Says(code, body) => Ok(Response::builder()
                         .status(code)
                         .body(Body::from(body.to_string().into_bytes()))

@@ -48,6 +48,25 @@ pub struct Kept {
     pub tainted: bool,
 }
 
+/// Why something was not told.
+struct Untold {
+    why: String,
+    /// How long the server wants to be left alone.
+    after: Option<Duration>,
+    /// Whether it was the server that said so.
+    is_answer: bool,
+}
+
+impl From<String> for Untold {
+    fn from(why: String) -> Self {
+        Self {
+            why,
+            after: None,
+            is_answer: false,
+        }
+    }
+}
+
 /// Tells the node's conditions.
 pub struct Herald {
     /// The way to the server.
@@ -84,11 +103,11 @@ impl Herald {
                     is_said = false;
                     None
                 }
-                Err(why) => {
+                Err(Untold { why, after, .. }) => {
                     if !std::mem::replace(&mut is_said, true) {
-                        warn!(%why, "the node's conditions cannot be told yet");
+                        warn!(why, "the node's conditions cannot be told yet");
                     }
-                    Some(backoff.failed(None))
+                    Some(backoff.failed(after))
                 }
             };
             let changed = tokio::select! {
@@ -103,16 +122,30 @@ impl Herald {
         if *self.wanted.borrow() == Wanted::Unknown {
             return;
         }
-        let last = timeout(LAST_WORDS, self.tell(Wanted::Nothing, &mut kept)).await;
-        match last {
-            Ok(Ok(())) => {}
-            Ok(Err(why)) => warn!(%why, "the node's conditions stay as they were"),
-            Err(_) => warn!("the node's conditions stay as they were: no answer in time"),
+        self.take_leave(&mut kept).await;
+    }
+
+    /// The last words. A server that is busy with those of others is asked again while there is time; one that is away is not.
+    async fn take_leave(&mut self, kept: &mut Kept) {
+        let mut backoff = Backoff::new(&self.node, self.seed);
+        let mut last = "no answer in time".to_owned();
+        let leave = async {
+            while let Err(untold) = self.tell(Wanted::Nothing, kept).await {
+                last = untold.why;
+                if !untold.is_answer {
+                    return false;
+                }
+                sleep(backoff.failed(untold.after)).await;
+            }
+            true
+        };
+        if !timeout(LAST_WORDS, leave).await.unwrap_or(false) {
+            warn!(why = last, "the node's conditions stay as they were");
         }
     }
 
     /// Makes the node say what is wanted; nothing is asked where it does already.
-    async fn tell(&mut self, wanted: Wanted, kept: &mut Kept) -> Result<(), String> {
+    async fn tell(&mut self, wanted: Wanted, kept: &mut Kept) -> Result<(), Untold> {
         match wanted {
             Wanted::Unknown => Ok(()),
             Wanted::Nothing => self.take_away(kept).await,
@@ -125,7 +158,7 @@ impl Herald {
         measured: ConditionSet,
         held: ConditionSet,
         kept: &mut Kept,
-    ) -> Result<(), String> {
+    ) -> Result<(), Untold> {
         let now = now();
         let new = standings(measured, held, &kept.conditions, &now);
         let gone: Vec<Condition> = kept
@@ -166,7 +199,7 @@ impl Herald {
         Ok(())
     }
 
-    async fn take_away(&mut self, kept: &mut Kept) -> Result<(), String> {
+    async fn take_away(&mut self, kept: &mut Kept) -> Result<(), Untold> {
         if kept.tainted {
             self.taint(false, kept).await?;
         }
@@ -184,7 +217,7 @@ impl Herald {
     }
 
     /// Puts the taint on or takes it off.
-    async fn taint(&mut self, wanted: bool, kept: &mut Kept) -> Result<(), String> {
+    async fn taint(&mut self, wanted: bool, kept: &mut Kept) -> Result<(), Untold> {
         if wanted && !kept.tainted {
             kept.tainted = true;
             self.remember(kept);
@@ -209,11 +242,11 @@ impl Herald {
                     return Ok(());
                 }
                 // Somebody else was faster.
-                Err(why) if is_race(&reply) => last = why,
-                Err(why) => return Err(why),
+                Err(untold) if is_race(&reply) => last = untold.why,
+                Err(untold) => return Err(untold),
             }
         }
-        Err(last)
+        Err(last.into())
     }
 
     fn recall(&self) -> Kept {
@@ -244,11 +277,15 @@ impl Herald {
 }
 
 /// Whether the server has taken it.
-fn taken(reply: &Reply) -> Result<(), String> {
+fn taken(reply: &Reply) -> Result<(), Untold> {
     match reply {
-        Reply::Away(why) => Err(why.clone()),
+        Reply::Away(why) => Err(why.clone().into()),
         Reply::Answer(answer) if (200..=299).contains(&answer.code) => Ok(()),
-        Reply::Answer(answer) => Err(format!("{} {}", answer.code, answer.message)),
+        Reply::Answer(answer) => Err(Untold {
+            why: format!("{} {}", answer.code, answer.message),
+            after: answer.retry_after,
+            is_answer: true,
+        }),
     }
 }
 

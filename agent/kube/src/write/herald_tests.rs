@@ -210,3 +210,36 @@ async fn a_node_that_changes_meanwhile_is_read_again() {
     sleep(Duration::from_mins(5)).await;
     assert_eq!(fake.lines().len(), 5);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_busy_is_left_alone_for_as_long_as_it_asks() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    fake.then(Plays::PutsOff(20));
+    let scene = start(folder.path(), &fake, false);
+    scene.wanted.send_replace(says(&[]));
+    until(&fake, "it is asked", |lines| lines.len() == 1).await;
+    sleep(Duration::from_secs(19)).await;
+    assert_eq!(
+        fake.lines().len(),
+        1,
+        "the first wait of ours is half a second"
+    );
+    until(&fake, "it is told", |lines| lines.len() == 2).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_words_are_tried_again_at_a_server_that_is_busy_and_not_at_one_that_is_away() {
+    for (plays, expected) in [(Plays::PutsOff(1), 3), (Plays::Breaks, 2)] {
+        let folder = tempfile::tempdir().unwrap();
+        let fake = Fake::default();
+        let scene = start(folder.path(), &fake, false);
+        scene.wanted.send_replace(says(&[]));
+        until(&fake, "it is told", |lines| lines.len() == 1).await;
+        fake.then(plays);
+        drop(scene.wanted);
+        scene.task.await.unwrap();
+        assert_eq!(fake.lines().len(), expected);
+        assert_eq!(last_condition(&fake)["$patch"], "delete");
+    }
+}
