@@ -9,10 +9,7 @@ use tracing::{info, warn};
 
 use crate::client::Access;
 use crate::retry::Backoff;
-use crate::watch::{Change, Object, Query, Streaming, Watch};
-
-/// How long the server keeps one watch open at least; up to twice that, so that not all nodes ask at once.
-const LASTS: Duration = Duration::from_mins(5);
+use crate::watch::{Change, Object, Query, Streaming, Watch, lasts};
 
 /// The annotation, on the node.
 pub const ANNOTATION: &str = "brink.dev/pause";
@@ -113,7 +110,7 @@ impl Follow {
     /// Tells how the annotation stands whenever that may be another, for ever. While the server is away it stands as it did.
     pub async fn run(&self, mut tell: impl FnMut(Pause)) {
         let mut backoff = Backoff::new(&self.node, self.seed);
-        let lasts = LASTS + backoff.part_of(LASTS);
+        let lasts = lasts(&mut backoff);
         let mut watch: Option<Watch<Node>> = None;
         let mut reader = Reader::default();
         let mut was_lost = false;

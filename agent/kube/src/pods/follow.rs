@@ -8,10 +8,7 @@ use tracing::{info, warn};
 use super::{Pod, Pods};
 use crate::client::Access;
 use crate::retry::Backoff;
-use crate::watch::{Change, Query, Streaming, Watch};
-
-/// How long the server keeps one watch open at least; up to twice that, so that not all nodes ask at once.
-const LASTS: Duration = Duration::from_mins(5);
+use crate::watch::{Change, LASTS, Query, Streaming, Watch, lasts};
 
 /// Whose pods are followed, and how.
 #[derive(Clone, Debug)]
@@ -30,7 +27,7 @@ impl Follow {
     /// Fills the list for ever. Drop the future to end it.
     pub async fn run(&self, pods: &Pods) {
         let mut backoff = Backoff::new(&self.node, self.seed);
-        let lasts = LASTS + backoff.part_of(LASTS);
+        let lasts = lasts(&mut backoff);
         let mut watch: Option<Watch<Pod>> = None;
         loop {
             let client = match self.access.connect().await {

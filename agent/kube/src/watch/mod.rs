@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
 use crate::client::Release;
+use crate::retry::Backoff;
 
 pub use fault::WatchError;
 
@@ -27,6 +28,8 @@ const ANSWER: Duration = Duration::from_secs(30);
 const SHORTEST: Duration = Duration::from_secs(1);
 /// How much later than asked the server may end a watch before it counts as lost.
 const GRACE: Duration = Duration::from_secs(15);
+/// How long the server keeps one watch open at least.
+pub(crate) const LASTS: Duration = Duration::from_mins(5);
 /// Objects in one page where the server makes pages.
 const PAGE: u32 = 500;
 /// The first release that knows lists as streams, if only to refuse them.
@@ -36,6 +39,12 @@ const STREAMS: Release = Release {
 };
 /// The mark at the end of a streamed list.
 const END_OF_LIST: &str = "k8s.io/initial-events-end";
+
+/// How long the server keeps each watch of a node open: up to twice the least, so that not all nodes ask at once. The first that
+/// is drawn from `backoff`.
+pub fn lasts(backoff: &mut Backoff) -> Duration {
+    LASTS + backoff.part_of(LASTS)
+}
 
 /// What is watched: as much of an object as is wanted of it.
 pub trait Object: Clone + DeserializeOwned + Send + 'static {
