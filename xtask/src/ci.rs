@@ -74,7 +74,12 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "clippy",
-        run: |_| cargo(&clippy(&["--features", "brink-tests/live,xtask/bench"])),
+        run: |_| {
+            cargo(&clippy(&[
+                "--features",
+                "brink-tests/live,xtask/bench,xtask/fleet",
+            ]))
+        },
     },
     Step {
         name: "clippy-core",

@@ -13,6 +13,8 @@ use super::{
 
 /// The ports of etcd on the usual loopback address, where no pod finds them: for clients, and for peers it has not got.
 pub(super) const ETCD: [u16; 2] = [12379, 12380];
+/// The API server's program, and its name among the cluster's processes.
+pub(super) const API_SERVER: &str = "kube-apiserver";
 /// Longest time for one of them to be ready.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -72,7 +74,11 @@ fn etcd(launcher: &mut Launcher) -> anyhow::Result<()> {
     launcher.wait(&etcd, PATIENCE, || TcpStream::connect(address).is_ok())
 }
 
-fn api_server(launcher: &mut Launcher, pki: &Pki) -> anyhow::Result<()> {
+/// Starts the API server alone.
+///
+/// # Errors
+/// As [`start`].
+pub(super) fn api_server(launcher: &mut Launcher, pki: &Pki) -> anyhow::Result<()> {
     let file = |name: &str| pki.file(name).display().to_string();
     let arguments = [
         format!("--bind-address={ADDRESS}"),
@@ -102,7 +108,7 @@ fn api_server(launcher: &mut Launcher, pki: &Pki) -> anyhow::Result<()> {
             file("accounts.key")
         ),
     ];
-    let server = launcher.start("kube-apiserver", &arguments)?;
+    let server = launcher.start(API_SERVER, &arguments)?;
     let kubectl = launcher.kubectl();
     launcher.wait(&server, PATIENCE, || {
         kubectl.ask(&["get", "--raw", "/readyz"]).is_some()

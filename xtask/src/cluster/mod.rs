@@ -2,6 +2,7 @@
 mod build;
 mod control_plane;
 mod down;
+pub mod fleet;
 mod groups;
 mod image;
 mod launch;
@@ -9,6 +10,8 @@ mod machine;
 mod node;
 mod pki;
 mod preflight;
+#[cfg(feature = "fleet")]
+mod restart;
 mod state;
 mod status;
 mod supply;
@@ -46,6 +49,8 @@ enum Command {
     },
     /// Run the tests that need one, on the one that runs or on one for them alone
     Test(test::Args),
+    /// Run the Kubernetes side of many agents in one process against a real API server, and count what they ask of it
+    Fleet(fleet::Args),
 }
 
 /// Runs the chosen command.
@@ -61,6 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         Command::Status => status::run(folder),
         Command::Load { archive } => node::load(folder, archive).map(|()| Verdict::Passed),
         Command::Test(args) => test::run(args, folder),
+        Command::Fleet(args) => fleet::run(args, folder),
     }
 }
 

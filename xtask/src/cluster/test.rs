@@ -135,7 +135,7 @@ pub(super) fn check(
     found.map(Ok)
 }
 
-fn down() -> anyhow::Result<()> {
+pub(super) fn down() -> anyhow::Result<()> {
     if !own(&["cluster", "down"])? {
         bail!("the cluster of the tests could not be removed; the reason stands above");
     }
@@ -203,7 +203,7 @@ fn give_image(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Ourselves with other words, as a process of its own: what it starts is then nobody's child here, and no test's leftover.
-fn own(words: &[&str]) -> anyhow::Result<bool> {
+pub(super) fn own(words: &[&str]) -> anyhow::Result<bool> {
     succeeds(Command::new(OWN).args(words))
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn build(packages: &[Package]) -> anyhow::Result<Vec<Binary>> {
         "--no-run",
         "--locked",
         "--features",
-        "brink-tests/live,xtask/bench",
+        "brink-tests/live,xtask/bench,xtask/fleet",
     ]);
     Ok(build_with(&mut cargo, packages)
         .context("building the tests")?
