@@ -14,8 +14,10 @@ use super::{
     supply::Bundle,
 };
 
-/// Enters the groups that are told first, then becomes the program that is told behind them.
-const BORN: &str = r#"count=$1; shift
+/// Enters the groups that are told first, then becomes the program that is told behind them. What our caller has open is not
+/// handed down: a lock would be held for as long as the cluster runs.
+const BORN: &str = r#"exec 3<&- 4<&- 5<&- 6<&- 7<&- 8<&- 9<&-
+count=$1; shift
 while [ "$count" -gt 0 ]; do echo $$ >"$1/cgroup.procs" || exit 125; shift; count=$((count - 1)); done
 exec "$@""#;
 /// Where programs of the system are looked for: nothing else of our environment is passed on, least of all a proxy.
@@ -212,6 +214,24 @@ mod tests {
         let [a, b] = groups.map(|group| fs::read_to_string(group.join("cgroup.procs")).unwrap());
         assert_eq!(a, b);
         assert!(a.trim().parse::<u32>().is_ok(), "{a}");
+    }
+
+    #[test]
+    fn what_our_caller_has_open_is_not_handed_down() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = folder.path().join("lock");
+        // As `flock FILE COMMAND` has it.
+        let script = r#"exec 3>"$1"; shift; exec "$@""#;
+        let mut outer = Command::new("sh");
+        outer.args(["-c", script, "sh"]).arg(&lock);
+        let born = born_in(&[]);
+        outer.arg(born.get_program()).args(born.get_args());
+        let answer = outer
+            .args(["sh", "-c", "readlink /proc/$$/fd/*; echo told"])
+            .output()
+            .unwrap();
+        let open = String::from_utf8_lossy(&answer.stdout);
+        assert!(open.contains("told") && !open.contains("lock"), "{open}");
     }
 
     #[test]
