@@ -10,12 +10,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use brink_host::cgroup::events::MemoryEvents;
+use brink_host::cgroup::{Controller, Layout, Version};
 use brink_host::hog::{HogSpec, Load};
 use brink_host::probe::abi::record::{RECLAIM_MEMCG, UNKNOWN, VictimRecord};
 use brink_host::probe::forensics::{Limit, Told};
 use brink_host::probe::shortage::{Shortage, fell_together};
 use brink_host::probe::{Evidence, Probe, Signal, Wishes};
-use brink_tests::{Hog, guest_only, lacks, slowed};
+use brink_tests::{Hog, guest_only, lacks, skip, slowed};
 use probe_support::{Group, MIB, sampling, signal, until, waiting};
 
 mod probe_support;
@@ -27,16 +28,18 @@ fn victim(found: &Signal) -> Option<VictimRecord> {
     }
 }
 
-/// A group on cgroup v2 with a probe that watches, or why there can be none.
+/// Whether memory is on cgroup v1, which has neither memory.high nor memory.oom.group.
+fn is_v1() -> bool {
+    let layout = Layout::detect(Path::new("/")).unwrap();
+    let memory = layout.hierarchy(Controller::Memory);
+    memory.is_some_and(|memory| memory.version == Version::V1)
+}
+
+/// A group with a probe that watches, or why there can be none.
 fn watched(label: &str) -> Result<(Probe, Group), String> {
     let mut wishes = Wishes::default();
     wishes.knobs.stall_ns = 0;
-    let (probe, group) = (sampling(wishes)?, Group::new(label)?);
-    if group.path().join("memory.high").exists() {
-        Ok((probe, group))
-    } else {
-        Err("cgroup v1 has neither memory.high nor memory.oom.group".to_owned())
-    }
+    Ok((sampling(wishes)?, Group::new(label)?))
 }
 
 fn events(group: &Group) -> MemoryEvents {
@@ -50,6 +53,9 @@ fn set(group: &Group, file: &str, value: &str) {
 
 #[test]
 fn a_group_that_is_taken_whole_is_one_decision() {
+    if is_v1() {
+        skip!("cgroup v1 has neither memory.high nor memory.oom.group");
+    }
     let (mut probe, group) = match watched("whole") {
         Ok(both) => both,
         Err(why) => lacks!("{why}"),
@@ -95,6 +101,9 @@ fn a_group_that_is_taken_whole_is_one_decision() {
 
 #[test]
 fn being_slowed_down_is_no_kill() {
+    if is_v1() {
+        skip!("cgroup v1 has neither memory.high nor memory.oom.group");
+    }
     let (mut probe, group) = match watched("high") {
         Ok(both) => both,
         Err(why) => lacks!("{why}"),
