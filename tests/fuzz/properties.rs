@@ -210,6 +210,9 @@ const REGRESSIONS: &[(&str, &str, Taken)] = &[
     ("journal", "room-for-any-number-of-kills", Taken::Refused),
     ("ledger", "last-number", Taken::Refused),
     ("ledger", "reclaims-beyond-count", Taken::Accepted),
+    ("outbox", "long-name-not-ascii", Taken::Refused),
+    ("outbox", "name-with-query", Taken::Refused),
+    ("outbox", "no-status-owed", Taken::Refused),
 ];
 
 #[test]

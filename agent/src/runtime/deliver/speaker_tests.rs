@@ -208,6 +208,8 @@ fn a_full_outbox_is_said_in_the_record_and_a_full_queue_is_found_on_disk() {
     for order in 1..=ENTRIES as u64 {
         let record = record(order, "enforcing", "u-web");
         let victim = Workload {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
             uid: "u-web".to_owned(),
             ..Workload::default()
         };
