@@ -23,8 +23,8 @@ const BURST: [Duration; 2] = [Duration::from_millis(150), Duration::from_millis(
 /// From the end of a burst to the victim's end: far from a second look at anything. How fast it is, benchmarks say.
 const AT_ONCE: Duration = Duration::from_secs(1);
 /// So many crossings have to come while the guard cannot run, in so many bursts.
-const WANTED: u32 = 3;
-const ATTEMPTS: usize = 8;
+const WANTED: u32 = 2;
+const ATTEMPTS: usize = 12;
 /// Just above the hard threshold, and what takes the node below it, in MiB.
 const BASE: u64 = 370;
 const REST: u64 = 60;
