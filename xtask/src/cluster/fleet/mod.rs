@@ -104,15 +104,19 @@ impl Args {
 ///
 /// # Errors
 /// When it cannot come to its end; what it made in the server is removed all the same.
+#[cfg_attr(
+    not(feature = "fleet"),
+    expect(
+        unused_variables,
+        reason = "the build with the feature uses the folder"
+    )
+)]
 pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
     args.check()?;
     #[cfg(feature = "fleet")]
     return session::run(args, folder);
     #[cfg(not(feature = "fleet"))]
-    {
-        let _is_for_the_build_with_the_feature = folder;
-        release_build::run()
-    }
+    release_build::run()
 }
 
 #[cfg(test)]
