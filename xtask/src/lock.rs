@@ -1,13 +1,25 @@
 //! Locks between commands of ours: who comes second waits, and says for whom.
-use std::{fs::File, path::Path};
+use std::{
+    fs::{self, File},
+    path::Path,
+};
 
 use anyhow::Context as _;
+
+/// Makes a folder where there is none, and locks it as [`wait_for`] does.
+///
+/// # Errors
+/// When it cannot be made, opened or locked.
+pub(crate) fn folder(path: &Path, whom: &str) -> anyhow::Result<File> {
+    fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
+    wait_for(path, whom)
+}
 
 /// Locks a file or folder that is there until the result is dropped, after whoever has it locked; `whom` is said of them.
 ///
 /// # Errors
 /// When it cannot be opened or locked.
-pub(crate) fn wait_for(path: &Path, whom: &str) -> anyhow::Result<File> {
+fn wait_for(path: &Path, whom: &str) -> anyhow::Result<File> {
     let wait = || {
         let lock = File::open(path)?;
         if lock.try_lock().is_err() {

@@ -101,8 +101,7 @@ pub(super) fn obtain() -> anyhow::Result<Bundle> {
 
 /// Waits until nobody else builds.
 fn lock(cache: &Path) -> anyhow::Result<fs::File> {
-    fs::create_dir_all(cache).with_context(|| format!("making {}", cache.display()))?;
-    let lock = lock::wait_for(cache, "builds a cluster's programs")?;
+    let lock = lock::folder(cache, "builds a cluster's programs")?;
     // Whatever we start holds it too: a compiler that outlives us is waited for, not built beside.
     fcntl_setfd(&lock, FdFlags::empty())
         .with_context(|| format!("keeping {} locked", cache.display()))?;

@@ -3,10 +3,9 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 /// How a kernel is booted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Boot {
     /// with everything it has
-    #[default]
     Whole,
     /// without the memory controller and pressure information
     Bare,
@@ -57,7 +56,7 @@ impl Boot {
 }
 
 /// One of something for each boot, in the order of [`Boot::ALL`].
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ByBoot<T>([T; Boot::ALL.len()]);
 
 impl<T> ByBoot<T> {

@@ -44,9 +44,8 @@ pub(crate) struct InUse {
 impl Cache {
     /// Opens it, and waits for whoever else has it open.
     pub(super) fn open(folder: &Path) -> anyhow::Result<Self> {
-        fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         Ok(Self {
-            _lock: lock::wait_for(folder, "fetches what guests are made of")?,
+            _lock: lock::folder(folder, "fetches what guests are made of")?,
             folder: folder.to_owned(),
         })
     }

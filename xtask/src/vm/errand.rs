@@ -1,6 +1,6 @@
 //! Guests for something else than the live tests: a program of ours, a disk with what it needs, and its output.
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{BufWriter, Write as _},
     path::{Path, PathBuf},
     time::Duration,
@@ -76,9 +76,8 @@ impl Depot {
         let in_use = supply.into_use()?;
         let metadata = workspace::metadata()?;
         let folder = metadata.target_directory.join("vm/peers");
-        fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
         Ok(Self {
-            _lock: lock::wait_for(&folder, "compares in guests of this checkout")?,
+            _lock: lock::folder(&folder, "compares in guests of this checkout")?,
             programs: static_build::build_measuring(&metadata)?,
             folder,
             _in_use: in_use,

@@ -76,8 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     let metadata = workspace::metadata()?;
     let programs = static_build::build(&metadata)?;
     let folder = metadata.target_directory.join("vm/guests");
-    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let _lock = lock::wait_for(&folder, "runs guests of this checkout")?;
+    let _lock = lock::folder(&folder, "runs guests of this checkout")?;
     let mut listed = live::list_all(&programs.tests, &[])?;
     listed.retain(|suite| suite.binary.suite != ELSEWHERE);
     let mut choice = choice::choose(&listed, args.short, &args.filter)?;
