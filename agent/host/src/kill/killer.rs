@@ -37,6 +37,8 @@ impl Killer {
     /// # Errors
     /// [`HostError`] when a hierarchy cannot be opened.
     pub fn new(layout: &Layout, release: Option<ReleasePool>) -> Result<Self, HostError> {
+        // A process's first look at a clock finds the vDSO, and before Linux 6.4 allocates for that (rustix's `auxv`).
+        let _first = monotonic_ns();
         Ok(Self {
             workspace: Workspace::new(),
             beside: Beside::open(layout)?,
