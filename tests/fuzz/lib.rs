@@ -53,7 +53,7 @@ const fn target(name: &'static str, run: fn(&[u8]) -> Taken) -> Target {
 }
 
 /// Every entry point.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 24] = [
     target("records", targets::probe::records),
     target("btf", targets::probe::btf),
     target("format", targets::probe::format),
@@ -73,6 +73,7 @@ pub const TARGETS: [Target; 23] = [
     target("event-journal", targets::event_journal::event_journal),
     target("state-files", targets::state::state_files),
     target("outbox", targets::outbox::outbox),
+    target("cluster-files", targets::cluster::cluster_files),
     target("questions", targets::control::questions),
     target("answers", targets::control::answers),
     target("requests", targets::stream::requests),

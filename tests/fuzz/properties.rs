@@ -61,6 +61,7 @@ each! {
     event_journal: "event-journal",
     state_files: "state-files",
     outbox: "outbox",
+    cluster_files: "cluster-files",
     questions: "questions",
     answers: "answers",
     requests: "requests",

@@ -31,6 +31,22 @@ pub(super) fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
+/// What a file says, as far as it may have been written; none if there is none.
+///
+/// # Errors
+/// When it is there and cannot be read.
+#[cfg(feature = "kubernetes")]
+pub(super) fn read_bytes(path: &Path, most: u64) -> io::Result<Option<Vec<u8>>> {
+    use std::io::Read as _;
+
+    let mut bytes = Vec::new();
+    match fs::File::open(path) {
+        Ok(file) => file.take(most).read_to_end(&mut bytes).map(|_| Some(bytes)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Reads a file; none if there is none.
 ///
 /// # Errors

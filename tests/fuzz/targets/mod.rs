@@ -1,6 +1,7 @@
 //! The entry points themselves, by what is read.
 
 pub(crate) mod cgroup;
+pub(crate) mod cluster;
 pub(crate) mod config;
 pub(crate) mod control;
 pub(crate) mod document;

@@ -2,6 +2,7 @@
 
 pub mod entry;
 pub mod files;
+pub mod last;
 
 pub use entry::{Cause, End, Entry, EventWords, Eviction, Key, Part, PodRef};
 pub use files::{ENTRIES, Files, PutError};

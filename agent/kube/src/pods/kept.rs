@@ -1,10 +1,13 @@
 //! The last known pods as a file, so that an agent that starts without an API knows them.
 
+use std::fmt;
+
 use jiff::Timestamp;
+use serde::de::{Deserializer, Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use super::Pod;
+use super::{MOST_PODS, Pod};
 
 /// `apiVersion` of the file.
 const API_VERSION: &str = "brink.dev/v1alpha1";
@@ -66,7 +69,34 @@ struct Head {
 #[serde(rename_all = "camelCase")]
 struct Body {
     as_of: Timestamp,
+    #[serde(deserialize_with = "no_more_than_are_known")]
     pods: Vec<Pod>,
+}
+
+/// A file of more pods is not one that was written here.
+fn no_more_than_are_known<'de, D: Deserializer<'de>>(pods: D) -> Result<Vec<Pod>, D::Error> {
+    struct Few;
+
+    impl<'de> Visitor<'de> for Few {
+        type Value = Vec<Pod>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MOST_PODS} pods")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Vec<Pod>, A::Error> {
+            let mut pods = Vec::new();
+            while let Some(pod) = items.next_element()? {
+                if pods.len() >= MOST_PODS {
+                    return Err(A::Error::invalid_length(pods.len() + 1, &self));
+                }
+                pods.push(pod);
+            }
+            Ok(pods)
+        }
+    }
+
+    pods.deserialize_seq(Few)
 }
 
 /// The text of the file. What has ended is left out: nothing of it is to be protected.
@@ -145,6 +175,18 @@ mod tests {
             error.to_string(),
             "of another version: brink.dev/v9 KnownPods"
         );
+    }
+
+    #[test]
+    fn more_pods_than_are_known_were_not_written_here() {
+        let read_of = |count: usize| {
+            let pods = vec![pod("a", "Running"); count];
+            let text = write("node", Timestamp::UNIX_EPOCH, &pods).unwrap();
+            read(&text, "node").map(|kept| kept.pods.len())
+        };
+        assert_eq!(read_of(MOST_PODS).unwrap(), MOST_PODS);
+        let said = read_of(MOST_PODS + 1).unwrap_err().to_string();
+        assert!(said.contains("a list of at most 2048 pods"), "{said}");
     }
 
     proptest! {

@@ -1,18 +1,19 @@
 //! The herald: keeps the node's conditions and its taint as they are wanted, and takes them away when nobody keeps them right.
 
-use std::path::PathBuf;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brink_core::node::condition::{Condition, ConditionSet};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::answer::Reply;
-use super::conditions::{self, Standing, patch, removal, standings};
+use super::conditions::{self, patch, removal, standings};
 use super::door::{Door, read};
+use super::kept::{self, Kept};
 use super::{request, taint};
 use crate::retry::Backoff;
 
@@ -36,16 +37,6 @@ pub enum Wanted {
         /// Those that hold.
         held: ConditionSet,
     },
-}
-
-/// What was told, kept on disk: who starts again knows what is there and since when.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct Kept {
-    /// The conditions.
-    pub conditions: Vec<Standing>,
-    /// Whether the taint may be on the node.
-    pub tainted: bool,
 }
 
 /// Why something was not told.
@@ -250,7 +241,7 @@ impl Herald {
     }
 
     fn recall(&self) -> Kept {
-        let text = match std::fs::read(&self.file) {
+        let text = match bounded(&self.file) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Kept::default(),
             Err(error) => {
@@ -258,7 +249,7 @@ impl Herald {
                 return Kept::default();
             }
         };
-        serde_json::from_slice(&text).unwrap_or_else(|error| {
+        kept::read(&text, Timestamp::now()).unwrap_or_else(|error| {
             warn!(%error, file = %self.file.display(), "what was told of the node cannot be understood");
             Kept::default()
         })
@@ -303,10 +294,15 @@ async fn rest(wait: Option<Duration>) {
 
 /// Now, RFC 3339 to the second.
 fn now() -> String {
-    let now = Timestamp::now();
-    Timestamp::from_second(now.as_second())
-        .unwrap_or(now)
-        .to_string()
+    kept::to_the_second(Timestamp::now())
+}
+
+/// What a file says; what is behind the largest that anybody writes makes it none that is understood.
+fn bounded(file: &Path) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    let opened = std::fs::File::open(file)?;
+    opened.take(kept::LARGEST).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]

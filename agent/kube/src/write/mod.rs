@@ -10,6 +10,7 @@ pub mod door;
 #[cfg(test)]
 mod fake;
 pub mod herald;
+pub mod kept;
 mod owed;
 pub mod plan;
 pub mod request;
