@@ -63,7 +63,7 @@ fn cost_of_a_kill(extra: &str, leaker: Leaker) -> Cost {
         fs::write(path("manifests").join(format!("{n}.yaml")), manifest).unwrap();
     }
     let text = format!(
-        "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: enforce\nnode: {{cgroup: '{}'}}\nenforceNodeAllocatable: []\nheadroomHard: 0%\nhousekeepingInterval: 1h\nevictionHard: {{memory.available: 60Mi}}\nworkloads: {{manifests: '{}'}}\npaths: {{stateDir: '{}'}}\n{extra}\n",
+        "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\nmode: enforce\nnode: {{cgroup: '{}'}}\nenforceNodeAllocatable: []\nheadroomHard: 0%\nhousekeepingInterval: 1h\nevictionHard: {{memory.available: 60Mi}}\nworkloads: {{manifests: '{}'}}\npaths: {{stateDir: '{}'}}\n{extra}\n",
         sandbox.group.group(),
         path("manifests").display(),
         path("state").display(),

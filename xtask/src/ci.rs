@@ -4,7 +4,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 
 use crate::{
     Verdict,
@@ -276,6 +276,12 @@ fn guests(form: Form) -> anyhow::Result<Finding> {
         ..vm::Args::default()
     })?;
     report.print_table();
+    let [passed, failed, _] = report.counts();
+    // The time begins when everything is built: whoever shows nothing in it would never show anything.
+    ensure!(
+        passed + failed > 0 || report.not_begun() == 0,
+        "no guest has begun a test in its time"
+    );
     Ok(finding(&report, "no guest could be made"))
 }
 

@@ -148,6 +148,7 @@ fn run_suite(
             continue;
         }
         let mut ended = run_one(binary, name, manner, kept)?;
+        let mut first_fault = None;
         // Others on the machine may have had it, and a guest has no processor of its own. What fails twice in a row has
         // failed, and where there is no time for a second attempt, what fails once.
         if let Err(fault) = judge(name, &ended)
@@ -163,9 +164,10 @@ fn run_suite(
             if matches!(judge(name, &ended), Ok(None)) {
                 outcome.unsteady.push(name.clone());
             }
+            first_fault = Some(fault);
         }
         tell(name, &ended);
-        count(&mut outcome, name, &ended);
+        count(&mut outcome, name, &ended, first_fault.as_deref());
     }
     Ok(Suite::told(&binary.suite, outcome))
 }
@@ -221,15 +223,20 @@ fn tell(name: &str, ended: &Ended) {
     }
 }
 
-/// Counts one test.
-fn count(outcome: &mut Outcome, name: &str, ended: &Ended) {
+/// Counts one test; one that is skipped after it has failed says both.
+fn count(outcome: &mut Outcome, name: &str, ended: &Ended, first_fault: Option<&str>) {
     outcome.elapsed += ended.elapsed;
     match judge(name, ended) {
         Ok(None) => {
             outcome.passed += 1;
             outcome.held.push(name.to_owned());
         }
-        Ok(Some(skip)) => outcome.skipped.push(skip),
+        Ok(Some(mut skip)) => {
+            if let Some(fault) = first_fault {
+                skip.reason = format!("failed at first ({fault}), then: {}", skip.reason);
+            }
+            outcome.skipped.push(skip);
+        }
         Err(fault) => {
             outcome.failed += 1;
             outcome.failures.push(name.to_owned());
@@ -264,18 +271,22 @@ mod tests {
 
     use super::*;
 
+    fn ended(output: &str, status: Option<i32>, left: &[&str]) -> Ended {
+        Ended {
+            status: status.map(|code| ExitStatus::from_raw(code << 8)),
+            output: output.to_owned(),
+            left: left.iter().map(|each| (*each).to_owned()).collect(),
+            elapsed: Duration::from_secs(1),
+        }
+    }
+
     fn check(
         output: &str,
         status: Option<i32>,
         left: &[&str],
         expected: Result<Option<&str>, &str>,
     ) {
-        let ended = Ended {
-            status: status.map(|code| ExitStatus::from_raw(code << 8)),
-            output: output.to_owned(),
-            left: left.iter().map(|each| (*each).to_owned()).collect(),
-            elapsed: Duration::from_secs(1),
-        };
+        let ended = ended(output, status, left);
         match (judge("a::b", &ended), expected) {
             (Ok(skip), Ok(reason)) => assert_eq!(skip.map(|skip| skip.reason).as_deref(), reason),
             (Err(fault), Err(part)) => assert!(fault.contains(part), "{fault}"),
@@ -314,5 +325,19 @@ mod tests {
             .replace("0 ignored", "1 ignored");
         let marked = format!("test a::b ... ignored, slow\n{marked}");
         check(&marked, Some(0), &[], Ok(Some("slow")));
+    }
+
+    #[test]
+    fn one_that_fails_and_then_skips_says_both() {
+        let skips = ended(&format!("BRINK-SKIP x: no BTF\n{ONE}"), Some(0), &[]);
+        for (first, expected) in [
+            (None, "no BTF"),
+            (Some("exit 101"), "failed at first (exit 101), then: no BTF"),
+        ] {
+            let mut outcome = Outcome::default();
+            count(&mut outcome, "a::b", &skips, first);
+            let reasons: Vec<_> = outcome.skipped.iter().map(|skip| &*skip.reason).collect();
+            assert_eq!(reasons, [expected]);
+        }
     }
 }

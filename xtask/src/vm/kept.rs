@@ -1,5 +1,9 @@
 //! What guests have found, kept test by test: a run of some of the tests renews those and leaves the others as they were.
-use std::{collections::BTreeMap, fmt, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, fs,
+    path::Path,
+};
 
 use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
@@ -35,7 +39,7 @@ pub(super) struct Found {
     pub(super) programs: Vec<Program>,
 }
 
-/// What became of a test when it ran last.
+/// What became of a test when it ran last; that it was unsteady stays.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(super) struct Known {
@@ -47,7 +51,7 @@ pub(super) struct Known {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Outcome {
     Passed,
-    /// It held when it was run again.
+    /// It held only when it was run again, once at the least on this kernel.
     Unsteady,
     Failed,
     /// Why.
@@ -141,8 +145,12 @@ impl Found {
         found
     }
 
-    /// What a report says takes the place of what was known; what it had no time for stays.
+    /// What a report says takes the place of what was known; what it had no time for stays, and so does that a test was
+    /// unsteady.
     fn take(&mut self, boot: Boot, report: &Report, day: &str) {
+        let was_unsteady = |known: &Known| known.outcome == Outcome::Unsteady;
+        let known = self.tests.iter().filter(|(_, known)| was_unsteady(known));
+        let before: BTreeSet<String> = known.map(|(key, _)| key.clone()).collect();
         let mut know = |suite: &str, test: &str, outcome: Outcome| {
             let day = day.to_owned();
             self.tests
@@ -150,7 +158,8 @@ impl Found {
         };
         for (suite, of) in report.named_outcomes() {
             for test in &of.held {
-                let is_unsteady = of.unsteady.contains(test);
+                let is_unsteady =
+                    of.unsteady.contains(test) || before.contains(&key(boot, suite, test));
                 let outcome = if is_unsteady {
                     Outcome::Unsteady
                 } else {

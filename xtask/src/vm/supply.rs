@@ -29,7 +29,7 @@ const TOOLS: [&str; 5] = [
 const NEWEST_KERNEL: &str = "linux-image-cloud-amd64";
 
 /// What users install against running out of memory, all from one suite.
-const PEERS: [&str; 3] = ["earlyoom", "nohang", "oomd"];
+const PEERS: [&str; 4] = ["earlyoom", "nohang", "oomd", "systemd-oomd"];
 const SUITE_OF_PEERS: &str = "trixie";
 
 /// The tools that Brink is compared with, unpacked.

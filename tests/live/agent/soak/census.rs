@@ -119,25 +119,34 @@ impl Census {
             "the agent holds more than when it was warm: {}",
             grown.join("; ")
         );
+        // Or a list that names nobody would say after the end that nothing is left.
+        let named = wait_until(PATIENCE, || {
+            let holds = Self::of(pid).bpf;
+            (in_the_kernel(&holds).len() == holds.len()).then_some(())
+        });
+        assert!(named.is_some(), "the kernel's lists name not all it holds");
     }
 
     /// After the agent's end: nothing of BPF that it held is left in the kernel.
     #[track_caller]
     pub(super) fn check_gone(&self) {
-        let left = || -> Vec<_> {
-            let programs = aya::programs::loaded_programs().flatten();
-            let programs = programs.map(|info| ("program", info.id()));
-            let maps = aya::maps::loaded_maps().flatten();
-            let maps = maps.map(|info| ("map", info.id()));
-            let links = aya::programs::loaded_links().flatten();
-            let links = links.map(|info| ("link", info.id()));
-            let all = programs.chain(maps).chain(links);
-            all.filter(|each| self.bpf.contains(each)).collect()
-        };
+        let left = || in_the_kernel(&self.bpf);
         // The kernel frees them after a while.
         let gone = wait_until(PATIENCE, || left().is_empty().then_some(()));
         assert!(gone.is_some(), "left in the kernel: {:?}", left());
     }
+}
+
+/// Which of these the kernel has now.
+fn in_the_kernel(wanted: &BTreeSet<(&'static str, u32)>) -> Vec<(&'static str, u32)> {
+    let programs = aya::programs::loaded_programs().flatten();
+    let programs = programs.map(|info| ("program", info.id()));
+    let maps = aya::maps::loaded_maps().flatten();
+    let maps = maps.map(|info| ("map", info.id()));
+    let links = aya::programs::loaded_links().flatten();
+    let links = links.map(|info| ("link", info.id()));
+    let all = programs.chain(maps).chain(links);
+    all.filter(|each| wanted.contains(each)).collect()
 }
 
 /// Of which kind there are more now.

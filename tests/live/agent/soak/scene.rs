@@ -352,7 +352,7 @@ fn configure(node: &Node, journal: &str, settings: &str) {
     node.configure("enforce", settings);
     let path = node.path("config.yaml");
     let text = fs::read_to_string(&path).unwrap();
-    let place = |journal: &str| format!("journal: \"{}\"", node.path(journal).display());
+    let place = |journal: &str| format!("decisionJournal: \"{}\"", node.path(journal).display());
     fs::write(path, text.replace(&place("journal"), &place(journal))).unwrap();
 }
 
@@ -365,7 +365,7 @@ fn settings(hard: u64) -> String {
          evictionPressureTransitionPeriod: {transition}s\n\
          evictionMaxPodGracePeriod: 1\n\
          housekeepingInterval: 2s\n\
-         limits: {{burst: 60, refill: 100ms, most: 60, window: 1s}}"
+         limits: {{burst: 60, refillInterval: 100ms, maxKills: 60, window: 1s}}"
     )
 }
 
