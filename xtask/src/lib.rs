@@ -17,6 +17,8 @@ mod lock;
 pub mod marks;
 pub mod monitoring;
 pub mod process;
+#[cfg(not(all(feature = "bench", feature = "fleet")))]
+mod release_build;
 mod static_program;
 pub mod test;
 pub mod tidy;

@@ -1,4 +1,6 @@
 //! `cargo xtask bench`: measures, keeps the raw values, and compares with the figures that must be reached.
+#[cfg(not(feature = "bench"))]
+mod anew;
 pub mod machine;
 #[cfg(feature = "bench")]
 pub mod measure;
@@ -8,8 +10,6 @@ pub mod peers;
 pub mod random;
 pub mod raw;
 pub mod registry;
-#[cfg(not(feature = "bench"))]
-mod release_build;
 pub mod stats;
 pub mod table;
 mod told;
@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     #[cfg(feature = "bench")]
     return session::run(args);
     #[cfg(not(feature = "bench"))]
-    release_build::run(args)
+    anew::run(args)
 }
 
 #[cfg(feature = "bench")]

@@ -296,10 +296,10 @@ fn text(setup: &Setup, folder: &Path, thresholds: &[(&str, u64)]) -> String {
         .map(|(signal, value)| format!("{signal}: \"{value}\""))
         .collect();
     let mut text = format!(
-        "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: enforce\nmemoryPolicy: {}\n\
+        "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\nmode: enforce\nmemoryPolicy: {}\n\
          evictionHard: {{{}}}\nheadroomHard: \"0%\"\n\
          workloads: {{cgroups: [{{glob: \"{}\"}}]}}\n\
-         limits: {{burst: 10000, refill: 0s, most: 10000, window: 1s}}\n",
+         limits: {{burst: 10000, refillInterval: 0s, maxKills: 10000, window: 1s}}\n",
         setup.policy,
         hard.join(", "),
         setup.workloads
@@ -312,7 +312,7 @@ fn text(setup: &Setup, folder: &Path, thresholds: &[(&str, u64)]) -> String {
         "realtime: {{priority: {priority}, moveGuardToRootCpuGroup: true}}"
     );
     let journal = if setup.journal {
-        format!(", journal: {folder}/journal")
+        format!(", decisionJournal: {folder}/journal")
     } else {
         String::new()
     };

@@ -30,6 +30,8 @@ pub enum Contender {
     Oomd,
     /// Meta's, with a rule on the anonymous memory of that group.
     OomdAnon,
+    /// systemd's, with a rule on what is available where swap is full, and one on pressure.
+    SystemdOomd,
     /// The kubelet's loop: a look every 10 s, one pod a pass, SIGKILL a second after SIGTERM.
     Kubelet,
     /// The kernel's OOM killer alone.
@@ -91,12 +93,13 @@ impl Signal {
 
 impl Contender {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Brink,
         Self::Earlyoom,
         Self::Nohang,
         Self::Oomd,
         Self::OomdAnon,
+        Self::SystemdOomd,
         Self::Kubelet,
         Self::Nothing,
     ];
@@ -112,6 +115,7 @@ impl Contender {
             Self::Nohang => "nohang",
             Self::Oomd => "oomd, memory_above",
             Self::OomdAnon => "oomd, memory_above anon",
+            Self::SystemdOomd => "systemd-oomd",
             Self::Kubelet => "kubelet (model)",
             Self::Nothing => "kernel OOM killer alone",
         }
@@ -123,7 +127,7 @@ impl Contender {
         match self {
             Self::Brink | Self::Nothing => Signal::Headroom,
             Self::Earlyoom => Signal::Share,
-            Self::Nohang => Signal::Estimate,
+            Self::Nohang | Self::SystemdOomd => Signal::Estimate,
             Self::Oomd | Self::OomdAnon => Signal::PodsUsage,
             Self::Kubelet => Signal::WorkingSet,
         }

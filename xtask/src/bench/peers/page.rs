@@ -118,16 +118,24 @@ fn head(report: &Report) -> String {
     let mut text = format!(
         "{}. {} of {} planned runs were judged, in {} guests: {form} form, seed {}.\n\n",
         versions.join(", "),
-        guests.runs.len(),
+        guests
+            .runs
+            .iter()
+            .filter(|run| !run.shows_nothing())
+            .count(),
         guests.planned,
         guests.count,
         report.seed
     );
     let (unjudged, never) = (report.unjudged(), report.never_begun());
+    let empty = report.empty();
     // Writing to a `String` cannot fail.
     let _written = writeln!(
         text,
-        "- {} could not be judged{}\n- {} were never begun, or cut off by the end of the time{}\n",
+        "- {} showed nothing, each time they were made{}\n- {} could not be judged{}\n- {} were never begun, or cut off by the \
+         end of the time{}\n",
+        empty.len(),
+        listed(&tables::by_cell(&empty)),
         unjudged.len(),
         listed(&tables::by_cell(&unjudged)) + &reasons(guests),
         never.len(),
@@ -188,9 +196,15 @@ fn notes(report: &Report) -> String {
     format!(
         "- Runs without a delay, because a tool acted though the truth saw no crossing of its signal before: {}. Of those with \
          no reason by any figure: {}.\n\
-         - Quiet runs that were left out, because the pod that should have stayed away came below the limit: {}.\n{}",
+         - Quiet runs that were made again, because the pod that should have stayed away came below the limit: {}. Of those with \
+         a kill: {}. Quiet runs that were left out, because it did so each time: {}.\n{}",
         loud(Found::is_unseen),
         loud(Found::is_premature),
+        by_tool(&|each| report.discarded(each).count()),
+        by_tool(&|each| report
+            .discarded(each)
+            .filter(|run| run.right + run.wrong > 0)
+            .count()),
         by_tool(&|each| report.left_out(each)),
         losers(report).join("\n")
     )
@@ -272,16 +286,27 @@ mod tests {
     #[test]
     fn the_head_says_what_was_not_judged_and_the_notes_what_was_left_out() {
         let idle = || run(Contender::Brink, Workload::Idle, None);
-        let near = Found {
+        let once = Found {
             crossed: true,
             ..run(Contender::Oomd, Workload::Near, None)
+        };
+        let near = Found {
+            discarded: vec![
+                Found {
+                    right: 1,
+                    ..once.clone()
+                },
+                once.clone(),
+            ],
+            ..once
         };
         let mut report = report(vec![near, idle(), idle(), idle()]);
         report.guests.runs.truncate(2);
         report.guests.failed = vec![(3, "it broke\nat length".to_owned())];
         let told = head(&report);
         for part in [
-            "2 of 4 planned runs were judged, in 1 guests: short form, seed 1.",
+            "1 of 4 planned runs were judged, in 1 guests: short form, seed 1.",
+            "- 1 showed nothing, each time they were made: oomd, memory_above: near the limit (1)\n",
             "- 1 could not be judged: Brink: idle (1)\n  - \"it broke\"\n",
             "- 1 were never begun, or cut off by the end of the time: Brink: idle (1)\n",
         ] {
@@ -289,6 +314,11 @@ mod tests {
         }
         let told = notes(&report);
         assert!(told.contains("signal before: none."), "{told}");
-        assert!(told.contains("the limit: oomd, memory_above 1."), "{told}");
+        for part in [
+            "the limit: oomd, memory_above 2. Of those with a kill: oomd, memory_above 1.",
+            "each time: oomd, memory_above 1.",
+        ] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
     }
 }

@@ -122,8 +122,8 @@ mod tests {
             anyhow::Ok((form.contenders.len(), form.workloads.len()))
         };
         assert_eq!(count(true, &[]).unwrap(), (4, 3));
-        assert_eq!(count(false, &["OOMD"]).unwrap(), (2, 17));
-        assert_eq!(count(false, &["tmpfs"]).unwrap(), (7, 2));
+        assert_eq!(count(false, &["OOMD"]).unwrap(), (3, 17));
+        assert_eq!(count(false, &["tmpfs"]).unwrap(), (8, 2));
         assert_eq!(count(false, &["brink", "bomb"]).unwrap(), (1, 1));
     }
 

@@ -33,14 +33,8 @@ text{font:13px system-ui,sans-serif;fill:#1f2328}\
 
 /// Every run's delay on one line a tool; what was lost stands beside it.
 pub(super) fn of_delays(report: &Report) -> String {
-    let contenders = [
-        Contender::Brink,
-        Contender::Earlyoom,
-        Contender::Nohang,
-        Contender::Oomd,
-        Contender::OomdAnon,
-        Contender::Kubelet,
-    ];
+    let mut contenders = report.tools();
+    contenders.retain(|each| *each != Contender::Nothing);
     let bottom = row_at(contenders.len());
     let mut svg = open(
         "From the limit crossed to the first signal",
@@ -112,13 +106,14 @@ fn line_of(svg: &mut String, y: f64, contender: Contender, delays: &[f64]) {
 
 /// The share of runs that was lost, a bar a tool.
 pub(super) fn of_losses(report: &Report) -> String {
+    let tools = report.tools();
     let mut svg = open(
         "Runs in which the kernel's OOM killer or a lock-up came first",
         "of all runs under loads that grow until somebody acts; runs in which nobody acted are counted",
-        row_at(Contender::ALL.len()) + 12.0,
+        row_at(tools.len()) + 12.0,
     );
     let full = WIDTH - LEFT - RIGHT;
-    for (at, contender) in Contender::ALL.into_iter().enumerate() {
+    for (at, contender) in tools.into_iter().enumerate() {
         let runs: Vec<&Found> = report.loud(contender).collect();
         let lost = runs.iter().filter(|run| run.is_lost()).count();
         let share = ratio(lost, runs.len());
@@ -185,9 +180,13 @@ mod tests {
     fn a_share_has_no_digits_that_nobody_measured() {
         let good = run(Contender::Brink, Workload::Anon(100), Some(1_000_000));
         let lost = run(Contender::Brink, Workload::Anon(100), None);
-        let svg = of_losses(&report([vec![good; 39], vec![lost; 2]].concat()));
+        let idle = run(Contender::Nohang, Workload::Idle, None);
+        let svg = of_losses(&report(
+            [vec![good; 39], vec![lost; 2], vec![idle]].concat(),
+        ));
         assert!(svg.contains(">5 %, 2 of 41</text>"), "{svg}");
         assert!(svg.contains(">0 %, 0 of 0</text>"), "{svg}");
+        assert!(!svg.contains(Contender::Oomd.word()), "{svg}");
     }
 
     #[test]

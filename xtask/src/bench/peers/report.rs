@@ -103,6 +103,13 @@ impl Report {
         all.count() - self.quiet(contender).count()
     }
 
+    /// Runs of one tool that were made again, because they showed nothing.
+    pub(super) fn discarded(&self, contender: Contender) -> impl Iterator<Item = &Found> {
+        let runs = self.guests.runs.iter();
+        let of_it = runs.filter(move |run| run.contender == contender.word());
+        of_it.flat_map(|run| &run.discarded)
+    }
+
     /// Runs of one tool under one load that were planned.
     pub(super) fn planned(&self, contender: Contender, workload: Workload) -> usize {
         let plan = self.guests.plan.iter();
@@ -110,10 +117,24 @@ impl Report {
             .count()
     }
 
+    /// The tools that were to run: values that are older than a tool lack it.
+    pub(super) fn tools(&self) -> Vec<Contender> {
+        let all = Contender::ALL.into_iter();
+        all.filter(|each| self.is_planned(*each)).collect()
+    }
+
     /// Whether a tool was to run at all.
     pub(super) fn is_planned(&self, contender: Contender) -> bool {
         let mut plan = self.guests.plan.iter();
         plan.any(|run| run.contender == contender)
+    }
+
+    /// Runs that showed nothing each time they were made.
+    pub(super) fn empty(&self) -> Vec<Run> {
+        let empty = self.guests.runs.iter().filter(|run| run.shows_nothing());
+        empty
+            .filter_map(|run| self.guests.plan.get(run.number).copied())
+            .collect()
     }
 
     /// Runs that could not be judged.

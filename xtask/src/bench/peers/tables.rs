@@ -33,14 +33,14 @@ pub(super) fn of_tools(report: &Report) -> String {
         "false kills",
         "processor when idle, %",
         "memory, MiB",
+        "longest stall, ms",
     ];
-    markdown(
-        head,
-        &Contender::ALL.map(|contender| tool(report, contender)),
-    )
+    let rows = report.tools().into_iter();
+    let rows: Vec<_> = rows.map(|contender| tool(report, contender)).collect();
+    markdown(head, &rows)
 }
 
-fn tool(report: &Report, contender: Contender) -> [String; 14] {
+fn tool(report: &Report, contender: Contender) -> [String; 15] {
     let runs: Vec<&Found> = report.loud(contender).collect();
     let lost = runs.iter().filter(|run| run.is_lost()).count();
     let first = || runs.iter().filter_map(|run| run.right_first);
@@ -53,6 +53,7 @@ fn tool(report: &Report, contender: Contender) -> [String; 14] {
     let freed = amounts(&|run| run.freed.map(millis));
     let below = amounts(&|run| run.overshoot.map(mebibytes));
     let memory = amounts(&|run| run.memory.map(|[_, share]| mebibytes(share)));
+    let stalls = amounts(&|run| Some(millis(run.stall)));
     let quiet: Vec<&Found> = report.quiet(contender).collect();
     let acts = contender != Contender::Nothing;
     let dash = |text: String| if acts { text } else { "–".to_owned() };
@@ -71,6 +72,7 @@ fn tool(report: &Report, contender: Contender) -> [String; 14] {
         dash(part(killed(&quiet), quiet.len())),
         dash(quantile(&idle(report, contender), 50)),
         dash(quantile(&memory, 50)),
+        quantile(&stalls, 100),
     ]
 }
 
@@ -100,12 +102,14 @@ pub(super) fn idle(report: &Report, contender: Contender) -> Vec<f64> {
 /// A row a load, a column a tool: the median of the runs that were not lost, how many were, and of how many runs.
 pub(super) fn of_loads(report: &Report) -> String {
     let mut head = vec!["load".to_owned()];
-    head.extend(Contender::ALL.map(|contender| contender.word().to_owned()));
+    let tools = report.tools();
+    head.extend(tools.iter().map(|contender| contender.word().to_owned()));
     let mut text = row(&head);
     text += &row(&head.iter().map(|_| "---".to_owned()).collect::<Vec<_>>());
     for workload in Workload::FULL {
         let mut cells = vec![workload.word()];
-        cells.extend(Contender::ALL.map(|contender| cell(report, contender, workload)));
+        let of_tools = tools.iter();
+        cells.extend(of_tools.map(|contender| cell(report, *contender, workload)));
         if cells.iter().skip(1).any(|cell| !cell.is_empty()) {
             text += &row(&cells);
         }

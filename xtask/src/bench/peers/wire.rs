@@ -116,6 +116,9 @@ pub struct Found {
     pub stages: Vec<(String, i64)>,
     /// What else is worth knowing.
     pub notes: Vec<String>,
+    /// The same run before, each time it showed nothing and was made again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub discarded: Vec<Self>,
 }
 
 /// What was seen of one signal.

@@ -21,8 +21,6 @@ mod objects;
 pub mod page;
 #[cfg(feature = "fleet")]
 mod phases;
-#[cfg(not(feature = "fleet"))]
-mod release_build;
 pub mod report;
 #[cfg(feature = "fleet")]
 mod scene;
@@ -116,7 +114,17 @@ pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
     #[cfg(feature = "fleet")]
     return session::run(args, folder);
     #[cfg(not(feature = "fleet"))]
-    release_build::run()
+    run_anew()
+}
+
+/// Builds ourselves with the simulation, and runs that with our own words.
+#[cfg(not(feature = "fleet"))]
+fn run_anew() -> anyhow::Result<Verdict> {
+    use crate::release_build;
+
+    let built = release_build::build("fleet", &[])?;
+    let mut fleet = std::process::Command::new(built.program("xtask")?);
+    release_build::run(fleet.args(std::env::args_os().skip(1)))
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@ use brink_tests::lines::Lines;
 use super::super::units::millis;
 use super::{
     scene::{Contender, Node, Scene},
-    trial::{self, Pages},
+    trial::{self, Pages, Trial},
+    verdict,
 };
 use crate::bench::{
     random::SplitMix64,
@@ -41,14 +42,14 @@ pub(in crate::bench::measure) fn with_and_without(
         for contender in order {
             scene.change_to(contender)?;
             let readers = readers(&scene)?;
-            let signals = signals(&mut scene, (contender, runs), &mut random)?;
-            let median = stats::quantile(&signals, 50).unwrap_or(f64::NAN);
+            let trials = trials(&mut scene, (contender, runs), &mut random)?;
+            let median = stats::quantile(&signals(&trials), 50).unwrap_or(f64::NAN);
             if contender == Contender::Brink {
                 pair.0 = median;
-                with.extend(signals);
+                with.extend(trials);
             } else {
                 pair.1 = median;
-                without.extend(signals);
+                without.extend(trials);
             }
             // The end of the agent is theirs.
             scene.end_agents();
@@ -57,10 +58,12 @@ pub(in crate::bench::measure) fn with_and_without(
         }
         pairs.push(pair);
     }
-    outcome.add(CASE, WITH, "ms", with);
-    outcome.add(CASE, WITHOUT, "ms", without);
+    outcome.add(CASE, WITH, "ms", signals(&with));
+    outcome.add(CASE, WITHOUT, "ms", signals(&without));
     let ratios = pairs.iter().map(|(with, without)| with / without);
     outcome.add(CASE, RATIO, "", ratios.collect());
+    verdict::add_stages(outcome, &format!("{CASE}, with events"), &with);
+    verdict::add_stages(outcome, &format!("{CASE}, without"), &without);
     outcome.notes.push(format!(
         "guard: {runs} runs in each half of a pair, of which the median counts; {READERS} readers were told {told} events"
     ));
@@ -72,18 +75,24 @@ pub(in crate::bench::measure) fn hold(outcome: &mut Outcome, settings: &Settings
     outcome.limit_median(CASE, RATIO, settings.figure(1.5, 1.1));
 }
 
-/// Milliseconds from crossing to SIGKILL of some runs.
-fn signals(
+/// Some runs.
+fn trials(
     scene: &mut Scene,
     (contender, runs): (Contender, usize),
     random: &mut SplitMix64,
-) -> anyhow::Result<Vec<f64>> {
-    let mut signals = Vec::new();
+) -> anyhow::Result<Vec<Trial>> {
+    let mut trials = Vec::new();
     for _ in 0..runs {
         let (trial, _again) = trial::undisturbed(scene, contender, Pages::Base, random)?;
-        signals.extend(trial.and_then(|trial| trial.signal).map(millis));
+        trials.extend(trial);
     }
-    Ok(signals)
+    Ok(trials)
+}
+
+/// Milliseconds from crossing to SIGKILL, of the runs that had one.
+fn signals(trials: &[Trial]) -> Vec<f64> {
+    let signals = trials.iter().filter_map(|trial| trial.signal);
+    signals.map(millis).collect()
 }
 
 /// Readers of the agent's events, if it tells any: each counts what it is told until the agent ends.

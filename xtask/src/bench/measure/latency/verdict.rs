@@ -81,7 +81,8 @@ fn add_cells(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
     outcome.add(case, SPIKE, "", flags(|trial| trial.before_it));
 }
 
-fn add_stages(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
+/// Adds when each stage of a decision was reached, after the crossing.
+pub(super) fn add_stages(outcome: &mut Outcome, case: &str, trials: &[Trial]) {
     let uncertain = trials.iter().map(|trial| millis(trial.uncertain));
     outcome.add(case, "truth's own resolution", "ms", uncertain.collect());
     let waited = trials.iter().map(|trial| millis(trial.waited));

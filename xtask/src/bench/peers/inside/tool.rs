@@ -3,7 +3,7 @@ use std::{
     fmt::Write as _,
     fs::{self, File},
     os::unix::process::CommandExt as _,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
@@ -18,7 +18,10 @@ use brink::record::DecisionRecord;
 use brink_host::meminfo::MeminfoReader;
 use serde_json::json;
 
-use super::pods::{Pod, ROOT};
+use super::{
+    pods::{Pod, ROOT},
+    systemd::{self, Manager},
+};
 use crate::bench::{
     measure::units::MIB,
     peers::{
@@ -40,6 +43,8 @@ const STATE: &str = "/run/brink";
 /// A contender that runs. Dropping it ends it.
 pub(super) struct Tool {
     child: Child,
+    /// What systemd-oomd takes for the first process.
+    manager: Option<Manager>,
 }
 
 /// Where the limit lies for those who know it by another figure.
@@ -49,6 +54,8 @@ pub(super) struct Terms {
     pub(super) earlyoom: u64,
     /// What the pods may be charged.
     pub(super) pods: u64,
+    /// `MemTotal`, in bytes.
+    pub(super) total: u64,
     /// Time to the kubelet's first look.
     pub(super) phase: Duration,
 }
@@ -59,6 +66,9 @@ impl Tool {
         let Some((ready, mut command)) = command(contender, terms)? else {
             return Ok(None);
         };
+        let is_systemd = contender == Contender::SystemdOomd;
+        let manager = is_systemd.then(|| Manager::prepare(LIMIT, terms.total));
+        let manager = manager.transpose()?;
         let log = File::create(LOG).context(LOG)?;
         command
             .stdin(Stdio::null())
@@ -68,7 +78,12 @@ impl Tool {
         let child = command.process_group(0).spawn();
         let mut tool = Self {
             child: child.with_context(|| format!("starting {}", contender.word()))?,
+            manager,
         };
+        if let Some(manager) = &mut tool.manager {
+            fs::write(memory_min(), systemd::MEMORY_MIN).context("memory.min")?;
+            manager.subscribe().with_context(self::log)?;
+        }
         tool.wait_ready(contender, ready)?;
         Ok(Some(tool))
     }
@@ -77,6 +92,8 @@ impl Tool {
         let began = Instant::now();
         let is_ready = || match contender {
             Contender::Brink => stands(),
+            // It says nothing, and has asked for its groups and been told them.
+            Contender::SystemdOomd => true,
             _ => fs::read_to_string(LOG).is_ok_and(|log| log.contains(ready)),
         };
         while !is_ready() {
@@ -125,6 +142,7 @@ impl Drop for Tool {
         let _ended = self.child.kill();
         let _reaped = self.child.wait();
         let _removed = fs::remove_dir_all(STATE);
+        let _unprotected = fs::write(memory_min(), "0");
     }
 }
 
@@ -238,6 +256,10 @@ fn command(contender: Contender, terms: &Terms) -> anyhow::Result<Option<(&'stat
             ];
             ("interval=1", launched(&words))
         }
+        Contender::SystemdOomd => {
+            let words = ["chroot", DISK, systemd::PROGRAM];
+            ("", launched(&words))
+        }
         Contender::Kubelet => {
             let program = format!("{DISK}/usr/bin/xtask");
             let limit = LIMIT.to_string();
@@ -253,6 +275,10 @@ fn command(contender: Contender, terms: &Terms) -> anyhow::Result<Option<(&'stat
             ("first look in", launched(&words))
         }
     }))
+}
+
+fn memory_min() -> PathBuf {
+    Path::new(GROUP).join("memory.min")
 }
 
 /// A command in the group, with the score of an ordinary process: ours protects us.
@@ -280,7 +306,7 @@ fn brink_config() -> String {
     };
     let workloads: String = Pod::ALL.iter().map(workload).collect();
     format!(
-        "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: enforce\nevents: {{enabled: false}}\n\
+        "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\nmode: enforce\nevents: {{enabled: false}}\n\
          evictionHard: {{memory.available: \"{LIMIT}\"}}\nheadroomHard: \"{LIMIT}\"\n\
          workloads:\n  cgroups:\n{workloads}paths: {{stateDir: {STATE}}}\n"
     )
@@ -335,6 +361,7 @@ impl Terms {
         Ok(Self {
             earlyoom: earlyoom_kib(LIMIT, [info.total, available, info.anon]),
             pods: used + available.saturating_sub(LIMIT),
+            total: info.total,
             phase,
         })
     }
