@@ -76,6 +76,9 @@ _brink() {
             brink__subcmd__config,help)
                 cmd="brink__subcmd__config__subcmd__help"
                 ;;
+            brink__subcmd__config,migrate)
+                cmd="brink__subcmd__config__subcmd__migrate"
+                ;;
             brink__subcmd__config,show)
                 cmd="brink__subcmd__config__subcmd__show"
                 ;;
@@ -84,6 +87,9 @@ _brink() {
                 ;;
             brink__subcmd__config__subcmd__help,help)
                 cmd="brink__subcmd__config__subcmd__help__subcmd__help"
+                ;;
+            brink__subcmd__config__subcmd__help,migrate)
+                cmd="brink__subcmd__config__subcmd__help__subcmd__migrate"
                 ;;
             brink__subcmd__config__subcmd__help,show)
                 cmd="brink__subcmd__config__subcmd__help__subcmd__show"
@@ -145,6 +151,9 @@ _brink() {
             brink__subcmd__help__subcmd__config,check)
                 cmd="brink__subcmd__help__subcmd__config__subcmd__check"
                 ;;
+            brink__subcmd__help__subcmd__config,migrate)
+                cmd="brink__subcmd__help__subcmd__config__subcmd__migrate"
+                ;;
             brink__subcmd__help__subcmd__config,show)
                 cmd="brink__subcmd__help__subcmd__config__subcmd__show"
                 ;;
@@ -183,7 +192,7 @@ _brink() {
             return 0
             ;;
         brink__subcmd__config)
-            opts="-h --help check show help"
+            opts="-h --help check show migrate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -355,7 +364,7 @@ _brink() {
             return 0
             ;;
         brink__subcmd__config__subcmd__help)
-            opts="check show help"
+            opts="check show migrate help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -396,9 +405,37 @@ _brink() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        brink__subcmd__config__subcmd__help__subcmd__migrate)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         brink__subcmd__config__subcmd__help__subcmd__show)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        brink__subcmd__config__subcmd__migrate)
+            opts="-h --write --help"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
@@ -887,7 +924,7 @@ _brink() {
             return 0
             ;;
         brink__subcmd__help__subcmd__config)
-            opts="check show"
+            opts="check show migrate"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -901,6 +938,20 @@ _brink() {
             return 0
             ;;
         brink__subcmd__help__subcmd__config__subcmd__check)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        brink__subcmd__help__subcmd__config__subcmd__migrate)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -144,10 +144,11 @@ complete -c brink -n "__fish_brink_using_subcommand resume" -s o -l output -d 'F
 json\t'For programs; the schemas are published'"
 complete -c brink -n "__fish_brink_using_subcommand resume" -l socket -d 'Socket of the agent' -r -F
 complete -c brink -n "__fish_brink_using_subcommand resume" -s h -l help -d 'Print help'
-complete -c brink -n "__fish_brink_using_subcommand config; and not __fish_seen_subcommand_from check show help" -s h -l help -d 'Print help'
-complete -c brink -n "__fish_brink_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "check" -d 'Say everything that is wrong or doubtful, and the thresholds that follow'
-complete -c brink -n "__fish_brink_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "show" -d 'Show the configuration in force, and where each value comes from'
-complete -c brink -n "__fish_brink_using_subcommand config; and not __fish_seen_subcommand_from check show help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c brink -n "__fish_brink_using_subcommand config; and not __fish_seen_subcommand_from check show migrate help" -s h -l help -d 'Print help'
+complete -c brink -n "__fish_brink_using_subcommand config; and not __fish_seen_subcommand_from check show migrate help" -f -a "check" -d 'Say everything that is wrong or doubtful, and the thresholds that follow'
+complete -c brink -n "__fish_brink_using_subcommand config; and not __fish_seen_subcommand_from check show migrate help" -f -a "show" -d 'Show the configuration in force, and where each value comes from'
+complete -c brink -n "__fish_brink_using_subcommand config; and not __fish_seen_subcommand_from check show migrate help" -f -a "migrate" -d 'Bring files into the newest version of the configuration'
+complete -c brink -n "__fish_brink_using_subcommand config; and not __fish_seen_subcommand_from check show migrate help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -s o -l output -d 'Form of the output: text or json' -r -f -a "text\t'For people'
 json\t'For programs; the schemas are published'"
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from check" -l config -d 'The configuration; /etc/brink/config.yaml if that exists' -r -F
@@ -223,8 +224,11 @@ complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subc
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l log-format -d 'auto, text or json' -r
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -l origin -d 'Say where each value comes from: a file with its line, a variable, a flag, or nobody'
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from show" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from migrate" -l write -d 'Write each file in place of the one that is there, instead of printing it'
+complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from migrate" -s h -l help -d 'Print help'
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "check" -d 'Say everything that is wrong or doubtful, and the thresholds that follow'
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "show" -d 'Show the configuration in force, and where each value comes from'
+complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "migrate" -d 'Bring files into the newest version of the configuration'
 complete -c brink -n "__fish_brink_using_subcommand config; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c brink -n "__fish_brink_using_subcommand doctor" -s o -l output -d 'Form of the output: text or json' -r -f -a "text\t'For people'
 json\t'For programs; the schemas are published'"
@@ -288,3 +292,4 @@ complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_su
 complete -c brink -n "__fish_brink_using_subcommand help; and not __fish_seen_subcommand_from run demo status top rank explain events incident simulate replay pause resume config doctor completion man demo-workload help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c brink -n "__fish_brink_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "check" -d 'Say everything that is wrong or doubtful, and the thresholds that follow'
 complete -c brink -n "__fish_brink_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "show" -d 'Show the configuration in force, and where each value comes from'
+complete -c brink -n "__fish_brink_using_subcommand help; and __fish_seen_subcommand_from config" -f -a "migrate" -d 'Bring files into the newest version of the configuration'

@@ -32,7 +32,7 @@ impl Folder {
     fn config(&self, more: &str) -> Checked {
         let path = self.0.join("config.yaml");
         let state = self.0.join("state");
-        let head = "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\n";
+        let head = "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\n";
         let paths = format!("paths: {{stateDir: {}}}\n", state.display());
         fs::write(&path, format!("{head}{paths}{more}\n")).expect("written");
         load(&Sources {

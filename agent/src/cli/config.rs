@@ -1,4 +1,4 @@
-//! `brink config`: check a configuration, or show the one in force.
+//! `brink config`: check a configuration, show the one in force, or migrate files of it.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use brink_core::node::threshold::{Threshold, Value};
 use serde::Serialize;
 
 use super::exit::{CliError, Exit};
+use super::migrate::{self, MigrateArgs};
 use super::options::{ConfigArgs, FormatArgs};
 use super::output::{Data, Format, Talk};
 use super::variables;
@@ -30,6 +31,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Show the configuration in force, and where each value comes from
     Show(ShowArgs),
+    /// Bring files into the newest version of the configuration
+    Migrate(MigrateArgs),
 }
 
 /// Options of `brink config check`.
@@ -104,6 +107,7 @@ pub(super) fn run_command(args: &Args) -> Result<Exit, CliError> {
     match &args.command {
         Command::Check(args) => run_check(args),
         Command::Show(args) => run_show(args),
+        Command::Migrate(args) => migrate::run_migrate(args),
     }
 }
 

@@ -11,6 +11,7 @@ mod generate;
 mod incident;
 mod kubectl;
 mod logging;
+mod migrate;
 mod options;
 mod output;
 mod pause;

@@ -14,17 +14,35 @@ pub fn read_documents(
     origins: &mut Origins,
     report: &mut Report,
 ) -> Vec<Node> {
+    match read_file(path, limits, origins, report) {
+        Some(bytes) => documents(&bytes, limits, origins, report),
+        None => Vec::new(),
+    }
+}
+
+/// What a file says, which is the newest source then; nothing if it cannot be read, which is reported.
+fn read_file(
+    path: &Path,
+    limits: Limits,
+    origins: &mut Origins,
+    report: &mut Report,
+) -> Option<Vec<u8>> {
     let name = path.display().to_string();
-    let source = origins.add(Origin::File(name.clone()));
-    let bytes = match read_bytes(path, limits.bytes) {
-        Ok(bytes) => bytes,
+    origins.add(Origin::File(name.clone()));
+    match read_bytes(path, limits.bytes) {
+        Ok(bytes) => Some(bytes),
         Err(error) => {
             let problem = format!("cannot be read: {error}");
             report.fault(Finding::of_source(name, None, problem));
-            return Vec::new();
+            None
         }
-    };
-    match parse(&bytes, source, limits) {
+    }
+}
+
+/// The documents of the newest source.
+fn documents(bytes: &[u8], limits: Limits, origins: &Origins, report: &mut Report) -> Vec<Node> {
+    let source = origins.newest();
+    match parse(bytes, source, limits) {
         Ok(documents) => documents,
         Err(error) => {
             let source = origins.get(source).to_string();
@@ -36,7 +54,7 @@ pub fn read_documents(
 }
 
 /// One byte more than allowed is enough to see that it is too much.
-fn read_bytes(path: &Path, most: usize) -> io::Result<Vec<u8>> {
+pub(super) fn read_bytes(path: &Path, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     if path.as_os_str() == "-" {
@@ -55,8 +73,19 @@ pub fn read_one(
     origins: &mut Origins,
     report: &mut Report,
 ) -> Option<Node> {
+    let bytes = read_file(path, limits, origins, report)?;
+    only_map(&bytes, limits, origins, report)
+}
+
+/// The one document of the newest source, as [`read_one`] has it.
+pub(super) fn only_map(
+    bytes: &[u8],
+    limits: Limits,
+    origins: &Origins,
+    report: &mut Report,
+) -> Option<Node> {
     let before = report.faults.len() + report.dropped;
-    let mut documents = read_documents(path, limits, origins, report);
+    let mut documents = documents(bytes, limits, origins, report);
     if report.faults.len() + report.dropped > before {
         return None;
     }

@@ -12,8 +12,9 @@ use super::kubelet;
 use super::layers::{drop_ins, empty, fill, has_ending, in_order, merge_patch, put, read_one};
 use super::margin::Raised;
 use super::overrides::Override;
-use super::schema::{self, API_VERSION, KEYS, KIND, Written};
+use super::schema::{self, KEYS, Written};
 use super::settings::AgentConfig;
+use super::version::{self, API_VERSION, KIND};
 use super::{capacity, idle, lead};
 
 /// How the names of drop-ins end.
@@ -155,9 +156,8 @@ impl Loader {
     }
 
     fn read_layers(&mut self, base: Option<Node>, sources: &Sources) -> Layers {
+        let base = base.map(|base| self.read_layer(base, false));
         if let Some(base) = &base {
-            self.check_header(base, false);
-            self.read_tree(base);
             let mut reader = Reader::new(base, &self.origins, &mut self.report);
             eviction::refuse_nulls(&mut reader);
         }
@@ -183,8 +183,7 @@ impl Loader {
                 }
                 let (origins, report) = (&mut self.origins, &mut self.report);
                 if let Some(tree) = read_one(&path, Limits::WRITTEN, origins, report) {
-                    self.check_header(&tree, true);
-                    self.read_tree(&tree);
+                    let tree = self.read_layer(tree, true);
                     layers.drop_ins.push(tree);
                 }
             }
@@ -222,25 +221,18 @@ impl Loader {
         policy
     }
 
-    fn read_tree(&mut self, tree: &Node) -> Written {
-        schema::read(&mut Reader::new(tree, &self.origins, &mut self.report))
+    /// A layer in the newest version, everything that is wrong with it told; an empty one where its version is not known.
+    fn read_layer(&mut self, mut tree: Node, drop_in: bool) -> Node {
+        let taken = version::take(&mut tree, drop_in, &self.origins, &mut self.report);
+        if taken.is_none() {
+            return empty(tree.site.source);
+        }
+        self.read_tree(&tree);
+        tree
     }
 
-    /// A file says what it is; a drop-in may leave that out.
-    fn check_header(&mut self, tree: &Node, drop_in: bool) {
-        let mut reader = Reader::new(tree, &self.origins, &mut self.report);
-        for (key, wanted) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-            match tree.get(key) {
-                None if drop_in => {}
-                None => reader.warn(tree, format!("{key} is missing; taken for {wanted}")),
-                Some(node) if node.scalar() == Some(wanted) => {}
-                Some(node) if node.scalar() == Some(kubelet::KIND) => {
-                    let problem = "this is the kubelet's file; inherit it by kubeletConfig";
-                    reader.fault(node, problem, wanted);
-                }
-                Some(node) => reader.fault(node, format!("unknown {key}"), wanted),
-            }
-        }
+    fn read_tree(&mut self, tree: &Node) -> Written {
+        schema::read(&mut Reader::new(tree, &self.origins, &mut self.report))
     }
 
     /// Brink's defaults, with the kubelet's thresholds in place of the built-in ones where a layer

@@ -25,6 +25,7 @@ mod show;
 #[cfg(test)]
 mod tests;
 pub mod thresholds;
+pub(crate) mod version;
 mod workloads;
 
 pub use kubernetes::{Kubernetes, StreamingLists};
@@ -33,9 +34,9 @@ pub use load::{Checked, Sources, load};
 pub use margin::{LeadMargin, Raised};
 pub use outlets::{EventFile, EventJournal, Outlets};
 pub use overrides::{Form, Override, SETTINGS, Setting};
-pub use schema::{API_VERSION, KIND};
 pub use settings::{
     AgentConfig, CgroupRule, Events, Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings,
     NodeScope, Paths, Pattern, Realtime, RunMode, Selection, Workloads,
 };
 pub use show::{Shown, ShownRaised};
+pub use version::{API_VERSION, KIND, Migrated, VERSIONS, migrate, migrate_text};

@@ -308,7 +308,7 @@ pub const SETTINGS: &[Setting] = &[
         ("DIR", "Ledger, lock, stop button and socket"),
     ),
     setting(
-        &["paths", "journal"],
+        &["paths", "decisionJournal"],
         ("journal", "BRINK_JOURNAL"),
         Form::Text,
         ("FILE", "Journal every input to this file, for brink replay"),

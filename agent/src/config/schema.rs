@@ -20,12 +20,6 @@ use super::settings::{
 use super::{events, kubernetes, workloads};
 use crate::ledger::DECISIONS;
 
-/// `apiVersion` of Brink's own files.
-pub const API_VERSION: &str = "brink.dev/v1alpha1";
-
-/// `kind` of the agent's configuration.
-pub const KIND: &str = "AgentConfiguration";
-
 /// Every key, in the order in which they are shown.
 pub(super) const KEYS: [&str; 36] = [
     "apiVersion",
@@ -156,15 +150,15 @@ pub(crate) fn read_limits<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Li
         reader,
         fields,
         "limits",
-        &["burst", "refill", "most", "window"],
+        &["burst", "refillInterval", "maxKills", "window"],
     );
     let mut integer = |key| reader.integer(fields.get(key)?, 1, largest);
     let burst = integer("burst").and_then(|count| u32::try_from(count).ok());
-    let most = integer("most").and_then(|count| usize::try_from(count).ok());
+    let most = integer("maxKills").and_then(|count| usize::try_from(count).ok());
     let mut span = |key, least| reader.span(fields.get(key)?, least);
     Limits {
         burst: burst.unwrap_or(default.burst),
-        refill: span("refill", Span::ZERO).unwrap_or(default.refill),
+        refill: span("refillInterval", Span::ZERO).unwrap_or(default.refill),
         most: most.unwrap_or(default.most),
         window: span("window", Span::from_secs(1)).unwrap_or(default.window),
     }
@@ -175,7 +169,7 @@ fn read_remembered_limits<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Li
     let limits = read_limits(reader, fields);
     let room = DECISIONS.slots;
     let burst = usize::try_from(limits.burst).unwrap_or(usize::MAX);
-    for (key, count) in [("burst", burst), ("most", limits.most)] {
+    for (key, count) in [("burst", burst), ("maxKills", limits.most)] {
         let node = fields.get("limits").and_then(|node| node.get(key));
         if let Some(node) = node.filter(|_| count > room as usize) {
             let problem = format!(
@@ -324,14 +318,14 @@ fn read_paths<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Paths {
         reader,
         fields,
         "paths",
-        &["root", "stateDir", "socket", "journal"],
+        &["root", "stateDir", "socket", "decisionJournal"],
     );
     let mut path = |key| absolute(reader, fields, key);
     let state_dir = path("stateDir").unwrap_or_else(|| PathBuf::from("/run/brink"));
     Paths {
         root: path("root").unwrap_or_else(|| PathBuf::from("/")),
         socket: path("socket").unwrap_or_else(|| state_dir.join("brink.sock")),
-        journal: path("journal"),
+        journal: path("decisionJournal"),
         state_dir,
     }
 }

@@ -156,7 +156,7 @@ impl Stage {
         let group = self.node.as_ref().map_or("", |node| node.group());
         let state = self.folder.path().join("state");
         format!(
-            "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: enforce\nnode: {{cgroup: \"{group}\"}}\nevictionHard: {{memory.available: \"{}\"}}\nenforceNodeAllocatable: []\nworkloads: {{manifests: \"{}\"}}\npaths: {{stateDir: \"{}\"}}\n",
+            "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\nmode: enforce\nnode: {{cgroup: \"{group}\"}}\nevictionHard: {{memory.available: \"{}\"}}\nenforceNodeAllocatable: []\nworkloads: {{manifests: \"{}\"}}\npaths: {{stateDir: \"{}\"}}\n",
             self.threshold(),
             manifests.display(),
             state.display(),

@@ -1,12 +1,13 @@
 //! `brink config`: layers as the process sees them.
 
 use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use serde_json::{Value, json};
 
 use super::{brink, run, stderr, stdout};
 
-const HEAD: &str = "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\n";
+const HEAD: &str = "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\n";
 
 #[test]
 fn flags_win_over_the_environment_and_both_over_files() {
@@ -179,4 +180,56 @@ fn a_misspelt_variable_is_warned_of() {
     };
     assert!(check(&[]));
     assert!(!check(&["/dev/null"]), "a file is checked alone");
+}
+
+#[test]
+fn files_are_migrated_in_their_place_all_or_none() {
+    const OLD: &str = "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\n";
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (file, link, drop_in, newer) = (path("a"), path("link.yaml"), path("b"), path("c"));
+    let old = format!("{OLD}limits: {{most: 7}} # few\n");
+    fs::write(&file, &old).unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("a", &link).unwrap();
+    fs::write(&drop_in, "limits: {maxKills: 8}\n").unwrap();
+    fs::write(&newer, "apiVersion: brink.dev/v2\n").unwrap();
+    let migrate = |files: &[&std::path::Path]| {
+        let mut command = brink();
+        let command = command.args(["config", "migrate", "--write"]).args(files);
+        command.output().unwrap()
+    };
+
+    let output = migrate(&[&link, &drop_in, &newer]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_eq!(fs::read_to_string(&file).unwrap(), old);
+
+    let output = migrate(&[&link, &drop_in]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(stdout(&output), "");
+    let expected = format!("{HEAD}limits: {{maxKills: 7}} # few\n");
+    assert_eq!(fs::read_to_string(&file).unwrap(), expected);
+    let mode = fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o640);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(
+        stderr(&output).contains("nothing to change"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(
+        fs::read_dir(folder.path()).unwrap().count(),
+        4,
+        "nothing is left behind"
+    );
+
+    let spelt = format!("{OLD}limits: {{\"mo\\x73t\": 7}} # few\n");
+    fs::write(&file, &spelt).unwrap();
+    let output = migrate(&[&file]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_eq!(
+        fs::read_to_string(&file).unwrap(),
+        spelt,
+        "comments are kept"
+    );
 }

@@ -35,7 +35,7 @@ pub(crate) fn cases(area: &str) -> Vec<Case> {
 }
 
 const KINDS: [(&str, &str); 2] = [
-    ("brink.dev/v1alpha1", "AgentConfiguration"),
+    ("brink.dev/v1alpha2", "AgentConfiguration"),
     ("kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"),
 ];
 

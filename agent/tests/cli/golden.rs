@@ -43,7 +43,7 @@ fn check(name: &str, args: &[&str], input: &str) {
     );
 }
 
-const BAD: &str = "apiVersion: brink.dev/v1alpha1
+const BAD: &str = "apiVersion: brink.dev/v1alpha2
 kind: AgentConfiguration
 mode: enforced
 evictionHard:
@@ -55,7 +55,7 @@ limits: {burst: 0}
 workloads: {cgroup: []}
 ";
 
-const GOOD: &str = "apiVersion: brink.dev/v1alpha1
+const GOOD: &str = "apiVersion: brink.dev/v1alpha2
 kind: AgentConfiguration
 mode: enforce
 evictionHard: {memory.available: 10%, nodefs.inodesFree: 100k}
@@ -118,6 +118,37 @@ fn a_configuration_in_force() {
     );
 }
 
+const OLDER: &str = "# A file of the first version.
+apiVersion: brink.dev/v1alpha1
+kind: AgentConfiguration
+limits: {burst: 3, refill: 30s}   # few
+paths:
+  journal: /var/log/brink/journal
+";
+
+#[test]
+fn a_configuration_of_an_older_version() {
+    check("check-older", &["config", "check", "-"], OLDER);
+    check("migrate", &["config", "migrate", "-"], OLDER);
+    let newest = OLDER
+        .replace("v1alpha1", "v1alpha2")
+        .replace("refill:", "refillInterval:")
+        .replace("journal:", "decisionJournal:");
+    check("migrate-newest", &["config", "migrate", "-"], &newest);
+}
+
+#[test]
+fn a_configuration_of_a_version_to_come() {
+    let newer = OLDER.replace("v1alpha1", "v1");
+    check("check-newer", &["config", "check", "-"], &newer);
+    check("migrate-newer", &["config", "migrate", "-"], &newer);
+    check(
+        "migrate-write",
+        &["config", "migrate", "--write", "-"],
+        OLDER,
+    );
+}
+
 #[test]
 fn the_steps_of_a_scenario() {
     let text = SCENARIO.replace("uid: [1]}", "uid: '1'}");
@@ -131,6 +162,7 @@ fn help() {
     check("help", &["--help"], "");
     check("help-simulate", &["simulate", "--help"], "");
     check("help-config-check", &["config", "check", "-h"], "");
+    check("help-config-migrate", &["config", "migrate", "-h"], "");
     check("help-top", &["top", "--help"], "");
 }
 

@@ -168,7 +168,7 @@ impl Machine {
 
     pub(crate) fn config_file(&self) -> PathBuf {
         let root = self.folder.path().display();
-        let head = "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\n";
+        let head = "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\n";
         let paths = format!("paths: {{root: {root}, stateDir: {root}/run/brink}}\n");
         self.write("brink.yaml", &format!("{head}{paths}{}", self.config));
         self.path("brink.yaml")

@@ -1,9 +1,9 @@
 //! What an agent answers: one of each kind, and figures that no agent has.
 
 use brink::control::protocol::{
-    Answer, EventJournalView, EventsView, Explanation, ModeView, OomView, OutletView, PauseView,
-    ProgramView, Ranking, Refusal, RefusalReason, RefusedView, RingView, SamplerView, Status,
-    ThresholdState, Why,
+    Answer, BrokenManifestView, EventJournalView, EventsView, Explanation, ModeView, OomView,
+    OutletView, PauseView, ProgramView, Ranking, Refusal, RefusalReason, RefusedView, RingView,
+    SamplerView, Status, ThresholdState, Why,
 };
 use brink::record::DecisionRecord;
 use brink::record::wire::{
@@ -89,6 +89,12 @@ fn status(now: Time) -> Status {
             at: time(2_000_000_000),
             why: "node.yaml:3:1: mode: twice".to_owned(),
         }),
+        broken_manifests: vec![BrokenManifestView {
+            file: "/etc/kubernetes/manifests/web.yaml".to_owned(),
+            why: "web.yaml:2:11: metadata: the pod has no name".to_owned(),
+            pods_stand: true,
+        }],
+        more_broken_manifests: 1,
         memory_policy: "confirmed".to_owned(),
         rung: Some("kernel-sampler".to_owned()),
         scheduling: None,

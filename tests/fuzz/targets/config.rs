@@ -1,7 +1,7 @@
 //! The agent's configuration in all its layers, and the kubelet's own.
 
 use brink::config::check::check;
-use brink::config::{Checked, Override, SETTINGS, Sources, load};
+use brink::config::{Checked, Override, SETTINGS, Sources, load, migrate_text};
 use brink_core::node::policy::Capacities;
 
 use crate::Taken;
@@ -26,6 +26,7 @@ pub(crate) fn config(bytes: &[u8]) -> Taken {
                 assert!(!faults.to_string().is_empty());
             }
         }
+        check_migrated(folder, &files, (&sources, loaded.as_ref().ok()));
         // The same, unless the file says that it is the kubelet's.
         let outcome = check(&sources);
         match &outcome {
@@ -101,4 +102,36 @@ fn check_shown(folder: &Scratch, checked: &Checked) {
         }
         Err(faults) => assert!(shown.is_empty(), "{shown}\nis refused: {faults}"),
     }
+}
+
+/// In the newest version all files come to the same, and stay as they are from then on.
+fn check_migrated(
+    folder: &Scratch,
+    files: &Bundle<'_>,
+    (sources, loaded): (&Sources, Option<&Checked>),
+) {
+    let newest = |name: &str, bytes: &[u8]| {
+        let migrated = migrate_text(name, bytes).ok()?;
+        let again = migrate_text(name, migrated.text.as_bytes());
+        let stays = |again: &str| again == migrated.text;
+        assert!(again.is_ok_and(|again| stays(&again.text) && again.changes.is_empty()));
+        Some(folder.write(name, migrated.text.as_bytes()))
+    };
+    folder.write("migrated.d/0.off", b"");
+    let config = files.get("config").unwrap_or_default();
+    let Some(config) = newest("migrated", config) else {
+        return;
+    };
+    for (name, bytes) in files.below("config.d/") {
+        if newest(&format!("migrated.d/{name}"), bytes).is_none() {
+            return;
+        }
+    }
+    let again = load(&Sources {
+        config: Some(config),
+        config_dir: Some(folder.join("migrated.d")),
+        ..sources.clone()
+    });
+    let shown = again.as_ref().map(|again| again.to_yaml(false)).ok();
+    assert_eq!(shown, loaded.map(|loaded| loaded.to_yaml(false)));
 }

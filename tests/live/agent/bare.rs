@@ -18,7 +18,7 @@ fn said(arguments: &[&str]) -> Result<Output, String> {
     let config = folder.path().join("config.yaml");
     let state = folder.path().join("state").display().to_string();
     let text = format!(
-        "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: enforce\nevictionHard: {{memory.available: 60Mi}}\npaths: {{stateDir: \"{state}\"}}\n"
+        "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\nmode: enforce\nevictionHard: {{memory.available: 60Mi}}\npaths: {{stateDir: \"{state}\"}}\n"
     );
     fs::write(&config, text).unwrap();
     let mut command = Command::new(agent_binary().unwrap());

@@ -87,7 +87,7 @@ fn kills_of_the_run_before_count_for_the_limits() {
     let mut node = Node::new(300);
     let leaker = node.workload("leaker", "containers: [{name: c}]");
     // The window is over at the restart, and the bucket is still empty.
-    let limits = format!("{HARD}\nlimits: {{burst: 1, refill: 10m, window: 1s}}");
+    let limits = format!("{HARD}\nlimits: {{burst: 1, refillInterval: 10m, window: 1s}}");
     node.configure("enforce", &limits);
     node.start(&[]);
     let first = node.load(leaker, Load::Anon, 280 * MIB);
@@ -353,7 +353,7 @@ fn an_essential_process_that_came_into_the_victim_is_spared() {
 fn too_many_kills_end_in_observing() {
     let mut node = Node::new(300);
     let [first, second, leaker] = three(&mut node);
-    let limits = "evictionHard: {memory.available: 250Mi}\nlimits: {burst: 1, refill: 1h}";
+    let limits = "evictionHard: {memory.available: 250Mi}\nlimits: {burst: 1, refillInterval: 1h}";
     node.configure("enforce", limits);
     node.start(&[]);
     let hogs = [

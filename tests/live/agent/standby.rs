@@ -43,7 +43,7 @@ fn in_mode(node: &Node, wanted: &str) -> Status {
 fn who_takes_over_takes_the_limits_on_kills_over() {
     let mut node = Node::new(300);
     let leaker = node.workload("leaker", "containers: [{name: c}]");
-    let limits = "evictionHard: {memory.available: 60Mi}\nlimits: {burst: 1, refill: 10m}";
+    let limits = "evictionHard: {memory.available: 60Mi}\nlimits: {burst: 1, refillInterval: 10m}";
     two_agents(&mut node, limits);
     let leak = node.load(leaker, Load::Anon, 280 * MIB);
     gone_after(&leak);

@@ -97,7 +97,7 @@ impl Node {
 
     fn configure_on(&self, node: &str, mode: &str, extra: &str) {
         let text = format!(
-            "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: {mode}\nnode: {node}\nenforceNodeAllocatable: []\nheadroomHard: 0%\nworkloads: {{manifests: \"{}\"}}\npaths: {{stateDir: \"{}\", journal: \"{}\"}}\n{extra}\n",
+            "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\nmode: {mode}\nnode: {node}\nenforceNodeAllocatable: []\nheadroomHard: 0%\nworkloads: {{manifests: \"{}\"}}\npaths: {{stateDir: \"{}\", decisionJournal: \"{}\"}}\n{extra}\n",
             self.path("manifests").display(),
             self.path("state").display(),
             self.path("journal").display(),

@@ -28,7 +28,7 @@ const MS: f64 = 1e6;
 /// All but so much must be available again before the next pod comes.
 const SLACK: u64 = 60 * MIB;
 /// An agent stops itself after so many evictions in so short a time, unless it is told that they are no mistake.
-const MANY: &str = "limits: {burst: 60, refill: 100ms, most: 60, window: 1s}";
+const MANY: &str = "limits: {burst: 60, refillInterval: 100ms, maxKills: 60, window: 1s}";
 
 /// What a pod leaks, and how: anonymous memory, the same in two containers at once, or files in a volume of memory.
 const KINDS: [(&str, &[&str]); 3] = [

@@ -41,7 +41,7 @@ impl Agent {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         let text = format!(
-            "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\npaths: {{stateDir: \"{}\"}}\n{settings}\n",
+            "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\npaths: {{stateDir: \"{}\"}}\n{settings}\n",
             state.display()
         );
         fs::write(folder.path().join("config.yaml"), text).unwrap();

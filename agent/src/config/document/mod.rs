@@ -201,6 +201,15 @@ impl Node {
         (node.value != Value::Null).then_some(node)
     }
 
+    /// The same, to be changed; a null too.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
+        let Value::Map(entries) = &mut self.value else {
+            return None;
+        };
+        let entry = entries.iter_mut().rfind(|entry| entry.key == key)?;
+        Some(&mut entry.node)
+    }
+
     /// The entry of a key, whatever its value.
     pub fn entry(&self, key: &str) -> Option<&Entry> {
         self.entries().iter().rfind(|entry| entry.key == key)

@@ -3,6 +3,7 @@
 mod events;
 mod kubelet_files;
 mod kubernetes;
+mod versions;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ fn given(flag: &'static str, texts: &[&str], origin: Origin) -> Override {
     }
 }
 
-const HEAD: &str = "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\n";
+const HEAD: &str = "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\n";
 const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
 #[test]
@@ -146,9 +147,9 @@ fn every_fault_is_told_at_once_with_its_place() {
     let folder = Folder::new(&[
         (
             "config.yaml",
-            "apiVersion: brink.dev/v1\nkind: AgentConfiguration\nmode: enforced\nevictionhard: {}\n\
+            "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\nmode: enforced\nevictionhard: {}\n\
              evictionHard:\n  mem.available: 1Gi\n  memory.available: 150%\n  pid.available: -5\n\
-             evictionSoft:\n  nodefs.available: 10%\nheadroomSoft: 5x\nlimits: {burst: 0, refil: 1s}\n\
+             evictionSoft:\n  nodefs.available: 10%\nheadroomSoft: 5x\nlimits: {burst: 0, refilInterval: 1s}\n\
              workloads:\n  cgroups:\n  - {glob: 'a**b'}\n  - {name: x}\nprefer: ['(']\n\
              node: {cgroup: /sys/fs/cgroup/a}\nhooks: {beforeKill: [logger]}\nrealtime: fast\n",
         ),
@@ -158,14 +159,13 @@ fn every_fault_is_told_at_once_with_its_place() {
     ]);
     let said = folder.faults();
     let expected = [
-        "config.yaml:1:13: apiVersion: \"brink.dev/v1\": unknown apiVersion; accepted: brink.dev/v1alpha1",
         "config.yaml:4:1: evictionhard: unknown key; did you mean evictionHard?",
         "config.yaml:3:7: mode: \"enforced\": unknown word; did you mean enforce?; accepted: one of observe, enforce",
         "config.yaml:18:16: node.cgroup: \"/sys/fs/cgroup/a\": no path below the cgroup root",
         "config.yaml:15:12: workloads.cgroups[0].glob: \"a**b\": in \"a**b\" ** stands beside",
         "config.yaml:16:5: workloads.cgroups[1]: glob is missing",
         "config.yaml:17:10: prefer[0]: \"(\": ",
-        "config.yaml:12:20: limits.refil: unknown key; did you mean refill?",
+        "config.yaml:12:20: limits.refilInterval: unknown key; did you mean refillInterval?",
         "config.yaml:12:17: limits.burst: \"0\": not in range; accepted: a whole number from 1 to 10000",
         "config.yaml:20:11: realtime: \"fast\": this is a text; accepted: a map",
         "config.yaml:19:21: hooks.beforeKill: the program is no absolute path",
@@ -197,7 +197,7 @@ fn what_would_depend_on_where_the_agent_is_started_is_a_fault() {
         ("paths: {root: host}", "paths.root"),
         ("paths: {stateDir: run/brink}", "paths.stateDir"),
         ("paths: {socket: ./brink.sock}", "paths.socket"),
-        ("paths: {journal: journal}", "paths.journal"),
+        ("paths: {decisionJournal: journal}", "paths.decisionJournal"),
         ("events: {socket: events.sock}", "events.socket"),
         ("events: {journal: {path: events}}", "events.journal.path"),
         ("events: {file: {path: events.log}}", "events.file.path"),
@@ -240,7 +240,7 @@ fn layers_override_by_the_kubelets_rules_and_remember_where() {
     let folder = Folder::new(&[
         (
             "config.yaml",
-            "apiVersion: brink.dev/v1alpha1\nkind: AgentConfiguration\nmode: enforce\n\
+            "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\nmode: enforce\n\
              evictionHard: {memory.available: 1Gi, pid.available: 1k}\nlimits: {burst: 3}\n",
         ),
         (
@@ -342,7 +342,7 @@ fn doubts_are_warnings() {
         "mode: observe\nevictionHard: {memory.available: 2Gi, pid.available: 50k, nodefs.available: 60%}\n\
          evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 1m, imagefs.available: 1m}\n\
          evictionMinimumReclaim: {nodefs.available: 50%}\nrealtime: {priority: 80}\n\
-         limits: {burst: 64, most: 65}\nheadroomHard: 4Gi\n",
+         limits: {burst: 64, maxKills: 65}\nheadroomHard: 4Gi\n",
     )]);
     let mut sources = folder.sources();
     sources.capacities = Some(Capacities::from_fn(|signal| match signal {
@@ -357,10 +357,10 @@ fn doubts_are_warnings() {
         .map(|w| folder.plain(&w.to_string()))
         .collect();
     for part in [
-        "config.yaml:1:1: apiVersion is missing; taken for brink.dev/v1alpha1",
+        "config.yaml:1:1: apiVersion is missing; taken for brink.dev/v1alpha2",
         "config.yaml:1:1: kind is missing; taken for AgentConfiguration",
         "config.yaml:6:22: realtime.priority: \"80\": above the kernel's interrupt threads",
-        "config.yaml:7:27: limits.most: \"65\": the ledger carries the last 64 kills over a restart",
+        "config.yaml:7:31: limits.maxKills: \"65\": the ledger carries the last 64 kills over a restart",
         "config.yaml:2:34: evictionHard.memory.available: \"2Gi\": the hard threshold is not below",
         "config.yaml:2:54: evictionHard.pid.available: \"50k\": the threshold is above the capacity",
         "config.yaml:5:44: evictionMinimumReclaim.nodefs.available: \"50%\": threshold and minimum reclaim",

@@ -2,7 +2,7 @@
 
 use brink_core::node::policy::Policy;
 use brink_core::node::workload::Workload;
-use brink_kube::outbox::{Cause, Entry, Key, Part, PutError};
+use brink_kube::outbox::{Cause, Entry, Part, PutError, last};
 use tracing::warn;
 
 use super::super::Tell as _;
@@ -68,13 +68,12 @@ impl Speaker {
 
     /// The last order of this boot that was put in; none where there was none, or that is not known.
     fn last(&self) -> Option<u64> {
-        let known: Key = kept::read(&self.last)
+        let text = kept::read_bytes(&self.last, last::LARGEST)
             .inspect_err(|error| warn!(%error, path = %self.last.display(), "it is not known what Kubernetes was told"))
             .ok()??;
-        match known.of {
-            Cause::Order(order) if known.boot == self.boot => Some(order),
-            _ => None,
-        }
+        last::read(&text, &self.boot)
+            .inspect_err(|error| warn!(%error, path = %self.last.display(), "it is not known what Kubernetes was told"))
+            .ok()?
     }
 
     /// Puts in those that were evicted lately, and that the outbox never had. What was evicted longer ago runs again: nobody killed
