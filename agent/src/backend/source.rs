@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use crate::pod::{LastGood, Manifest};
+use crate::pod::{Broken, LastGood, Manifest};
 
 /// One place that pods come from.
 pub trait PodSource: Send {
@@ -56,6 +56,11 @@ impl Sources {
     /// The folder of manifests, if there is one.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.path.as_deref()
+    }
+
+    /// Its files that were not in order when they were read last.
+    pub const fn broken(&self) -> &Broken {
+        self.folder.memory.broken()
     }
 
     /// Takes another folder.

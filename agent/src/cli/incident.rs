@@ -36,8 +36,8 @@ Examples:
   brink incident --journal /var/lib/brink/events
 
 The beginning of an id is enough where only one begins so. --scenario: try another threshold on what really happened. That of an \
-eviction has the threshold that was crossed; that of another kill has none until you write one into its config. --journal reads \
-what an agent has left, whether or not it runs.")]
+eviction has the threshold that was crossed; that of another kill has those that were configured: change them in its config. \
+--journal reads what an agent has left, whether or not it runs.")]
 pub struct Args {
     /// An incident, or the beginning of its id; a list of all that are remembered if not given
     #[arg(value_name = "ID", value_parser = NonEmptyStringValueParser::new())]

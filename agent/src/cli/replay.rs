@@ -39,8 +39,7 @@ const LONGEST: u64 = 64 << 20;
 /// When it is no journal.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let wrong = |error: anyhow::Error| {
-        let advice =
-            "name a file that `brink run` of this version wrote, with paths.journal or --journal";
+        let advice = "name a file that `brink run` of this version wrote, with paths.decisionJournal or --journal";
         unreadable("file", &args.journal, error, advice)
     };
     let name = args.journal.display();

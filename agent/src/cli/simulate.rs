@@ -2,12 +2,13 @@
 
 use std::path::PathBuf;
 
+use brink_core::node::signal::Signal;
 use serde::Serialize;
 
 use super::exit::{CliError, Exit};
 use super::output::{Data, Talk};
 use crate::config::finding::{Faults, Finding};
-use crate::scenario::{Scenario, read, run, run_live};
+use crate::scenario::{Evicted, Scenario, TO_WRITE, read, run, run_live};
 
 /// Options of `brink simulate`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -18,7 +19,8 @@ Examples:
   brink simulate --live scenario.yaml
 
 One line of JSON a step on stdout; with several files each has its \"file\". The exit code is 0 whether or not anything \
-is evicted, and 2 if a file is wrong: then everything that is wrong is on stderr, and nothing is run.")]
+is evicted, and 2 if a file is wrong: then everything that is wrong is on stderr, and nothing is run. Where no threshold is set \
+of what the steps have, stderr says what to add.")]
 pub struct Args {
     /// Scenario files, YAML or JSON; - is standard input
     #[arg(required = true, value_name = "FILE")]
@@ -64,14 +66,34 @@ pub(super) fn run_command(args: &Args) -> Result<Exit, CliError> {
     for (path, scenario) in args.files.iter().zip(&scenarios) {
         let name = path.display().to_string();
         let file = (args.files.len() > 1).then_some(name.as_str());
+        let mut evicts = false;
         if args.live {
-            run_live(scenario, |line| data.json_line(&OfFile { file, line }))?;
+            run_live(scenario, |line| {
+                evicts |= line.step.evict != Evicted::Nobody;
+                data.json_line(&OfFile { file, line })
+            })?;
         } else {
-            run(scenario, |line| data.json_line(&OfFile { file, line }))?;
+            run(scenario, |line| {
+                evicts |= line.evict != Evicted::Nobody;
+                data.json_line(&OfFile { file, line })
+            })?;
+        }
+        // What exceeds a limit of its own is evicted without a threshold.
+        if !evicts && let Some(signals) = scenario.unwatched(args.live) {
+            Talk::new().say(&undecided(&name, &signals));
         }
     }
     data.flush()?;
     Ok(Exit::Success)
+}
+
+/// Why nothing could be decided, and what to do about it.
+fn undecided(name: &str, signals: &[Signal]) -> String {
+    let names: Vec<&str> = signals.iter().map(|signal| signal.name()).collect();
+    format!(
+        "{name}: nothing can be decided, for no threshold is set of what its steps have ({}): {TO_WRITE}",
+        names.join(", ")
+    )
 }
 
 fn read_all(args: &Args) -> Result<Vec<Scenario>, CliError> {

@@ -52,9 +52,33 @@ fn agent(screen: &mut Screen, status: &Status) {
             screen.paragraph("            ", finding, None);
         }
     }
+    manifests(screen, status);
     screen.line("  policy    ", &policy(&status.memory_policy));
     screen.line("  started   ", &moment(&status.started));
     screen.line("  now       ", &moment(&status.now));
+}
+
+/// Manifest files that are not in order, and what becomes of their pods.
+fn manifests(screen: &mut Screen, status: &Status) {
+    let mut label = "  manifests ";
+    for broken in &status.broken_manifests {
+        let pods = if broken.pods_stand {
+            "the pods it had stand until it is in order again or gone"
+        } else {
+            "its pods are unknown"
+        };
+        let text = format!("{} is not in order: {pods}", broken.file);
+        screen.paragraph(label, &text, Some(Paint::Error));
+        for finding in broken.why.lines() {
+            screen.paragraph("            ", finding, None);
+        }
+        label = "            ";
+    }
+    if status.more_broken_manifests > 0 {
+        let more = u64::from(status.more_broken_manifests);
+        let text = format!("and {}", counted(more, "more file"));
+        screen.paragraph(label, &text, Some(Paint::Error));
+    }
 }
 
 const LABEL_MODE: &str = "  mode      ";
@@ -392,7 +416,7 @@ fn losses(screen: &mut Screen, status: &Status) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::{ProgramView, RefusedView};
+    use crate::control::protocol::{BrokenManifestView, ProgramView, RefusedView};
 
     #[test]
     fn a_configuration_that_was_refused_is_told_finding_by_finding() {
@@ -405,6 +429,30 @@ mod tests {
         });
         let page = page(&status, Style::default());
         let lines = "the one before is in force\n            a.yaml:1:1: one\n            a.yaml:2:1: two\n";
+        assert!(page.contains(lines), "{page}");
+    }
+
+    #[test]
+    fn manifests_that_are_not_in_order_are_told_file_by_file() {
+        let text = include_str!("../../tests/page/status.json");
+        let mut status: Status = serde_json::from_str(text).unwrap();
+        assert!(!page(&status, Style::default()).contains("manifests"));
+        let broken = |file: &str, pods_stand| BrokenManifestView {
+            file: file.to_owned(),
+            why: format!("{file}:1:1: one\n{file}:2:1: \u{1b}two"),
+            pods_stand,
+        };
+        status.broken_manifests = vec![broken("a.yaml", true), broken("b.yaml", false)];
+        status.more_broken_manifests = 2;
+        let page = page(&status, Style::default());
+        let lines = "  manifests a.yaml is not in order: the pods it had stand until it is in order again or gone
+            a.yaml:1:1: one
+            a.yaml:2:1: \\u{1b}two
+            b.yaml is not in order: its pods are unknown
+            b.yaml:1:1: one
+            b.yaml:2:1: \\u{1b}two
+            and 2 more files
+";
         assert!(page.contains(lines), "{page}");
     }
 

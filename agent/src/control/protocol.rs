@@ -149,6 +149,12 @@ pub struct Status {
     /// The configuration that was not taken over when it was read again last; none while the one that is written is in force.
     #[serde(default)]
     pub refused_configuration: Option<RefusedView>,
+    /// Manifest files that are not in order, 16 at most.
+    #[serde(default)]
+    pub broken_manifests: Vec<BrokenManifestView>,
+    /// How many more of these there are.
+    #[serde(default)]
+    pub more_broken_manifests: u32,
     /// `kubelet` or `confirmed`.
     pub memory_policy: String,
     /// What carries the signals.
@@ -210,6 +216,18 @@ pub struct RefusedView {
     pub at: Time,
     /// What is wrong with it, one finding a line.
     pub why: String,
+}
+
+/// A manifest file that is not in order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BrokenManifestView {
+    /// The file, or the folder where that cannot be listed.
+    pub file: String,
+    /// What is wrong with it, one finding a line.
+    pub why: String,
+    /// Whether the pods that it had stand until it is in order again; otherwise nobody knows its pods.
+    pub pods_stand: bool,
 }
 
 /// How the event stream stands.

@@ -130,6 +130,7 @@ pub fn blank(cause: Cause, at: &Time, victim: Victim, node: NodeState) -> Incide
         top_of_cgroup: Field::Missing(Missing::ProcessGone),
         top_of_node: Field::Missing(Missing::Pending),
         workloads: Field::Missing(Missing::Pending),
+        configuration: Field::Missing(Missing::Pending),
         node: Field::Value(node),
         course: Course {
             killed: Field::Value(at.clone()),

@@ -127,6 +127,7 @@ impl Open {
         }
         incident.workload.settle(Missing::Lost);
         incident.recording.settle(Missing::Lost);
+        incident.configuration.settle(Missing::Lost);
         if let Field::Value(trigger) = &mut incident.trigger {
             trigger.kernel_stack.settle(Missing::Lost);
         }

@@ -38,6 +38,7 @@ families! {
     STALLED = Counter "brink_memory_pressure_stall_seconds" &["kind"], "Time in which some task, or all of them, waited for memory (PSI), since boot.";
     WORKLOADS = Gauge "brink_workloads" &[], "Workloads watched over.";
     PROTECTED = Gauge "brink_workloads_protected" &[], "Those of them that are never evicted.";
+    BROKEN = Gauge "brink_manifests_broken" &[], "Manifest files that are not in order: their pods are unknown, or as they were when the file last was.";
 
     EVICTIONS = Counter "brink_evictions" &[SIGNAL_LABEL, "mode"], "Workloads evicted (enforce), or that would have been (observe; told again every 30 s while it lasts).";
     STATS_AGE = Histogram "brink_eviction_stats_age_seconds" SIGNAL, "Age of the observation that a decision rested on.";

@@ -132,6 +132,9 @@ fn add_node(page: &mut Exposition, facts: &Facts) {
     }
     page.family(&of::WORKLOADS).add(&[], status.workloads);
     page.family(&of::PROTECTED).add(&[], status.protected);
+    let broken = u32::try_from(status.broken_manifests.len()).unwrap_or(u32::MAX);
+    let broken = broken.saturating_add(status.more_broken_manifests);
+    page.family(&of::BROKEN).add(&[], broken);
 }
 
 fn add_evictions(page: &mut Exposition, facts: &Facts) {

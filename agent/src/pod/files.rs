@@ -88,12 +88,68 @@ pub fn read_folder(path: &Path) -> io::Result<Folder> {
     Ok(folder)
 }
 
+/// Files of a folder that are not in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Broken {
+    /// The first of them, [`MOST_BROKEN`] at most.
+    pub files: Vec<BrokenFile>,
+    /// How many more there are.
+    pub more: u32,
+}
+
+/// One that is not in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenFile {
+    /// The file, or the folder where that cannot be listed.
+    pub path: PathBuf,
+    /// What is wrong with it, one finding a line; only the first of them.
+    pub why: String,
+    /// Whether the pods that it had stand.
+    pub is_remembered: bool,
+}
+
+/// Files that are told of as not in order.
+pub const MOST_BROKEN: usize = 16;
+/// Findings that are told of each.
+const MOST_FINDINGS: usize = 4;
+/// Characters of each of these.
+const LONGEST_FINDING: usize = 400;
+
+impl Broken {
+    fn add(&mut self, path: &Path, why: &str, is_remembered: bool) {
+        if self.files.len() == MOST_BROKEN {
+            self.more = self.more.saturating_add(1);
+            return;
+        }
+        self.files.push(BrokenFile {
+            path: path.to_path_buf(),
+            why: shortened(why),
+            is_remembered,
+        });
+    }
+}
+
+/// The first findings, each cut to what a page has room for.
+fn shortened(why: &str) -> String {
+    let cut = |line: &str| match line.char_indices().nth(LONGEST_FINDING) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line.to_owned(),
+    };
+    let mut lines: Vec<String> = why.lines().take(MOST_FINDINGS).map(cut).collect();
+    let more = why.lines().count().saturating_sub(MOST_FINDINGS);
+    if more > 0 {
+        lines.push(format!("and {more} more"));
+    }
+    lines.join("\n")
+}
+
 /// A folder that is read again and again. What a file said when it was last in order stands until it is in order again
 /// or gone: a file that is just being written must not make its pods unknown.
 #[derive(Debug, Default)]
 pub struct LastGood {
     folder: Option<PathBuf>,
     files: BTreeMap<PathBuf, Vec<Manifest>>,
+    broken: Broken,
 }
 
 impl LastGood {
@@ -104,6 +160,7 @@ impl LastGood {
             self.folder = folder.map(Path::to_path_buf);
             self.files.clear();
         }
+        self.broken = Broken::default();
         let Some(folder) = folder else {
             return (Vec::new(), Vec::new());
         };
@@ -117,6 +174,7 @@ impl LastGood {
                     match read_whole(&path, before.as_ref()) {
                         Ok(pods) => drop(now.insert(path, pods)),
                         Err(why) => {
+                            self.broken.add(&path, &why, before.is_some());
                             troubles.push(told(&why, before.is_some()));
                             stale.extend(before.map(|pods| (path, pods)));
                         }
@@ -125,24 +183,35 @@ impl LastGood {
             }
             Err(error) => {
                 let why = format!("{}: {error}", folder.display());
+                self.broken.add(folder, &why, !self.files.is_empty());
                 troubles.push(told(&why, !self.files.is_empty()));
                 stale.extend(std::mem::take(&mut self.files));
             }
         }
         let mut all = Folder::default();
         let mut names = HashMap::new();
-        for (path, pods) in now
-            .iter()
-            .chain(stale.iter().map(|(path, pods)| (path, pods)))
-        {
+        let mut add = |all: &mut Folder, path: &Path, pods: &[Manifest]| {
             let file = path.display().to_string();
             for pod in pods {
                 all.add(pod.clone(), &file, &mut names);
             }
+        };
+        for (path, pods) in &now {
+            add(&mut all, path, pods);
+        }
+        // One that is in two files is known by the first alone. That it has come from one that is remembered is no trouble.
+        troubles.extend(all.warnings.iter().map(ToString::to_string));
+        for (path, pods) in &stale {
+            add(&mut all, path, pods);
         }
         now.extend(stale);
         self.files = now;
         (all.pods, troubles)
+    }
+
+    /// The files that were not in order when they were read last.
+    pub const fn broken(&self) -> &Broken {
+        &self.broken
     }
 }
 

@@ -12,7 +12,9 @@ use brink_host::cgroup::glob::Glob;
 
 use crate::config::document::Site;
 
-pub use files::{Folder, LastGood, Manifests, read_file, read_folder};
+pub use files::{
+    Broken, BrokenFile, Folder, LastGood, MOST_BROKEN, Manifests, read_file, read_folder,
+};
 pub use read::read_pod;
 
 /// The annotation that binds a pod to its control group: a path below the cgroup root, or a glob.

@@ -439,6 +439,9 @@ fn the_last_good_pods_of_a_file_stand_until_it_is_good_again_or_gone() {
     check(path, &["b"], &["its pods are unknown"]);
     write("1.yaml", &pod("a"));
     check(path, &["a", "b"], &[]);
+    write("3.yaml", &pod("b"));
+    check(path, &["a", "b"], &["is in"]);
+    fs::remove_file(path.join("3.yaml")).unwrap();
     // Half written, then blank, then for good.
     write("1.yaml", "kind: Pod\nmetadata: {na");
     check(path, &["b", "a"], &["the pods it had stand"]);
@@ -469,6 +472,56 @@ fn the_last_good_pods_of_a_file_stand_until_it_is_good_again_or_gone() {
     check(&moved, &["b"], &[]);
     check(away.path(), &[], &[]);
     fs::rename(&moved, path).unwrap();
+}
+
+#[test]
+fn files_that_are_not_in_order_are_told_in_few_words() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |number: usize| folder.path().join(format!("{number:02}.yaml"));
+    let mut memory = LastGood::default();
+    for number in 0..MOST_BROKEN + 3 {
+        fs::write(path(number), "kind: [").unwrap();
+    }
+    fs::write(
+        path(1),
+        format!("kind: Pod\nmetadata: {{name: {}}}\n", "a".repeat(9_000)),
+    )
+    .unwrap();
+    fs::write(path(2), "kind: Pod\nmetadata: {name: b}\n").unwrap();
+    let _first = memory.read(Some(folder.path()));
+    let many = "- resources: {requests: {memory: x}}\n  name: c\n".repeat(9);
+    let text = format!("kind: Pod\nmetadata: {{name: b}}\nspec:\n  containers:\n{many}");
+    fs::write(
+        path(2),
+        text.replace("\n- ", "\n  - ")
+            .replace("\n  name", "\n    name"),
+    )
+    .unwrap();
+    let (_, troubles) = memory.read(Some(folder.path()));
+    let Broken { files, more } = memory.broken();
+    assert_eq!(
+        (files.len(), *more as usize),
+        (MOST_BROKEN, troubles.len() - MOST_BROKEN)
+    );
+    assert_eq!((&files[0].path, files[0].is_remembered), (&path(0), false));
+    assert!(files[0].why.contains("00.yaml:1:"), "{}", files[0].why);
+    let known = files.iter().find(|file| file.path == path(2)).unwrap();
+    assert!(known.is_remembered, "{known:?}");
+    let lines: Vec<&str> = known.why.lines().collect();
+    assert!(
+        lines.len() == 5 && lines[4].starts_with("and "),
+        "{known:?}"
+    );
+    assert!(
+        files.iter().all(|file| file.why.len() < 2_100),
+        "{files:#?}"
+    );
+    // In order again: nothing is said of them.
+    for number in 0..MOST_BROKEN + 3 {
+        fs::remove_file(path(number)).unwrap();
+    }
+    let _none = memory.read(Some(folder.path()));
+    assert_eq!(*memory.broken(), Broken::default());
 }
 
 proptest! {

@@ -26,7 +26,7 @@ impl Named {
     /// The socket of the command line.
     pub const SOCKET: Self = Self::new("paths.socket", None);
     /// The journal of inputs.
-    pub const JOURNAL: Self = Self::new("paths.journal", Some("--journal"));
+    pub const JOURNAL: Self = Self::new("paths.decisionJournal", Some("--journal"));
     /// The cgroup that is the node.
     pub const NODE: Self = Self::new("node.cgroup", Some("--node-cgroup"));
 

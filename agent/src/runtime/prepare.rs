@@ -136,6 +136,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         (clocks.boot, enforcement.is_ours()),
         (telling, bell),
     )?;
+    around.shared.lock().broken_manifests = sources.broken().clone();
     if let Some(cluster) = &mut cluster {
         around.deliver = cluster.speak(config, around.voice(config, clocks.boot, &layout))?;
     }

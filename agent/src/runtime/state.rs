@@ -20,6 +20,7 @@ use crate::guard::roster::Roster;
 use crate::guard::rung::Standing;
 use crate::guard::step::{Kind, Step};
 use crate::metrics::Counters;
+use crate::pod::Broken;
 use crate::record::DecisionRecord;
 use crate::runtime::oom_tally::OomTally;
 use crate::telling::qos_word;
@@ -55,6 +56,8 @@ pub struct State {
     pub pending: VecDeque<Reconfiguration>,
     /// The configuration that was not taken over when it was read again last.
     pub refused: Option<Refused>,
+    /// Manifest files that are not in order.
+    pub broken_manifests: Broken,
     /// The latest full reading.
     pub reading: Option<Reading>,
     /// Counts the readings that had the usage of workloads.
@@ -167,6 +170,7 @@ impl State {
             standing: None,
             pending: VecDeque::new(),
             refused: None,
+            broken_manifests: Broken::default(),
             reading: None,
             closely: 0,
             heard: 0,

@@ -318,6 +318,7 @@ impl Watcher {
 
     fn rebuild(&mut self, scan: Scan) {
         let pods = pods(&mut self.sources, &mut self.told);
+        self.shared.lock().broken_manifests = self.sources.broken().clone();
         let was_sent = self.unsent.is_empty();
         match self.builder.build(&pods, scan) {
             Ok(Built { roster, troubles }) => {

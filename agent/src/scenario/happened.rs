@@ -6,10 +6,10 @@ use brink_stream::model::incident::{CgroupPoint, Incident, NodePoint, NodeState}
 use brink_stream::model::workloads::{WorkloadLine, Workloads};
 use serde_json::{Map, Value, json};
 
-use super::KIND;
+use super::configured::config;
 use super::written::{Written, manifest, sayable, seen_as, used};
+use super::{API_VERSION, KIND};
 use crate::backend::protect::is_within;
-use crate::config::API_VERSION;
 use crate::record::text::{counted, stretch};
 use crate::record::wire::RankedWorkload;
 use crate::recorder::thin::{Band, Thinner, band};
@@ -18,12 +18,8 @@ use crate::recorder::thin::{Band, Thinner, band};
 static PACE: [Band; 3] = [band(3_000, 100), band(13_000, 500), band(u32::MAX, 2_000)];
 
 /// What every scenario of this kind has to say of itself.
-const ALWAYS: [&str; 3] = [
-    "the thresholds that were configured are not in the record, and none is set: write those to try into config, such as \
-     evictionHard: {memory.available: 1Gi}",
-    "the record has memory.available and memory.headroom: thresholds of other signals are never met",
-    "behind its first eviction the scenario goes on as it was recorded, where nobody was evicted",
-];
+const ALWAYS: &str =
+    "behind its first eviction the scenario goes on as it was recorded, where nobody was evicted";
 
 /// The scenario of a kill by the kernel or by somebody else.
 ///
@@ -32,7 +28,9 @@ const ALWAYS: [&str; 3] = [
 pub fn of_incident(incident: &Incident) -> Result<Written, String> {
     let table = known("table of the node's workloads", &incident.workloads)?;
     let node = known("state of the node", &incident.node)?;
-    let mut notes: Vec<String> = ALWAYS.map(str::to_owned).into();
+    let mut notes = Vec::new();
+    let config = config(&incident.configuration, &mut notes);
+    notes.push(ALWAYS.to_owned());
     notes.extend(limit_note(incident));
     let lines: Vec<RankedWorkload> = table.lines.iter().map(ranked).collect();
     let pods = sayable(lines.iter(), &mut notes);
@@ -48,7 +46,8 @@ pub fn of_incident(incident: &Incident) -> Result<Written, String> {
         file: json!({
             "apiVersion": API_VERSION,
             "kind": KIND,
-            "config": {"evictionHard": {}, "headroomHard": "0%"},
+            "notes": notes,
+            "config": config,
             "pods": pods.iter().map(|pod| manifest(pod, true)).collect::<Vec<_>>(),
             "steps": steps,
         }),

@@ -16,15 +16,19 @@ use super::{Scenario, Step, name_of};
 use crate::config::document::{Fields, Keys, Limits, Node, Origins, Reader, Value};
 use crate::config::eviction::{self, Dialect, HEADROOM_KEYS, KUBELET_KEYS, Source};
 use crate::config::finding::{Faults, Finding, Report, Severity};
-use crate::config::{API_VERSION, read_one, schema};
+use crate::config::{read_one, schema, version};
 use crate::pod::{Reading, read_pod};
+
+/// `apiVersion` of a scenario file, which is not that of the agent's configuration.
+pub const API_VERSION: &str = "brink.dev/v1alpha1";
 
 /// `kind` of a scenario file.
 pub const KIND: &str = "Scenario";
 
-const KEYS: [&str; 6] = [
+const KEYS: [&str; 7] = [
     "apiVersion",
     "kind",
+    "notes",
     "config",
     "filesystems",
     "pods",
@@ -40,7 +44,10 @@ pub(super) type Index = HashMap<String, usize>;
 /// Everything that is wrong with it.
 pub fn read(path: &Path) -> Result<(Scenario, Vec<Finding>), Faults> {
     let (mut origins, mut report) = (Origins::default(), Report::default());
-    let root = read_one(path, Limits::GENERATED, &mut origins, &mut report);
+    let mut root = read_one(path, Limits::GENERATED, &mut origins, &mut report);
+    if let Some(config) = root.as_mut().and_then(|root| root.get_mut("config")) {
+        version::take_keys(config, "config.", &origins, &mut report);
+    }
     let scenario = root.as_ref().and_then(|root| {
         let mut reader = Reader::new(root, &origins, &mut report);
         read_scenario(&mut reader, &origins)
@@ -58,6 +65,8 @@ fn read_scenario(reader: &mut Reader<'_>, origins: &Origins) -> Option<Scenario>
     let root = reader.root();
     let fields = reader.fields(root, &KEYS, Keys::Closed);
     check_header(reader, fields);
+    // They are for readers of the file, and only have to be texts.
+    let _for_people = fields.get("notes").map(|node| reader.texts(node));
     let (policy, live) = read_config(reader, fields, origins);
     let layouts = [
         ("single", Layout::Single),

@@ -3,8 +3,7 @@
 use brink_stream::model::incident::Recording;
 use serde_json::{Map, Value, json};
 
-use super::KIND;
-use crate::config::API_VERSION;
+use super::{API_VERSION, KIND};
 use crate::record::DecisionRecord;
 use crate::record::wire::RankedWorkload;
 
@@ -50,6 +49,7 @@ pub fn of_decision(
         file: json!({
             "apiVersion": API_VERSION,
             "kind": KIND,
+            "notes": notes,
             "config": config(decision),
             "pods": pods.iter().map(|pod| manifest(pod, is_memory)).collect::<Vec<_>>(),
             "steps": steps,

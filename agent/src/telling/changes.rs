@@ -6,7 +6,8 @@ use brink_core::node::condition::ConditionSet;
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
-use brink_stream::model::data::{Configuration, Pressure, Rung, Threshold};
+use brink_core::node::threshold;
+use brink_stream::model::data::{Configuration, Pressure, Rung, Threshold, ThresholdParts};
 use brink_stream::model::kind::Kind;
 
 use super::Telling;
@@ -63,16 +64,20 @@ impl Telling {
 
     /// Tells what is in force.
     pub fn configuration(&self, at: Moment, policy: &Policy, memory: MemoryPolicy, mode: Mode) {
+        let Some(inner) = self.inner() else {
+            return;
+        };
+        let thresholds = policy.thresholds();
         let data = Configuration {
             mode: mode_word(mode).to_owned(),
             memory_policy: memory_word(memory).to_owned(),
-            thresholds: policy
-                .thresholds()
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
+            thresholds: thresholds.iter().map(ToString::to_string).collect(),
+            parts: thresholds.iter().map(parts).collect(),
+            pressure_transition: Some(policy.settings.pressure_transition.to_string()),
+            max_pod_grace_seconds: Some(policy.settings.max_pod_grace),
         };
         self.say(Kind::ConfigurationChanged, at, None, &data);
+        *inner.configuration() = Some(data);
     }
 
     /// Tells on which rung the guard stands.
@@ -109,5 +114,15 @@ impl Telling {
             conditions: names.collect(),
         };
         self.say(Kind::Pressure, at, None, &data);
+    }
+}
+
+/// A threshold as a configuration has it.
+fn parts(of: &threshold::Threshold) -> ThresholdParts {
+    ThresholdParts {
+        signal: of.signal.name().to_owned(),
+        value: of.value.to_string(),
+        grace: (!of.is_hard()).then(|| of.grace.to_string()),
+        min_reclaim: of.min_reclaim.map(|more| more.to_string()),
     }
 }

@@ -159,6 +159,7 @@ fn opened(record: &DecisionRecord, qos: Option<&str>) -> Incident {
         top_of_cgroup: Field::Missing(Missing::Pending),
         top_of_node: Field::Missing(Missing::Pending),
         workloads: Field::Missing(Missing::NotApplicable),
+        configuration: Field::Missing(Missing::Pending),
         node: Field::Value(node(record)),
         course: course(record, later),
         decision: decision(record),
@@ -180,6 +181,7 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     incident.top_of_cgroup.settle(Missing::ProcessGone);
     incident.top_of_node.settle(Missing::Lost);
     incident.recording.settle(Missing::Lost);
+    incident.configuration.settle(Missing::Lost);
     let unseen = if is_carried_out(record) {
         Missing::Lost
     } else {

@@ -20,8 +20,9 @@ use brink_core::base::Moment;
 use brink_host::clock::{ClockPair, monotonic_ns};
 use brink_stream::hub::{Hub, LatePast};
 use brink_stream::journal::JournalStatus;
-use brink_stream::model::data::AgentStarted;
+use brink_stream::model::data::{AgentStarted, Configuration};
 use brink_stream::model::event::{Draft, Subject, Time};
+use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
 use brink_stream::outlet::OutletStatus;
@@ -53,6 +54,8 @@ struct Inner {
     clocks: ClockPair,
     orders: Mutex<OpenOrders>,
     workloads: Mutex<Known>,
+    /// What was told last of it; none before the first.
+    configuration: Mutex<Option<Configuration>>,
     ways: Arc<Ways>,
     recorder: OnceLock<Weak<Recorder>>,
 }
@@ -75,6 +78,7 @@ impl Telling {
             clocks,
             orders: Mutex::default(),
             workloads: Mutex::default(),
+            configuration: Mutex::default(),
             ways: Arc::default(),
             recorder: OnceLock::new(),
         })))
@@ -159,13 +163,15 @@ impl Telling {
         let inner = self.inner()?;
         if incident.is_final {
             self.record(&mut incident);
+            inner.configure(&mut incident);
         }
         inner.hub.tell_with(|number| {
             incident.id = format!("{}-{number}", inner.boot);
             drafted(of, inner.time_of(of, &incident), &incident)
         })?;
-        // The minute before goes out when it closes: it would make what opens large and late.
+        // These go out when it closes: they would make what opens large and late.
         self.record(&mut incident);
+        inner.configure(&mut incident);
         Some(incident)
     }
 
@@ -215,6 +221,20 @@ impl Inner {
 
     fn orders(&self) -> MutexGuard<'_, OpenOrders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn configuration(&self) -> MutexGuard<'_, Option<Configuration>> {
+        self.configuration
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds what is in force to an incident that has not got it yet.
+    fn configure(&self, incident: &mut Incident) {
+        if incident.configuration.value().is_none() {
+            let told = self.configuration().clone();
+            incident.configuration = Field::or(told, Missing::BeforeStart);
+        }
     }
 
     fn workloads(&self) -> MutexGuard<'_, Known> {

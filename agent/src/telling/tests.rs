@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::{EventFile, EventJournal, Outlets};
 use crate::guard::roster::Roster;
+use crate::guard::rung::{Rung, Standing};
 use crate::guard::step::Step;
 use crate::record::DecisionRecord;
 
@@ -361,8 +362,72 @@ fn a_step_tells_what_it_changed() {
     assert_eq!(data(0)["available"], 90);
     assert_eq!(data(1)["conditions"], json!(["MemoryPressure"]));
     assert_eq!(data(3)["thresholds"], json!(["memory.available<100Mi"]));
+    let part =
+        json!({"signal": "memory.available", "value": "100Mi", "grace": null, "minReclaim": null});
+    assert_eq!(data(3)["parts"], json!([part]));
+    assert_eq!(data(3)["pressureTransition"], "5m0s");
     take_step(&telling, &[], false);
     assert_eq!(reader.next(), None);
+}
+
+#[test]
+fn an_incident_has_what_was_configured_when_it_opened() {
+    let (telling, mut reader) = telling();
+    let mut closed = |order| {
+        telling.ordered(&decided(order, "enforcing"), None);
+        telling.tell_waiting();
+        if order == 2 {
+            // What is configured while it is open is another one's.
+            telling.configuration(
+                Moment::START,
+                &policy(),
+                MemoryPolicy::Confirmed,
+                Mode::Enforcing,
+            );
+        }
+        telling.completed(&over(decided(order, "enforcing"), "gone"), None);
+        let told = events(&mut reader);
+        let opened = told.iter().find(|event| event.of == Kind::EvictionOrdered);
+        let opened = incident(opened.unwrap()).configuration;
+        assert_eq!(
+            opened,
+            Field::Missing(Missing::Pending),
+            "it comes at the end"
+        );
+        incident(told.last().unwrap()).configuration
+    };
+    assert_eq!(closed(1), Field::Missing(Missing::BeforeStart));
+    telling.configuration(
+        Moment::START,
+        &policy(),
+        MemoryPolicy::Kubelet,
+        Mode::Enforcing,
+    );
+    let known = closed(2);
+    let known = known.value().expect("it was told");
+    assert_eq!(
+        (known.mode.as_str(), known.memory_policy.as_str()),
+        ("enforcing", "kubelet")
+    );
+    assert_eq!(known.thresholds, ["memory.available<100Mi"]);
+    assert_eq!(known.parts[0].value, "100Mi");
+}
+
+#[test]
+fn the_rung_is_told_with_why_it_is_no_higher() {
+    let (telling, mut reader) = telling();
+    let standing = Standing {
+        rung: Rung::RealtimePoll,
+        scheduling: "SCHED_FIFO 49".to_owned(),
+        reasons: vec!["no BTF".to_owned()],
+    };
+    telling.rung(Moment::START, &standing);
+    let events = events(&mut reader);
+    assert_eq!(kinds(&events), [Kind::RungChanged]);
+    let data: Value = serde_json::from_str(events[0].data.get()).unwrap();
+    let expected =
+        json!({"rung": "realtime-poll", "scheduling": "SCHED_FIFO 49", "reasons": ["no BTF"]});
+    assert_eq!(data, expected);
 }
 
 #[test]

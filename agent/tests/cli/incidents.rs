@@ -250,7 +250,8 @@ fn a_scenario_of_a_kill_by_the_kernel_shows_what_a_threshold_would_have_done() {
     let says = stderr(&output);
     assert_eq!(output.status.code(), Some(0), "{says}");
     for part in [
-        "the thresholds that were configured are not in the record, and none is set",
+        "its thresholds are those that were configured (allocatableMemory.available<100Mi, memory.available<100Mi, \
+         memory.available<300Mi for 1m30s, memory.headroom<50Mi); change them in config to try others",
         "it was the limit of /kubepods.slice/pod0e1f that was hit",
         "infra/keeper refused (protected), which a scenario cannot say",
         "the first 5 of 8 workloads",
@@ -260,7 +261,7 @@ fn a_scenario_of_a_kill_by_the_kernel_shows_what_a_threshold_would_have_done() {
         assert!(says.contains(part), "{part}\n{says}");
     }
     let file = stdout(&output);
-    let none = "\"evictionHard\": {}";
+    let configured = "\"memory.available\": \"100Mi\"";
     let simulated = |file: &str, flags: &[&str]| -> Vec<Value> {
         let output = run(&[&["simulate"], flags, &["-"]].concat(), file);
         assert_eq!(
@@ -274,10 +275,13 @@ fn a_scenario_of_a_kill_by_the_kernel_shows_what_a_threshold_would_have_done() {
     };
     for flags in [&[][..], &["--live"]] {
         let lines = simulated(&file, flags);
-        assert!(lines.len() > 20 && lines.iter().all(|line| line["evict"].is_null()));
-        let one = "\"evictionHard\": {\"memory.available\": \"1Gi\"}";
-        assert!(file.contains(none), "{file}");
-        let lines = simulated(&file.replace(none, one), flags);
+        let (last, before) = lines.split_last().unwrap();
+        assert!(before.len() > 20 && before.iter().all(|line| line["evict"].is_null()));
+        let evicted = &last["evict"]["pod"];
+        assert_eq!(evicted, "jobs/batch-2", "97 MiB are left of 100");
+        let another = "\"memory.available\": \"1Gi\"";
+        assert!(file.contains(configured), "{file}");
+        let lines = simulated(&file.replace(configured, another), flags);
         let first = lines.iter().position(|line| !line["evict"].is_null());
         let first = first.expect("the node had less than that");
         assert!(first > 10 && first + 5 < lines.len(), "{first}");
@@ -290,6 +294,30 @@ fn a_scenario_of_a_kill_by_the_kernel_shows_what_a_threshold_would_have_done() {
         ];
         let ranked = lines[first]["ranking"].as_array().unwrap();
         assert!(ranked.iter().eq(ranking), "{ranked:?}");
+    }
+}
+
+#[test]
+fn where_no_threshold_is_known_simulate_says_what_to_add() {
+    let whole = last_of("3f2a-23").unwrap();
+    let mut older: Value = serde_json::from_str(&whole).unwrap();
+    older.as_object_mut().unwrap().remove("configuration");
+    let agent = Agent::new(&answer("200 OK", &older.to_string()));
+    let made = ask(&agent, &["3f2a-23", "--scenario"]);
+    drop(agent.asked());
+    let says = stderr(&made);
+    assert!(says.contains("and none is set: write one to try"), "{says}");
+    let file = stdout(&made);
+    assert!(file.contains("and none is set: write one to try"), "{file}");
+    for flags in [&["simulate", "-"][..], &["simulate", "--live", "-"]] {
+        let output = run(flags, &file);
+        assert_eq!(output.status.code(), Some(0));
+        let says = stderr(&output);
+        let part = "-: nothing can be decided, for no threshold is set of what its steps have (memory.available";
+        assert!(
+            says.contains(part) && says.contains("evictionHard: {memory.available: 1Gi}"),
+            "{says}"
+        );
     }
 }
 

@@ -7,6 +7,7 @@ mod demo;
 mod enforce;
 mod events;
 mod journal;
+mod kinds;
 mod ladder;
 mod metrics;
 mod nested;

@@ -246,3 +246,41 @@ fn a_refused_configuration_is_on_the_page() {
     awaited(&node, taken, 1.0);
     assert_eq!(refused(&node), None);
 }
+
+#[test]
+fn a_manifest_that_is_not_in_order_is_in_the_status_and_on_the_page() {
+    let mut node = Node::new(300);
+    node.workload("anybody", "containers: [{name: c}]");
+    let file = node.path("manifests").join("broken.yaml");
+    fs::write(&file, "kind: Pod\nmetadata: {nam: web}\n").unwrap();
+    node.configure("observe", HARD);
+    node.start(&[]);
+    let count = "brink_manifests_broken";
+    awaited(&node, count, 1.0);
+    let status = node.status().unwrap_or_else(|| panic!("{}", node.log()));
+    let [broken] = &status.broken_manifests[..] else {
+        panic!("{:?}", status.broken_manifests);
+    };
+    assert_eq!(broken.file, file.display().to_string());
+    assert!(
+        broken.why.contains("the pod has no name") && !broken.pods_stand,
+        "{broken:?}"
+    );
+    assert_eq!((status.workloads, status.more_broken_manifests), (1, 0));
+    let page = node.said(&["status"]);
+    let page = String::from_utf8_lossy(&page.stdout).into_owned();
+    assert!(
+        page.contains("broken.yaml is not in order: its pods are unknown"),
+        "{page}"
+    );
+    // In order, and then not any more: what it said stands.
+    fs::write(&file, "kind: Pod\nmetadata: {name: web}\n").unwrap();
+    awaited(&node, count, 0.0);
+    fs::write(&file, "kind: [").unwrap();
+    awaited(&node, count, 1.0);
+    let status = node.status().unwrap();
+    assert!(
+        status.broken_manifests[0].pods_stand && status.workloads == 2,
+        "{status:#?}"
+    );
+}

@@ -54,8 +54,18 @@ fn incident(sources: &Sources) -> Json {
         items(sources, "workloads"),
         items(sources, "field"),
         items(sources, "event"),
+        items(sources, "data"),
     ];
-    let wanted = |name: &str| !["Incident", "Event", "Subject", "Draft", "Field"].contains(&name);
+    let others = ["Incident", "Event", "Subject", "Draft", "Field"];
+    // Of what other events tell, only the configuration is part of an incident.
+    let configuration = ["Configuration", "ThresholdParts"];
+    let of_data: Vec<String> = items(sources, "data")
+        .iter()
+        .filter_map(struct_name)
+        .collect();
+    let is_others = |name: &str| of_data.iter().any(|own| own == name);
+    let wanted =
+        |name: &str| configuration.contains(&name) || !(others.contains(&name) || is_others(name));
     let root = structs(items(sources, "incident"), "Incident");
     let root = root.map_or(Json::map([]), object);
     joined(head(INCIDENT, title), root).with("$defs", definitions(&all, wanted))
@@ -100,6 +110,13 @@ fn structs<'a>(items: &'a [Item], name: &str) -> Option<&'a ItemStruct> {
         Item::Struct(found) if found.ident == name => Some(found),
         _ => None,
     })
+}
+
+fn struct_name(item: &Item) -> Option<String> {
+    match item {
+        Item::Struct(found) => Some(found.ident.to_string()),
+        _ => None,
+    }
 }
 
 fn kinds(items: &[Item]) -> Vec<String> {

@@ -12,10 +12,11 @@ use brink_stream::outlet::OutletStatus;
 
 use super::Views;
 use crate::control::protocol::{
-    EventJournalView, EventsView, OomView, OutletView, ProgramView, RefusedView, RingView,
-    SamplerView, Status, ThresholdState,
+    BrokenManifestView, EventJournalView, EventsView, OomView, OutletView, ProgramView,
+    RefusedView, RingView, SamplerView, Status, ThresholdState,
 };
 use crate::guard;
+use crate::pod::{Broken, BrokenFile};
 use crate::record::wire::{API_VERSION, OrderView, PressureView, SignalValue};
 use crate::record::words::{memory_word, mode_word};
 use crate::runtime::cluster::Cluster;
@@ -49,6 +50,8 @@ impl Views {
                 at: self.time(refused.at),
                 why: refused.why.clone(),
             }),
+            broken_manifests: broken(&state.broken_manifests),
+            more_broken_manifests: state.broken_manifests.more,
             memory_policy: memory_word(state.memory).to_owned(),
             rung: standing.map(|standing| standing.rung.word().to_owned()),
             scheduling: standing.map(|standing| standing.scheduling.clone()),
@@ -123,6 +126,15 @@ impl Views {
             max_ns: meter.cost_max_ns,
         })
     }
+}
+
+fn broken(manifests: &Broken) -> Vec<BrokenManifestView> {
+    let view = |broken: &BrokenFile| BrokenManifestView {
+        file: broken.path.display().to_string(),
+        why: broken.why.clone(),
+        pods_stand: broken.is_remembered,
+    };
+    manifests.files.iter().map(view).collect()
 }
 
 fn journal(status: JournalStatus) -> EventJournalView {

@@ -165,11 +165,6 @@ fn what_is_missing_or_approximate_is_said() {
         );
         file
     };
-    assert_eq!(
-        check(&whole, "none is set")["config"]["evictionHard"],
-        json!({})
-    );
-
     let mut bare = whole.clone();
     bare.recording = Field::Missing(Missing::Lost);
     let file = check(
@@ -198,6 +193,86 @@ fn what_is_missing_or_approximate_is_said() {
         table.lines.clear();
     }
     check(&whole, "no workload is in it");
+}
+
+#[test]
+fn the_thresholds_are_those_that_were_configured() {
+    let told = incident();
+    let (file, notes) = made(&told);
+    let expected = json!({
+        "evictionHard": {"memory.available": "100Mi"},
+        "evictionSoft": {"memory.available": "300Mi"},
+        "evictionSoftGracePeriod": {"memory.available": "1m30s"},
+        "evictionMinimumReclaim": {"memory.available": "64Mi"},
+        "evictionPressureTransitionPeriod": "5m0s",
+        "evictionMaxPodGracePeriod": 30,
+        "headroomHard": "50Mi",
+        "memoryPolicy": "confirmed",
+    });
+    assert_eq!(file["config"], expected);
+    assert_eq!(file["notes"], json!(notes), "the file says it too");
+    // Read again, they are the same ones.
+    let Field::Value(known) = &told.configuration else {
+        panic!("it has one");
+    };
+    let read = scenario(&file.to_string()).policy;
+    let written: Vec<String> = read.thresholds().iter().map(ToString::to_string).collect();
+    assert_eq!(written, known.thresholds);
+}
+
+#[test]
+fn of_thresholds_that_were_not_configured_or_are_not_known_it_says_what_to_add() {
+    let check = |change: &dyn Fn(&mut Incident), part: &str| -> Value {
+        let mut changed = incident();
+        change(&mut changed);
+        let (mut file, notes) = made(&changed);
+        let of_it = notes.iter().any(|note| note.contains(part));
+        assert!(of_it && !notes.is_empty(), "{part}: {notes:#?}");
+        file["config"].take()
+    };
+    let empty = json!({"evictionHard": {}, "headroomHard": "0%"});
+    let older = |incident: &mut Incident| {
+        incident.configuration = Field::Missing(Missing::BeforeStart);
+    };
+    let part =
+        "are not in the record (from before the agent's start), and none is set: write one to try";
+    assert_eq!(check(&older, part), empty);
+    let set = |signal: &'static str| {
+        move |incident: &mut Incident| {
+            if let Field::Value(known) = &mut incident.configuration {
+                known.parts.truncate(1);
+                known.parts[0].signal = signal.to_owned();
+            }
+        }
+    };
+    let bare = check(
+        &set("pid.available"),
+        "no threshold of memory was configured",
+    );
+    assert_eq!(bare["evictionHard"], json!({"pid.available": "100Mi"}));
+    let _bare = check(
+        &set("pid.available"),
+        "thresholds of pid.available are never met",
+    );
+    let alone = check(&set("memory.available"), "change them in config");
+    assert_eq!(alone["enforceNodeAllocatable"], json!(["none"]));
+}
+
+#[test]
+fn a_scenario_without_a_threshold_of_what_it_has_is_told_apart() {
+    let check = |config: &str, is_live: bool, expected: &[&str]| {
+        let steps = "steps: [{at: 0s, signals: {memory.available: {available: 1, capacity: 9}, memory.headroom: {available: 1, capacity: 9}}}]\n";
+        let scenario = scenario(&format!("{HEAD}notes: [a word]\nconfig: {config}\n{steps}"));
+        let found = scenario.unwatched(is_live).unwrap_or_default();
+        let names: Vec<&str> = found.iter().map(|signal| signal.name()).collect();
+        assert_eq!(names, expected, "{config}");
+    };
+    let both = ["memory.available", "memory.headroom"];
+    check("{}", false, &[]);
+    check("{evictionHard: {}}", false, &both[..1]);
+    check("{evictionHard: {pid.available: 5}}", false, &both[..1]);
+    check("{evictionHard: {}}", true, &[]);
+    check("{evictionHard: {}, headroomHard: 0%}", true, &both);
 }
 
 #[test]

@@ -285,7 +285,7 @@ fn the_live_engine_adds_its_rules() {
     assert_eq!(observed[1]["order"]["dryRun"], true);
     let throttled = text.replace(
         "enforceNodeAllocatable",
-        "memoryPolicy: kubelet, limits: {burst: 1, refill: 1h}, enforceNodeAllocatable",
+        "memoryPolicy: kubelet, limits: {burst: 1, refillInterval: 1h}, enforceNodeAllocatable",
     );
     assert_eq!(live_lines(&scenario(&throttled))[3]["mode"], "throttled");
 }

@@ -52,7 +52,7 @@ fn threshold() -> impl Strategy<Value = Value> {
 }
 
 fn signal() -> impl Strategy<Value = String> {
-    let names = brink_core::node::signal::Signal::KUBELET.map(|signal| signal.name().to_string());
+    let names = Signal::KUBELET.map(|signal| signal.name().to_string());
     proptest::sample::select(names.to_vec())
 }
 

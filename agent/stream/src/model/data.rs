@@ -113,4 +113,27 @@ pub struct Configuration {
     pub memory_policy: String,
     /// Every threshold as written, `memory.available<100Mi` and so on.
     pub thresholds: Vec<String>,
+    /// The same ones in their parts, in the same order; empty where an agent has told that did not know them.
+    #[serde(default)]
+    pub parts: Vec<ThresholdParts>,
+    /// How long a condition outlives what it was set for, such as `5m0s`.
+    #[serde(default)]
+    pub pressure_transition: Option<String>,
+    /// The grace that a soft threshold gives a pod at most, in seconds.
+    #[serde(default)]
+    pub max_pod_grace_seconds: Option<i64>,
+}
+
+/// A configured threshold in its parts, each as a configuration has it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ThresholdParts {
+    /// Its signal, in the kubelet's words.
+    pub signal: String,
+    /// An amount or a share of the capacity: `100Mi`, `10%`.
+    pub value: String,
+    /// How long it must be met, such as `1m30s`; none for a hard one.
+    pub grace: Option<String>,
+    /// How much more must be available before it lets go; none where nothing was asked for.
+    pub min_reclaim: Option<String>,
 }

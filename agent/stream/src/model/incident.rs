@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::data::Configuration;
 use super::event::Time;
 use super::field::{Field, Missing};
 use super::workloads::Workloads;
@@ -48,6 +49,9 @@ pub struct Incident {
     /// The node's workloads as they were known then. Our own evictions have their ranking in the decision.
     #[serde(default = "untold")]
     pub workloads: Field<Workloads>,
+    /// What the agent was configured with when the incident opened, as `configuration-changed` tells it.
+    #[serde(default = "untold")]
+    pub configuration: Field<Configuration>,
     /// The node at that moment.
     pub node: Field<NodeState>,
     /// What became of it.
