@@ -12,7 +12,7 @@ pub const MAX_STATS: usize = 64;
 #[repr(C)]
 pub struct Zone {
     pub address: u64,
-    /// pages that ordinary allocations leave alone: minimum watermark, boost, largest low-memory reserve
+    /// pages that ordinary allocations leave alone: minimum watermark, largest low-memory reserve
     pub reserve: i64,
     /// the zone has many pages it does not manage yet, so what it manages is read at each tick
     pub growing: u64,

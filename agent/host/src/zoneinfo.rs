@@ -15,8 +15,12 @@ pub struct Zone {
     pub name: String,
     /// Free pages.
     pub free: u64,
-    /// The watermark below which only the kernel's reserves serve (any boost included).
+    /// The watermark below which only the kernel's reserves serve, any boost included.
     pub min: u64,
+    /// What of each watermark is a boost: the kernel adds it when a request of one kind had to be served from the blocks
+    /// of another, and takes it back as soon as kswapd has looked, whether that found anything to reclaim or not. 0 before
+    /// Linux 5.16, which does not tell it apart.
+    pub boost: u64,
     /// The watermark that wakes kswapd.
     pub low: u64,
     /// The watermark at which kswapd sleeps.
@@ -38,7 +42,7 @@ pub struct ZoneTotals {
     pub free: u64,
     /// Pages the allocator manages.
     pub managed: u64,
-    /// Σ min watermarks.
+    /// Σ min watermarks, as the other two without any boost: nobody has to die for what is taken back by itself.
     pub min: u64,
     /// Σ low watermarks.
     pub low: u64,
@@ -99,14 +103,15 @@ impl Zoneinfo {
     /// The sums over all zones of all nodes.
     pub fn totals(&self) -> ZoneTotals {
         self.zones.iter().fold(ZoneTotals::default(), |sum, zone| {
-            let kept = zone.min.saturating_add(zone.protection);
+            let steady = |watermark: u64| watermark.saturating_sub(zone.boost);
+            let kept = steady(zone.min).saturating_add(zone.protection);
             let reserved = kept.min(zone.managed);
             ZoneTotals {
                 free: sum.free.saturating_add(zone.free),
                 managed: sum.managed.saturating_add(zone.managed),
-                min: sum.min.saturating_add(zone.min),
-                low: sum.low.saturating_add(zone.low),
-                high: sum.high.saturating_add(zone.high),
+                min: sum.min.saturating_add(steady(zone.min)),
+                low: sum.low.saturating_add(steady(zone.low)),
+                high: sum.high.saturating_add(steady(zone.high)),
                 usable: sum.usable.saturating_add(zone.free.saturating_sub(kept)),
                 reserved: sum.reserved.saturating_add(reserved),
                 lacking: sum
@@ -134,6 +139,7 @@ struct Draft {
     min: Option<u64>,
     low: Option<u64>,
     high: Option<u64>,
+    boost: Option<u64>,
     managed: Option<u64>,
     protection: Option<u64>,
     on_cpus: u64,
@@ -155,16 +161,16 @@ impl Draft {
             return Err(malformed);
         };
         let name = String::from_utf8_lossy(name).into_owned();
-        let (free, min, low, high, managed, protection) = (None, None, None, None, None, None);
         Ok(Self {
             node,
             name,
-            free,
-            min,
-            low,
-            high,
-            managed,
-            protection,
+            free: None,
+            min: None,
+            low: None,
+            high: None,
+            boost: None,
+            managed: None,
+            protection: None,
             on_cpus: 0,
         })
     }
@@ -174,6 +180,7 @@ impl Draft {
         let (first, second) = (words.next(), words.next());
         let (slot, value, name) = match (first, second) {
             (Some(b"pages"), Some(b"free")) => (&mut self.free, words.next(), "free"),
+            (Some(b"boost"), value) => (&mut self.boost, value, "boost"),
             (Some(b"min"), value) => (&mut self.min, value, "min"),
             (Some(b"low"), value) => (&mut self.low, value, "low"),
             // Each per-cpu page set has a `high:` of its own; the colon tells them apart.
@@ -209,6 +216,7 @@ impl Draft {
             min: self.min.ok_or(HotError::Missing("min"))?,
             low: self.low.ok_or(HotError::Missing("low"))?,
             high: self.high.ok_or(HotError::Missing("high"))?,
+            boost: self.boost.unwrap_or(0),
             managed: self.managed.ok_or(HotError::Missing("managed"))?,
             protection: self.protection.ok_or(HotError::Missing("protection"))?,
             on_cpus: self.on_cpus,
@@ -309,6 +317,21 @@ Node 1, zone  Movable
     }
 
     #[test]
+    fn a_boost_is_no_reserve() {
+        let calm = Zoneinfo::parse(TWO_NODES.as_bytes()).expect("a real file");
+        let boosted = TWO_NODES
+            .replace(
+                "boost    0\n        min      48",
+                "boost    512\n        min      560",
+            )
+            .replace("low      60\n", "low      572\n")
+            .replace("high     72\n", "high     584\n");
+        let boosted = Zoneinfo::parse(boosted.as_bytes()).expect("what it looks like then");
+        assert_eq!((boosted.zones[0].min, boosted.zones[0].boost), (560, 512));
+        assert_eq!(boosted.totals(), calm.totals());
+    }
+
+    #[test]
     fn what_is_missing_is_named() {
         fn check(from: &str, to: &str, expected: HotError) {
             assert_eq!(
@@ -323,6 +346,7 @@ Node 1, zone  Movable
             "free     many",
             HotError::Malformed("free"),
         );
+        check("boost    0", "boost    on", HotError::Malformed("boost"));
         check("count: 378", "count: all", HotError::Malformed("count"));
         check("(0, 3019", "(0; 3019", HotError::Malformed("protection"));
         check("Node 0,", "Node x,", HotError::Malformed("Node"));

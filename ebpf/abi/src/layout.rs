@@ -112,7 +112,6 @@ shared! {
         pub zone_count: u32,
         /// `zone._watermark[WMARK_MIN]`
         pub zone_min: u32,
-        pub zone_boost: u32,
         /// `zone.lowmem_reserve`, `zone_count` longs
         pub zone_reserve: u32,
         pub zone_managed: u32,

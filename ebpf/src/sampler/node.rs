@@ -132,11 +132,10 @@ extern "C" fn reserves(
     ends(index, count)
 }
 
-/// Pages of the zone that ordinary allocations leave alone.
+/// Pages of the zone that ordinary allocations leave alone. No boost of the watermark: kswapd takes it back.
 #[inline(always)]
 fn reserve(zone: u64) -> Option<i64> {
     let minimum: i64 = read(zone, layout!(zone_min))?;
-    let boost: i64 = read(zone, layout!(zone_boost))?;
     let kept: [i64; MAX_ZONES] = read(zone, layout!(zone_reserve))?;
     let mut largest = 0;
     for (index, pages) in kept.iter().enumerate() {
@@ -144,5 +143,5 @@ fn reserve(zone: u64) -> Option<i64> {
             largest = *pages;
         }
     }
-    Some(minimum + boost + largest)
+    Some(minimum + largest)
 }

@@ -40,15 +40,14 @@ pub extern "C" fn find_node(
     0
 }
 
-/// Pages a populated zone keeps back: minimum watermark, boost, and the low-memory reserve against the highest zone,
-/// which is the largest.
+/// Pages a populated zone keeps back: minimum watermark without any boost, and the low-memory reserve against the highest
+/// zone, which is the largest.
 #[inline(always)]
 fn reserve(zone: u64) -> Option<i64> {
     let managed: i64 = read(zone, layout!(zone_managed))?;
     let last = layout!(zone_reserve).wrapping_add(8 * (layout!(zone_count) - 1));
     let kept: i64 = read(zone, last)?;
-    let reserve =
-        kept + read::<i64>(zone, layout!(zone_min))? + read::<i64>(zone, layout!(zone_boost))?;
+    let reserve = kept + read::<i64>(zone, layout!(zone_min))?;
     (managed > 0).then_some(reserve)
 }
 

@@ -151,7 +151,6 @@ const WANTED: &[Wanted] = &[
         &mut l.pgdat_vm_stat
     }),
     Wanted(Need::Node, "zone", "_watermark", |l| &mut l.zone_min),
-    Wanted(Need::Node, "zone", "watermark_boost", |l| &mut l.zone_boost),
     Wanted(Need::Node, "zone", "lowmem_reserve", |l| {
         &mut l.zone_reserve
     }),
