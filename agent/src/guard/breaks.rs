@@ -21,11 +21,27 @@ impl Guard {
     /// may be from before, and what was meanwhile waits in the ring. Never twice in a row: on a machine that is slow
     /// altogether nothing would be evaluated any more.
     pub(super) fn puts_off(&mut self, at: Moment) -> bool {
-        self.is_put_off = must_put_off(at.since(self.awake.at), self.is_put_off);
+        let held_up = at.since(self.awake.at);
+        self.is_put_off = must_put_off(held_up, self.is_put_off);
         if self.is_put_off {
             self.times.evaluate = Some(at);
+            self.tell_of_missed(held_up);
         }
         self.is_put_off
+    }
+
+    /// The guard woke, and was due before that: the dead that are waited for may not have run meanwhile either.
+    pub(super) fn note_lateness(&mut self, due: Moment) {
+        let late = self.awake.at.since(due);
+        if late > HELD_UP {
+            self.tell_of_missed(late);
+        }
+    }
+
+    fn tell_of_missed(&mut self, time: Span) {
+        if self.engine.waits_for_the_dead() {
+            self.feed(now(), &Input::Recall(Recalled::Missed(time)));
+        }
     }
 
     /// To be called before anything of it is acted on.
@@ -128,6 +144,9 @@ impl Heard {
 
 #[cfg(test)]
 mod tests {
+    use brink_core::node::order::OpenOrder;
+
+    use super::super::scene::Scene;
     use super::*;
 
     fn set(indexes: &[usize]) -> ThresholdSet {
@@ -145,6 +164,21 @@ mod tests {
             (Span::ZERO, true, false),
         ] {
             assert_eq!(must_put_off(since, before), expected, "{since:?} {before}");
+        }
+    }
+
+    #[test]
+    fn who_woke_late_waits_for_the_dead_as_much_longer() {
+        for (late, waits) in [(HELD_UP, false), (HELD_UP + Span::from_nanos(1), true)] {
+            let mut scene = Scene::killing();
+            scene.sample(scene.begun, 50);
+            let guard = &mut scene.guard;
+            let end = |guard: &Guard| guard.engine.open_order().map(OpenOrder::next_wake);
+            let before = end(guard);
+            assert!(before.is_some());
+            guard.awake.at = now();
+            guard.note_lateness(guard.awake.at - late);
+            assert_eq!(end(guard) > before, waits, "{late:?}");
         }
     }
 

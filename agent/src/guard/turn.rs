@@ -148,8 +148,10 @@ impl Guard {
         self.look_closely(now());
         self.ports.look();
         loop {
+            let due = self.times.next();
             self.wait();
             self.awake = Awake::now();
+            self.note_lateness(due);
             self.hear(self.awake.at);
             if self.take_commands() {
                 break;

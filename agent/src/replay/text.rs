@@ -120,6 +120,9 @@ impl fmt::Display for InputView {
             Self::Enforce { on: true } => "configured to enforce".to_owned(),
             Self::Enforce { on: false } => "configured to observe".to_owned(),
             Self::Reconfigure => "new configuration".to_owned(),
+            Self::RecallMissed { millis } => {
+                format!("nobody looked for {}", stretch(*millis))
+            }
             Self::RecallKill { at, .. } => format!("recalled: a kill at {}", moment(at)),
             Self::RecallEvicted {
                 order,

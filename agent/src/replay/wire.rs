@@ -148,6 +148,11 @@ pub enum InputView {
         /// Whether the signals are known to have been sent, to somebody who was still there.
         sent: bool,
     },
+    /// The guard did not run although it was due; the dead are waited for as much longer.
+    RecallMissed {
+        /// For how long, in milliseconds.
+        millis: i64,
+    },
     /// A threshold is met, and its grace counts from a moment that is told now: the last run knew it, or nobody looked in between.
     RecallMet {
         /// Which; none if the policy has no such threshold.
@@ -383,6 +388,9 @@ impl<'a> Namer<'a> {
                 at: self.time(at),
             },
             Kind::Recall(Recalled::Unfinished(before)) => self.unfinished(&before),
+            Kind::Recall(Recalled::Missed(time)) => InputView::RecallMissed {
+                millis: time.as_nanos() / 1_000_000,
+            },
             Kind::Recall(Recalled::Met { threshold, since }) => InputView::RecallMet {
                 threshold: self.threshold(threshold),
                 since: self.time(since),

@@ -158,6 +158,7 @@ pub(super) fn journal() {
                     since: Moment::from_secs(1),
                 }),
             ),
+            step(7, Kind::Recall(Recalled::Missed(Span::from_secs(1)))),
             step(7, Kind::Reclaimed),
             step(8, Kind::Tick),
         ],

@@ -80,6 +80,11 @@ impl Dying {
         }
     }
 
+    /// Nobody looked for so long: it is no time without progress.
+    fn missed(&mut self, now: Moment, time: Span) {
+        self.progress = (self.progress + time).min(now);
+    }
+
     fn believed(&self, now: Moment) -> bool {
         now < self.end()
     }
@@ -244,6 +249,18 @@ impl Credit {
         }
     }
 
+    /// Nobody looked for so long, until `now`: the patience with each death begins as much later, its lifetime does not.
+    pub fn missed(&mut self, now: Moment, time: Span) {
+        for death in self.dying.iter_mut().flatten() {
+            death.missed(now, time);
+        }
+    }
+
+    /// Whether any death is waited for.
+    pub fn is_owed(&self) -> bool {
+        self.dying.iter().any(Option::is_some)
+    }
+
     /// Bytes that are expected to come back; nothing counts under the kernel's reserve.
     pub fn bytes(&self, now: Moment, under_reserve: bool) -> u64 {
         if under_reserve {
@@ -327,6 +344,19 @@ mod tests {
         assert_eq!(credit.bytes(ms(199), false), 100 * MIB);
         credit.observe(ms(200), |_| None);
         assert_eq!(credit.bytes(ms(200), false), 0);
+    }
+
+    #[test]
+    fn time_in_which_nobody_looked_is_no_time_without_progress() {
+        let mut credit = one(100 * MIB, 100 * MIB);
+        credit.missed(ms(310), Span::from_millis(300));
+        credit.observe(ms(310), |_| Some(100 * MIB));
+        assert_eq!(credit.bytes(ms(499), false), 100 * MIB);
+        assert_eq!(credit.bytes(ms(500), false), 0);
+        let mut credit = one(100 * MIB, 100 * MIB);
+        credit.missed(ms(4_999), Span::from_secs(30));
+        assert_eq!(credit.bytes(ms(4_999), false), 100 * MIB);
+        assert_eq!(credit.bytes(ms(5_000), false), 0, "its lifetime is over");
     }
 
     #[test]

@@ -94,6 +94,9 @@ pub enum Recalled {
     },
     /// The last order was not over when its agent ended. Its kill is among those that are recalled, and comes first.
     Unfinished(Unfinished),
+    /// The guard did not run for so long although it was due: stopped, starved, or on a machine that stood still. Whoever was
+    /// dying may not have run either, and is waited for as much longer.
+    Missed(Span),
 }
 
 /// An order that was not over when its agent ended.

@@ -183,6 +183,14 @@ impl OpenOrder {
         self.gone.is_some()
     }
 
+    /// Nobody looked for so long, until `now`: it is no time without progress. A disk is waited for by the clock alone, as
+    /// the kubelet does.
+    pub fn missed(&mut self, now: Moment, time: Span) {
+        if self.stake != Stake::Disk {
+            self.progress = (self.progress + time).min(now);
+        }
+    }
+
     /// The soft order turns hard.
     pub fn harden(&mut self, now: Moment) {
         self.phase = Phase::Killed { at: now };
@@ -367,6 +375,20 @@ mod tests {
         order.observe(ms(199), holds(99, 4), None);
         assert_eq!(order.end(ms(398), true, false), None);
         assert_eq!(order.end(ms(399), true, false), Some(End::Stalled));
+    }
+
+    #[test]
+    fn time_in_which_nobody_looked_is_no_time_without_progress() {
+        let mut order = killed();
+        order.missed(ms(310), Span::from_millis(300));
+        assert_eq!(order.end(ms(499), true, false), None);
+        assert_eq!(order.end(ms(500), true, false), Some(End::Stalled));
+        let mut order = killed();
+        order.missed(ms(310), Span::from_secs(30));
+        assert_eq!(order.next_wake(), ms(510), "no longer than from now on");
+        let mut disk = of(Stake::Disk);
+        disk.missed(ms(20_000), Span::from_secs(10));
+        assert_eq!(disk.next_wake(), ms(30_000));
     }
 
     #[test]

@@ -167,6 +167,12 @@ impl Engine {
         order.end(now, crossed, under_reserve).is_some()
     }
 
+    /// Whether anybody is waited for who was killed.
+    pub fn waits_for_the_dead(&self) -> bool {
+        let is_killed = |order: &OpenOrder| !order.is_soft() && !order.dry_run;
+        self.open.as_ref().is_some_and(is_killed) || self.credit.is_owed()
+    }
+
     /// When the engine wants to be stepped again with a fresh sample, if nothing happens before.
     pub fn next_wake(&self, now: Moment) -> Option<Moment> {
         let order = self.open.as_ref().map(OpenOrder::next_wake);

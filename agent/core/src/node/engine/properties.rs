@@ -127,10 +127,18 @@ fn any_event() -> impl Strategy<Value = Event> {
         1 => (0usize..9, 0u64..500).prop_map(|(workload, charged)| Event::Dying(workload, charged)),
         2 => delivered.prop_map(Event::Outcome),
         2 => control.prop_map(Event::Control),
-        1 => (0u64..5).prop_map(|last| Event::Recall(Recalled::LastOrder(last))),
-        1 => any_unfinished().prop_map(|before| Event::Recall(Recalled::Unfinished(before))),
+        3 => any_recalled().prop_map(Event::Recall),
         1 => Just(Event::Reclaimed),
         2 => Just(Event::Tick)
+    ]
+}
+
+fn any_recalled() -> impl Strategy<Value = Recalled> {
+    let missed = (0i64..500).prop_map(Span::from_millis);
+    prop_oneof![
+        (0u64..5).prop_map(Recalled::LastOrder),
+        missed.prop_map(Recalled::Missed),
+        any_unfinished().prop_map(Recalled::Unfinished)
     ]
 }
 

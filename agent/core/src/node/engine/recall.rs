@@ -27,6 +27,12 @@ impl Engine {
                 at,
             } => self.recent.add(at, workload, order),
             Recalled::Unfinished(order) => self.take_up(now, &order, actions),
+            Recalled::Missed(time) => {
+                self.credit.missed(now, time);
+                if let Some(order) = &mut self.open {
+                    order.missed(now, time);
+                }
+            }
         }
     }
 
