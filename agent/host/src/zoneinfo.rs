@@ -19,7 +19,7 @@ pub struct Zone {
     pub min: u64,
     /// What of each watermark is a boost: the kernel adds it when a request of one kind had to be served from the blocks
     /// of another, and takes it back as soon as kswapd has looked, whether that found anything to reclaim or not. 0 before
-    /// Linux 5.16, which does not tell it apart.
+    /// Linux 5.16, which does not tell it apart: [`ZoneTotals::without_boost_since`].
     pub boost: u64,
     /// The watermark that wakes kswapd.
     pub low: u64,
@@ -57,6 +57,23 @@ pub struct ZoneTotals {
     pub lacking: u64,
     /// Σ free pages in lists of CPUs, which are not in `free`.
     pub on_cpus: u64,
+}
+
+impl ZoneTotals {
+    /// These totals with the reserve of an earlier reading where all that has risen since is a boost. Linux tells boosts
+    /// apart since 5.16; before, each watermark of a zone has it in it, and so their distance stays what it was.
+    #[must_use]
+    pub const fn without_boost_since(self, before: &Self) -> Self {
+        let is_as_far = self.low.saturating_sub(self.min) == before.low.saturating_sub(before.min);
+        if !is_as_far || before.min == 0 || self.min <= before.min {
+            return self;
+        }
+        Self {
+            min: before.min,
+            reserved: before.reserved,
+            ..self
+        }
+    }
 }
 
 /// All zones that have pages.
@@ -329,6 +346,32 @@ Node 1, zone  Movable
         let boosted = Zoneinfo::parse(boosted.as_bytes()).expect("what it looks like then");
         assert_eq!((boosted.zones[0].min, boosted.zones[0].boost), (560, 512));
         assert_eq!(boosted.totals(), calm.totals());
+    }
+
+    #[test]
+    fn a_boost_that_is_not_told_apart_shows_in_all_watermarks_alike() {
+        let calm = ZoneTotals {
+            min: 400,
+            low: 500,
+            high: 600,
+            reserved: 700,
+            ..ZoneTotals::default()
+        };
+        let by = |min, low| ZoneTotals {
+            min: calm.min + min,
+            low: calm.low + low,
+            reserved: calm.reserved + min,
+            ..calm
+        };
+        for (now, reserved, why) in [
+            (by(300, 300), 700, "a boost"),
+            (by(300, 375), 1000, "vm.min_free_kbytes was raised"),
+            (calm, 700, "nothing has changed"),
+        ] {
+            assert_eq!(now.without_boost_since(&calm).reserved, reserved, "{why}");
+        }
+        let less = calm.without_boost_since(&by(300, 300));
+        assert_eq!(less, calm, "the first reading had it");
     }
 
     #[test]

@@ -68,12 +68,14 @@ enum Source {
     },
 }
 
-/// What the machine's zones keep for the kernel, in bytes.
+/// What the machine's zones keep for the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Zones {
-    /// Pages that user processes are never given.
+    /// As they were read last, in pages.
+    totals: ZoneTotals,
+    /// Of that, what user processes are never given, in bytes.
     reserved: u64,
-    /// What zones lack of those.
+    /// What zones lack of it, in bytes.
     lacking: u64,
 }
 
@@ -188,10 +190,10 @@ impl NodeFiles {
     /// [`HostError`] with the path.
     pub fn refresh_zones(&mut self) -> Result<(), HostError> {
         if let Source::Machine { zones, .. } = &mut self.source {
-            let totals = Zoneinfo::read(&self.root)?.totals();
-            *zones = Zones::of(&totals);
+            let read = Zoneinfo::read(&self.root)?.totals();
+            *zones = Zones::of(read.without_boost_since(&zones.totals));
             let slow = self.slow.get_mut();
-            slow.reserve = totals.min.saturating_mul(page());
+            slow.reserve = zones.totals.min.saturating_mul(page());
         }
         Ok(())
     }
@@ -448,8 +450,9 @@ fn machine(info: &Meminfo, zones: Zones, at: Moment) -> NodeFigures {
 }
 
 impl Zones {
-    fn of(totals: &ZoneTotals) -> Self {
+    fn of(totals: ZoneTotals) -> Self {
         Self {
+            totals,
             reserved: totals.reserved.saturating_mul(page()),
             lacking: totals.lacking.saturating_mul(page()),
         }

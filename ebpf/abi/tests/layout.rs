@@ -21,7 +21,7 @@ use brink_abi::{Plain, VERSION, plain};
 #[test]
 fn sizes() {
     let check = |name: &str, size: usize, expected: usize| assert_eq!(size, expected, "{name}");
-    assert_eq!(VERSION, 5);
+    assert_eq!(VERSION, 6);
     check("Head", size_of::<Head>(), 24);
     check("VictimRecord", size_of::<VictimRecord>(), 160);
     check("RetryRecord", size_of::<RetryRecord>(), 80);
@@ -57,7 +57,7 @@ fn sizes() {
     check("ProcessMeter", size_of::<ProcessMeter>(), 104);
     check("CgroupMeter", size_of::<CgroupMeter>(), 88);
     check("Process", size_of::<Process>(), 8);
-    check("Layout", size_of::<Layout>(), 332);
+    check("Layout", size_of::<Layout>(), 328);
     check("Formats", size_of::<Formats>(), 68);
     check("TruthOrder", size_of::<TruthOrder>(), 1576);
     check("TruthWatch", size_of::<TruthWatch>(), 40);
