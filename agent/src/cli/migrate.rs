@@ -30,7 +30,7 @@ pub struct MigrateArgs {
     pub files: Vec<PathBuf>,
 }
 
-/// Migrates all files, or none where one of them cannot be.
+/// Migrates all files, or none where one of them cannot be. They are written one after the other, each as a whole.
 ///
 /// # Errors
 /// Everything that is wrong with the files, or one that cannot be written.
@@ -82,7 +82,7 @@ fn check_writable(write: bool, path: &Path, file: Migrated) -> Result<Migrated, 
         Err(Faults::one(fault.accepted(accepted)))
     };
     if write && path.as_os_str() == "-" {
-        return fault("standard input cannot be written", "it without --write");
+        return fault("standard input cannot be written", "- without --write");
     }
     if write && !file.keeps_comments {
         let problem = "in the newest version it would lose its comments";
@@ -122,7 +122,7 @@ fn unwritten(path: &Path, error: io::Error) -> CliError {
     };
     let error = anyhow::Error::new(error).context(format!("cannot write {}", path.display()));
     CliError::new(exit, error)
-        .advise("the file is as it was; print it without --write, or write it as its owner")
+        .advise("no file was left half written, and those named before it are in the newest version; write it as its owner, or print it without --write")
 }
 
 /// Puts a file in the place of the one before, with its owner and mode, so that whoever reads it meets the one or the other.

@@ -311,9 +311,9 @@ fn nothing_stays_of_an_agent_that_was_killed() {
         gone_after(&node.load(leaker, Load::Anon, 280 * MIB));
         node.finished(round);
         node.stop(Signal::KILL);
-        // They go a grace period after their last descriptor.
         // Or an empty answer below would say nothing.
         assert!(is_loaded_whole, "{held:?}");
+        // They go a grace period after their last descriptor.
         let gone = wait_until(PATIENCE, || loaded().is_disjoint(&held).then_some(()));
         let left: Vec<_> = loaded().intersection(&held).copied().collect();
         assert!(gone.is_some(), "{left:?}");

@@ -68,11 +68,14 @@ impl Speaker {
 
     /// The last order of this boot that was put in; none where there was none, or that is not known.
     fn last(&self) -> Option<u64> {
+        let unknown = |error: &dyn std::fmt::Display| {
+            warn!(%error, path = %self.last.display(), "it is not known what Kubernetes was told");
+        };
         let text = kept::read_bytes(&self.last, last::LARGEST)
-            .inspect_err(|error| warn!(%error, path = %self.last.display(), "it is not known what Kubernetes was told"))
+            .inspect_err(|error| unknown(error))
             .ok()??;
         last::read(&text, &self.boot)
-            .inspect_err(|error| warn!(%error, path = %self.last.display(), "it is not known what Kubernetes was told"))
+            .inspect_err(|error| unknown(error))
             .ok()?
     }
 

@@ -26,20 +26,24 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Swap that is in use. Dropping it ends who lies in it, and gives it back.
 pub(super) struct Swap {
+    _area: Area,
     holder: Load,
-    file: PathBuf,
 }
+
+/// A file that is swapped to, or about to be.
+struct Area(PathBuf);
 
 impl Swap {
     /// Fills it with a process of the pod that grows: who holds the most of it is killed.
     pub(super) fn full() -> anyhow::Result<Self> {
-        let file = Path::new(DISK).join("swap");
-        write(&file)?;
-        busybox("mkswap", &file)?;
-        busybox("swapon", &file)?;
+        let area = Area(Path::new(DISK).join("swap"));
+        write(&area.0)?;
+        busybox("mkswap", &area.0)?;
+        busybox("swapon", &area.0)?;
+        let holder = resident(Pod::Leaker, HELD)?;
         let swap = Self {
-            holder: resident(Pod::Leaker, HELD)?,
-            file,
+            _area: area,
+            holder,
         };
         swap.fill()?;
         Ok(swap)
@@ -65,12 +69,12 @@ impl Swap {
     }
 }
 
-impl Drop for Swap {
+impl Drop for Area {
     fn drop(&mut self) {
         // What lies in it has to go somewhere else.
         let _killed = fs::write(Pod::Leaker.folder().join("cgroup.kill"), "1");
-        let _off = busybox("swapoff", &self.file);
-        let _removed = fs::remove_file(&self.file);
+        let _off = busybox("swapoff", &self.0);
+        let _removed = fs::remove_file(&self.0);
     }
 }
 
