@@ -37,3 +37,9 @@ pub fn agent_binary() -> io::Result<PathBuf> {
         .map(PathBuf::from)
         .ok_or_else(missing)
 }
+
+/// Whether files of hogs lie in memory alone: the folder for temporary files is on tmpfs.
+pub fn files_are_in_memory() -> bool {
+    const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+    rustix::fs::statfs(env::temp_dir()).is_ok_and(|found| found.f_type == TMPFS)
+}

@@ -20,6 +20,7 @@ use crate::scene::{MIB, PATIENCE, Scene, end};
 
 mod inferred;
 mod log;
+mod parts;
 mod scene;
 
 #[test]

@@ -54,7 +54,8 @@ pub(super) fn page_cache(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogE
     Ok(pacer.finish(spec))
 }
 
-fn nameless(path: &PathBuf) -> Result<File, HostError> {
+/// A new file that is gone from its folder already.
+pub(super) fn nameless(path: &PathBuf) -> Result<File, HostError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
     let file = options.open(path).map_err(|source| HostError::Create {

@@ -1,8 +1,11 @@
 //! Loads that are a process's own or shared memory.
 
+use std::fs::File;
+
 use rustix::fs::MemfdFlags;
 
 use crate::hog::HogError;
+use crate::hog::file_load::nameless;
 use crate::hog::pace::{Pacer, Stop};
 use crate::hog::raw::{Pages, Region};
 use crate::hog::spec::{HogSpec, Load};
@@ -95,4 +98,64 @@ pub(super) fn shared(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError
         }
     }
     Ok(pacer.finish(spec))
+}
+
+/// Half of it anonymous, a quarter shared and a quarter of a file, every page of it mapped.
+pub(super) fn parts(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
+    const MAPPING: &str = "mapping a part of the memory to take";
+    let failed = |what: &'static str| move |errno| HogError::Call { what, errno };
+    let quarter = usize::try_from(spec.bytes / 4).unwrap_or(usize::MAX).max(1);
+    let mut own = Region::new(2 * quarter, Pages::Base).map_err(failed(MAPPING))?;
+    let mut shared = Region::of(memfd(quarter)?, quarter).map_err(failed(MAPPING))?;
+    let mut of_file = Region::of(holes(spec, quarter)?, quarter).map_err(failed(MAPPING))?;
+    for region in [&mut own, &mut shared] {
+        if let Some(stop) = fill(region, pacer) {
+            return Ok(pacer.stopped(stop));
+        }
+    }
+    // Its pages are found by reading: nothing is ever written to the disk. Locked, because they are clean.
+    of_file.lock(0, quarter).map_err(failed("locking a file"))?;
+    if let Some(stop) = pacer.took(quarter as u64) {
+        return Ok(pacer.stopped(stop));
+    }
+    Ok(pacer.finish(spec))
+}
+
+fn memfd(length: usize) -> Result<File, HogError> {
+    let made = rustix::fs::memfd_create(c"brink-hog", MemfdFlags::CLOEXEC);
+    let made = made.and_then(|made| rustix::fs::ftruncate(&made, length as u64).map(|()| made));
+    made.map(File::from).map_err(|errno| HogError::Call {
+        what: "making shared memory",
+        errno,
+    })
+}
+
+fn holes(spec: &HogSpec, length: usize) -> Result<File, HogError> {
+    let folder = spec.folder.as_deref().ok_or(HogError::Needs {
+        load: spec.load,
+        what: "a folder",
+    })?;
+    let file = nameless(&folder.join(format!("hog-{}", std::process::id())))?;
+    match rustix::fs::ftruncate(&file, length as u64) {
+        Ok(()) => Ok(file),
+        Err(errno) => Err(HogError::Call {
+            what: "making a file of holes",
+            errno,
+        }),
+    }
+}
+
+/// Writes to every page of a region; `Some` where it is to stop before.
+fn fill(region: &mut Region, pacer: &mut Pacer) -> Option<Stop> {
+    let page = rustix::param::page_size();
+    for part in region.as_mut_slice().chunks_mut(STEP) {
+        for byte in part.iter_mut().step_by(page) {
+            *byte = 1;
+        }
+        std::hint::black_box(&mut *part);
+        if let Some(stop) = pacer.took(part.len() as u64) {
+            return Some(stop);
+        }
+    }
+    None
 }

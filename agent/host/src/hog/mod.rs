@@ -103,6 +103,7 @@ pub fn run(spec: &HogSpec) -> Result<HogReport, HogError> {
         Load::Anon | Load::AnonHuge | Load::Locked => memory_load::anonymous(spec, &mut pacer)?,
         Load::AnonChurn => memory_load::churn(spec, &mut pacer)?,
         Load::Shmem => memory_load::shared(spec, &mut pacer)?,
+        Load::Parts => memory_load::parts(spec, &mut pacer)?,
         Load::CacheRead | Load::CacheChurn | Load::CacheWrite | Load::CacheWriteChurn => {
             file_load::page_cache(spec, &mut pacer)?
         }
@@ -129,7 +130,7 @@ fn offer_ourselves(spec: &HogSpec) {
     let _ = rustix::process::setrlimit(Resource::Core, none);
     if matches!(
         spec.load,
-        Load::Anon | Load::AnonHuge | Load::AnonChurn | Load::Locked
+        Load::Anon | Load::AnonHuge | Load::AnonChurn | Load::Locked | Load::Parts
     ) {
         // Room for the program itself, and for aligning to huge pages.
         let most = Some(spec.bytes.saturating_add(1 << 30));

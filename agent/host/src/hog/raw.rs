@@ -4,6 +4,7 @@
     reason = "anonymous mappings, madvise, mlock and fork have no safe form"
 )]
 
+use std::fs::File;
 use std::io;
 use std::ptr::NonNull;
 
@@ -19,7 +20,7 @@ pub(super) enum Pages {
     Huge,
 }
 
-/// Anonymous memory that is not there until it is touched.
+/// Memory that is not there until it is touched.
 #[derive(Debug)]
 pub(super) struct Region {
     start: NonNull<u8>,
@@ -50,10 +51,24 @@ impl Region {
         }
     }
 
+    /// The pages of a file that nobody else has open, and that stays as long as it is.
+    pub(super) fn of(file: File, length: usize) -> Result<Self, Errno> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let (place, flags) = (std::ptr::null_mut(), MapFlags::SHARED);
+        // SAFETY: needed because no safe wrapper exists. The kernel chooses the address, so no other memory is touched.
+        let mapped = unsafe { rustix::mm::mmap(place, length, access, flags, &file, 0) }?;
+        // The mapping holds it open from here on, and nobody can cut it short any more.
+        drop(file);
+        Ok(Self {
+            start: NonNull::new(mapped.cast()).ok_or(Errno::FAULT)?,
+            length,
+        })
+    }
+
     /// The memory. Writing to a page makes the kernel find one.
     pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: needed to see the mapping as bytes. It is `length` bytes, zero until written, and lives as long as
-        // `self`, whose exclusive borrow makes this one exclusive.
+        // `self`, whose exclusive borrow makes this one exclusive; a file that is mapped is nobody else's.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 

@@ -19,6 +19,9 @@ pub enum Load {
     Locked,
     /// Shared memory (a memfd, which is tmpfs).
     Shmem,
+    /// Memory of three kinds at once, all of it mapped: half of the amount is anonymous, a quarter shared, and a quarter a
+    /// locked file of holes. Needs a folder that is not on tmpfs.
+    Parts,
     /// Clean page cache: a sparse file, read. Takes no disk space.
     CacheRead,
     /// The same file read again and again: what fits into memory becomes active.
@@ -41,12 +44,13 @@ pub enum Load {
 
 impl Load {
     /// All kinds.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Anon,
         Self::AnonHuge,
         Self::AnonChurn,
         Self::Locked,
         Self::Shmem,
+        Self::Parts,
         Self::CacheRead,
         Self::CacheChurn,
         Self::CacheWrite,
@@ -66,6 +70,7 @@ impl Load {
             Self::AnonChurn => "anon-churn",
             Self::Locked => "locked",
             Self::Shmem => "shmem",
+            Self::Parts => "parts",
             Self::CacheRead => "cache-read",
             Self::CacheChurn => "cache-churn",
             Self::CacheWrite => "cache-write",

@@ -1,0 +1,80 @@
+//! What a victim held, by kind: an OOM record against amounts that are known beforehand.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use brink_host::hog::{HogSpec, Load};
+use brink_stream::model::field::Field;
+use brink_stream::model::kind::Kind;
+use brink_tests::{Hog, files_are_in_memory, lacks};
+
+use crate::scene::{MIB, PATIENCE, Scene};
+
+/// How far a part may be from what is known of it. Since 6.2 every processor keeps a part of each counter to itself (32 pages,
+/// or two for every processor there is), and kernels before that as much for every thread.
+const TOLERANCE: u64 = MIB;
+/// What the program has of its own beside the memory that it takes: heap, stack, and what its linker relocates.
+const OWN: u64 = 2 * MIB;
+
+/// A line of `/proc/PID/status` in bytes.
+fn told_by_proc(status: &str, key: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(key));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    let number: Option<u64> = number.and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("{key} in {status}")) << 10
+}
+
+/// That a part is between two amounts, give or take the tolerance.
+#[track_caller]
+fn check(name: &str, told: &Field<u64>, [least, most]: [u64; 2]) {
+    let told = *told.value().unwrap_or_else(|| panic!("{name}: {told:?}"));
+    let known = least.saturating_sub(TOLERANCE)..=most + TOLERANCE;
+    assert!(known.contains(&told), "{name}: {told}, not in {known:?}");
+}
+
+/// The victim holds what it was told to hold and does nothing; it is killed because somebody else in its cgroup takes more. So
+/// nothing that it has moves while it is looked at.
+#[test]
+fn the_parts_of_a_victims_memory_are_those_it_took() {
+    let scene = match Scene::new(256) {
+        Ok(scene) => scene,
+        Err(why) => lacks!("{why}"),
+    };
+    if files_are_in_memory() {
+        lacks!("what is mapped of a file on tmpfs is shared memory");
+    }
+    scene.limit(&scene.web, 96);
+    let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+    let spec = HogSpec::new(Load::Parts, 64 * MIB, Duration::from_mins(1));
+    let mut victim = Hog::spawn(program, Some(&scene.web), &spec).unwrap();
+    victim.wait_touched(64 * MIB, PATIENCE).unwrap();
+    let pid = victim.pid().unsigned_abs();
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let proc = |key| told_by_proc(&status, key);
+    // It never holds as much as the other, so that one is chosen; and it fits in once that is gone.
+    let spec = HogSpec::new(Load::Anon, 48 * MIB, Duration::from_mins(1));
+    let mut other = Hog::spawn(program, Some(&scene.web), &spec).unwrap();
+    let opened = scene.about(Kind::OomKill, pid);
+    other.wait_touched(48 * MIB, PATIENCE).unwrap();
+    assert_eq!(opened.victims.len(), 1, "{opened:#?}");
+    let told = &opened.victims[0];
+    check("anon", &told.anon, [32 * MIB, 32 * MIB + OWN]);
+    check("shmem", &told.shmem, [16 * MIB, 16 * MIB]);
+    // Its own program is mapped too, as much of it as was in use.
+    check("file", &told.file, [16 * MIB, proc("RssFile:")]);
+    check("swap", &told.swap, [proc("VmSwap:"); 2]);
+    for (name, part, key) in [
+        ("anon", &told.anon, "RssAnon:"),
+        ("shmem", &told.shmem, "RssShmem:"),
+        ("page tables", &told.page_tables, "VmPTE:"),
+    ] {
+        check(name, part, [proc(key); 2]);
+    }
+    // The table of the group says the same of the victim, all parts together.
+    let lines = opened.top_of_cgroup.value().unwrap();
+    let line = lines.iter().find(|line| line.pid == pid).unwrap();
+    let parts = [&told.anon, &told.file, &told.shmem].map(|part| *part.value().unwrap());
+    let sum: u64 = parts.iter().sum();
+    assert!(line.rss.abs_diff(sum) <= TOLERANCE, "{line:?} {parts:?}");
+}
