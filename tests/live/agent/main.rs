@@ -13,6 +13,7 @@ mod metrics;
 mod nested;
 mod no_psi;
 mod numbers;
+mod oom;
 mod page;
 mod pods;
 mod redaction;
