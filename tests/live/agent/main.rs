@@ -14,6 +14,7 @@ mod nested;
 mod no_psi;
 mod numbers;
 mod oom;
+mod outlets;
 mod page;
 mod pods;
 mod redaction;

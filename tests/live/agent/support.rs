@@ -36,6 +36,8 @@ pub(crate) struct Node {
     pub(crate) folder: tempfile::TempDir,
     /// What the agent is started by, if not by itself.
     pub(crate) within: Vec<String>,
+    /// Where the agent's standard output goes, if anywhere.
+    pub(crate) stdout: Option<PathBuf>,
     /// Capabilities of root that whatever is started has not got.
     pub(crate) without: CapabilitySet,
     /// Those that it has as the user nobody, if it is started as that.
@@ -54,6 +56,7 @@ impl Node {
             groups: Vec::new(),
             folder,
             within: Vec::new(),
+            stdout: None,
             without: CapabilitySet::empty(),
             nobodys: None,
             agents: Vec::new(),
@@ -181,7 +184,9 @@ impl Node {
         let log = options.create(true).append(true).open(log).unwrap();
         let config = self.path("config.yaml").display().to_string();
         let mut command = self.command(&["run", "--config", &config]);
-        command.args(flags).stdout(Stdio::null()).stderr(log);
+        let out = self.stdout.as_ref();
+        let out = out.map_or_else(Stdio::null, |path| fs::File::create(path).unwrap().into());
+        command.args(flags).stdout(out).stderr(log);
         let child = self.spawn(command);
         let pid = child.id();
         self.agents.push(child);
