@@ -176,6 +176,7 @@ impl<'a> Known<'a> {
     }
 
     fn ask(&mut self, socket: &Path) -> Result<(), CliError> {
+        let progress = Progress::of_export();
         if let Some(id) = self.id.filter(|id| is_whole(id))
             && let Some(incident) = stream::incident(socket, id)?
         {
@@ -183,7 +184,6 @@ impl<'a> Known<'a> {
             return Ok(());
         }
         let kinds = KINDS.map(Kind::word).join(",");
-        let progress = Progress::of_export();
         let mut events = stream::events(socket, &[("kind", kinds)])?;
         while let Some(told) = events.next()? {
             progress.step(told.line.len());
@@ -223,6 +223,8 @@ impl<'a> Known<'a> {
                 }
             }
         }
+        // What is said next has a line of its own.
+        drop(progress);
         for damage in journal.damage().map_err(|error| wrong(error.into()))? {
             Talk::new().say(&damage_words(&damage));
         }

@@ -72,15 +72,22 @@ impl Drop for Progress {
 fn tell(seen: &Seen, ended: &Receiver<()>, out: &mut impl Write, patience: Duration) {
     let (mut wait, mut width) = (patience, 0);
     while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
-        let events = counted(seen.events.load(Ordering::Relaxed), "event");
-        let bytes = unsigned(seen.bytes.load(Ordering::Relaxed));
-        let line = format!("reading: {events}, {bytes}");
+        let line = line(seen);
         width = width.max(line.chars().count());
         let _written = write!(out, "\r{line:<width$}").and_then(|()| out.flush());
         wait = PACE;
     }
     if width > 0 {
         let _wiped = write!(out, "\r{:width$}\r", "").and_then(|()| out.flush());
+    }
+}
+
+fn line(seen: &Seen) -> String {
+    let bytes = unsigned(seen.bytes.load(Ordering::Relaxed));
+    match seen.events.load(Ordering::Relaxed) {
+        // A single incident comes whole, or the first of many lets us wait.
+        0 => "reading: nothing yet".to_owned(),
+        events => format!("reading: {}, {bytes}", counted(events, "event")),
     }
 }
 
@@ -115,12 +122,16 @@ mod tests {
     }
 
     fn told(lines: usize, patience: Duration) -> String {
+        told_of(1234, lines, patience)
+    }
+
+    fn told_of(events: u64, lines: usize, patience: Duration) -> String {
         let (end, ended) = sync_channel(1);
         let end = (lines > 0).then_some(end);
         let text = String::new();
         let mut paper = Paper { text, lines, end };
         let seen = Seen::default();
-        seen.events.store(1234, Ordering::Relaxed);
+        seen.events.store(events, Ordering::Relaxed);
         seen.bytes.store(5 << 20, Ordering::Relaxed);
         tell(&seen, &ended, &mut paper, patience);
         paper.text
@@ -137,6 +148,12 @@ mod tests {
         let wiped = format!("\r{}\r", " ".repeat(line.len() - 1));
         assert_eq!(told(1, Duration::ZERO), format!("{line}{wiped}"));
         assert_eq!(told(2, Duration::ZERO), format!("{line}{line}{wiped}"));
+    }
+
+    #[test]
+    fn waiting_for_the_first_is_told_as_that() {
+        let told = told_of(0, 1, Duration::ZERO);
+        assert!(told.starts_with("\rreading: nothing yet\r "), "{told:?}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod golden;
 mod incidents;
 mod kubectl;
 mod pages;
+mod progress;
 mod rankings;
 mod replay;
 mod schemas;
