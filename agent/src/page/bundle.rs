@@ -30,7 +30,7 @@ pub const STYLE: Asset = Asset {
     path: "/assets/page.css",
     content_type: CSS,
     text: include_str!("assets/page.css"),
-    sha256: "7ysuohICfrY/wjhAbGcXa6EMjY6/tfImcgO/gKJkfaU=",
+    sha256: "OLBhS5XeZrSZNxfxWcklihMP+Hw5sAHxdiVKj0r1NNU=",
 };
 
 /// Words, amounts and elements.
@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "exPZ/CwqzJrhjPiMQ2bjbgwuptPih0Dw8A3k2SW5anM=",
+    sha256: "u5c2TlMML9u3ATmZuorOIR+8xvjgwy3ITivccpKqv3A=",
 };
 
 /// What asks the agent and listens to it.
@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "ysubK/oMM26U1aYjDymIO7ZTLx+u21gXEACTmhmb7rY=",
+    sha256: "7yCqJ1SIqashVjP25LQYDzCc8xDOVbuVvmvAImhDwQg=",
 };
 
 /// What the exported file begins by; not served.

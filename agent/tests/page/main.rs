@@ -1,9 +1,13 @@
 //! The page in a real browser: what is seen, what keys do, what a restart of the agent does, and what hostile names do not.
 #![expect(
+    clippy::expect_used,
+    clippy::panic,
     clippy::unwrap_used,
     reason = "a test stops at what it does not expect"
 )]
 
+mod accessible;
+mod colours;
 mod exported;
 mod guarded;
 mod incident;

@@ -180,7 +180,7 @@ function amounts(id, caption, map) {
   const all = bySize(map);
   const counters = all.filter(isCounter);
   return [
-    table(caption, ['Name', '#Bytes', '#'], all.filter((each) => !isCounter(each)).map(row)),
+    table(caption, ['Name', '#Size', '#Bytes'], all.filter((each) => !isCounter(each)).map(row)),
     counters.length ? more(`${id}-counters`, 'Counters', table(`${caption}: counters`, ['Name', '#Count'], counters.map(([name, number]) => [name, count(number)]))) : null,
   ];
 }
@@ -227,7 +227,7 @@ function decision(record) {
   const place = (one, index) => [String(index + 1), fullName(one), one.usage === null ? 'unknown' : bytes(one.usage), bytes(one.request), String(one.priority), one.refusal ?? ''];
   const stage = (one) => [one.stage, one.sinceSampleNs === null ? '' : stretch(one.sinceSampleNs / 1e6), wall(one.wall, 6)];
   const text = JSON.stringify(record, null, 2).split('\n').map(plain).join('\n');
-  const whole = el('pre', { tabindex: 0 });
+  const whole = el('pre');
   whole.textContent = text;
   return [
     Array.isArray(record.why) ? el('ul', null, record.why.map((each) => el('li', null, each))) : null,

@@ -255,9 +255,8 @@ function liveTable(place, caption, heads) {
 
 function fillCell(cell, content) {
   if (typeof content === 'string') return tell(cell, content);
-  if (!cell.firstChild) cell.append(content.href ? el('a') : el('span'), content.share === undefined ? '' : el('div', { class: 'bar', 'aria-hidden': 'true' }, el('i', { class: 'fill' }), el('i', { class: 'tick soft' })));
+  if (!cell.firstChild) cell.append(content.href ? el('a', { href: content.href }, content.text) : el('span'), content.share === undefined ? '' : el('div', { class: 'bar', 'aria-hidden': 'true' }, el('i', { class: 'fill' }), el('i', { class: 'tick soft' })));
   tell(cell.firstChild, content.text);
-  if (content.href) cell.firstChild.setAttribute('href', content.href);
   if (content.share !== undefined) {
     cell.querySelector('.fill').style.width = `${(content.share * 100).toFixed(1)}%`;
     cell.querySelector('.tick').style.left = `${(content.tick * 100).toFixed(1)}%`;
