@@ -101,6 +101,15 @@ fn check_whole(lines: &[Value]) {
     }
 }
 
+/// A name as a part of a URI: a guest is called `(none)`.
+fn segment(name: &str) -> String {
+    let part = |letter: char| match letter {
+        letter if letter.is_ascii_alphanumeric() || "-._~".contains(letter) => letter.to_string(),
+        letter => format!("%{:02X}", u32::from(letter)),
+    };
+    name.chars().map(part).collect()
+}
+
 /// An envelope says what its event says.
 #[track_caller]
 fn check_envelope(line: &Value) {
@@ -110,7 +119,7 @@ fn check_envelope(line: &Value) {
     let mut expected = json!({
         "specversion": "1.0",
         "id": seq.to_string(),
-        "source": format!("/brink/{}/{}", text(&event["node"]), text(&event["bootId"])),
+        "source": format!("/brink/{}/{}", segment(&text(&event["node"])), text(&event["bootId"])),
         "type": format!("dev.brink.{}", text(&event["type"])),
         "time": event["at"]["wall"],
         "datacontenttype": "application/json",
