@@ -121,6 +121,9 @@ fn page_faults(id: i32) -> u64 {
 
 /// Pages of the ledger, which lies on a disk here and not under /run: written back they are met again.
 const LEDGER_PAGES: u64 = 8;
+/// Pages of this program's text that nothing before the decision has met: it is not optimised, so that even a step of an
+/// iterator is a function on a page of its own, and the machine may have taken back what was not used for a while.
+const TEXT_PAGES: u64 = 16;
 
 /// The id of the thread of this process with this name.
 fn thread_named(name: &str) -> i32 {
@@ -137,21 +140,21 @@ fn thread_named(name: &str) -> i32 {
 fn with_the_sampler_a_kill_allocates_nothing() {
     let cost = cost_of_a_kill("", Leaker::Group);
     assert_eq!(cost.allocations, 0, "{cost:?}");
-    assert!(cost.page_faults <= LEDGER_PAGES, "{cost:?}");
+    assert!(cost.page_faults <= LEDGER_PAGES + TEXT_PAGES, "{cost:?}");
 }
 
 #[test]
 fn polling_a_kill_allocates_nothing() {
     let cost = cost_of_a_kill("kernelPrograms: false", Leaker::Group);
     assert_eq!(cost.allocations, 0, "{cost:?}");
-    assert!(cost.page_faults <= LEDGER_PAGES, "{cost:?}");
+    assert!(cost.page_faults <= LEDGER_PAGES + TEXT_PAGES, "{cost:?}");
 }
 
 #[test]
 fn a_kill_of_a_kubelets_pod_allocates_nothing() {
     let cost = cost_of_a_kill("", Leaker::PodOfAKubelet);
     assert_eq!(cost.allocations, 0, "{cost:?}");
-    assert!(cost.page_faults <= LEDGER_PAGES, "{cost:?}");
+    assert!(cost.page_faults <= LEDGER_PAGES + TEXT_PAGES, "{cost:?}");
 }
 
 #[test]
