@@ -1,7 +1,7 @@
 //! A pseudo-terminal that keeps what is written to it.
 
 use std::fs::File;
-use std::io::{self, Read as _};
+use std::io::{self, Read as _, Write as _};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -10,6 +10,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 /// A terminal. What was written ends when everybody has closed its side.
 #[derive(Debug)]
 pub struct Terminal {
+    keys: File,
     side: File,
     written: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
@@ -28,7 +29,8 @@ impl Terminal {
         let path = name.to_str().map_err(io::Error::other)?;
         let side = File::options().read(true).write(true).open(path)?;
         let written = Arc::<Mutex<Vec<u8>>>::default();
-        let (mut from, into) = (File::from(master), Arc::clone(&written));
+        let keys = File::from(master);
+        let (mut from, into) = (keys.try_clone()?, Arc::clone(&written));
         let read = move || {
             let mut some = [0; 4096];
             // With its last writer gone it fails.
@@ -38,6 +40,7 @@ impl Terminal {
         };
         let reader = thread::spawn(read);
         Ok(Self {
+            keys,
             side,
             written,
             reader,
@@ -50,6 +53,14 @@ impl Terminal {
     /// When there are too many files.
     pub fn side(&self) -> io::Result<File> {
         self.side.try_clone()
+    }
+
+    /// Presses keys on it.
+    ///
+    /// # Errors
+    /// When it takes none.
+    pub fn press(&mut self, keys: &str) -> io::Result<()> {
+        self.keys.write_all(keys.as_bytes())
     }
 
     /// What was written so far.

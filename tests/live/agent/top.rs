@@ -1,16 +1,12 @@
 //! `brink top` beside a real agent: its page for scripts, and in a pseudo-terminal over a restart, help, and every way to end.
 
 use std::fs::File;
-use std::io::{Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::io;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread;
 
 use crate::support::{Node, PATIENCE};
-use brink_tests::{agent_binary, skip, wait_until};
+use brink_tests::{Terminal, agent_binary, skip, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 const HARD: &str = "evictionHard: {memory.available: 60Mi}\nevents: {enabled: true}";
@@ -60,54 +56,37 @@ fn a_page_for_scripts_has_everything_and_no_escape_codes() {
 /// A pseudo-terminal with `brink top` in it.
 struct Screen {
     child: Child,
-    keys: File,
-    shown: Arc<Mutex<Vec<u8>>>,
+    terminal: Terminal,
     /// Our own hold on its other side: what becomes of its settings.
     side: File,
 }
 
 impl Screen {
-    fn open(node: &Node) -> Result<Self, String> {
-        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY);
-        let master: OwnedFd = master.map_err(|error| error.to_string())?;
-        grantpt(&master).unwrap();
-        unlockpt(&master).unwrap();
-        let name = ptsname(&master, Vec::new()).unwrap();
-        let mut access = File::options();
-        let opened = access.read(true).write(true).open(name.to_str().unwrap());
-        let terminal = opened.map_err(|error| error.to_string())?;
-        let size = Winsize {
+    fn open(node: &Node) -> io::Result<Self> {
+        let terminal = Terminal::open()?;
+        let side = terminal.side()?;
+        let measures = Winsize {
             ws_row: ROWS,
             ws_col: COLUMNS,
             ws_xpixel: 0,
             ws_ypixel: 0,
         };
-        tcsetwinsize(&master, size).unwrap();
+        tcsetwinsize(&side, measures).unwrap();
         let mut command = top(node);
         command.args(["--interval", "200ms"]);
-        command.stdin(terminal.try_clone().unwrap());
-        command.stdout(terminal.try_clone().unwrap());
-        command.stderr(terminal.try_clone().unwrap());
+        command.stdin(terminal.side()?);
+        command.stdout(terminal.side()?);
+        command.stderr(terminal.side()?);
         let child = command.spawn().unwrap();
-        let keys = File::from(master);
-        let (mut from, shown) = (keys.try_clone().unwrap(), Arc::default());
-        let into: Arc<Mutex<Vec<u8>>> = Arc::clone(&shown);
-        thread::spawn(move || {
-            let mut some = [0; 4096];
-            while let Ok(read @ 1..) = from.read(&mut some) {
-                into.lock().unwrap().extend(&some[..read]);
-            }
-        });
         Ok(Self {
             child,
-            keys,
-            shown,
-            side: terminal,
+            terminal,
+            side,
         })
     }
 
     fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
+        self.terminal.press(keys).unwrap();
     }
 
     /// Waits until this can be read on it.
@@ -119,7 +98,7 @@ impl Screen {
 
     /// What is to be read: the terminal's cells after everything that was written to it.
     fn text(&self) -> String {
-        cells(&String::from_utf8_lossy(&self.shown.lock().unwrap()))
+        cells(&self.terminal.written())
     }
 
     /// Waits for its end; the terminal must be as it was.
@@ -130,8 +109,7 @@ impl Screen {
         let modes = tcgetattr(&self.side).unwrap().local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG));
         let left = wait_until(PATIENCE, || {
-            let shown = self.shown.lock().unwrap();
-            let text = String::from_utf8_lossy(&shown);
+            let text = self.terminal.written();
             (text.contains("\u{1b}[?1049l") && text.ends_with("\u{1b}[?25h")).then_some(())
         });
         assert!(
