@@ -15,12 +15,7 @@ const STEP: usize = 256 << 10;
 /// Reads a file of nothing but holes (the kernel makes a page of zeroes for each), or writes one; once, or until the
 /// deadline.
 pub(super) fn page_cache(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
-    let folder = spec.folder.as_deref().ok_or(HogError::Needs {
-        load: spec.load,
-        what: "a folder",
-    })?;
-    let path = folder.join(format!("hog-{}", std::process::id()));
-    let file = nameless(&path)?;
+    let (file, path) = nameless(spec)?;
     let failed = |source: io::Error| {
         HogError::Host(HostError::Read {
             path: path.clone(),
@@ -54,17 +49,22 @@ pub(super) fn page_cache(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogE
     Ok(pacer.finish(spec))
 }
 
-/// A new file that is gone from its folder already.
-pub(super) fn nameless(path: &PathBuf) -> Result<File, HostError> {
+/// A new file in the load's folder that is gone from it already, and where it was.
+pub(super) fn nameless(spec: &HogSpec) -> Result<(File, PathBuf), HogError> {
+    let folder = spec.folder.as_deref().ok_or(HogError::Needs {
+        load: spec.load,
+        what: "a folder",
+    })?;
+    let path = folder.join(format!("hog-{}", std::process::id()));
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600);
-    let file = options.open(path).map_err(|source| HostError::Create {
+    let file = options.open(&path).map_err(|source| HostError::Create {
         path: path.clone(),
         source,
     })?;
-    fs::remove_file(path).map_err(|source| HostError::Remove {
+    fs::remove_file(&path).map_err(|source| HostError::Remove {
         path: path.clone(),
         source,
     })?;
-    Ok(file)
+    Ok((file, path))
 }

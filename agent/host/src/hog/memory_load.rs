@@ -131,11 +131,7 @@ fn memfd(length: usize) -> Result<File, HogError> {
 }
 
 fn holes(spec: &HogSpec, length: usize) -> Result<File, HogError> {
-    let folder = spec.folder.as_deref().ok_or(HogError::Needs {
-        load: spec.load,
-        what: "a folder",
-    })?;
-    let file = nameless(&folder.join(format!("hog-{}", std::process::id())))?;
+    let (file, _) = nameless(spec)?;
     match rustix::fs::ftruncate(&file, length as u64) {
         Ok(()) => Ok(file),
         Err(errno) => Err(HogError::Call {
