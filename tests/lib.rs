@@ -10,6 +10,7 @@ mod sandbox;
 pub mod schema;
 mod skip;
 mod slowness;
+mod swap;
 mod terminal;
 
 pub use browser::Browser;
@@ -19,6 +20,7 @@ pub use hog::{Hog, wait_until};
 pub use sandbox::Sandbox;
 pub use skip::{Outcome, report_skip};
 pub use slowness::slowed;
+pub use swap::Swap;
 pub use terminal::{Terminal, seen};
 
 use std::{env, io, path::PathBuf};

@@ -1,10 +1,7 @@
 //! Swap and zram: what they are worth to headroom, and what an agent decides without, with, and with full swap.
 
 use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
@@ -12,72 +9,12 @@ use brink::control::protocol::Status;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::cgroup::{Controller, Version};
 use brink_host::hog::{HogSpec, Load};
-use brink_tests::{Hog, guest_only, lacks, skip, slowed, wait_until};
+use brink_tests::{Hog, Swap, guest_only, lacks, skip, slowed, wait_until};
 
 /// Size of an area in MiB.
 const AREA: u64 = 256;
 /// The header of an area, and what the kernel rounds.
 const SLACK: u64 = MIB;
-
-/// An area of swap that is in use until dropped.
-struct Swap {
-    device: PathBuf,
-    is_zram: bool,
-}
-
-fn run(program: &str, arguments: &[&Path]) -> Result<(), String> {
-    let output = Command::new(program).args(arguments).output().unwrap();
-    let talk = String::from_utf8_lossy(&output.stderr);
-    let failed = || Err(format!("{program} {arguments:?}: {talk}"));
-    if output.status.success() {
-        Ok(())
-    } else {
-        failed()
-    }
-}
-
-impl Swap {
-    /// In a file on a disk.
-    fn on_disk() -> Result<Self, String> {
-        let file = std::env::temp_dir().join("swap");
-        // The kernel takes no file with holes.
-        let filled = fs::File::create(&file).and_then(|mut file| {
-            let block = vec![0; 1 << 20];
-            (0..AREA).try_for_each(|_| file.write_all(&block))?;
-            file.set_permissions(fs::Permissions::from_mode(0o600))?;
-            file.sync_all()
-        });
-        filled.map_err(|error| format!("{}: {error}", file.display()))?;
-        Self::begin(file, false)
-    }
-
-    /// So many MiB in compressed memory, which takes up only what is put there.
-    fn in_zram(area: u64) -> Result<Self, String> {
-        let block = Path::new("/sys/block/zram0");
-        if !block.exists() {
-            return Err("the kernel has no zram".to_owned());
-        }
-        fs::write(block.join("disksize"), format!("{area}M")).map_err(|error| error.to_string())?;
-        Self::begin(PathBuf::from("/dev/zram0"), true)
-    }
-
-    fn begin(device: PathBuf, is_zram: bool) -> Result<Self, String> {
-        run("mkswap", &[&device])?;
-        run("swapon", &[&device])?;
-        Ok(Self { device, is_zram })
-    }
-}
-
-impl Drop for Swap {
-    fn drop(&mut self) {
-        run("swapoff", &[&self.device]).unwrap();
-        if self.is_zram {
-            fs::write("/sys/block/zram0/reset", "1").unwrap();
-        } else {
-            fs::remove_file(&self.device).unwrap();
-        }
-    }
-}
 
 fn usable(node: &Node, expected: u64) -> Status {
     let is_near = |status: &Status| status.usable_swap_bytes.abs_diff(expected) <= SLACK;
@@ -109,7 +46,7 @@ fn swap_counts_as_headroom_and_zram_by_half() {
     guest_only!("swap is switched on and off");
     let node = watched();
     usable(&node, 0);
-    let disk = match Swap::on_disk() {
+    let disk = match Swap::on_disk(AREA) {
         Ok(disk) => disk,
         Err(why) => lacks!("{why}"),
     };
@@ -127,7 +64,7 @@ fn swap_counts_as_headroom_and_zram_by_half() {
         Err(why) => lacks!("{why}"),
     };
     usable(&node, AREA * MIB / 2);
-    let _both = Swap::on_disk().unwrap();
+    let _both = Swap::on_disk(AREA).unwrap();
     usable(&node, AREA * MIB * 3 / 2);
     drop(zram);
     usable(&node, AREA * MIB);
@@ -189,7 +126,7 @@ fn check_free(make: fn() -> Result<Swap, String>, worth: u64) -> Result<(), Stri
 #[test]
 fn free_swap_holds_an_eviction_until_it_is_gone() {
     guest_only!("swap is switched on and off");
-    if let Err(why) = check_free(Swap::on_disk, AREA * MIB) {
+    if let Err(why) = check_free(|| Swap::on_disk(AREA), AREA * MIB) {
         lacks!("{why}");
     }
 }
@@ -241,7 +178,7 @@ fn check_full(make: fn() -> Result<Swap, String>) -> Result<(), String> {
 #[test]
 fn full_swap_holds_nothing() {
     guest_only!("swap is switched on and off");
-    if let Err(why) = check_full(Swap::on_disk) {
+    if let Err(why) = check_full(|| Swap::on_disk(AREA)) {
         lacks!("{why}");
     }
 }
@@ -264,7 +201,7 @@ fn a_node_may_use_no_more_swap_than_its_limits_leave() {
     }
     let limit = dir.path().join("memory.swap.max");
     let leaker = node.workload("leaker", "containers: [{name: c}]");
-    let _swap = match Swap::on_disk() {
+    let _swap = match Swap::on_disk(AREA) {
         Ok(swap) => swap,
         Err(why) => lacks!("{why}"),
     };

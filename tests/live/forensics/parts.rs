@@ -1,13 +1,14 @@
-//! What a victim held, by kind: an OOM record against amounts that are known beforehand.
+//! What a victim held, by kind, swap among it: an OOM record against amounts that are known beforehand.
 
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use brink_host::cgroup::{Controller, Version};
 use brink_host::hog::{HogSpec, Load};
 use brink_stream::model::field::Field;
 use brink_stream::model::kind::Kind;
-use brink_tests::{Hog, files_are_in_memory, lacks};
+use brink_tests::{Hog, Swap, files_are_in_memory, guest_only, lacks, skip, wait_until};
 
 use crate::scene::{MIB, PATIENCE, Scene};
 
@@ -77,4 +78,57 @@ fn the_parts_of_a_victims_memory_are_those_it_took() {
     let parts = [&told.anon, &told.file, &told.shmem].map(|part| *part.value().unwrap());
     let sum: u64 = parts.iter().sum();
     assert!(line.rss.abs_diff(sum) <= TOLERANCE, "{line:?} {parts:?}");
+}
+
+/// A victim of which half was moved to swap, which its group may then use no more of: what is there stays there.
+#[test]
+fn what_a_victim_has_in_swap_is_what_was_moved_there() {
+    guest_only!("swap is switched on and off");
+    let scene = match Scene::new(256) {
+        Ok(scene) => scene,
+        Err(why) => lacks!("{why}"),
+    };
+    let dir = scene
+        .web
+        .dir(&scene.sandbox.layout, Controller::Memory)
+        .unwrap();
+    if dir.version() == Version::V1 {
+        skip!("cgroup v1 bounds memory and swap together");
+    }
+    let _area = match Swap::on_disk(128) {
+        Ok(area) => area,
+        Err(why) => lacks!("{why}"),
+    };
+    let of_web = |name: &str| dir.path().join(name);
+    let above = dir.path().parent().unwrap().join("memory.swap.max");
+    fs::write(above, "max").unwrap();
+    let mut victim = scene.leak(64);
+    victim.wait_touched(64 * MIB, PATIENCE).unwrap();
+    let pid = victim.pid().unsigned_abs();
+    let proc = |key| {
+        told_by_proc(
+            &fs::read_to_string(format!("/proc/{pid}/status")).unwrap(),
+            key,
+        )
+    };
+    let moved = wait_until(PATIENCE, || {
+        // It fails when it has found less than it was asked for.
+        let _short = fs::write(of_web("memory.reclaim"), (8 * MIB).to_string());
+        (proc("VmSwap:") >= 32 * MIB).then_some(())
+    });
+    assert!(moved.is_some(), "{} bytes are in swap", proc("VmSwap:"));
+    let used = fs::read_to_string(of_web("memory.swap.current")).unwrap();
+    scene.limit(&scene.web, 64);
+    fs::write(of_web("memory.swap.max"), used).unwrap();
+    let known = proc("VmSwap:");
+    let mut other = scene.leak(48);
+    let opened = scene.about(Kind::OomKill, pid);
+    other.wait_touched(48 * MIB, PATIENCE).unwrap();
+    let told = &opened.victims[0];
+    check("swap", &told.swap, [known; 2]);
+    check(
+        "anon",
+        &told.anon,
+        [64 * MIB - known, 64 * MIB - known + OWN],
+    );
 }
