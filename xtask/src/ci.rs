@@ -10,7 +10,7 @@ use crate::{
     Verdict,
     bench::{self, Told},
     cluster, deny, ebpf, generate, monitoring,
-    test::{self, Report},
+    test::{self, Report, artifacts::FEATURES},
     tidy, toolchain, vm,
     workspace::{self, succeeds},
 };
@@ -74,12 +74,11 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "clippy",
-        run: |_| {
-            cargo(&clippy(&[
-                "--features",
-                "brink-tests/live,xtask/bench,xtask/fleet",
-            ]))
-        },
+        run: |_| cargo(&clippy(&["--features", FEATURES])),
+    },
+    Step {
+        name: "clippy-least",
+        run: |_| cargo(&clippy(&["--package", "brink", "--no-default-features"])),
     },
     Step {
         name: "clippy-core",

@@ -3,6 +3,7 @@
 
 mod bare;
 mod cli;
+mod collector;
 mod demo;
 mod enforce;
 mod events;

@@ -1,4 +1,4 @@
-//! The rotated file and standard output of a real `brink run`, in both formats: whole lines, every number, full files.
+//! The rotated file, standard output and OTLP of a real `brink run`: whole lines in both formats, every number, full files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,11 +8,12 @@ use brink::control::http;
 use brink_host::hog::Load;
 use brink_stream::model::event::Event;
 use brink_stream::model::kind::Kind;
-use brink_tests::lacks;
+use brink_tests::{lacks, wait_until};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{MIB, Node, gone_after};
+use crate::collector::Collector;
+use crate::support::{MIB, Node, PATIENCE, gone_after};
 
 /// The least that a file may be bounded to.
 const SIZE: u64 = MIB;
@@ -264,4 +265,37 @@ fn a_file_of_envelopes_keeps_the_newest_and_is_gone_on_with_by_the_next_run() {
         plain.last().unwrap(),
         "the runs follow one another"
     );
+}
+
+/// A collector that is not ready at first gets every event all the same, and each is the line that everybody gets.
+#[test]
+fn a_collector_gets_every_event_of_a_run() {
+    let collector = Collector::start();
+    let outlets = format!("otlp: \"http://{}\", stdout: json", collector.address);
+    let (mut node, leaker) = match bounded(&outlets) {
+        Ok(both) => both,
+        Err(why) => lacks!("{why}"),
+    };
+    gone_after(&node.load(leaker, Load::Anon, 100 * MIB));
+    let mut records = Vec::new();
+    let named = |records: &[Value], name: &str| {
+        let mut records = records.iter();
+        records.any(|record| record["eventName"] == format!("brink.{name}"))
+    };
+    let told = wait_until(PATIENCE, || {
+        records.extend(collector.taken());
+        named(&records, Kind::IncidentClosed.word()).then_some(())
+    });
+    assert!(told.is_some(), "{records:#?}\n{}", node.log());
+    node.stop(Signal::TERM);
+    records.extend(collector.taken());
+    let body = |record: &Value| -> Value {
+        serde_json::from_str(record["body"]["stringValue"].as_str().unwrap()).unwrap()
+    };
+    let bodies: Vec<Value> = records.iter().map(body).collect();
+    check_whole(&bodies);
+    let plain = lines(&node.path("stdout"));
+    assert!(plain.len().abs_diff(bodies.len()) <= LAST);
+    assert!(plain.iter().zip(&bodies).all(|(line, body)| line == body));
+    assert!(named(&records, Kind::OomKill.word()), "{records:#?}");
 }

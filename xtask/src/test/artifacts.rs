@@ -60,19 +60,16 @@ struct Profile {
     test: bool,
 }
 
+/// Everything that is left out by default: what nobody compiles nobody tests.
+pub(crate) const FEATURES: &str = "brink-tests/live,xtask/bench,xtask/fleet,brink/otlp";
+
 /// Builds the tests of all default members, the live ones included, in one feature set.
 ///
 /// # Errors
 /// When the build fails.
 pub(crate) fn build(packages: &[Package]) -> anyhow::Result<Vec<Binary>> {
     let mut cargo = workspace::cargo();
-    cargo.args([
-        "test",
-        "--no-run",
-        "--locked",
-        "--features",
-        "brink-tests/live,xtask/bench,xtask/fleet",
-    ]);
+    cargo.args(["test", "--no-run", "--locked", "--features", FEATURES]);
     Ok(build_with(&mut cargo, packages)
         .context("building the tests")?
         .tests)
@@ -96,10 +93,11 @@ pub(crate) fn build_with(cargo: &mut Command, packages: &[Package]) -> anyhow::R
     Ok(built)
 }
 
-/// Builds the agent, for the live tests that start it.
+/// Builds the agent, with all that is left out by default, for the live tests that start it.
 pub(crate) fn build_agent() -> anyhow::Result<PathBuf> {
     let mut cargo = workspace::cargo();
     cargo.args(["build", "--locked", "--package", "brink", "--bin", "brink"]);
+    cargo.args(["--features", "otlp"]);
     let built = build_with(&mut cargo, &[]).context("building the agent")?;
     built.program("brink")
 }

@@ -3,7 +3,7 @@ use std::process::Command;
 
 use super::{
     Args, PLAIN_DEADLINE,
-    artifacts::Binary,
+    artifacts::{Binary, FEATURES},
     libtest::{self, Outcome},
     receiver,
     report::Suite,
@@ -39,7 +39,7 @@ pub(super) fn start(binary: &Binary) -> Command {
 pub(super) fn run_doc_tests(args: &Args) -> anyhow::Result<Suite> {
     let mut cargo = workspace::cargo();
     cargo.args(["test", "--doc", "--locked", "--no-fail-fast"]);
-    cargo.args(["--features", "brink-tests/live", "--"]);
+    cargo.args(["--features", FEATURES, "--"]);
     cargo
         .args(&args.filter)
         .args(args.full.then_some("--include-ignored"));

@@ -90,7 +90,7 @@ fn statically(tests: &[&str], metadata: &Metadata) -> anyhow::Result<Built> {
     cargo.args([
         "--no-default-features",
         "--features",
-        "xtask/bench,brink-tests/live",
+        "xtask/bench,brink-tests/live,brink/otlp",
     ]);
     cargo.args(tests);
     cargo.args(["--locked", "--target", TARGET]);
