@@ -30,8 +30,8 @@ fn guest_limits(report: &Report) -> Vec<Limit> {
         .filter(|run| run.right_first == Some(true) && run.wrong == 0)
         .count();
     let quiet: Vec<&Found> = report.quiet(Contender::Brink).collect();
-    let killed = quiet.iter().filter(|run| run.right + run.wrong > 0).count();
-    let killed = (!quiet.is_empty()).then(|| percent(killed, quiet.len()));
+    let disturbed = quiet.iter().filter(|run| run.is_disturbed()).count();
+    let disturbed = (!quiet.is_empty()).then(|| percent(disturbed, quiet.len()));
     let planned: usize = Workload::FULL
         .map(|load| report.planned(Contender::Brink, load))
         .iter()
@@ -66,10 +66,10 @@ fn guest_limits(report: &Report) -> Vec<Limit> {
             of_all(premature),
         ),
         limit(
-            "guests: quiet runs with a kill",
+            "guests: quiet runs with a kill, or a lock-up",
             "%",
             Must::AtMost(0.0),
-            killed,
+            disturbed,
         ),
     ];
     let is_peer = |peer: &Contender| {
@@ -236,8 +236,22 @@ mod tests {
             vec![good(), early, calm()],
             &["guests: runs in which Brink acted without a reason by any figure"],
         );
-        let nervous = Found { right: 1, ..calm() };
-        check(vec![good(), nervous], &["guests: quiet runs with a kill"]);
+        for disturbed in [
+            Found { right: 1, ..calm() },
+            Found {
+                oom_victims: 1,
+                ..calm()
+            },
+            Found {
+                lock_up: Some("the guest".to_owned()),
+                ..calm()
+            },
+        ] {
+            check(
+                vec![good(), disturbed],
+                &["guests: quiet runs with a kill, or a lock-up"],
+            );
+        }
         let faster = run(Contender::Earlyoom, ANON, Some(900_000));
         check(
             vec![good(), calm(), faster],
@@ -294,7 +308,10 @@ mod tests {
         };
         assert_eq!(missed(4, &[]), [""; 0]);
         assert_eq!(missed(3, &[]), [JUDGED], "the time was over");
-        assert_eq!(missed(4, &[1]), [JUDGED, "guests: quiet runs with a kill"]);
+        assert_eq!(
+            missed(4, &[1]),
+            [JUDGED, "guests: quiet runs with a kill, or a lock-up"]
+        );
         assert_eq!(missed(4, &[2]), [PEER], "nothing of the peer");
         assert_eq!(missed(2, &[]), [JUDGED, PEER]);
     }

@@ -193,18 +193,20 @@ fn notes(report: &Report) -> String {
     };
     let loud =
         |of: fn(&Found) -> bool| by_tool(&|each| report.loud(each).filter(|run| of(run)).count());
+    let quiet =
+        |of: fn(&Found) -> bool| by_tool(&|each| report.quiet(each).filter(|run| of(run)).count());
     format!(
         "- Runs without a delay, because a tool acted though the truth saw no crossing of its signal before: {}. Of those with \
          no reason by any figure: {}.\n\
+         - Quiet runs in which the kernel's OOM killer killed: {}. That ended in a lock-up, or with the guest: {}.\n\
          - Quiet runs that were made again, because the pod that should have stayed away came below the limit: {}. Of those with \
          a kill: {}. Quiet runs that were left out, because it did so each time: {}.\n{}",
         loud(Found::is_unseen),
         loud(Found::is_premature),
+        quiet(|run| run.oom_victims > 0),
+        quiet(|run| run.lock_up.is_some()),
         by_tool(&|each| report.discarded(each).count()),
-        by_tool(&|each| report
-            .discarded(each)
-            .filter(|run| run.right + run.wrong > 0)
-            .count()),
+        by_tool(&|each| report.discarded(each).filter(|run| run.has_kill()).count()),
         by_tool(&|each| report.left_out(each)),
         losers(report).join("\n")
     )
@@ -300,7 +302,12 @@ mod tests {
             ],
             ..once
         };
-        let mut report = report(vec![near, idle(), idle(), idle()]);
+        let hung = Found {
+            lock_up: Some("the guest".to_owned()),
+            oom_victims: 1,
+            ..idle()
+        };
+        let mut report = report(vec![near, hung, idle(), idle()]);
         report.guests.runs.truncate(2);
         report.guests.failed = vec![(3, "it broke\nat length".to_owned())];
         let told = head(&report);
@@ -317,6 +324,7 @@ mod tests {
         for part in [
             "the limit: oomd, memory_above 2. Of those with a kill: oomd, memory_above 1.",
             "each time: oomd, memory_above 1.",
+            "OOM killer killed: Brink 1. That ended in a lock-up, or with the guest: Brink 1.",
         ] {
             assert!(told.contains(part), "{part}: {told}");
         }

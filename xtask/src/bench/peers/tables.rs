@@ -30,7 +30,7 @@ pub(super) fn of_tools(report: &Report) -> String {
         "signal → free p50, ms",
         "overshoot p50, MiB",
         "worst, MiB",
-        "false kills",
+        "false kills, or lock-up",
         "processor when idle, %",
         "memory, MiB",
         "longest stall, ms",
@@ -69,7 +69,7 @@ fn tool(report: &Report, contender: Contender) -> [String; 15] {
         dash(quantile(&freed, 50)),
         quantile(&below, 50),
         quantile(&below, 100),
-        dash(part(killed(&quiet), quiet.len())),
+        dash(part(disturbed(&quiet), quiet.len())),
         dash(quantile(&idle(report, contender), 50)),
         dash(quantile(&memory, 50)),
         quantile(&stalls, 100),
@@ -125,7 +125,7 @@ fn cell(report: &Report, contender: Contender, workload: Workload) -> String {
         report.loud(contender).filter(is_it).collect()
     };
     let shown = if workload.is_quiet() {
-        format!("{} killed", killed(&runs))
+        calm(&runs)
     } else {
         loud(&runs)
     };
@@ -134,6 +134,15 @@ fn cell(report: &Report, contender: Contender, workload: Workload) -> String {
         (0, planned) => format!("– (0 of {planned})"),
         (n, planned) if n == planned => format!("{shown} ({n})"),
         (n, planned) => format!("{shown} ({n} of {planned})"),
+    }
+}
+
+/// Quiet runs with a kill, and those that ended in a lock-up.
+fn calm(runs: &[&Found]) -> String {
+    let killed = runs.iter().filter(|run| run.has_kill()).count();
+    match runs.iter().filter(|run| run.lock_up.is_some()).count() {
+        0 => format!("{killed} killed"),
+        hung => format!("{killed} killed, {hung} locked up"),
     }
 }
 
@@ -234,9 +243,8 @@ fn tail(values: &[f64]) -> String {
     }
 }
 
-fn killed(quiet: &[&Found]) -> usize {
-    let kills = |run: &&&Found| run.right + run.wrong > 0;
-    quiet.iter().filter(kills).count()
+fn disturbed(quiet: &[&Found]) -> usize {
+    quiet.iter().filter(|run| run.is_disturbed()).count()
 }
 
 pub(super) fn quantile(values: &[f64], percent: usize) -> String {
@@ -319,6 +327,25 @@ mod tests {
         assert_eq!(cell(&report, Contender::Oomd, Workload::Near), "");
         let never = by_cell(&report.never_begun());
         assert_eq!(never, "Brink: near the limit (4)");
+    }
+
+    #[test]
+    fn a_quiet_run_in_which_the_kernel_killed_or_the_guest_died_is_a_false_kill() {
+        let near = || run(Contender::Nohang, Workload::Near, None);
+        let by_kernel = Found {
+            oom_victims: 2,
+            ..near()
+        };
+        let hung = Found {
+            lock_up: Some("the guest".to_owned()),
+            ..near()
+        };
+        let report = report(vec![near(), by_kernel, hung]);
+        assert_eq!(tool(&report, Contender::Nohang)[11], "2 of 3");
+        assert_eq!(
+            cell(&report, Contender::Nohang, Workload::Near),
+            "1 killed, 1 locked up (3)"
+        );
     }
 
     #[test]

@@ -132,9 +132,21 @@ pub struct Seen {
 
 impl Found {
     /// Whether a pod that should have stayed away came below the limit of the tool's own signal, so that nothing was quiet.
+    /// Where the kernel had to kill, or nobody answers any more, the run shows that.
     pub fn shows_nothing(&self) -> bool {
         let own = [Workload::Near.word(), Workload::Spikes.word()];
-        self.quiet && self.crossed && own.contains(&self.workload)
+        let is_fatal = self.oom_victims > 0 || self.lock_up.is_some();
+        self.quiet && self.crossed && own.contains(&self.workload) && !is_fatal
+    }
+
+    /// Whether somebody was killed, by the tool or by the kernel.
+    pub fn has_kill(&self) -> bool {
+        self.right + self.wrong + self.oom_victims > 0
+    }
+
+    /// Whether what should have been quiet was not: somebody was killed, or nobody answers any more.
+    pub fn is_disturbed(&self) -> bool {
+        self.has_kill() || self.lock_up.is_some()
     }
 
     /// A run that ended with its guest.
@@ -212,6 +224,34 @@ pub fn parse<T: DeserializeOwned>(line: &str) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_quiet_run_is_disturbed_by_any_kill_and_by_a_guest_that_died() {
+        let run = Run {
+            number: 0,
+            contender: Contender::Brink,
+            workload: Workload::Near,
+            seed: 0,
+        };
+        let calm = Found {
+            crossed: true,
+            ..Found::of(&run)
+        };
+        assert!(calm.shows_nothing() && !calm.is_disturbed());
+        let by_kernel = Found {
+            oom_victims: 1,
+            ..calm.clone()
+        };
+        let hung = Found {
+            lock_up: Some("it says nothing".to_owned()),
+            ..calm.clone()
+        };
+        for found in [by_kernel, hung, Found::died(&run, "why".to_owned())] {
+            assert!(found.is_disturbed() && !found.shows_nothing(), "{found:?}");
+        }
+        let by_tool = Found { wrong: 1, ..calm };
+        assert!(by_tool.is_disturbed() && by_tool.shows_nothing());
+    }
 
     #[test]
     fn whoever_acts_before_the_crossing_is_early_and_long_before_it_premature() {
