@@ -27,7 +27,7 @@ fn guest_limits(report: &Report) -> Vec<Limit> {
     let lost = runs.iter().filter(|run| run.is_lost()).count();
     let right = runs
         .iter()
-        .filter(|run| run.right_first == Some(true) && run.wrong == 0)
+        .filter(|run| run.right_first == Some(true) && run.wrong + run.oom_victims == 0)
         .count();
     let quiet: Vec<&Found> = report.quiet(Contender::Brink).collect();
     let disturbed = quiet.iter().filter(|run| run.is_disturbed()).count();
@@ -223,11 +223,17 @@ mod tests {
             vec![late, calm()],
             &["guests: runs in which the kernel came first"],
         );
-        let wrong = Found { wrong: 1, ..good() };
-        check(
-            vec![wrong, calm()],
-            &["guests: runs in which the right pod went and nobody else"],
-        );
+        let after_us = Found {
+            oom: Some(2_000_000),
+            oom_victims: 1,
+            ..good()
+        };
+        for wrong in [Found { wrong: 1, ..good() }, after_us] {
+            check(
+                vec![wrong, calm()],
+                &["guests: runs in which the right pod went and nobody else"],
+            );
+        }
         let early = Found {
             crossed: false,
             ..good()
