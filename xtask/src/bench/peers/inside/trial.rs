@@ -47,9 +47,9 @@ const QUIET: Duration = Duration::from_secs(3);
 const IDLE: Duration = Duration::from_secs(15);
 /// How far a quiet load stays from the limit.
 const MARGIN: u64 = 32 * MIB;
-/// A load that grows begins so long before the limit, but not nearer than this: whatever others take meanwhile, it is
-/// further beyond its request than anybody else when the limit is crossed.
-const RUN_UP: Duration = Duration::from_millis(1500);
+/// A load that grows begins so many milliseconds before the limit, but not nearer than this: whatever others take meanwhile,
+/// it is further beyond its request than anybody else when the limit is crossed.
+const RUN_UP_MS: u64 = 1500;
 const NEAREST: u64 = 64 * MIB;
 /// The start is put off by up to this, so that no phase of a poll is met more often than another.
 const PHASE: Duration = Duration::from_secs(1);
@@ -153,7 +153,7 @@ fn stage(ground: &mut Ground, run: &Run) -> anyhow::Result<Stage> {
     let left = u64::try_from(values[own.place()]).unwrap_or(0);
     let room = left.saturating_sub(LIMIT);
     if !run.workload.is_quiet() {
-        let way = rate.map_or(room, |rate| rate * RUN_UP.as_secs() * 3 / 2);
+        let way = rate.map_or(room, way_of);
         let spare = room.saturating_sub(way.max(NEAREST));
         if spare > 8 * MIB {
             ballast = Some(resident(Pod::Database, spare)?);
@@ -187,6 +187,11 @@ fn stage(ground: &mut Ground, run: &Run) -> anyhow::Result<Stage> {
         loads: loads?,
         rate,
     })
+}
+
+/// What a load of so many bytes a second takes from its start to the limit.
+fn way_of(rate: u64) -> u64 {
+    rate * RUN_UP_MS / 1000
 }
 
 fn loud(pod: Pod, kind: Kind, rate: Option<u64>) -> (Pod, HogSpec) {
@@ -330,5 +335,16 @@ impl Pulse {
     fn finish(self) -> i64 {
         self.stop.store(true, Ordering::Relaxed);
         self.worst.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_load_runs_for_a_second_and_a_half_to_the_limit() {
+        assert_eq!(way_of(10 * MIB), 15 * MIB);
+        assert_eq!(way_of(3), 4);
     }
 }
