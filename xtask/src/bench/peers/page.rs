@@ -1,5 +1,10 @@
 //! The page of the comparison, its raw values and its plots, each made from the one before.
-use std::{collections::BTreeSet, fmt::Write as _, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
+    fs,
+    path::Path,
+};
 
 use anyhow::Context as _;
 
@@ -147,18 +152,29 @@ fn head(report: &Report) -> String {
     if let Some(machine) = &guests.machine {
         let _written = writeln!(text, "{machine}.");
     }
-    if let Some(rates) = guests.rates.first() {
-        let mebibytes = |bytes: &u64| bytes >> 20;
-        let rates = rates
-            .iter()
-            .map(|(kind, rate)| format!("{kind} {} MiB/s", mebibytes(rate)));
-        let _written = writeln!(
-            text,
-            "At the most: {}.",
-            rates.collect::<Vec<_>>().join(", ")
-        );
+    if !guests.rates.is_empty() {
+        let _written = writeln!(text, "{}", fastest(&guests.rates));
     }
     text
+}
+
+/// The fastest rates of all guests.
+fn fastest(guests: &[BTreeMap<String, u64>]) -> String {
+    let mut ranges: BTreeMap<&str, [u64; 2]> = BTreeMap::new();
+    for (kind, &rate) in guests.iter().flatten() {
+        let range = ranges.entry(kind).or_insert([rate, rate]);
+        *range = [range[0].min(rate), range[1].max(rate)];
+    }
+    let told = ranges.into_iter().map(|(kind, range)| {
+        let [least, most] = range.map(|bytes| bytes >> 20);
+        if least == most {
+            format!("{kind} {most} MiB/s")
+        } else {
+            format!("{kind} {least} to {most} MiB/s")
+        }
+    });
+    let told = told.collect::<Vec<_>>().join(", ");
+    format!("At the most: {told}. Percentages are of what a run's own guest measured.")
 }
 
 fn listed(what: &str) -> String {
@@ -283,6 +299,19 @@ mod tests {
             let kept = fs::read_to_string(root.join(FOLDER).join(name)).unwrap();
             assert_eq!(kept, svg, "{again}");
         }
+    }
+
+    #[test]
+    fn the_fastest_rates_are_those_of_all_guests() {
+        let guest = |anon: u64, pipes: u64| {
+            let rates = [("anon", anon << 20), ("pipes", pipes << 20)];
+            BTreeMap::from(rates.map(|(kind, rate)| (kind.to_owned(), rate)))
+        };
+        let told = fastest(&[guest(900, 70), guest(800, 70), guest(850, 70)]);
+        assert!(
+            told.starts_with("At the most: anon 800 to 900 MiB/s, pipes 70 MiB/s."),
+            "{told}"
+        );
     }
 
     #[test]
