@@ -216,7 +216,7 @@ fn notes(report: &Report) -> String {
          no reason by any figure: {}.\n\
          - Quiet runs in which the kernel's OOM killer killed: {}. That ended in a lock-up, or with the guest: {}.\n\
          - Quiet runs that were made again, because the pod that should have stayed away came below the limit: {}. Of those with \
-         a kill: {}. Quiet runs that were left out, because it did so each time: {}.\n{}",
+         a kill: {}. Quiet runs that were left out, because it did so each time: {}.\n{}{}",
         loud(Found::is_unseen),
         loud(Found::is_premature),
         quiet(|run| run.oom_victims > 0),
@@ -224,8 +224,20 @@ fn notes(report: &Report) -> String {
         by_tool(&|each| report.discarded(each).count()),
         by_tool(&|each| report.discarded(each).filter(|run| run.has_kill()).count()),
         by_tool(&|each| report.left_out(each)),
+        unproven(report),
         losers(report).join("\n")
     )
+}
+
+/// What is to be known of values that are older than the look at what quiet loads did.
+fn unproven(report: &Report) -> String {
+    let runs = report.guests.runs.iter();
+    match runs.filter(|run| run.is_unproven()).count() {
+        0 => String::new(),
+        n => format!(
+            "- Quiet runs without a kill that were measured before it was looked at whether their load took anything: {n}.\n"
+        ),
+    }
 }
 
 /// Of each tool that was too late: how long it had, by its own signal.
@@ -349,6 +361,15 @@ mod tests {
             assert!(told.contains(part), "{part}: {told}");
         }
         let told = notes(&report);
+        assert!(!told.contains("took anything"), "{told}");
+        let unproven = Found {
+            crossed: false,
+            ..report.guests.runs[0].clone()
+        };
+        report.guests.runs.push(unproven);
+        let told = notes(&report);
+        assert!(told.contains("took anything: 1.\n"), "{told}");
+        report.guests.runs.pop();
         assert!(told.contains("signal before: none."), "{told}");
         for part in [
             "the limit: oomd, memory_above 2. Of those with a kill: oomd, memory_above 1.",

@@ -80,6 +80,9 @@ pub struct Found {
     pub quiet: bool,
     /// Rate of the load, bytes a second; none if it goes as it can.
     pub rate: Option<u64>,
+    /// Of a quiet load: bytes that it was to take, and those it took, however often; none if it was not looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<[u64; 2]>,
     /// Whether the limit was crossed.
     pub crossed: bool,
     /// From the crossing to the first SIGTERM or SIGKILL of the contender.
@@ -134,9 +137,28 @@ impl Found {
     /// Whether a pod that should have stayed away came below the limit of the tool's own signal, so that nothing was quiet.
     /// Where the kernel had to kill, or nobody answers any more, the run shows that.
     pub fn shows_nothing(&self) -> bool {
-        let own = [Workload::Near.word(), Workload::Spikes.word()];
         let is_fatal = self.oom_victims > 0 || self.lock_up.is_some();
-        self.quiet && self.crossed && own.contains(&self.workload) && !is_fatal
+        self.quiet && self.crossed && self.is_near() && !is_fatal
+    }
+
+    /// Whether its load is a pod that comes near the limit and stays away from it.
+    fn is_near(&self) -> bool {
+        [Workload::Near.word(), Workload::Spikes.word()].contains(&self.workload)
+    }
+
+    /// Whether a quiet load did what it is there for: a pod came as near as it was to come, and of a cache there is so much
+    /// at least that it makes a difference.
+    pub fn has_worked(&self) -> bool {
+        let least = |told: u64| if self.is_near() { told } else { told / 4 };
+        let is_enough = |[told, took]: [u64; 2]| told > 0 && took >= least(told);
+        self.taken.is_none_or(is_enough)
+    }
+
+    /// Whether nobody has looked what a quiet load did that was to do something, and nothing else shows it.
+    pub fn is_unproven(&self) -> bool {
+        let is_unseen = self.quiet && self.taken.is_none();
+        let is_busy = self.workload != Workload::Idle.word();
+        is_unseen && is_busy && !self.is_disturbed() && !self.shows_nothing()
     }
 
     /// Whether somebody was killed, by the tool or by the kernel.

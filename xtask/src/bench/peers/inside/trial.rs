@@ -60,6 +60,8 @@ struct Stage {
     _ballast: Option<Load>,
     loads: Vec<Load>,
     rate: Option<u64>,
+    /// What the loads are to take.
+    bytes: u64,
 }
 
 /// Plays a run.
@@ -92,6 +94,7 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
     let shots = ground.judge.shots()?;
     let mut found = Found {
         rate: stage.rate,
+        taken: taken(run.workload, &stage)?,
         stall,
         memory,
         ..Found::of(run)
@@ -110,7 +113,8 @@ pub(super) fn play(ground: &mut Ground, run: &Run) -> anyhow::Result<Found> {
     found.oom_victims = usize::try_from(oom_kills()? - before)?;
     anyhow::ensure!(
         verdict::has_shown(&found, &shots),
-        "the load never came to the limit: {}",
+        "the load never came to the limit, or a quiet one took too little ({:?}): {}",
+        found.taken,
         loads_log()
     );
     if lasted >= PATIENCE && !found.quiet && found.crossed && shots.is_empty() {
@@ -186,7 +190,20 @@ fn stage(ground: &mut Ground, run: &Run) -> anyhow::Result<Stage> {
         _ballast: ballast,
         loads: loads?,
         rate,
+        bytes: specs.iter().map(|(_, spec)| spec.bytes).sum(),
     })
+}
+
+/// Of a quiet load that does something: what it was to take, and what it took.
+fn taken(workload: Workload, stage: &Stage) -> anyhow::Result<Option<[u64; 2]>> {
+    if !workload.is_quiet() || stage.loads.is_empty() {
+        return Ok(None);
+    }
+    let mut took: u64 = 0;
+    for load in &stage.loads {
+        took = took.saturating_add(load.progress()?.touched);
+    }
+    Ok(Some([stage.bytes, took]))
 }
 
 /// What a load of so many bytes a second takes from its start to the limit.

@@ -73,9 +73,15 @@ fn count_victims(evidence: &Evidence<'_>, theirs: impl Fn(&&Shot) -> bool, found
     found.oom_bystanders = of_kernel.filter(|shot| stranger(shot).is_some()).count();
 }
 
-/// Whether a run can be judged: its load came to the limit by anybody's figure, or somebody acted, rightly or not.
+/// Whether a run can be judged: somebody acted, rightly or not; or its load came to the limit by anybody's figure; or a
+/// quiet one did what it is there for.
 pub(super) fn has_shown(found: &Found, shots: &[Shot]) -> bool {
-    found.quiet || found.crossed || !shots.is_empty() || found.is_short()
+    let has_come = if found.quiet {
+        found.has_worked()
+    } else {
+        found.crossed || found.is_short()
+    };
+    has_come || !shots.is_empty()
 }
 
 #[cfg(test)]
@@ -158,6 +164,26 @@ mod tests {
         assert!(!has_shown(&judged(Contender::Brink, None, &[]), &[]));
         let others = judged(Contender::Brink, Some((Signal::PodsUsage, 100)), &[]);
         assert!(!has_shown(&others, &[]), "no figure of memory that is left");
+    }
+
+    #[test]
+    fn a_quiet_load_that_did_nothing_shows_nothing() {
+        let quiet = |workload: Workload, taken| Found {
+            quiet: true,
+            crossed: true,
+            workload: workload.word(),
+            taken,
+            ..Found::default()
+        };
+        let shown = |workload, taken| has_shown(&quiet(workload, taken), &[]);
+        assert!(shown(Workload::Idle, None), "there was nothing to take");
+        for (workload, least) in [(Workload::Near, 100), (Workload::Names, 25)] {
+            assert!(shown(workload, Some([100, least])), "{workload:?}");
+            assert!(!shown(workload, Some([100, least - 1])), "{workload:?}");
+        }
+        assert!(!shown(Workload::Near, Some([0, 0])), "no room for it");
+        let acted = has_shown(&quiet(Workload::Near, Some([100, 0])), &[shot(700, 8)]);
+        assert!(acted, "somebody killed it before");
     }
 
     #[test]
