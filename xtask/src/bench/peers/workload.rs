@@ -19,9 +19,9 @@ pub enum Workload {
     Two,
     /// Nothing at all.
     Idle,
-    /// A file larger than memory, read once.
+    /// A file several times as large as what is left, read once.
     Streaming,
-    /// A file that fits, read again and again: its pages become active.
+    /// A file twice what is left above the limit, read again and again.
     Again,
     /// Names that are looked up and not there: reclaimable slab.
     Names,
