@@ -71,7 +71,7 @@ pub(super) struct Trial {
     pub(super) signalled: Option<i64>,
     /// Bytes below the limit at the worst.
     pub(super) overshoot: i64,
-    /// Whether somebody else was signalled.
+    /// Whether one of the other workloads has gone. All contenders are told to leave them alone, so this is no ranking.
     pub(super) wrong: bool,
 }
 

@@ -158,7 +158,7 @@ fn host_limits(host: &Host) -> Vec<Limit> {
             (planned > 0).then(|| percent(host.trials.len(), planned)),
         ),
         limit(
-            "host: runs in which Brink signalled somebody else",
+            "host: runs in which Brink took a workload that it was told to spare",
             "%",
             Must::AtMost(0.0),
             (runs > 0).then(|| percent(wrong, runs)),
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(missed(false, 2), ["host: planned runs that were judged"]);
         assert_eq!(
             missed(true, 1),
-            ["host: runs in which Brink signalled somebody else"]
+            ["host: runs in which Brink took a workload that it was told to spare"]
         );
     }
 

@@ -169,7 +169,7 @@ pub(super) fn of_machine(report: &Report) -> Option<String> {
         "before the crossing",
         "overshoot p50, MiB",
         "worst, MiB",
-        "wrong victims",
+        "took one that was ruled out",
         "Brink is faster, p50",
     ];
     Some(markdown(
