@@ -25,7 +25,10 @@ pub(super) mod units;
 pub(super) mod warm_up;
 mod witness;
 
-use super::registry::{Benchmark, Measured};
+use super::{
+    random::SplitMix64,
+    registry::{Benchmark, Measured, Outcome, Settings},
+};
 
 /// The benchmarks in the order they run.
 pub const BENCHMARKS: &[Benchmark] = &[
@@ -99,6 +102,31 @@ fn refusal() -> Option<Measured> {
     })
 }
 
+/// What is beside a measurement.
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    /// As the tables name it.
+    name: &'static str,
+    /// Fault storms on every processor, and not nothing at all.
+    storm: bool,
+}
+
+/// Measures with nothing beside it, and then beside fault storms.
+fn in_both_cases(
+    settings: &Settings,
+    mut measure: impl FnMut(Case, &mut SplitMix64, &mut Outcome) -> anyhow::Result<()>,
+) -> anyhow::Result<Measured> {
+    if let Some(refusal) = refusal() {
+        return Ok(refusal);
+    }
+    let mut random = SplitMix64::new(settings.seed);
+    let mut outcome = Outcome::default();
+    for (name, storm) in [("idle", false), ("storms", true)] {
+        measure(Case { name, storm }, &mut random, &mut outcome)?;
+    }
+    Ok(Measured::Ran(outcome))
+}
+
 #[cfg(test)]
 mod tests {
     use std::{collections::BTreeSet, fs};
@@ -108,7 +136,6 @@ mod tests {
         bench::{
             page::{PAGE, RAW},
             raw::Results,
-            registry::{Outcome, Settings},
         },
         workspace,
     };

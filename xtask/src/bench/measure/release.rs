@@ -33,25 +33,24 @@ const RATIO: &str = "ratio of each pair";
 
 /// Runs it.
 pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
-    if let Some(refusal) = super::refusal() {
-        return Ok(refusal);
-    }
-    let mut random = SplitMix64::new(settings.seed);
-    let mut outcome = Outcome::default();
-    for storm in [false, true] {
-        let case = if storm { "storms" } else { "idle" };
-        let pairs = pairs(storm, settings.runs(5, 60), &mut random)?;
+    super::in_both_cases(settings, |case, random, outcome| {
+        let pairs = pairs(case.storm, settings.runs(5, 60), random)?;
         let column = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).collect::<Vec<f64>>();
         outcome.add(
-            case,
+            case.name,
             "1 GiB back, with process_mrelease",
             "ms",
             column(|pair| pair.0),
         );
-        outcome.add(case, "1 GiB back, without", "ms", column(|pair| pair.1));
-        outcome.add(case, RATIO, "", column(|pair| pair.0 / pair.1));
-    }
-    Ok(Measured::Ran(outcome))
+        outcome.add(
+            case.name,
+            "1 GiB back, without",
+            "ms",
+            column(|pair| pair.1),
+        );
+        outcome.add(case.name, RATIO, "", column(|pair| pair.0 / pair.1));
+        Ok(())
+    })
 }
 
 /// Holds it to its figures.

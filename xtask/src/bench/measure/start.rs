@@ -29,26 +29,24 @@ const WRONG: &str = "runs with a wrong victim or none";
 
 /// Runs it.
 pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
-    if let Some(refusal) = super::refusal() {
-        return Ok(refusal);
-    }
-    let mut random = SplitMix64::new(settings.seed);
-    let mut outcome = Outcome::default();
-    for storm in [false, true] {
-        let case = if storm { "storms" } else { "idle" };
+    super::in_both_cases(settings, |case, random, outcome| {
         let arena = Arena::new(NODE, WORKLOADS)?;
-        let storms = if storm { arena.storm()? } else { Vec::new() };
+        let storms = if case.storm {
+            arena.storm()?
+        } else {
+            Vec::new()
+        };
         let (mut times, mut wrong) = (Vec::new(), Vec::new());
         for _ in 0..settings.runs(5, 100) {
-            let found = start(&arena, &mut random)?;
+            let found = start(&arena, random)?;
             times.extend(found.map(millis));
             wrong.push(f64::from(found.is_none()));
         }
         drop(storms);
-        outcome.add(case, WHAT, "ms", times);
-        outcome.add(case, WRONG, "", wrong);
-    }
-    Ok(Measured::Ran(outcome))
+        outcome.add(case.name, WHAT, "ms", times);
+        outcome.add(case.name, WRONG, "", wrong);
+        Ok(())
+    })
 }
 
 /// Holds it to its figures.

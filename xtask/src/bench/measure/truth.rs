@@ -1,9 +1,19 @@
-//! Ticks of the truth sampler: waited for, and everything from before them forgotten.
+//! The truth sampler: loaded, its ticks waited for, and everything from before them forgotten.
 use std::time::Duration;
 
 use anyhow::Context as _;
-use brink_host::probe::truth::Truth;
+use brink_host::probe::{Facts, Roots, Wishes, coverage, truth::Truth};
 use brink_tests::wait_until;
+
+/// Loads it by what this kernel has.
+///
+/// # Errors
+/// When the kernel does not take it.
+pub(in crate::bench) fn load() -> anyhow::Result<Truth> {
+    let facts = Facts::gather(&Roots::default());
+    let truth = Truth::load(&coverage::settings(&facts, Wishes::default()));
+    truth.context("loading the truth sampler")
+}
 
 /// Forgets what was seen.
 ///

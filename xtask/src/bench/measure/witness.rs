@@ -9,7 +9,6 @@ use brink_host::{
     cgroup::{CgroupDir, stat::StatReader},
     meminfo::MeminfoReader,
     probe::{
-        Facts, Roots, Wishes,
         abi::{
             Plain as _,
             sample::{
@@ -18,7 +17,6 @@ use brink_host::{
             },
             truth::{Crossing, TruthWatch},
         },
-        coverage,
         truth::{Order, Truth},
     },
     zoneinfo::Zoneinfo,
@@ -89,10 +87,8 @@ impl Witness {
     /// Loads it. With `confirmed`, a crossing is both `memory.available` and headroom below the limit, as that policy
     /// has it; else `memory.available` alone.
     pub(super) fn new(confirmed: bool) -> anyhow::Result<Self> {
-        let facts = Facts::gather(&Roots::default());
-        let truth = Truth::load(&coverage::settings(&facts, Wishes::default()));
         Ok(Self {
-            truth: truth.context("loading the truth sampler")?,
+            truth: truth::load()?,
             confirmed,
         })
     }

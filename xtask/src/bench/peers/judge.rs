@@ -6,7 +6,6 @@ use brink_host::{
     cgroup::{CgroupDir, Layout},
     meminfo::MeminfoReader,
     probe::{
-        Facts, Roots, Wishes,
         abi::{
             Plain as _,
             sample::{
@@ -15,7 +14,6 @@ use brink_host::{
             },
             truth::{Crossing, TruthWatch},
         },
-        coverage,
         truth::{Order, Truth},
     },
     zoneinfo::Zoneinfo,
@@ -73,14 +71,13 @@ pub(super) struct Shot {
 impl Judge {
     /// Loads the truth, which looks once a period, and learns what the kernel keeps back.
     pub(super) fn new(layout: &Layout, pods: &str, period: Duration) -> anyhow::Result<Self> {
-        let facts = Facts::gather(&Roots::default());
-        let truth = Truth::load(&coverage::settings(&facts, Wishes::default()));
+        let truth = truth::load()?;
         let trace = Trace::start(&EVENTS)?.context("there is no tracefs")?;
         trace.filter("signal/signal_generate", FILTER)?;
         let meminfo = MeminfoReader::open(Path::new("/"))?.read()?;
         let hierarchy = layout.require(brink_host::cgroup::Controller::Memory)?;
         let mut judge = Self {
-            truth: truth.context("loading the truth sampler")?,
+            truth,
             trace,
             pods: CgroupDir::open(hierarchy, pods)?,
             period_ns: u64::try_from(period.as_nanos())?,
