@@ -26,7 +26,7 @@ const CORPUS: &str = "tests/fuzz/corpus";
 const PACKAGE: &str = "tests/fuzz/libfuzzer";
 /// Its program for all entry points; a variable says which.
 const PROGRAM: &str = "entry";
-/// One input may take so long, in seconds: ten times what the entry points themselves allow a debug build.
+/// One input may take so long, in seconds: twice what the entry points themselves allow a debug build.
 const SLOWEST: u64 = 20;
 /// Memory of the program, in MiB.
 const MEMORY: u64 = 3072;

@@ -12,7 +12,7 @@ const LEFT: f64 = 190.0;
 const RIGHT: f64 = 110.0;
 const ROW: f64 = 34.0;
 const TOP: f64 = 62.0;
-/// The axis of delays: from a tenth of a millisecond to a minute.
+/// The axis of delays: from a tenth of a millisecond to ten seconds.
 const DECADES: [(f64, &str); 6] = [
     (0.1, "0.1 ms"),
     (1.0, "1 ms"),
