@@ -35,7 +35,7 @@ pub struct Args {
     /// Fail if a figure that must be reached is missed
     #[arg(long)]
     pub check: bool,
-    /// Fewer runs, for every change; the figures stay the same
+    /// Fewer runs, for every change, and wider figures of times, sizes and ratios: docs/benchmarks.md names them
     #[arg(long)]
     pub short: bool,
     /// Only the benchmarks of these names; with `--peers` only the tools and the loads whose names have one of these in them
@@ -47,7 +47,8 @@ pub struct Args {
     /// Folder for the raw values, one file a benchmark
     #[arg(long, value_name = "FOLDER", default_value = OUT)]
     pub out: PathBuf,
-    /// Keep the raw values in the repository, and write the tables of docs/benchmarks.md from them
+    /// Keep the raw values in the repository, and write the tables of docs/benchmarks.md from them; with `--peers` those of
+    /// docs/benchmarks/peers.md
     #[arg(long, conflicts_with = "short")]
     pub publish: bool,
     /// Compare with other tools instead, in virtual machines and here
