@@ -54,7 +54,7 @@ pub struct Args {
     /// Compare with other tools instead, in virtual machines and here
     #[arg(long)]
     pub peers: bool,
-    /// With `--peers`: begin no run in a guest after so many minutes
+    /// With `--peers`: begin no run in a guest after so many minutes (by default 80, and 8 with `--short`)
     #[arg(long, value_name = "MINUTES", requires = "peers")]
     pub minutes: Option<u64>,
 }
