@@ -55,8 +55,6 @@ const TEST_DEADLINES: [u64; 3] = [150, 300, 3000];
 const DEADLINES: [Duration; 2] = [Duration::from_mins(150), Duration::from_hours(4)];
 /// Of the short form, all guests together, once everything is built: no test is begun later.
 const SHORT: Duration = Duration::from_mins(4);
-/// What is left of a guest's share for its last test and for the guests that lack what it has.
-const RESERVE: Duration = Duration::from_secs(30);
 /// The least that is worth a boot.
 const LEAST: Duration = Duration::from_secs(30);
 /// Between the last begin of a test and the end of a guest that says nothing, beside one more test at the most.
@@ -263,18 +261,13 @@ impl<'a> Session<'a> {
             let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
             let left = |end: Instant| end.saturating_duration_since(Instant::now());
             let share = self.end.map(|end| share(left(end), waiting.len(), beside));
-            let now = Instant::now();
-            let until = share.map(|share| [now + share.saturating_sub(RESERVE), now + share]);
+            let until = share.map(|share| Instant::now() + share);
             waiting.pop_front().map(|kernel| (kernel, until))
         };
         let work = || -> anyhow::Result<Vec<Guest>> {
             let mut guests = Vec::new();
             while let Some((kernel, until)) = next() {
                 for (boot, tests) in self.choice.iter() {
-                    let until = until.map(|[whole, rest]| match boot {
-                        Boot::Whole => whole,
-                        Boot::Bare | Boot::NoPsi => rest,
-                    });
                     if !tests.is_empty() {
                         guests.push(self.run_one(kernel, boot, until)?);
                     }
