@@ -8,6 +8,10 @@ type Claim = (&'static str, &'static [&'static str]);
 
 const CLAIMS: &[Claim] = &[
     (
+        "every kernel program is loaded and attached",
+        &["every_program_runs_here"],
+    ),
+    (
         "the kernel's numbers are those of its files",
         &[
             "numbers_are_those_of_the_files",
