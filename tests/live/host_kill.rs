@@ -194,8 +194,9 @@ fn who_is_held_dies_before_the_list_and_the_others_after_it() {
     }
 }
 
-/// Kills a storm while it still grows (there is room for ten times as many), and again until it is gone.
-fn storm(controllers: &[Controller], way: usize) -> Option<KillOutcome> {
+/// Kills a storm while it still grows (there is room for ten times as many), and again until it is gone: in the memory hierarchy,
+/// or in a tree of this version.
+fn storm(controllers: &[Controller], version: Option<Version>) -> Option<KillOutcome> {
     let sandbox = match Sandbox::new(controllers, 1024 * MIB) {
         Ok(sandbox) => sandbox,
         Err(error) => {
@@ -203,7 +204,9 @@ fn storm(controllers: &[Controller], way: usize) -> Option<KillOutcome> {
             return None;
         }
     };
-    let target = targets(&sandbox).into_iter().nth(way)?;
+    let is_wanted =
+        |target: &KillTarget| version.is_none_or(|wanted| target.dir().version() == wanted);
+    let target = targets(&sandbox).into_iter().find(is_wanted)?;
     sandbox
         .group
         .limit_tasks(&sandbox.layout, 1000)
@@ -218,6 +221,12 @@ fn storm(controllers: &[Controller], way: usize) -> Option<KillOutcome> {
     // Those that `cgroup.kill` reached, and were not signalled one by one, count too.
     assert!(outcome.settled && outcome.live >= 100, "{outcome:?}");
     assert!(outcome.signalled >= 100, "{outcome:?}");
+    let is_whole = outcome.means == Means::GroupKill;
+    assert_eq!(
+        is_whole,
+        target.dir().version() == Version::V2,
+        "{outcome:?}"
+    );
     let last = emptied(&mut killer, &target);
     report("the last sweep", &last);
     assert_eq!(signal_of(&mut storm), Some(SIGKILL));
@@ -227,7 +236,7 @@ fn storm(controllers: &[Controller], way: usize) -> Option<KillOutcome> {
 #[test]
 fn a_fork_storm_dies_whole_with_a_freezer() {
     let controllers = [Controller::Memory, Controller::Pids, Controller::Freezer];
-    let Some(outcome) = storm(&controllers, 0) else {
+    let Some(outcome) = storm(&controllers, None) else {
         lacks!("the controllers cannot be had")
     };
     assert_ne!(outcome.means, Means::UnifiedGroupKill);
@@ -235,7 +244,7 @@ fn a_fork_storm_dies_whole_with_a_freezer() {
 
 #[test]
 fn a_fork_storm_dies_whole_without_a_freezer() {
-    let Some(outcome) = storm(&[Controller::Memory, Controller::Pids], 0) else {
+    let Some(outcome) = storm(&[Controller::Memory, Controller::Pids], None) else {
         lacks!("the controllers cannot be had")
     };
     assert_ne!(outcome.means, Means::Freezer);
@@ -243,8 +252,9 @@ fn a_fork_storm_dies_whole_without_a_freezer() {
 
 #[test]
 fn a_fork_storm_dies_whole_by_group_kill() {
-    let Some(outcome) = storm(&[Controller::Memory, Controller::Pids], 1) else {
-        skip!("no v2 tree beside a v1 memory hierarchy, or the controllers cannot be had")
+    let controllers = [Controller::Memory, Controller::Pids];
+    let Some(outcome) = storm(&controllers, Some(Version::V2)) else {
+        skip!("no v2 tree, or the controllers cannot be had")
     };
     assert_eq!((outcome.means, outcome.passes), (Means::GroupKill, 1));
 }
