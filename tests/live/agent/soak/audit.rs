@@ -140,7 +140,14 @@ impl Scene {
                 status.workloads as usize == self.node.groups.len(),
                 "workloads",
             ),
-            (!self.node.log().contains(OOM), "the kernel was faster"),
+            (
+                !self.node.log().contains(OOM),
+                "the agent says that the kernel was faster",
+            ),
+            (
+                self.truth.kernel_kills().is_empty(),
+                "the files say that the kernel was faster",
+            ),
             (status.signals.len() >= 2, "signals"),
         ] {
             doubts.extend((!holds).then(|| doubt.to_owned()));

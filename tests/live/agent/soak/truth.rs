@@ -1,15 +1,21 @@
-//! An independent witness: a thread that reads the node's own files all the time and notes when memory was short.
+//! An independent witness: the node's own files, read all the time for when memory was short, and in the end for the kernel's kills.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{JoinHandle, sleep};
 use std::time::Duration;
 
+use brink_host::cgroup::events::MemoryEvents;
 use brink_host::cgroup::stat::StatReader;
 use brink_host::cgroup::usage::UsageReader;
-use brink_host::cgroup::{CgroupDir, Controller};
+use brink_host::cgroup::{CgroupDir, Controller, Version};
 use brink_host::clock;
-use brink_tests::{Sandbox, slowed};
+use brink_host::hog::{HogSpec, Load};
+use brink_tests::{Hog, Sandbox, lacks, slowed};
+
+use crate::support::PATIENCE;
 
 /// Between two readings.
 const PACE: Duration = Duration::from_millis(2);
@@ -35,6 +41,9 @@ pub(super) struct Truth {
     stop: Arc<AtomicBool>,
     seen: Arc<Mutex<Seen>>,
     thread: Option<JoinHandle<()>>,
+    /// The node's folder in the memory hierarchy, and the file there that counts the kernel's kills.
+    node: PathBuf,
+    counts: &'static str,
 }
 
 /// Now, on the clock of all records.
@@ -60,7 +69,17 @@ impl Truth {
             stop,
             seen,
             thread: Some(thread),
+            node: dir.path().to_path_buf(),
+            counts: match dir.version() {
+                Version::V1 => "memory.oom_control",
+                Version::V2 => "memory.events",
+            },
         }
+    }
+
+    /// The node's cgroups in which the kernel's own killer has killed, and how many.
+    pub(super) fn kernel_kills(&self) -> Vec<(PathBuf, u64)> {
+        kernel_kills(&self.node, self.counts)
     }
 
     /// When memory was first seen short, at that moment or later; of what was not taken yet.
@@ -103,6 +122,19 @@ impl Seen {
             until: at,
         });
     }
+}
+
+/// The cgroups from here down with a count of kills. All of them: on v1 each has its own alone. One that goes meanwhile takes its
+/// count along.
+fn kernel_kills(group: &Path, counts: &str) -> Vec<(PathBuf, u64)> {
+    let events = fs::read(group.join(counts)).unwrap_or_default();
+    let killed = MemoryEvents::parse(&events).unwrap().oom_kill;
+    let own = killed.filter(|killed| *killed > 0);
+    let own = own.map(|killed| (group.to_path_buf(), killed));
+    let below = fs::read_dir(group).into_iter().flatten().flatten();
+    let below = below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let below = below.flat_map(|entry| kernel_kills(&entry.path(), counts));
+    own.into_iter().chain(below).collect()
 }
 
 /// What could still be had without anybody's death, by the files alone.
@@ -153,4 +185,47 @@ fn readings_become_times() {
     };
     assert_eq!(seen.over, [short(2, 4), short(10, 10)]);
     assert_eq!(seen.open, Some(short(far, far)));
+}
+
+#[test]
+fn kills_by_the_kernel_are_counted_in_every_group_of_the_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let node = folder.path();
+    let pod = node.join("pod");
+    let inner = pod.join("c");
+    for (group, counts) in [
+        (node, "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n"),
+        (
+            pod.as_path(),
+            "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n",
+        ),
+        (inner.as_path(), "oom_kill 1\n"),
+    ] {
+        fs::create_dir_all(group).unwrap();
+        fs::write(group.join("memory.oom_control"), counts).unwrap();
+    }
+    let found = kernel_kills(node, "memory.oom_control");
+    assert_eq!(found, [(pod, 2), (inner, 1)]);
+    assert!(kernel_kills(node, "memory.events").is_empty());
+}
+
+/// By the real files: the witness sees what no agent tells it.
+#[test]
+fn a_kill_by_the_kernel_in_a_workload_does_not_escape_the_witness() {
+    let sandbox = match Sandbox::new(&[Controller::Memory], 256 << 20) {
+        Ok(sandbox) => sandbox,
+        Err(error) => lacks!("{error}"),
+    };
+    let truth = Truth::watch(&sandbox, 256 << 20, 0);
+    let pod = sandbox.group.child("pod").unwrap();
+    pod.limit_memory(&sandbox.layout, 24 << 20).unwrap();
+    assert!(truth.kernel_kills().is_empty());
+    let spec = HogSpec::new(Load::Anon, 48 << 20, PATIENCE);
+    let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+    let mut hog = Hog::spawn(program, Some(&pod), &spec).unwrap();
+    assert!(!hog.wait(PATIENCE).unwrap().success(), "the limit ends it");
+    let dir = pod.dir(&sandbox.layout, Controller::Memory).unwrap();
+    let own = (dir.path().to_path_buf(), 1);
+    let found = truth.kernel_kills();
+    assert!(found.contains(&own), "{found:?}");
 }
