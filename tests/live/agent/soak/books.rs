@@ -12,6 +12,8 @@ use brink_core::node::action::Action;
 use brink_core::node::condition::Condition;
 use brink_core::node::input::Recalled;
 
+use super::truth::now;
+
 /// A journal as far as it was read.
 pub(super) struct Books {
     path: PathBuf,
@@ -28,8 +30,10 @@ pub(super) struct Books {
     pub(super) pressure: Vec<(i64, bool)>,
     /// Steps that the journal says are missing.
     pub(super) lost: u64,
-    /// Those of them that an agent before this one has lost, and does not count any more.
+    /// Those of them that this agent does not count, or not any more.
     lost_before: u64,
+    /// What is told to be missing is from between these times.
+    gaps: Vec<(i64, i64)>,
     /// Steps read.
     pub(super) steps: u64,
     /// When the last of them was.
@@ -48,6 +52,7 @@ impl Books {
             pressure: Vec::new(),
             lost: 0,
             lost_before: 0,
+            gaps: Vec::new(),
             steps: 0,
             last: 0,
         }
@@ -85,6 +90,7 @@ impl Books {
             Line::Step(step) => self.take_step(&step),
             Line::Lost { steps } => {
                 self.lost += steps;
+                self.open_gap();
                 // What became of them is not told here.
                 self.forget_open();
             }
@@ -105,6 +111,33 @@ impl Books {
         self.read();
         self.forget_open();
         self.lost_before = self.lost;
+    }
+
+    /// Steps since the last one are missing, up to now: that they are is told once the next one comes, which may be from before
+    /// them.
+    pub(super) fn open_gap(&mut self) {
+        self.gaps.push((self.last, now()));
+    }
+
+    /// What was lost so far was not the agent's fault: it counts from here on.
+    pub(super) fn forgive_lost(&mut self) {
+        self.lost_before = self.lost;
+    }
+
+    /// Whether a step of this time is told to be missing, or may be.
+    pub(super) fn is_in_gap(&self, at: i64) -> bool {
+        let mut gaps = self.gaps.iter();
+        gaps.any(|(since, until)| (*since..=*until).contains(&at))
+    }
+
+    /// Whether the step that opened an order may be missing: a gap is where it must have been by the orders before and after it.
+    fn may_be_missing(&self, order: u64) -> bool {
+        let before = self.orders.range(..order).next_back();
+        let after = self.orders.range(order + 1..).next();
+        let since = before.map_or(i64::MIN, |(_, (opened, _))| *opened);
+        let until = after.map_or(i64::MAX, |(_, (opened, _))| *opened);
+        let mut gaps = self.gaps.iter();
+        gaps.any(|(begin, end)| *begin <= until && since <= *end)
     }
 
     /// Steps that this agent has lost.
@@ -145,9 +178,9 @@ impl Books {
                 }
                 Action::Ended { order, .. } => {
                     let opened = self.orders.get_mut(&order);
-                    assert!(opened.is_some() || self.lost > 0, "{order} was never given");
-                    if let Some((_, over)) = opened {
-                        *over = Some(at);
+                    match opened {
+                        Some((_, over)) => *over = Some(at),
+                        None => assert!(self.may_be_missing(order), "{order} was never given"),
                     }
                 }
                 Action::Held { .. } => self.answered.push(at),
@@ -180,14 +213,46 @@ impl Books {
     /// Holds the orders to numbers that follow each other.
     #[track_caller]
     pub(super) fn check_numbers(&self) {
-        let numbers: Vec<u64> = self.orders.keys().copied().collect();
-        let follow = numbers.windows(2).all(|pair| pair[1] == pair[0] + 1);
-        assert!(follow || self.lost > 0, "orders are missing: {numbers:?}");
-        let unknown = |order: &&u64| !self.orders.contains_key(order);
-        let unknown: Vec<_> = self.recorded.iter().filter(unknown).collect();
-        assert!(
-            unknown.is_empty() || self.lost > 0,
-            "records without orders: {unknown:?}"
-        );
+        let faults = self.faults_of_numbers();
+        assert!(faults.is_empty(), "{faults:?}, gaps: {:?}", self.gaps);
     }
+
+    /// What a gap does not explain: orders that are missing among the others, and records without an order.
+    fn faults_of_numbers(&self) -> [Vec<u64>; 2] {
+        let is_unknown = |order: &u64| !self.orders.contains_key(order);
+        let ends = [self.orders.keys().next(), self.orders.keys().next_back()];
+        let [first, last] = ends.map(|order| order.copied().unwrap_or(0));
+        let lacks = |order: &u64| is_unknown(order) && !self.may_be_missing(*order);
+        [
+            (first..last).filter(lacks).collect(),
+            self.recorded.iter().copied().filter(lacks).collect(),
+        ]
+    }
+}
+
+/// A step that was lost once excuses nothing that is missing later.
+#[test]
+fn a_gap_excuses_what_is_inside_it_alone() {
+    let books = |orders: &[(u64, i64)], recorded: &[u64]| {
+        let mut books = Books::open(PathBuf::new());
+        books.lost = 3;
+        books.gaps = vec![(20, 30)];
+        let orders = orders.iter();
+        books.orders = orders.map(|(order, at)| (*order, (*at, None))).collect();
+        books.recorded = recorded.iter().copied().collect();
+        books
+    };
+    let all = [(1, 10), (2, 25), (3, 40), (4, 50), (5, 60)];
+    for (without, is_excused) in [(2, true), (3, true), (4, false)] {
+        let mut known = all.to_vec();
+        known.retain(|(order, _)| *order != without);
+        let found = books(&known, &[]).faults_of_numbers();
+        let missing = if is_excused { vec![] } else { vec![without] };
+        assert_eq!(found, [missing, vec![]], "without {without}");
+    }
+    let found = books(&all, &[1, 5, 6, 7]).faults_of_numbers();
+    assert_eq!(found, [vec![], vec![6, 7]]);
+    let books = books(&all, &[]);
+    let places = [19, 20, 30, 31].map(|at| books.is_in_gap(at));
+    assert_eq!(places, [false, true, true, false]);
 }

@@ -129,6 +129,7 @@ fn a_full_disk_keeps_nobody_alive_and_is_told() {
         told.is_some(),
         "the journal goes on, with a line that tells of the gap"
     );
+    scene.has_told_its_gap();
     let lost = scene.books().lost;
     scene.leak(Load::Anon);
     scene.audit(&["test/leaker"]);

@@ -31,7 +31,7 @@ pub(super) struct Scene {
     pub(super) bystanders: Vec<Bystander>,
     pub(super) books: Books,
     journal: &'static str,
-    /// The journal has a gap.
+    /// The journal has a gap that is not told yet.
     pub(super) has_gap: bool,
     /// What the agent held when it was warm, and for how many workloads.
     warm: Option<(Census, usize)>,
@@ -246,7 +246,17 @@ impl Scene {
     pub(super) fn replaced(&mut self, pid: u32) {
         self.pid = pid;
         self.books.begin_anew();
+        if self.has_gap {
+            // The agent that could have told of it is no more.
+            self.books.open_gap();
+        }
         self.warm_up();
+    }
+
+    /// The journal has told of its gap: from here on nothing may be missing.
+    pub(super) fn has_told_its_gap(&mut self) {
+        self.has_gap = false;
+        self.books.forgive_lost();
     }
 
     /// Starts an agent after the sudden end of the one before, in the middle of a leak that one of them must end.
