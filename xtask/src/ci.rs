@@ -50,6 +50,18 @@ enum Finding {
     Skipped(String),
 }
 
+impl Finding {
+    /// The same, with what else was left out.
+    fn with(self, more: Option<String>) -> Self {
+        match (self, more) {
+            (Self::Partly(verdict, rest), Some(more)) => {
+                Self::Partly(verdict, format!("{rest}; {more}"))
+            }
+            (other, _) => other,
+        }
+    }
+}
+
 /// The checks in their order, the quick ones first; the tests follow.
 const STEPS: &[Step] = &[
     Step {
@@ -281,7 +293,8 @@ fn guests(form: Form) -> anyhow::Result<Finding> {
         passed + failed > 0 || report.not_begun() == 0,
         "no guest has begun a test in its time"
     );
-    Ok(finding(&report, "no guest could be made"))
+    let late = vm::begun_nowhere(&report);
+    Ok(finding(&report, "no guest could be made").with(late))
 }
 
 /// What a report of tests says, with how many of them there was no time for; `nothing` is what it means if none has run.
@@ -351,6 +364,17 @@ fn on_a_cluster(until: Option<Instant>, all: &mut Option<Report>) -> anyhow::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_begun_nowhere_is_said_beside_what_was_left_out() {
+        let late = || Some("begun on no kernel: a".to_owned());
+        let partly = Finding::Partly(Verdict::Passed, "2 of 3".to_owned());
+        let done = timed("vm", || Ok(partly.with(late())));
+        assert_eq!(done.word, "ok, 2 of 3; begun on no kernel: a");
+        let partly = Finding::Partly(Verdict::Failed, "2 of 3".to_owned());
+        let done = timed("vm", || Ok(partly.with(None)));
+        assert_eq!(done.word, "FAILED, 2 of 3");
+    }
 
     #[test]
     fn the_table_names_what_failed_and_what_was_skipped() {

@@ -1,4 +1,6 @@
 //! The table at the end, the reasons of what was skipped, and the summary lines.
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -84,6 +86,29 @@ impl Report {
     pub(crate) fn not_begun(&self) -> usize {
         let skips = self.suites.iter().flat_map(|suite| &suite.outcome.skipped);
         skips.filter(|skip| skip.reason == TIME_OVER).count()
+    }
+
+    /// Those of them that were begun nowhere else either, by their names.
+    pub(crate) fn begun_nowhere(&self) -> BTreeSet<&str> {
+        let (mut late, mut begun) = (BTreeSet::new(), BTreeSet::new());
+        for Suite { outcome, .. } in &self.suites {
+            begun.extend(
+                outcome
+                    .held
+                    .iter()
+                    .chain(&outcome.failures)
+                    .map(String::as_str),
+            );
+            for skip in &outcome.skipped {
+                let place = if skip.reason == TIME_OVER {
+                    &mut late
+                } else {
+                    &mut begun
+                };
+                place.insert(skip.test.as_str());
+            }
+        }
+        late.difference(&begun).copied().collect()
     }
 
     /// Whether every test that ran has held, and there was one to run.
@@ -264,3 +289,28 @@ skipped: live: a: needs root
         check_verdict(vec![suite("a", 0, 0, &[])], Verdict::Failed);
     }
 }
+    #[test]
+    fn what_was_begun_on_one_of_many_kernels_was_begun() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        let mut report = Report::default();
+        let late = [
+            ("a", TIME_OVER),
+            ("b", TIME_OVER),
+            ("c", TIME_OVER),
+            ("d", TIME_OVER),
+        ];
+        report.add(suite("6.1", 0, 0, &late));
+        report.add(Suite::told(
+            "6.12",
+            Outcome {
+                passed: 1,
+                failed: 1,
+                held: names(&["a"]),
+                failures: names(&["b"]),
+                ..Outcome::default()
+            },
+        ));
+        report.add(suite("newest", 0, 0, &[("c", "no BTF"), ("d", TIME_OVER)]));
+        assert_eq!(report.begun_nowhere(), BTreeSet::from(["d"]));
+    }
+

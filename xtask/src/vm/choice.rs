@@ -4,7 +4,7 @@ use anyhow::ensure;
 use super::boot::{Boot, ByBoot};
 use crate::test::live::Listed;
 
-/// The tests of the short form: one of each kind, those first that show most. Who holds memory back by hand for minutes
+/// The tests of the short form: one of each kind. Each kernel begins at another place of the list. Who holds memory back by hand for minutes
 /// where processors are emulated is left to the long one.
 const SHORT: [&str; 18] = [
     "every_program_runs_here",
@@ -66,6 +66,25 @@ pub(super) fn kept(all: &[Listed], is_wanted: impl Fn(&str, &str) -> bool) -> Ve
     };
     let suites = all.iter().map(one);
     suites.filter(|suite| !suite.names.is_empty()).collect()
+}
+
+/// The same tests, from that one on and around to the one before it. A suite may be in there twice.
+pub(super) fn from_on(tests: &[Listed], first: usize) -> Vec<Listed> {
+    let of = |suite: &Listed, names: &[String]| Listed {
+        binary: suite.binary.clone(),
+        names: names.to_vec(),
+    };
+    let (mut later, mut earlier) = (Vec::new(), Vec::new());
+    let mut before = 0;
+    for suite in tests {
+        let cut = first.saturating_sub(before).min(suite.names.len());
+        let (left, right) = suite.names.split_at(cut);
+        earlier.push(of(suite, left));
+        later.push(of(suite, right));
+        before += suite.names.len();
+    }
+    let all = later.into_iter().chain(earlier);
+    all.filter(|suite| !suite.names.is_empty()).collect()
 }
 
 /// The tests of these names, whatever modules they are in, in this order as far as suites stay together.
@@ -132,6 +151,27 @@ mod tests {
         assert_eq!(found, expected);
         let error = short_tests(&all(), &["four", "on"]).unwrap_err();
         assert!(error.to_string().contains("`on`"), "{error}");
+    }
+
+    #[test]
+    fn what_is_left_out_at_the_begin_comes_at_the_end() {
+        let tests = [suite("agent", &["a", "b", "c"]), suite("probe", &["d"])];
+        let check = |first: usize, expected: &[Listed]| {
+            assert_eq!(from_on(&tests, first), expected, "{first}");
+        };
+        check(0, &tests);
+        let around = [
+            suite("agent", &["b", "c"]),
+            suite("probe", &["d"]),
+            suite("agent", &["a"]),
+        ];
+        check(1, &around);
+        check(
+            3,
+            &[suite("probe", &["d"]), suite("agent", &["a", "b", "c"])],
+        );
+        check(9, &tests);
+        assert!(from_on(&[], 1).is_empty());
     }
 
     fn check(parts: &[&str], whole: &[Listed], bare: &[Listed], no_psi: &[Listed]) {

@@ -20,6 +20,7 @@ use rustix::{
 
 use super::{
     boot::Boot,
+    choice,
     cpio::{self, Data, Entry},
     image::MODULES,
     job::{ANSWER, Answer, Cgroup, JOB, Job, Program},
@@ -65,6 +66,9 @@ pub struct Args {
     /// How the kernel was booted: only the tests that are for that are run
     #[arg(long, default_value = "whole")]
     boot: Boot,
+    /// Begin with the test after so many of the list, which come last then
+    #[arg(long, default_value_t = 0)]
+    first: usize,
     /// Begin no test after so many seconds
     #[arg(long)]
     seconds: Option<u64>,
@@ -119,7 +123,10 @@ fn serve(args: &Args) -> anyhow::Result<()> {
     }
     if !args.trial && answer.skipped.is_none() {
         match args.boot {
-            Boot::Whole => work(&job, until, &mut answer)?,
+            Boot::Whole => {
+                let tests = choice::from_on(job.tests.of(Boot::Whole), args.first);
+                work((&job, &tests), until, &mut answer)?;
+            }
             Boot::Bare | Boot::NoPsi => work_without(&job, args.boot, until, &mut answer)?,
         }
     }
@@ -153,7 +160,11 @@ fn nothing_found(job: &Job) -> anyhow::Result<Answer> {
     })
 }
 
-fn work(job: &Job, until: Option<Instant>, answer: &mut Answer) -> anyhow::Result<()> {
+fn work(
+    (job, tests): (&Job, &[Listed]),
+    until: Option<Instant>,
+    answer: &mut Answer,
+) -> anyhow::Result<()> {
     make_system(job.cgroup, &CONTROLLERS)?;
     load_modules(&answer.kernel)?;
     adopt_orphans()?;
@@ -162,7 +173,7 @@ fn work(job: &Job, until: Option<Instant>, answer: &mut Answer) -> anyhow::Resul
     // What it finds is for whoever reads the file; its exit status tells of doubts only.
     let _doubts = keep(job, "doctor")?;
     answer.report.add(demo(job)?);
-    run_tests((job, job.tests.of(Boot::Whole)), until, answer)
+    run_tests((job, tests), until, answer)
 }
 
 /// The tests that are about such a kernel, and nothing else: most of the others need what it lacks.

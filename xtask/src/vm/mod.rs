@@ -57,8 +57,17 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let report = run_guests(args)?;
     report.print_table();
+    if let Some(late) = begun_nowhere(&report).filter(|_| args.short) {
+        println!("{late}");
+    }
     report.print_summaries();
     Ok(report.verdict())
+}
+
+/// What no kernel had the time to begin, in words.
+pub fn begun_nowhere(report: &Report) -> Option<String> {
+    let names: Vec<&str> = report.begun_nowhere().into_iter().collect();
+    (!names.is_empty()).then(|| format!("begun on no kernel: {}", names.join(", ")))
 }
 
 /// Runs the guests and leaves the printing of the outcome to the caller.

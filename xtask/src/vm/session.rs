@@ -55,6 +55,8 @@ const TEST_DEADLINES: [u64; 3] = [150, 300, 3000];
 const DEADLINES: [Duration; 2] = [Duration::from_mins(150), Duration::from_hours(4)];
 /// Of the short form, all guests together, once everything is built: no test is begun later.
 const SHORT: Duration = Duration::from_mins(4);
+/// What the three guests of a kernel need before the first test of the ordinary one, where processors are emulated.
+const SETTING_UP: Duration = Duration::from_secs(45);
 /// The least that is worth a boot.
 const LEAST: Duration = Duration::from_secs(30);
 /// Between the last begin of a test and the end of a guest that says nothing, beside one more test at the most.
@@ -253,23 +255,26 @@ impl<'a> Session<'a> {
 
     /// Runs a guest for each kernel, as many side by side as there are processors: each takes one.
     fn run_all(&self, kernels: &[Kernel]) -> anyhow::Result<Vec<Guest>> {
-        let waiting = Mutex::new(kernels.iter().collect::<VecDeque<_>>());
         let beside = thread::available_parallelism()
             .map_or(1, usize::from)
             .min(kernels.len());
+        let firsts = self.firsts(kernels.len(), beside);
+        let waiting = kernels.iter().zip(firsts);
+        let waiting = Mutex::new(waiting.collect::<VecDeque<_>>());
         let next = || {
             let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
             let left = |end: Instant| end.saturating_duration_since(Instant::now());
             let share = self.end.map(|end| share(left(end), waiting.len(), beside));
             let until = share.map(|share| Instant::now() + share);
-            waiting.pop_front().map(|kernel| (kernel, until))
+            let (kernel, first) = waiting.pop_front()?;
+            Some((kernel, first, until))
         };
         let work = || -> anyhow::Result<Vec<Guest>> {
             let mut guests = Vec::new();
-            while let Some((kernel, until)) = next() {
+            while let Some((kernel, first, until)) = next() {
                 for (boot, tests) in self.choice.iter() {
                     if !tests.is_empty() {
-                        guests.push(self.run_one(kernel, boot, until)?);
+                        guests.push(self.run_one((kernel, boot), first, until)?);
                     }
                 }
             }
@@ -288,11 +293,22 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// A guest that begins no test after `until`.
+    /// After how many of its tests each kernel begins. Only where the short form ends before all are done is that of any use.
+    fn firsts(&self, kernels: usize, beside: usize) -> Vec<usize> {
+        let tests = self.choice.of(Boot::Whole).iter();
+        let tests = tests.map(|suite| suite.names.len()).sum();
+        if self.args.short {
+            deal(&shares(SHORT, kernels, beside), tests)
+        } else {
+            vec![0; kernels]
+        }
+    }
+
+    /// A guest that begins with the test after the `first` ones, and none after `until`.
     fn run_one(
         &self,
-        kernel: &Kernel,
-        boot: Boot,
+        (kernel, boot): (&Kernel, Boot),
+        first: usize,
         until: Option<Instant>,
     ) -> anyhow::Result<Guest> {
         let (mut machine, series) = (self.machine(kernel, boot), kernel.series);
@@ -301,6 +317,9 @@ impl<'a> Session<'a> {
             boot,
             found,
         };
+        if boot == Boot::Whole && first > 0 {
+            machine.orders = format!("{} --first {first}", machine.orders);
+        }
         if let Some(until) = until {
             let left = until.saturating_duration_since(Instant::now());
             if left < LEAST {
@@ -425,6 +444,34 @@ fn share(left: Duration, waiting: usize, beside: usize) -> Duration {
     left / u32::try_from(rounds).unwrap_or(u32::MAX)
 }
 
+/// The times of all kernels, if each takes the whole of it.
+fn shares(length: Duration, kernels: usize, beside: usize) -> Vec<Duration> {
+    let mut taken = vec![Duration::ZERO; beside.max(1)];
+    let next = |place: usize| {
+        let soonest = taken.iter_mut().min()?;
+        let share = share(length.saturating_sub(*soonest), kernels - place, beside);
+        *soonest += share;
+        Some(share)
+    };
+    (0..kernels).map_while(next).collect()
+}
+
+/// After how many of the tests each kernel begins, by the time that it has for tests: what one has no time for, the next one
+/// begins with.
+fn deal(shares: &[Duration], tests: usize) -> Vec<usize> {
+    let for_tests = |share: &Duration| share.saturating_sub(SETTING_UP).as_secs();
+    let seconds = |shares: &[Duration]| -> usize {
+        let sum: u64 = shares.iter().map(for_tests).sum();
+        usize::try_from(sum).unwrap_or(usize::MAX)
+    };
+    let whole = seconds(shares).max(1);
+    let first = |place: usize| {
+        let before = shares.get(..place).map_or(0, seconds);
+        before.saturating_mul(tests) / whole
+    };
+    (0..shares.len()).map(first).collect()
+}
+
 /// Writes the files that came back beside the logs.
 fn save(files: &[Entry], folder: &Path) -> anyhow::Result<()> {
     for file in files {
@@ -484,6 +531,35 @@ mod tests {
                 Duration::from_secs(expected),
                 "{waiting} of {left} s"
             );
+        }
+    }
+
+    #[test]
+    fn each_kernel_begins_where_the_one_before_it_has_no_time_any_more() {
+        let seconds =
+            |shares: Vec<Duration>| -> Vec<u64> { shares.iter().map(Duration::as_secs).collect() };
+        for (kernels, beside, expected) in [
+            (3, 2, vec![120, 240, 120]),
+            (3, 3, vec![240, 240, 240]),
+            (3, 1, vec![80, 80, 80]),
+            (1, 1, vec![240]),
+            (0, 2, vec![]),
+        ] {
+            assert_eq!(
+                seconds(shares(SHORT, kernels, beside)),
+                expected,
+                "{beside}"
+            );
+        }
+        for (shares, expected) in [
+            (vec![120, 240, 120], vec![0, 3, 14]),
+            (vec![240, 240, 240], vec![0, 6, 12]),
+            (vec![10, 10], vec![0, 0]),
+            (vec![240], vec![0]),
+            (vec![], vec![]),
+        ] {
+            let shares: Vec<_> = shares.into_iter().map(Duration::from_secs).collect();
+            assert_eq!(deal(&shares, 18), expected, "{shares:?}");
         }
     }
 
