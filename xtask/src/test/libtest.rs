@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// no test that skips itself, counts it as passed, and swallows what is only printed.
 pub const SKIP_MARK: &str = "BRINK-SKIP ";
 
+/// Begins a line of the same kind, `BRINK-LEFT-OUT <what, and why>`: the test has held, and a part of it could show nothing.
+pub const LEFT_OUT_MARK: &str = "BRINK-LEFT-OUT ";
+
 /// Lines of an excerpt: from one panic on, in all, and characters of each.
 const FOLLOWING: usize = 4;
 const MOST: usize = 20;
@@ -42,6 +45,9 @@ pub struct Outcome {
     /// Tests among the passed that held only when they were run again.
     #[serde(default)]
     pub unsteady: Vec<String>,
+    /// What tests among the passed have left out of themselves.
+    #[serde(default)]
+    pub left_out: Vec<Skip>,
     /// Tests that the filter left out.
     pub filtered: usize,
     /// How long it took.
@@ -68,6 +74,7 @@ impl fmt::Display for Outcome {
             failures: _,
             said: _,
             unsteady: _,
+            left_out: _,
         } = self;
         let word = if *failed == 0 { "ok" } else { "FAILED" };
         write!(
@@ -141,6 +148,12 @@ fn skip(line: &str) -> Option<Skip> {
         test: test.to_owned(),
         reason: reason.to_owned(),
     })
+}
+
+/// What a test says that it has left out of itself.
+pub fn left_out(output: &str) -> impl Iterator<Item = &str> {
+    let told = |line| str::split_once(line, LEFT_OUT_MARK);
+    output.lines().filter_map(told).map(|(_, what)| what)
 }
 
 /// A test marked `#[ignore]`: `test name ... ignored, reason`.
@@ -219,6 +232,13 @@ mod tests {
         check(&output, Some((2, 0, &[("a::b", "needs root: not here")])));
         let one_thread = format!("test a ... BRINK-SKIP a: no tracefs\nok\n{THREE}");
         check(&one_thread, Some((2, 0, &[("a", "no tracefs")])));
+    }
+
+    #[test]
+    fn what_a_test_leaves_out_of_itself_is_no_skipped_test() {
+        let output = format!("test a ... BRINK-LEFT-OUT one: why\nok\nBRINK-LEFT-OUT two\n{THREE}");
+        check(&output, Some((3, 0, &[])));
+        assert!(left_out(&output).eq(["one: why", "two"]));
     }
 
     #[test]

@@ -214,7 +214,12 @@ fn list(binary: &Binary, filter: &[String]) -> anyhow::Result<Vec<String>> {
 fn tell(name: &str, ended: &Ended) {
     let seconds = ended.elapsed.as_secs_f64();
     match judge(name, ended) {
-        Ok(None) => println!("test {name} ... ok ({seconds:.2} s)"),
+        Ok(None) => {
+            println!("test {name} ... ok ({seconds:.2} s)");
+            for what in libtest::left_out(&ended.output) {
+                println!("test {name} ... left out: {what}");
+            }
+        }
         Ok(Some(skip)) => println!("test {name} ... ignored, {}", skip.reason),
         Err(fault) => println!(
             "test {name} ... FAILED ({seconds:.2} s): {fault}\n{}",
@@ -230,6 +235,11 @@ fn count(outcome: &mut Outcome, name: &str, ended: &Ended, first_fault: Option<&
         Ok(None) => {
             outcome.passed += 1;
             outcome.held.push(name.to_owned());
+            let left_out = libtest::left_out(&ended.output).map(|what| Skip {
+                test: name.to_owned(),
+                reason: what.to_owned(),
+            });
+            outcome.left_out.extend(left_out);
         }
         Ok(Some(mut skip)) => {
             if let Some(fault) = first_fault {
@@ -325,6 +335,19 @@ mod tests {
             .replace("0 ignored", "1 ignored");
         let marked = format!("test a::b ... ignored, slow\n{marked}");
         check(&marked, Some(0), &[], Ok(Some("slow")));
+    }
+
+    #[test]
+    fn what_one_that_holds_leaves_out_is_kept() {
+        let held = ended(&format!("BRINK-LEFT-OUT Starve: why\n{ONE}"), Some(0), &[]);
+        let mut outcome = Outcome::default();
+        count(&mut outcome, "a::b", &held, None);
+        assert_eq!((outcome.passed, outcome.skipped.len()), (1, 0));
+        let expected = Skip {
+            test: "a::b".to_owned(),
+            reason: "Starve: why".to_owned(),
+        };
+        assert_eq!(outcome.left_out, [expected]);
     }
 
     #[test]

@@ -177,6 +177,10 @@ impl Report {
             lines.extend(
                 skips.map(|skip| format!("skipped: {name}: {}: {}", skip.test, skip.reason)),
             );
+            let left_out = outcome.left_out.iter();
+            lines.extend(
+                left_out.map(|part| format!("left out: {name}: {}: {}", part.test, part.reason)),
+            );
             let again = outcome.unsteady.iter();
             lines
                 .extend(again.map(|test| format!("unsteady: {name}: {test}: held when run again")));
@@ -256,6 +260,28 @@ skipped: live: a: needs root
         assert_eq!(report.verdict(), Verdict::Passed);
     }
 
+    #[test]
+    fn what_a_test_left_out_of_itself_is_named() {
+        let mut report = Report::default();
+        report.add(Suite::told(
+            "live",
+            Outcome {
+                passed: 1,
+                left_out: vec![Skip {
+                    test: "a::b".to_owned(),
+                    reason: "Starve: why".to_owned(),
+                }],
+                ..Outcome::default()
+            },
+        ));
+        let table = report.table();
+        assert!(
+            table.contains("left out: live: a::b: Starve: why"),
+            "{table}"
+        );
+        assert_eq!(report.counts(), [1, 0, 0]);
+    }
+
     fn check_verdict(suites: Vec<Suite>, expected: Verdict) {
         let report = Report { suites };
         assert_eq!(report.verdict(), expected, "{report:?}");
@@ -282,14 +308,6 @@ skipped: live: a: needs root
     }
 
     #[test]
-    fn a_run_holds_when_there_were_tests_and_none_failed() {
-        check_verdict(vec![suite("a", 1, 0, &[])], Verdict::Passed);
-        check_verdict(vec![suite("a", 1, 1, &[])], Verdict::Failed);
-        check_verdict(vec![suite("a", 0, 0, &[("b", "c")])], Verdict::Passed);
-        check_verdict(vec![suite("a", 0, 0, &[])], Verdict::Failed);
-    }
-}
-    #[test]
     fn what_was_begun_on_one_of_many_kernels_was_begun() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         let mut report = Report::default();
@@ -314,3 +332,11 @@ skipped: live: a: needs root
         assert_eq!(report.begun_nowhere(), BTreeSet::from(["d"]));
     }
 
+    #[test]
+    fn a_run_holds_when_there_were_tests_and_none_failed() {
+        check_verdict(vec![suite("a", 1, 0, &[])], Verdict::Passed);
+        check_verdict(vec![suite("a", 1, 1, &[])], Verdict::Failed);
+        check_verdict(vec![suite("a", 0, 0, &[("b", "c")])], Verdict::Passed);
+        check_verdict(vec![suite("a", 0, 0, &[])], Verdict::Failed);
+    }
+}
