@@ -30,7 +30,7 @@ pub const STYLE: Asset = Asset {
     path: "/assets/page.css",
     content_type: CSS,
     text: include_str!("assets/page.css"),
-    sha256: "OLBhS5XeZrSZNxfxWcklihMP+Hw5sAHxdiVKj0r1NNU=",
+    sha256: "n3ubAOJfuHF8SI6V9MPRJYmQQmlA3lNnM87ph1pkLrk=",
 };
 
 /// Words, amounts and elements.
@@ -38,7 +38,7 @@ pub const WORDS: Asset = Asset {
     path: "/assets/words.js",
     content_type: SCRIPT,
     text: include_str!("assets/words.js"),
-    sha256: "KlqhjZcYud8uMh73cl+R9/Zw6GDixApMMxOmLXSe+Ks=",
+    sha256: "L9+BJxb6ieISZLiRONYgX2cN1S97PqEkbY4w+nUl7FI=",
 };
 
 /// Charts.
@@ -46,7 +46,7 @@ pub const CHART: Asset = Asset {
     path: "/assets/chart.js",
     content_type: SCRIPT,
     text: include_str!("assets/chart.js"),
-    sha256: "Bpbq4cqxN3RL2sWrcuU2l/SIhqUV/mVJvUiHe1xhFIc=",
+    sha256: "w3Svy5btVm9i+ZH2o2OLtS/aiSZp7DtpW4WSGBPyThQ=",
 };
 
 /// One incident.
@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "u5c2TlMML9u3ATmZuorOIR+8xvjgwy3ITivccpKqv3A=",
+    sha256: "JMc4NCzIXvCEnHPF82aD/gxfsP2k1gRANhsQ+c1mzDs=",
 };
 
 /// What asks the agent and listens to it.
@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "7yCqJ1SIqashVjP25LQYDzCc8xDOVbuVvmvAImhDwQg=",
+    sha256: "vDmTV+2Ur6wvU+FEhTJETCxO66poaPUvmbAfFhbKodo=",
 };
 
 /// What the exported file begins by; not served.

@@ -430,7 +430,7 @@ fn a_chart_is_hidden_where_its_words_are_told() {
         .filter(|made| made.1.contains("class: 'bar'"));
     let bars: Vec<_> = bars.collect();
     assert!(
-        bars.len() >= 2
+        !bars.is_empty()
             && bars
                 .iter()
                 .all(|bar| bar.1.contains("'aria-hidden': 'true'")),

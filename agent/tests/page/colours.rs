@@ -220,6 +220,8 @@ fn colours_come_from_the_variables_alone() {
     let words = [
         "none",
         "inherit",
+        // That of a text, which is held to more.
+        "currentColor",
         "px",
         "solid",
         "dashed",

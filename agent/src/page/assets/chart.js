@@ -22,47 +22,24 @@ function steps(highest, isBytes) {
   return all;
 }
 
-/** The nearest point to `x`; points are in order of x. */
-function nearest(points, x) {
-  let [low, high] = [0, points.length - 1];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (points[middle][0] < x) low = middle + 1;
-    else high = middle;
-  }
-  if (low > 0 && x - points[low - 1][0] < points[low][0] - x) low -= 1;
-  return points[low];
-}
+/** The nearest point to `x`. */
+const nearest = (points, x) => points.reduce((one, other) => (Math.abs(one[0] - x) < Math.abs(other[0] - x) ? one : other));
 
-/** A line through the points, of which each column of the screen keeps its lowest and its highest. */
+/** A line through the points, of which each column of the screen keeps its first, lowest, highest and last. */
 function line(points, x, y, gap) {
-  const path = [];
-  let column = null;
-  let last = null;
-  const put = (point, jump) => path.push(`${jump ? 'M' : 'L'}${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`);
-  const flush = () => {
-    if (!column) return;
-    const { first, low, high, end, jump } = column;
-    const order = low[0] <= high[0] ? [first, low, high, end] : [first, high, low, end];
-    order.forEach((point, index) => {
-      if (index === 0 || point !== order[index - 1]) put(point, index === 0 && jump);
-    });
-  };
-  for (const point of points) {
+  const columns = [];
+  points.forEach((point, index) => {
     const at = Math.round(x(point[0]));
-    const jump = last === null || point[0] - last > gap;
-    if (column && column.at === at && !jump) {
-      if (point[1] < column.low[1]) column.low = point;
-      if (point[1] > column.high[1]) column.high = point;
-      column.end = point;
-    } else {
-      flush();
-      column = { at, first: point, low: point, high: point, end: point, jump };
-    }
-    [last] = point;
-  }
-  flush();
-  return path.join('');
+    const jump = index === 0 || point[0] - points[index - 1][0] > gap;
+    if (jump || columns.at(-1).at !== at) columns.push({ at, jump, all: [] });
+    columns.at(-1).all.push(point);
+  });
+  return columns.map(({ jump, all }) => {
+    const byValue = all.toSorted((one, other) => one[1] - other[1]);
+    const kept = all.filter((point) => [all[0], byValue[0], byValue.at(-1), all.at(-1)].includes(point));
+    const move = (index) => (jump && index === 0 ? 'M' : 'L');
+    return kept.map((point, index) => `${move(index)}${x(point[0]).toFixed(1)} ${y(point[1]).toFixed(1)}`).join('');
+  }).join('');
 }
 
 /** One panel, drawn for a width. Series and marks are told apart by dashes as well as by colours. */
@@ -100,14 +77,16 @@ function panel(description, width, domain) {
   return { box: el('div', { class: 'panel' }, el('h4', null, title), legend, drawn), move, where, drawn };
 }
 
+/** Every series of these panels that has points, with what writes its values. */
+const drawnIn = (panels) => panels.flatMap((each) => each.series.map((one) => ({ ...one, format: each.format ?? bytes }))).filter((one) => one.points.length);
+
 /** Panels under one cursor, which a slider moves as well as the pointer. They are drawn anew when the width changes. */
 function chart(name, panels, domain) {
   const plots = el('div', { class: 'plots' });
   const values = el('output', { class: 'values' });
   const slider = el('input', { type: 'range', min: domain[0], max: domain[1], step: 10, 'aria-label': `${name}: moment` });
   let [drawn, width, at] = [[], 0, null];
-  const all = () => panels.flatMap((each) => each.series.map((one) => ({ ...one, format: each.format ?? bytes })));
-  const words = (moment) => all().filter((one) => one.points.length).map((one) => `${one.name} ${one.format(nearest(one.points, moment)[1])}`);
+  const words = (moment) => drawnIn(panels).map((one) => `${one.name} ${one.format(nearest(one.points, moment)[1])}`);
   const show = (moment, isByKey) => {
     at = Math.min(domain[1], Math.max(domain[0], moment));
     drawn.forEach((each) => each.move(at));
@@ -121,8 +100,7 @@ function chart(name, panels, domain) {
     drawn = panels.map((each) => panel(each, width, domain));
     plots.replaceChildren(...drawn.map((each) => each.box));
     for (const each of drawn) {
-      each.drawn.addEventListener('pointermove', (event) => show(each.where(event.offsetX)));
-      each.drawn.addEventListener('pointerdown', (event) => show(each.where(event.offsetX)));
+      for (const kind of ['pointermove', 'pointerdown']) each.drawn.addEventListener(kind, (event) => show(each.where(event.offsetX)));
     }
     if (at !== null) drawn.forEach((each) => each.move(at));
   };
@@ -139,8 +117,7 @@ function chart(name, panels, domain) {
 
 /** The same as numbers: a row for each second, from the nearest point of every series. */
 function chartTable(caption, panels, domain) {
-  const all = panels.flatMap((each) => each.series.map((one) => ({ ...one, format: each.format ?? bytes })));
-  const drawn = all.filter((one) => one.points.length);
+  const drawn = drawnIn(panels);
   const rows = [];
   for (let at = Math.ceil(domain[0] / 1000) * 1000; at <= domain[1]; at += 1000) {
     rows.push([`${at / 1000} s`, ...drawn.map((one) => one.format(nearest(one.points, at)[1]))]);

@@ -59,14 +59,16 @@ function overview(incident) {
   ];
 }
 
+/** How long after the incident's own moment another one was. */
+const distance = (incident) => (at) => {
+  const millis = (at.monotonicNs - incident.at.monotonicNs) / 1e6;
+  return millis < 0 ? `−${stretch(-millis)}` : `+${stretch(millis)}`;
+};
+
 /** The moments of its course, with the distance from the first. */
 function course(incident) {
   const { killed, exited, memoryBack, freed, containerSurvived, end } = incident.course;
-  const distance = (at) => {
-    const millis = (at.monotonicNs - incident.at.monotonicNs) / 1e6;
-    return millis < 0 ? `−${stretch(-millis)}` : `+${stretch(millis)}`;
-  };
-  const row = (name, at) => [name, field(at, distance), field(at, (found) => time(found, 6))];
+  const row = (name, at) => [name, field(at, distance(incident)), field(at, (found) => time(found, 6))];
   return [
     table('Course', ['Step', '#After', '@At'], [
       ['Victim chosen or signalled', '0 ms', time(incident.at, 6)],
@@ -150,11 +152,10 @@ function recorder(incident, recording) {
 
 function victims(incident) {
   const heads = ['Process', '#Anonymous', '#Files', '#Shared', '#Swap', '#Page tables', '#oom_score_adj', '#User', '#Age', '#Exited', '~Cgroup', '~Arguments'];
-  const after = (at) => `+${stretch((at.monotonicNs - incident.at.monotonicNs) / 1e6)}`;
   const row = (one) => [
     processName(one), ...[one.anon, one.file, one.shmem, one.swap, one.pageTables].map((each) => brief(each, bytes)),
     brief(one.oomScoreAdj, String), brief(one.uid, String), brief(one.ageNs, (age) => stretch(age / 1e6)),
-    brief(one.exited, after), brief(one.cgroup, code), brief(one.argv, (argv) => code(argv.map(quoted).join(' '))),
+    brief(one.exited, distance(incident)), brief(one.cgroup, code), brief(one.argv, (argv) => code(argv.map(quoted).join(' '))),
   ];
   return [
     incident.victims.length ? table('Victims', heads, incident.victims.map(row)) : el('p', { class: 'missing' }, 'No victim is known.'),

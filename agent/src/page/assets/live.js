@@ -15,6 +15,7 @@ const MODES = {
 };
 
 const at = (id) => document.getElementById(id);
+const newest = (one, other) => (one.at.wall < other.at.wall ? 1 : one.at.wall > other.at.wall ? -1 : 0);
 const incidents = new Map();
 let events = [];
 let trend = [];
@@ -74,7 +75,7 @@ function hear(message) {
     const isNew = takeIncident(event.data);
     if (isNew && link.began !== null && event.at.monotonicNs > link.began) announce(event.data);
   } else if (!events.some((known) => known.seq === event.seq && known.bootId === event.bootId)) {
-    events = [event, ...events].sort((one, other) => (one.at.wall < other.at.wall ? 1 : one.at.wall > other.at.wall ? -1 : other.seq - one.seq)).slice(0, BOUNDS.events);
+    events = [event, ...events].sort((one, other) => newest(one, other) || other.seq - one.seq).slice(0, BOUNDS.events);
     // What this page was too slow for can be asked for; such losses come in crowds.
     if (event.type === 'loss' && event.data.place === 'reader') {
       relisting ??= setTimeout(() => {
@@ -90,8 +91,8 @@ let fresh = [];
 function announce(incident) {
   if (fresh.push(incident) > 1) return;
   setTimeout(() => {
-    const newest = sentence(fresh.at(-1));
-    tell(at('news'), fresh.length === 1 ? `New incident. ${newest}` : `${fresh.length} new incidents. The newest: ${newest}`);
+    const last = sentence(fresh.at(-1));
+    tell(at('news'), fresh.length === 1 ? `New incident. ${last}` : `${fresh.length} new incidents. The newest: ${last}`);
     fresh = [];
   }, 1000);
 }
@@ -112,10 +113,7 @@ function takeIncident(incident) {
   };
   summary.words = [incident.id, causeName(incident.cause), summary.workload, summary.process, summary.limit, valueOf(first?.cgroup) ?? ''].join(' ').toLowerCase();
   incidents.set(incident.id, summary);
-  if (incidents.size > BOUNDS.incidents) {
-    const oldest = [...incidents.values()].reduce((one, other) => (one.at.wall < other.at.wall ? one : other));
-    incidents.delete(oldest.id);
-  }
+  if (incidents.size > BOUNDS.incidents) incidents.delete([...incidents.values()].sort(newest).at(-1).id);
   if (story.id === incident.id && incident.revision > story.revision) {
     if (incident.recording) showIncident(incident);
     else loadStory();
@@ -187,9 +185,12 @@ function thresholdState(threshold) {
   return `MET${since}${threshold.held ? `, held: ${threshold.held}` : ''}`;
 }
 
+const bar = (ticks) => el('div', { class: 'bar', 'aria-hidden': 'true' }, el('i', { class: 'fill' }), ticks.map((each) => el('i', { class: `tick ${each.hard ? 'hard' : 'soft'}` })));
+
 /** One block for each signal; built when signals or thresholds are others than before, filled anew every time. */
 function gauges(status) {
   const place = at('gauges');
+  const ofSignal = (name) => status.thresholds.filter((each) => each.signal === name);
   const known = new Map(status.signals.map((one) => [one.signal, one]));
   const places = (name) => (known.has(name) ? 0 : 100) + (SIGNALS.indexOf(name) + 1 || 50);
   const names = [...new Set([...known.keys(), ...status.thresholds.map((each) => each.signal)])].sort((one, other) => places(one) - places(other));
@@ -197,13 +198,11 @@ function gauges(status) {
   if (place.dataset.shape !== shape) {
     place.dataset.shape = shape;
     place.replaceChildren(...names.map((name) => {
-      const own = status.thresholds.filter((each) => each.signal === name);
-      return el('div', { class: 'gauge' }, el('h3', null, name), el('p', { class: 'figure' }),
-        el('div', { class: 'bar', 'aria-hidden': 'true' }, el('i', { class: 'fill' }), own.map((each) => el('i', { class: `tick ${each.hard ? 'hard' : 'soft'}` }))),
-        el('ul', null, own.map(() => el('li'))));
+      const own = ofSignal(name);
+      return el('div', { class: 'gauge' }, el('h3', null, name), el('p', { class: 'figure' }), bar(own), el('ul', null, own.map(() => el('li'))));
     }));
   }
-  names.forEach((name, index) => fillGauge(place.children[index], known.get(name), status.thresholds.filter((each) => each.signal === name)));
+  names.forEach((name, index) => fillGauge(place.children[index], known.get(name), ofSignal(name)));
 }
 
 function fillGauge(gauge, seen, thresholds) {
@@ -255,7 +254,7 @@ function liveTable(place, caption, heads) {
 
 function fillCell(cell, content) {
   if (typeof content === 'string') return tell(cell, content);
-  if (!cell.firstChild) cell.append(content.href ? el('a', { href: content.href }, content.text) : el('span'), content.share === undefined ? '' : el('div', { class: 'bar', 'aria-hidden': 'true' }, el('i', { class: 'fill' }), el('i', { class: 'tick soft' })));
+  if (!cell.firstChild) cell.append(content.href ? el('a', { href: content.href }, content.text) : el('span'), content.share === undefined ? '' : bar([{ hard: false }]));
   tell(cell.firstChild, content.text);
   if (content.share !== undefined) {
     cell.querySelector('.fill').style.width = `${(content.share * 100).toFixed(1)}%`;
@@ -311,7 +310,7 @@ function matches(filter, what, namespace, words) {
 function showLists() {
   const text = at('text').value.trim().toLowerCase();
   const filter = { what: at('cause').value, namespace: at('namespace').value, text };
-  const all = [...incidents.values()].sort((one, other) => (one.at.wall < other.at.wall ? 1 : -1));
+  const all = [...incidents.values()].sort(newest);
   const chosen = all.filter((one) => matches(filter, one.cause, one.namespace, one.words));
   fillIncidents(chosen.map((one) => ({
     key: one.id, look: one.isFinal ? '' : 'open',

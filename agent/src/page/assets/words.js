@@ -61,13 +61,11 @@ function themeButton() {
 }
 setTheme(kept.read());
 
-/** An element with attributes and listeners; strings among its children become text. */
+/** An element with attributes; strings among its children become text. */
 function el(tag, attributes, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes ?? {})) {
-    if (value === undefined || value === null || value === false) continue;
-    if (typeof value === 'function') made.addEventListener(name, value);
-    else made.setAttribute(name, value === true ? '' : plain(value));
+    if (value !== undefined && value !== null) made.setAttribute(name, plain(value));
   }
   const parts = children.flat(2).filter((child) => child !== undefined && child !== null && child !== '');
   made.append(...parts.map((child) => (child instanceof Node ? child : plain(child))));
