@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "vDmTV+2Ur6wvU+FEhTJETCxO66poaPUvmbAfFhbKodo=",
+    sha256: "3JypzBDltvxHYwmSWTVDlmO8auO63D96LnqjM2zpgeU=",
 };
 
 /// What the exported file begins by; not served.

@@ -7,6 +7,7 @@ use crate::recorded::Recorded;
 use crate::samples::{HOSTILE, HOSTILE_SHOWN, bare, full, hostile};
 use crate::{check_fits, check_quiet, check_requests};
 use brink_tests::Browser;
+use brink_tests::browser::LIVE;
 
 const LEFT: &str = "\u{e012}";
 
@@ -72,6 +73,26 @@ fn an_incident_is_shown_whole_and_told_anew_in_place() {
     // The browser notes the answer by itself.
     let said = browser.log("browser");
     assert!(said.iter().all(|line| line.contains("404")), "{said:#?}");
+}
+
+/// A cut link leads to an incident that nobody knows, and keeps the page from nothing else.
+#[test]
+fn an_address_that_is_none_names_an_unknown_incident() {
+    let browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(missing) => brink_tests::skip!("{missing}"),
+    };
+    let agent = Recorded::start();
+    browser.open(&format!("{}/#/incident/%", agent.origin()));
+    browser.wait_for(LIVE);
+    browser.wait_for(&shows("Incident %"));
+    browser.wait_for(&shows("there is no incident"));
+    // The browser notes the answer by itself.
+    let said = browser.log("browser");
+    assert!(said.iter().all(|line| line.contains("404")), "{said:#?}");
+    browser.run("document.querySelector('#back').click()");
+    browser.wait_for("document.querySelector('#gauges').innerText.includes('20.0Gi of 23.5Gi')");
+    check_quiet(&browser);
 }
 
 #[test]

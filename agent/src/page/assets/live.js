@@ -390,11 +390,16 @@ function showIncident(incident) {
   if (again) tell(at('news'), `Incident ${incident.id} is told anew: ${incident.isFinal ? 'it is closed' : 'it is open'}.`);
 }
 
+/** The id that the address names; what is not written as addresses are is the id of nothing. */
+function named(written) {
+  try { return decodeURIComponent(written); } catch { return written; }
+}
+
 function route() {
   const found = /^#\/incident\/(.+)$/.exec(location.hash);
   if (!found && !['', '#', '#/'].includes(location.hash)) return;
   const before = story.id;
-  story.id = found ? decodeURIComponent(found[1]) : null;
+  story.id = found ? named(found[1]) : null;
   story.revision = 0;
   at('home').hidden = Boolean(found);
   at('story').hidden = !found;
