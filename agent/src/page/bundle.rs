@@ -30,7 +30,7 @@ pub const STYLE: Asset = Asset {
     path: "/assets/page.css",
     content_type: CSS,
     text: include_str!("assets/page.css"),
-    sha256: "n3ubAOJfuHF8SI6V9MPRJYmQQmlA3lNnM87ph1pkLrk=",
+    sha256: "1QLSA5tzSk/MRaDG/5KXaA2JPvKcrkpOKz3W619WEZ8=",
 };
 
 /// Words, amounts and elements.
@@ -38,7 +38,7 @@ pub const WORDS: Asset = Asset {
     path: "/assets/words.js",
     content_type: SCRIPT,
     text: include_str!("assets/words.js"),
-    sha256: "L9+BJxb6ieISZLiRONYgX2cN1S97PqEkbY4w+nUl7FI=",
+    sha256: "P+4FnUIIwcSrQmbV3TxMjAxIxEhVUMYtQT3ZQrKNO5U=",
 };
 
 /// Charts.
@@ -46,7 +46,7 @@ pub const CHART: Asset = Asset {
     path: "/assets/chart.js",
     content_type: SCRIPT,
     text: include_str!("assets/chart.js"),
-    sha256: "w3Svy5btVm9i+ZH2o2OLtS/aiSZp7DtpW4WSGBPyThQ=",
+    sha256: "abwjYterW+ZkGplbdD4ToVA/lE0tVo3Ll/6n7Sf9umc=",
 };
 
 /// One incident.
@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "JMc4NCzIXvCEnHPF82aD/gxfsP2k1gRANhsQ+c1mzDs=",
+    sha256: "G2H4dcL1mP3MX2ZiTr6rj6Ht2VodAqOyu3fXAkr+7kE=",
 };
 
 /// What asks the agent and listens to it.
@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "3JypzBDltvxHYwmSWTVDlmO8auO63D96LnqjM2zpgeU=",
+    sha256: "c8L3jdr7EIbBoVBTKxVCfMu33XoX3UrfaGu7onPRUFI=",
 };
 
 /// What the exported file begins by; not served.

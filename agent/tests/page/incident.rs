@@ -38,6 +38,16 @@ fn an_incident_is_shown_whole_and_told_anew_in_place() {
         "mem_cgroup_out_of_memory+0x13a",
         "6a1f0c2be75d0f1de1f1a0c5d9f17b9b0a2d4c11 + 0x9d3f10",
         "left out by configuration\tvictims[1].argv",
+        "1\tshop/search-5c\t96.0Mi\t0B\t0\t\t4.2 s\tBestEffort\tprefer",
+        "3\tkube-system/proxy\tlost\t64.0Mi\t2000001000\tcritical",
+        "2 workloads more found no room",
+        "Capacity\n23.5Gi",
+        "Usable swap\n1.5Gi",
+        "Memory policy\nconfirmed",
+        "Pressure transition period\n5m0s",
+        "Longest grace of a soft eviction, in seconds\n45",
+        "memory.available<256Mi\t64Mi",
+        "memory.available<512Mi for 1m30s",
     ] {
         browser.wait_for(&shows(text));
     }
@@ -169,6 +179,8 @@ fn a_hostile_name_is_text_and_nothing_else() {
         "#overview",
         "#memory-stat",
         "#top-of-node",
+        "#ranked",
+        "#configuration",
         "#decision",
         "#track",
     ] {

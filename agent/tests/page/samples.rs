@@ -53,6 +53,21 @@ pub(crate) fn hostile() -> Value {
     incident["cgroups"]["value"][0]["path"] = json!(HOSTILE);
     incident["memoryStat"]["value"][HOSTILE] = json!(1);
     incident["topOfNode"]["value"][0]["comm"] = json!(HOSTILE);
+    for key in [
+        "namespace",
+        "name",
+        "cgroup",
+        "qos",
+        "preference",
+        "refusal",
+    ] {
+        incident["workloads"]["value"]["lines"][0][key] = json!(HOSTILE);
+    }
+    for key in ["mode", "memoryPolicy", "pressureTransition"] {
+        incident["configuration"]["value"][key] = json!(HOSTILE);
+    }
+    incident["configuration"]["value"]["thresholds"][0] = json!(HOSTILE);
+    incident["configuration"]["value"]["parts"][0]["minReclaim"] = json!(HOSTILE);
     incident["recording"]["value"]["others"][0]["path"] = json!(HOSTILE);
     incident["course"]["end"] = json!(HOSTILE);
     incident["decision"] = json!({"value": {"why": [HOSTILE], HOSTILE: HOSTILE}});

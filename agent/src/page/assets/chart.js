@@ -14,12 +14,9 @@ function svg(tag, attributes, text) {
 
 /** Steps of a scale, at most five of them: powers of two for bytes, 1-2-5 for everything else. */
 function steps(highest, isBytes) {
-  let step = isBytes ? 1 : 10 ** Math.floor(Math.log10(highest / 5 || 1));
-  if (isBytes) while (highest / step > 5) step *= 2;
-  else step *= [1, 2, 5, 10].find((factor) => highest / (step * factor) <= 5) ?? 10;
-  const all = [];
-  for (let at = 0; at <= highest; at += step) all.push(at);
-  return all;
+  const decade = 10 ** Math.floor(Math.log10(highest / 5));
+  const step = isBytes ? Math.max(1, 2 ** Math.ceil(Math.log2(highest / 5))) : decade * ([1, 2, 5].find((factor) => highest / (decade * factor) <= 5) ?? 10);
+  return Array.from({ length: Math.floor(highest / step) + 1 }, (_, index) => index * step);
 }
 
 /** The nearest point to `x`. */
@@ -48,15 +45,15 @@ function panel(description, width, domain) {
   const values = series.flatMap((one) => one.points.map((point) => point[1]));
   const highest = Math.max(1, ...marks.map((mark) => mark.y), values.reduce((a, b) => Math.max(a, b), 0)) * 1.06;
   const bottom = height - 20;
-  const x = (at) => LEFT + ((at - domain[0]) / (domain[1] - domain[0] || 1)) * (width - LEFT - RIGHT);
+  const [span, room] = [domain[1] - domain[0], width - LEFT - RIGHT];
+  const x = (at) => LEFT + ((at - domain[0]) / span) * room;
   const y = (value) => bottom - (Math.max(0, value) / highest) * (bottom - 10);
   const drawn = svg('svg', { width, height, viewBox: `0 0 ${width} ${height}`, 'aria-hidden': 'true' });
   for (const value of steps(highest, isBytes)) {
     drawn.append(svg('line', { class: 'grid', x1: LEFT, x2: width - RIGHT, y1: y(value), y2: y(value) }));
     drawn.append(svg('text', { x: LEFT - 6, y: y(value) + 4, 'text-anchor': 'end' }, format(value)));
   }
-  const seconds = (domain[1] - domain[0]) / 1000;
-  const every = [1, 2, 5, 10, 20, 30, 60, 120].find((step) => seconds / step <= width / 90) ?? 300;
+  const every = [1, 2, 5, 10, 20, 30, 60, 120].find((step) => span / 1000 / step <= width / 90) ?? 300;
   for (let at = Math.ceil(domain[0] / 1000 / every) * every; at <= domain[1] / 1000; at += every) {
     drawn.append(svg('text', { x: x(at * 1000), y: height - 4, 'text-anchor': at ? 'middle' : 'end' }, at ? `${at} s` : description.end ?? 'now'));
   }
@@ -65,7 +62,7 @@ function panel(description, width, domain) {
   const cursor = svg('line', { class: 'cursor', y1: 6, y2: bottom, x1: -9, x2: -9 });
   drawn.append(cursor);
   const move = (at) => ['x1', 'x2'].forEach((name) => cursor.setAttribute(name, x(at).toFixed(1)));
-  const where = (pixel) => domain[0] + ((pixel - LEFT) / (width - LEFT - RIGHT)) * (domain[1] - domain[0]);
+  const where = (pixel) => domain[0] + ((pixel - LEFT) / room) * span;
   const key = (look, text) => {
     const sample = svg('svg', { width: 26, height: 10, 'aria-hidden': 'true' });
     sample.append(svg('line', { class: look, x1: 0, x2: 26, y1: 5, y2: 5 }));
@@ -119,7 +116,7 @@ function chart(name, panels, domain) {
 function chartTable(caption, panels, domain) {
   const drawn = drawnIn(panels);
   const rows = [];
-  for (let at = Math.ceil(domain[0] / 1000) * 1000; at <= domain[1]; at += 1000) {
+  for (let at = domain[0]; at <= domain[1]; at += 1000) {
     rows.push([`${at / 1000} s`, ...drawn.map((one) => one.format(nearest(one.points, at)[1]))]);
   }
   return table(caption, ['#Time', ...drawn.map((one) => `#${one.name}`)], rows);

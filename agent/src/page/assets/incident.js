@@ -5,6 +5,7 @@ const COUNTERS = /^(total_)?(pg|workingset_|thp_|zswp|swpin|swpout|numa_)|^HugeP
 const processName = (one) => `${one.comm} (${one.pid})`;
 const bySize = (map) => Object.entries(map).sort((one, other) => other[1] - one[1]);
 const quoted = (argument) => (/^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`);
+const bullets = (texts) => el('ul', null, texts.map((each) => el('li', null, each)));
 const code = (text) => el('code', null, text);
 const limitOf = (incident, path) => valueOf(valueOf(incident.cgroups)?.find((one) => one.path === path)?.max) ?? null;
 
@@ -22,11 +23,12 @@ function sentence(incident) {
   const [left, wanted, short] = crossed ? [crossed.available, crossed.quantity, crossed.quantity - crossed.available].map((each) => amount(crossed.signal, each)) : [];
   const because = crossed ? `: ${crossed.signal} was ${left.replace('.0', '') === wanted.replace('.0', '') ? `${short} less than ${wanted}` : `${left}, less than ${wanted}`}` : '';
   const trigger = valueOf(incident.trigger);
+  const killed = `The kernel killed ${whom}`;
   switch (incident.cause) {
-    case 'memcgOom': return `The kernel killed ${whom}: ${at}.`;
-    case 'groupOom': return `The kernel killed ${whom}, all together: ${at}.`;
-    case 'globalOom': return `The kernel killed ${whom}: the node was out of memory.`;
-    case 'kernelOom': return `The kernel killed ${whom}: memory ran out, and it is not known for whose limit.`;
+    case 'memcgOom': return `${killed}: ${at}.`;
+    case 'groupOom': return `${killed}, all together: ${at}.`;
+    case 'globalOom': return `${killed}: the node was out of memory.`;
+    case 'kernelOom': return `${killed}: memory ran out, and it is not known for whose limit.`;
     case 'eviction': return `Brink evicted ${whom}${because}.`;
     case 'wouldEvict': return `Brink would have evicted ${whom}${because}.`;
     case 'foreignKill': return `${trigger ? processName(trigger) : 'Somebody else'} killed ${whom} with SIGKILL.`;
@@ -37,12 +39,11 @@ function sentence(incident) {
 function overview(incident) {
   const workload = valueOf(incident.workload);
   const limit = (one) => `${one.cgroup} (${METHODS[one.method] ?? one.method}; ${one.confidence})`;
-  const state = incident.isFinal ? `closed, revision ${incident.revision}` : `open, revision ${incident.revision}`;
   return [
     facts([
       ['Incident', incident.id],
       ['When', time(incident.at, 6)],
-      ['State', state],
+      ['State', `${incident.isFinal ? 'closed' : 'open'}, revision ${incident.revision}`],
       ['Cause', incident.cause],
       ['Limit that was hit', field(incident.limit, limit)],
       ['Workload', field(incident.workload, fullName)],
@@ -55,7 +56,7 @@ function overview(incident) {
         ['Uid', workload.uid],
       ] : []),
     ]),
-    incident.evidence.length ? [el('h3', null, 'Evidence'), el('ul', null, incident.evidence.map((each) => el('li', null, each)))] : null,
+    incident.evidence.length ? [el('h3', null, 'Evidence'), bullets(incident.evidence)] : null,
   ];
 }
 
@@ -144,11 +145,13 @@ function recorder(incident, recording) {
   return [
     recording.isBrief ? el('p', { class: 'note' }, 'Thinned, and without other cgroups: many incidents came at once.') : null,
     tracks.length > 1 ? el('p', null, el('label', { for: 'track' }, 'Cgroup '), choice) : null,
-    tracks.length ? place : el('p', { class: 'missing' }, 'No cgroup was recorded.'),
+    tracks.length ? place : none('No cgroup was recorded.'),
     recording.node.length ? drawn('node-table', 'The node before it', nodePanels(incident, recording.node), recording.node)
-      : el('p', { class: 'missing' }, 'The node was not recorded.'),
+      : none('The node was not recorded.'),
   ];
 }
+
+const crowded = (number, noun) => (number ? el('p', null, `${plural(number, noun)} more found no room in the record.`) : null);
 
 function victims(incident) {
   const heads = ['Process', '#Anonymous', '#Files', '#Shared', '#Swap', '#Page tables', '#oom_score_adj', '#User', '#Age', '#Exited', '~Cgroup', '~Arguments'];
@@ -158,8 +161,8 @@ function victims(incident) {
     brief(one.exited, distance(incident)), brief(one.cgroup, code), brief(one.argv, (argv) => code(argv.map(quoted).join(' '))),
   ];
   return [
-    incident.victims.length ? table('Victims', heads, incident.victims.map(row)) : el('p', { class: 'missing' }, 'No victim is known.'),
-    incident.moreVictims ? el('p', null, `${plural(incident.moreVictims, 'victim')} more found no room in the record.`) : null,
+    incident.victims.length ? table('Victims', heads, incident.victims.map(row)) : none('No victim is known.'),
+    crowded(incident.moreVictims, 'victim'),
   ];
 }
 
@@ -189,6 +192,32 @@ function amounts(id, caption, map) {
 const processes = (caption, list) => table(caption, ['Process', '#Resident', '#Swap', '#oom_score_adj'],
   list.map((one) => [processName(one), bytes(one.rss), bytes(one.swap), String(one.oomScoreAdj)]));
 
+/** The first cells of a workload in eviction order. */
+const ranked = (one, index, usage) => [String(index + 1), fullName(one), usage, bytes(one.request), String(one.priority), one.refusal ?? ''];
+
+/** Who could have been evicted instead. */
+function workloads(found) {
+  const row = (one, index) => [
+    ...ranked(one, index, brief(one.usage, bytes)), one.usageAgeMs === null ? '' : stretch(one.usageAgeMs), one.qos, one.preference, one.cgroup && code(one.cgroup),
+  ];
+  return [
+    table('In the order of memory.available', ['#Place', 'Workload', '#Uses', '#Requested', '#Priority', 'Refuses', '#Read before', 'QoS class', 'Preference', '~Cgroup'], found.lines.map(row)),
+    crowded(found.more, 'workload'),
+  ];
+}
+
+function configuration(found) {
+  return [
+    facts([
+      ['Mode', found.mode],
+      ['Memory policy', found.memoryPolicy],
+      ['Pressure transition period', found.pressureTransition],
+      ['Longest grace of a soft eviction, in seconds', found.maxPodGraceSeconds],
+    ]),
+    table('Thresholds', ['Threshold', '#Minimum reclaim'], found.thresholds.map((one, index) => [one, found.parts?.[index]?.minReclaim])),
+  ];
+}
+
 function nodeState(node) {
   const zoneState = (zone) => (zone.free < zone.min ? 'below min' : zone.free < zone.low ? 'below low' : zone.free < zone.high ? 'below high' : 'above high');
   const zones = (list) => table('Zones against their watermarks, in pages', ['Zone', '#Free', '#min', '#low', '#high', 'State'],
@@ -197,6 +226,8 @@ function nodeState(node) {
     facts([
       ['memory.available', field(node.available, bytes)],
       ['memory.headroom', field(node.headroom, bytes)],
+      ['Capacity', field(node.capacity, bytes)],
+      ['Usable swap', field(node.usableSwap, bytes)],
       ['Waited for memory, 10 s', field(node.pressure, (psi) => `some ${psi.some} %, full ${psi.full} %`)],
       ['Reclaim cost the victim', field(node.reclaimNs, (nanos) => stretch(nanos / 1e6))],
     ]),
@@ -225,13 +256,12 @@ function trigger(one) {
 }
 
 function decision(record) {
-  const place = (one, index) => [String(index + 1), fullName(one), one.usage === null ? 'unknown' : bytes(one.usage), bytes(one.request), String(one.priority), one.refusal ?? ''];
+  const place = (one, index) => ranked(one, index, one.usage === null ? 'unknown' : bytes(one.usage));
   const stage = (one) => [one.stage, one.sinceSampleNs === null ? '' : stretch(one.sinceSampleNs / 1e6), wall(one.wall, 6)];
-  const text = JSON.stringify(record, null, 2).split('\n').map(plain).join('\n');
   const whole = el('pre');
-  whole.textContent = text;
+  whole.textContent = JSON.stringify(record, null, 2).split('\n').map(plain).join('\n');
   return [
-    Array.isArray(record.why) ? el('ul', null, record.why.map((each) => el('li', null, each))) : null,
+    Array.isArray(record.why) ? bullets(record.why) : null,
     Array.isArray(record.ranking) ? table('Eviction order', ['#Place', 'Workload', '#Uses', '#Requested', '#Priority', 'Refuses'], record.ranking.map(place)) : null,
     Array.isArray(record.stages) ? table('Stages', ['Stage', '#After the sample', '@At'], record.stages.map(stage)) : null,
     more('decision-json', 'The whole record', whole),
@@ -270,8 +300,10 @@ function incidentView(incident) {
     part('memory-stat', 'memory.stat of the victim’s cgroup', incident.memoryStat, (map) => amounts('memory-stat', 'memory.stat', map)),
     part('top-of-cgroup', 'Processes of the cgroup', incident.topOfCgroup, (list) => processes('Most memory in the cgroup', list)),
     part('top-of-node', 'Processes of the node', incident.topOfNode, (list) => processes('Most memory on the node', list)),
+    part('ranked', 'Workloads of the node', incident.workloads, workloads),
     part('node', 'The node', incident.node, nodeState),
     part('trigger', 'Trigger', incident.trigger, trigger),
     part('decision', 'Brink’s decision', incident.decision, decision),
+    part('configuration', 'Configuration', incident.configuration, configuration),
     section('missing', 'Missing fields', absences(incident)));
 }

@@ -102,7 +102,7 @@ function announce(incident) {
 /** Keeps what the list shows, from the whole or from what is listed of it; whether it was not known at all. */
 function takeIncident(incident) {
   const known = incidents.get(incident.id);
-  if (known && known.revision >= incident.revision) return false;
+  if (known?.revision >= incident.revision) return false;
   const workload = valueOf(incident.workload) ?? (incident.name ? incident : null);
   const [first] = incident.victims;
   const summary = {
@@ -128,8 +128,7 @@ async function loadIncidents() {
     redraw();
     if (story.id && !story.revision) loadStory();
   } catch (error) {
-    if (!error.answered) return;
-    tell(at('found'), error.message);
+    if (error.answered) tell(at('found'), error.message);
   }
 }
 
@@ -155,16 +154,14 @@ async function keepPolling() {
   for (;;) {
     if (!document.hidden) await poll();
     await new Promise((resolve) => {
-      const wait = link.answers ? BOUNDS.pollMs : BOUNDS.retryMs;
-      setTimeout(resolve, wait);
+      setTimeout(resolve, link.answers ? BOUNDS.pollMs : BOUNDS.retryMs);
       document.addEventListener('visibilitychange', resolve, { once: true });
     });
   }
 }
 
 function showStatus(status) {
-  const name = link.node ?? location.host;
-  tell(at('agent'), `${name} · ${status.mode} · version ${status.version}`);
+  tell(at('agent'), `${link.node ?? location.host} · ${status.mode} · version ${status.version}`);
   const order = status.openOrder;
   tell(at('orders'), [
     `${status.mode}: ${MODES[status.mode] ?? 'no word for it here'}.`,
@@ -241,7 +238,7 @@ function liveTable(place, caption, heads) {
   return (rows) => {
     const old = new Map([...body.children].map((row) => [row.dataset.key, row]));
     rows.forEach(({ key, cells, look }, index) => {
-      const row = old.get(key) ?? el('tr', null, cells.map((_, column) => (column === 0 ? el('th', { scope: 'row' }) : el('td', { class: lookOf(heads[column]) }))));
+      const row = old.get(key) ?? el('tr', null, heads.map(() => '').map(cellsUnder(heads)));
       old.delete(key);
       row.dataset.key = key;
       row.className = look ?? '';
@@ -304,7 +301,7 @@ function redraw() {
 }
 
 function matches(filter, what, namespace, words) {
-  return (filter.what === '' || filter.what === what) && (filter.namespace === '' || filter.namespace === `=${namespace}`) && words.includes(filter.text);
+  return ['', what].includes(filter.what) && ['', `=${namespace}`].includes(filter.namespace) && words.includes(filter.text);
 }
 
 function showLists() {
@@ -328,20 +325,21 @@ function showLists() {
   fillNamespaces([...all.map((one) => one.namespace), ...events.filter((event) => event.subject).map((event) => event.subject.namespace)]);
 }
 
+const option = (value, text = value) => el('option', { value }, text);
+
 function fillNamespaces(names) {
   const select = at('namespace');
-  const known = new Set([...select.options].map((option) => option.value));
+  const known = new Set([...select.options].map((each) => each.value));
   for (const name of new Set(names)) {
-    if (!known.has(`=${name}`)) select.append(el('option', { value: `=${name}` }, name || '(none)'));
+    if (!known.has(`=${name}`)) select.append(option(`=${name}`, name || '(none)'));
   }
 }
 
 function fillFilters() {
-  const option = (value, text) => el('option', { value }, text);
   at('cause').append(option('', 'everything'), el('optgroup', { label: 'Incidents' }, Object.keys(CAUSES).map((cause) => option(cause, causeName(cause)))),
-    el('optgroup', { label: 'Other events' }, OTHER_KINDS.map((kind) => option(kind, kind))));
+    el('optgroup', { label: 'Other events' }, OTHER_KINDS.map((kind) => option(kind))));
   at('namespace').append(option('', 'all'));
-  at('signal').append(...SIGNALS.map((signal) => option(signal, signal)));
+  at('signal').append(...SIGNALS.map((signal) => option(signal)));
   at('signal').addEventListener('change', () => showRanking().catch(tellConnection));
   at('filters').addEventListener('input', redraw);
   at('filters').addEventListener('submit', (event) => event.preventDefault());
@@ -353,17 +351,15 @@ const placeOf = (id) => `/v1/incidents/${encodeURIComponent(id)}`;
 
 async function loadStory() {
   const { id } = story;
-  let words = 'The agent has not answered yet; it is asked again.';
   try {
     const incident = await ask(placeOf(id));
     if (story.id === id) showIncident(incident);
-    return;
   } catch (error) {
-    if (error.answered) words = error.message;
+    if (story.id !== id) return;
+    const words = error.answered ? error.message : 'The agent has not answered yet; it is asked again.';
+    at('story').replaceChildren(back(), el('h1', { id: 'incident-title', tabindex: -1 }, `Incident ${id}`), el('p', { class: 'lead' }, words));
+    focusTitle();
   }
-  if (story.id !== id) return;
-  at('story').replaceChildren(back(), el('h1', { id: 'incident-title', tabindex: -1 }, `Incident ${id}`), el('p', { class: 'lead' }, words));
-  focusTitle();
 }
 
 /** Whoever followed a link stands at the heading of what it led to. */

@@ -105,16 +105,15 @@ function stretch(millis) {
 
 /** `2026-01-01 12:00:00.123456 UTC`, cut to so many digits of a second. */
 function wall(text, digits = 3) {
-  const found = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+)?Z$/.exec(text);
-  if (!found) return text;
-  const rest = digits ? (found[3] ?? '').slice(0, digits + 1) : '';
-  return `${found[1]} ${found[2]}${rest} UTC`;
+  const found = /^(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(\.\d+|)Z$/.exec(text);
+  return found ? `${found[1]} ${found[2]}${found[3].slice(0, digits + 1)} UTC` : text;
 }
 const time = (at, digits) => el('time', { datetime: at.wall }, wall(at.wall, digits));
 
 const fullName = (one) => (one.namespace ? `${one.namespace}/${one.name}`.replace('//', '/') : one.name);
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? '' : noun === 'process' ? 'es' : 's'}`;
 const causeName = (cause) => CAUSES[cause] ?? cause;
+const none = (words) => el('p', { class: 'missing' }, words);
 const missing = (reason) => el('span', { class: 'missing' }, MISSING[reason] ?? reason);
 
 /** The value of a field as `show` makes it, or why there is none. */
@@ -135,14 +134,16 @@ const valueOf = (found) => found?.value;
 const LOOKS = { '#': 'number', '~': 'long', '@': 'when' };
 const lookOf = (head) => LOOKS[head[0]] ?? null;
 
+/** Makes the cells of a row, of which the first is its head. */
+const cellsUnder = (heads) => (content, index) =>
+  el(index ? 'td' : 'th', { class: lookOf(heads[index]), scope: index ? null : 'row' }, content);
+
 /** A table that can be scrolled by keyboard. A head that begins with `#` is one of numbers, with `~` one of long texts, with `@` one of times. */
 function table(caption, heads, rows) {
-  const cell = (content, index) =>
-    el(index ? 'td' : 'th', { class: lookOf(heads[index]), scope: index ? null : 'row' }, content);
   const head = heads.map((text) => el('th', { scope: 'col', class: lookOf(text) }, text.replace(/^[#~@]/, '')));
   return el('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption },
     el('table', null, el('caption', null, caption), el('thead', null, el('tr', null, head)),
-      el('tbody', null, rows.map((row) => el('tr', null, row.map(cell))))));
+      el('tbody', null, rows.map((row) => el('tr', null, row.map(cellsUnder(heads)))))));
 }
 
 /** Terms and what they are; terms without anything are left out. */
