@@ -195,8 +195,10 @@ impl Browser {
             let event = &message["message"];
             let is_request = event["method"] == "Network.requestWillBeSent";
             let page = event["params"]["documentURL"].as_str()?;
+            let of_browser = ["chrome://", "chrome-untrusted://"];
+            let is_pages = !of_browser.iter().any(|scheme| page.starts_with(scheme));
             let url = event["params"]["request"]["url"].as_str()?;
-            (is_request && !page.starts_with("chrome://")).then(|| url.to_owned())
+            (is_request && is_pages).then(|| url.to_owned())
         });
         addresses.collect()
     }
