@@ -5,15 +5,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::time::Duration;
 
 use brink_host::cgroup::events::MemoryEvents;
 use brink_host::cgroup::{Controller, Version};
-use brink_host::hog::{HogSpec, Load};
+use brink_host::zoneinfo::{Zone, Zoneinfo};
 use brink_stream::model::field::{Field, Missing};
-use brink_stream::model::incident::{Cause, Confidence, Incident, LimitMethod};
+use brink_stream::model::incident::{Cause, Confidence, Incident, LimitMethod, ZoneState};
 use brink_stream::model::kind::Kind;
-use brink_tests::{Hog, guest_only, lacks, skip, slowed, wait_until};
+use brink_tests::{guest_only, lacks, skip, slowed, wait_until};
 
 use crate::log::Log;
 use crate::scene::{MIB, PATIENCE, Scene, end};
@@ -23,6 +22,9 @@ mod log;
 mod parts;
 mod scene;
 
+/// A user who is not root.
+const NOBODY: u32 = 65_534;
+
 #[test]
 fn a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel() {
     let scene = match Scene::new(256) {
@@ -31,7 +33,11 @@ fn a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel() {
     };
     let mut log = Log::from_now();
     scene.limit(&scene.web, 64);
-    let leak = scene.leak(200);
+    // What the group above has in use, and has taken, is more than what this one may have.
+    let beside = scene.sandbox.group.child("beside").unwrap();
+    let mut other = Scene::leak_in(&beside, 96);
+    other.wait_touched(96 * MIB, PATIENCE).unwrap();
+    let leak = scene.leak_of(NOBODY, 200);
     let pid = leak.pid().unsigned_abs();
     let opened = scene.about(Kind::OomKill, pid);
     assert_eq!(opened.cause, Cause::MemcgOom, "{opened:#?}");
@@ -41,7 +47,8 @@ fn a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel() {
     assert_eq!(victim.cgroup, Field::Value(scene.web.group().to_owned()));
     let anon = *victim.anon.value().unwrap();
     assert!((32 * MIB..=64 * MIB).contains(&anon), "{anon}");
-    assert!(victim.start_ns.value().is_some() && victim.uid == Field::Value(0));
+    assert!(victim.start_ns.value().is_some());
+    assert_eq!(victim.uid, Field::Value(NOBODY));
     let limit = opened.limit.value().unwrap();
     assert_eq!(limit.cgroup, scene.web.group());
     assert_eq!(
@@ -85,7 +92,7 @@ fn a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel() {
             .is_some_and(|stack| stack.len() > 3),
         "{trigger:?}"
     );
-    assert!(trigger.gfp.value().is_some());
+    assert!(trigger.gfp.value().is_some() && trigger.order.value().is_some());
     // Memory that a process takes is always charged by an allocation that may reclaim.
     match &trigger.gfp_flags {
         Field::Value(flags) => assert!(
@@ -103,11 +110,7 @@ fn a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel() {
         Field::Missing(reason) => assert_eq!(*reason, Missing::ProcessGone),
     }
     assert_eq!(identity.owner_missing, Some(Missing::NotApplicable));
-    assert!(
-        closed.memory_stat.value().is_some(),
-        "{:?}",
-        closed.memory_stat
-    );
+    check_memory_stat(&closed);
     assert!(
         closed.top_of_node.value().is_some(),
         "{:?}",
@@ -121,6 +124,24 @@ fn a_cgroup_at_its_own_limit_is_one_incident_that_agrees_with_the_kernel() {
     if let Err(why) = log.agrees(&closed, again) {
         skip!("all but the kernel's own word: {why}");
     }
+}
+
+/// `memory.stat` is that of the group of 64 MiB, which the leak has filled page by page: nobody has had fewer faults, and what
+/// lies above it has had more and holds more.
+#[track_caller]
+fn check_memory_stat(closed: &Incident) {
+    let stat = &closed.memory_stat;
+    let stat = stat.value().unwrap_or_else(|| panic!("{stat:?}"));
+    // What was given back by then is not in it. v1 has another name for it.
+    let anon = stat.get("anon").or_else(|| stat.get("rss"));
+    assert!(anon.is_some_and(|anon| *anon <= 64 * MIB), "{stat:?}");
+    let pages = 64 * MIB / 4096;
+    let known = pages / 2..=pages * 3 / 2;
+    let faults = stat.get("pgfault");
+    assert!(
+        faults.is_some_and(|faults| known.contains(faults)),
+        "not in {known:?}: {stat:?}"
+    );
 }
 
 /// The table of workloads has the one of the scene, with what its cgroup used at the kill, however old the warm figures are.
@@ -249,16 +270,11 @@ fn the_node_out_of_memory_is_one_incident_for_no_cgroups_limit() {
         Err(why) => lacks!("{why}"),
     };
     let mut log = Log::from_now();
+    let zones = Zoneinfo::read(Path::new("/")).unwrap().zones;
     let exhaust = || {
-        let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
-        (spec.floor, spec.wait) = (0, true);
-        let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
-        let mut hog = Hog::spawn(program, None, &spec).unwrap();
-        let pid = hog.pid().unsigned_abs();
-        fs::write(format!("/proc/{pid}/oom_score_adj"), "1000").unwrap();
-        hog.start();
+        let mut hog = Scene::exhaust();
         assert!(!hog.wait(PATIENCE).unwrap().success());
-        pid
+        hog.pid().unsigned_abs()
     };
     let pid = exhaust();
     let closed = scene.about(Kind::IncidentClosed, pid);
@@ -273,7 +289,7 @@ fn the_node_out_of_memory_is_one_incident_for_no_cgroups_limit() {
     assert_eq!(victim.oom_score_adj, Field::Value(1000));
     assert!(victim.anon.value().is_some_and(|anon| *anon > 256 * MIB));
     let node = closed.node.value().unwrap();
-    assert!(node.zones.value().is_some_and(|zones| !zones.is_empty()));
+    check_zones(node.zones.value().expect("they can be read"), &zones);
     let top = closed.top_of_node.value().expect("it was made");
     assert!(!top.is_empty());
     // In whose context memory ran out is anybody's, and its allocation is told all the same.
@@ -291,6 +307,23 @@ fn the_node_out_of_memory_is_one_incident_for_no_cgroups_limit() {
     let again = || scene.about(Kind::OomKill, exhaust());
     if let Err(why) = log.agrees(&closed, again) {
         skip!("all but the kernel's own word: {why}");
+    }
+}
+
+/// The zones are those of before, and so are their watermarks, but for a boost, which is the same in all three of a zone.
+#[track_caller]
+fn check_zones(told: &[ZoneState], known: &[Zone]) {
+    assert!(!told.is_empty() && told.len() == known.len(), "{told:#?}");
+    for (told, known) in told.iter().zip(known) {
+        assert_eq!((told.node, &told.zone), (known.node, &known.name));
+        assert!(told.min <= told.low && told.low <= told.high, "{told:?}");
+        let apart = (told.low - told.min, told.high - told.low);
+        let expected = (known.low - known.min, known.high - known.low);
+        assert_eq!(apart, expected, "{told:?} {known:?}");
+        // At the most half as much again as the highest watermark (vm.watermark_boost_factor).
+        let least = known.min - known.boost;
+        let most = least + (known.high - known.boost) * 3 / 2;
+        assert!((least..=most).contains(&told.min), "{told:?} {known:?}");
     }
 }
 

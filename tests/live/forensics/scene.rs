@@ -1,5 +1,6 @@
 //! A workload in a bounded group, and a collector that knows it.
 
+use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -169,6 +170,27 @@ impl Scene {
         let spec = HogSpec::new(Load::Anon, mib * MIB, Duration::from_mins(1));
         let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
         Hog::spawn(program, Some(group), &spec).unwrap()
+    }
+
+    /// The same by another user.
+    pub(crate) fn leak_of(&self, user: u32, mib: u64) -> Hog {
+        let spec = HogSpec {
+            user: Some(user),
+            ..HogSpec::new(Load::Anon, mib * MIB, Duration::from_mins(1))
+        };
+        let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+        Hog::spawn(program, Some(&self.web), &spec).unwrap()
+    }
+
+    /// Who takes all memory of the machine until the kernel kills it before anybody else.
+    pub(crate) fn exhaust() -> Hog {
+        let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
+        (spec.floor, spec.wait) = (0, true);
+        let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+        let mut hog = Hog::spawn(program, None, &spec).unwrap();
+        fs::write(format!("/proc/{}/oom_score_adj", hog.pid()), "1000").unwrap();
+        hog.start();
+        hog
     }
 
     /// A process of the workload that does nothing.

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rustix::process::{Resource, Rlimit};
+use rustix::process::{Resource, Rlimit, Uid};
+use rustix::thread::set_thread_res_uid;
 
 use crate::error::HostError;
 use crate::hot_file::write_value;
@@ -95,6 +96,12 @@ pub fn run(spec: &HogSpec) -> Result<HogReport, HogError> {
         .as_deref()
         .map(progress::Writer::create)
         .transpose()?;
+    if let Some(user) = spec.user.map(Uid::from_raw) {
+        set_thread_res_uid(user, user, user).map_err(|errno| HogError::Call {
+            what: "becoming another user",
+            errno,
+        })?;
+    }
     if spec.wait {
         wait_for_start()?;
     }
@@ -173,6 +180,7 @@ impl HogSpec {
             join: Vec::new(),
             progress: None,
             folder: None,
+            user: None,
         }
     }
 

@@ -115,6 +115,8 @@ pub struct HogSpec {
     pub progress: Option<PathBuf>,
     /// A folder of its own for the loads that need files.
     pub folder: Option<PathBuf>,
+    /// The user it becomes before it takes anything; not for the loads that need a folder.
+    pub user: Option<u32>,
 }
 
 /// Why arguments are no specification.
@@ -178,6 +180,9 @@ impl HogSpec {
         if let Some(path) = &self.folder {
             add("--folder", path.as_ref());
         }
+        if let Some(user) = self.user {
+            add("--user", &number(user.into()));
+        }
         arguments.extend(self.hold.then(|| "--hold".into()));
         arguments.extend(self.wait.then(|| "--wait".into()));
         arguments
@@ -201,7 +206,12 @@ impl HogSpec {
                 Some("--bytes") => bytes = Some(parse_number("--bytes", value("--bytes")?)?),
                 Some("--deadline-ms") => deadline = Some(parse_deadline(value("--deadline-ms")?)?),
                 Some("--rate") => spec.rate = Some(parse_rate(value("--rate")?)?),
-                Some("--parent") => spec.parent = Some(parse_parent(value("--parent")?)?),
+                Some("--parent") => {
+                    spec.parent = Some(parse_id("--parent", value("--parent")?, "a process")?);
+                }
+                Some("--user") => {
+                    spec.user = Some(parse_id("--user", value("--user")?, "a user")?);
+                }
                 Some("--floor") => spec.floor = parse_number("--floor", value("--floor")?)?,
                 Some("--join") => spec.join.push(value("--join")?.into()),
                 Some("--progress") => spec.progress = Some(value("--progress")?.into()),
@@ -238,12 +248,12 @@ fn parse_number(name: &'static str, value: OsString) -> Result<u64, SpecError> {
     })
 }
 
-fn parse_parent(value: OsString) -> Result<u32, SpecError> {
+fn parse_id(name: &'static str, value: OsString, expected: &'static str) -> Result<u32, SpecError> {
     let number = value.to_str().and_then(|text| text.parse().ok());
     number.ok_or(SpecError::BadValue {
-        name: "--parent",
+        name,
         value,
-        expected: "a process",
+        expected,
     })
 }
 
@@ -309,13 +319,13 @@ mod tests {
             rate in proptest::option::of(1..=u64::MAX),
             milliseconds in 1..=600_000u64,
             (hold, wait) in any::<(bool, bool)>(),
-            (floor, parent) in any::<(u64, Option<u32>)>(),
+            (floor, parent, user) in any::<(u64, Option<u32>, Option<u32>)>(),
             join in proptest::collection::vec("/[a-z/]{1,9}", 0..3),
             progress in proptest::option::of("/[a-z -]{1,9}"),
             folder in proptest::option::of("/[a-z -]{1,9}"),
         ) {
             let spec = HogSpec {
-                load, bytes, rate, deadline: Duration::from_millis(milliseconds), hold, wait, floor, parent,
+                load, bytes, rate, deadline: Duration::from_millis(milliseconds), hold, wait, floor, parent, user,
                 join: join.into_iter().map(PathBuf::from).collect(),
                 progress: progress.map(PathBuf::from),
                 folder: folder.map(PathBuf::from),
