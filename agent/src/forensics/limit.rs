@@ -16,6 +16,8 @@ pub struct Level {
     pub ooms: Option<(u64, u64)>,
     /// A task waits in its OOM.
     pub under_oom: Option<bool>,
+    /// Whoever hits its limit waits, and nobody is killed for it (v1, `oom_kill_disable`).
+    pub spares: bool,
 }
 
 /// The cgroup that was short, from `levels`, innermost first. `slack` is what lies between usage and limit at most when a
@@ -41,14 +43,14 @@ pub fn infer(levels: &[Level], shortage: Shortage, slack: u64) -> Option<Limit> 
         };
         return Some(limit(&first.path, LimitMethod::EventDelta, confidence));
     }
-    // The kernel marks all below the one that is short: the outermost is it.
+    // The kernel marks all below the one that is short: the outermost is it, unless its tasks wait for as long as they like.
     let under = levels.iter().rfind(|level| level.under_oom == Some(true));
-    if let Some(level) = under {
+    if let Some(level) = under.filter(|level| !level.spares) {
         return Some(limit(&level.path, LimitMethod::UnderOom, Confidence::High));
     }
     let limited: Vec<&Level> = levels
         .iter()
-        .filter(|level| matches!(level.max, Some(Some(_))))
+        .filter(|level| matches!(level.max, Some(Some(_))) && !level.spares)
         .collect();
     let all_known = levels.iter().all(|level| level.max.is_some());
     if let [only] = limited[..]
@@ -133,6 +135,23 @@ mod tests {
         levels[1].under_oom = Some(true);
         let found = ("/a", LimitMethod::UnderOom, Confidence::High);
         check(&levels, Shortage::Unknown, Some(found));
+    }
+
+    #[test]
+    fn a_group_whose_tasks_wait_is_never_it() {
+        let mut levels = [
+            level("/a/b/c", 50, Some(100)),
+            level("/a/b", 100, Some(100)),
+            level("/a", 100, Some(100)),
+        ];
+        // Both are marked by whoever waits in the outer one of them.
+        levels[0].under_oom = Some(true);
+        levels[1].under_oom = Some(true);
+        levels[1].spares = true;
+        let found = ("/a", LimitMethod::AtLimit, Confidence::High);
+        check(&levels, Shortage::Cgroup, Some(found));
+        let only = ("/a", LimitMethod::OnlyLimit, Confidence::High);
+        check(&levels[1..], Shortage::Cgroup, Some(only));
     }
 
     #[test]

@@ -7,10 +7,10 @@ use brink_host::cgroup::{Controller, Version};
 use brink_host::probe::{Facts, Family, Probe, Roots, Signal, Wishes, coverage};
 use brink_stream::model::incident::{Confidence, Incident, LimitMethod};
 use brink_stream::model::kind::Kind;
-use brink_tests::{lacks, skip, wait_until};
+use brink_tests::{Hog, guest_only, lacks, skip, wait_until};
 
 use crate::log::Log;
-use crate::scene::{PATIENCE, Scene};
+use crate::scene::{MIB, PATIENCE, Scene};
 
 /// A collector that is told of victims by the program beside the sampler alone.
 struct Untold {
@@ -36,8 +36,12 @@ impl Untold {
 
     /// The incident of a leak in a group, as it opens.
     fn oom_in(&mut self, group: &OwnedCgroup) -> Incident {
-        let leak = Scene::leak_in(group, 200);
-        let pid = leak.pid().unsigned_abs();
+        self.oom_of(&Scene::leak_in(group, 200))
+    }
+
+    /// The incident of a process that the kernel kills, as it opens.
+    fn oom_of(&mut self, victim: &Hog) -> Incident {
+        let pid = victim.pid().unsigned_abs();
         let record = wait_until(PATIENCE, || {
             let mut found = None;
             self.probe.drain_signals(usize::MAX, |signal| match signal {
@@ -61,13 +65,7 @@ impl Untold {
     ) -> Result<(), String> {
         let mut log = Log::from_now();
         let told = self.oom_in(group);
-        let limit = told.limit.value();
-        let limit = limit.unwrap_or_else(|| panic!("{told:#?}"));
-        assert_eq!(
-            (limit.cgroup.as_str(), limit.method, limit.confidence),
-            (short, method, Confidence::High),
-            "{told:#?}"
-        );
+        check_limit(&told, short, method);
         log.agrees(&told, || self.oom_in(group))
     }
 
@@ -87,6 +85,17 @@ impl Untold {
             fs::write(dir.join("memory.max"), "max").unwrap();
         }
     }
+}
+
+#[track_caller]
+fn check_limit(told: &Incident, short: &str, method: LimitMethod) {
+    let limit = told.limit.value();
+    let limit = limit.unwrap_or_else(|| panic!("{told:#?}"));
+    assert_eq!(
+        (limit.cgroup.as_str(), limit.method, limit.confidence),
+        (short, method, Confidence::High),
+        "{told:#?}"
+    );
 }
 
 #[test]
@@ -140,6 +149,61 @@ fn the_only_group_with_a_limit_is_the_kernels() {
     all.unlimit();
     let path = fresh.group().to_owned();
     if let Err(why) = all.check(&fresh, &path, LimitMethod::OnlyLimit) {
+        skip!("all but the kernel's own word: {why}");
+    }
+}
+
+#[test]
+fn the_node_is_told_by_what_its_trigger_reclaimed_last() {
+    guest_only!("the kernel's OOM killer is let loose on the machine");
+    let mut all = match Untold::new(256) {
+        Ok(all) => all,
+        Err(why) => lacks!("{why}"),
+    };
+    let mut log = Log::from_now();
+    let mut exhaust = || all.oom_of(&Scene::exhaust());
+    let told = exhaust();
+    check_limit(&told, "/", LimitMethod::LastReclaim);
+    if let Err(why) = log.agrees(&told, exhaust) {
+        skip!("all but the kernel's own word: {why}");
+    }
+}
+
+/// Whoever hits the limit of a group with `oom_kill_disable` waits, and the group stands under OOM for as long as he does. Its
+/// processes are killed for the limit above it all the same.
+#[test]
+fn a_group_under_oom_that_has_nobody_killed_is_not_the_one() {
+    let mut all = match Untold::new(256) {
+        Ok(all) => all,
+        Err(why) => lacks!("{why}"),
+    };
+    if !all.is_v1() {
+        skip!("only in a group of cgroup v1 may the kernel's killer be switched off");
+    }
+    let web = all.scene.web.group().to_owned();
+    let [inner, beside] = ["inner", "beside"].map(|name| all.scene.web.child(name).unwrap());
+    all.scene.limit(&all.scene.web, 64);
+    all.scene.limit(&inner, 40);
+    all.unlimit();
+    all.scene.follow();
+    let dir = inner.dir(&all.scene.sandbox.layout, Controller::Memory);
+    let control = dir.unwrap().path().join("memory.oom_control");
+    fs::write(&control, "1").unwrap();
+    // The first fits in. The second fills the group and waits, until both are killed.
+    let mut victim = Scene::leak_in(&inner, 30);
+    victim.wait_touched(30 * MIB, PATIENCE).unwrap();
+    let _waiting = Scene::leak_in(&inner, 64);
+    let under = wait_until(PATIENCE, || {
+        let text = fs::read_to_string(&control).unwrap();
+        text.contains("under_oom 1").then_some(())
+    });
+    under.expect("somebody waits in its OOM");
+    let mut log = Log::from_now();
+    // It never holds as much as the victim while that lives.
+    let _third = Scene::leak_in(&beside, 64);
+    let told = all.oom_of(&victim);
+    check_limit(&told, &web, LimitMethod::OnlyLimit);
+    if let Err(why) = log.agrees(&told, || all.oom_in(&beside)) {
         skip!("all but the kernel's own word: {why}");
     }
 }

@@ -87,7 +87,7 @@ pub fn absent(dir: &CgroupDir) -> Missing {
 /// often it could not so far.
 pub fn level(state: &CgroupState, before: Option<u64>, now: Option<u64>) -> Level {
     let events = state.events.value();
-    let under = events.and_then(|events| events.get("under_oom"));
+    let event = |name| events.and_then(|events| events.get(name)).copied();
     Level {
         path: state.path.clone(),
         usage: state.usage.value().copied(),
@@ -98,7 +98,8 @@ pub fn level(state: &CgroupState, before: Option<u64>, now: Option<u64>) -> Leve
             Field::Missing(_) => None,
         },
         ooms: before.zip(now),
-        under_oom: under.map(|under| *under != 0),
+        under_oom: event("under_oom").map(|under| under != 0),
+        spares: event("oom_kill_disable").is_some_and(|disabled| disabled != 0),
     }
 }
 
