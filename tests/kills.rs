@@ -136,6 +136,9 @@ pub struct Account {
 /// Parts of a final record that must have values.
 pub const PARTS: [&str; 5] = ["victim", "limit", "memory.stat", "kernel stack", "identity"];
 
+/// A part that need not have one: the arguments lie in the victim's own memory, which may be given back before they are read.
+pub const SHOWN: &str = "argv";
+
 /// Where their values are, as JSON pointers.
 const POINTERS: [(&str, &[&str]); PARTS.len()] = [
     (
@@ -236,6 +239,8 @@ impl Account {
             *self.filled.entry(part).or_default() += usize::from(first.is_none());
             absent = absent.or(first);
         }
+        let argv = record.pointer("/victims/0/argv/value/0");
+        *self.filled.entry(SHOWN).or_default() += usize::from(argv.is_some());
         let is_final = record["isFinal"] == true;
         self.complete += usize::from(is_final && !is_pending);
         if !is_final || is_pending || absent.is_some() {

@@ -8,7 +8,7 @@ use brink_host::{
 };
 use brink_tests::{
     Hog,
-    kills::{self, Account, PARTS},
+    kills::{self, Account, PARTS, SHOWN},
 };
 
 use super::super::registry::{Measured, Outcome, Settings};
@@ -123,7 +123,7 @@ fn add(outcome: &mut Outcome, case: &str, (count, account): (u32, &Account)) {
     outcome.add(case, PENDING, "", number(account.pending as u64));
     let share = |of: usize| 100.0 * f64::from(u32::try_from(of).unwrap_or(0)) / f64::from(count);
     outcome.add(case, COMPLETE, "%", vec![share(account.complete)]);
-    for part in PARTS {
+    for part in PARTS.into_iter().chain([SHOWN]) {
         let filled = account.filled.get(part).copied().unwrap_or(0);
         outcome.add(case, &with(part), "%", vec![share(filled)]);
     }
@@ -133,7 +133,8 @@ fn with(part: &str) -> String {
     format!("records with {part}")
 }
 
-/// Holds all of it, but for the times beside forks, which keep both processors busy, and are shown.
+/// Holds all of it, but for the arguments, which need not be had, and the times beside forks, which keep both processors busy. Both
+/// are shown.
 pub(super) fn hold(outcome: &mut Outcome, settings: &Settings) {
     for case in [ALONE, STORM] {
         outcome.limit_sum(case, UNCOUNTED, 0.0);
@@ -175,7 +176,7 @@ mod tests {
     fn incident(is_final: bool, freed: &Value) -> Value {
         let value = json!({"value": 1});
         let victim = json!({
-            "pid": 7, "startNs": value, "uid": value, "oomScoreAdj": value, "anon": value, "file": value, "shmem": value,
+            "pid": 7, "argv": {"value": ["hog"]}, "startNs": value, "uid": value, "oomScoreAdj": value, "anon": value, "file": value, "shmem": value,
             "pageTables": value, "ageNs": value, "cgroup": value, "exited": value,
         });
         json!({
@@ -198,6 +199,7 @@ mod tests {
             (found.filled["victim"], found.filled["kernel stack"]),
             (1, 0)
         );
+        assert_eq!(found.filled[SHOWN], 1);
         let example = found.example.unwrap();
         assert!(example.contains("kernelStack/value/3"), "{example}");
     }
