@@ -56,8 +56,17 @@ pub(super) fn sender(kill: &Kill, cgroup: Field<String>) -> Trigger {
     }
 }
 
+/// Whether we had ordered a workload to go that somebody else killed in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Order {
+    /// We had not.
+    None,
+    /// The incident of our order was over already.
+    Over,
+}
+
 /// What tells that it was somebody else, in words.
-pub(super) fn foreign(kill: &Kill) -> Vec<String> {
+pub(super) fn foreign(kill: &Kill, order: Order) -> Vec<String> {
     let code = match kill.code {
         SignalCode::User => "SI_USER",
         SignalCode::Thread => "SI_TKILL",
@@ -72,8 +81,15 @@ pub(super) fn foreign(kill: &Kill) -> Vec<String> {
             "SIGKILL with {code} came from process {} ({})",
             sender.tgid, sender.comm
         ),
-        "the OOM killer had not marked it, and no order of ours was open for its workload"
-            .to_owned(),
+        match order {
+            Order::None => {
+                "the OOM killer had not marked it, and no order of ours was open for its workload"
+            }
+            Order::Over => {
+                "the OOM killer had not marked it, and our order for its workload had just ended"
+            }
+        }
+        .to_owned(),
     ]
 }
 
@@ -121,6 +137,8 @@ pub fn blank(cause: Cause, at: &Time, victim: Victim, node: NodeState) -> Incide
         at: at.clone(),
         victims: vec![victim],
         more_victims: 0,
+        other_kills: Vec::new(),
+        more_other_kills: None,
         // Whose cgroup it was in is not known, until it is.
         workload: Field::Missing(Missing::ProcessGone),
         trigger: Field::Missing(Missing::NotApplicable),

@@ -1,8 +1,9 @@
 //! Which kills are one incident: facts with their times go in, and out comes what opens, grows, is known already and closes.
 //!
 //! Nothing here reads a clock or a file. A fact is settled by what the kernel tells of it, in this order: who was chosen by
-//! the OOM killer belongs to the decision that chose it; a signal of our own belongs to our order; one of the kernel's belongs
-//! to an OOM or is no kill by anybody; and what is left is a kill by somebody else.
+//! the OOM killer belongs to the decision that chose it, whatever we had ordered; a signal of our own belongs to our order; one
+//! of the kernel's belongs to an OOM or is no kill by anybody; and what is left is a kill by somebody else, told with our order
+//! for its workload where there is one, else by itself.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ pub const LONGEST: u64 = 30_000_000_000;
 pub const SETTLE: u64 = 200_000_000;
 /// Signals of one sender to one workload are one act if they follow the first within this time.
 const ONE_ACT: u64 = 2_000_000_000;
-/// An order of ours still explains a kill so long after its end.
+/// An order of ours has to do with a kill so long after its end.
 const AFTERMATH: u64 = 2_000_000_000;
 /// The same choice is told twice within this time, if it is.
 const TWICE: u64 = 1_000_000_000;
@@ -75,8 +76,11 @@ pub enum Answer {
     Counted(Key),
     /// It was told before.
     Known,
-    /// It belongs to an order of ours.
+    /// It is a signal of our own.
     Ours,
+    /// It is somebody else's, while an order of ours for its workload was open or just over: it belongs into the incident of
+    /// that order, or is one by itself ([`Correlator::apart`]).
+    Beside,
     /// It is nobody's kill of a workload.
     Nobodys,
     /// It would open an incident, and too many are open.
@@ -152,8 +156,20 @@ impl Correlator {
             return Answer::Nobodys;
         };
         if self.is_ordered(workload, killed.at) {
-            return Answer::Ours;
+            return Answer::Beside;
         }
+        self.foreign(sender, workload, killed)
+    }
+
+    /// Takes a signal that is [`Answer::Beside`] an order whose incident takes nothing more.
+    pub fn apart(&mut self, killed: &Killed) -> Answer {
+        match (killed.sender, &killed.workload) {
+            (Sender::Process(sender), Some(workload)) => self.foreign(sender, workload, killed),
+            _ => Answer::Nobodys,
+        }
+    }
+
+    fn foreign(&mut self, sender: u32, workload: &Arc<str>, killed: &Killed) -> Answer {
         let nature = Nature::Foreign(sender, Arc::clone(workload));
         let joins =
             |case: &Case| case.nature == nature && killed.at.saturating_sub(case.began) <= ONE_ACT;

@@ -74,19 +74,35 @@ fn one_act_of_a_sender_is_one_incident() {
 }
 
 #[test]
-fn an_order_of_ours_explains_its_kills_whoever_sends_them() {
+fn what_others_send_while_we_had_ordered_is_told_beside_the_order_or_apart() {
     let mut all = Correlator::default();
     let check = |all: &mut Correlator, pid, at, expected| {
         let signal = killed(pid, at, Sender::Process(9), Some("web"));
         assert_eq!(all.killed(&signal), expected, "{at}");
     };
     all.ordered("web".into());
-    check(&mut all, 1, 5, Answer::Ours);
+    check(&mut all, 1, 5, Answer::Beside);
+    let ours = killed(1, 5, Sender::Ourselves, Some("web"));
+    assert_eq!(all.killed(&ours), Answer::Ours);
     all.completed("web", SECOND);
-    check(&mut all, 2, SECOND + AFTERMATH, Answer::Ours);
-    check(&mut all, 3, SECOND + AFTERMATH + 1, Answer::Opened(Key(1)));
+    let late = killed(2, SECOND + AFTERMATH, Sender::Process(9), Some("web"));
+    assert_eq!(all.killed(&late), Answer::Beside);
+    assert_eq!(all.apart(&late), Answer::Opened(Key(1)));
+    assert_eq!(all.killed(&late), Answer::Known);
+    check(&mut all, 3, SECOND + AFTERMATH + 1, Answer::Joined(Key(1)));
     all.due(SECOND + AFTERMATH + 1);
     assert!(all.orders.is_empty(), "it is over and done with");
+}
+
+/// The kernel's own choice is an incident whatever we had ordered, and its signal is none.
+#[test]
+fn an_oom_while_we_had_ordered_is_the_kernels() {
+    let mut all = Correlator::default();
+    all.ordered("web".into());
+    assert_eq!(all.chosen(&chosen(1, 5, None)), Answer::Opened(Key(1)));
+    let signal = killed(1, 6, Sender::Kernel, Some("web"));
+    assert_eq!(all.killed(&signal), Answer::Known);
+    assert_eq!(all.apart(&signal), Answer::Nobodys);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use brink_stream::model::workloads::Workloads;
 
 use super::choice::{Actor, Choice};
 use super::collector::Plan;
-use super::compose;
+use super::compose::{self, Order};
 use super::gather::group::{self, Opened};
 use super::gather::node::NodeReader;
 use super::gather::top::{self, NodeTable};
@@ -159,7 +159,7 @@ impl Scene {
     }
 
     /// A kill by somebody else with its first victim.
-    pub(super) fn foreign(&mut self, kill: &Kill, victim: Victim, at: &Time) -> Open {
+    pub(super) fn foreign(&mut self, kill: &Kill, order: Order, victim: Victim, at: &Time) -> Open {
         let owed = own_memory(&victim);
         let path = victim.cgroup.value().cloned();
         let opened = path
@@ -168,7 +168,7 @@ impl Scene {
         let states: Vec<CgroupState> = opened.iter().map(group::state).collect();
         let node = self.node.read(self.reclaimed(kill.target.cgroup));
         let mut incident = compose::blank(Cause::ForeignKill, at, victim, node);
-        incident.evidence = compose::foreign(kill);
+        incident.evidence = compose::foreign(kill, order);
         let sender = Actor {
             pid: kill.sender.tgid,
             tid: kill.sender.tid,

@@ -14,6 +14,7 @@ use brink_host::clock::{ClockPair, monotonic_ns};
 use brink_host::kill::pid_set::ProtectedPids;
 use brink_host::probe::abi::Plain as _;
 use brink_host::probe::abi::record::{Head, RECLAIM_MEMCG, UNKNOWN, VictimRecord};
+use brink_host::probe::forensics::{Actor, Kill, Process, SignalCode};
 use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Cause, Incident, NodeState};
@@ -26,6 +27,7 @@ use super::correlate::End;
 use super::gather::victim::{self, Told};
 use super::identity::Snapshot;
 use super::scene::Scene;
+use super::worker::Worker;
 use super::{Collector, Outlet, Over, Plan};
 use crate::guard::files::NodePlan;
 use crate::guard::roster::Roster;
@@ -35,7 +37,8 @@ use crate::runtime::equipment::Loaded;
 /// Longest wait for anything that should take milliseconds.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-struct Recording(Sender<(Kind, Incident)>);
+/// Where incidents are told, with the answer of whoever asks for an order's.
+struct Recording(Sender<(Kind, Incident)>, bool);
 
 impl Outlet for Recording {
     fn open(&self, of: Kind, mut incident: Incident) -> Option<Incident> {
@@ -51,7 +54,7 @@ impl Outlet for Recording {
     fn amend(&self, _uid: &str, fill: &mut dyn FnMut(&mut Incident)) -> bool {
         let mut incident = eviction();
         fill(&mut incident);
-        self.0.send((Kind::EvictionOrdered, incident)).is_ok()
+        self.1 && self.0.send((Kind::EvictionOrdered, incident)).is_ok()
     }
 
     fn completed(&self, _over: &Over) {
@@ -73,7 +76,7 @@ fn plan(outlet: Sender<(Kind, Incident)>) -> Plan {
         command_lines: true,
         loaded: Arc::new(Loaded::default()),
         clocks: ClockPair::now(),
-        outlet: Box::new(Recording(outlet)),
+        outlet: Box::new(Recording(outlet, true)),
     }
 }
 
@@ -429,4 +432,89 @@ fn an_order_of_ours_ends_when_all_that_was_seen_of_it_is_told() {
     running.next(Kind::EvictionCompleted);
     running.stop();
     assert!(!Collector::default().completed(&unknown, None), "it is off");
+}
+
+/// SIGKILL from a shell to a process in the cgroup with that id.
+fn kill_of(child: &Child, cgroup: u64) -> Kill {
+    let target = Process {
+        tgid: child.id(),
+        tid: child.id(),
+        comm: "cat".to_owned(),
+        start_ns: None,
+        uid: None,
+        oom_score_adj: None,
+        anon: None,
+        file: None,
+        shmem: None,
+        swap: None,
+        page_tables: None,
+        total_vm: None,
+        peak: None,
+        cgroup: Some(cgroup),
+        unified: None,
+    };
+    let sender = Actor {
+        tgid: 77,
+        tid: 77,
+        comm: "sh".to_owned(),
+        uid: 0,
+        cgroup: None,
+        unified: None,
+    };
+    Kill {
+        at_ns: monotonic_ns(),
+        target,
+        sender,
+        code: SignalCode::User,
+        is_group: true,
+    }
+}
+
+/// A kill by somebody else is told with our order for that workload, and by itself where the order's incident is over.
+#[test]
+fn who_else_kills_while_we_had_ordered_is_told() {
+    let check = |is_open: bool| {
+        let (sender, told) = channel();
+        let mut plan = plan(sender.clone());
+        plan.outlet = Box::new(Recording(sender, is_open));
+        let (collector, _thread) = Collector::new(self::plan(channel().0)).unwrap();
+        let mut worker = Worker::new(plan, collector.inbox());
+        let layout = Layout::detect(Path::new("/")).unwrap();
+        let own = std::process::id().cast_signed();
+        let group = victim::membership(Path::new("/"), &layout, own);
+        let group = group.value().unwrap().clone();
+        worker.scene.follow(Snapshot::of_one("web", &group));
+        worker.scene.identities.learn(7, &group, 0);
+        worker.correlator.ordered("web".into());
+        let child = idler();
+        let kill = kill_of(&child, 7);
+        worker.kill(kill.clone());
+        worker.kill(kill);
+        let amended: Vec<Incident> = told.try_iter().map(|(_, incident)| incident).collect();
+        let mut open: Vec<Incident> = worker
+            .open
+            .values()
+            .map(|open| open.incident.clone())
+            .collect();
+        end(child);
+        assert_eq!(
+            (amended.len(), open.len()),
+            (usize::from(is_open), usize::from(!is_open))
+        );
+        if is_open {
+            let other = &amended[0].other_kills[0];
+            assert_eq!((other.sender_pid, other.sender_comm.as_str()), (77, "sh"));
+            assert_eq!((other.comm.as_str(), other.signal_code), ("cat", 0));
+        } else {
+            let alone = open.remove(0);
+            assert_eq!(alone.cause, Cause::ForeignKill);
+            assert!(
+                alone.evidence[1].contains("our order for its workload had just ended"),
+                "{:?}",
+                alone.evidence
+            );
+        }
+    };
+    check(true);
+    check(false);
 }

@@ -7,9 +7,10 @@ use brink_host::clock::monotonic_ns;
 use brink_host::probe::abi::record::VictimRecord;
 use brink_host::probe::forensics::{End, ForensicsRing, Kill, Oom, Process, SignalCode, Told};
 use brink_stream::model::field::Field;
-use brink_stream::model::incident::Cause;
+use brink_stream::model::incident::{Cause, OtherKill};
 
 use super::choice::{self, Choice};
+use super::compose::Order;
 use super::correlate::{Answer, Chosen, Killed, Sender};
 use super::worker::Worker;
 
@@ -170,7 +171,7 @@ impl Worker {
         }
     }
 
-    fn kill(&mut self, kill: Kill) {
+    pub(super) fn kill(&mut self, kill: Kill) {
         if kill.sender.tgid == std::process::id() {
             if self.halves.ours.len() == OURS {
                 self.halves.ours.pop_front();
@@ -186,12 +187,41 @@ impl Worker {
         let Some(path) = self.scene.workloads_cgroup(kill.target.cgroup, pid) else {
             return;
         };
-        let answer = self.correlator.killed(&Killed {
+        let killed = Killed {
             at: kill.at_ns,
             pid: kill.target.tgid,
             sender: Sender::Process(kill.sender.tgid),
             workload: self.scene.identities.uid(&path),
-        });
+        };
+        let answer = self.correlator.killed(&killed);
+        if answer != Answer::Beside {
+            self.foreign(&kill, answer, Order::None);
+        } else if self.is_told_beside(&kill, killed.workload.as_deref()) {
+            self.correlator.remember(killed.pid, killed.at);
+        } else {
+            let answer = self.correlator.apart(&killed);
+            self.foreign(&kill, answer, Order::Over);
+        }
+    }
+
+    /// Adds a kill by somebody else to the incident of our order for that workload; false where that is open no more.
+    fn is_told_beside(&self, kill: &Kill, uid: Option<&str>) -> bool {
+        let told = OtherKill {
+            at: self.time(kill.at_ns),
+            pid: kill.target.tgid,
+            comm: kill.target.comm.clone(),
+            sender_pid: kill.sender.tgid,
+            sender_comm: kill.sender.comm.clone(),
+            signal_code: kill.code.number(),
+        };
+        uid.is_some_and(|uid| {
+            self.outlet.amend(uid, &mut |incident| {
+                incident.killed_by_other(told.clone());
+            })
+        })
+    }
+
+    fn foreign(&mut self, kill: &Kill, answer: Answer, order: Order) {
         match answer {
             Answer::Opened(key) => {
                 self.watched.add(kill.target.tgid);
@@ -199,7 +229,7 @@ impl Worker {
                     .scene
                     .victim(&choice::told(&kill.target), kill.target.cgroup);
                 let at = self.time(kill.at_ns);
-                let open = self.scene.foreign(&kill, victim, &at);
+                let open = self.scene.foreign(kill, order, victim, &at);
                 self.open.insert(key, open);
             }
             Answer::Joined(key) => {

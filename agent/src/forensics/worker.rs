@@ -49,7 +49,7 @@ pub(super) struct Worker {
     symbols: Symbols,
     pub(super) lost: Lost,
     pub(super) scene: Scene,
-    outlet: Box<dyn Outlet>,
+    pub(super) outlet: Box<dyn Outlet>,
 }
 
 impl Worker {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use brink_stream::model::event::{Subject, Time};
 use brink_stream::model::field::{Field, Missing};
-use brink_stream::model::incident::{Cause, Course, Identity, Incident, NodeState};
+use brink_stream::model::incident::{Cause, Course, Identity, Incident, NodeState, OtherKill};
 use brink_stream::model::kind::Kind;
 use serde_json::Value;
 
@@ -151,6 +151,8 @@ fn opened(record: &DecisionRecord, qos: Option<&str>) -> Incident {
         at: record.decided.clone(),
         victims: Vec::new(),
         more_victims: record.kill.as_ref().map_or(0, |kill| kill.signalled),
+        other_kills: Vec::new(),
+        more_other_kills: None,
         workload: Field::Value(identity(record, qos)),
         trigger: Field::Missing(Missing::NotApplicable),
         limit: Field::Missing(Missing::NotApplicable),
@@ -170,6 +172,7 @@ fn opened(record: &DecisionRecord, qos: Option<&str>) -> Incident {
 /// Everything about the order is known. What nobody has filled in meanwhile will never be.
 fn close(incident: &mut Incident, record: &DecisionRecord) {
     incident.evidence = evidence(record);
+    incident.evidence.extend(others(incident));
     incident.is_final = true;
     if incident.victims.is_empty() {
         incident.more_victims = record.kill.as_ref().map_or(0, |kill| kill.signalled);
@@ -233,6 +236,37 @@ fn evidence(record: &DecisionRecord) -> Vec<String> {
         ));
     }
     evidence
+}
+
+/// Who else killed, in words: a line for each sender.
+fn others(incident: &Incident) -> Vec<String> {
+    let mut senders: Vec<(&OtherKill, u64)> = Vec::new();
+    for kill in &incident.other_kills {
+        let mut known = senders.iter_mut();
+        match known.find(|(first, _)| first.sender_pid == kill.sender_pid) {
+            Some((_, count)) => *count += 1,
+            None => senders.push((kill, 1)),
+        }
+    }
+    let line = |(first, count): (&OtherKill, u64)| {
+        format!(
+            "somebody else killed as well: process {} ({}) sent SIGKILL to {}, process {} ({}) first",
+            first.sender_pid,
+            first.sender_comm,
+            counted(count, "process"),
+            first.pid,
+            first.comm
+        )
+    };
+    let more = incident.more_other_kills.map(|more| {
+        let more = if more == 1 {
+            "1 more process".to_owned()
+        } else {
+            format!("{more} more processes")
+        };
+        format!("somebody else killed as well: {more}, which found no room here")
+    });
+    senders.into_iter().map(line).chain(more).collect()
 }
 
 fn identity(record: &DecisionRecord, qos: Option<&str>) -> Identity {

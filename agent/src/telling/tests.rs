@@ -1,5 +1,7 @@
 //! What is told, in which order, and that nothing stays to come in what is final.
 
+mod ends;
+
 use std::time::{Duration, Instant};
 
 use brink_core::base::{Quantity, Span};

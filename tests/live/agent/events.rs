@@ -2,12 +2,15 @@
 use std::fs;
 use std::time::Duration;
 
+use crate::kinds::told;
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::protocol::{ProgramView, Status};
 use brink_host::cgroup::Controller;
 use brink_host::hog::{HogSpec, Load};
+use brink_stream::model::incident::{Incident, OtherKill};
+use brink_stream::model::kind::Kind;
 use brink_tests::{Hog, lacks, skip, slowed, wait_until};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 #[test]
 fn a_kill_by_the_kernel_is_seen_and_its_memory_is_waited_for() {
@@ -255,4 +258,40 @@ fn the_machine_as_the_node_page_cache_kills_nobody_and_a_leak_does() {
     assert!(record.memory.headroom_bytes.unwrap() > 0);
     assert!(lives(&stream));
     assert_eq!(node.decisions().len(), 1);
+}
+
+/// Who kills in a workload that we have asked to go stands in the record of our order, and opens none beside it.
+#[test]
+fn a_kill_by_somebody_else_while_an_order_is_open_is_in_its_record() {
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    let soft = "evictionHard: {memory.available: 20Mi}\nevictionSoft: {memory.available: 150Mi}\nevictionSoftGracePeriod: {memory.available: 500ms}\nevictionMaxPodGracePeriod: 3\nevents: {enabled: true}";
+    node.configure("enforce", soft);
+    let status = node.start(&[]);
+    let mut programs = status.programs.iter();
+    if !programs.any(|program| program.name == "sigkill_sent" && program.running) {
+        lacks!("sigkill_sent does not run: {:?}", status.rung_reasons);
+    }
+    let other = node.deaf(leaker, Load::Anon, 8);
+    let deaf = node.deaf(leaker, Load::Anon, 200);
+    let incident = |of: Kind| {
+        let told = told(&node)?.into_iter().find(|event| event.of == of)?;
+        serde_json::from_str::<Incident>(told.data.get()).ok()
+    };
+    let ordered = wait_until(PATIENCE, || incident(Kind::EvictionOrdered));
+    assert!(ordered.is_some(), "{}", node.log());
+    // The order is told before what is seen of it.
+    std::thread::sleep(Duration::from_millis(300));
+    kill_process(Pid::from_raw(other.pid()).unwrap(), Signal::KILL).unwrap();
+    gone_after(&deaf);
+    let closed = wait_until(PATIENCE, || incident(Kind::EvictionCompleted));
+    let closed = closed.unwrap_or_else(|| panic!("{}", node.log()));
+    let pids = |kill: &OtherKill| (kill.pid, kill.sender_pid);
+    let others: Vec<(u32, u32)> = closed.other_kills.iter().map(pids).collect();
+    let expected = (other.pid().unsigned_abs(), std::process::id());
+    assert_eq!(others, [expected], "{closed:#?}");
+    let words = format!("process {} (", std::process::id());
+    let said = |line: &String| line.contains(&words) && line.contains("SIGKILL to 1 process");
+    assert!(closed.evidence.iter().any(said), "{:?}", closed.evidence);
+    assert!(incident(Kind::KillObserved).is_none());
 }

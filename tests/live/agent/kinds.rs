@@ -13,7 +13,7 @@ use brink_tests::wait_until;
 use crate::support::{MIB, Node, PATIENCE, gone_after};
 
 /// Everything that was told so far.
-fn told(node: &Node) -> Option<Vec<Event>> {
+pub(crate) fn told(node: &Node) -> Option<Vec<Event>> {
     let answer = http::get(&node.path("state/events.sock"), "/v1/events?since=0");
     let text = answer.ok()?.text().ok()?;
     let event = |line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}"));

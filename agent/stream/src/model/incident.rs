@@ -12,6 +12,9 @@ use super::event::Time;
 use super::field::{Field, Missing};
 use super::workloads::Workloads;
 
+/// Kills by others that the record of an order of ours has room for.
+pub const MOST_OTHER_KILLS: usize = 16;
+
 /// One OOM, one eviction, or one kill by somebody else.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,6 +35,12 @@ pub struct Incident {
     pub victims: Vec<Victim>,
     /// Victims that found no room in this record.
     pub more_victims: u32,
+    /// Whom somebody else killed while our order for their workload was open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other_kills: Vec<OtherKill>,
+    /// More of those, which found no room in this record; none where there are no more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more_other_kills: Option<u32>,
     /// The workload of the first victim, as it was known before its death.
     pub workload: Field<Identity>,
     /// In whose context the kernel ran out of memory, or who sent the signal.
@@ -114,6 +123,24 @@ pub struct Victim {
     pub cgroup: Field<String>,
     /// When it exited.
     pub exited: Field<Time>,
+}
+
+/// SIGKILL to a process of a workload that an order of ours was open for, sent by somebody else.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OtherKill {
+    /// When.
+    pub at: Time,
+    /// The process it was sent to.
+    pub pid: u32,
+    /// Its name.
+    pub comm: String,
+    /// The process that sent it.
+    pub sender_pid: u32,
+    /// Its name.
+    pub sender_comm: String,
+    /// The signal's code.
+    pub signal_code: i32,
 }
 
 /// The task that ran out of memory, or that sent the signal.
@@ -235,6 +262,16 @@ impl Incident {
         let mut victims = self.victims.iter_mut();
         if let Some(victim) = victims.find(|victim| victim.pid == pid) {
             victim.exited = Field::Value(at.clone());
+        }
+    }
+
+    /// Somebody else has killed as well.
+    pub fn killed_by_other(&mut self, kill: OtherKill) {
+        if self.other_kills.len() < MOST_OTHER_KILLS {
+            self.other_kills.push(kill);
+        } else {
+            let more = self.more_other_kills.unwrap_or(0);
+            self.more_other_kills = Some(more.saturating_add(1));
         }
     }
 }
