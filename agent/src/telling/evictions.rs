@@ -177,7 +177,8 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     if incident.victims.is_empty() {
         incident.more_victims = record.kill.as_ref().map_or(0, |kill| kill.signalled);
     }
-    incident.course = course(record, Missing::NotApplicable);
+    let unseen = unseen(record);
+    incident.course = course(record, unseen);
     incident.decision = decision(record);
     incident.cgroups.settle(Missing::ProcessGone);
     incident.memory_stat.settle(Missing::ProcessGone);
@@ -185,11 +186,6 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     incident.top_of_node.settle(Missing::Lost);
     incident.recording.settle(Missing::Lost);
     incident.configuration.settle(Missing::Lost);
-    let unseen = if is_carried_out(record) {
-        Missing::Lost
-    } else {
-        Missing::NotApplicable
-    };
     // Where there was but one, it was the last to go.
     if let ([only], 0, Field::Value(gone)) = (
         &mut incident.victims[..],
@@ -214,6 +210,30 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
 
 fn is_carried_out(record: &DecisionRecord) -> bool {
     record.mode == "enforcing"
+}
+
+fn has_stage(record: &DecisionRecord, name: &str) -> bool {
+    record.stages.iter().any(|stage| stage.stage == name)
+}
+
+/// Whether somebody was killed. Of a kill by an agent before us no more is known than when it was over.
+fn was_killed(record: &DecisionRecord) -> bool {
+    let known = record.kill.as_ref().map(|kill| kill.signalled > 0);
+    known.unwrap_or_else(|| has_stage(record, "lastSignal"))
+}
+
+/// Whether somebody was killed, or asked to end.
+fn was_touched(record: &DecisionRecord) -> bool {
+    is_carried_out(record) && (was_killed(record) || has_stage(record, "asked"))
+}
+
+/// Why nothing is told of an end: nobody had to come to one, or nobody has seen it.
+fn unseen(record: &DecisionRecord) -> Missing {
+    if was_touched(record) {
+        Missing::Lost
+    } else {
+        Missing::NotApplicable
+    }
 }
 
 /// What tells that it was us, in words.
@@ -329,9 +349,22 @@ fn course(record: &DecisionRecord, reason: Missing) -> Course {
         _ => gone.clone(),
     };
     let is_over = is_carried_out(record) && record.end.is_some();
+    // A victim is not followed for ever: that its end was not seen does not say that it lives.
+    let survived = if gone.is_some() {
+        Some(false)
+    } else {
+        (!was_touched(record)).then_some(true)
+    };
     Course {
-        killed: Field::or(stage("firstSignal"), reason),
-        container_survived: Field::or(is_over.then_some(gone.is_none()), reason),
+        killed: Field::or(
+            stage("firstSignal"),
+            if reason == Missing::Lost && !was_killed(record) {
+                Missing::NotApplicable
+            } else {
+                reason
+            },
+        ),
+        container_survived: Field::or(survived.filter(|_| is_over), reason),
         exited: Field::or(gone, reason),
         memory_back: Field::or(memory_back, reason),
         freed: Field::or(is_over.then_some(record.freed_bytes), reason),

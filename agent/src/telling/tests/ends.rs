@@ -35,3 +35,63 @@ fn who_else_killed_while_an_order_was_open_is_in_its_evidence() {
     ];
     assert_eq!(closed.evidence[2..], expected);
 }
+
+/// A record ends before its victim where that takes long, where others come after it, or where it leaves the roster: what was
+/// not seen is lost, and nobody is said to live on for it.
+#[test]
+fn an_end_that_was_not_seen_is_lost() {
+    let closed = |record: DecisionRecord| {
+        let (telling, mut reader) = telling();
+        telling.ordered(&decided(5, "enforcing"), None);
+        telling.completed(&record, None);
+        incident(&events(&mut reader)[1]).course
+    };
+    let unseen = |mut record: DecisionRecord| {
+        record.stages.retain(|stage| stage.stage != "gone");
+        record
+    };
+    let check =
+        |end: &str, change: fn(&mut DecisionRecord), expected: &Field<bool>, exit: Missing| {
+            let mut record = unseen(over(decided(5, "enforcing"), end));
+            change(&mut record);
+            let course = closed(record);
+            assert_eq!(&course.container_survived, expected, "{end}");
+            assert_eq!(course.exited, Field::Missing(exit), "{end}");
+            course
+        };
+    let lost = Field::Missing(Missing::Lost);
+    let course = check("stalled", |_| {}, &lost, Missing::Lost);
+    assert_eq!(course.memory_back, Field::Missing(Missing::Lost));
+    let course = check("memory-back", |_| {}, &lost, Missing::Lost);
+    assert!(course.memory_back.value().is_some(), "that was seen");
+    // Of a kill by an agent before us no more than its last signal is known.
+    let by_another: fn(&mut DecisionRecord) = |record| {
+        record.kill = None;
+        for stage in &mut record.stages {
+            if stage.stage == "firstSignal" {
+                "lastSignal".clone_into(&mut stage.stage);
+            }
+        }
+    };
+    let course = check("stalled", by_another, &lost, Missing::Lost);
+    assert_eq!(course.killed, Field::Missing(Missing::Lost));
+    // Whoever was asked may go yet, and who was neither asked nor killed lives on.
+    let asked: fn(&mut DecisionRecord) = |record| {
+        record.kill = None;
+        "asked".clone_into(&mut record.stages[2].stage);
+    };
+    let course = check("stopped", asked, &lost, Missing::Lost);
+    assert_eq!(course.killed, Field::Missing(Missing::NotApplicable));
+    let nobody: fn(&mut DecisionRecord) = |record| {
+        record.stages.truncate(2);
+        if let Some(kill) = &mut record.kill {
+            kill.signalled = 0;
+        }
+    };
+    check(
+        "failed",
+        nobody,
+        &Field::Value(true),
+        Missing::NotApplicable,
+    );
+}
