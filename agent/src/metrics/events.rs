@@ -31,8 +31,8 @@ pub const PLACES: [&str; 6] = [
     "collector",
     "outlet",
 ];
-/// An incident names its cause among its first fields, behind the subject.
-const WITHIN: usize = 4096;
+/// An incident names its cause and its revision among its first fields, behind the subject.
+const WITHIN: usize = 8192;
 
 /// Counts of what was told; each is touched by the hub alone.
 #[derive(Debug, Default)]
@@ -91,11 +91,9 @@ impl EventCounts {
         let kind = Kind::ALL.iter().position(|kind| *kind == line.of);
         add(kind.and_then(|place| self.kinds.get(place)), 1);
         match line.of {
-            Kind::EvictionOrdered | Kind::OomKill | Kind::KillObserved => {
-                add(
-                    cause_of(&line.text).and_then(|place| self.causes.get(place)),
-                    1,
-                );
+            of if of.is_incident() && is_first(&line.text) => {
+                let cause = cause_of(&line.text);
+                add(cause.and_then(|place| self.causes.get(place)), 1);
             }
             Kind::Loss => {
                 if let Some((place, count)) = loss_of(&line.text) {
@@ -119,17 +117,27 @@ fn add(count: Option<&AtomicU64>, more: u64) {
     }
 }
 
-/// Which of [`CAUSES`] an incident has. The key is looked for as bytes, for the hub waits: inside a text of JSON its quotes
-/// would be escaped, so nobody can write it into a name.
+/// Which of [`CAUSES`] an incident has.
 fn cause_of(text: &[u8]) -> Option<usize> {
-    const KEY: &[u8] = b"\"cause\":\"";
-    let start = &text[..text.len().min(WITHIN)];
-    let at = start.windows(KEY.len()).position(|bytes| bytes == KEY)?;
-    let rest = &start[at + KEY.len()..];
+    let rest = behind(b"\"cause\":\"", text)?;
     let word = &rest[..rest.iter().position(|byte| *byte == b'"')?];
     CAUSES
         .iter()
         .position(|cause| word_of(cause).as_bytes() == word)
+}
+
+/// Whether an incident is told for the first time, whichever kind tells it.
+fn is_first(text: &[u8]) -> bool {
+    let rest = behind(b"\"revision\":", text).unwrap_or_default();
+    rest.starts_with(b"1") && !rest.get(1).is_some_and(u8::is_ascii_digit)
+}
+
+/// What stands behind a key. It is looked for as bytes, for the hub waits: inside a text of JSON its quotes would be escaped, so
+/// nobody can write it into a name.
+fn behind<'a>(key: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
+    let start = &text[..text.len().min(WITHIN)];
+    let at = start.windows(key.len()).position(|bytes| bytes == key)?;
+    start.get(at + key.len()..)
 }
 
 /// Which of [`PLACES`] has lost how many.
@@ -174,17 +182,20 @@ mod tests {
         assert_eq!(counts.read(Some(&hub)), None);
         tell(&hub, Kind::AgentStarted, &json!({}));
         counts.attach(&hub);
-        let incident = |cause: &str| json!({"id": "b-1", "cause": cause, "evidence": []});
-        tell(&hub, Kind::OomKill, &incident("memcgOom"));
-        tell(&hub, Kind::EvictionOrdered, &incident("wouldEvict"));
+        let incident = |cause: &str, revision: u32| json!({"cause": cause, "evidence": ["\"revision\":1,"], "revision": revision});
+        tell(&hub, Kind::OomKill, &incident("memcgOom", 1));
+        tell(&hub, Kind::EvictionOrdered, &incident("wouldEvict", 1));
         // The same incident once more.
-        tell(&hub, Kind::EvictionCompleted, &incident("wouldEvict"));
+        tell(&hub, Kind::EvictionCompleted, &incident("wouldEvict", 2));
+        tell(&hub, Kind::IncidentClosed, &incident("memcgOom", 12));
+        // One whose order found no room opens as it closes.
+        tell(&hub, Kind::EvictionCompleted, &incident("eviction", 1));
         tell(
             &hub,
             Kind::OomKill,
             &json!({"name": "\"cause\":\"memcgOom\""}),
         );
-        for (place, count) in [("journal", 5), ("kernel-ring: oom", 2), ("file", 1)] {
+        for (place, count) in [("journal", 5), ("kernel-ring/oom", 2), ("file", 1)] {
             tell(
                 &hub,
                 Kind::Loss,
@@ -197,7 +208,7 @@ mod tests {
             (of(Kind::AgentStarted), of(Kind::OomKill), of(Kind::Loss)),
             (1, 2, 3)
         );
-        assert_eq!(told.causes, [1, 0, 0, 0, 0, 1, 0]);
+        assert_eq!(told.causes, [1, 0, 0, 0, 1, 1, 0]);
         assert_eq!(told.losses, [2, 0, 5, 0, 0, 1]);
         assert_eq!(counts.read(None), None);
     }

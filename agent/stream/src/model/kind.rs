@@ -16,7 +16,7 @@ pub enum Kind {
     ThresholdCleared,
     /// A workload was ordered to go. Opens an incident.
     EvictionOrdered,
-    /// An order is over. Closes its incident.
+    /// An order is over. Closes its incident, and opens it as well where the order itself could not be told.
     EvictionCompleted,
     /// The kernel's OOM killer chose somebody. Opens an incident.
     OomKill,
