@@ -167,7 +167,7 @@ pub struct Status {
     pub signals: Vec<SignalValue>,
     /// Headroom without swap, in bytes.
     pub headroom_bytes: Option<i64>,
-    /// Swap that could still be used, in bytes.
+    /// Swap that could still be used, in bytes; 0 while there are no figures.
     pub usable_swap_bytes: u64,
     /// Age of these figures, in milliseconds.
     pub figures_age_ms: Option<i64>,

@@ -33,7 +33,7 @@ families! {
     CROSSED = Counter "brink_threshold_crossings" THRESHOLD, "How often a threshold was crossed.";
     CONDITION = Gauge "brink_condition" &["condition"], "Whether a condition of the node holds.";
     HEADROOM = Gauge "brink_memory_headroom_bytes" &[], "Memory that could still be allocated, swap not counted.";
-    SWAP = Gauge "brink_usable_swap_bytes" &[], "Swap that could still be used.";
+    SWAP = Gauge "brink_usable_swap_bytes" &[], "Swap that could still be used, as of the latest reading.";
     AGE = Gauge "brink_figures_age_seconds" &[], "Age of the latest reading of the node.";
     STALLED = Counter "brink_memory_pressure_stall_seconds" &["kind"], "Time in which some task, or all of them, waited for memory (PSI), since boot.";
     WORKLOADS = Gauge "brink_workloads" &[], "Workloads watched over.";

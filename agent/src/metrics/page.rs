@@ -118,7 +118,8 @@ fn add_node(page: &mut Exposition, facts: &Facts) {
     }
     page.family(&of::HEADROOM)
         .add_known(&[], status.headroom_bytes);
-    page.family(&of::SWAP).add(&[], status.usable_swap_bytes);
+    let swap = status.figures_age_ms.map(|_| status.usable_swap_bytes);
+    page.family(&of::SWAP).add_known(&[], swap);
     let age = status
         .figures_age_ms
         .and_then(|age| u64::try_from(age).ok());

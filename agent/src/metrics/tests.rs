@@ -336,6 +336,26 @@ fn the_page_tells_what_is_known() {
     }
 }
 
+/// Before the first reading of the node nothing is known of it, and nothing is made up.
+#[test]
+fn what_no_reading_has_told_has_no_sample() {
+    let of_the_node = [
+        "brink_memory_headroom_bytes ",
+        "brink_usable_swap_bytes ",
+        "brink_figures_age_seconds ",
+    ];
+    let told = |facts: &Facts| {
+        let page = page(facts, Format::Text);
+        let has = |name: &str| page.lines().any(|line| line.starts_with(name));
+        of_the_node.map(has)
+    };
+    let mut facts = facts();
+    facts.status.usable_swap_bytes = 0;
+    assert_eq!(told(&facts), [true; 3], "an empty swap is known");
+    (facts.status.figures_age_ms, facts.status.headroom_bytes) = (None, None);
+    assert_eq!(told(&facts), [false; 3]);
+}
+
 /// The samples of a page: name and labels as they are written, and the value.
 fn samples(page: &str) -> Vec<(&str, f64)> {
     let lines = page.lines().filter(|line| !line.starts_with('#'));
