@@ -74,7 +74,8 @@ pub struct LimitImminent {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Loss {
-    /// Where: `kernel-ring`, `guard-queue`, `journal`, `reader`, `collector`, or an outlet's name.
+    /// Where: `kernel-ring/` with what the ring carries (`kernel-ring/oom`), `guard-queue`, `journal`, `reader`, `collector`, or an
+    /// outlet's name.
     pub place: String,
     /// How many, this time; with `uncounted`, at least so many.
     pub count: u64,
