@@ -86,7 +86,7 @@ mod tests {
     /// The ordinary guest takes whatever time there is: behind it nothing would ever be booted.
     #[test]
     fn the_guests_with_few_tests_come_first() {
-        let names = ByBoot::new(|boot| boot.name());
+        let names = ByBoot::new(Boot::name);
         let order: Vec<(Boot, &str)> = names.iter().map(|(boot, name)| (boot, *name)).collect();
         let expected = [
             (Boot::Bare, "bare"),
