@@ -367,9 +367,8 @@ mod tests {
             ..report.guests.runs[0].clone()
         };
         report.guests.runs.push(unproven);
-        let told = notes(&report);
-        assert!(told.contains("took anything: 1.\n"), "{told}");
-        report.guests.runs.pop();
+        let older = notes(&report);
+        assert!(older.contains("took anything: 1.\n"), "{older}");
         assert!(told.contains("signal before: none."), "{told}");
         for part in [
             "the limit: oomd, memory_above 2. Of those with a kill: oomd, memory_above 1.",
