@@ -46,11 +46,10 @@ pub(super) fn choose(
     }
     let is_wanted = |name: &str| parts.is_empty() || parts.iter().any(|part| name.contains(part));
     let mut few = short.then(|| short_tests(all, &SHORT)).transpose()?;
-    Ok(ByBoot::new(|boot| match (boot, few.take()) {
-        (Boot::Whole, Some(few)) => few,
-        _ => kept(all, |_, name| {
-            is_wanted(name) && Boot::of_test(name) == boot
-        }),
+    Ok(ByBoot::new(|boot| {
+        let few = few.take_if(|_| boot == Boot::Whole);
+        let of_boot = |_: &str, name: &str| is_wanted(name) && Boot::of_test(name) == boot;
+        few.unwrap_or_else(|| kept(all, of_boot))
     }))
 }
 
@@ -154,6 +153,20 @@ mod tests {
     }
 
     #[test]
+    fn the_short_form_has_all_of_the_guests_that_lack_something() {
+        let [bare, no_psi] = ["bare::two", "no_psi::two"];
+        let names = [&["a::one", bare, no_psi], &SHORT[..]].concat();
+        let found = choose(&[suite("agent", &names)], true, &[]).unwrap();
+        for (boot, expected) in [
+            (Boot::Whole, &SHORT[..]),
+            (Boot::Bare, &[bare]),
+            (Boot::NoPsi, &[no_psi]),
+        ] {
+            assert_eq!(*found.of(boot), [suite("agent", expected)], "{boot:?}");
+        }
+    }
+
+    #[test]
     fn what_is_left_out_at_the_begin_comes_at_the_end() {
         let tests = [suite("agent", &["a", "b", "c"]), suite("probe", &["d"])];
         let check = |first: usize, expected: &[Listed]| {
@@ -177,7 +190,11 @@ mod tests {
     fn check(parts: &[&str], whole: &[Listed], bare: &[Listed], no_psi: &[Listed]) {
         let parts: Vec<String> = parts.iter().map(|part| (*part).to_owned()).collect();
         let found = choose(&all(), false, &parts).unwrap();
-        for (boot, expected) in Boot::ALL.into_iter().zip([whole, bare, no_psi]) {
+        for (boot, expected) in [
+            (Boot::Whole, whole),
+            (Boot::Bare, bare),
+            (Boot::NoPsi, no_psi),
+        ] {
             assert_eq!(found.of(boot), expected, "{boot:?}");
         }
     }
