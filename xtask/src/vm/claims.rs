@@ -12,6 +12,10 @@ const CLAIMS: &[Claim] = &[
         &["every_program_runs_here"],
     ),
     (
+        "`brink demo`: an eviction at a safe place, from end to end",
+        &["demo"],
+    ),
+    (
         "the kernel's numbers are those of its files",
         &[
             "numbers_are_those_of_the_files",
