@@ -288,11 +288,16 @@ impl Node {
 
     /// The same, and it does not listen when it is asked to end.
     pub(crate) fn deaf(&self, workload: usize, load: Load, mib: u64) -> Hog {
-        let spec = HogSpec::new(load, mib * MIB, Duration::from_mins(1));
-        let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
-        let mut hog = Hog::spawn_deaf(program, Some(&self.groups[workload]), &spec).unwrap();
+        let mut hog = self.going_deaf(workload, load, mib);
         hog.wait_touched(mib * MIB, PATIENCE).unwrap();
         hog
+    }
+
+    /// The same, and it may still be taking what it is to take.
+    pub(crate) fn going_deaf(&self, workload: usize, load: Load, mib: u64) -> Hog {
+        let spec = HogSpec::new(load, mib * MIB, Duration::from_mins(1));
+        let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+        Hog::spawn_deaf(program, Some(&self.groups[workload]), &spec).unwrap()
     }
 
     /// A load in a workload's cgroup that has just been started.

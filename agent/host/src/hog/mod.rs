@@ -97,6 +97,8 @@ pub fn run(spec: &HogSpec) -> Result<HogReport, HogError> {
         .map(progress::Writer::create)
         .transpose()?;
     if let Some(user) = spec.user.map(Uid::from_raw) {
+        // Asked for once, and from then on known: before Linux 6.4 it comes from a file that another user may not read.
+        let _page = rustix::param::page_size();
         set_thread_res_uid(user, user, user).map_err(|errno| HogError::Call {
             what: "becoming another user",
             errno,
