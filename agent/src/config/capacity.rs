@@ -8,7 +8,13 @@ use brink_host::cgroup::{CgroupDir, Controller, Layout, Limit};
 use brink_host::meminfo::MeminfoReader;
 use brink_host::pid_limits::PidLimits;
 
-use super::settings::NodeScope;
+use super::settings::{AgentConfig, NodeScope};
+
+/// Those of the node that an agent with this configuration watches over.
+pub fn of_agent(config: &AgentConfig) -> Capacities {
+    let pods = config.pods_cgroup.as_deref();
+    of_node(&config.paths.root, &config.node, pods)
+}
 
 /// The capacities of the node under a root. What cannot be read is unknown.
 pub(super) fn of_node(root: &Path, node: &NodeScope, pods: Option<&str>) -> Capacities {

@@ -1,10 +1,12 @@
 //! The kubelet's eviction keys and Brink's own thresholds, from tree to draft and from draft to policy.
 
-use brink_core::node::policy::{Capacities, Draft, FaultKind, Policy, SignalMap};
+use brink_core::base::Quantity;
+use brink_core::node::policy::{Capacities, Doubt, DoubtKind, Draft, FaultKind, Policy, SignalMap};
 use brink_core::node::signal::Signal;
 
 use super::document::{Fields, Keys, Node, Origins, Reader, Site, Value, path_to};
 use super::finding::{Finding, Report, Severity, nearest};
+use super::settings::RunMode;
 
 /// Keys of `KubeletConfiguration` that eviction looks at.
 pub const KUBELET_KEYS: [&str; 9] = [
@@ -214,10 +216,38 @@ pub fn check(draft: &Draft, source: Source<'_>, report: &mut Report) -> Option<P
 /// Reports what the kubelet would accept and nobody can mean.
 pub fn add_doubts(draft: &Draft, source: Source<'_>, capacities: &Capacities, report: &mut Report) {
     for doubt in draft.doubts(capacities) {
-        let place = Place::find(source.tree, &doubt.path);
-        let found = place.finding(source, doubt.kind.to_string());
-        report.warn(found.written(format!("{:?}", doubt.written)));
+        report.warn(doubted(&doubt, source));
     }
+}
+
+/// The same for an agent of ours. To enforce a headroom that is always met is to evict everything, and no rule of the kubelet's
+/// asks for it: that is a fault.
+pub fn add_agents_doubts(
+    draft: &Draft,
+    mode: RunMode,
+    source: Source<'_>,
+    capacities: &Capacities,
+    report: &mut Report,
+) {
+    let capacity = capacities[Signal::MemoryHeadroom];
+    for doubt in draft.doubts(capacities) {
+        let found = doubted(&doubt, source);
+        match capacity.filter(|_| doubt.kind == DoubtKind::HeadroomOverCapacity) {
+            Some(capacity) if mode == RunMode::Enforce => {
+                let capacity = Quantity::from_bytes(capacity);
+                report.fault(found.accepted(format!(
+                    "a quantity below {capacity}, a percentage below 100%, or 0% for none"
+                )));
+            }
+            _ => report.warn(found),
+        }
+    }
+}
+
+fn doubted(doubt: &Doubt, source: Source<'_>) -> Finding {
+    let place = Place::find(source.tree, &doubt.path);
+    let found = place.finding(source, doubt.kind.to_string());
+    found.written(format!("{:?}", doubt.written))
 }
 
 /// Where a key of the core's stands in a tree.

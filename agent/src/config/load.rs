@@ -214,7 +214,8 @@ impl Loader {
             let pods = written.pods_cgroup.as_deref();
             capacity::of_node(&written.paths.root, &written.node, pods)
         });
-        eviction::add_doubts(&written.draft, source, &capacities, &mut self.report);
+        let (draft, mode) = (&written.draft, written.mode);
+        eviction::add_agents_doubts(draft, mode, source, &capacities, &mut self.report);
         if let Some(kubelets) = &defaults.kubelets {
             lead::add_doubts(kubelets, tree, &self.origins, &mut self.report);
         }

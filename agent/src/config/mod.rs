@@ -28,6 +28,7 @@ pub mod thresholds;
 pub(crate) mod version;
 mod workloads;
 
+pub use capacity::of_agent as capacities_of;
 pub use kubernetes::{Kubernetes, StreamingLists};
 pub use layers::{drop_ins, read_documents, read_one};
 pub use load::{Checked, Sources, load};

@@ -17,7 +17,7 @@ use super::prepare::{self, Running};
 use super::state::Refused;
 use super::streaming::Doors;
 use super::watch::Reloaded;
-use crate::config::{AgentConfig, Checked, Sources, load};
+use crate::config::{AgentConfig, Checked, Sources, capacities_of, load};
 use crate::control::server::Server;
 use crate::control::views::Views;
 use crate::guard::{self, ports::Command};
@@ -150,12 +150,17 @@ fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
 
 /// Takes it over, or tells why not.
 fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Result<(), String> {
+    // Another node takes a restart: what is written must fit the one that is watched over.
+    let sources = Sources {
+        capacities: Some(capacities_of(before)),
+        ..sources.clone()
+    };
     let Checked {
         config,
         warnings,
         idle,
         ..
-    } = match load(sources) {
+    } = match load(&sources) {
         Ok(checked) => checked,
         Err(faults) => {
             error!(%faults, "the new configuration is not in order; the old one stays");

@@ -434,6 +434,26 @@ fn a_bad_file_at_a_reload_changes_nothing_and_a_good_one_does() {
         node.log()
     );
     assert_eq!(node.status().unwrap().thresholds[0].value, "60Mi");
+    // Always met on this node: neither taken over nor started with.
+    let config = node.path("config.yaml");
+    node.configure("enforce", HARD);
+    let text = std::fs::read_to_string(&config).unwrap();
+    let text = text.replace("headroomHard: 0%", "headroomHard: 50Gi");
+    std::fs::write(&config, text).unwrap();
+    node.signal(Signal::HUP);
+    let refused = || {
+        let status = node.status()?;
+        let why = status.refused_configuration?.why;
+        why.contains("headroomHard").then_some(why)
+    };
+    let why = wait_until(PATIENCE, refused).unwrap_or_else(|| panic!("{}", node.log()));
+    assert!(why.contains("a quantity below 300Mi"), "{why}");
+    let start = std::process::Command::new(brink_tests::agent_binary().unwrap())
+        .args(["run", "--config", config.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(start.status.code(), Some(2), "{start:?}");
+    assert_eq!(node.decisions().len(), 0, "{}", node.log());
     node.configure("observe", "evictionHard: {memory.available: 70Mi}");
     node.signal(Signal::HUP);
     let changed = wait_until(PATIENCE, || {

@@ -364,7 +364,7 @@ fn doubts_are_warnings() {
         "config.yaml:2:34: evictionHard.memory.available: \"2Gi\": the hard threshold is not below",
         "config.yaml:2:54: evictionHard.pid.available: \"50k\": the threshold is above the capacity",
         "config.yaml:5:44: evictionMinimumReclaim.nodefs.available: \"50%\": threshold and minimum reclaim",
-        "config.yaml:8:15: headroomHard: \"4Gi\": the threshold is above the capacity",
+        "config.yaml:8:15: headroomHard: \"4Gi\": not below the node's capacity, so always met",
         "config.yaml:4:68: evictionSoftGracePeriod.imagefs.available: \"1m\": there is no soft threshold",
     ] {
         assert!(
@@ -373,6 +373,58 @@ fn doubts_are_warnings() {
         );
     }
     assert_eq!(said.len(), 9, "{said:#?}");
+}
+
+#[test]
+fn headroom_that_is_always_met_is_not_enforced() {
+    let with = |mode: &str, thresholds: &str| {
+        let text = format!("{HEAD}mode: {mode}\n{thresholds}\n");
+        let folder = Folder::new(&[("config.yaml", &text)]);
+        let mut sources = folder.sources();
+        sources.capacities = Some(Capacities::from_fn(|_| Some(300 << 20)));
+        let told = |list: &[finding::Finding]| -> Vec<String> {
+            let list = list.iter();
+            list.map(|found| folder.plain(&found.to_string())).collect()
+        };
+        match load(&sources) {
+            Ok(checked) => Ok(told(&checked.warnings)),
+            Err(faults) => Err(told(&faults.list)),
+        }
+    };
+    let refused = |key: &str, value: &str| {
+        let problem =
+            "not below the node's capacity, so always met: every workload would be evicted";
+        let accepted = "a quantity below 300Mi, a percentage below 100%, or 0% for none";
+        Err(vec![format!(
+            "config.yaml:4:15: {key}: \"{value}\": {problem}; accepted: {accepted}"
+        )])
+    };
+    assert_eq!(
+        with("enforce", "headroomHard: 50Gi"),
+        refused("headroomHard", "50Gi")
+    );
+    assert_eq!(
+        with("enforce", "headroomHard: 300Mi"),
+        refused("headroomHard", "300Mi")
+    );
+    let soft = "headroomSoft: 1Gi\nheadroomSoftGracePeriod: 1m";
+    assert_eq!(with("enforce", soft), refused("headroomSoft", "1Gi"));
+    assert_eq!(with("enforce", "headroomHard: 299Mi"), Ok(vec![]));
+    // Who only observes may see what would come of it; and the kubelet's keys mean what they mean to the kubelet.
+    for (mode, text) in [
+        ("observe", "headroomHard: 50Gi"),
+        ("enforce", "evictionHard: {memory.available: 50Gi}"),
+    ] {
+        let warnings = with(mode, text).unwrap();
+        assert!(
+            warnings.iter().any(|told| told.contains("always met")),
+            "{warnings:?}"
+        );
+    }
+    for mode in ["observe", "enforce"] {
+        let faults = with(mode, "headroomHard: 9e99").unwrap_err();
+        assert!(faults[0].contains("no machine has so much"), "{faults:?}");
+    }
 }
 
 proptest! {

@@ -29,6 +29,8 @@ pub enum DoubtKind {
     HardAboveSoft,
     /// More than there is: always met.
     OverCapacity,
+    /// Headroom of all there is or more: always met. Where orders are carried out it is a fault: the kubelet knows no such key.
+    HeadroomOverCapacity,
     /// No number, or a zero that switches nothing off (`0.0%`): never met.
     NeverMet,
     /// Threshold and minimum reclaim together are more than there is: once met, never resolved.
@@ -130,8 +132,8 @@ impl Doubts<'_> {
             let Some(value) = value else { continue };
             let kind = if is_never_met(value) {
                 DoubtKind::NeverMet
-            } else if exceeds(capacity, value, None) {
-                DoubtKind::OverCapacity
+            } else if capacity.is_some_and(|capacity| !leaves_any(capacity, value)) {
+                DoubtKind::HeadroomOverCapacity
             } else {
                 continue;
             };
@@ -211,6 +213,11 @@ fn is_never_met(value: Value) -> bool {
     matches!(value, Value::Fraction(fraction) if fraction.is_nan() || fraction <= 0.0)
 }
 
+/// Whether a value leaves anything of what there is.
+fn leaves_any(capacity: i64, value: Value) -> bool {
+    value.quantity(capacity) < Quantity::from_bytes(capacity)
+}
+
 /// Whether value and reclaim together are more than there is.
 fn exceeds(capacity: Option<i64>, value: Value, reclaim: Option<Value>) -> bool {
     match (capacity, value, reclaim) {
@@ -232,6 +239,9 @@ impl fmt::Display for DoubtKind {
                 "the hard threshold is not below the soft one, so the soft one never acts first"
             }
             Self::OverCapacity => "the threshold is above the capacity and always met",
+            Self::HeadroomOverCapacity => {
+                "not below the node's capacity, so always met: every workload would be evicted"
+            }
             Self::NeverMet => "nothing is below this threshold: it protects nobody",
             Self::UnreachableReclaim => {
                 "threshold and minimum reclaim together are above the capacity: once met, the \

@@ -41,6 +41,9 @@ pub enum FaultKind {
     /// A threshold of zero or less.
     #[error("a threshold must be positive")]
     NotPositive,
+    /// More than any machine has.
+    #[error("no machine has so much: the threshold would always be met")]
+    Boundless,
     /// A percentage below zero.
     #[error("a percentage must not be negative")]
     NegativePercentage,
@@ -73,7 +76,7 @@ impl FaultKind {
                  nodefs.inodesFree, imagefs.available, imagefs.inodesFree, containerfs.available, \
                  containerfs.inodesFree, pid.available"
             }
-            Self::Quantity(_) | Self::NotPositive => {
+            Self::Quantity(_) | Self::NotPositive | Self::Boundless => {
                 "a positive quantity such as 100Mi or 1.5Gi, or a percentage from 0% to 100%"
             }
             Self::Percentage(_) | Self::NegativePercentage | Self::OverHundred => {

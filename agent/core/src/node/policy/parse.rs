@@ -96,7 +96,7 @@ impl Entries {
 
     fn read_headroom(&mut self, draft: &Draft, faults: &mut Vec<Fault>) {
         let mut value = |key, text: &Option<String>| {
-            read_key(key, text.as_deref(), read_threshold, faults).flatten()
+            read_key(key, text.as_deref(), read_headroom, faults).flatten()
         };
         self.headroom_hard = value("headroomHard", &draft.headroom_hard);
         let soft = value("headroomSoft", &draft.headroom_soft);
@@ -242,6 +242,16 @@ pub fn read_threshold(text: &str) -> Result<Option<Value>, FaultKind> {
         Value::Fraction(fraction) if fraction > 1.0 => Err(FaultKind::OverHundred),
         Value::Quantity(quantity) if quantity.signum() <= 0 => Err(FaultKind::NotPositive),
         _ => Ok(Some(value)),
+    }
+}
+
+/// The same for headroom, which the kubelet does not know: what no machine has is refused.
+fn read_headroom(text: &str) -> Result<Option<Value>, FaultKind> {
+    match read_threshold(text)? {
+        Some(Value::Quantity(quantity)) if quantity.value() == i64::MAX => {
+            Err(FaultKind::Boundless)
+        }
+        value => Ok(value),
     }
 }
 

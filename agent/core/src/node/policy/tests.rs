@@ -389,6 +389,20 @@ fn doubts() {
         ..Draft::default()
     };
     check_doubts(&headroom, None, &[("headroomHard", DoubtKind::NeverMet)]);
+    let headroom = |hard: &str, soft: &str| Draft {
+        headroom_hard: Some(hard.into()),
+        headroom_soft: Some(soft.into()),
+        headroom_soft_grace_period: Some("1m".into()),
+        ..Draft::default()
+    };
+    let over = [
+        ("headroomHard", DoubtKind::HeadroomOverCapacity),
+        ("headroomSoft", DoubtKind::HeadroomOverCapacity),
+    ];
+    check_doubts(&headroom("1Gi", "2Gi"), Some(1 << 30), &over);
+    check_doubts(&headroom("1023Mi", "1Gi"), Some(1 << 30), &over[1..]);
+    check_doubts(&headroom("99.9%", "100%"), Some(1 << 30), &[]);
+    check_doubts(&headroom("1Gi", "2Gi"), None, &[]);
     let unreachable = [(&*reclaim_key, DoubtKind::UnreachableReclaim)];
     check_doubts(&draft("10%", "20%", "95%"), None, &unreachable);
     check_doubts(&draft("100Mi", "200Mi", "1Gi"), Some(1 << 30), &unreachable);
