@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tracing::{debug, warn};
 
 use super::protocol::{Answer, LONGEST_QUESTION, Question, Refusal, RefusalReason};
@@ -22,8 +22,9 @@ use super::views::Views;
 const CONVERSATIONS: usize = 32;
 /// A client that has not said a whole line by then is told so and let go.
 const HEARING: Duration = Duration::from_secs(2);
-/// The same while others wait for their turn: hundreds of silent ones must not take longer than those are patient for.
-const HURRY: Duration = Duration::from_millis(100);
+/// The same once others have waited for their turn meanwhile: hundreds of silent ones must not delay a pause. Who has waited for a turn
+/// has said its line by then.
+const HURRY: Duration = Duration::from_millis(10);
 /// The longest that a conversation may take, the client's reading included.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -42,37 +43,55 @@ impl Server {
 
     /// Answers until the future is dropped.
     pub async fn serve(&self, views: Arc<Views>) {
+        let answer = move |question| {
+            let views = Arc::clone(&views);
+            async move { views.answer(question).await }
+        };
+        self.serve_with(answer).await;
+    }
+
+    async fn serve_with<A>(&self, answer: impl Fn(Question) -> A + Clone + Send + 'static)
+    where
+        A: Future<Output = Answer> + Send + 'static,
+    {
         let room = Arc::new(Semaphore::new(CONVERSATIONS));
+        // Who listens to it learns whether anybody has waited for a turn since.
+        let crowd = watch::Sender::new(());
         loop {
-            let Ok(place) = Arc::clone(&room).acquire_owned().await else {
-                return;
-            };
-            match self.0.accept().await {
-                Ok(stream) => {
-                    let views = Arc::clone(&views);
-                    tokio::spawn(async move {
-                        let is_crowded = || place.semaphore().available_permits() == 0;
-                        let talk = converse(stream, &views, is_crowded);
-                        let talked = tokio::time::timeout(PATIENCE, talk).await;
-                        if let Ok(Err(error)) = talked {
-                            debug!(%error, "a conversation broke off");
-                        }
-                        drop(place);
-                    });
-                }
+            let stream = match self.0.accept().await {
+                Ok(stream) => stream,
                 Err(error) => {
                     warn!(%error, "the socket cannot accept");
                     tokio::time::sleep(Duration::from_millis(100)).await;
+                    continue;
                 }
+            };
+            if room.available_permits() == 0 {
+                crowd.send_replace(());
             }
+            let Ok(place) = Arc::clone(&room).acquire_owned().await else {
+                return;
+            };
+            let (answer, mut crowd) = (answer.clone(), crowd.subscribe());
+            tokio::spawn(async move {
+                let talk = converse(stream, answer, async move {
+                    // Its end is the server's, and of everybody here.
+                    let _ended = crowd.changed().await;
+                });
+                let talked = tokio::time::timeout(PATIENCE, talk).await;
+                if let Ok(Err(error)) = talked {
+                    debug!(%error, "a conversation broke off");
+                }
+                drop(place);
+            });
         }
     }
 }
 
-async fn converse(
+async fn converse<A: Future<Output = Answer>>(
     mut stream: UnixStream,
-    views: &Views,
-    is_crowded: impl Fn() -> bool,
+    answer: impl Fn(Question) -> A,
+    crowd: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let answer = if let Some(stranger) = stranger(&stream)? {
         refused(
@@ -81,9 +100,9 @@ async fn converse(
             "ask as root: put sudo in front of the command",
         )
     } else {
-        match hear(&mut stream, is_crowded).await? {
+        match hear(&mut stream, crowd).await? {
             Heard::Question(_) if has_hung_up(&stream) => return Ok(()),
-            Heard::Question(question) => views.answer(question).await,
+            Heard::Question(question) => answer(question).await,
             Heard::Nothing => return Ok(()),
             Heard::Late => refused(
                 RefusalReason::NotPossible,
@@ -124,16 +143,19 @@ pub enum Heard {
     Nonsense(String),
 }
 
-/// Hears one line, or all there is before the client hangs up. Whoever says nothing for a moment is let go when others wait.
+/// Hears one line, or all there is before the client hangs up. Whoever says nothing for a moment is let go once others have waited,
+/// which `crowd` tells, even if none does any more: the first ones to leave make room, and the others' time has gone by as well.
 ///
 /// # Errors
 /// When the stream cannot be read.
 pub async fn hear(
     stream: &mut (impl AsyncRead + Unpin),
-    is_crowded: impl Fn() -> bool,
+    crowd: impl Future<Output = ()>,
 ) -> io::Result<Heard> {
+    tokio::pin!(crowd);
     let mut text = BytesMut::with_capacity(1024);
-    let end = tokio::time::Instant::now() + HEARING;
+    let began = tokio::time::Instant::now();
+    let (mut end, mut is_crowded) = (began + HEARING, false);
     loop {
         if let Some(end) = text.iter().position(|&byte| byte == b'\n') {
             return Ok(parsed(&text[..end]));
@@ -142,20 +164,24 @@ pub async fn hear(
             let problem = format!("it is longer than {LONGEST_QUESTION} bytes");
             return Ok(Heard::Nonsense(problem));
         }
-        let look = end.min(tokio::time::Instant::now() + HURRY);
-        match tokio::time::timeout_at(look, stream.read_buf(&mut text)).await {
-            Ok(read) => match read? {
+        tokio::select! {
+            biased;
+            read = stream.read_buf(&mut text) => match read? {
                 0 if text.is_empty() => return Ok(Heard::Nothing),
                 0 => return Ok(parsed(&text)),
                 _ => {}
             },
-            Err(_) if look == end => {
+            () = &mut crowd, if !is_crowded => {
+                (end, is_crowded) = (began + HURRY, true);
+            }
+            () = tokio::time::sleep_until(end) => {
+                if is_crowded {
+                    return Ok(Heard::Late);
+                }
                 let seconds = HEARING.as_secs();
                 let problem = format!("no whole line came within {seconds} s");
                 return Ok(Heard::Nonsense(problem));
             }
-            Err(_) if is_crowded() => return Ok(Heard::Late),
-            Err(_) => {}
         }
     }
 }
@@ -178,26 +204,75 @@ pub fn refused(reason: RefusalReason, message: &str, next: &str) -> Answer {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write as _;
+    use std::future::{pending, ready};
+    use std::io::{BufRead as _, BufReader, Write as _};
     use std::net::Shutdown;
     use std::os::unix::net::UnixStream;
+    use std::time::Instant;
 
     use super::*;
 
-    #[test]
-    fn who_says_nothing_is_let_go_where_others_wait() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
             .build()
-            .unwrap();
+            .unwrap()
+    }
+
+    #[test]
+    fn who_says_nothing_is_let_go_once_others_have_waited() {
         let (mut ours, mut theirs) = tokio::io::duplex(64);
-        runtime.block_on(async {
-            assert_eq!(hear(&mut ours, || true).await.unwrap(), Heard::Late);
+        runtime().block_on(async {
+            assert_eq!(hear(&mut ours, ready(())).await.unwrap(), Heard::Late);
             // What is there already is heard in any crowd.
             theirs.write_all(b"{\"ask\":\"status\"}\n").await.unwrap();
-            let heard = hear(&mut ours, || true).await.unwrap();
+            let heard = hear(&mut ours, ready(())).await.unwrap();
             assert_eq!(heard, Heard::Question(Question::Status));
+            // Nobody has waited since: it may take its time.
+            let late = async {
+                tokio::time::sleep(3 * HURRY).await;
+                theirs.write_all(b"{\"ask\":\"status\"}\n").await
+            };
+            let (heard, said) = tokio::join!(hear(&mut ours, pending()), late);
+            assert_eq!(heard.unwrap(), Heard::Question(Question::Status));
+            said.unwrap();
         });
+    }
+
+    #[test]
+    fn hundreds_that_say_nothing_keep_a_question_waiting_for_a_moment() {
+        const SILENT: usize = 300;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("brink.sock");
+        let runtime = runtime();
+        let server = runtime.block_on(async { Server::bind(&path).unwrap() });
+        let asking = std::thread::spawn(move || {
+            let connect = || UnixStream::connect(&path).unwrap();
+            let silent: Vec<_> = (0..SILENT).map(|_| connect()).collect();
+            let began = Instant::now();
+            let mut asks = connect();
+            asks.write_all(b"{\"ask\":\"decisions\"}\n").unwrap();
+            let mut answer = String::new();
+            BufReader::new(asks).read_line(&mut answer).unwrap();
+            drop(silent);
+            (answer, began.elapsed())
+        });
+        let answer = |_| async { Answer::Decisions(Vec::new()) };
+        let asked = async {
+            while !asking.is_finished() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        runtime.block_on(async {
+            tokio::select! {
+                () = server.serve_with(answer) => panic!("it ended"),
+                () = asked => {}
+            }
+        });
+        let (answer, took) = asking.join().unwrap();
+        assert_eq!(answer, "{\"answer\":\"decisions\",\"body\":[]}\n");
+        // Ten turns of 10 ms; it was 30 ms for each silent one.
+        assert!(took < Duration::from_secs(2), "{took:?}");
     }
 
     #[test]

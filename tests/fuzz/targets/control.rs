@@ -1,5 +1,6 @@
 //! The socket: what an agent hears, and what a client is answered.
 
+use std::future::pending;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub(crate) fn questions(bytes: &[u8]) -> Taken {
         let mut stream = bytes;
         runtime
             .as_ref()
-            .map(|runtime| runtime.block_on(hear(&mut stream, || false)))
+            .map(|runtime| runtime.block_on(hear(&mut stream, pending())))
     });
     match heard {
         Some(Ok(Heard::Question(question))) => {
