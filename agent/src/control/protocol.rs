@@ -1,6 +1,6 @@
 //! What can be asked over the socket, and the versioned forms of the answers. Fields are only ever added.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use super::kubernetes_view::KubernetesView;
 use crate::record::DecisionRecord;
@@ -11,7 +11,7 @@ pub const LONGEST_ANSWER: u64 = 16 << 20;
 /// The longest question an agent accepts, in bytes.
 pub const LONGEST_QUESTION: usize = 64 << 10;
 
-/// A question.
+/// A question. Those that change something have no field that is not known: what was meant by it would be done without it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "camelCase")]
 pub enum Question {
@@ -43,13 +43,31 @@ pub enum Question {
     /// The latest decisions, newest last.
     Decisions,
     /// Stop enforcing.
+    #[serde(deserialize_with = "read_pause")]
     Pause {
         /// For so long, in seconds; until further notice without.
-        #[serde(default)]
         seconds: Option<u64>,
     },
     /// Enforce again, if the configuration says so.
+    #[serde(deserialize_with = "read_resume")]
     Resume,
+}
+
+fn read_pause<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Pause {
+        #[serde(default)]
+        seconds: Option<u64>,
+    }
+    Pause::deserialize(deserializer).map(|said| said.seconds)
+}
+
+fn read_resume<'a, D: Deserializer<'a>>(deserializer: D) -> Result<(), D::Error> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Resume {}
+    Resume::deserialize(deserializer).map(|Resume {}| ())
 }
 
 /// An answer.
@@ -424,4 +442,39 @@ pub struct DecisionList {
     pub kind: String,
     /// Newest last.
     pub decisions: Vec<DecisionRecord>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_that_changes_something_is_taken_as_it_is_or_not_at_all() {
+        let read = |text: &str| serde_json::from_str::<Question>(text);
+        let pause = |seconds| Question::Pause { seconds };
+        for (text, question) in [
+            (r#"{"ask":"pause"}"#, pause(None)),
+            (r#"{"ask":"pause","seconds":null}"#, pause(None)),
+            (r#"{"seconds":60,"ask":"pause"}"#, pause(Some(60))),
+            (r#"{"ask":"resume"}"#, Question::Resume),
+            // Who only asks may be of a newer version.
+            (r#"{"ask":"status","new":1}"#, Question::Status),
+            (r#"{"ask":"rank","new":1}"#, Question::Rank { signal: None }),
+        ] {
+            assert_eq!(read(text).unwrap(), question, "{text}");
+            let again = serde_json::to_string(&question).unwrap();
+            assert_eq!(read(&again).unwrap(), question, "{again}");
+        }
+        for text in [
+            r#"{"ask":"pause","body":{"seconds":-1}}"#,
+            r#"{"ask":"pause","forSeconds":18446744073709551616}"#,
+            r#"{"ask":"pause","seconds":-1}"#,
+            r#"{"ask":"pause","seconds":1.5}"#,
+            r#"{"ask":"pause","seconds":"60"}"#,
+            r#"{"ask":"pause","seconds":60,"seconds":70}"#,
+            r#"{"ask":"resume","after":60}"#,
+        ] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
 }

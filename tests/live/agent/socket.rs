@@ -77,6 +77,8 @@ fn nonsense_is_refused_and_harms_nobody() {
         (br#"{"ask":"reboot"}"#, true),
         (b"{\"ask\":\"pause\",\"seconds\":-1}\n", true),
         (b"{\"ask\":\"pause\",\"seconds\":1e99}\n", true),
+        (b"{\"ask\":\"pause\",\"body\":{\"seconds\":-1}}\n", true),
+        (b"{\"ask\":\"resume\",\"seconds\":1}\n", true),
         (
             b"{\"ask\":\"decision\",\"order\":99999999999999999999999}\n",
             true,
