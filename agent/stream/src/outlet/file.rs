@@ -10,6 +10,9 @@ use std::sync::Arc;
 use super::{Failure, Format, Outlet};
 use crate::hub::Line;
 
+/// What of a file is looked at before it is written: more than what events begin with.
+const HEAD: u64 = 128;
+
 /// When a file is left for a new one, and how many are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rotation {
@@ -46,7 +49,8 @@ impl RotatedFile {
         }
     }
 
-    /// Opens the file, or makes it for its owner alone, with the folders above it.
+    /// Opens the file, or makes it for its owner alone, with the folders above it. One that does not begin with an event is
+    /// somebody's, and left alone.
     fn take_up(&self) -> io::Result<Opened> {
         const PLAIN: i32 = rustix::fs::OFlags::NOFOLLOW
             .union(rustix::fs::OFlags::NONBLOCK)
@@ -62,6 +66,12 @@ impl RotatedFile {
         if !file.metadata()?.is_file() {
             let kind = io::ErrorKind::InvalidInput;
             return Err(io::Error::new(kind, "it is no plain file"));
+        }
+        let mut head = Vec::new();
+        file.by_ref().take(HEAD).read_to_end(&mut head)?;
+        if !begins_with_event(&head) {
+            let problem = "it is there and has other things than events; it is left alone";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
         let mut length = file.seek(SeekFrom::End(0))?;
         // A run before us was stopped within a line: it is left, and closed.
@@ -132,6 +142,23 @@ impl RotatedFile {
         self.open = Some(open);
         Ok(())
     }
+}
+
+/// Whether these are the first bytes of an event in either format, or would have been: a run before us may have been stopped within.
+fn begins_with_event(head: &[u8]) -> bool {
+    let goes_on_with = |head: &[u8], start: &[u8]| {
+        let length = head.len().min(start.len());
+        head[..length] == start[..length]
+    };
+    if goes_on_with(head, b"{\"apiVersion\":\"brink.dev/") {
+        return true;
+    }
+    let start = b"{\"specversion\":\"1.0\",\"id\":\"";
+    let Some(id) = head.strip_prefix(start) else {
+        return goes_on_with(head, start);
+    };
+    let digits = id.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    goes_on_with(&id[digits..], b"\",\"source\":\"/brink/")
 }
 
 impl Outlet for RotatedFile {

@@ -68,11 +68,11 @@ fn a_file_is_rotated_by_size_and_so_many_are_kept() {
 fn a_file_that_ends_within_a_line_or_is_taken_away_is_gone_on_with() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("events.jsonl");
-    fs::write(&path, b"{\"seq\":").unwrap();
+    fs::write(&path, b"{\"apiVersion\":").unwrap();
     let mut outlet = file(&path, 1 << 20, 1);
     outlet.put(&[line(1)]).unwrap();
     let text = fs::read(&path).unwrap();
-    assert!(text.starts_with(b"{\"seq\":\n{\"apiVersion\""));
+    assert!(text.starts_with(b"{\"apiVersion\":\n{\"apiVersion\""));
     fs::rename(&path, root.path().join("taken")).unwrap();
     outlet.put(&[line(2), line(3)]).unwrap();
     assert_eq!(seqs(&fs::read(&path).unwrap()), [2, 3]);
@@ -83,6 +83,52 @@ fn a_file_that_ends_within_a_line_or_is_taken_away_is_gone_on_with() {
     let failure = file(Path::new("/dev/full"), 1, 1).put(&[line(4)]);
     let why = failure.unwrap_err().why;
     assert_eq!(why, "/dev/full: it is no plain file");
+}
+
+#[test]
+fn a_file_of_somebody_else_is_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("events.jsonl");
+    let formats = [Format::Json, Format::CloudEvents];
+    let outlet = |format| RotatedFile::new(&path, Rotation { size: 10, count: 1 }, format);
+    for text in [
+        "Somebody's notes.\n",
+        "\n",
+        "{}\n",
+        "{\"seq\":1}\n",
+        "{\"apiVersion\":\"v1\",\"kind\":\"Pod\"}\n",
+        "{\"specversion\":\"1.0\",\"id\":\"7\",\"source\":\"/another\"}\n",
+    ] {
+        for format in formats {
+            fs::write(&path, text).unwrap();
+            let failure = outlet(format).put(&[line(1), line(2)]).unwrap_err();
+            assert_eq!((failure.done, failure.lost), (0, 0), "{text}");
+            let why =
+                "events.jsonl: it is there and has other things than events; it is left alone";
+            assert!(failure.why.ends_with(why), "{}", failure.why);
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            assert_eq!(fs::read_dir(root.path()).unwrap().count(), 1);
+        }
+    }
+    // What a run before us has written is gone on with, in either format, wherever it was stopped.
+    for (before, after) in [(formats[0], formats[1]), (formats[1], formats[0])] {
+        fs::remove_file(&path).unwrap();
+        outlet(before).put(&[line(1)]).unwrap();
+        let whole = fs::read(&path).unwrap();
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            let mut outlet = RotatedFile::new(
+                &path,
+                Rotation {
+                    size: 1 << 20,
+                    count: 1,
+                },
+                after,
+            );
+            outlet.put(&[line(2)]).unwrap();
+            assert!(fs::read(&path).unwrap().starts_with(&whole[..length]));
+        }
+    }
 }
 
 #[test]
