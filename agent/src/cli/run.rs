@@ -11,7 +11,7 @@ use super::options::ConfigArgs;
 use super::output::Talk;
 use super::variables;
 use crate::config::{Override, RunMode, Sources, load};
-use crate::doctor::facts::state::is_open_to_all;
+use crate::doctor::facts::state::Strangers;
 use crate::doctor::{State, Step, rights};
 use crate::runtime::named::Named;
 use crate::runtime::{agent, process};
@@ -87,13 +87,14 @@ fn look_at_rights(mode: RunMode) -> Result<(), CliError> {
     }
 }
 
-/// Says whether anybody else could write to our files.
+/// Says who else could write to our files.
 fn look_at_folder(folder: &Path) {
-    if is_open_to_all(folder) {
-        let how = format!("chmod o-w {}", folder.display());
+    let own = rustix::process::geteuid().as_raw();
+    if let Some(strangers) = Strangers::of(folder, own) {
+        let how = strangers.remedy(folder, own);
         warn!(
             how,
-            "everybody may write to the state directory, and so press the stop button"
+            "{strangers} may write to the state directory, and so press the stop button"
         );
     }
 }

@@ -36,12 +36,13 @@ fn folder(facts: &Facts) -> Check {
             .follows("the agent does not start")
             .next("run it as root, or set paths.stateDir to a folder of its user");
     }
-    if folder.is_open {
+    if let Some(strangers) = folder.strangers {
+        let remedy = strangers.remedy(&folder.path, facts.process.user);
         return SUBJECT
-            .warning(format!("{path} may be written to by everybody"))
-            .follows("everybody can press the stop button, or replace the agent's files")
+            .warning(format!("{strangers} may write to {path}"))
+            .follows("whoever may can press the stop button, or replace the agent's files")
             .next(format!(
-                "chmod o-w {path}, or set paths.stateDir to a folder of the agent's user"
+                "{remedy}, or set paths.stateDir to a folder of the agent's user"
             ));
     }
     let made = if folder.exists {

@@ -1,5 +1,6 @@
 //! The agent's own files: its folder, socket, ledger, lock, stop button, journal and hooks.
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
@@ -9,12 +10,13 @@ use std::time::Duration;
 use brink_host::clock::BootId;
 use brink_host::ledger::{Found, Ledger};
 use brink_host::lock::holder_of;
-use rustix::fs::{Access, AtFlags, CWD, accessat, statfs, statvfs};
+use rustix::fs::{Access, AtFlags, CWD, StatVfsMountFlags, accessat, statfs, statvfs};
 
 use super::source::{Known, known};
 use crate::config::AgentConfig;
 use crate::control::client::{AskError, ask_within};
 use crate::control::protocol::Question;
+use crate::doctor::advice::quoted;
 use crate::ledger::{self, DECISIONS};
 use crate::runtime::LOCK;
 use crate::runtime::stop_button::{Pressed, StopButton};
@@ -58,8 +60,8 @@ pub struct Folder {
     pub exists: bool,
     /// Why it cannot be written to, or made.
     pub writable: Known<()>,
-    /// Whether everybody may write to it.
-    pub is_open: bool,
+    /// Who else may write to it.
+    pub strangers: Option<Strangers>,
     /// Whether it is in memory, so that writing to it never waits for a disk.
     pub in_memory: Known<bool>,
 }
@@ -161,7 +163,7 @@ impl Folder {
             path: path.to_owned(),
             exists: path.is_dir(),
             writable: writable_or_makeable(path),
-            is_open: is_open_to_all(path),
+            strangers: Strangers::of(path, rustix::process::geteuid().as_raw()),
             in_memory: match nearest {
                 Some(there) => {
                     known(statfs(there)).map(|found| u64::try_from(found.f_type) == Ok(TMPFS))
@@ -172,10 +174,48 @@ impl Folder {
     }
 }
 
-/// Whether everybody may write to a folder, and so make, or remove, files of ours in it. One that is not there is made for
-/// its owner alone.
-pub fn is_open_to_all(folder: &Path) -> bool {
-    std::fs::metadata(folder).is_ok_and(|found| found.mode() & 0o002 != 0)
+/// Who may make files of ours in a folder, or remove them, beside root and the agent's own user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strangers {
+    /// Everybody.
+    Everybody,
+    /// The user it belongs to.
+    Owner(u32),
+}
+
+impl Strangers {
+    /// Those of a folder of an agent of that user. One that is not there is made for its owner alone, and nobody writes where
+    /// the mount is read-only.
+    pub fn of(folder: &Path, own: u32) -> Option<Self> {
+        const ROOT: u32 = 0;
+        let found = std::fs::metadata(folder).ok()?;
+        if statvfs(folder).is_ok_and(|disk| disk.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+            return None;
+        }
+        if found.mode() & 0o002 != 0 {
+            return Some(Self::Everybody);
+        }
+        let owner = found.uid();
+        (owner != own && owner != ROOT).then_some(Self::Owner(owner))
+    }
+
+    /// What keeps them out.
+    pub fn remedy(self, folder: &Path, own: u32) -> String {
+        let folder = quoted(folder);
+        match self {
+            Self::Everybody => format!("chmod o-w {folder}"),
+            Self::Owner(_) => format!("chown {own} {folder}"),
+        }
+    }
+}
+
+impl fmt::Display for Strangers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Everybody => f.write_str("everybody"),
+            Self::Owner(user) => write!(f, "user {user}, whom it belongs to,"),
+        }
+    }
 }
 
 impl Socket {
@@ -275,6 +315,7 @@ fn hooks(config: &AgentConfig) -> Vec<(&'static str, PathBuf, Known<()>)> {
 mod tests {
     use super::*;
     use std::io::{BufRead as _, BufReader, Write as _};
+    use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::net::UnixListener;
     use std::thread;
 
@@ -329,6 +370,37 @@ mod tests {
         let why = found.writable.unwrap_err();
         assert!(why.ends_with("is no folder"), "{why}");
         assert!(!inside.exists());
+    }
+
+    #[test]
+    fn a_folder_that_others_write_to_is_told_from_ours() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path();
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(Strangers::of(path, own), None);
+        assert_eq!(Strangers::of(&path.join("none"), own), None);
+        // To an agent of another user it is somebody's, unless that is root.
+        let theirs = (own != 0).then_some(Strangers::Owner(own));
+        assert_eq!(Strangers::of(path, own + 1), theirs);
+        if own == 0 {
+            std::os::unix::fs::chown(path, Some(12_345), None).unwrap();
+            let found = Strangers::of(path, own).unwrap();
+            assert_eq!(found, Strangers::Owner(12_345));
+            assert_eq!(found.remedy(Path::new("/run/x"), 0), "chown 0 /run/x");
+            assert_eq!(Strangers::of(path, 12_345), None);
+        }
+        let open = std::fs::Permissions::from_mode(0o1777);
+        std::fs::set_permissions(path, open).unwrap();
+        assert_eq!(Strangers::of(path, own), Some(Strangers::Everybody));
+        // Everybody might, and nobody can.
+        let read_only = Path::new("/proc/sys");
+        if statvfs(read_only)
+            .unwrap()
+            .f_flag
+            .contains(StatVfsMountFlags::RDONLY)
+        {
+            assert_eq!(Strangers::of(read_only, own), None);
+        }
     }
 
     #[test]
