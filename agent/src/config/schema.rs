@@ -20,6 +20,11 @@ use super::settings::{
 use super::{events, kubernetes, workloads};
 use crate::ledger::DECISIONS;
 
+/// What is looked at more seldom than that is not looked after.
+const LONGEST_HOUSEKEEPING: Span = Span::from_secs(3600);
+/// With less the bucket is never empty, and `burst` bounds nothing.
+const SHORTEST_REFILL: Span = Span::from_millis(100);
+
 /// Every key, in the order in which they are shown.
 pub(super) const KEYS: [&str; 36] = [
     "apiVersion",
@@ -115,7 +120,9 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Written {
         limits: read_remembered_limits(reader, fields),
         housekeeping_interval: fields
             .get("housekeepingInterval")
-            .and_then(|node| reader.span(node, Span::from_millis(100)))
+            .and_then(|node| {
+                reader.bounded_span(node, Span::from_millis(100), LONGEST_HOUSEKEEPING)
+            })
             .unwrap_or(Span::from_secs(10)),
         realtime: read_realtime(reader, fields),
         kernel_programs: fields
@@ -158,7 +165,7 @@ pub(crate) fn read_limits<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Li
     let mut span = |key, least| reader.span(fields.get(key)?, least);
     Limits {
         burst: burst.unwrap_or(default.burst),
-        refill: span("refillInterval", Span::ZERO).unwrap_or(default.refill),
+        refill: span("refillInterval", SHORTEST_REFILL).unwrap_or(default.refill),
         most: most.unwrap_or(default.most),
         window: span("window", Span::from_secs(1)).unwrap_or(default.window),
     }

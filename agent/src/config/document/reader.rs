@@ -1,6 +1,7 @@
 //! Reading a tree against a schema: every wrong type, unknown key and repeated key becomes a finding.
 
 use std::collections::HashSet;
+use std::ops::RangeInclusive;
 
 use brink_core::base::{Quantity, Span};
 
@@ -284,15 +285,35 @@ impl<'a> Reader<'a> {
     /// A duration in Go's grammar of at least `least`.
     pub fn span(&mut self, node: &'a Node, least: Span) -> Option<Span> {
         let accepted = format!("a duration of {least} or more, such as 500ms, 90s or 1m30s");
-        let text = self.scalar(node, &accepted)?;
+        self.span_in(node, least..=Span::MAX, &accepted)
+    }
+
+    /// The same of at most `most`.
+    pub fn bounded_span(&mut self, node: &'a Node, least: Span, most: Span) -> Option<Span> {
+        let accepted = format!("a duration from {least} to {most}, such as 500ms, 30s or 1m30s");
+        self.span_in(node, least..=most, &accepted)
+    }
+
+    fn span_in(
+        &mut self,
+        node: &'a Node,
+        range: RangeInclusive<Span>,
+        accepted: &str,
+    ) -> Option<Span> {
+        let text = self.scalar(node, accepted)?;
         match text.parse::<Span>() {
-            Ok(span) if span >= least => Some(span),
-            Ok(_) => {
-                self.fault(node, "too short", &accepted);
+            Ok(span) if range.contains(&span) => Some(span),
+            Ok(span) => {
+                let is_short = span < *range.start();
+                self.fault(
+                    node,
+                    if is_short { "too short" } else { "too long" },
+                    accepted,
+                );
                 None
             }
             Err(error) => {
-                self.fault(node, error.to_string(), &accepted);
+                self.fault(node, error.to_string(), accepted);
                 None
             }
         }

@@ -376,6 +376,46 @@ fn doubts_are_warnings() {
 }
 
 #[test]
+fn no_length_of_time_switches_a_guard_off() {
+    fn check(text: &str, expected: Result<&[&str], &[&str]>) {
+        let folder = Folder::new(&[("config.yaml", &format!("{HEAD}{text}\n"))]);
+        let loaded = load(&folder.sources());
+        let (found, expected, is_right) = match (loaded, expected) {
+            (Ok(checked), Ok(expected)) => (checked.warnings, expected, true),
+            (Err(faults), Err(expected)) => (faults.list, expected, true),
+            (Ok(checked), Err(expected)) => (checked.warnings, expected, false),
+            (Err(faults), Ok(expected)) => (faults.list, expected, false),
+        };
+        let found: Vec<_> = found.iter().map(|f| folder.plain(&f.to_string())).collect();
+        assert!(is_right, "{text}: {found:?}");
+        assert_eq!(found, expected, "{text}");
+    }
+    check("housekeepingInterval: 100ms", Ok(&[]));
+    check("housekeepingInterval: 1h", Ok(&[]));
+    let accepted = "accepted: a duration from 100ms to 1h0m0s, such as 500ms, 30s or 1m30s";
+    for (value, problem) in [
+        ("99ms", "too short"),
+        ("999999h", "too long"),
+        ("60m0.1s", "too long"),
+    ] {
+        let place = "config.yaml:3:23: housekeepingInterval:";
+        let fault = format!("{place} \"{value}\": {problem}; {accepted}");
+        check(&format!("housekeepingInterval: {value}"), Err(&[&fault]));
+    }
+    check("limits: {refillInterval: 100ms}", Ok(&[]));
+    let accepted = "accepted: a duration of 100ms or more, such as 500ms, 90s or 1m30s";
+    for value in ["1ns", "0s", "99.9ms"] {
+        let place = "config.yaml:3:26: limits.refillInterval:";
+        let fault = format!("{place} \"{value}\": too short; {accepted}");
+        let text = format!("limits: {{refillInterval: {value}}}");
+        check(&text, Err(&[&fault]));
+    }
+    let doubt = "config.yaml:3:28: evictionMaxPodGracePeriod: \"-5\": below zero, so a soft eviction grants one second, \
+                 with the kubelet too; 0 grants the pod's own grace";
+    check("evictionMaxPodGracePeriod: -5", Ok(&[doubt]));
+}
+
+#[test]
 fn headroom_that_is_always_met_is_not_enforced() {
     let with = |mode: &str, thresholds: &str| {
         let text = format!("{HEAD}mode: {mode}\n{thresholds}\n");

@@ -238,7 +238,7 @@ fn old_file(head: bool) -> impl Strategy<Value = String> {
     let optional = proptest::option::of::<std::ops::Range<u32>>;
     let limits = (
         optional(1..60),
-        optional(0..9),
+        optional(1..9),
         optional(1..60),
         optional(1..9),
     );

@@ -1,7 +1,7 @@
 //! Doubts about a policy that the kubelet would accept without a word: warnings, never errors.
 
 use alloc::collections::BTreeMap;
-use alloc::string::String;
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -39,6 +39,8 @@ pub enum DoubtKind {
     GraceWithoutThreshold,
     /// A minimum reclaim for a signal without any threshold.
     ReclaimWithoutThreshold,
+    /// A longest grace below zero, which the kubelet takes as it is.
+    NegativeMaxGrace,
     /// A containerfs threshold; the one derived from the layout replaces it.
     ContainerfsReplaced,
 }
@@ -70,6 +72,7 @@ impl Draft {
         }
         doubts.about_leftovers(&entries);
         doubts.about_headroom(&entries);
+        doubts.about_max_grace();
         doubts.found
     }
 }
@@ -152,6 +155,17 @@ impl Doubts<'_> {
                 path: "headroomHard".into(),
                 written,
                 kind,
+            });
+        }
+    }
+
+    fn about_max_grace(&mut self) {
+        let written = self.draft.eviction_max_pod_grace_period;
+        if let Some(seconds) = written.filter(|seconds| *seconds < 0) {
+            self.push(Doubt {
+                path: "evictionMaxPodGracePeriod".into(),
+                written: seconds.to_string(),
+                kind: DoubtKind::NegativeMaxGrace,
             });
         }
     }
@@ -249,6 +263,10 @@ impl fmt::Display for DoubtKind {
             }
             Self::GraceWithoutThreshold => "there is no soft threshold for this grace period",
             Self::ReclaimWithoutThreshold => "there is no threshold for this minimum reclaim",
+            Self::NegativeMaxGrace => {
+                "below zero, so a soft eviction grants one second, with the kubelet too; 0 grants the \
+                 pod's own grace"
+            }
             Self::ContainerfsReplaced => {
                 "containerfs thresholds are replaced by those of the filesystem it lives on"
             }

@@ -414,6 +414,13 @@ fn doubts() {
             (&*reclaim_key, DoubtKind::ReclaimWithoutThreshold),
         ],
     );
+    let graces = |seconds| Draft {
+        eviction_max_pod_grace_period: Some(seconds),
+        ..Draft::default()
+    };
+    let below = [("evictionMaxPodGracePeriod", DoubtKind::NegativeMaxGrace)];
+    check_doubts(&graces(-1), None, &below);
+    check_doubts(&graces(0), None, &[]);
     let containerfs = hard(&[("containerfs.available", "1Gi")]);
     let path = "evictionHard[\"containerfs.available\"]";
     check_doubts(
