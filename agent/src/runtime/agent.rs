@@ -82,12 +82,12 @@ async fn serve(
     let serving = server.serve(views);
     let streaming = stream(doors, running, routes);
     tokio::pin!(serving, streaming);
-    loop {
+    let signal = loop {
         tokio::select! {
             () = &mut streaming => {}
             () = &mut serving => anyhow::bail!("the socket can no longer be served"),
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break "SIGTERM",
+            _ = interrupt.recv() => break "SIGINT",
             _ = hangup.recv() => reload(sources, running, config),
             () = running.shared.guards_end() => {
                 anyhow::bail!("the guard has ended; nothing is protected any more");
@@ -98,8 +98,8 @@ async fn serve(
                 }
             }
         }
-    }
-    info!("brink is stopping");
+    };
+    info!(signal, "brink is stopping");
     end_stream(running).await;
     Ok(())
 }
