@@ -52,6 +52,19 @@ pub enum FactError {
     },
 }
 
+impl FactError {
+    /// The same for another fact that rests on this one: an error of the system's has no copy, its words have.
+    fn in_words(&self) -> Self {
+        let (path, what) = match self {
+            Self::File { path, error } => (path, error.to_string()),
+            Self::Content { path, what } => (path, what.clone()),
+            Self::Btf { path, error } => (path, error.to_string()),
+            Self::Format { path, error } => (path, error.to_string()),
+        };
+        content(path, &what)
+    }
+}
+
 /// A fact, or why it is not known.
 pub type Fact<T> = Result<T, FactError>;
 
@@ -164,7 +177,7 @@ impl Facts {
         let tracefs = mount_point(&roots.proc.join("self/mounts"), "tracefs");
         let formats = match &tracefs {
             Ok(mount) => formats(mount),
-            Err(error) => Err(content(&roots.proc.join("self/mounts"), &error.to_string())),
+            Err(error) => Err(error.in_words()),
         };
         let gfp_names = tracefs.as_ref().ok().and_then(|mount| {
             let format = mount.join("events/kmem/mm_page_alloc/format");

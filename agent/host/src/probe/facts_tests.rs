@@ -122,6 +122,11 @@ fn capabilities_are_the_effective_ones() {
 fn what_is_missing_is_unknown_and_names_its_file() {
     let (_folder, roots) = host(&[("proc/self/mounts", "proc /proc proc rw 0 0\n")]);
     let facts = Facts::gather(&roots);
+    // Said once, also where one rests on the other.
+    let mounts = roots.proc.join("self/mounts");
+    let why = format!("{}: no tracefs is mounted", mounts.display());
+    assert_eq!(facts.tracefs.as_ref().unwrap_err().to_string(), why);
+    assert_eq!(facts.formats.as_ref().unwrap_err().to_string(), why);
     let texts = [
         facts.release.unwrap_err().to_string(),
         facts.types.unwrap_err().to_string(),
