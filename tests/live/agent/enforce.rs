@@ -439,9 +439,9 @@ fn a_bad_file_at_a_reload_changes_nothing_and_a_good_one_does() {
     // Always met on this node: neither taken over nor started with.
     let config = node.path("config.yaml");
     node.configure("enforce", HARD);
-    let text = std::fs::read_to_string(&config).unwrap();
+    let text = fs::read_to_string(&config).unwrap();
     let text = text.replace("headroomHard: 0%", "headroomHard: 50Gi");
-    std::fs::write(&config, text).unwrap();
+    fs::write(&config, text).unwrap();
     node.signal(Signal::HUP);
     let refused = || {
         let status = node.status()?;
