@@ -321,7 +321,7 @@ fn the_agents_own_files() {
     expect(
         &machine.check("state.folder"),
         Warning,
-        &["by everybody", "chmod o-w"],
+        &["everybody may write", "chmod o-w"],
     );
     let blocked = Machine::whole().with("run", "a file");
     expect(
