@@ -409,7 +409,7 @@ fn the_journal_replays_to_the_same_answers() {
     gone_after(&leak);
     node.finished(1);
     node.stop(Signal::TERM);
-    let why = "brink is stopping signal=\"SIGTERM\"";
+    let why = r#""message":"brink is stopping","signal":"SIGTERM""#;
     assert!(node.log().contains(why), "{}", node.log());
     let text = node.replay();
     assert!(
