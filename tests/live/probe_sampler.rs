@@ -32,7 +32,8 @@ fn available(files: &Meminfo) -> i64 {
     of("MemTotal") - of("AnonPages") - file + of("Inactive(file)")
 }
 
-/// Bytes free above each populated zone's minimum and largest protection, from one reading of `/proc/zoneinfo`.
+/// Bytes free above each populated zone's minimum, any boost left out, and largest protection, from one reading of
+/// `/proc/zoneinfo`. A boost stays for as long as nobody has to reclaim.
 fn spare(zones: &str, page: i64) -> i64 {
     let number = |zone: &str, key: &str| {
         let line = zone
@@ -52,7 +53,8 @@ fn spare(zones: &str, page: i64) -> i64 {
             .filter_map(|pages| pages.parse::<i64>().ok())
             .max()
             .unwrap_or(0);
-        let kept = number(zone, "min ").unwrap_or(0) + largest;
+        let boost = number(zone, "boost ").unwrap_or(0);
+        let kept = number(zone, "min ").unwrap_or(0) - boost + largest;
         (number(zone, "pages free ").unwrap_or(0) - kept).max(0) * page
     };
     zones.split("\nNode ").map(of_zone).sum()
