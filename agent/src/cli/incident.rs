@@ -11,6 +11,9 @@ use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
 use clap::builder::NonEmptyStringValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command, value_parser};
 use serde::Serialize;
 
 use super::asking::unreadable;
@@ -54,12 +57,58 @@ pub struct Args {
     /// Only ASCII in the chart
     #[arg(long)]
     pub ascii: bool,
-    /// Read this event journal, without an agent
-    #[arg(long, value_name = "DIR", conflicts_with = "socket")]
-    pub journal: Option<PathBuf>,
+    /// A journal instead of the agent.
+    #[command(flatten)]
+    pub journal: JournalArgs,
     /// The agent.
     #[command(flatten)]
     pub socket: StreamArgs,
+}
+
+/// `--journal`, which goes with no `--socket`. A variable that names the socket is for those who ask one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JournalArgs {
+    /// The folder of the journal.
+    pub folder: Option<PathBuf>,
+}
+
+impl clap::Args for JournalArgs {
+    fn augment_args(command: Command) -> Command {
+        let journal = Arg::new("journal")
+            .long("journal")
+            .value_name("DIR")
+            .value_parser(value_parser!(PathBuf))
+            .help("Read this event journal, without an agent");
+        command.arg(journal)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl clap::FromArgMatches for JournalArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut args = Self::default();
+        args.update_from_arg_matches(matches)?;
+        Ok(args)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.folder = matches.get_one("journal").cloned();
+        let is_flag = |id| matches.value_source(id) == Some(ValueSource::CommandLine);
+        if self.folder.is_none() || !is_flag("socket") {
+            return Ok(());
+        }
+        let mut error = clap::Error::new(ErrorKind::ArgumentConflict);
+        for (kind, text) in [
+            (ContextKind::InvalidArg, "--journal <DIR>"),
+            (ContextKind::PriorArg, "--socket <PATH>"),
+        ] {
+            error.insert(kind, ContextValue::String(text.to_owned()));
+        }
+        Err(error)
+    }
 }
 
 /// Kinds of events that carry an incident.
@@ -91,7 +140,7 @@ struct IncidentList<'a> {
 /// When no agent answers, the journal cannot be read, or there is no such incident.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let mut known = Known::new(args);
-    match &args.journal {
+    match &args.journal.folder {
         Some(path) => known.read(path)?,
         None => known.ask(&args.socket.socket)?,
     }

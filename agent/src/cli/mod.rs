@@ -28,11 +28,12 @@ mod top;
 mod variables;
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::builder::Styles;
 use clap::builder::styling::{AnsiColor, Effects};
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use asking::page_of;
 pub use exit::{CliError, Exit};
@@ -129,7 +130,7 @@ pub fn main() -> ExitCode {
     if kubectl::is_called(std::env::args_os().next().as_deref()) {
         return kubectl::main();
     }
-    match Cli::try_parse() {
+    match Cli::read(std::env::args_os()) {
         Ok(Cli {
             command: Command::Hog { arguments },
         }) => brink_host::hog::main(arguments),
@@ -138,11 +139,30 @@ pub fn main() -> ExitCode {
     }
 }
 
+impl Cli {
+    /// Reads a command line, and the variables that are set to something.
+    ///
+    /// # Errors
+    /// What clap has to say instead: help, or what is wrong.
+    fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let mut command = variables::without_empty(command());
+        let matches = command.try_get_matches_from_mut(words)?;
+        Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+    }
+}
+
 /// Says what clap has to say instead of a command: help, or what is wrong.
 fn refused(error: &clap::Error) -> ExitCode {
-    // Help that nobody reads to its end is help all the same.
-    let _ = error.print();
-    exit_of(error).into()
+    finish(printed(error).map(|()| exit_of(error)))
+}
+
+/// What is wrong is known by the exit code too; help that cannot be written has not been given.
+fn printed(error: &clap::Error) -> Result<(), CliError> {
+    let printed = error.print().and_then(|()| io::stdout().flush());
+    match printed {
+        Err(problem) if !error.use_stderr() => Err(output::unwritten(problem)),
+        _ => Ok(()),
+    }
 }
 
 fn exit_of(error: &clap::Error) -> Exit {

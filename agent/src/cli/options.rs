@@ -147,9 +147,8 @@ impl clap::FromArgMatches for ConfigArgs {
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         let path = |id: &str| {
-            let path = matches.get_one::<PathBuf>(id)?;
             let named = matches.value_source(id) == Some(ValueSource::CommandLine);
-            (!path.as_os_str().is_empty()).then(|| (path.clone(), named))
+            Some((matches.get_one::<PathBuf>(id)?.clone(), named))
         };
         self.config = path("config");
         self.config_dir = path("config-dir");
@@ -157,10 +156,6 @@ impl clap::FromArgMatches for ConfigArgs {
             let texts = matches.get_many::<String>(setting.flag)?;
             let texts: Vec<String> = texts.cloned().collect();
             let is_variable = matches.value_source(setting.flag) == Some(ValueSource::EnvVariable);
-            // A variable that is set to nothing is as good as not set.
-            if is_variable && texts.iter().all(String::is_empty) {
-                return None;
-            }
             let origin = if is_variable {
                 Origin::Environment(setting.variable)
             } else {

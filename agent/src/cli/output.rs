@@ -87,7 +87,7 @@ impl Data {
 }
 
 /// A reader that has left is no error; of anything else it is said where the output went.
-fn unwritten(error: io::Error) -> CliError {
+pub(super) fn unwritten(error: io::Error) -> CliError {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return CliError::ReaderGone;
     }

@@ -1,4 +1,8 @@
-//! Variables of the environment that are nearly called like one of ours: they do nothing, and nobody would be told.
+//! Variables of the environment: one set to nothing is as good as not set, and one that is nearly called like ours is told.
+
+use std::ffi::OsStr;
+
+use clap::Command;
 
 use crate::config::SETTINGS;
 use crate::config::finding::{Finding, nearest};
@@ -12,6 +16,17 @@ const OTHERS: [&str; 4] = [
     "BRINK_SOCKET",
     "BRINK_EVENTS_SOCKET",
 ];
+
+/// The same command, which does not ask for variables that are set to nothing: no value is read from them.
+pub(super) fn without_empty(command: Command) -> Command {
+    let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
+    command
+        .mut_args(|arg| match arg.get_env() {
+            Some(name) if is_empty(name) => arg.env(None::<&'static str>),
+            _ => arg,
+        })
+        .mut_subcommands(without_empty)
+}
 
 /// What is said of this process's own.
 pub(super) fn misspelt() -> Vec<Finding> {

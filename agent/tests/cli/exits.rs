@@ -168,24 +168,75 @@ fn no_agent_is_four() {
     }
 }
 
+/// A variable that is set to nothing counts as not set, and one that is set does not conflict with a flag.
+#[test]
+fn variables_are_no_flags() {
+    let told = |variable: &str, value: &str, args: &[&str]| {
+        let output = brink().args(args).env(variable, value).output().unwrap();
+        (output.status.code().unwrap(), stderr(&output))
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let empty = folder.path().to_str().unwrap();
+    for (variable, args) in [
+        (
+            "BRINK_CONFIG",
+            &["config", "check", "--config-dir", empty][..],
+        ),
+        (
+            "BRINK_CONFIG_DIR",
+            &["config", "check", "--config", "/dev/null"],
+        ),
+        (
+            "BRINK_MODE",
+            &[
+                "config",
+                "show",
+                "--config",
+                "/dev/null",
+                "--config-dir",
+                empty,
+            ],
+        ),
+        // Whether an agent answers there or not.
+        ("BRINK_SOCKET", &["status"]),
+        ("BRINK_EVENTS_SOCKET", &["events"]),
+        ("BRINK_EVENTS_SOCKET", &["top", "--socket", "/nonexistent"]),
+    ] {
+        let (code, said) = told(variable, "", args);
+        assert_ne!(code, 2, "{variable} {args:?}: {said}");
+    }
+    let journal = ["incident", "--journal", folder.path().to_str().unwrap()];
+    let (_, said) = told("BRINK_EVENTS_SOCKET", "/run/x.sock", &journal);
+    assert!(!said.contains("cannot be used"), "{said}");
+    let both = [&journal[..], &["--socket", "/run/x.sock"]].concat();
+    let (code, said) = told("BRINK_MODE", "", &both);
+    let conflict = "the argument '--journal <DIR>' cannot be used with '--socket <PATH>'";
+    assert!(code == 2 && said.contains(conflict), "{said}");
+    let (code, said) = told("BRINK_MODE", "", &["status", "--socket="]);
+    assert!(code == 2 && said.contains("--socket <PATH>"), "{said}");
+}
+
 #[test]
 fn what_cannot_be_written_is_one() {
-    let full = std::fs::File::options()
-        .write(true)
-        .open("/dev/full")
-        .unwrap();
-    let output = brink()
-        .args(["config", "show", "-o", "json"])
-        .stdout(full)
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = stderr(&output);
-    assert!(
-        said.contains("error: cannot write to standard output: No space left on device")
-            && said.contains("make room"),
-        "{said}"
-    );
+    for args in [
+        &["config", "show", "-o", "json"][..],
+        &["--help"],
+        &["--version"],
+        &["rank", "--help"],
+    ] {
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        let output = brink().args(args).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{args:?}");
+        let said = stderr(&output);
+        assert!(
+            said.contains("error: cannot write to standard output: No space left on device")
+                && said.contains("make room"),
+            "{args:?}: {said}"
+        );
+    }
     check(
         &["man", "--dir", "/nonexistent"],
         1,

@@ -100,7 +100,7 @@ fn run(cli: &Cli) -> Result<Exit, CliError> {
                 Talk::new().say("what is for `kubectl brink` itself stands before the command: `kubectl brink --node NODE rank`");
             }
             // What the command itself says of its arguments, before anybody is asked.
-            let _printed = error.print();
+            super::printed(&error)?;
             return Ok(super::exit_of(&error));
         }
     };

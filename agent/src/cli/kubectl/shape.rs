@@ -2,8 +2,6 @@
 
 use std::ffi::OsString;
 
-use clap::Parser as _;
-
 use crate::cli::output::Format;
 use crate::cli::{Cli, Command, events};
 
@@ -34,7 +32,7 @@ pub(super) struct Shape {
 pub(super) fn shape(command: &str, arguments: &[OsString]) -> Result<Shape, clap::Error> {
     let words = ["brink", command].map(OsString::from);
     let words = words.into_iter().chain(arguments.iter().cloned());
-    let (manner, is_json) = match Cli::try_parse_from(words)?.command {
+    let (manner, is_json) = match Cli::read(words)?.command {
         Command::Events(args) if args.follow => {
             (Manner::Followed, args.output == events::Form::Json)
         }
