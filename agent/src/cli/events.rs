@@ -136,7 +136,7 @@ fn since(text: &str) -> Result<String, String> {
         |since: &Since| matches!(since, Since::Place(boot, _) if !boot.bytes().all(is_of_boot));
     let since = Since::parse(text).filter(|since| !is_odd(since));
     since.map(|_| text.to_owned()).ok_or_else(|| {
-        "give an age (90s, 10m, 2h, 1d), a number (17), BOOT:NUMBER, or now".to_owned()
+        "give an age of at most a century (90s, 10m, 2h, 1d), a number (17), BOOT:NUMBER, or now".to_owned()
     })
 }
 

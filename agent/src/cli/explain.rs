@@ -2,7 +2,7 @@
 
 use super::asking::{put, unexpected};
 use super::exit::{CliError, Exit};
-use super::options::{FormatArgs, SocketArgs};
+use super::options::{FormatArgs, SocketArgs, signal};
 use super::output::{Data, Format, Talk};
 use crate::control::protocol::{Answer, DecisionList, Explanation, Question};
 use crate::record::text::{amount, amount_or_unknown, end_words, hardness, moment, stretch};
@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "WORKLOAD", requires = "subject")]
     pub against: Option<String>,
     /// The signal to rank for; memory.available if not given
-    #[arg(long, value_name = "SIGNAL", requires = "subject")]
+    #[arg(long, value_name = "SIGNAL", requires = "subject", value_parser = signal)]
     pub signal: Option<String>,
     /// List the decisions that are remembered, newest last
     #[arg(short, long, conflicts_with_all = ["subject", "against", "signal"])]

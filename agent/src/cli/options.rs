@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use brink_core::node::signal::Signal;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
@@ -30,6 +31,19 @@ pub struct FormatArgs {
         hide_possible_values = true
     )]
     pub output: Format,
+}
+
+/// The signal that is meant, or what is wrong with its name.
+///
+/// # Errors
+/// When there is none of that name; all of them are listed then.
+pub(super) fn signal(text: &str) -> Result<String, String> {
+    let names = Signal::ALL.map(Signal::name);
+    if names.contains(&text) {
+        return Ok(text.to_owned());
+    }
+    let names = names.join(", ");
+    Err(format!("no such signal; the signals are {names}"))
 }
 
 /// `--socket`.

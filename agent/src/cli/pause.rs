@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use brink_core::base::Span;
+use brink_core::base::duration::DurationError;
 
 use super::asking::{failed, unexpected};
 use super::exit::{CliError, Exit};
@@ -121,15 +122,17 @@ pub(super) fn pause_end(pause: &PauseView) -> String {
 
 /// A length of time that is worth pausing for, in whole seconds.
 fn seconds(text: &str) -> Result<u64, CliError> {
-    let wrong = |problem: &str| {
+    let wrong = |problem: String| {
         let error = anyhow::anyhow!("--for {text:?}: {problem}");
         CliError::new(Exit::Usage, error).advise("write it as 30s, 10m or 1h30m")
     };
-    let span: Span = text.parse().map_err(|_| wrong("not a length of time"))?;
+    let span: Span = text
+        .parse()
+        .map_err(|error: DurationError| wrong(error.to_string()))?;
     let seconds = span.as_nanos().div_euclid(1_000_000_000);
     match u64::try_from(seconds) {
         Ok(seconds @ 1..) => Ok(seconds),
-        _ => Err(wrong("at least one second")),
+        _ => Err(wrong("at least one second".to_owned())),
     }
 }
 

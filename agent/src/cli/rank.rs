@@ -2,7 +2,7 @@
 
 use super::asking::{put, unexpected};
 use super::exit::{CliError, Exit};
-use super::options::{FormatArgs, SocketArgs};
+use super::options::{FormatArgs, SocketArgs, signal};
 use super::output::{Data, Format};
 use crate::control::protocol::{Answer, Question, Ranking};
 use crate::record::page::preference;
@@ -19,7 +19,7 @@ Examples:
   brink rank -o json | jq -r '.workloads[0].name'")]
 pub struct Args {
     /// The signal to rank for
-    #[arg(long, default_value = "memory.available", value_name = "SIGNAL")]
+    #[arg(long, default_value = "memory.available", value_name = "SIGNAL", value_parser = signal)]
     pub signal: String,
     /// Places to show; all if not given
     #[arg(

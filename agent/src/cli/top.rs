@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::asking::{failed, refused, unexpected};
 use super::exit::{CliError, Exit};
-use super::options::SocketArgs;
+use super::options::{SocketArgs, signal};
 use super::output::Data;
 use crate::control::protocol::RefusalReason;
 use crate::terminal::{is_coloured, is_dumb, is_unicode};
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long)]
     pub once: bool,
     /// The signal to rank for
-    #[arg(long, default_value = "memory.available", value_name = "SIGNAL")]
+    #[arg(long, default_value = "memory.available", value_name = "SIGNAL", value_parser = signal)]
     pub signal: String,
     /// From one look to the next: 500ms, 1s, up to 1m
     #[arg(

@@ -125,6 +125,31 @@ fn a_wrong_command_line_or_file_is_two() {
 }
 
 #[test]
+fn a_signal_or_a_length_of_time_that_there_is_none_of_is_two() {
+    check(
+        &["events", "--since", "1000000d"],
+        2,
+        "",
+        "of at most a century",
+    );
+    for command in [&["rank"][..], &["top"], &["explain", "shop/web"]] {
+        let args = [command, &["--signal", "foo"]].concat();
+        check(
+            &args,
+            2,
+            "",
+            "no such signal; the signals are memory.available, ",
+        );
+    }
+    check(
+        &["pause", "--for", "9999999h"],
+        2,
+        "",
+        "the longest is 292 years (2562047h)",
+    );
+}
+
+#[test]
 fn what_cannot_be_started_is_told_by_the_key() {
     check(
         &["run", "--state-dir", "/dev/null/brink"],

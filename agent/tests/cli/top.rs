@@ -393,10 +393,10 @@ fn once_is_a_page_of_plain_text() {
 #[test]
 fn a_signal_that_is_none_is_refused() {
     let output = Agent::new().top(&["--signal", "x"]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let text = stderr(&output);
     assert!(
-        text.contains("there is no signal") && text.contains("name one of a, b"),
+        text.contains("no such signal; the signals are memory.available, "),
         "{text}"
     );
     assert_eq!(stdout(&output), "");

@@ -18,7 +18,7 @@ pub enum DurationError {
     #[error("unknown unit in duration")]
     UnknownUnit,
     /// Longer than 292 years.
-    #[error("duration out of range")]
+    #[error("duration out of range, the longest is 292 years (2562047h)")]
     OutOfRange,
 }
 
