@@ -31,8 +31,14 @@ pub struct StreamArgs {
 #[derive(Deserialize)]
 struct Refusal {
     error: String,
-    #[serde(default)]
     next: String,
+}
+
+/// What everything that an agent tells begins with, whatever its version.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Head {
+    api_version: String,
 }
 
 /// Events as they come.
@@ -81,7 +87,7 @@ pub(super) fn incident(socket: &Path, id: &str) -> Result<Option<Incident>, CliE
             let text = answer.text().map_err(unanswered)?;
             let read = serde_json::from_str(&text);
             read.map(Some)
-                .map_err(|error| CliError::new(Exit::Failure, error).advise(OTHER_VERSION))
+                .map_err(|error| unread(socket, text.as_bytes(), &error))
         }
         404 => Ok(None),
         _ => Err(refused(socket, answer)),
@@ -103,7 +109,7 @@ impl Events {
         };
         match serde_json::from_slice(&line) {
             Ok(event) => Ok(Some(Told { line, event })),
-            Err(error) => Err(CliError::new(Exit::Failure, error).advise(OTHER_VERSION)),
+            Err(error) => Err(unread(&self.socket, &line, &error)),
         }
     }
 }
@@ -120,6 +126,20 @@ pub(super) fn kinds(text: &str) -> Result<Kind, String> {
 }
 
 const OTHER_VERSION: &str = "use `brink` of the same version as the agent";
+
+const NAME_IT: &str = "name that one with --socket; it is events.socket in the configuration";
+
+/// An answer that is not understood: of an agent of another version, or of somebody else's server.
+fn unread(socket: &Path, answer: &[u8], error: &serde_json::Error) -> CliError {
+    let path = socket.display();
+    let is_ours = |head: Head| head.api_version.starts_with("brink.dev/");
+    if serde_json::from_slice(answer).is_ok_and(is_ours) {
+        let error = anyhow::anyhow!("what the agent on {path} tells is not understood: {error}");
+        return CliError::new(Exit::Failure, error).advise(OTHER_VERSION);
+    }
+    let error = anyhow::anyhow!("{path} is not the agent's socket of events: no event ({error})");
+    CliError::new(Exit::Usage, error).advise(NAME_IT)
+}
 
 fn unanswered(socket: &Path, error: &io::Error) -> CliError {
     use io::ErrorKind as Kind;
@@ -148,7 +168,7 @@ fn unanswered(socket: &Path, error: &io::Error) -> CliError {
             Exit::Usage,
             anyhow::anyhow!("{path} is not the agent's socket of events: {error}"),
         )
-        .advise("name that one with --socket; it is events.socket in the configuration"),
+        .advise(NAME_IT),
         Kind::InvalidData => CliError::new(Exit::Failure, anyhow::anyhow!("{path}: {error}"))
             .advise(OTHER_VERSION),
         Kind::WouldBlock | Kind::TimedOut => CliError::new(
@@ -178,9 +198,8 @@ fn refused(socket: &Path, answer: Answer<Attentive>) -> CliError {
         return CliError::new(exit, anyhow::anyhow!(plain(&error))).advise(plain(&next));
     }
     let path = socket.display();
-    CliError::new(
-        exit,
-        anyhow::anyhow!("{path} answered with status {status}"),
-    )
-    .advise(OTHER_VERSION)
+    let error = anyhow::anyhow!(
+        "{path} is not the agent's socket of events: it answers with status {status}"
+    );
+    CliError::new(Exit::Usage, error).advise(NAME_IT)
 }

@@ -156,14 +156,25 @@ fn what_goes_wrong_has_a_code_and_says_what_to_do() {
         agent.asked();
     }
     for (nonsense, code, next) in [
-        ("{\"answer\":\"refused\"}\n", 2, "events.socket"),
+        ("{\"answer\":\"refused\"}\n".to_owned(), 2, "events.socket"),
         (
-            "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nno\n",
+            answer("200 OK", "{\"apiVersion\":\"brink.dev/v2\"}\n"),
             1,
             "same version",
         ),
+        (
+            answer("200 OK", "{\"kind\":\"Status\"}\n"),
+            2,
+            "events.sock is not the agent's socket of events: no event",
+        ),
+        (answer("200 OK", "no\n"), 2, "events.socket"),
+        (
+            answer("404 Not Found", "{\"error\":\"nothing\"}\n"),
+            2,
+            "not the agent's socket of events: it answers with status 404",
+        ),
     ] {
-        let agent = Agent::new(nonsense);
+        let agent = Agent::new(&nonsense);
         check(events(&agent.socket(), &[]), code, &[next]);
         agent.asked();
     }
