@@ -2,13 +2,14 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use brink_stream::serve::door::LONGEST_PATH;
 
 use super::exit::{CliError, Exit};
 use super::{explain, pause, rank, status_page};
+use crate::config::access::missing;
 use crate::control::client::{AskError, ask};
 use crate::control::protocol::{Answer, Question, Refusal, RefusalReason};
 use crate::record;
@@ -85,21 +86,6 @@ pub(super) fn unreadable(what: &str, path: &Path, error: anyhow::Error, advice: 
         CliError::new(Exit::Denied, error).advise(missing(what, path))
     } else {
         CliError::new(Exit::Usage, error).advise(advice)
-    }
-}
-
-/// Which right is missing for a socket, file or folder, and how to get it.
-pub(super) fn missing(what: &str, path: &Path) -> String {
-    let user = rustix::process::geteuid().as_raw();
-    match fs::metadata(path) {
-        Ok(found) => format!(
-            "the {what} is of uid {} with mode {:04o}, and this is uid {user}: put sudo in front of the command",
-            found.uid(),
-            found.mode() & 0o7777
-        ),
-        Err(_) => {
-            format!("uid {user} may not look into its folder: put sudo in front of the command")
-        }
     }
 }
 

@@ -140,7 +140,7 @@ fn run_check(args: &CheckArgs) -> Result<Exit, CliError> {
                 warnings: lines(&faults.warnings),
             })?;
             data.flush()?;
-            return Ok(Exit::Usage);
+            return Ok(CliError::from(faults).exit());
         }
         Err(faults) => return Err(faults.into()),
     }

@@ -95,8 +95,9 @@ impl CliError {
     }
 
     /// How to end.
-    pub const fn exit(&self) -> Exit {
+    pub fn exit(&self) -> Exit {
         match self {
+            Self::Faults(faults) if faults.is_denied() => Exit::Denied,
             Self::Faults(_) => Exit::Usage,
             Self::ReaderGone => Exit::Success,
             Self::Other { exit, .. } => *exit,

@@ -1,9 +1,9 @@
 //! `brink completion` and `brink man`: what packages install beside the binary.
 
 use std::fs;
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
 use clap::ValueEnum as _;
 use clap_complete::Shell;
 use clap_mangen::Man;
@@ -11,6 +11,7 @@ use clap_mangen::Man;
 use super::command;
 use super::exit::{CliError, Exit};
 use super::output::Data;
+use crate::config::access::missing;
 
 /// Options of `brink completion`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::Args)]
@@ -66,13 +67,18 @@ pub(super) fn run_man(args: &ManArgs) -> Result<Exit, CliError> {
     };
     for (name, page) in &pages {
         let path = folder.join(name);
-        let written =
-            fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()));
-        written.map_err(|error| {
-            CliError::from(error).advise("name a folder that is there and that you may write to")
-        })?;
+        fs::write(&path, page).map_err(|error| unwritten(folder, &path, error))?;
     }
     Ok(Exit::Success)
+}
+
+fn unwritten(folder: &Path, page: &Path, error: io::Error) -> CliError {
+    let (exit, advice) = match error.kind() {
+        io::ErrorKind::PermissionDenied => (Exit::Denied, missing("folder", folder)),
+        _ => (Exit::Failure, "name a folder that is there".to_owned()),
+    };
+    let error = anyhow::Error::new(error).context(format!("cannot write {}", page.display()));
+    CliError::new(exit, error).advise(advice)
 }
 
 fn completion(shell: Shell) -> Vec<u8> {
@@ -98,7 +104,7 @@ pub fn completions() -> Vec<Generated> {
 ///
 /// # Errors
 /// When a page cannot be rendered.
-pub fn man_pages() -> std::io::Result<Vec<Generated>> {
+pub fn man_pages() -> io::Result<Vec<Generated>> {
     let mut pages = Vec::new();
     let mut root = command();
     root.build();
@@ -106,7 +112,7 @@ pub fn man_pages() -> std::io::Result<Vec<Generated>> {
     Ok(pages)
 }
 
-fn render(command: &clap::Command, pages: &mut Vec<Generated>) -> std::io::Result<()> {
+fn render(command: &clap::Command, pages: &mut Vec<Generated>) -> io::Result<()> {
     let name = command.get_display_name().unwrap_or(command.get_name());
     let mut bytes = Vec::new();
     // The page has room for what `-h` leaves out, but leaves it out too where it is marked so.

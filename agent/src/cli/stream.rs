@@ -8,8 +8,9 @@ use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
 use serde::Deserialize;
 
-use super::asking::{missing, no_socket};
+use super::asking::no_socket;
 use super::exit::{CliError, Exit};
+use crate::config::access::missing;
 use crate::control::http::{self, Answer, Attentive, ControlSocket};
 use crate::terminal::plain;
 

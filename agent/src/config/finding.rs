@@ -23,8 +23,11 @@ pub struct Finding {
     pub problem: String,
     /// What would be accepted.
     pub accepted: Option<String>,
-    /// What was probably meant.
+    /// What was probably meant, or what to do about it.
     pub hint: Option<String>,
+    /// Whether only a right is missing.
+    #[serde(skip)]
+    pub is_denied: bool,
 }
 
 /// Everything found in one run.
@@ -83,6 +86,7 @@ impl Finding {
             problem: problem.into(),
             accepted: None,
             hint: None,
+            is_denied: false,
         }
     }
 
@@ -232,6 +236,11 @@ impl Faults {
             warnings: Vec::new(),
             dropped: 0,
         }
+    }
+
+    /// Whether a right is missing for any of them: what it hides is not known.
+    pub fn is_denied(&self) -> bool {
+        self.list.iter().any(|fault| fault.is_denied)
     }
 
     /// Those of another source behind these.

@@ -13,9 +13,10 @@ use brink_core::node::policy::{
     DEFAULT_ENFORCEMENT, DEFAULT_PRESSURE_TRANSITION, Draft, Policy, default_hard,
 };
 
+use super::access;
 use super::document::{Fields, Limits, Node, Origins, Reader, Site, Value};
 use super::eviction::{self, Dialect, KUBELET_KEYS};
-use super::finding::{Finding, Report};
+use super::finding::Report;
 use super::layers::{empty, fill, merge_patch, put, read_one};
 
 /// `apiVersion` of the kubelet's configuration.
@@ -106,9 +107,7 @@ fn with_drop_ins(
 ) -> Node {
     let mut paths = Vec::new();
     if let Err(error) = walk(folder, &mut paths) {
-        let problem = format!("cannot be listed: {error}");
-        let name = folder.display().to_string();
-        report.fault(Finding::of_source(name, None, problem));
+        report.fault(access::unlisted(folder, &error));
     }
     // Marshalled and read again, what is empty has never been there.
     if let Value::Map(entries) = &mut tree.value {

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
+use super::access;
 use super::document::{Entry, Limits, Node, Origin, Origins, Site, SourceId, Value, parse};
 use super::finding::{Finding, Report};
 
@@ -27,13 +28,11 @@ fn read_file(
     origins: &mut Origins,
     report: &mut Report,
 ) -> Option<Vec<u8>> {
-    let name = path.display().to_string();
-    origins.add(Origin::File(name.clone()));
+    origins.add(Origin::File(path.display().to_string()));
     match read_bytes(path, limits.bytes) {
         Ok(bytes) => Some(bytes),
         Err(error) => {
-            let problem = format!("cannot be read: {error}");
-            report.fault(Finding::of_source(name, None, problem));
+            report.fault(access::unread(path, &error));
             None
         }
     }

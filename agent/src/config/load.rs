@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::policy::{Capacities, Policy, default_hard};
 
+use super::access;
 use super::document::{Entry, Limits, Node, Origins, Reader, Site, Value, parse};
 use super::eviction::{self, KUBELET_KEYS, MAPS};
 use super::finding::{Faults, Finding, Report};
@@ -169,9 +170,7 @@ impl Loader {
         if let Some(folder) = &sources.config_dir {
             let endings = [READ, MISTAKEN].concat();
             let paths = drop_ins(folder, &endings).unwrap_or_else(|error| {
-                let name = folder.display().to_string();
-                let problem = format!("cannot be listed: {error}");
-                self.report.fault(Finding::of_source(name, None, problem));
+                self.report.fault(access::unlisted(folder, &error));
                 Vec::new()
             });
             for path in paths {

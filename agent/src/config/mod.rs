@@ -4,6 +4,7 @@
 //! rules ([`load`]); the merged tree is read once more against the schema and becomes [`AgentConfig`]. Every
 //! layer is checked on its own too, so that all faults are told at once, each with its file and line.
 
+pub mod access;
 mod capacity;
 pub mod check;
 pub mod document;

@@ -1,7 +1,11 @@
 //! Exit codes, and who says what where.
 
+use std::fs::Permissions;
 use std::io::Read as _;
-use std::process::Stdio;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 use serde_json::json;
 
@@ -191,6 +195,47 @@ fn no_agent_is_four() {
         let args = [args, &["--socket", "/nonexistent/brink.sock"]].concat();
         check(&args, 4, "", "/nonexistent/brink.sock");
     }
+}
+
+#[test]
+fn a_missing_right_is_five() {
+    let folder = tempfile::tempdir().unwrap();
+    let open_to = |path: &Path, mode| {
+        std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    };
+    open_to(folder.path(), 0o755);
+    // A copy that nobody is kept from: the one that was built can lie in a folder of root's.
+    let program = folder.path().join("brink");
+    std::fs::copy(env!("CARGO_BIN_EXE_brink"), &program).unwrap();
+    let hidden = folder.path().join("hidden");
+    std::fs::create_dir(&hidden).unwrap();
+    open_to(&hidden, 0);
+    let file = hidden.join("x");
+    let (file, dir) = (file.to_str().unwrap(), hidden.to_str().unwrap());
+    for args in [
+        &["config", "check", file][..],
+        &["config", "check", "-o", "json", file],
+        &["config", "check", "--config-dir", dir],
+        &["config", "migrate", file],
+        &["simulate", file],
+        &["replay", file],
+        &["man", "--dir", dir],
+    ] {
+        let mut command = Command::new(&program);
+        command.args(args).env_clear();
+        // Nothing is hidden from root.
+        if rustix::process::geteuid().is_root() {
+            command.uid(65534).gid(65534);
+        }
+        let output = command.output().unwrap();
+        let said = stdout(&output) + &stderr(&output);
+        assert_eq!(output.status.code(), Some(5), "{args:?}: {said}");
+        assert!(
+            said.contains("put sudo in front of the command"),
+            "{args:?}: {said}"
+        );
+    }
+    open_to(&hidden, 0o700);
 }
 
 /// A variable that is set to nothing counts as not set, and one that is set does not conflict with a flag.

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use super::super::access;
 use super::super::document::{Limits, Node, Origin, Origins, Site, Value, to_yaml};
 use super::super::finding::{Faults, Finding, Report};
 use super::super::layers::{only_map, read_bytes};
@@ -26,12 +27,9 @@ pub struct Migrated {
 /// # Errors
 /// Why it cannot be, of which nothing is guessed: it cannot be read, or is of another kind or an unknown version.
 pub fn migrate(path: &Path) -> Result<Migrated, Faults> {
-    let name = path.display().to_string();
-    let bytes = read_bytes(path, Limits::WRITTEN.bytes).map_err(|error| {
-        let problem = format!("cannot be read: {error}");
-        Faults::one(Finding::of_source(name.clone(), None, problem))
-    })?;
-    migrate_text(&name, &bytes)
+    let bytes = read_bytes(path, Limits::WRITTEN.bytes)
+        .map_err(|error| Faults::one(access::unread(path, &error)))?;
+    migrate_text(&path.display().to_string(), &bytes)
 }
 
 /// Migrates what a file of that name says.
