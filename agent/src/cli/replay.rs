@@ -1,8 +1,8 @@
 //! `brink replay`: a journal again, input by input.
 
 use std::fs::File;
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::PathBuf;
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 
@@ -10,6 +10,7 @@ use super::asking::unreadable;
 use super::exit::{CliError, Exit};
 use super::options::FormatArgs;
 use super::output::{Data, Format, Talk};
+use crate::config::document::Origin;
 use crate::replay::{self, Replay, ReplayedStep, Summary};
 
 /// Options of `brink replay`.
@@ -18,11 +19,12 @@ use crate::replay::{self, Replay, ReplayedStep, Summary};
 Examples:
   brink replay /var/log/brink/journal
   brink replay -o json journal | jq -c 'select(.differs)'
+  zcat journal.gz | brink replay -
 
 The same inputs give the same actions; steps that lead to nothing are not shown. The exit code is 3 if an answer \
-differs. With -o json there is a line for each step, and one with the sums at the end.")]
+differs, or steps have been taken out or moved. With -o json there is a line for each step, and one with the sums at the end.")]
 pub struct Args {
-    /// The journal
+    /// The journal; - is standard input
     #[arg(value_name = "JOURNAL")]
     pub journal: PathBuf,
     /// Form of the output.
@@ -42,11 +44,10 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
         let advice = "name a file that `brink run` of this version wrote, with paths.decisionJournal or --journal";
         unreadable("file", &args.journal, error, advice)
     };
-    let name = args.journal.display();
-    let file = File::open(&args.journal)
+    let name = Origin::File(args.journal.display().to_string());
+    let mut lines = open(&args.journal)
         .with_context(|| format!("cannot read {name}"))
         .map_err(wrong)?;
-    let mut lines = BufReader::new(file);
     let mut data = Data::new();
     let mut replay = Replay::default();
     for number in 1.. {
@@ -73,7 +74,10 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
                 return Err(wrong(anyhow::Error::new(error).context(text)));
             }
         };
-        let step = replay.take(parsed, number).map_err(wrong)?;
+        let step = replay
+            .take(parsed, number)
+            .with_context(|| format!("{name}:{number}"))
+            .map_err(wrong)?;
         if let Some(step) = step {
             show(&mut data, &step, args.format.output)?;
         }
@@ -85,6 +89,15 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
         )));
     }
     end(&mut data, &summary, args.format.output)
+}
+
+/// The journal; `-` is standard input.
+fn open(journal: &Path) -> io::Result<Box<dyn BufRead>> {
+    Ok(if journal.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        Box::new(BufReader::new(File::open(journal)?))
+    })
 }
 
 fn show(data: &mut Data, step: &ReplayedStep, format: Format) -> Result<(), CliError> {
@@ -102,7 +115,7 @@ fn end(data: &mut Data, summary: &Summary, format: Format) -> Result<Exit, CliEr
         Format::Text => data.print(&replay::summary(summary, data.style()))?,
     }
     data.flush()?;
-    Ok(if summary.differing > 0 {
+    Ok(if summary.differing > 0 || summary.damaged_line.is_some() {
         Exit::Crossed
     } else {
         Exit::Success

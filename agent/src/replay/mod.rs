@@ -1,5 +1,6 @@
 //! Replaying a journal: the same inputs through a fresh engine, and whether the answers are the same.
 
+mod order;
 mod text;
 mod wire;
 
@@ -14,6 +15,7 @@ use brink_core::node::workload::WorkloadTable;
 
 use crate::guard::step::Kind;
 use crate::runtime::journal::{Clocks, Line, StepLine};
+use order::Order;
 pub use text::{step, summary};
 use wire::Namer;
 pub use wire::{ReplayedStep, Summary};
@@ -25,6 +27,7 @@ pub struct Replay {
     table: Option<Arc<WorkloadTable>>,
     configuration: Option<Box<Reconfiguration>>,
     decisions: BTreeSet<u64>,
+    order: Order,
     summary: Summary,
 }
 
@@ -44,6 +47,7 @@ impl Replay {
             } => {
                 self.running = Some((Engine::new(*policy, live, at), clocks));
                 self.table = None;
+                self.order.begin(continues);
                 self.summary.continues |= continues;
                 Ok(None)
             }
@@ -78,11 +82,12 @@ impl Replay {
             usage: &step.usage,
         };
         let tables = (self.table.as_ref(), self.configuration.as_deref());
-        let input = input(step, &sample, tables).with_context(|| format!("line {number}"))?;
+        let input = input(step, &sample, tables)?;
         let (engine, clocks) = self
             .running
             .as_mut()
-            .with_context(|| format!("line {number}: a step comes before the start"))?;
+            .context("a step comes before the start")?;
+        self.order.take(step, number);
         let mut actions = Actions::default();
         // A journal that continues another one has the table, and not the step that brought it.
         let is_behind = self.summary.continues
@@ -111,6 +116,9 @@ impl Replay {
     pub fn summary(&self) -> Summary {
         Summary {
             decisions: self.decisions.len() as u64,
+            cut: self.order.cut,
+            misplaced: self.order.misplaced,
+            damaged_line: self.order.first,
             ..self.summary
         }
     }

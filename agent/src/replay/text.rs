@@ -51,11 +51,27 @@ pub fn summary(summary: &Summary, style: Style) -> String {
         counted(summary.decisions, "decision")
     );
     screen.paragraph("", &text, paint);
+    if let Some(text) = damage(summary) {
+        screen.paragraph("", &text, Some(Paint::Error));
+    }
     if summary.continues {
         let text = "it continues a journal that was put aside or interrupted: answers may differ for want of what came before";
         screen.paragraph("", text, Some(Paint::Warning));
     }
     screen.into_text()
+}
+
+/// What somebody has done to the journal since it was written.
+fn damage(summary: &Summary) -> Option<String> {
+    let line = summary.damaged_line?;
+    let cut = (summary.cut > 0).then(|| format!("{} taken out", counted(summary.cut, "step")));
+    let misplaced = (summary.misplaced > 0)
+        .then(|| format!("{} out of order", counted(summary.misplaced, "step")));
+    let parts: Vec<String> = cut.into_iter().chain(misplaced).collect();
+    Some(format!(
+        "the journal is damaged, first at line {line}: {}; what the answers say is not what happened",
+        parts.join(", ")
+    ))
 }
 
 fn named(workload: Option<&String>) -> &str {

@@ -45,6 +45,13 @@ pub struct Summary {
     pub differing: u64,
     /// Steps that the journal says are missing.
     pub lost: u64,
+    /// Steps that are missing though the journal does not say so: somebody has taken them out.
+    pub cut: u64,
+    /// Steps that stand behind later ones.
+    pub misplaced: u64,
+    /// The first line that one of these was noticed at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub damaged_line: Option<u64>,
     /// Decisions recorded.
     pub decisions: u64,
     /// Whether it continues a journal that was put aside or interrupted: the first answers may differ for want of what came before.

@@ -92,6 +92,9 @@ impl Clocks {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepLine {
+    /// Its number among the steps that one run of the agent has written, from 1; 0 in journals of before there were numbers.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub number: u64,
     /// When.
     pub at: Moment,
     /// What.
@@ -106,6 +109,11 @@ pub struct StepLine {
     pub usage: Vec<Option<PodUsage>>,
     /// What the engine answered.
     pub actions: Vec<Action>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Refuses to touch a file that is no journal: whatever else has the name is somebody's.
@@ -146,6 +154,8 @@ pub struct Journal {
     policy: Policy,
     live: LiveSettings,
     table: u64,
+    /// The number of the last step.
+    number: u64,
     /// What cannot be written now, on a full disk.
     gap: Option<Gap>,
 }
@@ -173,6 +183,7 @@ impl Journal {
             policy,
             live,
             table: 0,
+            number: 0,
             gap: None,
         };
         journal.begin(at, false)?;
@@ -232,7 +243,9 @@ impl Journal {
                 workloads,
             });
         }
+        self.number += 1;
         self.write(&Line::Step(Box::new(StepLine {
+            number: self.number,
             at: step.at,
             kind: step.kind,
             generation: step.generation,

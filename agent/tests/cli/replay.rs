@@ -183,6 +183,58 @@ fn a_journal_that_continues_another_says_so_and_knows_its_table() {
 }
 
 #[test]
+fn a_journal_that_was_changed_since_is_damaged() {
+    let lines = |text: &str| {
+        text.split_inclusive('\n')
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let cut = |text: String| {
+        let mut lines = lines(&text);
+        lines.remove(5);
+        lines.concat()
+    };
+    let damage = "the journal is damaged, first at line 6: 1 step taken out; what the answers say";
+    check(cut, 3, &["4 steps, 0 decisions: ", damage]);
+    let (_, data, _) = replayed(cut, &["-o", "json"]);
+    let last = data.lines().last().unwrap();
+    assert!(
+        last.contains("\"cut\":1,\"misplaced\":0,\"damagedLine\":6"),
+        "{last}"
+    );
+    let turned = |text: String| {
+        let mut lines = lines(&text);
+        lines[4..].reverse();
+        lines.concat()
+    };
+    check(
+        turned,
+        3,
+        &["first at line 5: 2 steps out of order; what the answers"],
+    );
+}
+
+#[test]
+fn a_journal_can_come_from_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = fs::read_to_string(journal(&folder)).unwrap();
+    let output = run(&["replay", "-"], &text);
+    let said = stdout(&output);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(
+        said.contains("\n5 steps, 0 decisions: the same answers\n"),
+        "{said}"
+    );
+    let output = run(&["replay", "-"], "{}\n");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said.contains("<stdin>:1: not a line of a journal"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_is_no_journal_is_code_two() {
     check(
         |_| "{}\n".to_owned(),
@@ -195,7 +247,11 @@ fn what_is_no_journal_is_code_two() {
         &[":3: not a line of a journal"],
     );
     let without_start = |text: String| text.split_once('\n').unwrap().1.to_owned();
-    check(without_start, 2, &["line 2: a step comes before the start"]);
+    check(
+        without_start,
+        2,
+        &["journal:2: a step comes before the start"],
+    );
     let output = run(&["replay", "/nonexistent"], "");
     assert_eq!(output.status.code(), Some(2));
 }

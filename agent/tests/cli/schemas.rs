@@ -214,7 +214,7 @@ fn the_checker_finds_what_is_wrong() {
         ),
         (
             "replay",
-            r#"{"steps":1,"differing":0,"lost":0,"decisions":"many","continues":false}"#,
+            r#"{"steps":1,"differing":0,"lost":0,"cut":0,"misplaced":0,"decisions":"many","continues":false}"#,
             &[".decisions: type"],
         ),
         (

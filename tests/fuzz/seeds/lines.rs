@@ -65,6 +65,7 @@ fn table() -> Line {
 /// A step without figures, whose answers nobody has written down.
 fn step(at: i64, kind: Kind) -> Line {
     Line::Step(Box::new(StepLine {
+        number: 0,
         at: Moment::from_secs(at),
         kind,
         generation: 1,
@@ -88,6 +89,7 @@ fn sample(at: i64, mebibytes: i64) -> Line {
         ..PodUsage::default()
     };
     Line::Step(Box::new(StepLine {
+        number: 0,
         at: Moment::from_secs(at),
         kind: Kind::Sample,
         generation: 1,
