@@ -80,15 +80,25 @@ pub(super) fn run_command(args: &Args) -> Result<Exit, CliError> {
         }
         // What exceeds a limit of its own is evicted without a threshold.
         if !evicts && let Some(signals) = scenario.unwatched(args.live) {
-            Talk::new().say(&undecided(&name, &signals));
+            Talk::new().say(&undecided(&name, scenario, &signals, args.live));
         }
     }
     data.flush()?;
     Ok(Exit::Success)
 }
 
+const STEPS: &str =
+    "write steps such as {at: 10s, signals: {memory.available: {available: 90Mi, capacity: 8Gi}}}";
+
 /// Why nothing could be decided, and what to do about it.
-fn undecided(name: &str, signals: &[Signal]) -> String {
+fn undecided(name: &str, scenario: &Scenario, signals: &[Signal], is_live: bool) -> String {
+    if scenario.steps.is_empty() {
+        return format!("{name}: nothing is decided, for there is no step: {STEPS}");
+    }
+    if signals.is_empty() {
+        let whose = if is_live { "" } else { " of the kubelet's" };
+        return format!("{name}: nothing can be decided, for no step has a signal{whose}: {STEPS}");
+    }
     let names: Vec<&str> = signals.iter().map(|signal| signal.name()).collect();
     format!(
         "{name}: nothing can be decided, for no threshold is set of what its steps have ({}): {TO_WRITE}",

@@ -6,7 +6,7 @@ use brink_core::node::workload::{
 };
 use brink_host::cgroup::glob::Glob;
 
-use super::resources::{read_list, read_resources};
+use super::resources::{read_amount, read_list, read_resources};
 use super::{CGROUP_ANNOTATION, Manifest, Reading, admit};
 use crate::config::document::{Fields, Keys, Node, Reader, Value};
 
@@ -139,17 +139,23 @@ fn read_spec<'a>(
     let mut integer = |key, least, most| reader.integer(spec.get(key)?, least, most);
     workload.priority = integer("priority", i64::from(i32::MIN), i64::from(i32::MAX))
         .and_then(|priority| i32::try_from(priority).ok());
-    workload.termination_grace = integer("terminationGracePeriodSeconds", i64::MIN, i64::MAX);
+    let shortest = match reading {
+        Reading::AsWritten => 0,
+        Reading::AsAdmitted => i64::MIN,
+    };
+    workload.termination_grace = integer("terminationGracePeriodSeconds", shortest, i64::MAX);
     for (key, init) in [("containers", false), ("initContainers", true)] {
         for node in spec.get(key).map_or(&[][..], |node| reader.list(node)) {
-            workload.containers.push(read_container(reader, node, init));
+            workload
+                .containers
+                .push(read_container(reader, node, init, reading));
         }
     }
     workload.pod_resources = spec
         .get("resources")
-        .map(|node| read_resources(reader, node));
+        .map(|node| read_resources(reader, node, reading));
     if let Some(node) = spec.get("overhead") {
-        workload.overhead = read_list(reader, node);
+        workload.overhead = read_list(reader, node, reading);
     }
     for node in spec
         .get("volumes")
@@ -165,7 +171,12 @@ fn read_spec<'a>(
     }
 }
 
-fn read_container<'a>(reader: &mut Reader<'a>, node: &'a Node, init: bool) -> Container {
+fn read_container<'a>(
+    reader: &mut Reader<'a>,
+    node: &'a Node,
+    init: bool,
+    reading: Reading,
+) -> Container {
     let fields = reader.fields(node, &[], Keys::Open);
     let policy = text(reader, fields, "restartPolicy");
     let resources = fields.get("resources");
@@ -176,7 +187,9 @@ fn read_container<'a>(reader: &mut Reader<'a>, node: &'a Node, init: bool) -> Co
             (true, "Always") => ContainerKind::Sidecar,
             (true, _) => ContainerKind::Init,
         },
-        resources: resources.map_or_else(Resources::default, |node| read_resources(reader, node)),
+        resources: resources.map_or_else(Resources::default, |node| {
+            read_resources(reader, node, reading)
+        }),
     }
 }
 
@@ -189,7 +202,7 @@ fn read_volume<'a>(reader: &mut Reader<'a>, node: &'a Node, reading: Reading) ->
         let size_limit = dir.get("sizeLimit");
         VolumeSource::EmptyDir {
             on_disk: text(reader, dir, "medium").is_empty(),
-            size_limit: size_limit.and_then(|node| reader.quantity(node)),
+            size_limit: size_limit.and_then(|node| read_amount(reader, node, reading)),
         }
     } else if fields.get("hostPath").is_some() {
         VolumeSource::HostPath

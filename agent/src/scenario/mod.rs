@@ -69,7 +69,8 @@ pub struct Step {
 }
 
 impl Scenario {
-    /// The signals that its steps have figures of, if no threshold looks at any of them: then no threshold can ever be met.
+    /// The signals that its steps have figures of, which may be none, if no threshold looks at any of them: then no threshold can
+    /// ever be met.
     /// `is_live` is whether thresholds of `memory.headroom` count.
     pub fn unwatched(&self, is_live: bool) -> Option<Vec<Signal>> {
         let counts = |signal: &Signal| is_live || *signal != Signal::MemoryHeadroom;
@@ -84,7 +85,7 @@ impl Scenario {
             .collect();
         let mut thresholds = self.policy.thresholds().iter();
         let is_watched = thresholds.any(|threshold| seen.contains(&threshold.signal));
-        (!seen.is_empty() && !is_watched).then_some(seen)
+        (!is_watched).then_some(seen)
     }
 }
 

@@ -8,7 +8,7 @@ use brink_core::node::engine::LiveSettings;
 use brink_core::node::input::Confirmation;
 use brink_core::node::observe::{Layout, Observation, Observations};
 use brink_core::node::policy::Policy;
-use brink_core::node::signal::Signal;
+use brink_core::node::signal::{Resource, Signal};
 use brink_core::node::workload::{Origin, Workload};
 
 use super::usage::read_usage;
@@ -190,6 +190,10 @@ fn read_step<'a>(
         return None;
     };
     let (text, now) = read_time(reader, at)?;
+    if now < Moment::START {
+        reader.fault(at, "before the start", "a time of 0s or later, such as 60s");
+        return None;
+    }
     let seen = read_signals(reader, fields.get("signals"), now, Observations::default());
     let after_reclaim = read_signals(reader, fields.get("afterReclaim"), now, seen);
     let (usage, details) = read_usage(reader, fields.get("usage"), (pods, index));
@@ -265,20 +269,36 @@ fn read_signals<'a>(
             &["available", "capacity", "time"],
             Keys::Closed,
         );
-        let mut amount = |key| Some(reader.quantity(fields.get(key)?)?.value());
-        let figures = amount("available").zip(amount("capacity"));
+        let available = fields
+            .get("available")
+            .and_then(|node| reader.quantity(node));
+        let capacity = fields
+            .get("capacity")
+            .and_then(|node| read_capacity(reader, node, signal));
+        let figures = available.zip(capacity);
         let time = fields.get("time").and_then(|node| read_time(reader, node));
         if figures.is_none() && fields.node().is_some() {
             let problem = "available or capacity is missing: the signal counts as absent";
             reader.warn(&entry.node, problem);
         }
         seen[signal] = figures.map(|(available, capacity)| Observation {
-            available,
-            capacity,
+            available: available.value(),
+            capacity: capacity.value(),
             at: Some(time.map_or(now, |(_, at)| at)),
         });
     }
     seen
+}
+
+/// How much there is of something. Some filesystems have no inodes that could be counted, and say 0; of everything else there is
+/// something.
+fn read_capacity<'a>(reader: &mut Reader<'a>, node: &'a Node, signal: Signal) -> Option<Quantity> {
+    let capacity = reader.amount(node)?;
+    if capacity.is_zero() && signal.resource() != Resource::Inodes {
+        reader.fault(node, "of nothing", "a quantity above 0");
+        return None;
+    }
+    Some(capacity)
 }
 
 /// What confirms that memory is short: the signal `memory.headroom` for the node, and `headroom` for
@@ -292,11 +312,11 @@ fn read_headroom<'a>(
         Some(node) => reader.fields(node, &["pods", "swap", "reserve"], Keys::Closed),
         None => Fields::NONE,
     };
-    let mut amount = |key| Some(reader.quantity(fields.get(key)?)?.value());
-    let pods = amount("pods");
+    let pods = fields.get("pods").and_then(|node| reader.quantity(node));
+    let pods = pods.map(Quantity::value);
     let mut unsigned = |key| {
-        let amount: Option<i64> = amount(key);
-        amount.and_then(|amount| u64::try_from(amount).ok())
+        let amount = reader.amount(fields.get(key)?)?;
+        u64::try_from(amount.value()).ok()
     };
     let (swap, reserve) = (unsigned("swap"), unsigned("reserve"));
     let swap = swap.unwrap_or(0);

@@ -123,9 +123,8 @@ fn fs_of<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> FsUsage {
     }
 }
 
-/// A quantity or a plain number; zero where there is none. The kubelet's counters are unsigned and
-/// wrap, so a negative one is what it would show.
+/// A quantity or a plain number; zero where there is none.
 fn amount<'a>(reader: &mut Reader<'a>, node: Option<&'a Node>) -> u64 {
-    let quantity = node.and_then(|node| reader.quantity(node));
-    quantity.map_or(0, |quantity| quantity.value().cast_unsigned())
+    let quantity = node.and_then(|node| reader.amount(node));
+    quantity.map_or(0, |quantity| u64::try_from(quantity.value()).unwrap_or(0))
 }

@@ -11,6 +11,11 @@ fn last(config: &Value, filesystems: &str, steps: &Value) -> Value {
     lines.last().unwrap().clone()
 }
 
+/// When a step of a case is: their times count from now on, and those of a scenario from its start.
+fn moved(at: i64) -> i64 {
+    at + 1000
+}
+
 fn names(list: &Value) -> Vec<String> {
     let name = |threshold: &Value| threshold["signal"].as_str().unwrap().to_string();
     list.as_array().unwrap().iter().map(name).collect()
@@ -122,7 +127,7 @@ fn graces_run_from_the_first_observation() {
         let grace = format!("{}s", case.input["grace_s"]);
         let config = json!({"evictionHard": {}, "evictionSoft": {"pid.available": 10}, "evictionSoftGracePeriod": {"pid.available": grace}});
         let (first, now) = (&case.input["first_observed"], &case.input["now"]);
-        let step = |at: &Value| json!({"at": at, "signals": {"pid.available": {"available": 1, "capacity": 100}}});
+        let step = |at: &Value| json!({"at": moved(at.as_i64().unwrap()), "signals": {"pid.available": {"available": 1, "capacity": 100}}});
         let steps = if first == now {
             json!([step(now)])
         } else {
@@ -137,7 +142,7 @@ fn graces_run_from_the_first_observation() {
     for case in cases("first-observed") {
         // Kept or new shows in whether a grace of a minute is over.
         let config = json!({"evictionHard": {}, "evictionSoft": {"pid.available": 10}, "evictionSoftGracePeriod": {"pid.available": "1m"}});
-        let step = |at: &Value, available: u8| json!({"at": at, "signals": {"pid.available": {"available": available, "capacity": 100}}});
+        let step = |at: &Value, available: u8| json!({"at": moved(at.as_i64().unwrap()), "signals": {"pid.available": {"available": available, "capacity": 100}}});
         let steps = match &case.input["previous"] {
             Value::Null => json!([step(&json!(-60), 99), step(&case.input["now"], 1)]),
             previous => json!([step(previous, 1), step(&case.input["now"], 1)]),
@@ -161,7 +166,7 @@ fn conditions_outlive_their_causes() {
         let config = json!({"evictionHard": {"memory.available": 10}, "evictionPressureTransitionPeriod": format!("{period}s")});
         let step = |at: i64, low: bool| {
             let available = if low { 1 } else { 99 };
-            json!({"at": at, "signals": {"memory.available": {"available": available, "capacity": 100}}})
+            json!({"at": moved(at), "signals": {"memory.available": {"available": available, "capacity": 100}}})
         };
         let reported =
             |steps: &[Value]| last(&config, "single", &json!(steps))["conditions"].clone();

@@ -110,3 +110,27 @@ fn the_live_engine_runs_every_scenario() {
         );
     }
 }
+
+#[test]
+fn steps_that_say_nothing_are_told() {
+    let head = "apiVersion: brink.dev/v1alpha1\nkind: Scenario\n";
+    for (steps, flags, said) in [
+        ("[]", &[][..], "there is no step: write steps such as"),
+        ("[{at: 1s}]", &[], "no step has a signal of the kubelet's: "),
+        ("[{at: 1s}]", &["--live"], "no step has a signal: "),
+        (
+            "[{at: 1s, signals: {memory.available: {available: 4Gi, capacity: 8Gi}}}]",
+            &[],
+            "",
+        ),
+    ] {
+        let text = format!("{head}steps: {steps}\n");
+        let output = run(&[&["simulate", "-"], flags].concat(), &text);
+        let found = stderr(&output);
+        assert_eq!(output.status.code(), Some(0), "{found}");
+        assert!(
+            found.contains(said) && found.is_empty() == said.is_empty(),
+            "{steps}: {found}"
+        );
+    }
+}

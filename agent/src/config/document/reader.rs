@@ -282,6 +282,16 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A quantity that is not negative.
+    pub fn amount(&mut self, node: &'a Node) -> Option<Quantity> {
+        let quantity = self.quantity(node)?;
+        if quantity < Quantity::ZERO {
+            self.fault(node, "negative", "a quantity of 0 or more");
+            return None;
+        }
+        Some(quantity)
+    }
+
     /// A duration in Go's grammar of at least `least`.
     pub fn span(&mut self, node: &'a Node, least: Span) -> Option<Span> {
         let accepted = format!("a duration of {least} or more, such as 500ms, 90s or 1m30s");

@@ -89,7 +89,7 @@ fn times_amounts_and_names_have_their_forms() {
         "{HEAD}config: {{evictionHard: {{memory.available: 1000, pid.available: '1500m'}}, enforceNodeAllocatable: []}}\n\
          pods: [{{metadata: {{name: a}}}}, {{metadata: {{name: b, namespace: x}}}}]\n\
          steps:\n\
-         - {{at: -1.5, signals: {{memory.available: {{available: -5, capacity: 1Ki, time: -90s}}}}, usage: {{a: {{memory: 1500m}}}}}}\n\
+         - {{at: 1.5, signals: {{memory.available: {{available: -5, capacity: 1Ki, time: -90s}}}}, usage: {{a: {{memory: 1500m}}}}}}\n\
          - {{at: 1m30s, signals: {{memory.available: {{available: 999, capacity: 1}}, pid.available: {{available: 1, capacity: 1e3}}}}, gone: [x/b]}}\n\
          - {{at: 91, signals: {{memory.available: {{available: null, capacity: 1}}}}}}\n"
     );
@@ -105,7 +105,7 @@ fn times_amounts_and_names_have_their_forms() {
             .map(|line| line[key].clone())
             .collect::<Vec<_>>()
     };
-    assert_eq!(of("at"), ["-1.5s", "1m30s", "91s"]);
+    assert_eq!(of("at"), ["1.5s", "1m30s", "91s"]);
     assert_eq!(
         of("ranking"),
         [json!(["x/b", "default/a"]), json!(["default/a"]), json!([])]
@@ -216,6 +216,46 @@ fn everything_wrong_is_told_at_once() {
     ] {
         assert!(read_text(text).is_err(), "{text:?}");
     }
+}
+
+#[test]
+fn what_no_node_can_have_is_refused() {
+    let text = format!(
+        "{HEAD}pods:\n- {{metadata: {{name: a}}, spec: {{terminationGracePeriodSeconds: -5, containers: [{{name: c, resources: {{requests: {{memory: -1Gi}}, limits: {{memory: -1}}}}}}]}}}}\n\
+         steps:\n- {{at: -5s}}\n\
+         - {{at: 1s, signals: {{memory.available: {{available: -1Gi, capacity: -2Gi}}, pid.available: {{available: 0, capacity: 0}}, nodefs.inodesFree: {{available: 0, capacity: 0}}}}}}\n\
+         - {{at: 2s, usage: {{a: {{memory: -5Gi, processes: -3, rootfs: {{bytes: -1}}}}}}, headroom: {{pods: -1Mi, swap: -1}}}}\n"
+    );
+    let faults = read_text(&text).unwrap_err();
+    let parts = [
+        (
+            "s.yaml:4:",
+            "terminationGracePeriodSeconds: \"-5\": not in range; accepted: a whole number from 0",
+        ),
+        (
+            "s.yaml:4:",
+            "requests.memory: \"-1Gi\": negative; accepted: a quantity of 0 or more",
+        ),
+        ("s.yaml:4:", "limits.memory: \"-1\": negative"),
+        (
+            "s.yaml:6:",
+            "steps[0].at: \"-5s\": before the start; accepted: a time of 0s or later",
+        ),
+        ("s.yaml:7:", "memory.available.capacity: \"-2Gi\": negative"),
+        (
+            "s.yaml:7:",
+            "pid.available.capacity: \"0\": of nothing; accepted: a quantity above 0",
+        ),
+        ("s.yaml:8:", "usage.a.memory: \"-5Gi\": negative"),
+        ("s.yaml:8:", "usage.a.processes: \"-3\": negative"),
+        ("s.yaml:8:", "usage.a.rootfs.bytes: \"-1\": negative"),
+        ("s.yaml:8:", "headroom.swap: \"-1\": negative"),
+    ];
+    for (place, said) in parts {
+        let told = |fault: &&String| fault.starts_with(place) && fault.contains(said);
+        assert_eq!(faults.iter().filter(told).count(), 1, "{said}\n{faults:#?}");
+    }
+    assert_eq!(faults.len(), parts.len(), "{faults:#?}");
 }
 
 #[test]

@@ -106,7 +106,7 @@ fn pod() -> impl Strategy<Value = Value> {
 
 fn step() -> impl Strategy<Value = Value> {
     let seen = || {
-        (amount(), amount())
+        (amount(), 1i64..5000)
             .prop_map(|(available, capacity)| json!({"available": available, "capacity": capacity}))
     };
     let fs = || {
