@@ -33,8 +33,20 @@ fn number(text: &str, json: bool) -> Option<String> {
     let plain: String = text.chars().filter(|&c| c != '_').collect();
     integer(&plain).map(|value| value.to_string()).or_else(|| {
         let value = is_decimal(&plain).then(|| plain.parse::<f64>().ok())??;
-        value.is_finite().then(|| value.to_string())
+        value.is_finite().then(|| float(value))
     })
+}
+
+/// As Go's `encoding/json` writes it: with an exponent where it would be long.
+fn float(value: f64) -> String {
+    if value == 0.0 || (1e-6..1e21).contains(&value.abs()) {
+        return value.to_string();
+    }
+    let text = format!("{value:e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) if !exponent.starts_with('-') => format!("{digits}e+{exponent}"),
+        _ => text,
+    }
 }
 
 /// A whole number of 64 bits, signed or not, in the base its prefix says.
@@ -124,6 +136,11 @@ mod tests {
             ("1e3", "1000"),
             ("18446744073709551615", "18446744073709551615"),
             ("18446744073709551616", "18446744073709552000"),
+            ("999999999999999868928", "999999999999999900000"),
+            ("9e99", "9e+99"),
+            ("-12.5e20", "-1.25e+21"),
+            ("0.000001", "0.000001"),
+            ("25e-9", "2.5e-8"),
         ] {
             check(text, &Value::Number(expected.to_string()));
         }
