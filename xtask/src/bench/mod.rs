@@ -22,6 +22,19 @@ pub use self::told::Told;
 use crate::Verdict;
 
 const SEED: u64 = 1;
+/// The benchmarks in the order they run: known before they are built.
+const NAMES: [&str; 10] = [
+    "decision",
+    "latency",
+    "events",
+    "start",
+    "release",
+    "idle",
+    "forensics",
+    "stream",
+    "hooks",
+    "kills",
+];
 const OUT: &str = "target/bench";
 const OUT_OF_PEERS: &str = "target/peers";
 
@@ -80,7 +93,13 @@ impl Args {
         if self.peers && self.publish && !self.names.is_empty() {
             bail!("`--peers --publish` takes no NAME: the page shows every tool and every load");
         }
-        Ok(())
+        let is_known = |name: &&String| NAMES.contains(&name.as_str());
+        match self.names.iter().find(|name| !is_known(name)) {
+            Some(unknown) if !self.peers => {
+                bail!("no benchmark `{unknown}`; benchmarks: {}", NAMES.join(", "))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -142,12 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn of_the_comparison_all_is_published_or_nothing() {
+    fn what_cannot_be_run_is_refused_before_anything_is_built() {
         assert!(is_taken("bench --peers --publish"));
         assert!(is_taken("bench --peers --publish --minutes 90 --seed 2"));
         assert!(is_taken("bench --publish idle"));
         assert!(is_taken("bench --peers --short earlyoom"));
         assert!(!is_taken("bench --peers --publish --short"));
+        assert!(!is_taken("bench nosuchbench"));
         assert!(!is_taken("bench --publish --short"));
         assert!(!is_taken("bench --peers --publish earlyoom"));
         assert!(!is_taken("bench --peers --publish machine"));

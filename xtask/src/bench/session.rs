@@ -1,7 +1,7 @@
 //! One session of benchmarks: machine, warm-up, every benchmark with its raw values, and the verdict.
 use std::{fs, path::Path};
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 
 use super::{
     Args,
@@ -25,13 +25,12 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
     if args.peers {
         return peers::run(&settings, args);
     }
-    let chosen = chosen(&args.names)?;
     let machine = Machine::read(Path::new("/"));
     println!("{machine}");
     let warmed = warm_up::warm_up(args.short)?;
     println!("{warmed}");
     let mut verdicts = Vec::new();
-    for benchmark in chosen {
+    for benchmark in chosen(&args.names) {
         let mut measured = measure(benchmark, &settings, &machine, args)?;
         if let Some(note) = doubt(&measured).filter(|_| args.short) {
             println!("{note}: once more");
@@ -60,16 +59,11 @@ fn doubt(measured: &Measured) -> Option<String> {
 }
 
 /// The benchmarks of these names, all without names, in the order they run.
-fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Benchmark>> {
-    let known = |name: &&String| BENCHMARKS.iter().any(|benchmark| benchmark.name == *name);
-    if let Some(unknown) = names.iter().find(|name| !known(name)) {
-        let known: Vec<_> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
-        bail!("no benchmark `{unknown}`; benchmarks: {}", known.join(", "));
-    }
+fn chosen(names: &[String]) -> impl Iterator<Item = &'static Benchmark> {
     let wanted = |benchmark: &&Benchmark| {
         names.is_empty() || names.iter().any(|name| name == benchmark.name)
     };
-    Ok(BENCHMARKS.iter().filter(wanted).collect())
+    BENCHMARKS.iter().filter(wanted)
 }
 
 fn measure(

@@ -134,6 +134,7 @@ mod tests {
     use super::*;
     use crate::{
         bench::{
+            NAMES,
             page::{PAGE, RAW},
             raw::Results,
         },
@@ -157,6 +158,12 @@ mod tests {
             named.collect::<Vec<_>>()
         };
         limits(&again) == limits(&published.outcome)
+    }
+
+    #[test]
+    fn every_name_is_known_before_anything_is_built() {
+        let names: Vec<&str> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
+        assert_eq!(names, NAMES);
     }
 
     /// A table is not measured anew with every change of a figure; until it is, the page says that it is older, or is to come.
