@@ -4,27 +4,28 @@ use anyhow::ensure;
 use super::boot::{Boot, ByBoot};
 use crate::test::live::Listed;
 
-/// The tests of the short form: one of each kind. Each kernel begins at another place of the list. Who holds memory back by hand for minutes
+/// The tests of the short form: one of each kind. Each kernel begins at another place of the list, and
+/// the last one has the least time: what is over soon stands at the end. Who holds memory back by hand for minutes
 /// where processors are emulated is left to the long one.
 const SHORT: [&str; 18] = [
     "every_program_runs_here",
     "the_kernel_sampler_is_the_top_rung",
+    "a_clock_that_is_set_changes_no_decision",
     "the_leaker_dies_and_the_record_explains_it",
     "a_kill_by_the_kernel_is_seen_and_its_memory_is_waited_for",
     "a_node_and_its_workloads_have_the_numbers_of_their_files",
     "every_process_of_the_victim_dies_wherever_it_is_below",
     "nothing_stays_of_an_agent_that_was_killed",
-    "without_a_type_description_of_the_kernel_it_polls",
-    "a_group_that_is_taken_whole_is_told_as_that",
     "free_zram_holds_an_eviction_until_it_is_gone",
-    "the_programs_are_tried_and_gone_again",
     "an_oom_of_the_node_is_told_as_that",
     "being_slowed_down_above_memory_high_is_told_as_no_kill",
-    "what_kills_are_lost_is_counted",
     "full_swap_holds_nothing",
     "a_tree_that_forks_goes_whole_by_a_hard_eviction",
     "a_score_that_the_kernels_killer_spares_saves_nobody_from_ours",
-    "a_clock_that_is_set_changes_no_decision",
+    "without_a_type_description_of_the_kernel_it_polls",
+    "a_group_that_is_taken_whole_is_told_as_that",
+    "the_programs_are_tried_and_gone_again",
+    "what_kills_are_lost_is_counted",
 ];
 
 /// Chooses from everything there is: the short form's own, or what has one of these parts in its name; all without any. What is
