@@ -186,8 +186,8 @@ fn what_is_not_known_is_refused_with_what_is() {
     );
     check_refusal(
         &run(&node, &["rank", "--signal", "memory"]),
-        1,
-        &["no signal \"memory\"", "memory.headroom"],
+        2,
+        &["'memory'", "no such signal", "memory.headroom"],
     );
     check_refusal(
         &run(&node, &["pause", "--for", "soon"]),
