@@ -299,7 +299,7 @@ fn text(setup: &Setup, folder: &Path, thresholds: &[(&str, u64)]) -> String {
         "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\nmode: enforce\nmemoryPolicy: {}\n\
          evictionHard: {{{}}}\nheadroomHard: \"0%\"\n\
          workloads: {{cgroups: [{{glob: \"{}\"}}]}}\n\
-         limits: {{burst: 10000, refillInterval: 0s, maxKills: 10000, window: 1s}}\n",
+         limits: {{burst: 10000, refillInterval: 100ms, maxKills: 10000, window: 1s}}\n",
         setup.policy,
         hard.join(", "),
         setup.workloads
