@@ -296,10 +296,9 @@ fn a_node_that_was_removed_and_made_anew_is_watched_again() {
 
 /// Whether a line of a journal is of figures that were evaluated at that time or later.
 fn is_sample_since(line: &str, since: u64) -> bool {
-    let at = line
-        .strip_prefix("{\"line\":\"step\",\"at\":")
-        .and_then(|rest| rest.split_once(",\"kind\":\"sample\""));
-    at.is_some_and(|(at, _)| at.parse::<u64>().unwrap() >= since)
+    let line: serde_json::Value = serde_json::from_str(line).unwrap();
+    let at = line["at"].as_u64();
+    line["kind"] == "sample" && at.is_some_and(|at| at >= since)
 }
 
 #[test]
