@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use brink_host::cgroup::owned::OwnedCgroup;
-use brink_host::hog::{HogSpec, Progress};
+use brink_host::hog::{HogSpec, Load, Progress};
 
 use crate::slowed;
 
@@ -49,6 +49,19 @@ impl Hog {
         command.args(["-c", "trap '' TERM; exec \"$@\"", "sh"]);
         command.arg(program);
         Self::spawn_by(command, group, spec)
+    }
+
+    /// Starts one that takes all memory of the machine, which must be a guest, until the kernel kills it before anybody else.
+    ///
+    /// # Errors
+    /// When it cannot be started, or not be made the first to go.
+    pub fn exhaust(program: &Path) -> io::Result<Self> {
+        let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
+        (spec.floor, spec.wait) = (0, true);
+        let mut hog = Self::spawn(program, None, &spec)?;
+        fs::write(format!("/proc/{}/oom_score_adj", hog.pid()), "1000")?;
+        hog.start();
+        Ok(hog)
     }
 
     fn spawn_by(

@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use brink_host::cgroup::events::MemoryEvents;
 use brink_host::cgroup::{Controller, Layout, Version};
-use brink_host::hog::{HogSpec, Load};
 use brink_host::probe::abi::record::{RECLAIM_MEMCG, UNKNOWN, VictimRecord};
 use brink_host::probe::forensics::{Limit, Told};
 use brink_host::probe::shortage::{Shortage, fell_together};
@@ -151,12 +150,8 @@ fn the_node_out_of_memory_is_told_from_a_cgroup_at_its_limit() {
         Err(why) => lacks!("{why}"),
     };
     let mut kills = probe.take_forensics().unwrap();
-    let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
-    (spec.floor, spec.wait) = (0, true);
     let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
-    let mut hog = Hog::spawn(program, None, &spec).unwrap();
-    fs::write(format!("/proc/{}/oom_score_adj", hog.pid()), "1000").unwrap();
-    hog.start();
+    let mut hog = Hog::exhaust(program).unwrap();
     let mut record = None;
     while record.is_none() && hog.wait(Duration::ZERO).is_err() {
         record = waiting(&mut probe, victim);

@@ -7,7 +7,7 @@ use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::control::protocol::{OomView, Status};
 use brink_host::cgroup::Controller;
 use brink_host::cgroup::events::MemoryEvents;
-use brink_host::hog::{HogSpec, Load};
+use brink_host::hog::Load;
 use brink_tests::{Hog, guest_only, lacks, skip, slowed, wait_until};
 
 /// A node whose agent only watches, and a workload in it that may take 32 MiB; or why nothing would be seen.
@@ -134,12 +134,8 @@ fn an_oom_of_the_node_is_told_as_that() {
         Ok(both) => both,
         Err(why) => lacks!("{why}"),
     };
-    let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
-    (spec.floor, spec.wait) = (0, true);
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_brink-hog"));
-    let mut hog = Hog::spawn(program, None, &spec).unwrap();
-    fs::write(format!("/proc/{}/oom_score_adj", hog.pid()), "1000").unwrap();
-    hog.start();
+    let mut hog = Hog::exhaust(program).unwrap();
     assert!(!hog.wait(Duration::from_secs(25)).unwrap().success());
     let expected = OomView {
         node: 1,

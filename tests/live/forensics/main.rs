@@ -219,10 +219,7 @@ fn a_group_that_is_killed_whole_is_one_incident() {
         Ok(scene) => scene,
         Err(why) => lacks!("{why}"),
     };
-    let dir = scene
-        .web
-        .dir(&scene.sandbox.layout, Controller::Memory)
-        .unwrap();
+    let dir = scene.memory();
     if dir.version() == Version::V1 {
         skip!("cgroup v1 never kills a group whole");
     }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use brink_host::cgroup::{Controller, Version};
+use brink_host::cgroup::Version;
 use brink_host::hog::{HogSpec, Load};
 use brink_stream::model::field::Field;
 use brink_stream::model::kind::Kind;
@@ -94,10 +94,7 @@ fn what_a_victim_has_in_swap_is_what_was_moved_there() {
         Ok(scene) => scene,
         Err(why) => lacks!("{why}"),
     };
-    let dir = scene
-        .web
-        .dir(&scene.sandbox.layout, Controller::Memory)
-        .unwrap();
+    let dir = scene.memory();
     if dir.version() == Version::V1 {
         skip!("cgroup v1 bounds memory and swap together");
     }

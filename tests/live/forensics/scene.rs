@@ -1,6 +1,5 @@
 //! A workload in a bounded group, and a collector that knows it.
 
-use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,9 +13,9 @@ use brink::forensics::{Collector, Outlet, Over, Plan};
 use brink::guard::files::NodePlan;
 use brink::runtime::equipment::{Equipment, Loaded};
 use brink_core::node::workload::ResourceList;
-use brink_host::cgroup::Controller;
 use brink_host::cgroup::glob::Glob;
 use brink_host::cgroup::owned::OwnedCgroup;
+use brink_host::cgroup::{CgroupDir, Controller};
 use brink_host::clock::ClockPair;
 use brink_host::hog::{HogSpec, Load};
 use brink_host::probe::{Row, Wishes};
@@ -158,6 +157,13 @@ impl Scene {
         self.collector.follow(&built.roster);
     }
 
+    /// The workload's group in the hierarchy of memory.
+    pub(crate) fn memory(&self) -> &CgroupDir {
+        self.web
+            .dir(&self.sandbox.layout, Controller::Memory)
+            .unwrap()
+    }
+
     pub(crate) fn limit(&self, group: &OwnedCgroup, mib: u64) {
         group.limit_memory(&self.sandbox.layout, mib * MIB).unwrap();
     }
@@ -184,13 +190,7 @@ impl Scene {
 
     /// Who takes all memory of the machine until the kernel kills it before anybody else.
     pub(crate) fn exhaust() -> Hog {
-        let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
-        (spec.floor, spec.wait) = (0, true);
-        let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
-        let mut hog = Hog::spawn(program, None, &spec).unwrap();
-        fs::write(format!("/proc/{}/oom_score_adj", hog.pid()), "1000").unwrap();
-        hog.start();
-        hog
+        Hog::exhaust(Path::new(env!("CARGO_BIN_EXE_brink-hog"))).unwrap()
     }
 
     /// A process of the workload that does nothing.
