@@ -12,6 +12,11 @@ use crate::hub::Line;
 
 /// What of a file is looked at before it is written: more than what events begin with.
 const HEAD: u64 = 128;
+/// No link is followed, and nobody waits for a pipe.
+const PLAIN: i32 = rustix::fs::OFlags::NOFOLLOW
+    .union(rustix::fs::OFlags::NONBLOCK)
+    .bits()
+    .cast_signed();
 
 /// When a file is left for a new one, and how many are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,10 +57,6 @@ impl RotatedFile {
     /// Opens the file, or makes it for its owner alone, with the folders above it. One that does not begin with an event is
     /// somebody's, and left alone.
     fn take_up(&self) -> io::Result<Opened> {
-        const PLAIN: i32 = rustix::fs::OFlags::NOFOLLOW
-            .union(rustix::fs::OFlags::NONBLOCK)
-            .bits()
-            .cast_signed();
         if let Some(folder) = self.path.parent() {
             let mut builder = fs::DirBuilder::new();
             builder.recursive(true).mode(0o700).create(folder)?;
@@ -67,9 +68,7 @@ impl RotatedFile {
             let kind = io::ErrorKind::InvalidInput;
             return Err(io::Error::new(kind, "it is no plain file"));
         }
-        let mut head = Vec::new();
-        file.by_ref().take(HEAD).read_to_end(&mut head)?;
-        if !begins_with_event(&head) {
+        if !begins_with_event(&head_of(&mut file)?) {
             let problem = "it is there and has other things than events; it is left alone";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
         }
@@ -96,10 +95,21 @@ impl RotatedFile {
         PathBuf::from(name)
     }
 
-    /// Moves every file on by one; the oldest goes.
+    /// Moves every file on by one; the oldest goes. What has a name of theirs and is somebody else's is left alone, and nothing
+    /// is moved then.
     fn rotate(&self) -> io::Result<()> {
         if self.rotation.count == 0 {
             return fs::remove_file(&self.path);
+        }
+        for number in 1..=self.rotation.count {
+            let path = self.numbered(number);
+            if !is_ours(&path)? {
+                let problem = format!(
+                    "{} has other things than events and is left alone; the file in use is full",
+                    path.display()
+                );
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+            }
         }
         for number in (0..self.rotation.count).rev() {
             let moved = fs::rename(self.numbered(number), self.numbered(number + 1));
@@ -142,6 +152,24 @@ impl RotatedFile {
         self.open = Some(open);
         Ok(())
     }
+}
+
+/// Whether a file may be moved: there is none, or it begins with an event.
+fn is_ours(path: &Path) -> io::Result<bool> {
+    let mut options = OpenOptions::new();
+    let mut file = match options.read(true).custom_flags(PLAIN).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    Ok(file.metadata()?.is_file() && begins_with_event(&head_of(&mut file)?))
+}
+
+/// The first bytes of a file.
+fn head_of(file: &mut File) -> io::Result<Vec<u8>> {
+    let mut head = Vec::new();
+    file.take(HEAD).read_to_end(&mut head)?;
+    Ok(head)
 }
 
 /// Whether these are the first bytes of an event in either format, or would have been: a run before us may have been stopped within.

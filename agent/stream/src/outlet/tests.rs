@@ -132,6 +132,27 @@ fn a_file_of_somebody_else_is_left_alone() {
 }
 
 #[test]
+fn rotation_moves_nothing_over_a_file_of_somebody_else() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("events.jsonl");
+    let of = |end: &str| root.path().join(format!("events.jsonl{end}"));
+    fs::write(of(".2"), "Somebody's notes.\n").unwrap();
+    let mut outlet = file(&path, 10, 2);
+    // The second line needs a new file, and the first cannot go where it would in the end.
+    let failure = outlet.put(&[line(1), line(2)]).unwrap_err();
+    assert_eq!((failure.done, failure.lost), (1, 0));
+    let why =
+        "events.jsonl.2 has other things than events and is left alone; the file in use is full";
+    assert!(failure.why.ends_with(why), "{}", failure.why);
+    assert_eq!(fs::read_to_string(of(".2")).unwrap(), "Somebody's notes.\n");
+    assert!(!of(".1").exists());
+    fs::remove_file(of(".2")).unwrap();
+    outlet.put(&[line(2)]).unwrap();
+    assert_eq!(seqs(&fs::read(of(".1")).unwrap()), [1]);
+    assert_eq!(seqs(&fs::read(&path).unwrap()), [2]);
+}
+
+#[test]
 fn a_file_that_cannot_be_had_yet_is_written_once_it_can_be() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("disk");
