@@ -134,7 +134,15 @@ fn told_by_the_log(pid: u32) -> Option<String> {
 fn idle() -> std::io::Result<Child> {
     let mut command = Command::new("cat");
     command.stdin(Stdio::piped()).stdout(Stdio::null());
-    command.spawn()
+    let child = command.spawn()?;
+    // The kernel lets go of who starts a program before it has its name.
+    let name = format!("/proc/{}/comm", child.id());
+    until("its name", || {
+        fs::read_to_string(&name)
+            .ok()
+            .filter(|comm| comm == "cat\n")
+    });
+    Ok(child)
 }
 
 #[test]
