@@ -1,15 +1,15 @@
 //! Loads that are processes: a storm that fills its group and refills it when some die, and one that comes and goes.
 
 use std::path::Path;
-use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
 
 use crate::hog::HogError;
 use crate::hog::pace::{Pacer, Stop};
-use crate::hog::raw::{Forked, exit_now, fork, reap_automatically};
+use crate::hog::raw::{Briefly, Forked, exit_now, fork, reap_automatically};
 use crate::hog::spec::HogSpec;
 use crate::hot_file::read_bytes;
 use crate::process::ProcessInfo;
@@ -65,40 +65,34 @@ fn is_limited(group: &Path) -> bool {
 /// Forks, waits for the child's end, and again.
 pub(super) fn churn(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
     require_one_thread(spec)?;
+    come_and_go(spec, pacer, || match fork()? {
+        Forked::Child => exit_now(),
+        Forked::Parent { child } => Ok(child),
+    })
+}
+
+/// The same with children that share our memory for as long as they live: the cheapest processes there are.
+pub(super) fn spawn_churn(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
+    let mut briefly = Briefly::new();
+    come_and_go(spec, pacer, || briefly.bear())
+}
+
+/// Makes children and waits for the end of each.
+fn come_and_go(
+    spec: &HogSpec,
+    pacer: &mut Pacer,
+    mut bear: impl FnMut() -> Result<i32, Errno>,
+) -> Result<Stop, HogError> {
+    let failed = |what| move |errno| HogError::Call { what, errno };
     while pacer.touched() < spec.bytes {
-        match fork().map_err(|errno| HogError::Call {
-            what: "forking",
-            errno,
-        })? {
-            Forked::Child => exit_now(),
-            Forked::Parent { child } => {
-                let child = Pid::from_raw(child);
-                rustix::process::waitpid(child, WaitOptions::empty()).map_err(|errno| {
-                    HogError::Call {
-                        what: "waiting for a child",
-                        errno,
-                    }
-                })?;
-            }
-        }
+        let child = bear().map_err(failed("forking"))?;
+        rustix::process::waitpid(Pid::from_raw(child), WaitOptions::empty())
+            .map_err(failed("waiting for a child"))?;
         if let Some(stop) = pacer.took(1) {
             return Ok(pacer.stopped(stop));
         }
     }
     Ok(pacer.finish(spec))
-}
-
-/// Starts what is no program, again and again: the child shares our memory until it has failed.
-pub(super) fn spawn_churn(spec: &HogSpec, pacer: &mut Pacer) -> Stop {
-    let mut folder = Command::new("/");
-    while pacer.touched() < spec.bytes {
-        // It was a process for as long as it took to be refused, and was waited for.
-        let _refused = folder.spawn();
-        if let Some(stop) = pacer.took(1) {
-            return pacer.stopped(stop);
-        }
-    }
-    pacer.finish(spec)
 }
 
 fn require_one_thread(spec: &HogSpec) -> Result<(), HogError> {

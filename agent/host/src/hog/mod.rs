@@ -120,7 +120,7 @@ pub fn run(spec: &HogSpec) -> Result<HogReport, HogError> {
         Load::Pipes => kernel_load::pipes(spec, &mut pacer)?,
         Load::ForkStorm => fork_load::storm(spec, &mut pacer)?,
         Load::ForkChurn => fork_load::churn(spec, &mut pacer)?,
-        Load::SpawnChurn => fork_load::spawn_churn(spec, &mut pacer),
+        Load::SpawnChurn => fork_load::spawn_churn(spec, &mut pacer)?,
     };
     Ok(HogReport {
         touched: pacer.touched(),

@@ -38,7 +38,7 @@ pub enum Load {
     ForkStorm,
     /// One process after another, each of which ends at once.
     ForkChurn,
-    /// The same by `posix_spawn` of a program that is none: nothing is copied, so many more come and go in the same time.
+    /// The same with processes that share the memory of who makes them: nothing is copied, so many more come and go in the same time.
     SpawnChurn,
 }
 
