@@ -17,8 +17,8 @@ const WAITING: u64 = 0;
 /// Ring query: its size in bytes.
 const SIZE: u64 = 1;
 
-/// When a record of evidence wakes the reader: at once, or once an eighth of the ring waits. The ring's own choice, to wake a reader that has caught up, would leave
-/// a hurried record lying behind one that nobody was woken for.
+/// When a record wakes the reader: at once, or once an eighth of the ring waits. The ring's own choice, to wake a reader that
+/// has caught up, would leave a hurried record lying behind one that nobody was woken for.
 #[derive(Clone, Copy)]
 pub enum Wake {
     AtOnce,
@@ -95,23 +95,33 @@ pub fn signal<T: Plain>(row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T))
 
 /// Sends a record on the ring of kills, whose last eighth is left to those who are `first`.
 #[inline(always)]
-pub fn kill<T: Plain>(first: bool, row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {
+pub fn kill<T: Plain>(
+    first: bool,
+    wake: Wake,
+    row: u32,
+    kind: u32,
+    at: u64,
+    fill: impl FnOnce(*mut T),
+) {
     let size = FORENSICS.query(SIZE);
     if !first && FORENSICS.query(WAITING) > size - size / 8 {
         count(row, Fate::Dropped);
         return;
     }
-    // Every record wakes: whose reader has caught up is left to the ring.
-    emit(&FORENSICS, 0, row, kind, at, fill);
+    emit(&FORENSICS, flags(wake, &FORENSICS), row, kind, at, fill);
 }
 
 /// Sends a record on the large ring.
 #[inline(always)]
 pub fn evidence<T: Plain>(wake: Wake, row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {
-    let flags = match wake {
+    emit(&EVIDENCE, flags(wake, &EVIDENCE), row, kind, at, fill);
+}
+
+#[inline(always)]
+fn flags(wake: Wake, ring: &RingBuf) -> u64 {
+    match wake {
         Wake::AtOnce => FORCE_WAKEUP,
-        Wake::WhenFilling if EVIDENCE.query(WAITING) > EVIDENCE.query(SIZE) / 8 => FORCE_WAKEUP,
+        Wake::WhenFilling if ring.query(WAITING) > ring.query(SIZE) / 8 => FORCE_WAKEUP,
         Wake::WhenFilling => NO_WAKEUP,
-    };
-    emit(&EVIDENCE, flags, row, kind, at, fill);
+    }
 }

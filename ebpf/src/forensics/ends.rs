@@ -7,7 +7,7 @@ use brink_abi::forensics::{END, EndRecord, RELEASED, ReleasedRecord};
 use brink_abi::meter::KILL_ENDS;
 
 use super::{at, number};
-use crate::emit::{Fate, count, kill, now};
+use crate::emit::{Fate, Wake, count, kill, now};
 use crate::kernel::layout;
 use crate::maps::{KILLED, SPACES};
 use crate::process::{last_thread, member};
@@ -31,18 +31,25 @@ pub fn killed_exit(context: BtfTracePointContext) -> i32 {
     // SAFETY: as above.
     let own: u32 = unsafe { member(task, layout!(task_exit_code)) };
     let _ = KILLED.remove(tgid);
-    kill(false, KILL_ENDS, END, now(), |record: *mut EndRecord| {
-        // SAFETY: the reserved memory of the record; the head is written after.
-        unsafe {
-            (*record).start_ns = start_ns;
-            (*record).tgid = tgid;
-            (*record).exit_code = if of_group == 0 || of_group == u32::MAX {
-                own
-            } else {
-                of_group
-            };
-        }
-    });
+    kill(
+        false,
+        Wake::AtOnce,
+        KILL_ENDS,
+        END,
+        now(),
+        |record: *mut EndRecord| {
+            // SAFETY: the reserved memory of the record; the head is written after.
+            unsafe {
+                (*record).start_ns = start_ns;
+                (*record).tgid = tgid;
+                (*record).exit_code = if of_group == 0 || of_group == u32::MAX {
+                    own
+                } else {
+                    of_group
+                };
+            }
+        },
+    );
     0
 }
 
@@ -59,6 +66,7 @@ pub fn killed_release(context: BtfTracePointContext) -> i32 {
     let _ = SPACES.remove(mm);
     kill(
         false,
+        Wake::AtOnce,
         KILL_ENDS,
         RELEASED,
         now(),

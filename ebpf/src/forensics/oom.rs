@@ -15,7 +15,7 @@ use brink_abi::record::UNKNOWN;
 use super::figures::{describe, describe_current, id_of};
 use super::search::search;
 use super::{Deciding, at, number};
-use crate::emit::{Fate, count, kill, now};
+use crate::emit::{Fate, Wake, count, kill, now};
 use crate::kernel::layout;
 use crate::maps::{DECISION, SIGNALLED};
 
@@ -56,23 +56,32 @@ pub fn oom_victim(context: BtfTracePointContext) -> i32 {
         return 0;
     }
     let (control, method, since) = decision_on(task, current, at_ns);
-    kill(true, OOM_KILLS, OOM, at_ns, |record: *mut OomRecord| {
-        // SAFETY: the reserved memory of the record; the head is written after. The helper keeps to the given lengths.
-        unsafe {
-            describe(task, &raw mut (*record).victim);
-            describe_current(&raw mut (*record).trigger);
-            (*record).method = method;
-            (*record).signalled = u32::from(signalled == task);
-            decide(control, since, &raw mut (*record).decision);
-            let kernel = &raw mut (*record).kernel_stack;
-            let size = size_of_val(&*kernel) as u32;
-            (*record).kernel_bytes = bpf_get_stack(context.as_ptr(), kernel.cast(), size, 0) as i32;
-            let user = &raw mut (*record).user_stack;
-            let size = size_of_val(&*user) as u32;
-            let flags = USER_STACK | USER_BUILD_ID;
-            (*record).user_bytes = bpf_get_stack(context.as_ptr(), user.cast(), size, flags) as i32;
-        }
-    });
+    kill(
+        true,
+        Wake::AtOnce,
+        OOM_KILLS,
+        OOM,
+        at_ns,
+        |record: *mut OomRecord| {
+            // SAFETY: the reserved memory of the record; the head is written after. The helper keeps to the given lengths.
+            unsafe {
+                describe(task, &raw mut (*record).victim);
+                describe_current(&raw mut (*record).trigger);
+                (*record).method = method;
+                (*record).signalled = u32::from(signalled == task);
+                decide(control, since, &raw mut (*record).decision);
+                let kernel = &raw mut (*record).kernel_stack;
+                let size = size_of_val(&*kernel) as u32;
+                (*record).kernel_bytes =
+                    bpf_get_stack(context.as_ptr(), kernel.cast(), size, 0) as i32;
+                let user = &raw mut (*record).user_stack;
+                let size = size_of_val(&*user) as u32;
+                let flags = USER_STACK | USER_BUILD_ID;
+                (*record).user_bytes =
+                    bpf_get_stack(context.as_ptr(), user.cast(), size, flags) as i32;
+            }
+        },
+    );
     0
 }
 

@@ -1,5 +1,6 @@
 //! SIGKILL, as it is sent: to whom, by whom, from where.
 
+use aya_ebpf::Global;
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::btf_tracepoint;
@@ -9,7 +10,7 @@ use brink_abi::meter::SIGNAL_KILLS;
 
 use super::figures::{describe, describe_current};
 use super::number;
-use crate::emit::{Fate, count, kill, now};
+use crate::emit::{Fate, Wake, count, kill, now};
 use crate::kernel::layout;
 use crate::maps::SIGNALLED;
 
@@ -22,6 +23,10 @@ const KERNEL: i32 = 0x80;
 const IGNORED: i32 = 1;
 /// `TRACE_SIGNAL_ALREADY_PENDING`
 const PENDING: i32 = 2;
+
+/// The process that reads the ring, as it knows itself; the loader overrides it.
+#[unsafe(no_mangle)]
+pub static READER: Global<u32> = Global::new(0);
 
 #[btf_tracepoint(function = "signal_generate")]
 pub fn sigkill_sent(context: BtfTracePointContext) -> i32 {
@@ -50,8 +55,16 @@ pub fn sigkill_sent(context: BtfTracePointContext) -> i32 {
         count(SIGNAL_KILLS, Fate::Filtered);
         return 0;
     }
+    // The reader's own: it is told of them another way once the last is sent, and is not kept from sending the next. To wake
+    // somebody takes longer than all the rest.
+    let wake = if (bpf_get_current_pid_tgid() >> 32) as u32 == READER.load() {
+        Wake::WhenFilling
+    } else {
+        Wake::AtOnce
+    };
     kill(
         false,
+        wake,
         SIGNAL_KILLS,
         KILL,
         now(),

@@ -54,6 +54,7 @@ fn create(settings: &Settings) -> Result<Ebpf, ProbeError> {
         .btf(None)
         .override_global("LAYOUT", &layout, true)
         .override_global("FORMATS", &formats, true)
+        .override_global("READER", &std::process::id(), true)
         .map_max_entries("SIGNALS", settings.wishes.signal_ring)
         .map_max_entries("EVIDENCE", settings.wishes.evidence_ring)
         .map_max_entries("PROCESSES", settings.wishes.processes)
