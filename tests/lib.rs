@@ -2,6 +2,7 @@
 pub mod browser;
 mod chance;
 pub mod counting_allocator;
+mod disk;
 mod guest;
 mod hog;
 pub mod kills;
@@ -15,6 +16,7 @@ mod terminal;
 
 pub use browser::Browser;
 pub use chance::Chance;
+pub use disk::OwnDisk;
 pub use guest::{booted_with, in_guest};
 pub use hog::{Hog, wait_until};
 pub use sandbox::Sandbox;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`cgroup`] | which layout the machine has; usage, limits, statistics, processes of a group; whose group it is |
 //! | [`meminfo`], [`zoneinfo`], [`swap`], [`psi`], [`loadavg`], [`pid_limits`] | the node's own counters |
+//! | [`disk`] | what room filesystems have, and what of it a folder uses |
 //! | [`process`] | who runs here, who must never be killed, which other killers are active |
 //! | [`kill`] | SIGKILL to a whole group at once, and its memory back early |
 //! | [`realtime`] | `SCHED_FIFO` and why it was refused, locked memory, `oom_score_adj` |
@@ -20,6 +21,7 @@ pub mod capabilities;
 pub mod cgroup;
 pub mod clock;
 pub mod cpu_lists;
+pub mod disk;
 pub mod error;
 pub mod hog;
 pub mod hot_file;
