@@ -3,12 +3,24 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`filesystem`] | bytes and inodes of a whole filesystem, as the kubelet counts them |
+//! | [`walk`] | what a folder uses, by walking it at a [`pace`] that leaves the disk to others |
+//! | [`calm`] | how the thread that does so goes behind all others |
 //!
 //! All of it is for threads that may wait: a filesystem that has stopped answering (a network, a dead FUSE server) holds the
 //! thread that asks for as long as it likes, and no deadline of ours ends a system call.
 
+pub mod calm;
 pub mod error;
 pub mod filesystem;
+mod folder;
+mod linked;
+pub mod pace;
+mod raw;
+mod tally;
+pub mod walk;
 
 pub use error::DiskError;
 pub use filesystem::Filesystem;
+pub use pace::{Pace, Stopped};
+pub use tally::Gaps;
+pub use walk::{WalkLimits, Walked};
