@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`filesystem`] | bytes and inodes of a whole filesystem, as the kubelet counts them |
 //! | [`walk`] | what a folder uses, by walking it at a [`pace`] that leaves the disk to others |
+//! | [`quota`] | the same by the filesystem's own books, where it keeps them |
 //! | [`calm`] | how the thread that does so goes behind all others |
 //!
 //! All of it is for threads that may wait: a filesystem that has stopped answering (a network, a dead FUSE server) holds the
@@ -15,6 +16,7 @@ pub mod filesystem;
 mod folder;
 mod linked;
 pub mod pace;
+pub mod quota;
 mod raw;
 mod tally;
 pub mod walk;

@@ -2,9 +2,13 @@
 #![expect(unsafe_code, reason = "rustix wraps none of these calls")]
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{c_int, c_long};
 use rustix::io::Errno;
+use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
+
+use crate::disk::quota::ProjectUsage;
 
 /// Puts the calling thread into the idle class of I/O (`linux/ioprio.h`).
 ///
@@ -24,6 +28,88 @@ pub(super) fn set_idle_io() -> Result<(), Errno> {
 pub(super) fn io_priority() -> Result<c_long, Errno> {
     // SAFETY: needed because no safe wrapper exists. The call takes two numbers and touches no memory of ours.
     check(unsafe { libc::syscall(libc::SYS_ioprio_get, 1 as c_int, 0 as c_int) })
+}
+
+/// What a file says of its project.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct ProjectAttributes {
+    pub(super) flags: u32,
+    pub(super) project: u32,
+}
+
+impl ProjectAttributes {
+    /// Whether what is made in it gets its project.
+    pub(super) fn is_inherited(self) -> bool {
+        const PROJECT_INHERIT: u32 = 0x200;
+        self.flags & PROJECT_INHERIT != 0
+    }
+}
+
+/// `struct fsxattr` of `linux/fs.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+struct ExtendedAttributes {
+    flags: u32,
+    _extent_size: u32,
+    _extents: u32,
+    project: u32,
+    _cow_extent_size: u32,
+    _padding: [u8; 8],
+}
+
+/// Reads the project of an open file (`FS_IOC_FSGETXATTR`).
+pub(super) fn project_attributes(file: BorrowedFd<'_>) -> Result<ProjectAttributes, Errno> {
+    const REQUEST: Opcode = opcode::read::<ExtendedAttributes>(b'X', 31);
+    // SAFETY: needed because no safe wrapper exists. The request and the layout of what it fills in are those of linux/fs.h.
+    let request = unsafe { Getter::<REQUEST, ExtendedAttributes>::new() };
+    // SAFETY: as above; the kernel writes a whole structure of plain numbers, or nothing and an error.
+    let found = unsafe { ioctl(file, request) }?;
+    Ok(ProjectAttributes {
+        flags: found.flags,
+        project: found.project,
+    })
+}
+
+/// `struct if_dqblk` of `linux/quota.h`.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct QuotaBlock {
+    _bytes_hard: u64,
+    _bytes_soft: u64,
+    bytes: u64,
+    _inodes_hard: u64,
+    _inodes_soft: u64,
+    inodes: u64,
+    _bytes_time: u64,
+    _inodes_time: u64,
+    valid: u32,
+}
+
+/// Asks the filesystem of an open file what a project uses (`quotactl_fd`, Linux 5.14).
+pub(super) fn project_usage(file: BorrowedFd<'_>, project: u32) -> Result<ProjectUsage, Errno> {
+    const GET_QUOTA: u32 = 0x80_0007;
+    const OF_PROJECT: u32 = 2;
+    const SPACE_AND_INODES: u32 = 2 | 8;
+    let mut block = QuotaBlock::default();
+    // SAFETY: needed because no safe wrapper exists. The descriptor is open for as long as we borrow it, and the kernel writes
+    // one if_dqblk, whose layout QuotaBlock has, to a block that is ours alone.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_quotactl_fd,
+            file.as_raw_fd(),
+            (GET_QUOTA << 8) | OF_PROJECT,
+            project,
+            &raw mut block,
+        )
+    };
+    check(answer)?;
+    if block.valid & SPACE_AND_INODES != SPACE_AND_INODES {
+        return Err(Errno::NODATA);
+    }
+    Ok(ProjectUsage {
+        bytes: block.bytes,
+        inodes: block.inodes,
+    })
 }
 
 fn check(answer: c_long) -> Result<c_long, Errno> {
