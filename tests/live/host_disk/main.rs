@@ -1,10 +1,13 @@
 //! Filesystems and what folders use, on filesystems of the tests' own: filled, read-only, moved about, listened to.
 #![cfg(test)]
 
+mod feed;
 mod filesystem;
 mod walk;
 
+use std::path::Path;
 use std::time::Duration;
+use std::{fs, os::unix::fs::MetadataExt as _};
 
 use brink_host::disk::{Pace, WalkLimits};
 use brink_tests::OwnDisk;
@@ -24,4 +27,8 @@ pub(crate) fn disk(mib: u64) -> Result<(TempDir, OwnDisk), String> {
         OwnDisk::mount("tmpfs", place.path(), &options).map_err(|other| format!("{why}; {other}"))
     })?;
     Ok((place, disk))
+}
+
+pub(crate) fn inode(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().ino()
 }

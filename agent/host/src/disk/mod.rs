@@ -5,6 +5,7 @@
 //! | [`filesystem`] | bytes and inodes of a whole filesystem, as the kubelet counts them |
 //! | [`walk`] | what a folder uses, by walking it at a [`pace`] that leaves the disk to others |
 //! | [`quota`] | the same by the filesystem's own books, where it keeps them |
+//! | [`feed`] | which folders have changed since, where the kernel tells |
 //! | [`calm`] | how the thread that does so goes behind all others |
 //!
 //! All of it is for threads that may wait: a filesystem that has stopped answering (a network, a dead FUSE server) holds the
@@ -12,6 +13,7 @@
 
 pub mod calm;
 pub mod error;
+pub mod feed;
 pub mod filesystem;
 mod folder;
 mod linked;

@@ -2,12 +2,14 @@
 #![expect(unsafe_code, reason = "rustix wraps none of these calls")]
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr;
 
-use libc::{c_int, c_long};
+use libc::{c_int, c_long, c_uint};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
 
+use crate::disk::feed::events::{FolderHandle, LONGEST_HANDLE};
 use crate::disk::quota::ProjectUsage;
 
 /// Puts the calling thread into the idle class of I/O (`linux/ioprio.h`).
@@ -110,6 +112,72 @@ pub(super) fn project_usage(file: BorrowedFd<'_>, project: u32) -> Result<Projec
         bytes: block.bytes,
         inodes: block.inodes,
     })
+}
+
+/// Makes a queue of events that each tell the folder they happened in by its handle (`FAN_REPORT_DIR_FID`, Linux 5.9).
+pub(super) fn fanotify_of_folders() -> Result<OwnedFd, Errno> {
+    const FLAGS: c_uint =
+        libc::FAN_CLASS_NOTIF | libc::FAN_REPORT_DIR_FID | libc::FAN_CLOEXEC | libc::FAN_NONBLOCK;
+    const NO_FILES_ARE_OPENED: c_uint = 0;
+    // SAFETY: needed because no safe wrapper exists. The call takes two numbers and touches no memory of ours.
+    let answer = check(unsafe { libc::fanotify_init(FLAGS, NO_FILES_ARE_OPENED) }.into())?;
+    descriptor(answer)
+}
+
+/// Has all events of a mask on the filesystem of an open file put into a queue.
+pub(super) fn mark_filesystem(
+    queue: BorrowedFd<'_>,
+    place: BorrowedFd<'_>,
+    mask: u64,
+) -> Result<(), Errno> {
+    // SAFETY: needed because no safe wrapper exists. Both descriptors are open for as long as we borrow them, and no path is
+    // given: the mark goes where the second leads.
+    let answer = unsafe {
+        libc::fanotify_mark(
+            queue.as_raw_fd(),
+            libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM,
+            mask,
+            place.as_raw_fd(),
+            ptr::null(),
+        )
+    };
+    check(answer.into()).map(drop)
+}
+
+/// `struct file_handle` with room for the longest.
+#[repr(C, align(8))]
+struct RawHandle([u8; 8 + LONGEST_HANDLE]);
+
+/// Opens a folder by what its filesystem calls it, as a place alone (`O_PATH`). `place` is anything open on that filesystem.
+pub(super) fn open_by_handle(
+    place: BorrowedFd<'_>,
+    folder: FolderHandle<'_>,
+) -> Result<OwnedFd, Errno> {
+    const FLAGS: c_int = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    let mut handle = RawHandle([0; 8 + LONGEST_HANDLE]);
+    let bytes = folder.as_bytes();
+    handle
+        .0
+        .get_mut(..bytes.len())
+        .ok_or(Errno::INVAL)?
+        .copy_from_slice(bytes);
+    // SAFETY: needed because no safe wrapper exists. The handle is aligned, ours alone, and a FolderHandle is as long as its
+    // head says, so that the kernel reads no further than the buffer goes.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_open_by_handle_at,
+            place.as_raw_fd(),
+            &raw mut handle,
+            FLAGS,
+        )
+    };
+    descriptor(check(answer)?)
+}
+
+fn descriptor(answer: c_long) -> Result<OwnedFd, Errno> {
+    let number = c_int::try_from(answer).map_err(|_| Errno::BADF)?;
+    // SAFETY: the kernel has just opened it for the call whose answer it is, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 fn check(answer: c_long) -> Result<c_long, Errno> {
