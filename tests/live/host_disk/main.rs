@@ -1,8 +1,11 @@
 //! Filesystems and what folders use, on filesystems of the tests' own: filled, read-only, moved about, listened to.
 #![cfg(test)]
 
+mod cost;
 mod feed;
 mod filesystem;
+mod quota;
+mod usage;
 mod walk;
 
 use std::path::Path;
