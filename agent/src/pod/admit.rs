@@ -9,9 +9,12 @@ use crate::config::document::{Node, Reader};
 /// `terminationGracePeriodSeconds` where it is not set.
 const GRACE: i64 = 30;
 
+/// The class of what a node cannot do without.
+pub(super) const NODE_CRITICAL: &str = "system-node-critical";
+
 /// The two priority classes that every cluster has.
 const CLASSES: [(&str, i32); 2] = [
-    ("system-node-critical", 2_000_001_000),
+    (NODE_CRITICAL, 2_000_001_000),
     ("system-cluster-critical", 2_000_000_000),
 ];
 

@@ -6,6 +6,7 @@ use brink_core::node::workload::{
 };
 use brink_host::cgroup::glob::Glob;
 
+use super::admit::NODE_CRITICAL;
 use super::resources::{read_amount, read_list, read_resources};
 use super::{CGROUP_ANNOTATION, Manifest, Reading, admit};
 use crate::config::document::{Fields, Keys, Node, Reader, Value};
@@ -136,6 +137,8 @@ fn read_spec<'a>(
     reading: Reading,
     workload: &mut Workload,
 ) {
+    workload.node_critical =
+        spec.get("priorityClassName").and_then(Node::scalar) == Some(NODE_CRITICAL);
     let mut integer = |key, least, most| reader.integer(spec.get(key)?, least, most);
     workload.priority = integer("priority", i64::from(i32::MIN), i64::from(i32::MAX))
         .and_then(|priority| i32::try_from(priority).ok());

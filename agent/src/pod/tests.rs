@@ -223,8 +223,11 @@ fn what_is_left_out_is_filled_in_only_where_a_server_would_have() {
         (Some(2_000_001_000), Some(30))
     );
     assert!(admitted.is_critical() && !written.is_critical());
+    assert!(admitted.node_critical && written.node_critical);
     assert_eq!(storage_request(&admitted).to_string(), "5Gi");
     assert_eq!(qos_class(&admitted), QosClass::Guaranteed);
+    let cluster = "metadata: {name: a}\nspec: {priorityClassName: system-cluster-critical}";
+    assert!(!pod(cluster, Reading::AsAdmitted).node_critical);
     let (_, report) = read(
         "metadata: {name: a}\nspec: {priorityClassName: gold}",
         Reading::AsAdmitted,

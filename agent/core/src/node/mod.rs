@@ -17,6 +17,7 @@ pub mod memcg;
 pub mod message;
 pub mod metrics;
 pub mod observe;
+pub mod oom_score;
 pub mod order;
 pub mod policy;
 pub mod rank;

@@ -29,6 +29,9 @@ pub struct Workload {
     pub generation: i64,
     /// `spec.priority`; unset ranks as zero.
     pub priority: Option<i32>,
+    /// Whether `spec.priorityClassName` is `system-node-critical`.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub node_critical: bool,
     /// Where the pod comes from.
     pub origin: Origin,
     /// How far its life has come.
