@@ -17,6 +17,7 @@ pub mod brief;
 pub mod essential;
 pub mod identity;
 pub mod lineage;
+pub mod oom_scores;
 pub mod rivals;
 pub mod wards;
 
