@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use brink_core::node::signal::Signal;
 use brink_host::HostError;
 use brink_host::cgroup::Layout;
 use brink_host::kill::{Killer, ReleaseConfig, ReleasePool};
@@ -9,7 +10,7 @@ use brink_host::probe::{Coverage, Facts, Family, Probe, Roots, Wishes, coverage}
 use brink_host::realtime::FifoPriority;
 
 use crate::backend::build::Builder;
-use crate::config::{AgentConfig, NodeScope};
+use crate::config::{AgentConfig, NodeScope, capacities_of};
 use crate::guard::files::{NodePlan, Scope};
 
 /// The node as the guard reads it.
@@ -28,8 +29,10 @@ pub fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
     let root = &config.paths.root;
     let scope = config.node.group();
     let rules = config.workloads.cgroups.clone();
+    let capacity = capacities_of(config)[Signal::MemoryAvailable].unwrap_or(0);
     Builder::new(root, layout.clone(), scope, rules, config.selection.clone())
         .with_pods_in(config.pods_cgroup.as_deref())
+        .with_capacity(capacity)
 }
 
 /// Loads the programs. Single ones may be absent all the same: the probe's coverage tells.

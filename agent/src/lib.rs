@@ -13,6 +13,7 @@ pub mod forensics;
 pub mod guard;
 pub mod ledger;
 pub mod metrics;
+pub mod oom_scores;
 pub mod page;
 pub mod pod;
 pub mod record;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use brink_host::HostError;
 use brink_host::clock;
@@ -11,6 +11,7 @@ use brink_host::clock;
 use crate::guard::board::{Board, Figures};
 use crate::guard::now;
 use crate::guard::roster::{Group, Member, Roster};
+use crate::oom_scores::{Audited, Auditor, Rounds};
 
 /// Bytes of slack that are worth a second of rest.
 const SLACK_PER_SECOND: i64 = 512 << 20;
@@ -19,18 +20,24 @@ const SHORTEST: Duration = Duration::from_millis(100);
 const LONGEST: Duration = Duration::from_secs(30);
 /// An incident shows the figures as they stand, and may come with memory to spare.
 const LONGEST_SHOWN: Duration = Duration::from_secs(10);
+/// With less rest than this memory is short.
+const CALM: Duration = Duration::from_secs(1);
+/// Processes whose `oom_score_adj` is looked at in one go, and so many while memory is short.
+const SCORES: usize = 4096;
+const SCORES_SHORT: usize = 64;
 /// Passes may take this part of a processor at most: one in five.
 const SHARE: u32 = 4;
 /// However long a pass took, the next is not put off longer for it.
 const LONGEST_PENANCE: Duration = Duration::from_secs(1);
 
 /// What the warmer and its owner share.
-#[derive(Debug)]
 pub struct Warmth {
     work: Mutex<Arc<Work>>,
     slack: AtomicI64,
     longest: Duration,
     count_processes: AtomicBool,
+    /// Looks at `oom_score_adj` between two passes.
+    auditor: Auditor,
     stop: AtomicBool,
 }
 
@@ -38,10 +45,10 @@ pub struct Warmth {
 struct Work {
     members: Vec<Member>,
     board: Option<Arc<Board>>,
+    scores: Arc<[Audited]>,
 }
 
 /// The thread; it ends when this is dropped.
-#[derive(Debug)]
 pub struct Warmer {
     warmth: Arc<Warmth>,
     thread: Option<JoinHandle<()>>,
@@ -53,12 +60,13 @@ impl Warmer {
     ///
     /// # Errors
     /// [`HostError::Call`] when it cannot be started.
-    pub fn start(are_shown: bool) -> Result<Self, HostError> {
+    pub fn start(are_shown: bool, auditor: Auditor) -> Result<Self, HostError> {
         let warmth = Arc::new(Warmth {
             work: Mutex::default(),
             slack: AtomicI64::new(i64::MAX),
             longest: if are_shown { LONGEST_SHOWN } else { LONGEST },
             count_processes: AtomicBool::new(false),
+            auditor,
             stop: AtomicBool::new(false),
         });
         let shared = Arc::clone(&warmth);
@@ -81,6 +89,7 @@ impl Warmer {
         let work = Arc::new(Work {
             members: roster.members.clone(),
             board: Some(Arc::clone(&roster.board)),
+            scores: Arc::clone(&roster.scores),
         });
         *self
             .warmth
@@ -102,6 +111,11 @@ impl Warmer {
     /// Whether processes are to be counted, which costs more than everything else.
     pub fn count_processes(&self, count: bool) {
         self.warmth.count_processes.store(count, Ordering::Relaxed);
+    }
+
+    /// Who looks at `oom_score_adj`.
+    pub fn auditor(&self) -> &Auditor {
+        &self.warmth.auditor
     }
 
     fn wake(&self) {
@@ -129,15 +143,20 @@ fn rest(slack: i64, longest: Duration) -> Duration {
 }
 
 fn run(warmth: &Warmth) {
+    let mut rounds = Rounds::default();
     while !warmth.stop.load(Ordering::Acquire) {
         let work = Arc::clone(&warmth.work.lock().unwrap_or_else(PoisonError::into_inner));
         let before = clock::thread_cpu();
         pass(&work, warmth.count_processes.load(Ordering::Relaxed));
+        let rest = rest(warmth.slack.load(Ordering::Relaxed), warmth.longest);
+        let scores = if rest >= CALM { SCORES } else { SCORES_SHORT };
+        rounds.turn(&warmth.auditor, (&work.scores, scores), Instant::now());
         let spent = clock::thread_cpu().saturating_sub(before);
         let least = (spent * SHARE).min(LONGEST_PENANCE);
         drop(work);
-        let rest = rest(warmth.slack.load(Ordering::Relaxed), warmth.longest).max(least);
-        std::thread::park_timeout(rest);
+        let due = rounds.patience(Instant::now());
+        let rest = due.map_or(rest, |due| rest.min(due.max(SHORTEST)));
+        std::thread::park_timeout(rest.max(least));
     }
 }
 

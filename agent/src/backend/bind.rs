@@ -21,9 +21,11 @@ pub struct Bound {
     pub groups: Vec<String>,
     /// Who manages it, if its manifest says so.
     pub owner: Option<String>,
-    /// Of a pod that is found by the kubelet's naming, the ids of its containers that are known; none of anything else, which
-    /// goes whole.
-    pub containers: Option<Vec<String>>,
+    /// Of a pod that is found by the kubelet's naming, names and ids of its containers that are known; none of anything else,
+    /// which goes whole.
+    pub containers: Option<Vec<(String, String)>>,
+    /// Whether it is a control group that a pattern named.
+    pub is_pattern: bool,
 }
 
 /// Binds what is there: `groups` are the paths of all cgroups, parents before children.
@@ -55,6 +57,7 @@ pub fn bind(
                     groups: vec![group.clone()],
                     owner: None,
                     containers: None,
+                    is_pattern: true,
                 });
             }
         }
@@ -65,14 +68,14 @@ pub fn bind(
 /// A pod with its cgroups: by annotation they are the workload, by the kubelet's naming what a kubelet made for it.
 fn bound_pod(pod: &Manifest, groups: Vec<String>) -> Bound {
     let is_kubelets = pod.cgroup.is_none() && !groups.is_empty();
-    let ids = || pod.container_ids.iter().map(|(_, id)| id.clone()).collect();
     let mut workload = pod.workload.clone();
     workload.by_kubelet = is_kubelets && pod.is_observed;
     Bound {
         workload,
         groups,
         owner: pod.owner.clone(),
-        containers: is_kubelets.then(ids),
+        containers: is_kubelets.then(|| pod.container_ids.clone()),
+        is_pattern: false,
     }
 }
 
@@ -272,7 +275,7 @@ mod tests {
             let bound = bound.remove(0);
             (bound.containers, bound.workload.by_kubelet)
         };
-        let ids = Some(vec!["ab12".to_owned()]);
+        let ids = Some(vec![("app".to_owned(), "ab12".to_owned())]);
         assert_eq!(bound(pod(uid, None)), (ids.clone(), true));
         assert_eq!(bound(written), (ids, false), "no API knows of it");
         assert_eq!(bound(pod("web", Some("/apps/web"))), (None, false));

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use brink_core::node::oom_score::Score;
 use brink_core::node::workload::{Protection, Workload, WorkloadTable, full_name};
 use brink_host::HostError;
 use brink_host::cgroup::layout::Hierarchy;
@@ -19,6 +20,7 @@ use super::protect::{Essentials, select};
 use crate::config::{CgroupRule, Selection};
 use crate::guard::board::Board;
 use crate::guard::roster::{Group, Member, Roster};
+use crate::oom_scores::{Audited, Of, expect};
 use crate::pod::Manifest;
 
 /// Cgroups of one machine; more are a runaway, and counted as such.
@@ -34,6 +36,8 @@ pub struct Builder {
     roots: PodRoots,
     /// The group all pods live in, if it is named.
     pods: Option<String>,
+    /// The node's memory, bytes; 0 where it is not known.
+    capacity: i64,
     rules: Vec<CgroupRule>,
     selection: Selection,
     generation: u64,
@@ -67,7 +71,11 @@ struct Last {
     workloads: Vec<Workload>,
     left_alone: Vec<Vec<String>>,
     protected: ProtectedPids,
+    scores: Vec<Expected>,
 }
+
+/// What a cgroup's processes should have: its id, the container's name, the value.
+type Expected = (Option<u64>, Option<String>, Score);
 
 /// A roster, and what went wrong on the way.
 #[derive(Debug)]
@@ -93,6 +101,7 @@ impl Builder {
             scope: scope.to_owned(),
             roots: PodRoots::new(scope, None),
             pods: None,
+            capacity: 0,
             rules,
             selection,
             generation: 0,
@@ -111,6 +120,13 @@ impl Builder {
     pub fn with_pods_in(mut self, group: Option<&str>) -> Self {
         self.roots = PodRoots::new(&self.scope, group);
         self.pods = group.map(str::to_owned);
+        self
+    }
+
+    /// Names the node's memory, by which workloads have their `oom_score_adj`.
+    #[must_use]
+    pub const fn with_capacity(mut self, capacity: i64) -> Self {
+        self.capacity = capacity;
         self
     }
 
@@ -144,7 +160,7 @@ impl Builder {
         let mut owners = Vec::with_capacity(bound.len());
         let mut left_alone = Vec::with_capacity(bound.len());
         let mut members = Vec::new();
-        let mut open = HashMap::new();
+        let (mut open, mut scores) = (HashMap::new(), Vec::new());
         for bound in bound {
             let index = workloads.len();
             let families: Vec<Vec<&str>> = bound
@@ -154,7 +170,8 @@ impl Builder {
                 .collect();
             let parts: Option<Vec<Parts>> = bound.containers.as_ref().map(|ids| {
                 let families = families.iter();
-                families.map(|family| judge.pod(family, ids)).collect()
+                let ids: Vec<String> = ids.iter().map(|(_, id)| id.clone()).collect();
+                families.map(|family| judge.pod(family, &ids)).collect()
             });
             let opened = (&families[..], parts.as_deref());
             let groups = self.open_all(opened, &mut open, &mut look.troubles);
@@ -174,6 +191,12 @@ impl Builder {
                 workload.protection.get_or_insert(Protection::Unrecognized);
             }
             left_alone.push(known.left_alone);
+            let of = Of {
+                containers: bound.containers.as_deref(),
+                is_pattern: bound.is_pattern,
+                capacity: self.capacity,
+            };
+            scores.extend(expect(&workload, groups.iter(), of));
             workload.outside_pods = is_outside(&bound.groups, self.pods.as_deref());
             members.extend(groups.into_iter().map(|group| Member {
                 workload: index,
@@ -195,6 +218,7 @@ impl Builder {
         let mut roster = Roster::new(table, members, protected);
         roster.owners = owners;
         roster.left_alone = left_alone;
+        roster.scores = scores.into();
         if let Some(last) = &self.last {
             roster.inherit(&last.members, &last.board);
         }
@@ -203,6 +227,7 @@ impl Builder {
                 || last.left_alone != roster.left_alone
                 || ids(&last.members) != ids(&roster.members)
                 || last.protected != roster.protected
+                || last.scores != scores_of(&roster.scores)
         });
         self.last = Some(Last {
             members: roster.members.clone(),
@@ -210,6 +235,7 @@ impl Builder {
             workloads,
             left_alone: roster.left_alone.clone(),
             protected: roster.protected.clone(),
+            scores: scores_of(&roster.scores),
         });
         Ok(Built {
             roster: Box::new(roster),
@@ -343,6 +369,14 @@ fn ids(members: &[Member]) -> Vec<(usize, u64)> {
         victims.map(|target| (*workload, target.id().0)).collect()
     };
     members.iter().flat_map(of).collect()
+}
+
+fn scores_of(all: &[Audited]) -> Vec<Expected> {
+    let of = |one: &Audited| {
+        let id = one.target().map(|target| target.id().0);
+        (id, one.container.clone(), one.score)
+    };
+    all.iter().map(of).collect()
 }
 
 /// Those of `all` that are the cgroup at `path`, first, or below it.

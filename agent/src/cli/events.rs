@@ -205,7 +205,9 @@ fn wide(event: &Event, text: &str) -> String {
 const fn paint(kind: Kind) -> Option<Paint> {
     match kind {
         Kind::OomKill | Kind::KillObserved | Kind::EvictionOrdered => Some(Paint::Error),
-        Kind::ThresholdCrossed | Kind::LimitImminent | Kind::Loss => Some(Paint::Warning),
+        Kind::ThresholdCrossed | Kind::LimitImminent | Kind::OomScoreAdjDiffers | Kind::Loss => {
+            Some(Paint::Warning)
+        }
         _ => None,
     }
 }

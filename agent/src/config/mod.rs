@@ -38,7 +38,7 @@ pub use outlets::{EventFile, EventJournal, Outlets};
 pub use overrides::{Form, Override, SETTINGS, Setting};
 pub use settings::{
     AgentConfig, CgroupRule, Events, Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings,
-    NodeScope, Paths, Pattern, Realtime, RunMode, Selection, Workloads,
+    NodeScope, OomScores, Paths, Pattern, Realtime, RunMode, Selection, Workloads,
 };
 pub use show::{Shown, ShownRaised};
 pub use version::{API_VERSION, KIND, Migrated, VERSIONS, migrate, migrate_text};

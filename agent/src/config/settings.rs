@@ -135,6 +135,20 @@ pub struct Workloads {
     pub manifests: Option<PathBuf>,
     /// Control groups that are workloads without a manifest, first match first.
     pub cgroups: Vec<CgroupRule>,
+    /// What becomes of `oom_score_adj`.
+    pub oom_scores: OomScores,
+}
+
+/// What becomes of the `oom_score_adj` of workloads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OomScores {
+    /// Nobody looks.
+    Off,
+    /// What differs from what a kubelet sets is told.
+    #[default]
+    Audit,
+    /// That too, and what no kubelet runs is given it, where orders are carried out.
+    Set,
 }
 
 /// Control groups that are workloads, and what is assumed of them.

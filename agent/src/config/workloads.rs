@@ -6,7 +6,7 @@ use brink_core::node::workload::ResourceList;
 use brink_host::cgroup::glob::Glob;
 
 use super::document::{Fields, Keys, Node, Reader};
-use super::settings::{CgroupRule, Pattern, Selection, Workloads};
+use super::settings::{CgroupRule, OomScores, Pattern, Selection, Workloads};
 
 const GLOB: &str = "a path below the cgroup root such as /system.slice/*.service or \
                     /user.slice/*/session-*.scope";
@@ -16,17 +16,26 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Workloads
     let Some(node) = fields.get("workloads") else {
         return Workloads::default();
     };
-    let fields = reader.fields(node, &["manifests", "cgroups"], Keys::Closed);
+    let fields = reader.fields(node, &["manifests", "cgroups", "oomScoreAdj"], Keys::Closed);
     let manifests = fields.get("manifests").and_then(|node| reader.name(node));
     let rules = fields
         .get("cgroups")
         .map_or(&[][..], |node| reader.list(node));
+    let words = [
+        ("off", OomScores::Off),
+        ("audit", OomScores::Audit),
+        ("set", OomScores::Set),
+    ];
+    let oom_scores = fields
+        .get("oomScoreAdj")
+        .and_then(|node| reader.word(node, &words));
     Workloads {
         manifests: manifests.map(PathBuf::from),
         cgroups: rules
             .iter()
             .filter_map(|node| read_rule(reader, node))
             .collect(),
+        oom_scores: oom_scores.unwrap_or_default(),
     }
 }
 

@@ -13,6 +13,7 @@ use brink_host::kill::pid_set::ProtectedPids;
 
 use super::board::Board;
 use crate::backend::parts::Parts;
+use crate::oom_scores::Audited;
 
 /// One cgroup of a workload, held open.
 #[derive(Debug)]
@@ -60,6 +61,8 @@ pub struct Roster {
     pub left_alone: Vec<Vec<String>>,
     /// Their cgroups, ordered by workload.
     pub members: Vec<Member>,
+    /// What the processes of each should have as `oom_score_adj`; not the guard's affair.
+    pub scores: Arc<[Audited]>,
     /// Warm figures, in the order of `members`.
     pub board: Arc<Board>,
     /// Processes that are never signalled. The guard gives them to the killer, and has those of the roster before here
@@ -165,6 +168,7 @@ impl Roster {
             table: Arc::new(table),
             owners: Vec::new(),
             left_alone: Vec::new(),
+            scores: Arc::default(),
             board: Arc::new(Board::new(members.len())),
             slots: vec![None; members.len()],
             members,

@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "c8L3jdr7EIbBoVBTKxVCfMu33XoX3UrfaGu7onPRUFI=",
+    sha256: "VPjkeQ4EaCKxVoR1WW8nRDBcOvVC/sqEXnFr2HCb72Y=",
 };
 
 /// What the exported file begins by; not served.

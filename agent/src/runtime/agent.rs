@@ -190,6 +190,7 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Resu
     running.reload.leave(Reloaded {
         manifests: config.workloads.manifests.clone(),
         count_processes: uses_pids(&config),
+        oom_scores: config.workloads.oom_scores,
         rules: config.workloads.cgroups,
         selection: config.selection,
     });

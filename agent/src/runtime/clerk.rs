@@ -185,6 +185,8 @@ impl Clerk {
     fn take_step(&mut self, step: &Step) -> usize {
         let noted = self.note(step);
         self.warmer.set_slack(noted.slack);
+        let enforces = noted.in_force.1 == Mode::Enforcing && self.is_enforcer();
+        self.warmer.auditor().enforce(enforces);
         self.tell(step, &noted);
         let lost = self.steps_lost();
         if let Some(journal) = &mut self.journal {

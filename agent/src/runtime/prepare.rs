@@ -49,6 +49,7 @@ use crate::guard::ports::{Command, Legacy, Ports};
 use crate::guard::roster::Roster;
 use crate::guard::rung::LOADING;
 use crate::guard::{self, Plan};
+use crate::oom_scores::Auditor;
 use crate::recorder::Recorder;
 use crate::telling::{RingLosses, Telling};
 use crate::warmer::Warmer;
@@ -134,7 +135,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         config,
         &roster,
         (clocks.boot, enforcement.is_ours()),
-        (telling, bell),
+        (telling, bell, &layout),
     )?;
     around.shared.lock().broken_manifests = sources.broken().clone();
     if let Some(cluster) = &mut cluster {
@@ -228,8 +229,10 @@ impl Around {
         config: &AgentConfig,
         roster: &Roster,
         (boot, enforces): (BootId, Arc<AtomicBool>),
-        (telling, bell): (Telling, Arc<Bell>),
+        (telling, bell, layout): (Telling, Arc<Bell>, &Layout),
     ) -> anyhow::Result<Self> {
+        let scores = (config.workloads.oom_scores, telling.clone());
+        let auditor = Auditor::new(&config.paths.root, layout.clone(), scores);
         let room = room_for(roster.table.len());
         let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
         state.kubelets.clone_from(&config.kubelets_policy);
@@ -239,7 +242,7 @@ impl Around {
             ports: Arc::new(Ports::new(steps_with(room), room)?),
             bell,
             button: stop_button(config),
-            warmer: Arc::new(Warmer::start(telling.hub().is_some())?),
+            warmer: Arc::new(Warmer::start(telling.hub().is_some(), auditor)?),
             board: Arc::new(BoardCell::default()),
             foretold: Foretold::new(&config.paths.state_dir, boot),
             enforces,

@@ -25,7 +25,7 @@ use super::steps::make_room;
 use super::stop_button::{Pressed, StopButton, Written};
 use crate::backend::build::{Builder, Built, Scan};
 use crate::backend::source::{PodSource as _, Sources};
-use crate::config::{CgroupRule, Selection};
+use crate::config::{CgroupRule, OomScores, Selection};
 use crate::forensics::Collector;
 use crate::guard;
 use crate::guard::ports::{Command, Ports};
@@ -106,6 +106,8 @@ pub struct Reloaded {
     pub selection: Selection,
     /// Whether processes are to be counted.
     pub count_processes: bool,
+    /// What becomes of `oom_score_adj`.
+    pub oom_scores: OomScores,
 }
 
 impl Reload {
@@ -222,6 +224,7 @@ impl Watcher {
         self.sources.set_folder(reloaded.manifests);
         self.builder.reconfigure(reloaded.rules, reloaded.selection);
         self.warmer.count_processes(reloaded.count_processes);
+        self.warmer.auditor().take(reloaded.oom_scores);
         true
     }
 

@@ -2,7 +2,8 @@
 
 use brink_core::node::workload::full_name;
 use brink_stream::model::data::{
-    AgentStarted, Configuration, LimitImminent, Loss, Pressure, Rung, Threshold, Workload,
+    AgentStarted, Configuration, LimitImminent, Loss, OomScoreAdj, Pressure, Rung, ScoreResult,
+    Threshold, Workload,
 };
 use brink_stream::model::event::Event;
 use brink_stream::model::incident::Incident;
@@ -56,6 +57,7 @@ fn told(event: &Event) -> Option<String> {
         Kind::WorkloadStarted => workload("appeared", &data(event)?),
         Kind::WorkloadEnded => workload("is gone", &data(event)?),
         Kind::LimitImminent => imminent(&data(event)?),
+        Kind::OomScoreAdjDiffers => oom_score_adj(&data(event)?),
         Kind::Loss => loss(&data(event)?),
         Kind::RungChanged => rung(&data(event)?),
         Kind::ConfigurationChanged => configuration(&data(event)?),
@@ -133,6 +135,25 @@ fn imminent(data: &LimitImminent) -> String {
         unsigned(data.growth),
         stretch(millis),
         data.cgroup
+    )
+}
+
+fn oom_score_adj(data: &OomScoreAdj) -> String {
+    let container = data.container.as_deref();
+    let container = container.map_or_else(String::new, |name| format!("container {name}: "));
+    let others = match data.others {
+        0 => String::new(),
+        others => format!(", {others} others have another value"),
+    };
+    let result = match (data.result, data.why.as_deref()) {
+        (ScoreResult::Differs, _) => String::new(),
+        (ScoreResult::Set, _) => format!("; set for {} of its processes", data.set),
+        (ScoreResult::Refused, Some(why)) => format!("; refused: {why}"),
+        (ScoreResult::Refused, None) => "; refused".to_owned(),
+    };
+    format!(
+        "{container}oom_score_adj {} instead of {} ({}, pid {}{others}){result}",
+        data.value, data.expected, data.process, data.pid
     )
 }
 

@@ -6,6 +6,7 @@
 mod changes;
 mod evictions;
 mod losses;
+mod oom_scores;
 mod orphans;
 mod recording;
 mod start;

@@ -5,6 +5,7 @@
     reason = "a test stops at what it does not expect"
 )]
 
+mod advice;
 mod command;
 mod host;
 mod machine;

@@ -15,6 +15,7 @@ mod nested;
 mod no_psi;
 mod numbers;
 mod oom;
+mod oom_scores;
 mod outlets;
 mod page;
 mod pods;

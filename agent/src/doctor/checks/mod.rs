@@ -6,6 +6,7 @@ mod killers;
 mod kubelet;
 mod kubernetes;
 mod memory;
+mod oom_scores;
 mod programs;
 mod rights;
 mod scheduling;
@@ -30,6 +31,7 @@ pub fn checks(facts: &Facts) -> Vec<Check> {
         memory::checks(facts),
         settings::checks(facts),
         workloads::checks(facts),
+        Vec::from_iter(oom_scores::check(facts)),
         kubernetes::checks(facts),
         killers::checks(facts),
         kubelet::checks(facts),

@@ -5,6 +5,7 @@ pub mod kernel;
 pub mod killers;
 pub mod kubelet;
 pub mod memory;
+pub mod oom_scores;
 pub mod process;
 mod source;
 pub mod state;

@@ -5,6 +5,7 @@ use std::path::Path;
 use brink_core::node::workload::Workload;
 use brink_host::cgroup::Layout;
 
+use super::oom_scores::Audit;
 use super::source::{Known, known};
 use crate::backend::build::Scan;
 use crate::config::document::{Limits, Node, Origins, Reader, Value};
@@ -21,6 +22,8 @@ pub struct Workloads {
     pub bound: Known<Vec<Bound>>,
     /// Cgroups that could not be opened.
     pub troubles: Vec<String>,
+    /// Their `oom_score_adj`.
+    pub oom_scores: Known<Audit>,
     /// The folder of manifests; none where it is not configured.
     pub manifests: Option<Known<Manifests>>,
 }
@@ -73,6 +76,10 @@ impl Workloads {
             .as_ref()
             .map_err(Clone::clone)
             .and_then(|layout| known(builder(config, layout).build(&pods, Scan::All)));
+        let oom_scores = built.as_ref().map_err(Clone::clone).map(|built| {
+            let scores = config.workloads.oom_scores;
+            Audit::read(&config.paths.root, scores, &built.roster.scores)
+        });
         let (bound, troubles) = match built {
             Ok(built) => (Ok(bound(&built.roster)), built.troubles),
             Err(why) => (Err(why), Vec::new()),
@@ -80,6 +87,7 @@ impl Workloads {
         Self {
             bound,
             troubles,
+            oom_scores,
             manifests,
         }
     }

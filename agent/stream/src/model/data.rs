@@ -70,6 +70,46 @@ pub struct LimitImminent {
     pub time_to_limit_ms: u64,
 }
 
+/// [`Kind::OomScoreAdjDiffers`](super::kind::Kind::OomScoreAdjDiffers).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OomScoreAdj {
+    /// The container's name; none of a workload that is one whole, and where it is not known which container it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub container: Option<String>,
+    /// Its cgroup, as a path in the hierarchy of the memory controller.
+    pub cgroup: String,
+    /// Its first process: the one in the cgroup that began first.
+    pub pid: i32,
+    /// The name of that process, at most 15 bytes.
+    pub process: String,
+    /// What that process had, −1000 to 1000.
+    pub value: i64,
+    /// What a kubelet gives it: by class, priority and memory request.
+    pub expected: i64,
+    /// How many other processes in the cgroup had another value than the first.
+    pub others: u64,
+    /// What was done about it.
+    pub result: ScoreResult,
+    /// Processes that were given what is expected.
+    pub set: u64,
+    /// Why it was refused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// What was done about a value that differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ScoreResult {
+    /// Nothing: nobody asked for it, or nobody with that value was left.
+    Differs,
+    /// All processes that had it were given what is expected.
+    Set,
+    /// The kernel refused it for some of them, or all.
+    Refused,
+}
+
 /// [`Kind::Loss`](super::kind::Kind::Loss).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -30,6 +30,8 @@ pub enum Kind {
     WorkloadEnded,
     /// A workload is about to hit its own limit.
     LimitImminent,
+    /// A container's `oom_score_adj` is not what it should be.
+    OomScoreAdjDiffers,
     /// Something was not seen, or not told.
     Loss,
     /// The guard stands on another rung.
@@ -40,7 +42,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the reference.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::AgentStarted,
         Self::Pressure,
         Self::ThresholdCrossed,
@@ -53,6 +55,7 @@ impl Kind {
         Self::WorkloadStarted,
         Self::WorkloadEnded,
         Self::LimitImminent,
+        Self::OomScoreAdjDiffers,
         Self::Loss,
         Self::RungChanged,
         Self::ConfigurationChanged,
@@ -73,6 +76,7 @@ impl Kind {
             Self::WorkloadStarted => "workload-started",
             Self::WorkloadEnded => "workload-ended",
             Self::LimitImminent => "limit-imminent",
+            Self::OomScoreAdjDiffers => "oom-score-adj-differs",
             Self::Loss => "loss",
             Self::RungChanged => "rung-changed",
             Self::ConfigurationChanged => "configuration-changed",

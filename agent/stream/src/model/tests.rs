@@ -8,7 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::data::{
-    AgentStarted, Configuration, LimitImminent, Loss, Pressure, Rung, Threshold, Workload,
+    AgentStarted, Configuration, LimitImminent, Loss, OomScoreAdj, Pressure, Rung, Threshold,
+    Workload,
 };
 use super::event::Event;
 use super::incident::Incident;
@@ -26,6 +27,7 @@ fn read(kind: Kind, data: &str) -> serde_json::Result<Value> {
         Kind::ThresholdCrossed | Kind::ThresholdCleared => again::<Threshold>(data),
         Kind::WorkloadStarted | Kind::WorkloadEnded => again::<Workload>(data),
         Kind::LimitImminent => again::<LimitImminent>(data),
+        Kind::OomScoreAdjDiffers => again::<OomScoreAdj>(data),
         Kind::Loss => again::<Loss>(data),
         Kind::RungChanged => again::<Rung>(data),
         Kind::ConfigurationChanged => again::<Configuration>(data),

@@ -105,7 +105,11 @@ impl Outlet for Journald {
 const fn priority(of: Kind) -> &'static str {
     match of {
         Kind::EvictionOrdered | Kind::OomKill | Kind::KillObserved | Kind::Loss => "4",
-        Kind::Pressure | Kind::ThresholdCrossed | Kind::LimitImminent | Kind::RungChanged => "5",
+        Kind::Pressure
+        | Kind::ThresholdCrossed
+        | Kind::LimitImminent
+        | Kind::OomScoreAdjDiffers
+        | Kind::RungChanged => "5",
         _ => "6",
     }
 }
