@@ -84,6 +84,8 @@ pub struct State {
     pub cgroups: Vec<Vec<String>>,
     /// Cgroups of workloads in which nobody runs that is known, by the workloads' uids.
     pub left_alone: HashMap<String, Vec<String>>,
+    /// The `DaemonSet` of workloads that may be evicted, by the workloads' uids: it makes them again at once.
+    pub daemons: HashMap<String, String>,
     /// What the kubelet would have done at the latest decision, with the table it speaks of.
     pub foreseen: Option<(u64, [Fate; PHASES], Arc<WorkloadTable>)>,
     /// Decisions, newest last.
@@ -184,6 +186,7 @@ impl State {
             tables: VecDeque::with_capacity(TABLES),
             cgroups: Vec::new(),
             left_alone: HashMap::new(),
+            daemons: HashMap::new(),
             foreseen: None,
             decisions: VecDeque::new(),
             oom_kills: OomTally::default(),
@@ -244,6 +247,13 @@ impl State {
         self.left_alone = strange
             .map(|(workload, paths)| (workload.uid.clone(), paths.clone()))
             .collect();
+        let owned = roster.table.workloads().iter().zip(&roster.owners);
+        let daemons = owned.filter_map(|(workload, owner)| {
+            let name = owner.as_deref()?.strip_prefix("DaemonSet/")?;
+            let is_open = workload.spared().is_none();
+            is_open.then(|| (workload.uid.clone(), name.to_owned()))
+        });
+        self.daemons = daemons.collect();
         keep(&mut self.tables, Arc::clone(&roster.table), TABLES);
     }
 

@@ -1,8 +1,19 @@
-//! The rest of the kubelet's advice: `oom_score_adj`.
+//! The rest of the kubelet's advice: `oom_score_adj`, reserves that cover thresholds, minimum reclaims, and thresholds that swing.
 
-use brink::doctor::State::{Ok, Warning};
+use std::path::Path;
+
+use brink::doctor::State::{Note, Ok, Warning};
+use brink::doctor::checks;
+use brink::doctor::facts::crossings::Crossings;
+use brink_core::base::Moment;
+use brink_stream::hub::{self, Hub, Identity};
+use brink_stream::journal::{self, Journal, Surroundings};
+use brink_stream::model::data::Threshold;
+use brink_stream::model::event::{Draft, Time};
+use brink_stream::model::kind::Kind;
 
 use crate::machine::{Machine, expect};
+use crate::node::kubelet;
 
 const SCORES: &str = "workloads.oom-scores";
 
@@ -129,4 +140,196 @@ fn a_container_of_a_kubelets_pod_goes_by_its_own_request() {
         ],
     );
     expect(&machine("903\n").check(SCORES), Ok, &["1 container"]);
+}
+
+#[test]
+fn soft_thresholds_and_process_ids_have_to_be_in_the_reserves() {
+    const ID: &str = "kubelet.coverage";
+    let check = |file: &str| kubelet("", file, "").check(ID);
+    expect(&check(""), Ok, &["none"]);
+    let soft = "evictionHard: {memory.available: 200Mi}\nevictionSoft: {memory.available: 1Gi}\n\
+                evictionSoftGracePeriod: {memory.available: 2m}";
+    expect(
+        &check(soft),
+        Warning,
+        &[
+            "memory.available<1Gi for 2m0s wants 1.0Gi left, and 200Mi of memory are kept",
+            "kubeReserved and systemReserved of 824Mi memory together",
+        ],
+    );
+    let covered =
+        format!("{soft}\nkubeReserved: {{memory: 500Mi}}\nsystemReserved: {{memory: 324Mi}}");
+    expect(&check(&covered), Ok, &["all 1"]);
+    let ids = "evictionHard: {pid.available: 1000}\nsystemReserved: {pid: '600'}";
+    expect(
+        &check(ids),
+        Warning,
+        &["pid.available<1k wants 1000 left, and 600 of pid"],
+    );
+    expect(&check(&ids.replace("600", "1000")), Ok, &["all 1"]);
+    let disk = "evictionHard: {nodefs.available: 1Gi}\nevictionSoft: {nodefs.available: 5Gi}\n\
+                evictionSoftGracePeriod: {nodefs.available: 2m}\nsystemReserved: {ephemeral-storage: 3Gi}";
+    expect(
+        &check(disk),
+        Warning,
+        &["4.0Gi of ephemeral-storage are kept"],
+    );
+    let flag = "--system-reserved=ephemeral-storage=4Gi\0";
+    expect(&kubelet("", disk, flag).check(ID), Ok, &["all 1"]);
+}
+
+#[test]
+fn a_minimum_reclaim_beyond_what_workloads_hold_is_told() {
+    const ID: &str = "workloads.minimum-reclaim";
+    let machine = |reclaim: &str, held: &str| {
+        let config = format!(
+            "evictionHard: {{memory.available: 1Gi}}\nevictionMinimumReclaim: {{memory.available: {reclaim}}}\n\
+             workloads: {{cgroups: [{{glob: /system.slice/*.service}}]}}"
+        );
+        service(&config, "0\n").with(
+            "sys/fs/cgroup/system.slice/web.service/memory.current",
+            held,
+        )
+    };
+    // 5440 MiB are available.
+    expect(
+        &machine("4Gi", "4096\n").check(ID),
+        Ok,
+        &["would be enough"],
+    );
+    expect(
+        &machine("6Gi", "4096\n").check(ID),
+        Warning,
+        &[
+            "Brink's memory.available<1Gi lets go at 7.0Gi",
+            "5.3Gi would be available",
+            "until nobody is left",
+        ],
+    );
+    // With two more of a workload it can be had.
+    expect(
+        &machine("6Gi", "2147483648\n").check(ID),
+        Ok,
+        &["would be enough"],
+    );
+    let theirs = kubelet(
+        "",
+        "evictionMinimumReclaim: {memory.available: 6Gi}",
+        "--config=/var/lib/kubelet/config.yaml\0",
+    );
+    let theirs = theirs
+        .with("sys/fs/cgroup/kubepods.slice/memory.current", "4096\n")
+        .with(
+            "sys/fs/cgroup/kubepods.slice/memory.stat",
+            "anon 4096\nfile 0\ninactive_file 0\n",
+        );
+    expect(
+        &theirs.check(ID),
+        Warning,
+        &["the kubelet's memory.available<100Mi lets go at 6.1Gi"],
+    );
+    let none = Machine::whole().report();
+    assert!(none.checks.iter().all(|check| check.id != ID));
+}
+
+const SOFT: &str =
+    "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 2m}";
+
+#[test]
+fn a_soft_threshold_that_swings_has_a_transition_period_that_calms_it() {
+    let check = |calms: &[i64]| {
+        let mut facts = Machine::whole().configured(SOFT).facts();
+        let mut at = Moment::START;
+        let mut changes = vec![(at, true)];
+        for calm in calms {
+            changes.push((at, false));
+            at = at + brink_core::base::Span::from_secs(*calm);
+            changes.push((at, true));
+        }
+        let soft = [(("memory.available".to_owned(), 120), changes)].into();
+        facts.crossings = Some(Result::Ok(Crossings {
+            soft,
+            is_cut: false,
+        }));
+        let all = checks(&facts);
+        all.into_iter()
+            .find(|check| check.id == "memory.swings")
+            .unwrap()
+    };
+    expect(&check(&[10, 20]), Ok, &["none in the last six hours"]);
+    expect(
+        &check(&[10, 20, 250]),
+        Note,
+        &["memory.available (grace 2m0s) was met again after 3 calms, of at most 4m10s"],
+    );
+    expect(
+        &check(&[310, 400, 20, 500]),
+        Warning,
+        &[
+            "after 4 calms",
+            "had gone in 3",
+            "evictionPressureTransitionPeriod: 9m0s",
+        ],
+    );
+    let hard = Machine::whole().report();
+    assert!(hard.checks.iter().all(|check| check.id != "memory.swings"));
+}
+
+/// Now, seconds since 1970.
+const NOW: i64 = 1_000_000;
+
+/// A journal with these changes of thresholds: seconds since 1970, whether it was met, whether it is a hard one.
+fn write_journal(path: &Path, changes: &[(i64, bool, bool)]) {
+    const BOOT: &str = "3f2a9d0c-5b1e-4c7a-9d55-0a1b2c3d4e5f";
+    let around = Surroundings {
+        boot_id: BOOT,
+        clock: || NOW * 1_000_000,
+        on_loss: Box::new(|_, _| ()),
+    };
+    let (journal, _) = Journal::open(path, journal::Limits::default(), around).unwrap();
+    let identity = Identity {
+        node: "node-7".to_owned(),
+        boot_id: BOOT.to_owned(),
+    };
+    let hub = Hub::new(identity, 20, hub::Limits::default());
+    journal.attach(&hub);
+    for (seconds, is_met, hard) in changes {
+        let data = Threshold {
+            signal: "memory.available".to_owned(),
+            hard: *hard,
+            grace_seconds: 120,
+            quantity: None,
+            available: None,
+            capacity: None,
+        };
+        let of = if *is_met {
+            Kind::ThresholdCrossed
+        } else {
+            Kind::ThresholdCleared
+        };
+        let at = Time::new(seconds * 1_000_000, 1);
+        hub.tell(Draft::new(of, at, None, &data).unwrap());
+    }
+}
+
+#[test]
+fn crossings_are_read_from_the_journal_as_far_back_as_they_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let read = || Crossings::read(folder.path(), NOW * 1_000_000).unwrap();
+    assert_eq!(read(), Crossings::default(), "there is none yet");
+    let changes = [
+        (NOW - 7 * 3600, true, false),
+        (NOW - 300, true, false),
+        (NOW - 200, true, true),
+        (NOW - 100, false, false),
+    ];
+    write_journal(folder.path(), &changes);
+    let found = read();
+    let key = ("memory.available".to_owned(), 120);
+    let expected = [(NOW - 300, true), (NOW - 100, false)];
+    let expected = expected.map(|(at, is_met)| (Moment::from_secs(at), is_met));
+    assert_eq!(found.soft[&key], expected);
+    assert!(!found.is_cut);
+    let missing = Crossings::read(&folder.path().join("none"), NOW);
+    assert_eq!(missing, Result::Ok(Crossings::default()));
 }

@@ -167,7 +167,7 @@ fn workloads_manifests_and_daemon_sets() {
 }
 
 /// A machine with a kubelet: the agent's configuration, the kubelet's, and the kubelet's command line.
-fn kubelet(config: &str, file: &str, arguments: &str) -> Machine {
+pub(crate) fn kubelet(config: &str, file: &str, arguments: &str) -> Machine {
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
     let machine = Machine::whole()
         .with("var/lib/kubelet/config.yaml", &format!("{head}{file}\n"))

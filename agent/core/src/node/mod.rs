@@ -27,5 +27,6 @@ pub mod requests;
 pub mod safety;
 pub mod shadow;
 pub mod signal;
+pub mod swing;
 pub mod threshold;
 pub mod workload;

@@ -1,5 +1,7 @@
 //! Who would go now and why: the ranking as it stands, and the place of one workload in it.
 
+use brink_core::node::workload::CRITICAL_PRIORITY;
+
 use super::Views;
 use super::ranked::{Missing, Ranked};
 use crate::control::protocol::{Answer, Explanation, Ranking, RefusalReason};
@@ -71,6 +73,8 @@ impl Views {
         let workload = ranked.workload(index);
         let place = ranked.order.iter().position(|&other| other == index);
         let orders = orders_against(state, &workload);
+        let mut reasons = ranked.reasons(index, place, other);
+        reasons.extend(made_again(state, &workload));
         Explanation {
             api_version: API_VERSION.to_owned(),
             kind: "Explanation".to_owned(),
@@ -79,12 +83,21 @@ impl Views {
             figures_age_ms: ranked.age_ms(now),
             place: place.and_then(|place| u32::try_from(place + 1).ok()),
             candidates: u32::try_from(ranked.order.len()).unwrap_or(u32::MAX),
-            reasons: ranked.reasons(index, place, other),
+            reasons,
             cgroups: ranked.cgroups(index).to_vec(),
             orders,
             workload,
         }
     }
+}
+
+/// What evicting it would come to, if a `DaemonSet` made it.
+fn made_again(state: &State, workload: &RankedWorkload) -> Option<String> {
+    let owner = state.daemons.get(&workload.uid)?;
+    Some(format!(
+        "it is of DaemonSet {owner}: evicted, it is made again on this node at once, and what it held is back before it \
+         helped; a priority of {CRITICAL_PRIORITY} or more keeps it (priorityClassName: system-node-critical)"
+    ))
 }
 
 /// The remembered orders against a workload; a record keeps the first part of a long name only.

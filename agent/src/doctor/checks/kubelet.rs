@@ -2,8 +2,8 @@
 
 use brink_core::node::signal::Signal;
 
-use super::some;
 use super::watermarks::hard;
+use super::{coverage, some};
 use crate::doctor::advice::quoted;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
@@ -20,6 +20,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
             checks.push(configuration(facts, settings));
             checks.push(lead(facts, settings));
             checks.push(reserves(facts, settings));
+            checks.push(coverage::check(settings, facts));
             checks.extend(notification(facts, settings));
         }
         Some(Err(Unsettled::Refused(faults))) => {

@@ -1,6 +1,7 @@
 //! From facts to checks, area by area. A check judges; it reads and tries nothing.
 
 mod cgroups;
+mod coverage;
 mod kernel;
 mod killers;
 mod kubelet;
@@ -8,10 +9,12 @@ mod kubernetes;
 mod memory;
 mod oom_scores;
 mod programs;
+mod reclaim;
 mod rights;
 mod scheduling;
 mod settings;
 mod state;
+mod swings;
 mod watermarks;
 mod workloads;
 
@@ -29,9 +32,11 @@ pub fn checks(facts: &Facts) -> Vec<Check> {
         scheduling::checks(facts),
         cgroups::checks(facts),
         memory::checks(facts),
+        Vec::from_iter(swings::check(facts)),
         settings::checks(facts),
         workloads::checks(facts),
         Vec::from_iter(oom_scores::check(facts)),
+        Vec::from_iter(reclaim::check(facts)),
         kubernetes::checks(facts),
         killers::checks(facts),
         kubelet::checks(facts),

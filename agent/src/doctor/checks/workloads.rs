@@ -12,7 +12,7 @@ const MOST: usize = 5;
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     let mut checks = Vec::from([bound(facts)]);
     match &facts.workloads.manifests {
-        Some(Ok(read)) => checks.extend([manifests(read), daemons(read)]),
+        Some(Ok(read)) => checks.push(manifests(read)),
         Some(Err(why)) => checks.push(
             MANIFESTS
                 .failed(why.clone())
@@ -20,6 +20,8 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
         ),
         None => {}
     }
+    let daemons = facts.workloads.daemons.as_deref().map(daemons);
+    checks.extend(daemons);
     checks
 }
 
@@ -73,7 +75,7 @@ struct Crowd {
 impl Crowd {
     fn of(all: &[Bound]) -> Self {
         let mut crowd = Self::default();
-        for Bound { workload, runs } in all {
+        for Bound { workload, runs, .. } in all {
             if !runs {
                 crowd.idle += 1;
             } else if workload.spared().is_some() {
@@ -115,18 +117,17 @@ fn manifests(read: &Manifests) -> Check {
     MANIFESTS.ok(format!("{pods} read"))
 }
 
-fn daemons(read: &Manifests) -> Check {
+fn daemons(known: &[Daemon]) -> Check {
     const SUBJECT: Subject = Subject("workloads.daemonsets", "pods of DaemonSets");
-    let loose: Vec<String> = read
-        .daemons
+    let loose: Vec<String> = known
         .iter()
         .filter(|daemon| !daemon.is_kept)
         .map(in_words)
         .collect();
     if loose.is_empty() {
-        let all = read.daemons.len();
+        let all = known.len();
         return SUBJECT.ok(if all == 0 {
-            "none among the manifests".to_owned()
+            "none among the pods that are known".to_owned()
         } else {
             format!("{all}, all with a priority that keeps them")
         });

@@ -1,6 +1,7 @@
 //! What is known of the machine, of this process and of the configuration. Nothing is judged here.
 
 pub mod cgroups;
+pub mod crossings;
 pub mod kernel;
 pub mod killers;
 pub mod kubelet;
@@ -24,6 +25,7 @@ pub use trials::Trials;
 use crate::config::{AgentConfig, Checked};
 use crate::equip::node_plan;
 use cgroups::Cgroups;
+use crossings::Crossings;
 use kernel::Kernel;
 use killers::Killers;
 use kubelet::Kubelet;
@@ -58,6 +60,8 @@ pub struct Facts {
     pub workloads: Workloads,
     /// The agent's own files.
     pub state: StateFiles,
+    /// When soft thresholds were met; none where no journal of events is kept.
+    pub crossings: Option<Known<Crossings>>,
 }
 
 /// What trials stand on.
@@ -88,10 +92,8 @@ impl Facts {
             kernel: &kernel.probe,
             layout: &layout,
         });
-        let of_the_api = trials.api.iter().flatten();
-        let pods = of_the_api
-            .flat_map(|answered| answered.pods.clone())
-            .collect();
+        let answered = trials.api.as_ref().and_then(|api| api.as_ref().ok());
+        let pods = answered.map(|answered| answered.pods.clone());
         Self {
             process: Process::read(root),
             memory: Memory::read(root, &layout, &node_plan(config)),
@@ -100,10 +102,17 @@ impl Facts {
             workloads: Workloads::read(config, &layout, pods),
             trials,
             state: StateFiles::read(root, config),
+            crossings: crossings(config),
             cgroups: Cgroups::read(root, config, layout, is_unmounted),
             kernel,
             doubts: checked.warnings.iter().map(ToString::to_string).collect(),
             config: config.clone(),
         }
     }
+}
+
+fn crossings(config: &AgentConfig) -> Option<Known<Crossings>> {
+    let events = &config.events;
+    let now = jiff::Timestamp::now().as_microsecond();
+    (events.enabled && events.journal.enabled).then(|| Crossings::read(&events.journal.path, now))
 }

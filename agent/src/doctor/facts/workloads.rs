@@ -26,6 +26,8 @@ pub struct Workloads {
     pub oom_scores: Known<Audit>,
     /// The folder of manifests; none where it is not configured.
     pub manifests: Option<Known<Manifests>>,
+    /// Pods that a `DaemonSet` made, of the folder and of the API; none where neither tells of pods.
+    pub daemons: Option<Vec<Daemon>>,
 }
 
 /// A workload the agent would watch over.
@@ -35,6 +37,8 @@ pub struct Bound {
     pub workload: Workload,
     /// Whether anything runs in it.
     pub runs: bool,
+    /// What it holds now, bytes; none where that cannot be read.
+    pub working_set: Option<u64>,
 }
 
 /// A folder of manifests.
@@ -46,8 +50,6 @@ pub struct Manifests {
     pub doubts: Vec<String>,
     /// What is wrong, one sentence each; none of those files' pods is known.
     pub faults: Vec<String>,
-    /// Pods that a `DaemonSet` made.
-    pub daemons: Vec<Daemon>,
 }
 
 /// A pod that a `DaemonSet` made: evicted, it is made again at once on the same node.
@@ -64,12 +66,18 @@ pub struct Daemon {
 }
 
 impl Workloads {
-    /// Looks at what is there; `pods` are known from elsewhere.
-    pub fn read(config: &AgentConfig, layout: &Known<Layout>, mut pods: Vec<Manifest>) -> Self {
+    /// Looks at what is there; `pods` are those of the API, if it was asked and has answered.
+    pub fn read(config: &AgentConfig, layout: &Known<Layout>, pods: Option<Vec<Manifest>>) -> Self {
         let folder = config.workloads.manifests.as_deref();
+        let of_the_api = pods
+            .as_deref()
+            .map(|pods| pods.iter().filter_map(daemon_of));
+        let mut daemons: Option<Vec<Daemon>> = of_the_api.map(Iterator::collect);
+        let mut pods = pods.unwrap_or_default();
         let manifests = folder.map(|folder| {
-            let (written, manifests) = read_manifests(folder)?;
+            let (written, owned, manifests) = read_manifests(folder)?;
             pods.extend(written);
+            daemons.get_or_insert_default().extend(owned);
             Ok(manifests)
         });
         let built = layout
@@ -89,7 +97,20 @@ impl Workloads {
             troubles,
             oom_scores,
             manifests,
+            daemons,
         }
+    }
+}
+
+impl Workloads {
+    /// What all hold together that may be evicted, bytes; none where that is not known of one of them.
+    pub fn evictable(&self) -> Option<i64> {
+        let all = self.bound.as_ref().ok()?.iter();
+        let mut open = all.filter(|one| {
+            one.runs && one.workload.is_candidate() && one.workload.spared().is_none()
+        });
+        let sum = open.try_fold(0_u64, |sum, one| Some(sum.saturating_add(one.working_set?)));
+        i64::try_from(sum?).ok()
     }
 }
 
@@ -98,27 +119,48 @@ fn bound(roster: &Roster) -> Vec<Bound> {
         let mut groups = roster.of(index);
         groups.any(|(_, group)| !group.is_empty())
     };
+    let working_set = |index: usize| {
+        let mut groups = roster.of(index);
+        groups.try_fold(0_u64, |sum, (_, group)| {
+            let usage = group.usage.read().ok()?;
+            let inactive = group.stat.inactive_file().ok()?;
+            Some(sum.saturating_add(usage.saturating_sub(inactive)))
+        })
+    };
     let all = roster.table.workloads().iter().enumerate();
     all.map(|(index, workload)| Bound {
         workload: workload.clone(),
         runs: runs(index),
+        working_set: working_set(index),
     })
     .collect()
 }
 
-fn read_manifests(folder: &Path) -> Known<(Vec<Manifest>, Manifests)> {
+fn read_manifests(folder: &Path) -> Known<(Vec<Manifest>, Vec<Daemon>, Manifests)> {
     let failed = |error| format!("{}: {error}", folder.display());
     let read = read_folder(folder).map_err(failed)?;
-    let mut manifests = Manifests {
+    let manifests = Manifests {
         pods: read.pods.len(),
         doubts: read.warnings.iter().map(ToString::to_string).collect(),
         faults: read.faults.iter().map(ToString::to_string).collect(),
-        daemons: Vec::new(),
     };
+    let mut owned = Vec::new();
     for path in drop_ins(folder, &["yaml", "yml", "json"]).map_err(failed)? {
-        manifests.daemons.extend(daemons(&path));
+        owned.extend(daemons(&path));
     }
-    Ok((read.pods, manifests))
+    Ok((read.pods, owned, manifests))
+}
+
+/// The pod, if a `DaemonSet` manages it.
+fn daemon_of(pod: &Manifest) -> Option<Daemon> {
+    let owner = pod.owner.as_deref()?.strip_prefix("DaemonSet/")?;
+    let workload = &pod.workload;
+    Some(Daemon {
+        pod: format!("{}/{}", workload.namespace, workload.name),
+        owner: owner.to_owned(),
+        priority: workload.priority,
+        is_kept: workload.is_critical(),
+    })
 }
 
 /// The pods of a file that a `DaemonSet` owns. What is wrong with the file has been told already.
@@ -207,6 +249,35 @@ mod tests {
                 ),
             ]
         );
+    }
+
+    #[test]
+    fn a_pod_of_the_api_is_found_by_who_manages_it() {
+        let pod = |owner: Option<&str>, priority| Manifest {
+            workload: Workload {
+                namespace: "ops".to_owned(),
+                name: "a".to_owned(),
+                priority,
+                ..Workload::default()
+            },
+            cgroup: None,
+            owner: owner.map(str::to_owned),
+            container_ids: Vec::new(),
+            is_observed: true,
+            site: crate::config::document::Site::whole(Origins::DEFAULT),
+        };
+        let found = |owner, priority| {
+            let daemon = daemon_of(&pod(owner, priority))?;
+            Some((daemon.owner, daemon.is_kept))
+        };
+        let net = Some("DaemonSet/net");
+        assert_eq!(found(net, Some(5)), Some(("net".to_owned(), false)));
+        assert_eq!(
+            found(net, Some(2_000_001_000)),
+            Some(("net".to_owned(), true))
+        );
+        assert_eq!(found(Some("ReplicaSet/net"), None), None);
+        assert_eq!(found(None, None), None);
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! Flags on the kubelet's command line: they win over its files.
 
-use brink_core::base::Quantity;
 use brink_core::node::policy::{Draft, SignalMap};
 
 /// The value of a flag, as `--flag=value` or `--flag value`; the last one counts.
@@ -51,10 +50,9 @@ pub(super) fn apply(arguments: &[String], draft: &mut Draft) -> Vec<&'static str
     given
 }
 
-/// The memory of `--kube-reserved=cpu=1,memory=1Gi` and the like.
-pub(super) fn reserved_memory(arguments: &[String], flag: &str) -> Option<Quantity> {
-    let map = pairs(value(arguments, flag)?, '=');
-    map.get("memory")?.parse().ok()
+/// The parts of `--kube-reserved=cpu=1,memory=1Gi` and the like, which stand in for the file's; none where it is not given.
+pub(super) fn reserved(arguments: &[String], flag: &str) -> Option<SignalMap> {
+    Some(pairs(value(arguments, flag)?, '='))
 }
 
 #[cfg(test)]
@@ -91,9 +89,9 @@ mod tests {
             Some(pairs("memory.available<1Gi", '<'))
         );
         assert_eq!(
-            reserved_memory(&line, "--kube-reserved").map(Quantity::value),
-            Some(2 << 30)
+            reserved(&line, "--kube-reserved"),
+            Some(pairs("cpu=1,memory=2Gi", '='))
         );
-        assert_eq!(reserved_memory(&line, "--system-reserved"), None);
+        assert_eq!(reserved(&line, "--system-reserved"), None);
     }
 }

@@ -5,6 +5,7 @@ mod settings;
 
 use std::path::{Path, PathBuf};
 
+use brink_core::node::policy::Capacities;
 use brink_host::cgroup::stat::StatReader;
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::cgroup::{CgroupDir, Controller, Layout};
@@ -14,7 +15,7 @@ use brink_host::process::{ProcessInfo, Role};
 use super::source::{Known, known, under};
 use crate::config::AgentConfig;
 
-pub use settings::{Settings, Unsettled};
+pub use settings::{Reserved, Settings, Unsettled};
 
 /// Where distributions keep the kubelet's configuration, below the root, for a kubelet whose command line does not say.
 const USUAL_PLACES: [&str; 5] = [
@@ -37,6 +38,8 @@ pub struct Kubelet {
     pub files: Option<Files>,
     /// What files and flags come to; none where neither says anything.
     pub settings: Option<Result<Settings, Unsettled>>,
+    /// How much there is of what its thresholds are about; nothing of its disk where none of its files is there.
+    pub capacities: Capacities,
     /// The working set of all pods, bytes; none where their group is not to be seen.
     pub pods_working_set: Option<u64>,
 }
@@ -91,6 +94,7 @@ impl Kubelet {
             .or_else(|| in_usual_place(root));
         let settings = settings::read(root, files.as_ref(), arguments);
         Self {
+            capacities: settings::capacities(root, arguments),
             settings,
             files,
             pods_working_set: layout.as_ref().ok().and_then(pods_working_set),

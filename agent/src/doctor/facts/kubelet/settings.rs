@@ -10,8 +10,9 @@ use brink_core::node::threshold::Threshold;
 
 use brink_host::meminfo::MeminfoReader;
 use brink_host::pid_limits::PidLimits;
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 
+use super::super::source::under;
 use super::{Files, flags};
 use crate::config::document::{Node, Origins, Reader, Value};
 use crate::config::eviction::{self, Source};
@@ -25,14 +26,48 @@ pub struct Settings {
     pub thresholds: Vec<Threshold>,
     /// What is doubtful, one sentence each.
     pub doubts: Vec<String>,
-    /// `kubeReserved`, memory.
-    pub kube_reserved: Option<Quantity>,
-    /// `systemReserved`, memory.
-    pub system_reserved: Option<Quantity>,
+    /// `kubeReserved`.
+    pub kube_reserved: Reserved,
+    /// `systemReserved`.
+    pub system_reserved: Reserved,
     /// `kernelMemcgNotification`.
     pub memcg_notification: bool,
     /// Eviction flags of the command line that win over the files.
     pub flags: Vec<&'static str>,
+}
+
+/// What is kept for everything that is no pod, as far as thresholds go by it; nothing of what is not named.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    memory: Option<Quantity>,
+    storage: Option<Quantity>,
+    pids: Option<Quantity>,
+}
+
+impl Reserved {
+    fn of<'a>(amount: impl Fn(&str) -> Option<&'a str>) -> Self {
+        let amount = |key| amount(key)?.parse().ok();
+        Self {
+            memory: amount("memory"),
+            storage: amount("ephemeral-storage"),
+            pids: amount("pid"),
+        }
+    }
+
+    /// Memory, bytes.
+    pub fn memory(&self) -> i64 {
+        self.memory.map_or(0, Quantity::value)
+    }
+
+    /// The kubelet's disk, bytes.
+    pub fn storage(&self) -> i64 {
+        self.storage.map_or(0, Quantity::value)
+    }
+
+    /// Process ids.
+    pub fn pids(&self) -> i64 {
+        self.pids.map_or(0, Quantity::value)
+    }
 }
 
 /// Why the kubelet's settings are not known.
@@ -53,8 +88,8 @@ impl Settings {
 
     /// Memory kept for everything that is no pod, bytes.
     pub fn reserved(&self) -> i64 {
-        let bytes = |quantity: Option<Quantity>| quantity.map_or(0, Quantity::value);
-        bytes(self.kube_reserved).saturating_add(bytes(self.system_reserved))
+        let (kube, system) = (&self.kube_reserved, &self.system_reserved);
+        kube.memory().saturating_add(system.memory())
     }
 }
 
@@ -82,9 +117,13 @@ pub(super) fn read(
         origins: &origins,
     };
     let policy = eviction::check(&draft, source, &mut report);
-    eviction::add_doubts(&draft, source, &capacities(root), &mut report);
+    eviction::add_doubts(&draft, source, &memory_and_tasks(root), &mut report);
     let reserved = |key: &str, flag| {
-        flags::reserved_memory(arguments, flag).or_else(|| reserved_memory(&tree, key))
+        let flag = flags::reserved(arguments, flag);
+        flag.map_or_else(
+            || Reserved::of(|resource| tree.get(key)?.get(resource)?.scalar()),
+            |given| Reserved::of(|resource| given.get(resource).map(String::as_str)),
+        )
     };
     let settings = Settings {
         thresholds: policy.map_or_else(Vec::new, |policy| policy.thresholds().to_vec()),
@@ -124,16 +163,22 @@ fn written(tree: &Node, origins: &Origins) -> Draft {
     kubelet::read_keys(&mut Reader::new(tree, origins, &mut told_already))
 }
 
-fn reserved_memory(tree: &Node, key: &str) -> Option<Quantity> {
-    tree.get(key)?.get("memory")?.scalar()?.parse().ok()
-}
-
 fn is_true(node: Option<&Node>) -> bool {
     node.is_some_and(|node| matches!(node.value, Value::Bool(true, _)))
 }
 
-/// How much there is of what can be told here; everything else is unknown.
-fn capacities(root: &Path) -> Capacities {
+/// How much there is of what a kubelet with these flags has thresholds on, its disk included.
+pub(super) fn capacities(root: &Path, arguments: &[String]) -> Capacities {
+    let folder = flags::value(arguments, "--root-dir").unwrap_or("/var/lib/kubelet");
+    let disk = statvfs(under(root, Path::new(folder))).ok();
+    let size = disk.map(|disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+    let mut capacities = memory_and_tasks(root);
+    capacities[Signal::NodefsAvailable] = size.and_then(|size| i64::try_from(size).ok());
+    capacities
+}
+
+/// How much there is of what is told without a disk; everything else is unknown.
+fn memory_and_tasks(root: &Path) -> Capacities {
     let memory = MeminfoReader::open(root).ok();
     let memory = memory.and_then(|reader| Some(reader.read().ok()?.total));
     let tasks = PidLimits::read(root).effective();
