@@ -1,9 +1,10 @@
-//! `cargo xtask gen`: files made from the code and committed, so that readers need no build.
+//! `cargo xtask gen`: files made from others and committed, so that readers need no build and builds no generator.
 mod cli_pages;
 mod config_maps;
 mod event_fields;
 mod event_schemas;
 mod ordered;
+mod runtime_interface;
 
 use std::{collections::BTreeMap, fmt, fs, path::Path};
 
@@ -24,6 +25,11 @@ pub struct Generator {
 
 /// Every generator of the project.
 const GENERATORS: &[Generator] = &[
+    // Before those that ask the agent, which is built with it.
+    Generator {
+        folder: "agent/cri/src/generated",
+        make: runtime_interface::make,
+    },
     Generator {
         folder: "docs/man",
         make: cli_pages::man,

@@ -26,7 +26,6 @@ fn edges(manifest: &str, package: &Package) -> Vec<Problem> {
         let remedy = "add it to EDGES in xtask/src/tidy/layering/mod.rs and to ARCHITECTURE.md";
         return vec![Problem::fault(manifest, 0, message, remedy)];
     };
-    let kube = |name: &str| name == "k8s-openapi" || name == "kube" || name.starts_with("kube-");
     let mut problems = Vec::new();
     for dependency in &package.dependencies {
         let name = dependency.name.as_str();
@@ -37,13 +36,27 @@ fn edges(manifest: &str, package: &Package) -> Vec<Problem> {
         if is_ours(name) && !may.contains(&name) && name != package.name {
             problems.push(wrong_edge(manifest, 0, &package.name, name));
         }
-        if kube(name) && !["brink-kube", "brink-tests", "xtask"].contains(&package.name.as_str()) {
+        if let Some((owner, what)) = owner_of(name)
+            && ![owner, "brink-tests", "xtask"].contains(&package.name.as_str())
+        {
             let message = format!("`{}` names `{name}`", package.name);
-            let remedy = "only brink-kube knows the Kubernetes client; move the code there";
+            let remedy = format!("only {owner} knows {what}; move the code there");
             problems.push(Problem::fault(manifest, 0, message, remedy));
         }
     }
     problems
+}
+
+/// The one crate of the agent that may depend on a client, and what the client is for.
+fn owner_of(name: &str) -> Option<(&'static str, &'static str)> {
+    let is = |word: &str| name == word || name.starts_with(&format!("{word}-"));
+    if name == "k8s-openapi" || is("kube") {
+        Some(("brink-kube", "the Kubernetes client"))
+    } else if is("tonic") || is("prost") {
+        Some(("brink-cri", "the container runtime's interface"))
+    } else {
+        None
+    }
 }
 
 fn core_dependencies(manifest: &str, package: &Package) -> Vec<Problem> {
@@ -126,6 +139,8 @@ mod tests {
         );
         check_manifest("brink", &names("kube"), &[(MANIFEST, 0, "`kube`")]);
         check_manifest("brink-kube", &names("kube-runtime"), &[]);
+        check_manifest("brink-cri", &names("tonic-prost"), &[]);
+        check_manifest("brink-kube", &names("prost"), &[(MANIFEST, 0, "`prost`")]);
         check_manifest("brink-extra", &[], &[(MANIFEST, 0, "no place")]);
         let dev = Dependency {
             kind: Some("dev".to_owned()),

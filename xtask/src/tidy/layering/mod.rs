@@ -5,16 +5,23 @@ mod sources;
 use super::{Problem, Tree};
 
 /// Each package and the packages of this workspace it may name.
-const EDGES: [(&str, &[&str]); 10] = [
+const EDGES: [(&str, &[&str]); 11] = [
     ("brink-abi", &[]),
     ("brink-core", &[]),
+    ("brink-cri", &["brink-core"]),
     ("brink-host", &["brink-abi", "brink-core"]),
     ("brink-kube", &["brink-core"]),
     ("brink-stream", &[]),
     ("brink-ebpf", &["brink-abi"]),
     (
         "brink",
-        &["brink-core", "brink-host", "brink-kube", "brink-stream"],
+        &[
+            "brink-core",
+            "brink-cri",
+            "brink-host",
+            "brink-kube",
+            "brink-stream",
+        ],
     ),
     ("brink-tests", ALL),
     ("brink-fuzz", ALL),
@@ -28,6 +35,7 @@ const ALL: &[&str] = &[
     "brink",
     "brink-abi",
     "brink-core",
+    "brink-cri",
     "brink-host",
     "brink-kube",
     "brink-stream",
@@ -56,6 +64,6 @@ fn is_ours(package: &str) -> bool {
 
 fn wrong_edge(path: &str, line: usize, from: &str, to: &str) -> Problem {
     let message = format!("`{from}` names `{to}`");
-    let remedy = "allowed edges: ebpf → abi ← host → core ← kube; brink → core, host, kube, stream";
+    let remedy = "allowed edges: ebpf → abi ← host → core ← kube, core ← cri; brink → core, host, kube, cri, stream";
     Problem::fault(path, line, message, remedy)
 }
