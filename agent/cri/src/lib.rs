@@ -4,4 +4,10 @@
 //! spoken, and of all calls that change something only the two removals are in it.
 
 pub mod call;
+pub mod client;
+pub mod connection;
+pub mod endpoint;
+pub mod fault;
 pub mod generated;
+pub mod layout;
+pub mod state;
