@@ -10,4 +10,9 @@ pub mod endpoint;
 pub mod fault;
 pub mod generated;
 pub mod layout;
+pub mod plan;
 pub mod state;
+pub mod usage;
+
+#[cfg(test)]
+mod fake;

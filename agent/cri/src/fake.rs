@@ -1,0 +1,214 @@
+//! A runtime out of a value, for tests: it changes while it is asked, and notes each removal that should not have been.
+
+use std::collections::VecDeque;
+use std::sync::Mutex;
+
+use brink_core::base::Moment;
+use tonic::Code;
+
+use crate::client::Runtime;
+use crate::fault::CriError;
+use crate::state::{Container, Image, Layers, Pod, Standing, State};
+
+/// What becomes of a call.
+#[derive(Clone, Debug)]
+pub(crate) enum Plays {
+    /// It is answered.
+    Answers,
+    /// This happens before it is answered.
+    Changes(Change),
+    /// It is refused.
+    Refuses,
+    /// It is never answered.
+    Hangs,
+    /// The connection ends.
+    Breaks,
+}
+
+/// What others do with a runtime meanwhile; each number is the place of a container or image, wrapped.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// A container is started on an image.
+    Starts(usize),
+    /// An image is pinned.
+    Pins(usize),
+    /// An image is removed by somebody else.
+    LosesImage(usize),
+    /// A container is removed by somebody else.
+    LosesContainer(usize),
+    /// A container ends.
+    Ends(usize),
+}
+
+/// The runtime. Without a play for the next call it answers.
+#[derive(Debug, Default)]
+pub(crate) struct Fake(Mutex<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    state: State,
+    plays: VecDeque<Plays>,
+    asked: Vec<String>,
+    crimes: Vec<String>,
+}
+
+impl Fake {
+    pub(crate) fn new(state: State, plays: Vec<Plays>) -> Self {
+        Self(Mutex::new(Inner {
+            state,
+            plays: plays.into(),
+            ..Inner::default()
+        }))
+    }
+
+    /// What it holds now.
+    pub(crate) fn state(&self) -> State {
+        self.0.lock().unwrap().state.clone()
+    }
+
+    /// What it was asked, in order.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.0.lock().unwrap().asked.clone()
+    }
+
+    /// Removals of what was alive, in use or pinned.
+    pub(crate) fn crimes(&self) -> Vec<String> {
+        self.0.lock().unwrap().crimes.clone()
+    }
+
+    /// Notes a call and plays what is next; removals see nothing change before them, for no look can.
+    async fn play(&self, call: &'static str, what: &str, may_change: bool) -> Result<(), CriError> {
+        let play = {
+            let mut inner = self.0.lock().unwrap();
+            inner.asked.push(format!("{call} {what}").trim().to_owned());
+            inner.plays.pop_front().unwrap_or(Plays::Answers)
+        };
+        match play {
+            Plays::Answers => Ok(()),
+            Plays::Changes(change) => {
+                if may_change {
+                    self.0.lock().unwrap().state.undergo(&change);
+                }
+                Ok(())
+            }
+            Plays::Refuses => Err(CriError::Refused {
+                call,
+                code: Code::FailedPrecondition,
+                message: "not now".to_owned(),
+            }),
+            Plays::Hangs => std::future::pending().await,
+            Plays::Breaks => Err(CriError::Gone {
+                call,
+                why: "connection reset".to_owned(),
+            }),
+        }
+    }
+}
+
+impl State {
+    fn undergo(&mut self, change: &Change) {
+        let at = |place: usize, len: usize| (len > 0).then(|| place % len);
+        match *change {
+            Change::Starts(place) => {
+                if let Some(place) = at(place, self.images.len()) {
+                    let id = format!("new-{}", self.containers.len());
+                    let image = self.images[place].id.clone();
+                    self.containers
+                        .push(container(&id, "new", Standing::Running, &[&image]));
+                }
+            }
+            Change::Pins(place) => {
+                if let Some(place) = at(place, self.images.len()) {
+                    self.images[place].is_pinned = true;
+                }
+            }
+            Change::LosesImage(place) => {
+                if let Some(place) = at(place, self.images.len()) {
+                    self.images.remove(place);
+                }
+            }
+            Change::LosesContainer(place) => {
+                if let Some(place) = at(place, self.containers.len()) {
+                    self.containers.remove(place);
+                }
+            }
+            Change::Ends(place) => {
+                if let Some(place) = at(place, self.containers.len()) {
+                    self.containers[place].standing = Standing::Exited;
+                }
+            }
+        }
+    }
+}
+
+impl Runtime for Fake {
+    async fn read(&self) -> Result<State, CriError> {
+        self.play("read", "", true).await?;
+        Ok(self.state())
+    }
+
+    async fn layers(&self) -> Result<Layers, CriError> {
+        self.play("layers", "", true).await?;
+        Ok(Layers::new())
+    }
+
+    async fn standing(&self, container: &str) -> Result<Option<Standing>, CriError> {
+        self.play("standing", container, true).await?;
+        let state = self.state();
+        let mut found = state.containers.iter();
+        Ok(found
+            .find(|one| one.id == container)
+            .map(|one| one.standing))
+    }
+
+    async fn remove_container(&self, container: &str) -> Result<(), CriError> {
+        self.play("remove container", container, false).await?;
+        let mut inner = self.0.lock().unwrap();
+        let alive = |one: &Container| one.id == container && one.standing != Standing::Exited;
+        if inner.state.containers.iter().any(alive) {
+            inner.crimes.push(format!("{container} was alive"));
+        }
+        inner.state.containers.retain(|one| one.id != container);
+        Ok(())
+    }
+
+    async fn remove_image(&self, image: &str, _handler: &str) -> Result<(), CriError> {
+        self.play("remove image", image, false).await?;
+        let mut inner = self.0.lock().unwrap();
+        let state = inner.state.clone();
+        for own in state.images.iter().filter(|own| own.id == image) {
+            if own.is_pinned || state.containers.iter().any(|one| one.uses(own)) {
+                inner.crimes.push(format!("{image} was wanted"));
+            }
+        }
+        inner.state.images.retain(|one| one.id != image);
+        Ok(())
+    }
+}
+
+/// A container of a pod that is called like its identity, as old as its attempt.
+pub(crate) fn container(id: &str, pod: &str, standing: Standing, images: &[&str]) -> Container {
+    Container {
+        id: id.to_owned(),
+        pod: Pod {
+            uid: pod.to_owned(),
+            namespace: "default".to_owned(),
+            name: pod.to_owned(),
+        },
+        name: "app".to_owned(),
+        attempt: 0,
+        standing,
+        created_at: Moment::START,
+        is_kubelets: false,
+        images: images.iter().map(|&name| name.to_owned()).collect(),
+    }
+}
+
+/// An image without a name, of 1 MiB.
+pub(crate) fn image(id: &str) -> Image {
+    Image {
+        id: id.to_owned(),
+        bytes: 1 << 20,
+        ..Image::default()
+    }
+}
