@@ -249,6 +249,7 @@ impl Programs {
         process::adopt_orphans()?;
         let manner = Manner {
             promtool: OsStr::new("tests on a cluster ask no promtool"),
+            containerd: OsStr::new("a cluster has a containerd of its own"),
             agent: &self.agent,
             full,
             deadline: live::deadline(deadline, full),

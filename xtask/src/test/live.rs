@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Args, Report,
     artifacts::{self, Binary},
-    leftovers,
+    containerd, leftovers,
     libtest::{self, Outcome, Skip},
     plain,
     report::Suite,
@@ -25,6 +25,8 @@ use crate::{
 const AGENT: &str = "BRINK_BIN";
 /// The one that tells it where `promtool` is, or why there is none.
 const PROMTOOL: &str = "BRINK_PROMTOOL";
+/// The same for the folder of a container runtime's programs.
+const CONTAINERD: &str = "BRINK_CONTAINERD";
 /// Why a test was not begun after the moment that was given for the last one.
 pub(crate) const TIME_OVER: &str = "the time was over";
 
@@ -42,6 +44,8 @@ pub(crate) struct Manner<'a> {
     pub(crate) agent: &'a Path,
     /// Where `promtool` is, or why there is none.
     pub(crate) promtool: &'a OsStr,
+    /// Where a container runtime's programs are, or why there are none.
+    pub(crate) containerd: &'a OsStr,
     /// Slow ones too.
     pub(crate) full: bool,
     /// Longest time for one.
@@ -70,9 +74,11 @@ pub(super) fn run_all(binaries: &[Binary], args: &Args, report: &mut Report) -> 
     }
     let agent = artifacts::build_agent()?;
     let promtool = promtool::for_tests();
+    let containerd = containerd::for_tests(&suites);
     let manner = Manner {
         agent: &agent,
         promtool: &promtool,
+        containerd: &containerd,
         full: args.full,
         deadline: deadline(args.deadline, args.full),
         until: None,
@@ -183,6 +189,7 @@ fn run_one(
     command
         .env(AGENT, manner.agent)
         .env(PROMTOOL, manner.promtool)
+        .env(CONTAINERD, manner.containerd)
         .args(["--exact", name, "--test-threads=1"]);
     command.args(manner.full.then_some("--include-ignored"));
     let mut ended = process::run(&mut command, manner.deadline)?;

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that can be tested on this machine, and an honest count of the rest.
 pub(crate) mod artifacts;
+mod containerd;
 pub mod leftovers;
 pub mod libtest;
 pub(crate) mod live;

@@ -201,6 +201,7 @@ fn run_tests(
 ) -> anyhow::Result<()> {
     let manner = Manner {
         promtool: OsStr::new("a guest has no promtool"),
+        containerd: OsStr::new("a guest has no containerd"),
         agent: &job.agent,
         full: job.full,
         deadline: Duration::from_secs(job.deadline),

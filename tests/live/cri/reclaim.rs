@@ -1,0 +1,235 @@
+//! Dead containers and unused images of a real runtime go; the rest is as it was.
+
+use std::os::linux::fs::MetadataExt as _;
+use std::time::{Duration, Instant};
+
+use brink_core::base::Moment;
+use brink_core::node::observe::{FilesystemStats, Layout};
+use brink_core::node::reclaim::Reclaim;
+use brink_cri::act::{Ended, Order, Target, act};
+use brink_cri::client::{Client, Runtime as _};
+use brink_cri::layout::{Measured, detect};
+use brink_cri::plan::{Fate, Known, Plan, Policy, plan};
+use brink_cri::state::{Image, Pod as PodName, Standing, State};
+use brink_cri::usage::Records;
+use brink_tests::slowed;
+
+use crate::containerd::SANDBOX;
+use crate::pods::Pod;
+use crate::{start, told};
+
+const BOTH: [Reclaim; 2] = [Reclaim::DeadContainers, Reclaim::UnusedImages];
+const USED: &str = "localhost/used:1";
+const OF_THE_DEAD: &str = "localhost/of-the-dead:1";
+const UNUSED: &str = "localhost/unused:1";
+const PROTECTED: &str = "localhost/protected:1";
+const SLEEP: [&str; 3] = ["/busybox", "sleep", "3600"];
+
+fn fate(pod: &PodName) -> Fate {
+    if pod.name == "over" {
+        Fate::Over
+    } else {
+        Fate::Lives
+    }
+}
+
+fn policy() -> Policy {
+    Policy {
+        protected: vec![PROTECTED.to_owned()],
+        ..Policy::default()
+    }
+}
+
+/// Waits until these containers have ended, and tells what there is then.
+async fn ended(client: &Client, ids: &[&String]) -> State {
+    let until = Instant::now() + slowed(Duration::from_secs(20));
+    loop {
+        let state = client.read().await.expect("an answer");
+        let alive = |one: &&brink_cri::state::Container| ids.contains(&&one.id) && !one.is_dead();
+        if !state.containers.iter().any(|one| alive(&one)) {
+            return state;
+        }
+        assert!(Instant::now() < until, "{state:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+fn planned(state: &State, records: &Records, layers: &brink_cri::state::Layers) -> Plan {
+    let known = Known {
+        fates: &fate,
+        records,
+        layers,
+        now: Moment::from_secs(1000),
+    };
+    plan(&BOTH, state, &policy(), &known)
+}
+
+/// What is there: containers by identity, images by name.
+fn held(state: &State) -> (Vec<&str>, Vec<&str>) {
+    let mut containers: Vec<&str> = state.containers.iter().map(|one| &*one.id).collect();
+    let mut images: Vec<&str> = state.images.iter().map(Image::in_words).collect();
+    containers.sort_unstable();
+    images.sort_unstable();
+    (containers, images)
+}
+
+#[test]
+fn dead_containers_and_unused_images_go_and_nothing_else() {
+    let containerd = start!(&[USED, OF_THE_DEAD, UNUSED, PROTECTED]);
+    told(async {
+        let client = containerd.connect().await.expect("an answer");
+        assert_eq!(client.identity().name, "containerd");
+        let parent = containerd.cgroup_parent();
+        let lives = Pod::make(&client, "lives", &parent, false)
+            .await
+            .expect("a pod");
+        let over = Pod::make(&client, "over", &parent, false)
+            .await
+            .expect("a pod");
+        let run = async |pod: &Pod, attempt, image, command: &[&str]| {
+            pod.run(&client, attempt, image, command)
+                .await
+                .expect("a container")
+        };
+        let write = "dd if=/dev/zero of=/written bs=1M count=2";
+        let first = run(&lives, 0, USED, &["/busybox", "sh", "-c", write]).await;
+        let second = run(&lives, 1, USED, &["/busybox", "true"]).await;
+        let running = run(&lives, 2, USED, &SLEEP).await;
+        let last = run(&over, 0, OF_THE_DEAD, &["/busybox", "true"]).await;
+        let state = ended(&client, &[&first, &second, &last]).await;
+        assert_eq!(state.sandbox_images, [SANDBOX]);
+
+        let mut records = Records::default();
+        records.observe(Moment::START, &state);
+        let layers = written(&client, &first).await;
+        let dry = planned(&state, &records, &layers);
+        let going: Vec<&str> = dry.containers.iter().map(|one| &*one.id).collect();
+        assert_eq!(going, [&last, &first], "{dry:?}");
+        let images: Vec<&str> = dry.images.iter().map(|one| &*one.name).collect();
+        // The one that was never used first.
+        assert_eq!(images, [UNUSED, OF_THE_DEAD], "{dry:?}");
+        assert!(dry.frees_bytes() > 2 << 20, "{dry:?}");
+        assert_eq!(
+            client.read().await.expect("an answer"),
+            state,
+            "a plan changes nothing"
+        );
+
+        let report = reclaim(&client, &mut records).await;
+        let removed: Vec<&str> = report.removed.iter().map(name).collect();
+        assert_eq!(removed, [&*last, &*first, UNUSED, OF_THE_DEAD]);
+        assert!(
+            report.refused.is_empty() && report.spared.is_empty(),
+            "{report:?}"
+        );
+        let state = client.read().await.expect("an answer");
+        let mut left = [running.as_str(), second.as_str()];
+        left.sort_unstable();
+        let (there, images) = held(&state);
+        assert_eq!(there, left);
+        assert_eq!(images, [SANDBOX, PROTECTED, USED]);
+        let standing = client.standing(&running).await.expect("an answer");
+        assert_eq!(standing, Some(Standing::Running));
+        // What is gone is gone without an error, as for whoever comes second.
+        client.remove_container(&first).await.expect("no error");
+        assert_eq!(client.standing(&first).await.expect("an answer"), None);
+    });
+}
+
+fn name(target: &Target) -> &str {
+    match target {
+        Target::Container(one) => &one.id,
+        Target::Image(one) => &one.name,
+    }
+}
+
+/// What containers have written, once the runtime has looked at what this one has.
+async fn written(client: &Client, container: &String) -> brink_cri::state::Layers {
+    let until = Instant::now() + slowed(Duration::from_secs(20));
+    loop {
+        let layers = client.layers().await.expect("an answer");
+        if layers
+            .get(container)
+            .is_some_and(|layer| layer.bytes >= 2 << 20)
+        {
+            return layers;
+        }
+        assert!(Instant::now() < until, "{layers:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn reclaim(client: &Client, records: &mut Records) -> brink_cri::act::Report {
+    let policy = policy();
+    let order = Order {
+        ways: &BOTH,
+        policy: &policy,
+        fates: &fate,
+        clock: &|| Moment::from_secs(1000),
+        until: tokio::time::Instant::now() + slowed(Duration::from_secs(30)),
+    };
+    act(client, order, records, |_, _| false).await
+}
+
+#[test]
+fn a_kubelets_containers_are_left_to_it() {
+    let containerd = start!(&[UNUSED]);
+    told(async {
+        let client = containerd.connect().await.expect("an answer");
+        let parent = containerd.cgroup_parent();
+        let pod = Pod::make(&client, "over", &parent, true)
+            .await
+            .expect("a pod");
+        let dead = pod.run(&client, 0, UNUSED, &["/busybox", "true"]).await;
+        let state = ended(&client, &[&dead.expect("a container")]).await;
+        assert!(state.is_kubelets());
+        let mut records = Records::default();
+        records.observe(Moment::START, &state);
+        let report = reclaim(&client, &mut records).await;
+        assert!(matches!(report.ended, Ended::LeftToKubelet), "{report:?}");
+        assert_eq!(client.read().await.expect("an answer"), state);
+    });
+}
+
+#[test]
+fn images_lie_where_the_runtime_says() {
+    let containerd = start!(&[UNUSED]);
+    told(async {
+        let client = containerd.connect().await.expect("an answer");
+        let mut places = client.places().await;
+        let until = Instant::now() + slowed(Duration::from_secs(20));
+        // It has looked at nothing yet.
+        while places.is_err()
+            || places
+                .as_ref()
+                .is_ok_and(|found| found.images.used_bytes == Some(0))
+        {
+            assert!(Instant::now() < until, "{places:?}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            places = client.places().await;
+        }
+        let images = places.expect("an answer").images;
+        assert!(images.folder.is_dir(), "{images:?}");
+        assert!(
+            images.at.is_some() && images.used_inodes.is_some(),
+            "{images:?}"
+        );
+        let device = |path: &std::path::Path| {
+            std::fs::metadata(path)
+                .expect("a folder")
+                .st_dev()
+                .to_string()
+        };
+        let measured = Measured {
+            device: device(&images.folder),
+            stats: FilesystemStats::default(),
+        };
+        let beside = device(containerd.socket().parent().expect("a folder"));
+        assert_eq!(detect(&beside, &measured, None), Layout::Single);
+        let elsewhere = device(std::path::Path::new("/proc"));
+        assert_eq!(
+            detect(&elsewhere, &measured, None),
+            Layout::DedicatedImagefs
+        );
+    });
+}
