@@ -53,7 +53,7 @@ const fn target(name: &'static str, run: fn(&[u8]) -> Taken) -> Target {
 }
 
 /// Every entry point.
-pub const TARGETS: [Target; 24] = [
+pub const TARGETS: [Target; 25] = [
     target("records", targets::probe::records),
     target("btf", targets::probe::btf),
     target("format", targets::probe::format),
@@ -78,6 +78,7 @@ pub const TARGETS: [Target; 24] = [
     target("answers", targets::control::answers),
     target("requests", targets::stream::requests),
     target("kept-events", targets::stream::kept_events),
+    target("runtime", targets::runtime::runtime),
 ];
 
 impl Target {

@@ -66,6 +66,7 @@ each! {
     answers: "answers",
     requests: "requests",
     kept_events: "kept-events",
+    runtime: "runtime",
 }
 
 #[test]

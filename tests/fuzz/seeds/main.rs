@@ -1,9 +1,10 @@
 //! Writes the seeds that nobody can write by hand: `cargo run -p brink-fuzz --example seeds`, after a form has changed.
 //!
-//! They are records of the rings, slots of the ledger, journals of both kinds, and what is said over the socket.
+//! They are records of the rings, slots of the ledger, journals of both kinds, what is said over the socket, and what a container runtime answers.
 
 mod lines;
 mod ring;
+mod runtime;
 mod segments;
 mod slots;
 mod talk;
@@ -20,6 +21,7 @@ fn main() {
     lines::journal();
     segments::event_journal();
     talk::answers();
+    runtime::answers();
 }
 
 fn write(target: &str, name: &str, bytes: &[u8]) {

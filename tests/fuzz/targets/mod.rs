@@ -14,6 +14,7 @@ pub(crate) mod outbox;
 pub(crate) mod pod;
 pub(crate) mod probe;
 pub(crate) mod process;
+pub(crate) mod runtime;
 pub(crate) mod scenario;
 pub(crate) mod state;
 pub(crate) mod stream;
