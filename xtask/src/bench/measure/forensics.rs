@@ -10,6 +10,10 @@ use brink_tests::{
     Hog,
     kills::{self, Account, PARTS, SHOWN},
 };
+use rustix::{
+    process::Pid,
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
 
 use super::super::registry::{Measured, Outcome, Settings};
 use super::{
@@ -85,7 +89,7 @@ fn measure(outcome: &mut Outcome, case: &str, count: u32) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// Processes that fork and reap for as long as the kills take and longer.
+/// Processes that fork and reap for as long as the kills take and longer, each on a processor of its own.
 fn forks(arena: &Arena, count: u32) -> anyhow::Result<Vec<Hog>> {
     let longest = Duration::from_secs(1) * count / A_SECOND * 4 + PATIENCE;
     let spec = HogSpec {
@@ -97,7 +101,17 @@ fn forks(arena: &Arena, count: u32) -> anyhow::Result<Vec<Hog>> {
         )
     };
     let spec = spec.at_rate(FORKS_A_SECOND);
-    let start = |_| Ok(Hog::spawn(&programs::hog()?, Some(&arena.beside), &spec)?);
+    let processors = sched_getaffinity(None)?;
+    let usable = (0..CpuSet::MAX_CPU).filter(|&processor| processors.is_set(processor));
+    let usable: Vec<usize> = usable.collect();
+    let start = |place: usize| {
+        let hog = Hog::spawn(&programs::hog()?, Some(&arena.beside), &spec)?;
+        // A child that another processor runs costs an interrupt there and back, on a virtual machine more than the fork.
+        let mut only = CpuSet::new();
+        only.set(usable[place % usable.len()]);
+        sched_setaffinity(Pid::from_raw(hog.pid()), &only)?;
+        Ok(hog)
+    };
     (0..FORKERS).map(start).collect()
 }
 
