@@ -252,14 +252,14 @@ impl Builder {
     ) -> Vec<Arc<Group>> {
         let mut opened = Vec::new();
         for (place, family) in families.iter().enumerate() {
-            let Some(&path) = family.first() else {
+            let Some((&path, below)) = family.split_first() else {
                 continue;
             };
             let parts = parts.and_then(|parts| parts.get(place));
             let known = self.open.get(path);
             let group = match known.filter(|group| group.is_still(family.len(), parts)) {
                 Some(group) => Ok(Arc::clone(group)),
-                None => Group::open(&self.layout, path, parts).map(Arc::new),
+                None => Group::open(&self.layout, (path, below), parts).map(Arc::new),
             };
             match group {
                 Ok(group) => {

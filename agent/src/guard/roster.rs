@@ -1,12 +1,12 @@
 //! The roster: a ready-made snapshot of the workloads with everything a kill needs open already.
 
+use std::iter;
 use std::sync::Arc;
 
 use brink_core::node::workload::WorkloadTable;
 use brink_host::HostError;
 use brink_host::cgroup::stat::StatReader;
 use brink_host::cgroup::usage::UsageReader;
-use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{CgroupDir, Controller, Layout};
 use brink_host::kill::KillTarget;
 use brink_host::kill::pid_set::ProtectedPids;
@@ -73,13 +73,19 @@ pub struct Roster {
 }
 
 impl Group {
-    /// Opens a cgroup of the memory hierarchy; of a kubelet's pod with what it consists of.
+    /// Opens a cgroup of the memory hierarchy, of which `below` are the paths of all below it; of a kubelet's pod with what it
+    /// consists of.
     ///
     /// # Errors
     /// [`HostError`] with the path.
-    pub fn open(layout: &Layout, group: &str, parts: Option<&Parts>) -> Result<Self, HostError> {
+    pub fn open(
+        layout: &Layout,
+        (group, below): (&str, &[&str]),
+        parts: Option<&Parts>,
+    ) -> Result<Self, HostError> {
         let target = KillTarget::open(layout, group)?;
-        let (family, paths) = family(layout, group)?.into_iter().unzip();
+        let first = (target.id().0, group.to_owned());
+        let (family, paths) = iter::once(first).chain(family(layout, below)?).unzip();
         Ok(Self {
             usage: UsageReader::open(target.dir())?,
             stat: StatReader::open(target.dir())?,
@@ -153,11 +159,25 @@ impl PodParts {
 /// Groups below one workload that are counted; more are not expected and would only be missed there.
 const LARGEST_FAMILY: usize = 4096;
 
-fn family(layout: &Layout, group: &str) -> Result<Vec<(u64, String)>, HostError> {
+fn family<'a>(
+    layout: &'a Layout,
+    below: &'a [&str],
+) -> Result<impl Iterator<Item = (u64, String)> + 'a, HostError> {
     let hierarchy = layout.require(Controller::Memory)?;
-    let below = groups_below(hierarchy, group, LARGEST_FAMILY)?;
-    let id = |group: String| Some((CgroupDir::open(hierarchy, &group).ok()?.id().0, group));
-    Ok(below.into_iter().filter_map(id).collect())
+    if below.len() >= LARGEST_FAMILY {
+        return Err(HostError::TooMany {
+            path: hierarchy.path.clone(),
+            what: "groups of one workload",
+            limit: LARGEST_FAMILY,
+        });
+    }
+    let id = |&group: &&str| {
+        Some((
+            CgroupDir::open(hierarchy, group).ok()?.id().0,
+            group.to_owned(),
+        ))
+    };
+    Ok(below.iter().filter_map(id))
 }
 
 impl Roster {

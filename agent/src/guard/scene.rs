@@ -251,7 +251,7 @@ fn roster(
     };
     let member = Member {
         workload: 0,
-        group: Arc::new(Group::open(layout, "/pod", Some(&parts)).unwrap()),
+        group: Arc::new(Group::open(layout, ("/pod", &[]), Some(&parts)).unwrap()),
     };
     let table = WorkloadTable::new(vec![pod], generation);
     Box::new(Roster::new(table, vec![member], protected))

@@ -57,7 +57,13 @@ impl Machine {
             sandboxes: vec![format!("{pod}/{}", id('f'))],
             unknown: Vec::new(),
         };
-        let group = Arc::new(Group::open(&layout, &pod, Some(&known)).unwrap());
+        let below: Vec<&str> = known
+            .containers
+            .iter()
+            .chain(&known.sandboxes)
+            .map(String::as_str)
+            .collect();
+        let group = Arc::new(Group::open(&layout, (&pod, &below), Some(&known)).unwrap());
         let ports = Arc::new(Ports::new(4, 1).unwrap());
         (Sentry::new(self.0.path(), layout, ports), group)
     }

@@ -159,6 +159,7 @@ pub fn groups_below(
     };
     let first = format!("/{}", group.trim_matches('/'));
     let mut found = vec![first];
+    let counting = counting_device(&folder);
     let mut next = 0;
     while let Some(parent) = found.get(next).cloned() {
         let relative = parent
@@ -166,7 +167,7 @@ pub fn groups_below(
             .unwrap_or("")
             .trim_start_matches('/');
         let path = folder.join(relative);
-        match children(&path) {
+        match children(&path, counting) {
             Ok(names) => found.extend(
                 names
                     .iter()
@@ -187,12 +188,20 @@ pub fn groups_below(
     Ok(found)
 }
 
-/// Names of the groups directly below, sorted. A name that is not UTF-8 is shown with replacement characters.
-fn children(path: &Path) -> io::Result<Vec<String>> {
+/// The device of a folder whose file system counts directories by their links; none of any other.
+fn counting_device(folder: &Path) -> Option<u64> {
+    let found = rustix::fs::statfs(folder).ok()?;
+    let device = fs::symlink_metadata(folder).ok()?.dev();
+    counts_links(&found).then_some(device)
+}
+
+/// Names of the groups directly below, sorted. A name that is not UTF-8 is shown with replacement characters. On the device
+/// `counting` links are believed.
+fn children(path: &Path, counting: Option<u64>) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     // To list the many files of a group costs more than all else.
-    let is_leaf = fs::symlink_metadata(path)?.nlink() == LINKS_OF_A_LEAF;
-    if is_leaf && rustix::fs::statfs(path).is_ok_and(|found| counts_links(&found)) {
+    let own = fs::symlink_metadata(path)?;
+    if own.nlink() == LINKS_OF_A_LEAF && Some(own.dev()) == counting {
         return Ok(names);
     }
     for entry in fs::read_dir(path)? {

@@ -131,10 +131,14 @@ pub fn find(root: &Path, own: i32) -> Result<Vec<Essential>, HostError> {
     let lineage = Lineage::of(root, own)?;
     let mut found = Vec::new();
     for pid in process::ids(root)? {
-        let glimpse = Glimpse::of(root, pid).filter(|glimpse| !glimpse.is_kernel_thread);
         // One that ends meanwhile needs no protection.
-        let (Some(glimpse), Ok(groups)) = (glimpse, Membership::read(root, &pid.to_string()))
-        else {
+        let Some(glimpse) = Glimpse::of(root, pid) else {
+            continue;
+        };
+        if glimpse.is_kernel_thread {
+            continue;
+        }
+        let Ok(groups) = Membership::read(root, &pid.to_string()) else {
             continue;
         };
         let service = groups.service().unwrap_or("/");
