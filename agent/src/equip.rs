@@ -12,6 +12,7 @@ use brink_host::realtime::FifoPriority;
 use crate::backend::build::Builder;
 use crate::config::{AgentConfig, NodeScope, capacities_of};
 use crate::guard::files::{NodePlan, Scope};
+use crate::storage::owned::Places;
 
 /// The node as the guard reads it.
 pub fn node_plan(config: &AgentConfig) -> NodePlan {
@@ -33,6 +34,7 @@ pub fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
     Builder::new(root, layout.clone(), scope, rules, config.selection.clone())
         .with_pods_in(config.pods_cgroup.as_deref())
         .with_capacity(capacity)
+        .with_places(Places::new(root, &config.storage))
 }
 
 /// Loads the programs. Single ones may be absent all the same: the probe's coverage tells.

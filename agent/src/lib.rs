@@ -21,6 +21,7 @@ pub mod recorder;
 pub mod replay;
 pub mod runtime;
 pub mod scenario;
+pub mod storage;
 pub mod story;
 pub mod telling;
 pub mod terminal;

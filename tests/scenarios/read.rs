@@ -150,6 +150,7 @@ fn detail(usage: &Value, pod: &Workload) -> PodDetail {
     PodDetail {
         containers: pod.containers.iter().filter_map(container).collect(),
         volumes: volumes.map(volume).collect(),
+        ..PodDetail::default()
     }
 }
 

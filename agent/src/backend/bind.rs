@@ -1,13 +1,15 @@
 //! Which cgroups are which workload: manifests by annotation or by the kubelet's naming, everything else by pattern.
 
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
-use brink_core::node::workload::{Container, Resources, Workload};
+use brink_core::node::workload::{Container, Resources, Volume, VolumeSource, Workload};
 use brink_host::cgroup::pod::PodRoots;
 
 use super::protect::is_within;
 use crate::config::CgroupRule;
 use crate::pod::Manifest;
+use crate::storage::owned::Keeps;
 
 /// The namespace of workloads that are cgroups without a manifest.
 const NAMESPACE: &str = "cgroup";
@@ -26,6 +28,8 @@ pub struct Bound {
     pub containers: Option<Vec<(String, String)>>,
     /// Whether it is a control group that a pattern named.
     pub is_pattern: bool,
+    /// Where its files are.
+    pub keeps: Keeps,
 }
 
 /// Binds what is there: `groups` are the paths of all cgroups, parents before children.
@@ -58,6 +62,7 @@ pub fn bind(
                     owner: None,
                     containers: None,
                     is_pattern: true,
+                    keeps: Keeps::Directories(rule.directories.clone()),
                 });
             }
         }
@@ -70,13 +75,37 @@ fn bound_pod(pod: &Manifest, groups: Vec<String>) -> Bound {
     let is_kubelets = pod.cgroup.is_none() && !groups.is_empty();
     let mut workload = pod.workload.clone();
     workload.by_kubelet = is_kubelets && pod.is_observed;
+    // Its files may be there before its groups are, and longer.
+    let keeps = if is_kubelets || (pod.is_observed && pod.cgroup.is_none()) {
+        Keeps::AsKubelet {
+            has_user_namespace: pod.files.has_user_namespace,
+        }
+    } else {
+        add_directories(&mut workload, &pod.files.directories);
+        Keeps::Directories(pod.files.directories.clone())
+    };
     Bound {
         workload,
         groups,
         owner: pod.owner.clone(),
         containers: is_kubelets.then(|| pod.container_ids.clone()),
         is_pattern: false,
+        keeps,
     }
+}
+
+/// Folders that were named count like the volumes of a pod.
+fn add_directories(workload: &mut Workload, directories: &[PathBuf]) {
+    let named = directories.iter().map(|path| Volume {
+        name: volume_name(path),
+        source: VolumeSource::Directory,
+    });
+    workload.volumes.extend(named);
+}
+
+/// What the volume of such a folder is called.
+pub fn volume_name(directory: &Path) -> String {
+    directory.display().to_string()
 }
 
 /// The uid of the pod whose own cgroup this is.
@@ -144,7 +173,7 @@ impl Claimed {
 }
 
 fn workload_of(rule: &CgroupRule, group: &str) -> Workload {
-    Workload {
+    let mut workload = Workload {
         namespace: rule
             .namespace
             .clone()
@@ -162,7 +191,9 @@ fn workload_of(rule: &CgroupRule, group: &str) -> Workload {
             ..Container::default()
         }],
         ..Workload::default()
-    }
+    };
+    add_directories(&mut workload, &rule.directories);
+    workload
 }
 
 #[cfg(test)]
@@ -181,6 +212,7 @@ mod tests {
             priority: None,
             termination_grace: None,
             requests: ResourceList::default(),
+            directories: Vec::new(),
         }
     }
 
@@ -196,6 +228,7 @@ mod tests {
             owner: None,
             container_ids: vec![("app".to_owned(), "ab12".to_owned())],
             is_observed: true,
+            files: crate::pod::PodFiles::default(),
         }
     }
 

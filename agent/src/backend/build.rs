@@ -19,9 +19,11 @@ use super::parts::{Judge, Judged, Parts};
 use super::protect::{Essentials, select};
 use crate::config::{CgroupRule, Selection};
 use crate::guard::board::Board;
+use crate::guard::disks::Disks;
 use crate::guard::roster::{Group, Member, Roster};
 use crate::oom_scores::{Audited, Of, expect};
 use crate::pod::Manifest;
+use crate::storage::owned::{Owned, Places};
 
 /// Cgroups of one machine; more are a runaway, and counted as such.
 const MOST_GROUPS: usize = 65_536;
@@ -40,6 +42,8 @@ pub struct Builder {
     capacity: i64,
     rules: Vec<CgroupRule>,
     selection: Selection,
+    /// Where workloads keep their files.
+    places: Places,
     generation: u64,
     open: HashMap<String, Arc<Group>>,
     /// What was read of each cgroup, for when it cannot be read.
@@ -72,6 +76,33 @@ struct Last {
     left_alone: Vec<Vec<String>>,
     protected: ProtectedPids,
     scores: Vec<Expected>,
+    owned: Arc<[Owned]>,
+    disks: Arc<Disks>,
+}
+
+impl Last {
+    fn of(roster: &Roster, workloads: Vec<Workload>) -> Self {
+        Self {
+            members: roster.members.clone(),
+            board: Arc::clone(&roster.board),
+            workloads,
+            left_alone: roster.left_alone.clone(),
+            protected: roster.protected.clone(),
+            scores: scores_of(&roster.scores),
+            owned: Arc::clone(&roster.owned),
+            disks: Arc::clone(&roster.disks),
+        }
+    }
+
+    /// Whether a later one says anything else.
+    fn differs(&self, now: &Self) -> bool {
+        self.workloads != now.workloads
+            || self.left_alone != now.left_alone
+            || ids(&self.members) != ids(&now.members)
+            || self.protected != now.protected
+            || self.scores != now.scores
+            || self.owned != now.owned
+    }
 }
 
 /// What a cgroup's processes should have: its id, the container's name, the value.
@@ -104,6 +135,7 @@ impl Builder {
             capacity: 0,
             rules,
             selection,
+            places: Places::under(root),
             generation: 0,
             open: HashMap::new(),
             known: Known::new(),
@@ -127,6 +159,13 @@ impl Builder {
     #[must_use]
     pub const fn with_capacity(mut self, capacity: i64) -> Self {
         self.capacity = capacity;
+        self
+    }
+
+    /// Names the folders of a kubelet.
+    #[must_use]
+    pub fn with_places(mut self, places: Places) -> Self {
+        self.places = places;
         self
     }
 
@@ -161,6 +200,7 @@ impl Builder {
         let mut left_alone = Vec::with_capacity(bound.len());
         let mut members = Vec::new();
         let (mut open, mut scores) = (HashMap::new(), Vec::new());
+        let mut owned = Vec::with_capacity(bound.len());
         for bound in bound {
             let index = workloads.len();
             let families: Vec<Vec<&str>> = bound
@@ -177,6 +217,8 @@ impl Builder {
             let groups = self.open_all(opened, &mut open, &mut look.troubles);
             let facts = look.at(&families);
             let mut workload = bound.workload;
+            let ids = bound.containers.clone().unwrap_or_default();
+            owned.push(Owned::of(&self.places, &workload, &bound.keeps).with_containers(ids));
             owners.push(bound.owner);
             let known = Consists::of(&bound.groups, parts);
             known.report(&workload, &mut look.troubles);
@@ -219,24 +261,14 @@ impl Builder {
         roster.owners = owners;
         roster.left_alone = left_alone;
         roster.scores = scores.into();
+        roster.owned = owned.into();
         if let Some(last) = &self.last {
             roster.inherit(&last.members, &last.board);
+            roster.inherit_disks(&last.workloads, &last.disks);
         }
-        self.changed = self.last.as_ref().is_none_or(|last| {
-            last.workloads != workloads
-                || last.left_alone != roster.left_alone
-                || ids(&last.members) != ids(&roster.members)
-                || last.protected != roster.protected
-                || last.scores != scores_of(&roster.scores)
-        });
-        self.last = Some(Last {
-            members: roster.members.clone(),
-            board: Arc::clone(&roster.board),
-            workloads,
-            left_alone: roster.left_alone.clone(),
-            protected: roster.protected.clone(),
-            scores: scores_of(&roster.scores),
-        });
+        let now = Last::of(&roster, workloads);
+        self.changed = self.last.as_ref().is_none_or(|last| last.differs(&now));
+        self.last = Some(now);
         Ok(Built {
             roster: Box::new(roster),
             troubles,

@@ -54,6 +54,7 @@ fn a_workload_loses_its_protection_with_the_process_that_gave_it() {
         priority: None,
         termination_grace: None,
         requests: ResourceList::default(),
+        directories: Vec::new(),
     };
     let mut builder = Builder::new(root, layout, "/", vec![rule], Selection::default());
     let mut check = |scan, expected| {
@@ -94,6 +95,7 @@ fn pod(uid: &str, ids: &[&str]) -> Manifest {
         owner: None,
         container_ids: ids.iter().map(container).collect(),
         is_observed: true,
+        files: crate::pod::PodFiles::default(),
         site: crate::config::document::Site::whole(crate::config::document::Origins::DEFAULT),
     }
 }

@@ -125,6 +125,7 @@ mod tests {
             owner: None,
             container_ids: Vec::new(),
             is_observed: false,
+            files: crate::pod::PodFiles::default(),
         }
     }
 

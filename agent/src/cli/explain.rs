@@ -4,6 +4,7 @@ use super::asking::{put, unexpected};
 use super::exit::{CliError, Exit};
 use super::options::{FormatArgs, SocketArgs, signal};
 use super::output::{Data, Format, Talk};
+use super::status_storage::used;
 use crate::control::protocol::{Answer, DecisionList, Explanation, Question};
 use crate::record::text::{amount, amount_or_unknown, end_words, hardness, moment, stretch};
 use crate::record::wire::{API_VERSION, OrderView};
@@ -134,6 +135,9 @@ pub(super) fn place(why: &Explanation, style: Style) -> String {
         cgroups => cgroups.join(", "),
     };
     screen.line("  cgroups   ", &cgroups);
+    if let Some(disk) = &why.storage {
+        screen.line("  disks     ", &used(disk));
+    }
     screen.gap();
     for reason in &why.reasons {
         screen.line("- ", reason);

@@ -23,6 +23,7 @@ mod simulate;
 mod status;
 mod status_kubernetes;
 mod status_page;
+mod status_storage;
 mod stream;
 mod top;
 mod variables;

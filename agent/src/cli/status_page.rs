@@ -4,6 +4,7 @@ use brink_host::probe::programs::OOM_ENTERED;
 
 use super::pause::pause_end;
 use super::status_kubernetes::kubernetes;
+use super::status_storage::storage;
 use crate::control::protocol::{EventJournalView, EventsView, OomView, Status, ThresholdState};
 use crate::record::text::{
     amount, bytes, counted, end_words, hardness, held_words, mode_words, moment, pressure, stretch,
@@ -23,6 +24,10 @@ pub(super) fn page(status: &Status, style: Style) -> String {
     node(&mut screen, status);
     if let Some(view) = &status.kubernetes {
         kubernetes(&mut screen, view);
+    }
+    if let Some(view) = &status.storage {
+        storage(&mut screen, view);
+        screen.gap();
     }
     if let Some(told) = &status.events {
         events(&mut screen, told);

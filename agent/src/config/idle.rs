@@ -1,4 +1,4 @@
-//! Keys that ask for what `brink run` cannot do: act on disks and local storage, evict nobody, or call what is not there.
+//! Keys that ask for what `brink run` cannot do: act on disks, evict nobody, or call what is not there.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -27,15 +27,6 @@ pub(super) fn findings(tree: &Node, inherited: Option<&Node>, origins: &Origins)
                 found.push(Finding::at(origins, entry.node.site, path, problem));
             }
         }
-    }
-    let key = "localStorageCapacityIsolation";
-    let inherited = inherited.and_then(|kubelets| kubelets.get(key));
-    if let Some(node) = tree.get(key)
-        && matches!(node.value, Value::Bool(true, _))
-        && is_written(node, inherited)
-    {
-        let problem = "brink run does not enforce limits of local storage yet; brink simulate does";
-        found.push(Finding::at(origins, node.site, key.to_owned(), problem));
     }
     found.extend(nobody(tree, origins));
     let hooks = ["beforeKill", "afterKill"].into_iter();

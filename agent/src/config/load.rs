@@ -112,6 +112,7 @@ fn agent_config(written: Written, policy: Policy, raised: Vec<Raised>) -> AgentC
         node: written.node,
         pods_cgroup: written.pods_cgroup,
         workloads: written.workloads,
+        storage: written.storage,
         kubernetes: written.kubernetes,
         selection: written.selection,
         limits: written.limits,

@@ -23,6 +23,7 @@ mod overrides;
 pub(crate) mod schema;
 mod settings;
 mod show;
+pub(crate) mod storage;
 #[cfg(test)]
 mod tests;
 pub mod thresholds;
@@ -41,4 +42,5 @@ pub use settings::{
     NodeScope, OomScores, Paths, Pattern, Realtime, RunMode, Selection, Workloads,
 };
 pub use show::{Shown, ShownRaised};
+pub use storage::Storage;
 pub use version::{API_VERSION, KIND, Migrated, VERSIONS, migrate, migrate_text};

@@ -17,7 +17,8 @@ use super::settings::{
     Events, Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings, NodeScope, Paths, Realtime,
     RunMode, Selection, Workloads,
 };
-use super::{events, kubernetes, workloads};
+use super::storage::Storage;
+use super::{events, kubernetes, storage, workloads};
 use crate::ledger::DECISIONS;
 
 /// What is looked at more seldom than that is not looked after.
@@ -26,7 +27,7 @@ const LONGEST_HOUSEKEEPING: Span = Span::from_secs(3600);
 const SHORTEST_REFILL: Span = Span::from_millis(100);
 
 /// Every key, in the order in which they are shown.
-pub(super) const KEYS: [&str; 36] = [
+pub(super) const KEYS: [&str; 37] = [
     "apiVersion",
     "kind",
     "mode",
@@ -49,6 +50,7 @@ pub(super) const KEYS: [&str; 36] = [
     "node",
     "podsCgroup",
     "workloads",
+    "storage",
     "kubernetes",
     "prefer",
     "avoid",
@@ -76,6 +78,7 @@ pub(super) struct Written {
     pub(super) node: NodeScope,
     pub(super) pods_cgroup: Option<String>,
     pub(super) workloads: Workloads,
+    pub(super) storage: Storage,
     pub(super) kubernetes: Kubernetes,
     pub(super) selection: Selection,
     pub(super) limits: Limits,
@@ -115,6 +118,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Written {
             .get("podsCgroup")
             .and_then(|node| workloads::read_group(reader, node)),
         workloads: workloads::read(reader, fields),
+        storage: storage::read(reader, fields),
         kubernetes: kubernetes::read(reader, fields),
         selection: workloads::read_selection(reader, fields),
         limits: read_remembered_limits(reader, fields),

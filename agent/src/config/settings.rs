@@ -15,6 +15,7 @@ use regex_lite::Regex;
 use super::kubernetes::Kubernetes;
 use super::margin::{LeadMargin, Raised};
 use super::outlets::{EventJournal, Outlets};
+use super::storage::Storage;
 
 /// Everything the agent is told.
 #[derive(Clone, Debug)]
@@ -44,6 +45,8 @@ pub struct AgentConfig {
     pub pods_cgroup: Option<String>,
     /// What is watched over beside the machine itself.
     pub workloads: Workloads,
+    /// Where the pods of a kubelet keep their files, and how often all of them are measured.
+    pub storage: Storage,
     /// Whether pods come from the Kubernetes API, and how it is reached.
     pub kubernetes: Kubernetes,
     /// Who goes sooner, later or never.
@@ -166,6 +169,8 @@ pub struct CgroupRule {
     pub termination_grace: Option<i64>,
     /// As the sum of a pod's requests.
     pub requests: ResourceList,
+    /// Folders whose files are its own; they count as local volumes.
+    pub directories: Vec<PathBuf>,
 }
 
 /// Who goes sooner, later or never.

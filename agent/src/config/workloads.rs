@@ -7,6 +7,7 @@ use brink_host::cgroup::glob::Glob;
 
 use super::document::{Fields, Keys, Node, Reader};
 use super::settings::{CgroupRule, OomScores, Pattern, Selection, Workloads};
+use super::storage::read_directories;
 
 const GLOB: &str = "a path below the cgroup root such as /system.slice/*.service or \
                     /user.slice/*/session-*.scope";
@@ -40,13 +41,14 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Workloads
 }
 
 fn read_rule<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<CgroupRule> {
-    const KEYS: [&str; 6] = [
+    const KEYS: [&str; 7] = [
         "glob",
         "name",
         "namespace",
         "priority",
         "terminationGracePeriodSeconds",
         "requests",
+        "directories",
     ];
     let fields = reader.fields(node, &KEYS, Keys::Closed);
     let Some(written) = fields.get("glob") else {
@@ -79,6 +81,15 @@ fn read_rule<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<CgroupRule> 
     let priority = integer("priority", i64::from(i32::MIN), i64::from(i32::MAX));
     let grace = integer("terminationGracePeriodSeconds", 0, i64::from(i32::MAX));
     let requests = fields.get("requests");
+    let directories = fields.get("directories");
+    let directories = directories.map_or_else(Vec::new, |node| read_directories(reader, node));
+    if let (Some(glob), Some(node), false) =
+        (&glob, fields.get("directories"), directories.is_empty())
+        && glob.as_str().contains(['*', '?', '['])
+    {
+        let problem = "the same folders for every group that the glob matches, and each counts all of their files";
+        reader.warn(node, problem);
+    }
     Some(CgroupRule {
         glob: glob?,
         name: name.map(str::to_string),
@@ -86,6 +97,7 @@ fn read_rule<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<CgroupRule> 
         priority: priority.and_then(|priority| i32::try_from(priority).ok()),
         termination_grace: grace,
         requests: requests.map_or_else(ResourceList::default, |node| read_requests(reader, node)),
+        directories,
     })
 }
 

@@ -5,4 +5,5 @@ pub mod http;
 mod kubernetes_view;
 pub mod protocol;
 pub mod server;
+mod storage_view;
 pub mod views;

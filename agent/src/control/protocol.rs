@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use super::kubernetes_view::KubernetesView;
+pub use super::storage_view::{DiskView, StorageView};
 use crate::record::DecisionRecord;
 use crate::record::wire::{OrderView, PressureView, RankedWorkload, SignalValue, Time};
 
@@ -224,6 +225,9 @@ pub struct Status {
     /// How the pods of the Kubernetes API stand; none where they are not asked for.
     #[serde(default)]
     pub kubernetes: Option<KubernetesView>,
+    /// What workloads use of disks; none where no folder of theirs is measured.
+    #[serde(default)]
+    pub storage: Option<StorageView>,
 }
 
 /// A configuration that was not taken over.
@@ -430,6 +434,9 @@ pub struct Explanation {
     pub cgroups: Vec<String>,
     /// The remembered orders against it, newest last.
     pub orders: Vec<OrderView>,
+    /// What it uses of disks; left out where nothing of it is measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub storage: Option<DiskView>,
 }
 
 /// The remembered decisions, as `brink explain --list` prints them.

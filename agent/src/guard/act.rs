@@ -103,7 +103,11 @@ impl Guard {
         let page = self.ports.pages.pop();
         let cause = Cause {
             signal: decision.crossed.signal,
-            quantity: decision.quantity.value(),
+            // What a workload is over by itself is not what the signal shows.
+            quantity: match decision.limit {
+                Some(_) => i64::MAX,
+                None => decision.quantity.value(),
+            },
         };
         let mut current = Current::new(order, workload, cause, decision.at);
         current.dry_run = open.is_none_or(|open| open.dry_run);

@@ -6,6 +6,7 @@
 
 pub mod again;
 pub mod board;
+pub mod disks;
 pub mod figures;
 pub mod files;
 pub mod kernel;
@@ -24,6 +25,7 @@ mod breaks;
 mod follow;
 mod hear;
 mod keep;
+mod limits;
 mod quiet;
 mod rehearse;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use brink_core::base::Moment;
 use brink_core::node::input::{Control, Recalled, Reconfiguration};
+use brink_core::node::limits::Exceeded;
 use brink_core::node::order::Phase;
 use brink_host::ledger::{Ledger, SlotId};
 use brink_host::probe::abi::record::VictimRecord;
@@ -89,6 +90,15 @@ pub enum Command {
     NoSampler(String),
     /// A container was made in an evicted pod.
     Newcomer(Box<Newcomer>),
+    /// A workload uses more of local storage than it may.
+    Exceeded {
+        /// Generation of the table that the index is of; with another one it is told again.
+        generation: u64,
+        /// Index in that.
+        workload: usize,
+        /// The limit, and what was measured.
+        limit: Exceeded,
+    },
     /// Take a full sample now and report it.
     Inquire,
     /// End.

@@ -1,9 +1,10 @@
 //! The roster: a ready-made snapshot of the workloads with everything a kill needs open already.
 
+use std::collections::HashMap;
 use std::iter;
 use std::sync::Arc;
 
-use brink_core::node::workload::WorkloadTable;
+use brink_core::node::workload::{Workload, WorkloadTable};
 use brink_host::HostError;
 use brink_host::cgroup::stat::StatReader;
 use brink_host::cgroup::usage::UsageReader;
@@ -12,8 +13,10 @@ use brink_host::kill::KillTarget;
 use brink_host::kill::pid_set::ProtectedPids;
 
 use super::board::Board;
+use super::disks::Disks;
 use crate::backend::parts::Parts;
 use crate::oom_scores::Audited;
+use crate::storage::owned::Owned;
 
 /// One cgroup of a workload, held open.
 #[derive(Debug)]
@@ -63,6 +66,10 @@ pub struct Roster {
     pub members: Vec<Member>,
     /// What the processes of each should have as `oom_score_adj`; not the guard's affair.
     pub scores: Arc<[Audited]>,
+    /// Where each keeps its files, in their order; empty where nobody asked. Not the guard's affair.
+    pub owned: Arc<[Owned]>,
+    /// What each uses of disks, in their order.
+    pub disks: Arc<Disks>,
     /// Warm figures, in the order of `members`.
     pub board: Arc<Board>,
     /// Processes that are never signalled. The guard gives them to the killer, and has those of the roster before here
@@ -185,6 +192,8 @@ impl Roster {
     pub fn new(table: WorkloadTable, mut members: Vec<Member>, protected: ProtectedPids) -> Self {
         members.sort_by_key(|member| member.workload);
         Self {
+            disks: Arc::new(Disks::new(table.len())),
+            owned: Arc::default(),
             table: Arc::new(table),
             owners: Vec::new(),
             left_alone: Vec::new(),
@@ -219,6 +228,18 @@ impl Roster {
             .iter()
             .find(|member| member.group.family.contains(&id));
         found.map(|member| member.workload)
+    }
+
+    /// Takes over what was known of the disks of the same workloads before.
+    pub fn inherit_disks(&self, workloads: &[Workload], disks: &Disks) {
+        let places: HashMap<&str, usize> = workloads.iter().map(|one| &*one.uid).zip(0..).collect();
+        for (index, workload) in self.table.workloads().iter().enumerate() {
+            let before = places.get(&*workload.uid);
+            let before = before.and_then(|&before| disks.get(before));
+            if let (Some(now), Some(before)) = (self.disks.get(index), before) {
+                now.set(&before.used());
+            }
+        }
     }
 
     /// Takes over what was known of the same cgroups before.

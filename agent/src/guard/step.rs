@@ -3,6 +3,7 @@
 use brink_core::base::Moment;
 use brink_core::node::action::{Action, Actions};
 use brink_core::node::input::{Confirmation, Control, Delivery, Input, Recalled};
+use brink_core::node::limits::Exceeded;
 use brink_core::node::observe::Observations;
 use brink_core::node::workload::PodUsage;
 use brink_host::realtime::prefault_buffer;
@@ -45,6 +46,15 @@ pub enum Kind {
     },
     /// Reclaim on the node has run.
     Reclaimed,
+    /// A workload uses more of local storage than it may.
+    Exceeded {
+        /// Index in the table.
+        workload: usize,
+        /// The limit, and what was measured.
+        limit: Exceeded,
+        /// Its working set in bytes, if known.
+        memory: Option<u64>,
+    },
     /// Somebody changed whether orders are carried out.
     Control(Control),
     /// Another configuration.
@@ -119,6 +129,15 @@ impl Kind {
             Input::Dying { workload, charged } => Self::Dying { workload, charged },
             Input::Outcome { order, delivered } => Self::Outcome { order, delivered },
             Input::Reclaimed => Self::Reclaimed,
+            Input::Exceeded {
+                workload,
+                limit,
+                memory,
+            } => Self::Exceeded {
+                workload,
+                limit,
+                memory,
+            },
             Input::Control(control) => Self::Control(control),
             Input::Reconfigure(_) => Self::Reconfigure,
             Input::Recall(recalled) => Self::Recall(recalled),

@@ -261,6 +261,11 @@ impl Guard {
                     self.housekeep(now());
                 }
                 Command::Newcomer(newcomer) => self.take_newcomer(newcomer),
+                Command::Exceeded {
+                    generation,
+                    workload,
+                    limit,
+                } => self.take_exceeded(generation, workload, limit),
                 Command::Inquire => self.look_closely(now()),
                 Command::Stop => return true,
             }

@@ -58,6 +58,7 @@ impl Guard {
                 };
             }
         }
+        self.roster.disks.add_to(&mut self.usage);
     }
 
     /// Says that the kernel's counts of processes were given up, if so.
@@ -93,6 +94,13 @@ impl Guard {
         verify_head(ranking, table, &mut usage, &mut order, read_anew);
         self.usage = usage;
         self.order = order;
+    }
+
+    /// What a workload uses now of memory, read for an order of its own; none where nothing can be read.
+    pub(super) fn usage_now(&self, workload: usize) -> Option<PodUsage> {
+        let mut used = None;
+        self.read_anew(workload, &mut used);
+        used
     }
 
     /// Reads what a workload uses now; no process where nothing runs.

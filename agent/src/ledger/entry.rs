@@ -4,6 +4,7 @@ use brink_core::base::{Moment, Reason};
 use brink_core::node::decision::{Decision, PLACES, Ranked, Standing};
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::input::Confirmation;
+use brink_core::node::limits::Exceeded;
 use brink_core::node::order::End;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::{PerSignal, Signal};
@@ -51,6 +52,9 @@ pub struct Record<'a> {
     pub stages: Stages,
     /// End of the grace of a soft order that is carried out.
     pub until: Option<Moment>,
+    /// The limit of its own that the victim exceeded, if it goes for that; then what was crossed is the limit.
+    #[serde(borrow)]
+    pub limit: Option<Limit<'a>>,
 }
 
 /// How far an order has come, marked in its slot as it goes: it outlives an agent that ends in the middle.
@@ -122,6 +126,15 @@ pub struct Seen {
     pub capacity: i64,
     /// When it was measured.
     pub at: Option<Moment>,
+}
+
+/// A limit of local storage, and what was used against it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limit<'a> {
+    /// The limit, and what was measured.
+    pub exceeded: Exceeded,
+    /// The volume or container whose limit it is; empty for the whole pod.
+    pub part: &'a str,
 }
 
 /// One place in the ranking.
@@ -313,6 +326,10 @@ impl<'a> Record<'a> {
                 quantity: decision.quantity.value(),
                 seen: seen(decision.observation),
             },
+            limit: decision.limit.map(|exceeded| Limit {
+                exceeded,
+                part: part_of(&exceeded, decision.victim.workload, table),
+            }),
             signals: PerSignal::from_fn(|signal| decision.observations[signal].map(seen)),
             confirmation: decision.confirmation,
             credit: decision.credit,
@@ -344,6 +361,12 @@ impl<'a> Place<'a> {
             refusal: ranked.refusal,
         }
     }
+}
+
+/// The name of what a limit is of.
+fn part_of<'a>(limit: &Exceeded, workload: u32, table: &'a WorkloadTable) -> &'a str {
+    let pod = table.workloads().get(workload as usize);
+    pod.and_then(|pod| limit.part(pod)).map_or("", cut)
 }
 
 /// A slot has a fixed size; Kubernetes' names have 253 bytes at most, cgroup paths can be longer.

@@ -39,8 +39,11 @@ families! {
     WORKLOADS = Gauge "brink_workloads" &[], "Workloads watched over.";
     PROTECTED = Gauge "brink_workloads_protected" &[], "Those of them that are never evicted.";
     BROKEN = Gauge "brink_manifests_broken" &[], "Manifest files that are not in order: their pods are unknown, or as they were when the file last was.";
+    STORAGE = Gauge "brink_storage_folders" &[], "Folders of workloads that are measured; nothing where there are none.";
+    STORAGE_UNKNOWN = Gauge "brink_storage_folders_unknown" &[], "Those of them that the last round could not measure, or not wholly; 16 at most.";
+    STORAGE_AGE = Gauge "brink_storage_round_age_seconds" &[], "Time since all of them had been measured.";
 
-    EVICTIONS = Counter "brink_evictions" &[SIGNAL_LABEL, "mode"], "Workloads evicted (enforce), or that would have been (observe; told again every 30 s while it lasts).";
+    EVICTIONS = Counter "brink_evictions" &[SIGNAL_LABEL, "mode"], "Workloads evicted (enforce), or that would have been (observe; told again every 30 s while it lasts), by signal or by limit of local storage.";
     STATS_AGE = Histogram "brink_eviction_stats_age_seconds" SIGNAL, "Age of the observation that a decision rested on.";
     STAGE = Histogram "brink_eviction_stage_seconds" &["stage"], "Time that one stage of an eviction took.";
     WAY = Histogram "brink_signal_to_kill_seconds" &[], "From the sample below a threshold to the first SIGKILL, of orders without a grace.";

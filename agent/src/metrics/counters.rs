@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brink_core::base::{Moment, Reason};
 use brink_core::node::action::Action;
+use brink_core::node::limits::LimitKind;
 use brink_core::node::order::End;
 use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
@@ -72,6 +73,8 @@ pub struct Counters {
 pub struct Tally {
     /// Evictions by signal: carried out, and would-be.
     pub evictions: [[u64; 2]; Signal::COUNT],
+    /// The same for limits of local storage, by [`LimitKind::ALL`].
+    pub limits: [[u64; 2]; LimitKind::ALL.len()],
     /// Age of what a decision rested on, by signal.
     pub ages: [Histogram; Signal::COUNT],
     /// Thresholds that were crossed, by signal: hard and soft.
@@ -118,6 +121,7 @@ impl Default for Tally {
     fn default() -> Self {
         Self {
             evictions: [[0; 2]; Signal::COUNT],
+            limits: [[0; 2]; LimitKind::ALL.len()],
             ages: [const { Histogram::new(AGES) }; Signal::COUNT],
             crossings: [[0; 2]; Signal::COUNT],
             stages: [const { Histogram::new(STAGES) }; CHAIN.len()],
@@ -202,11 +206,17 @@ impl Tally {
         let stages = completion.map_or(record.stages, |completion| completion.stages);
         self.chain(&stages, &mut told);
         let signal = record.crossed.signal;
-        if let Some(decided) = stages.decided.filter(|_| told.is_new(STATS_AGE)) {
+        // What a limit is held against is no signal.
+        let decided = stages.decided.filter(|_| record.limit.is_none());
+        if let Some(decided) = decided.filter(|_| told.is_new(STATS_AGE)) {
             self.age(signal, record.crossed.seen.at, decided);
         }
         if let Some(would) = evicted(record, completion).filter(|_| told.is_new(EVICTION)) {
-            self.evictions[signal as usize][usize::from(would)] += 1;
+            let counts = match &record.limit {
+                Some(limit) => &mut self.limits[limit.exceeded.kind as usize],
+                None => &mut self.evictions[signal as usize],
+            };
+            counts[usize::from(would)] += 1;
         }
         let end = completion.and_then(|completion| Some((completion.end?, completion.freed)));
         if let Some((end, freed)) = end.filter(|_| told.is_new(END)) {

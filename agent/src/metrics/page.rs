@@ -1,6 +1,7 @@
 //! The page of `/metrics`: every family with its samples, from facts alone.
 
 use brink_core::node::condition::Condition;
+use brink_core::node::limits::LimitKind;
 use brink_core::node::signal::Signal;
 use brink_stream::model::kind::Kind;
 
@@ -136,6 +137,18 @@ fn add_node(page: &mut Exposition, facts: &Facts) {
     let broken = u32::try_from(status.broken_manifests.len()).unwrap_or(u32::MAX);
     let broken = broken.saturating_add(status.more_broken_manifests);
     page.family(&of::BROKEN).add(&[], broken);
+    add_storage(page, status);
+}
+
+fn add_storage(page: &mut Exposition, status: &Status) {
+    let view = status.storage.as_ref();
+    let folders = view.map(|view| view.folders);
+    page.family(&of::STORAGE).add_known(&[], folders);
+    let unknown = view.map(|view| u32::try_from(view.troubles.len()).unwrap_or(u32::MAX));
+    page.family(&of::STORAGE_UNKNOWN).add_known(&[], unknown);
+    let age = view.and_then(|view| u64::try_from(view.round_age_ms?).ok());
+    let age = age.map(|millis| Seconds(millis.saturating_mul(1_000_000)));
+    page.family(&of::STORAGE_AGE).add_known(&[], age);
 }
 
 fn add_evictions(page: &mut Exposition, facts: &Facts) {
@@ -151,6 +164,13 @@ fn add_evictions(page: &mut Exposition, facts: &Facts) {
         if watched(signal) || done + would > 0 {
             samples.add(&[signal.name(), "enforce"], done);
             samples.add(&[signal.name(), "observe"], would);
+        }
+    }
+    for kind in LimitKind::ALL {
+        let [done, would] = tally.limits[kind as usize];
+        if facts.status.storage.is_some() || done + would > 0 {
+            samples.add(&[kind.name(), "enforce"], done);
+            samples.add(&[kind.name(), "observe"], would);
         }
     }
     let mut samples = page.family(&of::STATS_AGE);

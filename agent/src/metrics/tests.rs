@@ -69,6 +69,7 @@ fn record(order: u64, mode: Mode) -> Record<'static> {
                 at: at(1_000),
             },
         },
+        limit: None,
         signals: PerSignal::default(),
         confirmation: Confirmation::default(),
         credit: 0,
@@ -219,7 +220,7 @@ fn status() -> Status {
         json!({"signal": signal, "value": "100Mi", "hard": hard, "graceSeconds": 0, "quantity": 100, "observed": true,
             "met": hard, "metForMs": 5, "held": if hard { json!("unconfirmed") } else { json!(null) }})
     };
-    let status = json!({
+    let mut status = json!({
         "apiVersion": "brink.dev/v1alpha1", "kind": "Status", "version": "0.1.0", "pid": 1, "started": time, "now": time,
         "mode": "paused", "pause": null, "otherEnforcer": null, "memoryPolicy": "confirmed", "rung": "realtime-poll",
         "scheduling": "SCHED_FIFO 49", "rungReasons": ["no BTF"],
@@ -236,6 +237,8 @@ fn status() -> Status {
             "journal": {"state": "full", "why": "No space left", "size": 4096, "written": 9, "waiting": 2, "lost": 1}},
         "kubernetes": {"node": "n", "connected": true, "since": null, "why": null, "pods": 12, "stateAgeMs": 0, "leftOut": 0, "failures": 3}
     });
+    status["storage"] = json!({"folders": 3, "roundAgeMs": 500, "roundMs": 4, "feeds": 1, "changes": 9, "changesLost": 0, "withoutFeed": [],
+            "troubles": ["a/b, volume /x: /x is not there"], "workloads": []});
     serde_json::from_value(status).unwrap()
 }
 
@@ -302,6 +305,10 @@ fn the_page_tells_what_is_known() {
         "brink_memory_pressure_stall_seconds_total{kind=\"full\"} 1.500000000",
         "brink_evictions_total{eviction_signal=\"memory.available\",mode=\"enforce\"} 1",
         "brink_evictions_total{eviction_signal=\"memory.available\",mode=\"observe\"} 0",
+        "brink_storage_folders 3",
+        "brink_storage_folders_unknown 1",
+        "brink_storage_round_age_seconds 0.500000000",
+        "brink_evictions_total{eviction_signal=\"emptydirfs.limit\",mode=\"enforce\"} 0",
         "brink_eviction_stats_age_seconds_count{eviction_signal=\"memory.available\"} 1",
         "brink_eviction_stage_seconds_bucket{stage=\"wake\",le=\"0.0001\"} 1",
         "brink_signal_to_kill_seconds_sum 0.000500000",

@@ -7,6 +7,8 @@ mod resources;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
+
 use brink_core::node::workload::Workload;
 use brink_host::cgroup::glob::Glob;
 
@@ -19,6 +21,18 @@ pub use read::read_pod;
 
 /// The annotation that binds a pod to its control group: a path below the cgroup root, or a glob.
 pub const CGROUP_ANNOTATION: &str = "brink.dev/cgroup";
+
+/// The annotation that names folders of a pod's own, separated by commas: absolute paths.
+pub const DIRECTORIES_ANNOTATION: &str = "brink.dev/directories";
+
+/// What a manifest says of a pod's files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodFiles {
+    /// Folders named by [`DIRECTORIES_ANNOTATION`].
+    pub directories: Vec<PathBuf>,
+    /// Whether it runs in a user namespace of its own (`spec.hostUsers: false`).
+    pub has_user_namespace: bool,
+}
 
 /// A pod, and which control group it is.
 #[derive(Clone, Debug)]
@@ -34,6 +48,8 @@ pub struct Manifest {
     pub container_ids: Vec<(String, String)>,
     /// Whether it has a status: it is what an API server knows of it, and that will know of its eviction.
     pub is_observed: bool,
+    /// What it says of its files.
+    pub files: PodFiles,
     /// Where it begins.
     pub site: Site,
 }

@@ -8,8 +8,9 @@ use brink_host::cgroup::glob::Glob;
 
 use super::admit::NODE_CRITICAL;
 use super::resources::{read_amount, read_list, read_resources};
-use super::{CGROUP_ANNOTATION, Manifest, Reading, admit};
+use super::{CGROUP_ANNOTATION, DIRECTORIES_ANNOTATION, Manifest, PodFiles, Reading, admit};
 use crate::config::document::{Fields, Keys, Node, Reader, Value};
+use crate::config::storage::directory;
 
 /// Annotation of the kubelet: where a pod comes from.
 const SOURCE: &str = "kubernetes.io/config.source";
@@ -68,6 +69,7 @@ pub fn read_pod<'a>(reader: &mut Reader<'a>, node: &'a Node, reading: Reading) -
         owner: owner_in(metadata.node()),
         container_ids: read_container_ids(reader, status),
         is_observed: !text(reader, status, "phase").is_empty(),
+        files: read_files(reader, annotations, spec),
         site: node.site,
     })
 }
@@ -311,4 +313,29 @@ fn read_binding<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<Glob> {
             None
         }
     }
+}
+
+/// What is odd with `hostUsers` is the API's business.
+fn read_files<'a>(reader: &mut Reader<'a>, annotations: Fields<'a>, spec: Fields<'a>) -> PodFiles {
+    let host_users = spec.get("hostUsers");
+    let has_user_namespace = host_users.is_some_and(|node| node.scalar() == Some("false"));
+    let mut files = PodFiles {
+        directories: Vec::new(),
+        has_user_namespace,
+    };
+    let Some(node) = annotations.get(DIRECTORIES_ANNOTATION) else {
+        return files;
+    };
+    for text in reader.name(node).unwrap_or_default().split(',') {
+        match directory(text.trim()) {
+            Some(path) if !files.directories.contains(&path) => files.directories.push(path),
+            Some(_) => {}
+            None => {
+                let accepted =
+                    "absolute paths without . and .., separated by commas: /srv/a,/srv/b";
+                reader.fault(node, format!("{text:?} is no such folder"), accepted);
+            }
+        }
+    }
+    files
 }

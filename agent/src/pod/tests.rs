@@ -540,3 +540,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn folders_of_a_pod_are_absolute_ones_each_once() {
+    let files = |text: &str| {
+        let (pod, report) = read(text, Reading::AsAdmitted);
+        (pod.map(|pod| pod.files), report.faults.len())
+    };
+    let with = |folders: &str| {
+        format!("metadata: {{name: a, annotations: {{brink.dev/directories: '{folders}'}}}}")
+    };
+    let (found, faults) = files(&with("/srv/a, /srv/b/,/srv/a"));
+    let expected = ["/srv/a", "/srv/b"].map(PathBuf::from);
+    assert_eq!((found.unwrap().directories, faults), (expected.to_vec(), 0));
+    for wrong in ["srv/a", "/", "/srv/../etc", "/srv/a,,/srv/b"] {
+        assert_eq!(files(&with(wrong)).1, 1, "{wrong}");
+    }
+    let (found, _) = files("metadata: {name: a}\nspec: {hostUsers: false}");
+    assert!(found.unwrap().has_user_namespace);
+    let (found, _) = files("metadata: {name: a}\nspec: {hostUsers: true}");
+    assert_eq!(found.unwrap(), PodFiles::default());
+}

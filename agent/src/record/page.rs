@@ -4,7 +4,7 @@ use super::text::{
     amount, amount_or_unknown, bytes, counted, end_words, hardness, means_words, millis,
     mode_words, moment, monotonic, stage_words, unsigned,
 };
-use super::wire::{AgainFacts, DecisionRecord, KillFacts, MemoryFacts, RankedWorkload};
+use super::wire::{AgainFacts, DecisionRecord, KillFacts, LimitView, MemoryFacts, RankedWorkload};
 use crate::ledger::entry::ReclaimCost;
 use crate::terminal::{Column, Paint, Screen, Style};
 
@@ -38,9 +38,9 @@ fn headline(screen: &mut Screen, record: &DecisionRecord) {
     let threshold = &record.threshold;
     let of = |value| amount(&threshold.signal, value);
     let short = threshold.quantity.saturating_sub(threshold.available);
-    screen.line(
-        "  crossed    ",
-        &format!(
+    let crossed = match &record.limit {
+        Some(limit) => exceeded(&threshold.signal, limit),
+        None => format!(
             "{} {}: {} available of {}, {} less than the threshold of {}",
             hardness(threshold.hard),
             threshold.signal,
@@ -49,13 +49,27 @@ fn headline(screen: &mut Screen, record: &DecisionRecord) {
             of(short),
             of(threshold.quantity)
         ),
-    );
+    };
+    screen.line("  crossed    ", &crossed);
     if !is_enforcing {
         let text = format!("nobody was killed: {}", mode_words(&record.mode));
         screen.paragraph("  observed   ", &text, Some(Paint::Warning));
     }
     let text = format!("{}; memory policy {}", record.rung, record.memory_policy);
     screen.line("  signal by  ", &text);
+}
+
+/// A limit of local storage and how much is used against it.
+fn exceeded(name: &str, limit: &LimitView) -> String {
+    let of = match limit.part.as_str() {
+        "" => "the pod".to_owned(),
+        part => part.to_owned(),
+    };
+    let most = bytes(limit.limit_bytes);
+    format!(
+        "{name}: {} used of {most} by {of}",
+        unsigned(limit.used_bytes)
+    )
 }
 
 fn figures(screen: &mut Screen, record: &DecisionRecord) {

@@ -1,6 +1,7 @@
 //! The versioned wire form of a decision: what `-o json` prints and the journal keeps. Fields are only ever added.
 
 use brink_core::base::Moment;
+use brink_core::node::limits::{Exceeded, message};
 use brink_core::node::signal::Signal;
 use brink_core::node::workload::full_name;
 use brink_host::clock::BootId;
@@ -12,7 +13,9 @@ use super::kubelet::KubeletView;
 use super::told::ToldView;
 use super::why;
 use super::words::{excess_word, memory_word, mode_word, preference_word, word_of};
-use crate::ledger::entry::{Completion, Crossed, Kill, Place, ReclaimCost, Record, Seen, Stages};
+use crate::ledger::entry::{
+    Completion, Crossed, Kill, Limit, Place, ReclaimCost, Record, Seen, Stages,
+};
 
 /// One decision, whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,6 +39,10 @@ pub struct DecisionRecord {
     pub memory_policy: String,
     /// What was crossed.
     pub threshold: CrossedThreshold,
+    /// The limit of local storage that the victim exceeded, if it went for that and for no threshold; then `threshold` has
+    /// the limit as its quantity, and what was left of it, which is below zero. Left out otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<LimitView>,
     /// Every signal that was known.
     pub signals: Vec<SignalValue>,
     /// What else was known of memory.
@@ -100,6 +107,20 @@ pub struct CrossedThreshold {
     pub available: i64,
     /// Out of how much.
     pub capacity: i64,
+}
+
+/// A limit of local storage that was exceeded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LimitView {
+    /// The volume or container whose limit it is; empty for the whole pod.
+    pub part: String,
+    /// The limit, in bytes.
+    pub limit_bytes: i64,
+    /// What was used, in bytes.
+    pub used_bytes: u64,
+    /// The kubelet's message about it.
+    pub message: String,
 }
 
 /// One signal.
@@ -232,7 +253,7 @@ impl DecisionRecord {
         let kill = completion.and_then(|completion| completion.kill);
         let ranking: Vec<RankedWorkload> = record.ranking.iter().flatten().map(ranked).collect();
         let victim = ranked(&record.victim);
-        let signal = record.crossed.signal.name();
+        let signal = cause(record);
         Self {
             api_version: API_VERSION.to_owned(),
             kind: "Decision".to_owned(),
@@ -242,10 +263,14 @@ impl DecisionRecord {
             rung: record.rung.word().to_owned(),
             mode: mode_word(record.mode).to_owned(),
             memory_policy: memory_word(record.policy).to_owned(),
-            threshold: CrossedThreshold::of(&record.crossed),
+            threshold: CrossedThreshold::of(&record.crossed, signal),
+            limit: record.limit.as_ref().map(LimitView::of),
             signals: record.signals.iter().filter_map(signal_value).collect(),
             memory: MemoryFacts::of(record),
-            why: why::sentences(signal, &ranking, &victim),
+            why: match &record.limit {
+                Some(limit) => vec![LimitView::of(limit).message.trim_end().to_owned()],
+                None => why::sentences(signal, &ranking, &victim),
+            },
             victim,
             candidates: record.candidates,
             ranking,
@@ -289,15 +314,40 @@ impl DecisionRecord {
 }
 
 impl CrossedThreshold {
-    fn of(crossed: &Crossed) -> Self {
+    fn of(crossed: &Crossed, signal: &str) -> Self {
         Self {
-            signal: crossed.signal.name().to_owned(),
+            signal: signal.to_owned(),
             hard: crossed.grace == 0,
             grace_seconds: crossed.grace / 1_000_000_000,
             quantity: crossed.quantity,
             available: crossed.seen.available,
             capacity: crossed.seen.capacity,
         }
+    }
+}
+
+impl LimitView {
+    fn of(limit: &Limit<'_>) -> Self {
+        let Exceeded {
+            kind,
+            limit: most,
+            used,
+            ..
+        } = limit.exceeded;
+        Self {
+            part: limit.part.to_owned(),
+            limit_bytes: most.value(),
+            used_bytes: used,
+            message: message(kind, limit.part, most),
+        }
+    }
+}
+
+/// What the kubelet counts an eviction under: the signal of the threshold, or the limit.
+pub fn cause(record: &Record<'_>) -> &'static str {
+    match &record.limit {
+        Some(limit) => limit.exceeded.kind.name(),
+        None => record.crossed.signal.name(),
     }
 }
 

@@ -144,6 +144,15 @@ fn input<'a>(
         Kind::Dying { workload, charged } => Input::Dying { workload, charged },
         Kind::Outcome { order, delivered } => Input::Outcome { order, delivered },
         Kind::Reclaimed => Input::Reclaimed,
+        Kind::Exceeded {
+            workload,
+            limit,
+            memory,
+        } => Input::Exceeded {
+            workload,
+            limit,
+            memory,
+        },
         Kind::Recall(recalled) => Input::Recall(recalled),
         Kind::Control(control) => Input::Control(control),
         Kind::Reconfigure => {

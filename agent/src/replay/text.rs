@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::wire::{ActionView, InputView, ReplayedStep, Summary, ThresholdName};
 use crate::record::text::{
-    counted, end_words, hardness, held_words, mode_words, moment, stretch, unsigned,
+    bytes, counted, end_words, hardness, held_words, mode_words, moment, stretch, unsigned,
 };
 use crate::terminal::{Paint, Screen, Style};
 
@@ -127,6 +127,17 @@ impl fmt::Display for InputView {
                 processes,
             } => format!("order {order} {}", delivery(delivered, *processes)),
             Self::Reclaimed => "reclaim on the node has run".to_owned(),
+            Self::Exceeded {
+                workload,
+                limit,
+                limit_bytes,
+                used_bytes,
+            } => format!(
+                "{limit}: {} uses {} of {}",
+                named(workload.as_ref()),
+                unsigned(*used_bytes),
+                bytes(*limit_bytes)
+            ),
             Self::Pause { for_ms: None } => "paused until further notice".to_owned(),
             Self::Pause { for_ms: Some(ms) } => format!("paused for {}", stretch(*ms)),
             Self::Unpause => "no pause".to_owned(),

@@ -98,6 +98,17 @@ pub enum InputView {
     },
     /// Reclaim on the node has run.
     Reclaimed,
+    /// A workload uses more of local storage than it may.
+    Exceeded {
+        /// `namespace/name`; none if the journal does not know it.
+        workload: Option<String>,
+        /// Which limit, as the kubelet's metrics have it: `emptydirfs.limit` and the like.
+        limit: &'static str,
+        /// The limit, in bytes.
+        limit_bytes: i64,
+        /// What was measured, in bytes.
+        used_bytes: u64,
+    },
     /// The stop button, for a time or until further notice.
     Pause {
         /// How long, in milliseconds.
@@ -378,6 +389,14 @@ impl<'a> Namer<'a> {
             },
             Kind::Outcome { order, delivered } => outcome(order, delivered),
             Kind::Reclaimed => InputView::Reclaimed,
+            Kind::Exceeded {
+                workload, limit, ..
+            } => InputView::Exceeded {
+                workload: self.workload(workload),
+                limit: limit.kind.name(),
+                limit_bytes: limit.limit.value(),
+                used_bytes: limit.used,
+            },
             Kind::Control(control) => self::control(control),
             Kind::Reconfigure => InputView::Reconfigure,
             Kind::Recall(Recalled::LastOrder(order)) => InputView::RecallOrder { order },

@@ -23,6 +23,7 @@ use crate::control::views::Views;
 use crate::guard::{self, ports::Command};
 use crate::metrics;
 use crate::page::{self, routes::Asked};
+use crate::storage::need::is_wanted;
 
 /// How often an agent that stands by looks whether the one that enforces is gone.
 const STANDBY: Duration = Duration::from_secs(1);
@@ -191,6 +192,7 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Resu
         manifests: config.workloads.manifests.clone(),
         count_processes: uses_pids(&config),
         oom_scores: config.workloads.oom_scores,
+        measure_disks: is_wanted(&config.policy),
         rules: config.workloads.cgroups,
         selection: config.selection,
     });
@@ -221,6 +223,7 @@ fn needs_restart(before: &AgentConfig, now: &AgentConfig) -> Vec<&'static str> {
         ("node", before.node != now.node),
         ("podsCgroup", before.pods_cgroup != now.pods_cgroup),
         ("kubernetes", before.kubernetes != now.kubernetes),
+        ("storage", before.storage != now.storage),
         ("paths", before.paths != now.paths),
         ("realtime", before.realtime != now.realtime),
         ("hooks", before.hooks != now.hooks),

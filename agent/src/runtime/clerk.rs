@@ -40,6 +40,7 @@ use crate::record::kubelet::KubeletView;
 use crate::record::text::{amount, end_words};
 use crate::record::wire::{Time, wall_clock};
 use crate::record::words::mode_word;
+use crate::storage::Keeper;
 use crate::telling::{Heard, RingLosses, Telling};
 use crate::warmer::Warmer;
 
@@ -57,6 +58,8 @@ pub struct Clerk {
     pub shared: Arc<Shared>,
     /// Keeps figures fresh, as fast as it is told to.
     pub warmer: Arc<Warmer>,
+    /// Measures disks, as often as it is told to.
+    pub keeper: Arc<Keeper>,
     /// Programs around a kill.
     pub hooks: Hooks,
     /// Inputs and answers, for replay.
@@ -237,6 +240,7 @@ impl Clerk {
         }
         if step.kind == Kind::Sample {
             remember(&mut state, step);
+            self.keeper.see(&state.policy, &step.observations);
         }
         if let Kind::Recall(Recalled::Unfinished(before)) = step.kind
             && matches!(before.phase, Phase::Asked { .. })
@@ -291,7 +295,8 @@ impl Clerk {
             | Action::WouldEvict { order, .. } => {
                 state.open_order = Some(order);
                 // An order of the last run rests on figures that this one has not got.
-                if !matches!(step.kind, Kind::Recall(_)) {
+                // One for a limit on none of the node.
+                if !matches!(step.kind, Kind::Recall(_) | Kind::Exceeded { .. }) {
                     foresee(&self.board, state, step, order);
                 }
             }

@@ -1,5 +1,8 @@
 //! What a checked configuration is for the parts of an agent: its killer, hooks, journal, and the like.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use anyhow::Context as _;
 use brink_core::node::signal::Signal;
 use brink_host::cgroup::Layout;
@@ -13,8 +16,11 @@ use super::named::Named;
 use super::stop_button::StopButton;
 use crate::config::AgentConfig;
 use crate::equip;
+use crate::guard::ports::Ports;
 use crate::guard::{self, Realtime};
 use crate::ledger::{Author, Rung};
+use crate::storage::Keeper;
+use crate::storage::need::is_wanted;
 
 /// The node's annotation counts where there is a cluster to have it.
 pub(super) fn stop_button(config: &AgentConfig) -> StopButton {
@@ -75,6 +81,14 @@ pub(super) fn journal(config: &AgentConfig) -> anyhow::Result<Option<Journal>> {
         .map(Some)
         .with_context(|| format!("cannot begin the journal {}", path.display()))
         .context(Named::JOURNAL)
+}
+
+pub(super) fn keeper(config: &AgentConfig, ports: &Arc<Ports>) -> anyhow::Result<Keeper> {
+    let period = u64::try_from(config.storage.period.as_nanos())?;
+    let period = Duration::from_nanos(period);
+    let is_wanted = is_wanted(&config.policy);
+    let root = &config.paths.root;
+    Ok(Keeper::start(root, period, is_wanted, Arc::clone(ports))?)
 }
 
 pub(super) fn uses_pids(config: &AgentConfig) -> bool {

@@ -20,7 +20,9 @@ use tracing::{info, warn};
 
 use super::clerk::Clerk;
 use super::cluster::{Cluster, Voice};
-use super::configured::{author, hooks, journal, killer, realtime_of, stop_button, uses_pids};
+use super::configured::{
+    author, hooks, journal, keeper, killer, realtime_of, stop_button, uses_pids,
+};
 use super::deliver::Deliver;
 use super::enforcer::{
     Enforcement, dead, evicted as evicted_in, interrupted as interrupted_in, kills, remember,
@@ -51,6 +53,7 @@ use crate::guard::rung::LOADING;
 use crate::guard::{self, Plan};
 use crate::oom_scores::Auditor;
 use crate::recorder::Recorder;
+use crate::storage::Keeper;
 use crate::telling::{RingLosses, Telling};
 use crate::warmer::Warmer;
 
@@ -91,6 +94,8 @@ pub struct Running {
     pub telling: Telling,
     /// The cluster this node is part of, if one is configured.
     pub cluster: Option<Cluster>,
+    /// What workloads use of disks.
+    pub keeper: Arc<Keeper>,
     /// What the kubelet would have done at the decisions in the ledger.
     foretold: Foretold,
     /// What the guard is still to be told of a takeover.
@@ -190,6 +195,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         foretold: around.foretold,
         telling: around.telling,
         cluster,
+        keeper: around.keeper,
         collector: around.collector,
         _recorder: around.recorder,
         takeover: Mutex::default(),
@@ -211,6 +217,7 @@ struct Around {
     bell: Arc<Bell>,
     button: StopButton,
     warmer: Arc<Warmer>,
+    keeper: Arc<Keeper>,
     board: Arc<BoardCell>,
     graces: Graces,
     foretold: Foretold,
@@ -237,9 +244,11 @@ impl Around {
         let mut state = State::new(config.policy.clone(), config.memory_policy, Mode::Enforcing);
         state.kubelets.clone_from(&config.kubelets_policy);
         state.add_roster(roster);
+        let ports = Arc::new(Ports::new(steps_with(room), room)?);
         let around = Self {
             shared: Arc::new(Shared::new(state)),
-            ports: Arc::new(Ports::new(steps_with(room), room)?),
+            keeper: Arc::new(keeper(config, &ports)?),
+            ports,
             bell,
             button: stop_button(config),
             warmer: Arc::new(Warmer::start(telling.hub().is_some(), auditor)?),
@@ -261,6 +270,7 @@ impl Around {
         around.warmer.count_processes(uses_pids(config));
         around.board.set(roster);
         around.warmer.follow(roster);
+        around.keeper.follow(roster);
         Ok(around)
     }
 
@@ -340,6 +350,7 @@ impl Around {
             ports: Arc::clone(&self.ports),
             shared: Arc::clone(&self.shared),
             warmer: Arc::clone(&self.warmer),
+            keeper: Arc::clone(&self.keeper),
             hooks: hooks(config)?,
             journal: journal(config)?,
             board: Arc::clone(&self.board),
@@ -363,6 +374,7 @@ impl Around {
             ports: Arc::clone(&self.ports),
             shared: Arc::clone(&self.shared),
             warmer: Arc::clone(&self.warmer),
+            keeper: Arc::clone(&self.keeper),
             board: Arc::clone(&self.board),
             bell: Arc::clone(&self.bell),
             reload: Arc::clone(&self.reload),

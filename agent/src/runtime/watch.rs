@@ -30,6 +30,7 @@ use crate::forensics::Collector;
 use crate::guard;
 use crate::guard::ports::{Command, Ports};
 use crate::pod::Manifest;
+use crate::storage::Keeper;
 use crate::telling::Telling;
 use crate::warmer::Warmer;
 
@@ -69,6 +70,8 @@ pub struct Watcher {
     pub shared: Arc<Shared>,
     /// Follows each roster.
     pub warmer: Arc<Warmer>,
+    /// Follows each roster's folders.
+    pub keeper: Arc<Keeper>,
     /// Remembers each roster's board.
     pub board: Arc<BoardCell>,
     /// What a reload of the configuration has left for us.
@@ -108,6 +111,8 @@ pub struct Reloaded {
     pub count_processes: bool,
     /// What becomes of `oom_score_adj`.
     pub oom_scores: OomScores,
+    /// Whether anybody wants to know what workloads use of disks.
+    pub measure_disks: bool,
 }
 
 impl Reload {
@@ -224,6 +229,7 @@ impl Watcher {
         self.sources.set_folder(reloaded.manifests);
         self.builder.reconfigure(reloaded.rules, reloaded.selection);
         self.warmer.count_processes(reloaded.count_processes);
+        self.keeper.want(reloaded.measure_disks);
         self.warmer.auditor().take(reloaded.oom_scores);
         true
     }
@@ -337,6 +343,7 @@ impl Watcher {
                     self.collector.follow(&roster);
                     self.board.set(&roster);
                     self.warmer.follow(&roster);
+                    self.keeper.follow(&roster);
                     make_room(&self.ports.steps, roster.table.len());
                     self.unsent.replace(Command::Roster(roster));
                 }

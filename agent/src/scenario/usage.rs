@@ -52,6 +52,7 @@ fn read_pod_usage<'a>(
     let detail = PodDetail {
         containers: read_containers(reader, fields.get("containers"), pod),
         volumes: read_volumes(reader, fields.get("volumes")),
+        ..PodDetail::default()
     };
     let memory = fields.get("memory").map(|node| amount(reader, Some(node)));
     let used = PodUsage {

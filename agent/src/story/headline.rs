@@ -128,6 +128,9 @@ fn workload(incident: &Incident) -> Option<String> {
 
 fn why(incident: &Incident) -> String {
     if let Some(decision) = decision(incident) {
+        if let Some(limit) = &decision.limit {
+            return limit.message.trim_end().trim_end_matches('.').to_owned();
+        }
         let crossed = &decision.threshold;
         let of = |value| amount(&crossed.signal, value);
         let (left, wanted) = (of(crossed.available), of(crossed.quantity));

@@ -239,12 +239,18 @@ fn unseen(record: &DecisionRecord) -> Missing {
 /// What tells that it was us, in words.
 fn evidence(record: &DecisionRecord) -> Vec<String> {
     let threshold = &record.threshold;
-    let mut evidence = vec![format!(
-        "our order {} for the {} threshold of {}",
-        record.order,
-        hardness(threshold.hard),
-        threshold.signal
-    )];
+    let mut evidence = vec![match &record.limit {
+        Some(limit) => {
+            let text = limit.message.trim_end();
+            format!("our order {} for a limit of its own: {text}", record.order)
+        }
+        None => format!(
+            "our order {} for the {} threshold of {}",
+            record.order,
+            hardness(threshold.hard),
+            threshold.signal
+        ),
+    }];
     if !is_carried_out(record) {
         evidence.push(format!("nobody was killed: {}", mode_words(&record.mode)));
     }
@@ -326,7 +332,11 @@ fn node(record: &DecisionRecord) -> NodeState {
         available: Field::or(available.map(|seen| seen.available), Missing::KernelLacksIt),
         headroom: Field::or(record.memory.headroom_bytes, Missing::KernelLacksIt),
         capacity: Field::or(available.map(|seen| seen.capacity), Missing::KernelLacksIt),
-        usable_swap: Field::Value(record.memory.usable_swap_bytes),
+        // An order for a limit rests on nothing of the node.
+        usable_swap: match &record.limit {
+            Some(_) => Field::Missing(Missing::NotApplicable),
+            None => Field::Value(record.memory.usable_swap_bytes),
+        },
         meminfo: Field::Missing(Missing::Pending),
         zones: Field::Missing(Missing::Pending),
         pressure: Field::Missing(Missing::Pending),

@@ -56,6 +56,7 @@ pub(super) fn record() -> Record<'static> {
         reason: Reason::Hard,
         mode: Mode::Enforcing,
         policy: MemoryPolicy::Confirmed,
+        limit: None,
         crossed: Crossed {
             signal: Signal::MemoryAvailable,
             grace: 0,

@@ -209,5 +209,6 @@ fn explanation() -> Explanation {
         reasons: vec!["its priority 3 is lower than 4".to_owned()],
         cgroups: vec!["/kubepods/burstable/pod1".to_owned()],
         orders: vec![OrderView::of(&decision())],
+        storage: None,
     }
 }

@@ -27,6 +27,7 @@ mod shortages;
 mod soak;
 mod socket;
 mod standby;
+mod storage;
 mod storm;
 mod support;
 mod swap;

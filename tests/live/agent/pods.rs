@@ -14,28 +14,28 @@ use brink_tests::{Hog, lacks, wait_until};
 use rustix::fs::statfs;
 use rustix::process::Signal;
 
-const UID: &str = "0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7";
+pub(crate) const UID: &str = "0e1f2a3b-4c5d-6e7f-8091-a2b3c4d5e6f7";
 /// What a container that is started again may hold before it is killed.
 const LITTLE: u64 = 16 * MIB;
 /// The kernel's number of tmpfs.
 const TMPFS: u64 = 0x0102_1994;
 
 /// A container's id.
-fn id(letter: char) -> String {
+pub(crate) fn id(letter: char) -> String {
     letter.to_string().repeat(64)
 }
 
 /// A node with one pod as a kubelet and containerd make it with the cgroupfs driver: a sandbox, and containers that its
 /// status knows.
-struct Kubelets {
+pub(crate) struct Kubelets {
     pause: Child,
     containers: Vec<OwnedCgroup>,
     pod: OwnedCgroup,
-    node: Node,
+    pub(crate) node: Node,
 }
 
 impl Kubelets {
-    fn new(mib: u64, known: &[char], settings: &str) -> Self {
+    pub(crate) fn new(mib: u64, known: &[char], settings: &str) -> Self {
         let node = Node::new(mib);
         let mut pod = None;
         for name in ["kubepods", "burstable", &format!("pod{UID}")] {
@@ -83,12 +83,20 @@ impl Kubelets {
         kubelets
     }
 
+    /// Gives the pod another `spec`.
+    pub(crate) fn specify(&self, spec: &str) {
+        let text = fs::read_to_string(self.manifest()).unwrap();
+        let other = text.replace("containers: [{name: c}]", spec);
+        assert_ne!(text, other);
+        fs::write(self.manifest(), other).unwrap();
+    }
+
     fn manifest(&self) -> std::path::PathBuf {
         self.node.path("manifests/web.yaml")
     }
 
     /// A group below the pod's, as a runtime makes one for a container.
-    fn make(&mut self, name: &str) -> usize {
+    pub(crate) fn make(&mut self, name: &str) -> usize {
         self.containers.push(self.pod.child(name).unwrap());
         self.containers.len() - 1
     }
@@ -99,13 +107,13 @@ impl Kubelets {
         Hog::spawn(program, Some(&self.containers[container]), &spec).unwrap()
     }
 
-    fn holding(&self, container: usize, mib: u64) -> Hog {
+    pub(crate) fn holding(&self, container: usize, mib: u64) -> Hog {
         let mut hog = self.hog(container, mib);
         hog.wait_touched(mib * MIB, PATIENCE).unwrap();
         hog
     }
 
-    fn is_sandbox_alive(&mut self) -> bool {
+    pub(crate) fn is_sandbox_alive(&mut self) -> bool {
         self.pause.try_wait().unwrap().is_none()
     }
 

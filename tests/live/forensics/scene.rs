@@ -143,6 +143,7 @@ impl Scene {
             priority: Some(7),
             termination_grace: None,
             requests: ResourceList::default(),
+            directories: Vec::new(),
         };
         let layout = self.sandbox.layout.clone();
         let mut builder = Builder::new(

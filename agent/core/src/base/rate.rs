@@ -110,6 +110,13 @@ impl WindowGuard {
             .is_some_and(|&oldest| now.since(oldest) >= self.window)
     }
 
+    /// How many more acts at `now` stay within the limit.
+    pub fn left(&self, now: Moment) -> usize {
+        let is_recent = |act: &&Moment| now.since(**act) < self.window;
+        let recent = self.acts.iter().filter(is_recent).count();
+        self.limit.saturating_sub(recent)
+    }
+
     /// Counts an act at `now`, allowed or not.
     pub fn record(&mut self, now: Moment) {
         if self.acts.len() < self.limit {

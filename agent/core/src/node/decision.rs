@@ -1,6 +1,7 @@
 //! A decision and the figures it was taken on, in a structure of fixed size that is filled without allocation.
 
 use super::input::Confirmation;
+use super::limits::Exceeded;
 use super::observe::{Observation, Observations};
 use super::rank::{Excess, Place};
 use super::safety::Mode;
@@ -32,6 +33,9 @@ pub struct Decision {
     pub observation: Observation,
     /// All observations of the moment.
     pub observations: Observations,
+    /// The limit of local storage that the victim exceeds, if it goes for that and for no threshold. Then the threshold
+    /// stands for the limit: its amount, and what is left of it, which is below zero.
+    pub limit: Option<Exceeded>,
     /// What confirmed that memory is short, in bytes.
     pub confirmation: Confirmation,
     /// Credit for the dying that was taken into account, in bytes.

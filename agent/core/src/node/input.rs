@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use super::engine::LiveSettings;
+use super::limits::Exceeded;
 use super::observe::Observations;
 use super::order::Phase;
 use super::policy::Policy;
@@ -41,6 +42,15 @@ pub enum Input<'a> {
     },
     /// Reclaim on the node has run; the next sample shows what it brought.
     Reclaimed,
+    /// A workload uses more of local storage than it may.
+    Exceeded {
+        /// Index in the current table.
+        workload: usize,
+        /// The limit, and what was measured.
+        limit: Exceeded,
+        /// Its working set in bytes, if known.
+        memory: Option<u64>,
+    },
     /// Somebody changes whether orders are carried out.
     Control(Control),
     /// Another configuration.

@@ -145,7 +145,7 @@ impl Kubelet {
         limits::exceeded(layout, seen.table, seen.usage, seen.details)
             .map(|excess| Eviction {
                 workload: excess.workload,
-                signal: EvictionSignal::Limit(excess.kind),
+                signal: EvictionSignal::Limit(excess.limit.kind),
                 grace_seconds: grace::IMMEDIATE,
                 message: excess.message,
                 annotations: None,

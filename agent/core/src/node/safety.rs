@@ -149,6 +149,13 @@ impl Safety {
         Ok(())
     }
 
+    /// Whether a kill can be spent on something that has time: half of those that may follow each other, and half of those in
+    /// a window, are left to thresholds, which must never find that the guards refuse.
+    pub fn has_to_spare(&self, now: Moment) -> bool {
+        let kept = (self.limits.burst / 2, self.limits.most / 2);
+        self.bucket.available(now) > kept.0 && self.guard.left(now) > kept.1
+    }
+
     /// Counts a kill of the run before as if it had been ours. Before the first of them the bucket was full.
     pub fn recall(&mut self, at: Moment) {
         if self.guard.is_empty() {

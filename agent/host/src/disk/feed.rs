@@ -68,6 +68,14 @@ pub struct FeedCounts {
 }
 
 impl FeedCounts {
+    /// What one reading of the queue tells. What is not understood counts as lost.
+    pub fn of(read: &[u8]) -> Self {
+        Events::of(read).fold(Self::default(), |counts, event| {
+            let lost = u64::from(event == Event::Lost);
+            counts.plus(Self { events: 1, lost })
+        })
+    }
+
     /// Both together.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

@@ -74,6 +74,9 @@ pub struct Eviction {
     pub generation: Option<i64>,
     /// When it was evicted, RFC 3339 to the second.
     pub at: String,
+    /// Whether it went for a limit of its own: that is no disruption, and gets no condition.
+    #[serde(default)]
+    pub for_limit: bool,
 }
 
 /// The event about a pod.
@@ -217,6 +220,7 @@ pub(crate) mod tests {
                 message: message.clone(),
                 generation: Some(3),
                 at: at.clone(),
+                for_limit: false,
             }),
             status_part: Part::Owed,
             event: EventWords {

@@ -68,6 +68,7 @@ const SPEC: Keep = Fields(&[
     ("priority", Whole),
     ("priorityClassName", Whole),
     ("terminationGracePeriodSeconds", Whole),
+    ("hostUsers", Whole),
     ("containers", Each(&CONTAINER)),
     ("initContainers", Each(&CONTAINER)),
     ("resources", RESOURCES),
@@ -255,7 +256,7 @@ mod tests {
                 "ownerReferences": [{"kind": "Job", "name": "j", "controller": true, "uid": "o"}],
             },
             "spec": {
-                "priority": -5, "nodeName": "n", "affinity": {"podAffinity": {}},
+                "priority": -5, "hostUsers": false, "nodeName": "n", "affinity": {"podAffinity": {}},
                 "containers": [{
                     "name": "c", "image": "i", "env": [{"name": "PASSWORD", "value": "secret"}],
                     "resources": {"requests": {"memory": "1Gi"}, "claims": []},
@@ -279,7 +280,7 @@ mod tests {
                 "ownerReferences": [{"kind": "Job", "name": "j", "controller": true}],
             },
             "spec": {
-                "priority": -5,
+                "priority": -5, "hostUsers": false,
                 "containers": [{"name": "c", "resources": {"requests": {"memory": "1Gi"}}}],
                 "volumes": [
                     {"name": "m", "emptyDir": {"medium": "Memory"}},

@@ -24,15 +24,19 @@ pub fn evicted(uid: &str, eviction: &Eviction) -> Value {
     if let Some(generation) = eviction.generation {
         condition["observedGeneration"] = generation.into();
     }
-    json!({
+    let mut patch = json!({
         "metadata": { "uid": uid },
         "status": {
             "phase": PHASE,
             "reason": REASON,
             "message": eviction.message,
-            "conditions": [condition],
         },
-    })
+    });
+    // For a limit of its own the kubelet writes none.
+    if !eviction.for_limit {
+        patch["status"]["conditions"] = json!([condition]);
+    }
+    patch
 }
 
 /// The event about a pod, as the kubelet's recorder makes them; `node` is where it happened.
@@ -98,6 +102,13 @@ mod tests {
                 },
             })
         );
+        let limited = Eviction {
+            for_limit: true,
+            ..eviction.clone()
+        };
+        let patch = evicted("uid-7", &limited);
+        assert_eq!(patch["status"].get("conditions"), None);
+        assert_eq!(patch["status"]["reason"], "Evicted");
         let unknown = Eviction {
             generation: None,
             ..eviction

@@ -194,6 +194,11 @@ fn what_would_depend_on_where_the_agent_is_started_is_a_fault() {
             "workloads: {cgroups: [{glob: batch.slice/*}]}",
             "workloads.cgroups[0].glob",
         ),
+        (
+            "workloads: {cgroups: [{glob: /a, directories: [srv/a]}]}",
+            "workloads.cgroups[0].directories[0]",
+        ),
+        ("storage: {rootDir: kubelet}", "storage.rootDir"),
         ("paths: {root: host}", "paths.root"),
         ("paths: {stateDir: run/brink}", "paths.stateDir"),
         ("paths: {socket: ./brink.sock}", "paths.socket"),
@@ -517,10 +522,7 @@ fn what_run_does_not_do_yet_is_told_of_keys_that_somebody_wrote() {
     );
     check(
         "evictionSoft: {imagefs.available: 1Gi}\nevictionSoftGracePeriod: {imagefs.available: 1m}\nlocalStorageCapacityIsolation: true",
-        &[
-            "evictionSoft.imagefs.available",
-            "localStorageCapacityIsolation",
-        ],
+        &["evictionSoft.imagefs.available"],
     );
     check("hooks: {beforeKill: [/bin/sh, -c, x]}", &[]);
     check(

@@ -4,6 +4,7 @@ mod names;
 mod ranked;
 mod ranking;
 mod status;
+mod storage;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -86,6 +86,7 @@ impl Views {
             reasons,
             cgroups: ranked.cgroups(index).to_vec(),
             orders,
+            storage: self.disk_of(&workload.uid, workload.full_name()),
             workload,
         }
     }

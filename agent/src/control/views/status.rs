@@ -76,6 +76,7 @@ impl Views {
             sampler: self.sampler(),
             events: self.events(),
             kubernetes: self.running.cluster.as_ref().map(Cluster::view),
+            storage: self.storage(&state, now),
         }
     }
 

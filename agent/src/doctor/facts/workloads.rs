@@ -264,6 +264,7 @@ mod tests {
             owner: owner.map(str::to_owned),
             container_ids: Vec::new(),
             is_observed: true,
+            files: crate::pod::PodFiles::default(),
             site: crate::config::document::Site::whole(Origins::DEFAULT),
         };
         let found = |owner, priority| {

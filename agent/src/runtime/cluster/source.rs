@@ -194,6 +194,8 @@ fn read(pod: &Pod) -> Known {
     if let Some(manifest) = &mut manifest {
         // Whoever may make a pod is not whoever may say which groups of this machine are killed for it.
         manifest.cgroup = None;
+        // Nor which of its folders are walked.
+        manifest.files.directories.clear();
         // Nor who may say that it is a static one, which is never killed. Of those the API has images, with uids of their own.
         if manifest.workload.uid == *pod.uid {
             manifest.workload.origin = workload::Origin::Api;

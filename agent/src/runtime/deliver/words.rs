@@ -42,6 +42,7 @@ pub(super) fn evicted(record: &DecisionRecord, known: Known<'_>) -> Option<Entry
         message: said.text.clone(),
         generation: (generation > 0).then_some(generation),
         at: at.clone(),
+        for_limit: record.limit.is_some(),
     };
     let event = words(REASON, true, said, &at);
     Some(entry(record, known.victim, Some(status), event))
@@ -107,6 +108,13 @@ fn words(reason: &str, warns: bool, said: Message, at: &str) -> EventWords {
 
 /// The kubelet's message about it; none if the record is of a signal that is not known here.
 fn message(record: &DecisionRecord, known: Known<'_>) -> Option<Message> {
+    if let Some(limit) = &record.limit {
+        // Of these the kubelet says no more, and nothing in annotations.
+        return Some(Message {
+            text: limit.message.clone(),
+            annotations: None,
+        });
+    }
     let crossed = &record.threshold;
     let signal = Signal::ALL
         .into_iter()

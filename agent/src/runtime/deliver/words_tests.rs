@@ -168,3 +168,20 @@ fn a_record_of_an_unknown_signal_has_no_words() {
         None
     );
 }
+
+#[test]
+fn an_eviction_for_a_limit_has_the_limits_message_alone_and_no_condition() {
+    let policy = policy(Value::Quantity("100Mi".parse().unwrap()));
+    let victim = victim();
+    let message = "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Mi\". ";
+    let mut record = record("enforcing", "emptydirfs.limit", Some(2 << 20));
+    record.limit = serde_json::from_value(json!({
+        "part": "scratch", "limitBytes": 1_048_576, "usedBytes": 2_097_152, "message": message,
+    }))
+    .unwrap();
+    let entry = evicted(&record, bare(&victim, &policy)).unwrap();
+    let status = entry.status.unwrap();
+    assert_eq!((&*status.message, status.for_limit), (message, true));
+    assert_eq!(entry.event.message, message);
+    assert!(entry.event.annotations.is_empty());
+}

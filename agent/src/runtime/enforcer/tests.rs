@@ -108,6 +108,7 @@ fn hard(order: u64, decided: i64) -> Record<'static> {
             quantity: 100 << 20,
             seen,
         },
+        limit: None,
         signals: PerSignal::from_fn(|_| None),
         confirmation: Confirmation::default(),
         credit: 0,

@@ -266,6 +266,7 @@ impl Agent {
                 message: MESSAGE.to_owned(),
                 generation: Some(1),
                 at: at.clone(),
+                for_limit: false,
             }),
             status_part: Part::Owed,
             event: EventWords {

@@ -266,6 +266,7 @@ impl Engine {
             quantity: threshold.quantity(seen.capacity),
             observation: seen,
             observations: sample.observations,
+            limit: None,
             confirmation: sample.confirmation,
             credit,
             generation: self.table.generation(),
@@ -311,7 +312,7 @@ impl Engine {
     }
 
     /// Whether the next order is carried out; a refusal by the guards shows at once.
-    fn permit(&mut self, now: Moment, actions: &mut Actions) -> Mode {
+    pub(super) fn permit(&mut self, now: Moment, actions: &mut Actions) -> Mode {
         let mut mode = self.safety.mode(now);
         if mode == Mode::Enforcing
             && let Err(reason) = self.safety.spend(now)

@@ -7,6 +7,7 @@ use super::super::credit::Dying;
 use super::super::gate::{Verdict, evaluate};
 use super::super::input::{Delivery, Reconfiguration, Sample};
 use super::super::order::{End, OpenOrder, Phase, Remains};
+use super::super::recent::Recent;
 use super::super::safety::Mode;
 use super::super::signal::Signal;
 use super::super::threshold::ThresholdSet;
@@ -24,6 +25,7 @@ impl Engine {
         };
         self.credit.remap(place);
         self.recent.remap(place);
+        self.limited.remap(place);
         if let Some(order) = &mut self.open {
             order.workload = order.workload.and_then(place);
         }
@@ -123,6 +125,10 @@ impl Engine {
         }
         self.told.mode = mode;
         actions.push(Action::Mode(mode));
+        if mode == Mode::Enforcing {
+            // Whoever was only told of is told of anew, and goes.
+            self.limited = Recent::default();
+        }
         let end = match (&self.open, mode) {
             (Some(order), Mode::Enforcing) if order.dry_run => End::DryRun,
             (Some(order), Mode::Observing(_)) if order.is_soft() && !order.dry_run => End::Stopped,

@@ -4,6 +4,7 @@
 
 mod decide;
 mod follow;
+mod limits;
 #[cfg(test)]
 mod properties;
 mod recall;
@@ -66,6 +67,8 @@ pub struct Engine {
     credit: Credit,
     reaping: Reaping,
     recent: Recent,
+    /// Whom orders went to for limits of their own.
+    limited: Recent,
     last_order: u64,
     reclaim: Reclaiming,
     order: Vec<u32>,
@@ -115,6 +118,7 @@ impl Engine {
             credit: Credit::default(),
             reaping: Reaping::default(),
             recent: Recent::default(),
+            limited: Recent::default(),
             last_order: 0,
             reclaim: Reclaiming::Not,
             order: Vec::new(),
@@ -148,6 +152,11 @@ impl Engine {
             }
             Input::Outcome { order, delivered } => self.outcome(now, order, delivered, actions),
             Input::Reclaimed => self.reclaim = Reclaiming::Done,
+            Input::Exceeded {
+                workload,
+                limit,
+                memory,
+            } => self.exceeded(now, workload, (limit, memory), actions),
             Input::Control(request) => self.safety.control(now, request),
             Input::Reconfigure(new) => self.reconfigure(now, new),
             Input::Recall(recalled) => self.recall(now, recalled, actions),

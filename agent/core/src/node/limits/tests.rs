@@ -92,7 +92,9 @@ fn found(layout: Layout, cases: &[Case]) -> Vec<Excess> {
 #[track_caller]
 fn check(layout: Layout, case: &Case, expected: Option<(LimitKind, &str)>) {
     let found = found(layout, core::slice::from_ref(case));
-    let found = found.first().map(|excess| (excess.kind, &*excess.message));
+    let found = found
+        .first()
+        .map(|excess| (excess.limit.kind, &*excess.message));
     assert_eq!(found, expected, "{layout:?}");
 }
 

@@ -218,6 +218,8 @@ pub enum VolumeSource {
     ConfigMap,
     /// `gitRepo`.
     GitRepo,
+    /// A folder that Brink was told of: no pod has one, and it counts like those that a pod has on the node's disk.
+    Directory,
     /// Anything else.
     Other,
 }
@@ -254,7 +256,10 @@ impl VolumeSource {
     pub const fn is_local_ephemeral(self) -> bool {
         matches!(
             self,
-            Self::EmptyDir { on_disk: true, .. } | Self::ConfigMap | Self::GitRepo
+            Self::EmptyDir { on_disk: true, .. }
+                | Self::ConfigMap
+                | Self::GitRepo
+                | Self::Directory
         )
     }
 

@@ -39,6 +39,10 @@ pub struct PodDetail {
     pub containers: Vec<ContainerUsage>,
     /// Volumes, by name.
     pub volumes: Vec<VolumeUsage>,
+    /// What is neither a container's nor a volume's: log files of the pod itself, and its file of host names. It counts
+    /// against the pod's limit alone.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub other: FsUsage,
 }
 
 /// What one container uses.

@@ -2,6 +2,7 @@
 
 mod changes;
 mod evicted;
+mod limits;
 mod orders;
 mod restart;
 mod whom;

@@ -1,0 +1,143 @@
+//! What workloads use of disks: measured by a thread that may wait, read by the guard without a lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use brink_core::node::workload::{FsUsage, PodUsage};
+
+const UNKNOWN: u64 = u64::MAX;
+
+/// What one workload uses of disks, in the parts that a ranking tells apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskUsage {
+    /// Writable layers of its containers.
+    pub rootfs: FsUsage,
+    /// Logs of its containers.
+    pub logs: FsUsage,
+    /// Local volumes.
+    pub volumes: FsUsage,
+}
+
+/// The same to be shared. Each figure is its own atomic: a reader may see two of different measurements, which for figures
+/// that are a minute old is harmless.
+#[derive(Debug)]
+pub struct Disk {
+    figures: [AtomicU64; 6],
+}
+
+/// That of every workload of a roster, in its order.
+#[derive(Debug, Default)]
+pub struct Disks {
+    disks: Box<[Disk]>,
+}
+
+impl Default for Disk {
+    fn default() -> Self {
+        Self {
+            figures: [const { AtomicU64::new(UNKNOWN) }; 6],
+        }
+    }
+}
+
+impl Disks {
+    /// Nothing is known yet of so many workloads.
+    pub fn new(workloads: usize) -> Self {
+        Self {
+            disks: (0..workloads).map(|_| Disk::default()).collect(),
+        }
+    }
+
+    /// That of the workload at `index`.
+    pub fn get(&self, index: usize) -> Option<&Disk> {
+        self.disks.get(index)
+    }
+
+    /// Adds what is known of disks to the usage of every workload that has one; nothing is known of the others at all.
+    pub fn add_to(&self, usage: &mut [Option<PodUsage>]) {
+        for (disk, used) in self.disks.iter().zip(usage) {
+            if let Some(used) = used {
+                let DiskUsage {
+                    rootfs,
+                    logs,
+                    volumes,
+                } = disk.used();
+                (used.rootfs, used.logs, used.volumes) = (rootfs, logs, volumes);
+            }
+        }
+    }
+}
+
+impl Disk {
+    /// What is known.
+    pub fn used(&self) -> DiskUsage {
+        let figure = |index: usize| {
+            let value = self.figures[index].load(Ordering::Relaxed);
+            Some(value).filter(|&value| value != UNKNOWN)
+        };
+        let part = |first: usize| FsUsage {
+            bytes: figure(first),
+            inodes: figure(first + 1),
+        };
+        DiskUsage {
+            rootfs: part(0),
+            logs: part(2),
+            volumes: part(4),
+        }
+    }
+
+    /// Replaces it.
+    pub fn set(&self, used: &DiskUsage) {
+        let parts = [used.rootfs, used.logs, used.volumes];
+        let values = parts.iter().flat_map(|part| [part.bytes, part.inodes]);
+        for (figure, value) in self.figures.iter().zip(values) {
+            figure.store(value.unwrap_or(UNKNOWN), Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(bytes: u64, inodes: u64) -> FsUsage {
+        FsUsage {
+            bytes: Some(bytes),
+            inodes: Some(inodes),
+        }
+    }
+
+    #[test]
+    fn each_figure_comes_back_where_it_was_put_and_unknown_is_not_zero() {
+        let disks = Disks::new(2);
+        let all = DiskUsage {
+            rootfs: used(1, 2),
+            logs: used(3, 4),
+            volumes: FsUsage {
+                bytes: Some(5),
+                inodes: None,
+            },
+        };
+        disks.get(0).unwrap().set(&all);
+        assert_eq!(disks.get(0).unwrap().used(), all);
+        assert_eq!(disks.get(1).unwrap().used(), DiskUsage::default());
+        disks.get(0).unwrap().set(&DiskUsage::default());
+        assert_eq!(disks.get(0).unwrap().used(), DiskUsage::default());
+        assert!(disks.get(2).is_none());
+    }
+
+    #[test]
+    fn whoever_has_no_usage_at_all_gets_none_by_its_disks() {
+        let disks = Disks::new(2);
+        for index in 0..2 {
+            let volumes = used(7, 8);
+            disks.get(index).unwrap().set(&DiskUsage {
+                volumes,
+                ..DiskUsage::default()
+            });
+        }
+        let mut usage = [None, Some(PodUsage::default())];
+        disks.add_to(&mut usage);
+        assert_eq!(usage[0], None);
+        let sum = usage[1].map(|used| (used.volumes, used.logs, used.memory));
+        assert_eq!(sum, Some((used(7, 8), FsUsage::default(), None)));
+    }
+}

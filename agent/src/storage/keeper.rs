@@ -1,0 +1,218 @@
+//! The thread that measures what workloads use of disks, and what it shares with those who ask.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use brink_core::base::Moment;
+use brink_core::node::observe::{Layout, Observations};
+use brink_core::node::policy::Policy;
+use brink_core::node::workload::WorkloadTable;
+use brink_host::HostError;
+use brink_host::disk::feed::FeedCounts;
+use tracing::warn;
+
+use super::measured::Measured;
+use super::need::Need;
+use super::owned::Owned;
+use super::rounds;
+use crate::guard::disks::Disks;
+use crate::guard::ports::Ports;
+use crate::guard::roster::Roster;
+
+/// The thread's name.
+const NAME: &str = "brink-storage";
+/// A walk looks so often whether it is to end; a filesystem that does not answer never lets it.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What there is to measure.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    pub(super) table: Arc<WorkloadTable>,
+    pub(super) owned: Arc<[Owned]>,
+    pub(super) disks: Arc<Disks>,
+}
+
+/// What the thread and its owner share.
+#[derive(Default)]
+pub(super) struct Shared {
+    work: Mutex<Arc<Work>>,
+    book: Mutex<Book>,
+    need: AtomicU8,
+    layout: Mutex<Layout>,
+    /// To the guard, which is told who is over a limit of its own.
+    pub(super) ports: Option<Arc<Ports>>,
+    is_wanted: AtomicBool,
+    pub(super) stop: AtomicBool,
+}
+
+/// What was measured, and how that goes.
+#[derive(Debug, Default)]
+pub(super) struct Book {
+    pub(super) measured: HashMap<String, Measured>,
+    pub(super) standing: Standing,
+}
+
+/// How measuring goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// Folders that are measured.
+    pub folders: usize,
+    /// Those of them that the last round could not measure, and why; folders of pods that are not there yet are none.
+    pub troubles: Vec<String>,
+    /// Filesystems whose kernel tells what has changed.
+    pub feeds: usize,
+    /// What these have told.
+    pub told: FeedCounts,
+    /// Why others are walked each time, a line for each mount.
+    pub without_feed: Vec<String>,
+    /// When the last round was over, and how long it took.
+    pub last_round: Option<(Moment, Duration)>,
+}
+
+/// The thread; it ends when this is dropped.
+pub struct Keeper {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Starts the thread with nothing to measure. Runtimes of containers are looked for below `root`. A round comes every `period` at least, if its figures are wanted.
+    ///
+    /// # Errors
+    /// [`HostError::Call`] when it cannot be started.
+    pub fn start(
+        root: &Path,
+        period: Duration,
+        is_wanted: bool,
+        ports: Arc<Ports>,
+    ) -> Result<Self, HostError> {
+        let shared = Arc::new(Shared {
+            is_wanted: is_wanted.into(),
+            ports: Some(ports),
+            ..Shared::default()
+        });
+        let theirs = Arc::clone(&shared);
+        let root = root.to_path_buf();
+        let thread = std::thread::Builder::new()
+            .name(NAME.to_owned())
+            .stack_size(256 << 10)
+            .spawn(move || rounds::run(&theirs, &root, period))
+            .map_err(|source| HostError::Call {
+                what: "starting the thread that measures disks",
+                source,
+            })?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Measures what the workloads of this roster have from now on, those that are new at once.
+    pub fn follow(&self, roster: &Roster) {
+        let work = Work {
+            table: Arc::clone(&roster.table),
+            owned: Arc::clone(&roster.owned),
+            disks: Arc::clone(&roster.disks),
+        };
+        *lock(&self.shared.work) = Arc::new(work);
+        self.wake();
+    }
+
+    /// Whether anybody wants the figures.
+    pub fn want(&self, is_wanted: bool) {
+        let before = self.shared.is_wanted.swap(is_wanted, Ordering::Relaxed);
+        if is_wanted && !before {
+            self.wake();
+        }
+    }
+
+    /// Tells what is seen of the node: how near thresholds on disks are, and what counts as whose.
+    pub fn see(&self, policy: &Policy, seen: &Observations) {
+        *lock(&self.shared.layout) = policy.layout();
+        self.set_need(Need::of(policy, seen));
+    }
+
+    fn set_need(&self, need: Need) {
+        let before = self.shared.need.swap(need as u8, Ordering::Relaxed);
+        if need as u8 > before {
+            self.wake();
+        }
+    }
+
+    /// What was measured of the workload with that uid.
+    pub fn measured(&self, uid: &str) -> Option<Measured> {
+        self.shared.book().measured.get(uid).cloned()
+    }
+
+    /// How measuring goes.
+    pub fn standing(&self) -> Standing {
+        self.shared.book().standing.clone()
+    }
+
+    fn wake(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.wake();
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        let began = Instant::now();
+        while !thread.is_finished() {
+            if began.elapsed() > LAST_PATIENCE {
+                warn!("a filesystem does not answer; the thread that measures it is left to it");
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // A thread that panicked has said so itself.
+        let _ended = thread.join();
+    }
+}
+
+impl Shared {
+    pub(super) fn work(&self) -> Arc<Work> {
+        Arc::clone(&lock(&self.work))
+    }
+
+    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
+        lock(&self.book)
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        *lock(&self.layout)
+    }
+
+    pub(super) fn need(&self) -> Need {
+        const MET: u8 = Need::Met as u8;
+        const NEAR: u8 = Need::Near as u8;
+        match self.need.load(Ordering::Relaxed) {
+            MET => Need::Met,
+            NEAR => Need::Near,
+            _ => Need::Seldom,
+        }
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
+/// Whoever died with it locked left it whole: every change of it is one assignment.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

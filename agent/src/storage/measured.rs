@@ -1,0 +1,210 @@
+//! What was measured of one workload, put together from its folders.
+
+use std::collections::HashMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+use brink_core::base::Moment;
+use brink_core::node::workload::{ContainerUsage, FsUsage, PodDetail, VolumeUsage, Workload};
+
+use super::owned::{Owned, Part};
+use crate::guard::disks::DiskUsage;
+
+/// `st_blocks` counts in these.
+const BLOCK: u64 = 512;
+
+/// What one workload uses of disks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    /// Part by part.
+    pub detail: PodDetail,
+    /// The same as a ranking needs it.
+    pub usage: DiskUsage,
+    /// When the last of it was measured.
+    pub at: Moment,
+    /// Whether something could not be looked at, so that it uses at least so much.
+    pub is_partial: bool,
+}
+
+/// What was found in each folder of a workload.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// By what the folder is.
+    pub parts: HashMap<Part, FsUsage>,
+    /// The pod's file of host names.
+    pub hosts_file: FsUsage,
+    /// Writable layers by the ids of containers, as far as a runtime tells.
+    pub layers: HashMap<String, FsUsage>,
+    /// Whether something could not be looked at.
+    pub is_partial: bool,
+}
+
+impl Measured {
+    /// Puts together what was found of a workload. What is not there is unknown, and adds nothing.
+    pub fn of(workload: &Workload, owned: &Owned, found: &Found, at: Moment) -> Self {
+        let part = |part: Part| found.parts.get(&part).copied().unwrap_or_default();
+        let layer = |name: &str| {
+            let mut of_container = owned.containers.iter().filter(|(known, _)| known == name);
+            // One that was started anew has another id, and the last one counts.
+            let (_, id) = of_container.next_back()?;
+            found.layers.get(id).copied()
+        };
+        let containers = workload.containers.iter().map(|container| ContainerUsage {
+            name: container.name.clone(),
+            memory: None,
+            rootfs: layer(&container.name).unwrap_or_default(),
+            logs: part(Part::Logs(container.name.clone())),
+        });
+        let containers: Vec<ContainerUsage> = containers.collect();
+        let volumes = owned.pieces.iter().filter_map(|piece| match &piece.part {
+            Part::Volume(name) => Some(VolumeUsage {
+                name: name.clone(),
+                used: *found.parts.get(&piece.part)?,
+            }),
+            Part::Logs(_) | Part::PodLogs => None,
+        });
+        let volumes = volumes.collect();
+        let sum = |of: fn(&ContainerUsage) -> FsUsage| {
+            containers
+                .iter()
+                .map(of)
+                .fold(FsUsage::default(), FsUsage::plus)
+        };
+        let (rootfs, logs) = (sum(|one| one.rootfs), sum(|one| one.logs));
+        let detail = PodDetail {
+            volumes,
+            other: less(part(Part::PodLogs), logs).plus(found.hosts_file),
+            containers,
+        };
+        Self {
+            usage: DiskUsage {
+                rootfs,
+                logs,
+                volumes: detail.local_volumes(workload),
+            },
+            detail,
+            at,
+            is_partial: found.is_partial,
+        }
+    }
+}
+
+/// What of a whole is not in its parts, which were measured a moment earlier.
+fn less(whole: FsUsage, parts: FsUsage) -> FsUsage {
+    let less = |whole: Option<u64>, parts: Option<u64>| {
+        whole.map(|whole| whole.saturating_sub(parts.unwrap_or(0)))
+    };
+    FsUsage {
+        bytes: less(whole.bytes, parts.bytes),
+        inodes: less(whole.inodes, parts.inodes),
+    }
+}
+
+/// What a single file uses; unknown if it cannot be looked at.
+pub(super) fn of_file(path: &Path) -> FsUsage {
+    path.symlink_metadata().map_or_else(
+        |_| FsUsage::default(),
+        |found| FsUsage {
+            bytes: Some(found.blocks().saturating_mul(BLOCK)),
+            inodes: Some(1),
+        },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_core::node::workload::{Container, Volume, VolumeSource};
+
+    use super::*;
+
+    fn used(bytes: u64, inodes: u64) -> FsUsage {
+        FsUsage {
+            bytes: Some(bytes),
+            inodes: Some(inodes),
+        }
+    }
+
+    fn pod() -> Workload {
+        let volume = |name: &str, source| Volume {
+            name: name.to_owned(),
+            source,
+        };
+        Workload {
+            containers: ["app", "side"]
+                .map(|name| Container {
+                    name: name.to_owned(),
+                    ..Container::default()
+                })
+                .to_vec(),
+            volumes: vec![
+                volume("data", VolumeSource::GitRepo),
+                volume(
+                    "shm",
+                    VolumeSource::EmptyDir {
+                        on_disk: false,
+                        size_limit: None,
+                    },
+                ),
+                volume("gone", VolumeSource::ConfigMap),
+            ],
+            ..Workload::default()
+        }
+    }
+
+    fn owned() -> Owned {
+        let piece = |part| super::super::owned::Piece {
+            part,
+            folder: brink_host::disk::Folder {
+                path: "/".into(),
+                quota: false,
+                written_directly: true,
+            },
+        };
+        let volume = |name: &str| piece(Part::Volume(name.to_owned()));
+        Owned {
+            pieces: vec![volume("data"), volume("shm"), volume("gone")],
+            containers: [("app", "old"), ("app", "new")]
+                .map(|(name, id)| (name.to_owned(), id.to_owned()))
+                .to_vec(),
+            ..Owned::default()
+        }
+    }
+
+    #[test]
+    fn parts_are_put_together_as_the_kubelet_tells_them_apart() {
+        let volume = |name: &str| Part::Volume(name.to_owned());
+        let found = Found {
+            parts: HashMap::from([
+                (volume("data"), used(100, 10)),
+                (volume("shm"), used(1_000, 1)),
+                (Part::Logs("app".to_owned()), used(20, 2)),
+                (Part::PodLogs, used(27, 5)),
+            ]),
+            hosts_file: used(8, 1),
+            layers: HashMap::from([
+                ("old".to_owned(), used(9_000, 9)),
+                ("new".to_owned(), used(3, 1)),
+            ]),
+            is_partial: false,
+        };
+        let measured = Measured::of(&pod(), &owned(), &found, Moment::START);
+        assert_eq!(
+            measured.usage.volumes,
+            used(100, 10),
+            "not what is in memory"
+        );
+        assert_eq!(measured.usage.logs, used(20, 2));
+        assert_eq!(measured.usage.rootfs, used(3, 1));
+        assert_eq!(measured.detail.other, used(7 + 8, 3 + 1));
+        assert_eq!(measured.detail.volume("shm"), Some(used(1_000, 1)));
+        assert_eq!(measured.detail.volume("gone"), None);
+    }
+
+    #[test]
+    fn of_nothing_everything_is_unknown() {
+        let measured = Measured::of(&pod(), &owned(), &Found::default(), Moment::START);
+        assert_eq!(measured.usage, DiskUsage::default());
+        assert_eq!(measured.detail.other, FsUsage::default());
+        assert_eq!(of_file(Path::new("/nowhere/at/all")), FsUsage::default());
+    }
+}

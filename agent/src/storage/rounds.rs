@@ -1,0 +1,342 @@
+//! The rounds of the thread: each workload once, those that are new first, at a pace that follows the need.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use brink_core::node::limits::{Exceeded, exceeded_by};
+use brink_core::node::workload::{FsUsage, PodUsage, Workload, full_name};
+use brink_host::disk::calm::calm_thread;
+use brink_host::disk::pace::Stopped;
+use brink_host::disk::{DiskError, UsageMeter, UsageSettings};
+use tracing::{debug, warn};
+
+use super::keeper::{Shared, Standing, Work};
+use super::layers::Layers;
+use super::measured::{Found, Measured, of_file};
+use super::need::Need;
+use super::owned::{Owned, Part, Piece};
+use crate::guard::now;
+use crate::guard::ports::Command;
+
+/// What the kernel tells is read so often, so that its queue does not run over.
+const LISTEN: Duration = Duration::from_secs(1);
+/// So long the thread rests at least where there is nothing to do.
+const SHORTEST: Duration = Duration::from_millis(10);
+/// Rounds may take this part of the time at most: one in five.
+const SHARE: u32 = 4;
+/// Where there is nothing to measure somebody has to bring it.
+const FOR_EVER: Duration = Duration::from_hours(1);
+/// Troubles that are told.
+const MOST_TROUBLES: usize = 16;
+
+/// Measures until it is stopped.
+pub(super) fn run(shared: &Shared, root: &Path, period: Duration) {
+    let calm = calm_thread();
+    if let Some(errno) = calm.io.err().or(calm.processor.err()) {
+        debug!(%errno, "measuring disks does not go behind all others");
+    }
+    let mut rounds = Rounds::new(UsageSettings::default());
+    let mut runtime = Layers::new(root);
+    while !shared.is_stopped() {
+        let work = shared.work();
+        rounds.adopt(&work, shared);
+        let rest = if !shared.is_wanted() || rounds.is_idle() {
+            FOR_EVER
+        } else {
+            if rounds.begins(&work, shared, period) {
+                rounds.layers = runtime.read();
+            }
+            rounds.turn(&work, shared, period)
+        };
+        std::thread::park_timeout(rest);
+    }
+}
+
+/// What is known from one round to the next.
+pub(super) struct Rounds {
+    meter: UsageMeter,
+    /// What the boards were written for last.
+    work: Option<Arc<Work>>,
+    known: HashMap<String, Known>,
+    /// The number of this round.
+    number: u64,
+    /// When it began; none while none is under way.
+    began: Option<Instant>,
+    /// When the last one began, and how long it took.
+    last: Option<(Instant, Duration)>,
+    folders: usize,
+    /// Writable layers as of this round, by the ids of containers.
+    layers: HashMap<String, FsUsage>,
+    troubles: Vec<String>,
+    /// Those of the last round, so that each is said once.
+    said: HashSet<String>,
+}
+
+/// One workload.
+struct Known {
+    owned: Owned,
+    /// The round it was measured in.
+    round: u64,
+    measured: Measured,
+    /// The limit that it exceeds.
+    exceeded: Option<Exceeded>,
+}
+
+impl Rounds {
+    pub(super) fn new(settings: UsageSettings) -> Self {
+        Self {
+            meter: UsageMeter::new(settings),
+            work: None,
+            known: HashMap::new(),
+            number: 0,
+            began: None,
+            last: None,
+            folders: 0,
+            layers: HashMap::new(),
+            troubles: Vec::new(),
+            said: HashSet::new(),
+        }
+    }
+
+    /// Whether nobody owns anything.
+    fn is_idle(&self) -> bool {
+        self.folders == 0
+    }
+
+    /// Takes another roster over: what is known of its workloads is on its board at once.
+    pub(super) fn adopt(&mut self, work: &Arc<Work>, shared: &Shared) {
+        let is_same = |known: &Arc<Work>| Arc::ptr_eq(known, work);
+        if self.work.as_ref().is_some_and(is_same) {
+            return;
+        }
+        self.work = Some(Arc::clone(work));
+        let owned: HashMap<&str, &Owned> = work.owned.iter().map(|one| (&*one.uid, one)).collect();
+        self.known.retain(|uid, known| {
+            owned
+                .get(&**uid)
+                .is_some_and(|owned| **owned == known.owned)
+        });
+        let pieces = work.owned.iter().flat_map(|owned| &owned.pieces);
+        let paths: HashSet<&Path> = pieces.clone().map(|piece| &*piece.folder.path).collect();
+        self.folders = paths.len();
+        self.meter.retain(|path| paths.contains(path));
+        for piece in pieces {
+            // What is wrong with it is told when it is measured.
+            let _not_yet = self.meter.watch(&piece.folder, Instant::now());
+        }
+        let mut book = shared.book();
+        book.standing.folders = self.folders;
+        book.measured
+            .retain(|uid, _| self.known.contains_key(uid.as_str()));
+        drop(book);
+        for (index, owned) in work.owned.iter().enumerate() {
+            if let (Some(disk), Some(known)) = (work.disks.get(index), self.known.get(&owned.uid)) {
+                disk.set(&known.measured.usage);
+            }
+        }
+    }
+
+    /// Whether the next turn begins a round in which somebody has containers of a runtime's.
+    fn begins(&self, work: &Work, shared: &Shared, period: Duration) -> bool {
+        let is_due = |due: Instant| Instant::now() >= due;
+        self.began.is_none()
+            && self.due(shared, period).is_none_or(is_due)
+            && work.owned.iter().any(|owned| !owned.containers.is_empty())
+    }
+
+    /// Measures one workload, if one is due, and tells for how long there is nothing to do then.
+    fn turn(&mut self, work: &Work, shared: &Shared, period: Duration) -> Duration {
+        self.meter.listen();
+        let at = Instant::now();
+        let is_due = |due: Instant| at >= due;
+        if self.began.is_none() && self.due(shared, period).is_none_or(is_due) {
+            self.number += 1;
+            self.began = Some(at);
+        }
+        if let Some(index) = self.next(work) {
+            self.measure(work, index, shared);
+            self.tell(work, index, shared);
+            return Duration::ZERO;
+        }
+        // Told until nobody is over a limit any more: the guard may have had no room, or another order open.
+        for index in 0..work.owned.len() {
+            self.tell(work, index, shared);
+        }
+        if let Some(began) = self.began.take() {
+            let took = began.elapsed();
+            self.last = Some((began, took));
+            self.end_round(shared, took);
+        }
+        let due = self.due(shared, period).unwrap_or(at);
+        let left = due.saturating_duration_since(Instant::now());
+        left.clamp(SHORTEST, LISTEN)
+    }
+
+    /// When the next round is due, by what is needed now; none before the first.
+    fn due(&self, shared: &Shared, period: Duration) -> Option<Instant> {
+        let (began, took) = self.last?;
+        let is_over = self.known.values().any(|known| known.exceeded.is_some());
+        let need = if is_over { Need::Near } else { Need::Seldom };
+        let least = (took * SHARE).min(period);
+        Some(began + shared.need().max(need).rest(period).max(took + least))
+    }
+
+    /// The workload to be measured next: of those that nothing is known of yet, and those that this round has not come to.
+    fn next(&self, work: &Work) -> Option<usize> {
+        let is_due = |owned: &Owned| match self.known.get(&owned.uid) {
+            _ if owned.pieces.is_empty() => false,
+            None => true,
+            Some(known) => self.began.is_some() && known.round != self.number,
+        };
+        work.owned.iter().position(is_due)
+    }
+
+    /// Tells the guard of the limit that a workload exceeds.
+    fn tell(&self, work: &Work, index: usize, shared: &Shared) {
+        let known = work.owned.get(index);
+        let known = known.and_then(|owned| self.known.get(&owned.uid));
+        if let (Some(limit), Some(ports)) = (known.and_then(|known| known.exceeded), &shared.ports)
+        {
+            let command = Command::Exceeded {
+                generation: work.table.generation(),
+                workload: index,
+                limit,
+            };
+            // Where there is no room it is told again.
+            let _full = ports.commands.is_full() || ports.commands.send(command).is_err();
+        }
+    }
+
+    fn measure(&mut self, work: &Work, index: usize, shared: &Shared) {
+        let (Some(owned), Some(workload)) =
+            (work.owned.get(index), work.table.workloads().get(index))
+        else {
+            return;
+        };
+        let Some(found) = self.look(owned, workload, shared) else {
+            return;
+        };
+        let measured = Measured::of(workload, owned, &found, now());
+        if let Some(disk) = work.disks.get(index) {
+            disk.set(&measured.usage);
+        }
+        let mut book = shared.book();
+        book.measured.insert(owned.uid.clone(), measured.clone());
+        drop(book);
+        let usage = PodUsage {
+            rootfs: measured.usage.rootfs,
+            logs: measured.usage.logs,
+            volumes: measured.usage.volumes,
+            ..PodUsage::default()
+        };
+        let used = (&usage, &measured.detail);
+        let exceeded = exceeded_by(shared.layout(), &work.table, index, used);
+        let known = Known {
+            exceeded,
+            owned: owned.clone(),
+            round: self.number,
+            measured,
+        };
+        self.known.insert(owned.uid.clone(), known);
+    }
+
+    /// Measures all folders of a workload; nothing if it was stopped in the middle.
+    fn look(&mut self, owned: &Owned, workload: &Workload, shared: &Shared) -> Option<Found> {
+        let mut found = Found {
+            hosts_file: owned
+                .hosts_file
+                .as_deref()
+                .map_or_else(FsUsage::default, of_file),
+            layers: self.layers.clone(),
+            ..Found::default()
+        };
+        for piece in &owned.pieces {
+            let (at, stop) = (Instant::now(), &shared.stop);
+            match self.meter.measure(&piece.folder, at, stop) {
+                Ok(usage) if usage.gaps.stopped == Some(Stopped::Cancelled) => return None,
+                Ok(usage) => {
+                    if usage.gaps.is_partial() {
+                        found.is_partial = true;
+                        self.trouble(workload, piece, &partly(&usage.gaps));
+                    }
+                    let used = FsUsage {
+                        bytes: Some(usage.bytes),
+                        inodes: Some(usage.inodes),
+                    };
+                    found.parts.insert(piece.part.clone(), used);
+                }
+                // A pod's folders come when it starts, and go with it.
+                Err(DiskError::Missing { .. }) if owned.hosts_file.is_some() => {}
+                Err(error) => {
+                    found.is_partial = true;
+                    self.trouble(workload, piece, &error.to_string());
+                }
+            }
+        }
+        Some(found)
+    }
+
+    fn trouble(&mut self, workload: &Workload, piece: &Piece, why: &str) {
+        if self.troubles.len() >= MOST_TROUBLES {
+            return;
+        }
+        let name = full_name(&workload.namespace, &workload.name);
+        let what = match &piece.part {
+            Part::Volume(volume) => format!("volume {volume}"),
+            Part::Logs(container) => format!("logs of {container}"),
+            Part::PodLogs => "its logs".to_owned(),
+        };
+        let trouble = format!("{name}, {what}: {why}");
+        if !self.troubles.contains(&trouble) {
+            self.troubles.push(trouble);
+        }
+    }
+
+    fn end_round(&mut self, shared: &Shared, took: Duration) {
+        let troubles = std::mem::take(&mut self.troubles);
+        for trouble in troubles.iter().filter(|one| !self.said.contains(*one)) {
+            warn!(
+                trouble,
+                "what a workload uses of a disk is not wholly known"
+            );
+        }
+        self.said = troubles.iter().cloned().collect();
+        let (feeds, told) = self.meter.feeds();
+        let without = self.meter.without_feed();
+        let line = |(path, why): (&Path, String)| format!("{}: {why}", path.display());
+        let mut without_feed: Vec<String> = without.map(line).take(MOST_TROUBLES).collect();
+        without_feed.sort();
+        shared.book().standing = Standing {
+            folders: self.folders,
+            troubles,
+            feeds,
+            told,
+            without_feed,
+            last_round: Some((now(), took)),
+        };
+    }
+}
+
+/// What is missing in the figures of a folder.
+fn partly(gaps: &brink_host::disk::Gaps) -> String {
+    let mut parts = Vec::new();
+    if gaps.unread > 0 {
+        let why = gaps
+            .first_error
+            .map_or_else(String::new, |errno| format!(" ({errno})"));
+        parts.push(format!("{} entries could not be read{why}", gaps.unread));
+    }
+    if gaps.too_deep > 0 {
+        parts.push(format!("{} folders lie too deep", gaps.too_deep));
+    }
+    if gaps.stopped.is_some() {
+        parts.push("there was no time for all of it".to_owned());
+    }
+    format!("{}; it uses at least what is told", parts.join(", "))
+}
+
+#[cfg(test)]
+#[path = "rounds_tests.rs"]
+mod tests;

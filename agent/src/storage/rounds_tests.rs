@@ -1,0 +1,130 @@
+//! Rounds over small folders.
+
+use std::fs;
+use std::path::PathBuf;
+
+use brink_core::node::workload::WorkloadTable;
+use brink_host::disk::{Folder, Pace};
+
+use super::*;
+use crate::guard::disks::Disks;
+
+const PERIOD: Duration = Duration::from_mins(1);
+
+fn rounds() -> Rounds {
+    Rounds::new(UsageSettings {
+        feed: false,
+        pace_without_feed: Pace::UNBOUNDED,
+        ..UsageSettings::default()
+    })
+}
+
+fn work(folders: &[(&str, PathBuf)]) -> Arc<Work> {
+    let workload = |(uid, path): &(&str, PathBuf)| Workload {
+        uid: (*uid).to_owned(),
+        name: (*uid).to_owned(),
+        volumes: vec![brink_core::node::workload::Volume {
+            name: path.display().to_string(),
+            source: brink_core::node::workload::VolumeSource::Directory,
+        }],
+        ..Workload::default()
+    };
+    let owned = |(uid, path): &(&str, PathBuf)| Owned {
+        uid: (*uid).to_owned(),
+        pieces: vec![Piece {
+            part: Part::Volume(path.display().to_string()),
+            folder: Folder {
+                path: path.clone(),
+                quota: false,
+                written_directly: true,
+            },
+        }],
+        ..Owned::default()
+    };
+    Arc::new(Work {
+        table: Arc::new(WorkloadTable::new(
+            folders.iter().map(workload).collect(),
+            1,
+        )),
+        owned: folders.iter().map(owned).collect(),
+        disks: Arc::new(Disks::new(folders.len())),
+    })
+}
+
+fn shared() -> Shared {
+    Shared::default()
+}
+
+/// Turns until there is nothing to do.
+fn round(rounds: &mut Rounds, work: &Work, shared: &Shared) -> Duration {
+    loop {
+        let rest = rounds.turn(work, shared, PERIOD);
+        if !rest.is_zero() {
+            return rest;
+        }
+    }
+}
+
+fn inodes(work: &Work, index: usize) -> Option<u64> {
+    work.disks.get(index).unwrap().used().volumes.inodes
+}
+
+#[test]
+fn a_folder_is_on_the_board_after_a_round_and_one_that_goes_is_unknown() {
+    let root = tempfile::tempdir().unwrap();
+    let (a, b) = (root.path().join("a"), root.path().join("b"));
+    fs::create_dir(&a).unwrap();
+    fs::write(a.join("file"), "x").unwrap();
+    let work = work(&[("a", a.clone()), ("b", b)]);
+    let (mut rounds, shared) = (rounds(), shared());
+    rounds.adopt(&work, &shared);
+    assert_eq!(inodes(&work, 0), None);
+    assert!(round(&mut rounds, &work, &shared) <= LISTEN);
+    assert_eq!((inodes(&work, 0), inodes(&work, 1)), (Some(2), None));
+    let standing = shared.book().standing.clone();
+    assert_eq!((standing.folders, standing.troubles.len()), (2, 1));
+    assert!(
+        standing.troubles[0].contains("/b is not there"),
+        "{standing:?}"
+    );
+    fs::remove_dir_all(&a).unwrap();
+    rounds.last = None;
+    round(&mut rounds, &work, &shared);
+    assert_eq!(inodes(&work, 0), None, "unknown, not as before");
+}
+
+#[test]
+fn a_later_roster_knows_at_once_what_is_known_and_what_is_new_does_not_wait_for_a_round() {
+    let root = tempfile::tempdir().unwrap();
+    let paths = ["a", "b"].map(|name| root.path().join(name));
+    for path in &paths {
+        fs::create_dir(path).unwrap();
+    }
+    let [a, b] = paths;
+    let first = work(&[("a", a.clone())]);
+    let (mut rounds, shared) = (rounds(), shared());
+    rounds.adopt(&first, &shared);
+    round(&mut rounds, &first, &shared);
+    let number = rounds.number;
+    let second = work(&[("b", b.clone()), ("a", a)]);
+    rounds.adopt(&second, &shared);
+    assert_eq!((inodes(&second, 0), inodes(&second, 1)), (None, Some(1)));
+    round(&mut rounds, &second, &shared);
+    assert_eq!((inodes(&second, 0), rounds.number), (Some(1), number));
+    let third = work(&[("a", b)]);
+    rounds.adopt(&third, &shared);
+    assert_eq!(inodes(&third, 0), None, "it has another folder");
+    assert!(shared.book().measured.is_empty());
+}
+
+#[test]
+fn what_cannot_be_read_leaves_a_sum_that_is_too_small_and_says_so() {
+    let gaps = brink_host::disk::Gaps {
+        unread: 2,
+        ..Default::default()
+    };
+    assert_eq!(
+        partly(&gaps),
+        "2 entries could not be read; it uses at least what is told"
+    );
+}

@@ -1,0 +1,258 @@
+//! Local storage of workloads: what is told of it, and that whoever exceeds a limit of its own goes, with the kubelet's words.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::time::Duration;
+
+use brink::control::protocol::{DiskView, Question, StorageView};
+use brink_host::hog::Load;
+use brink_tests::{OwnDisk, skip, wait_until};
+use rustix::thread::CapabilitySet;
+
+use crate::pods::{Kubelets, UID, id};
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
+
+/// Nothing but local storage, measured as often as can be.
+const OFTEN: &str = "evictionHard: {}\nstorage: {volumeStatsAggPeriod: 1s}";
+
+/// A workload whose folder this is, and that may use so much, if anything is said of it.
+fn keeper(node: &mut Node, name: &str, folder: &Path, limit: &str) -> usize {
+    let index = node.workload(name, "");
+    let limits = match limit {
+        "" => String::new(),
+        limit => format!(", resources: {{limits: {{ephemeral-storage: {limit}}}}}"),
+    };
+    let manifest = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}, namespace: test, uid: uid-{name}, annotations: {{brink.dev/cgroup: \"{}\", brink.dev/directories: \"{}\"}}}}\nspec: {{containers: [{{name: c{limits}}}]}}\n",
+        node.groups[index].group(),
+        folder.display()
+    );
+    let path = node.path("manifests").join(format!("{name}.yaml"));
+    fs::write(path, manifest).unwrap();
+    index
+}
+
+fn grow(file: &Path, mib: u64) {
+    let mut file = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(file)
+        .unwrap();
+    for _ in 0..mib {
+        file.write_all(&vec![1; usize::try_from(MIB).unwrap()])
+            .unwrap();
+    }
+    file.sync_all().unwrap();
+}
+
+/// What is told of storage, once it is as it is wanted.
+fn told(node: &Node, is_wanted: impl Fn(&StorageView) -> bool) -> StorageView {
+    let found = wait_until(PATIENCE, || node.status()?.storage.filter(&is_wanted));
+    found.unwrap_or_else(|| {
+        let last = node.status().map(|status| status.storage);
+        panic!("{last:#?}\n{}", node.log())
+    })
+}
+
+fn volumes(view: &StorageView, name: &str) -> Option<u64> {
+    let mut workloads = view.workloads.iter();
+    let is_meant = |one: &&DiskView| one.workload == format!("test/{name}");
+    workloads.find(is_meant)?.volumes_bytes
+}
+
+#[test]
+fn a_file_that_grows_in_a_folder_that_does_not_change_is_seen() {
+    if let Err(why) = OwnDisk::own_mounts() {
+        skip!("{why}");
+    }
+    let mut node = Node::new(200);
+    let disk = match OwnDisk::ext4(&node.path("disk"), 64, &[]) {
+        Ok(disk) => disk,
+        Err(why) => skip!("{why}"),
+    };
+    let folder = disk.place().join("data");
+    fs::create_dir(&folder).unwrap();
+    File::create(folder.join("file")).unwrap();
+    keeper(&mut node, "a", &folder, "");
+    node.configure("observe", OFTEN);
+    node.start(&[]);
+    told(&node, |view| {
+        volumes(view, "a").is_some_and(|bytes| bytes < MIB)
+    });
+    grow(&folder.join("file"), 5);
+    let view = told(&node, |view| {
+        volumes(view, "a").is_some_and(|bytes| bytes >= 5 * MIB)
+    });
+    assert_eq!((view.folders, view.troubles.len()), (1, 0), "{view:#?}");
+    // The ranking for the disk goes by it.
+    let signal = Some("nodefs.available".to_owned());
+    let ranking = node.ask(&Question::Rank { signal }).unwrap();
+    let ranking = format!("{ranking:?}");
+    assert!(ranking.contains("usage: Some("), "{ranking}");
+    node.stop(rustix::process::Signal::TERM);
+}
+
+#[test]
+fn whoever_exceeds_its_limit_goes_and_nobody_else() {
+    let mut node = Node::new(200);
+    let folders = ["a", "b"].map(|name| node.path(name));
+    for path in &folders {
+        fs::create_dir(path).unwrap();
+    }
+    let [a, b] = &folders;
+    let over = keeper(&mut node, "over", a, "4Mi");
+    let within = keeper(&mut node, "within", b, "40Mi");
+    node.configure("enforce", OFTEN);
+    node.start(&[]);
+    let (over, within) = (node.holding(over, 8), node.holding(within, 8));
+    grow(&b.join("file"), 6);
+    grow(&a.join("file"), 3);
+    told(&node, |view| {
+        volumes(view, "over").is_some_and(|bytes| bytes >= 3 * MIB)
+    });
+    assert!(lives(&over), "it is within its limit");
+    grow(&a.join("file"), 2);
+    gone_after(&over);
+    let record = node.finished(1);
+    assert_eq!(record.victim_name(), "test/over");
+    assert_eq!(record.threshold.signal, "ephemeralpodfs.limit");
+    let limit = record.limit.expect("the limit that was exceeded");
+    assert_eq!((limit.limit_bytes, limit.part.as_str()), (4 << 20, ""));
+    assert!(limit.used_bytes >= 5 * MIB, "{limit:?}");
+    let message = "Pod ephemeral local storage usage exceeds the total limit of containers 4Mi. ";
+    assert_eq!(limit.message, message);
+    assert!(record.signals.is_empty() && record.kubelet.is_none());
+    assert_eq!(record.kill.unwrap().signalled, 1);
+    assert!(lives(&within));
+    node.stop(rustix::process::Signal::TERM);
+    let replayed = node.replay();
+    assert!(replayed.contains("ephemeralpodfs.limit"), "{replayed}");
+}
+
+#[test]
+fn whoever_is_started_again_with_the_same_files_is_not_killed_all_the_time() {
+    let mut node = Node::new(200);
+    let folder = node.path("a");
+    fs::create_dir(&folder).unwrap();
+    let workload = keeper(&mut node, "a", &folder, "1Mi");
+    grow(&folder.join("file"), 2);
+    node.configure("enforce", OFTEN);
+    node.start(&[]);
+    let first = node.load(workload, Load::Anon, MIB);
+    gone_after(&first);
+    assert_eq!(node.finished(1).victim_name(), "test/a");
+    let second = node.holding(workload, 1);
+    std::thread::sleep(Duration::from_secs(8));
+    assert!(
+        lives(&second) && node.decisions().len() == 1,
+        "{}",
+        node.log()
+    );
+}
+
+#[test]
+fn an_agent_that_observes_only_tells() {
+    let mut node = Node::new(200);
+    let folder = node.path("a");
+    fs::create_dir(&folder).unwrap();
+    let workload = keeper(&mut node, "a", &folder, "1Mi");
+    node.configure("observe", OFTEN);
+    node.start(&[]);
+    let process = node.holding(workload, 4);
+    grow(&folder.join("file"), 2);
+    let record = node.finished(1);
+    assert_eq!(
+        (record.mode.as_str(), record.threshold.signal.as_str()),
+        ("observing", "ephemeralpodfs.limit")
+    );
+    assert!(lives(&process));
+}
+
+#[test]
+fn an_empty_dir_over_its_size_goes_with_the_kubelets_message() {
+    let home = tempfile::tempdir().unwrap();
+    let (root, logs) = (home.path().join("kubelet"), home.path().join("logs"));
+    let settings = format!(
+        "evictionHard: {{}}\nstorage: {{volumeStatsAggPeriod: 1s, rootDir: \"{}\", podLogsDir: \"{}\"}}",
+        root.display(),
+        logs.display()
+    );
+    let mut kubelets = Kubelets::new(200, &['a'], &settings);
+    kubelets
+        .specify("containers: [{name: c}], volumes: [{name: scratch, emptyDir: {sizeLimit: 1Mi}}]");
+    let pod = root.join("pods").join(UID);
+    let scratch = pod.join("volumes/kubernetes.io~empty-dir/scratch");
+    let of_container = logs.join(format!("shop_web_{UID}/c"));
+    for folder in [&scratch, &of_container] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    fs::write(pod.join("etc-hosts"), "127.0.0.1 localhost\n").unwrap();
+    grow(&of_container.join("0.log"), 2);
+    let container = kubelets.make(&id('a'));
+    kubelets.node.start(&[]);
+    let process = kubelets.holding(container, 8);
+    let view = told(&kubelets.node, |view| {
+        let mut workloads = view.workloads.iter();
+        workloads.any(|one| one.logs_bytes >= Some(2 * MIB))
+    });
+    assert_eq!(view.workloads[0].workload, "shop/web", "{view:#?}");
+    assert!(lives(&process) && view.troubles.is_empty(), "{view:#?}");
+    grow(&scratch.join("file"), 2);
+    gone_after(&process);
+    let record = kubelets.node.finished(1);
+    let limit = record.limit.expect("the limit that was exceeded");
+    assert_eq!(record.threshold.signal, "emptydirfs.limit");
+    assert_eq!(
+        (limit.part.as_str(), limit.message.as_str()),
+        (
+            "scratch",
+            "Usage of EmptyDir volume \"scratch\" exceeds the limit \"1Mi\". "
+        )
+    );
+    assert!(kubelets.is_sandbox_alive());
+}
+
+#[test]
+fn what_may_not_be_read_or_is_gone_is_unknown_and_said_so_and_without_a_feed_it_is_walked() {
+    let mut node = Node::new(200);
+    let folders = ["open", "closed", "going"].map(|name| node.path(name));
+    for path in &folders {
+        fs::create_dir(path).unwrap();
+    }
+    let [open, closed, going] = &folders;
+    std::os::unix::fs::chown(closed, Some(65_534), None).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    fs::set_permissions(closed, mode).unwrap();
+    for (name, folder) in [("open", open), ("closed", closed), ("going", going)] {
+        keeper(&mut node, name, folder, "");
+    }
+    // The last one refuses the feed, the others what is somebody else's.
+    let rights = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH;
+    node.without = rights | CapabilitySet::SYS_ADMIN;
+    node.configure("observe", OFTEN);
+    node.start(&[]);
+    grow(&open.join("file"), 1);
+    let view = told(&node, |view| {
+        volumes(view, "open").is_some_and(|bytes| bytes >= MIB) && volumes(view, "going").is_some()
+    });
+    assert_eq!(volumes(&view, "closed"), None, "{view:#?}");
+    assert!(
+        view.troubles.iter().any(|one| one.contains("may not read")),
+        "{view:#?}"
+    );
+    assert!(
+        view.feeds == 0 && !view.without_feed.is_empty(),
+        "{view:#?}"
+    );
+    grow(&open.join("file"), 1);
+    fs::remove_dir_all(going).unwrap();
+    let view = told(&node, |view| {
+        let bytes = volumes(view, "open");
+        bytes.is_some_and(|bytes| bytes >= 2 * MIB) && volumes(view, "going").is_none()
+    });
+    assert!(
+        view.troubles.iter().any(|one| one.contains("is not there")),
+        "{view:#?}"
+    );
+}
