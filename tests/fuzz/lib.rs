@@ -53,7 +53,7 @@ const fn target(name: &'static str, run: fn(&[u8]) -> Taken) -> Target {
 }
 
 /// Every entry point.
-pub const TARGETS: [Target; 25] = [
+pub const TARGETS: [Target; 26] = [
     target("records", targets::probe::records),
     target("btf", targets::probe::btf),
     target("format", targets::probe::format),
@@ -79,6 +79,7 @@ pub const TARGETS: [Target; 25] = [
     target("requests", targets::stream::requests),
     target("kept-events", targets::stream::kept_events),
     target("runtime", targets::runtime::runtime),
+    target("changes", targets::disk::changes),
 ];
 
 impl Target {

@@ -67,6 +67,7 @@ each! {
     requests: "requests",
     kept_events: "kept-events",
     runtime: "runtime",
+    changes: "changes",
 }
 
 #[test]

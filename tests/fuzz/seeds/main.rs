@@ -1,7 +1,9 @@
 //! Writes the seeds that nobody can write by hand: `cargo run -p brink-fuzz --example seeds`, after a form has changed.
 //!
-//! They are records of the rings, slots of the ledger, journals of both kinds, what is said over the socket, and what a container runtime answers.
+//! They are records of the rings, slots of the ledger, journals of both kinds, what is said over the socket, what a container
+//! runtime answers, and what the kernel tells of changes on a disk.
 
+mod changes;
 mod lines;
 mod ring;
 mod runtime;
@@ -22,6 +24,7 @@ fn main() {
     segments::event_journal();
     talk::answers();
     runtime::answers();
+    changes::readings();
 }
 
 fn write(target: &str, name: &str, bytes: &[u8]) {

@@ -4,6 +4,7 @@ pub(crate) mod cgroup;
 pub(crate) mod cluster;
 pub(crate) mod config;
 pub(crate) mod control;
+pub(crate) mod disk;
 pub(crate) mod document;
 pub(crate) mod event_journal;
 pub(crate) mod host;
