@@ -23,7 +23,7 @@ use crate::Verdict;
 
 const SEED: u64 = 1;
 /// The benchmarks in the order they run: known before they are built.
-const NAMES: [&str; 10] = [
+const NAMES: [&str; 11] = [
     "decision",
     "latency",
     "events",
@@ -33,6 +33,7 @@ const NAMES: [&str; 10] = [
     "forensics",
     "stream",
     "hooks",
+    "disk",
     "kills",
 ];
 const OUT: &str = "target/bench";

@@ -58,6 +58,7 @@ fn tables(results: &[Results]) -> String {
         "stream",
         "hooks",
         "decision",
+        "disk",
         "kills",
     ];
     let place = |name: &str| order.iter().position(|known| *known == name);

@@ -3,6 +3,7 @@ pub(super) mod agent;
 pub(super) mod arena;
 mod console;
 mod decision;
+mod disk;
 mod events;
 mod forensics;
 mod hooks;
@@ -85,6 +86,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "what the hooks on processes cost a storm of forks",
         run: hooks::run,
         hold: hooks::hold,
+    },
+    Benchmark {
+        name: "disk",
+        about: "what a folder of a million files costs to measure",
+        run: disk::run,
+        hold: disk::hold,
     },
     Benchmark {
         name: "kills",
