@@ -213,7 +213,7 @@ impl Engine {
             return;
         };
         self.show(&mut order, now, sample);
-        let crossed = verdict.met.contains(order.threshold);
+        let crossed = is_crossed(&order, verdict.met);
         let end = order.end(now, crossed, sample.confirmation.is_under_reserve());
         let (owed, workload) = (order.owed(), order.workload);
         self.open = Some(order);
@@ -249,6 +249,17 @@ impl Engine {
                 end,
             });
         }
+    }
+}
+
+/// Whether what an order waits for is still short. One for a limit of the victim's own is for no threshold: its memory is
+/// waited for where any is met.
+pub(super) fn is_crossed(order: &OpenOrder, met: ThresholdSet) -> bool {
+    let waits_for_any = order.is_for_memory() && !order.dry_run;
+    if order.threshold < ThresholdSet::CAPACITY {
+        met.contains(order.threshold)
+    } else {
+        waits_for_any && !met.is_empty()
     }
 }
 

@@ -171,7 +171,7 @@ impl Engine {
             return true;
         };
         self.show(&mut order, now, sample);
-        let crossed = met.contains(order.threshold);
+        let crossed = follow::is_crossed(&order, met);
         let under_reserve = sample.confirmation.is_under_reserve();
         order.end(now, crossed, under_reserve).is_some()
     }
