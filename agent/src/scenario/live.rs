@@ -2,7 +2,7 @@
 //!
 //! A step is one sample. Between two steps only time goes by, so that graces and pauses end when they
 //! should; every kill counts as delivered, and reclaim on the node as done a millisecond later.
-//! Local-storage limits are the kubelet's loop's alone.
+//! Limits of local storage are looked at before the sample, as in the kubelet's loop; one goes in a step.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use brink_core::node::decision::Decision;
 use brink_core::node::engine::Engine;
 use brink_core::node::grace;
 use brink_core::node::input::{Delivery, Input, Sample};
+use brink_core::node::limits::{Excess, exceeded, message};
 use brink_core::node::message::{REASON, Victim, eviction_message};
 use brink_core::node::observe::{Observation, Observations};
 use brink_core::node::order::Phase;
@@ -125,6 +126,7 @@ impl LiveRun {
         if self.pods.end(&step.gone) {
             self.send_table(step.now);
         }
+        self.send_limits(step);
         self.send_sample(step.now, step, &step.seen);
         let asked = self.done.iter().rev().find_map(|(_, action)| match action {
             Action::Reclaim { threshold } => Some(*threshold),
@@ -136,6 +138,25 @@ impl LiveRun {
             self.send_sample(later, step, &later_than(&step.after_reclaim, later));
         }
         self.line(step, asked)
+    }
+
+    fn send_limits(&mut self, step: &Step) {
+        let layout = self.engine.policy().layout();
+        let found = exceeded(layout, &self.pods.table, &step.usage, &step.details);
+        let found: Vec<Excess> = found.collect();
+        for Excess {
+            workload, limit, ..
+        } in found
+        {
+            let workload = workload as usize;
+            let used = step.usage.get(workload).and_then(Option::as_ref);
+            let input = Input::Exceeded {
+                workload,
+                limit,
+                memory: used.and_then(|used| used.memory),
+            };
+            self.send(step.now, input);
+        }
     }
 
     fn send_sample(&mut self, now: Moment, step: &Step, observations: &Observations) {
@@ -214,18 +235,26 @@ impl LiveRun {
             usage: step.usage.get(index).and_then(Option::as_ref),
             detail,
         };
-        let message = eviction_message(&decision.crossed, Some(&decision.observation), victim);
+        let (signal, message) = if let Some(limit) = &decision.limit {
+            let part = limit.part(pod).unwrap_or_default();
+            (limit.kind.name(), message(limit.kind, part, limit.limit))
+        } else {
+            let seen = Some(&decision.observation);
+            let said = eviction_message(&decision.crossed, seen, victim);
+            (decision.crossed.signal.name(), said.text)
+        };
         Evicted::One(EvictLine {
             pod: name(&self.pods.names, decision.victim.workload),
-            signal: decision.crossed.signal.name(),
+            signal,
             grace_period_seconds: seconds,
             reason: REASON,
-            message: message.text,
+            message,
         })
     }
 
     fn ranking(&self, step: &Step) -> Vec<&str> {
-        let Some(decision) = self.engine.decision() else {
+        let by_threshold = |decision: &&Decision| decision.limit.is_none();
+        let Some(decision) = self.engine.decision().filter(by_threshold) else {
             return Vec::new();
         };
         let ranking = Ranking {

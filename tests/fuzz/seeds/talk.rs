@@ -164,6 +164,7 @@ fn status(now: Time) -> Status {
             }],
         }),
         kubernetes: None,
+        storage: None,
     }
 }
 
