@@ -19,7 +19,7 @@ use super::parts::{Judge, Judged, Parts};
 use super::protect::{Essentials, select};
 use crate::config::{CgroupRule, Selection};
 use crate::guard::board::Board;
-use crate::guard::disks::Disks;
+use crate::guard::storage::Disks;
 use crate::guard::roster::{Group, Member, Roster};
 use crate::oom_scores::{Audited, Of, expect};
 use crate::pod::Manifest;

@@ -6,7 +6,6 @@
 
 pub mod again;
 pub mod board;
-pub mod disks;
 pub mod figures;
 pub mod files;
 pub mod kernel;
@@ -16,6 +15,7 @@ pub mod ports;
 pub mod roster;
 pub mod rung;
 pub mod step;
+pub mod storage;
 pub mod swap;
 pub mod watches;
 

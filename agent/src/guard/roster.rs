@@ -13,7 +13,7 @@ use brink_host::kill::KillTarget;
 use brink_host::kill::pid_set::ProtectedPids;
 
 use super::board::Board;
-use super::disks::Disks;
+use super::storage::Disks;
 use crate::backend::parts::Parts;
 use crate::oom_scores::Audited;
 use crate::storage::owned::Owned;

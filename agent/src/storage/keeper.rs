@@ -19,7 +19,7 @@ use super::measured::Measured;
 use super::need::Need;
 use super::owned::Owned;
 use super::rounds;
-use crate::guard::disks::Disks;
+use crate::guard::storage::Disks;
 use crate::guard::ports::Ports;
 use crate::guard::roster::Roster;
 

@@ -8,7 +8,7 @@ use brink_core::base::Moment;
 use brink_core::node::workload::{ContainerUsage, FsUsage, PodDetail, VolumeUsage, Workload};
 
 use super::owned::{Owned, Part};
-use crate::guard::disks::DiskUsage;
+use crate::guard::storage::DiskUsage;
 
 /// `st_blocks` counts in these.
 const BLOCK: u64 = 512;

@@ -7,7 +7,7 @@ use brink_core::node::workload::WorkloadTable;
 use brink_host::disk::{Folder, Pace};
 
 use super::*;
-use crate::guard::disks::Disks;
+use crate::guard::storage::Disks;
 
 const PERIOD: Duration = Duration::from_mins(1);
 
