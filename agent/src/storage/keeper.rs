@@ -19,9 +19,9 @@ use super::measured::Measured;
 use super::need::Need;
 use super::owned::Owned;
 use super::rounds;
-use crate::guard::storage::Disks;
 use crate::guard::ports::Ports;
 use crate::guard::roster::Roster;
+use crate::guard::storage::Disks;
 
 /// The thread's name.
 const NAME: &str = "brink-storage";

@@ -268,7 +268,9 @@ impl Rounds {
                     found.parts.insert(piece.part.clone(), used);
                 }
                 // A pod's folders come when it starts, and go with it.
-                Err(DiskError::Missing { .. }) if owned.hosts_file.is_some() => {}
+                Err(DiskError::Missing { .. }) if owned.hosts_file.is_some() => {
+                    self.check_home(owned);
+                }
                 Err(error) => {
                     found.is_partial = true;
                     self.trouble(workload, piece, &error.to_string());
@@ -278,18 +280,32 @@ impl Rounds {
         Some(found)
     }
 
-    fn trouble(&mut self, workload: &Workload, piece: &Piece, why: &str) {
-        if self.troubles.len() >= MOST_TROUBLES {
+    /// A pod whose folders are missing is no trouble; a kubelet's folder that is not there at all, or not seen from here, is.
+    fn check_home(&mut self, owned: &Owned) {
+        let file = owned.hosts_file.as_deref();
+        let Some(home) = file.and_then(|file| file.parent()?.parent()) else {
             return;
+        };
+        if !home.exists() {
+            self.note(format!(
+                "{} is not there: no volume of a pod can be measured; into a container it has to be mounted",
+                home.display()
+            ));
         }
+    }
+
+    fn trouble(&mut self, workload: &Workload, piece: &Piece, why: &str) {
         let name = full_name(&workload.namespace, &workload.name);
         let what = match &piece.part {
             Part::Volume(volume) => format!("volume {volume}"),
             Part::Logs(container) => format!("logs of {container}"),
             Part::PodLogs => "its logs".to_owned(),
         };
-        let trouble = format!("{name}, {what}: {why}");
-        if !self.troubles.contains(&trouble) {
+        self.note(format!("{name}, {what}: {why}"));
+    }
+
+    fn note(&mut self, trouble: String) {
+        if self.troubles.len() < MOST_TROUBLES && !self.troubles.contains(&trouble) {
             self.troubles.push(trouble);
         }
     }

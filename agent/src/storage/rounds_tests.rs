@@ -128,3 +128,27 @@ fn what_cannot_be_read_leaves_a_sum_that_is_too_small_and_says_so() {
         "2 entries could not be read; it uses at least what is told"
     );
 }
+
+#[test]
+fn a_pod_without_folders_is_no_trouble_and_a_kubelet_without_its_folder_is() {
+    let root = tempfile::tempdir().unwrap();
+    let pods = root.path().join("pods");
+    let mut pod = work(&[("a", pods.join("a/volumes/v"))]);
+    let owned = Owned {
+        hosts_file: Some(pods.join("a/etc-hosts")),
+        ..pod.owned[0].clone()
+    };
+    Arc::get_mut(&mut pod).unwrap().owned = [owned].into();
+    let (mut rounds, shared) = (rounds(), shared());
+    rounds.adopt(&pod, &shared);
+    round(&mut rounds, &pod, &shared);
+    let troubles = shared.book().standing.troubles.clone();
+    assert!(
+        troubles.len() == 1 && troubles[0].contains("pods is not there"),
+        "{troubles:?}"
+    );
+    fs::create_dir(&pods).unwrap();
+    rounds.last = None;
+    round(&mut rounds, &pod, &shared);
+    assert_eq!(shared.book().standing.troubles, [""; 0]);
+}
