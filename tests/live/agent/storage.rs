@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use brink::control::protocol::{DiskView, Question, StorageView};
 use brink_host::hog::Load;
+use brink_tests::schema::assert_keeps_to;
 use brink_tests::{OwnDisk, skip, wait_until};
 use rustix::thread::CapabilitySet;
 
@@ -125,6 +126,19 @@ fn whoever_exceeds_its_limit_goes_and_nobody_else() {
     assert!(record.signals.is_empty() && record.kubelet.is_none());
     assert_eq!(record.kill.unwrap().signalled, 1);
     assert!(lives(&within));
+    for (arguments, schema) in [
+        (&["status"][..], "status"),
+        (&["explain", "1"], "decision"),
+        (&["explain", "test/within"], "explanation"),
+    ] {
+        let output = node.said(&[arguments, &["-o", "json"]].concat());
+        let json = String::from_utf8(output.stdout).unwrap();
+        assert_keeps_to(schema, &json);
+    }
+    let words = String::from_utf8(node.said(&["explain", "1"]).stdout).unwrap();
+    assert!(words.contains(message.trim_end()), "{words}");
+    let words = String::from_utf8(node.said(&["status"]).stdout).unwrap();
+    assert!(words.contains("Local storage: 2 folders"), "{words}");
     node.stop(rustix::process::Signal::TERM);
     let replayed = node.replay();
     assert!(replayed.contains("ephemeralpodfs.limit"), "{replayed}");
