@@ -4,6 +4,7 @@ use aya_ebpf::bindings::bpf_timer;
 use aya_ebpf::btf_maps::Array as BtfArray;
 use aya_ebpf::macros::{btf_map, map};
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
+use brink_abi::births::{BirthPage, PAGES as PAGES_OF_BIRTHS};
 use brink_abi::command::Mailbox;
 use brink_abi::flight::{FlightPage, PAGES};
 use brink_abi::meter::{CgroupMeter, Loss, Process, ProcessMeter, ROWS, SamplerMeter};
@@ -67,6 +68,10 @@ pub static SAMPLER: Array<SamplerMeter> = Array::with_max_entries(1, 0);
 #[map]
 pub static FLIGHT: Array<FlightPage> = Array::with_max_entries(PAGES, 0);
 
+/// The cgroup whose tasks are compared with the limit on threads, by its pids controller; empty for the machine's.
+#[map]
+pub static NODE_TASKS: Array<Slot> = Array::with_max_entries(1, 0);
+
 #[map]
 pub static PROCESS: Array<ProcessMeter> = Array::with_max_entries(1, 0);
 
@@ -105,6 +110,10 @@ pub static KILLED: LruHashMap<u32, Killed> = LruHashMap::with_max_entries(1024, 
 /// Their address spaces, by the address of the `mm_struct`.
 #[map]
 pub static SPACES: LruHashMap<u64, Killed> = LruHashMap::with_max_entries(1024, 0);
+
+/// Who forked whom; one page alone when nobody asks for it.
+#[map]
+pub static BIRTHS: Array<BirthPage> = Array::with_max_entries(PAGES_OF_BIRTHS, 0);
 
 /// The last SIGKILL of the kernel's own that was sent from each processor.
 #[map]

@@ -4,12 +4,14 @@
     reason = "a test that cannot go on has failed; only the functions marked as tests are known as such"
 )]
 
-use std::process::Child;
+use std::os::fd::AsFd as _;
+use std::process::{Child, Command};
 use std::time::Duration;
 
+use brink_host::cgroup::Controller;
 use brink_host::probe::{Family, Probe, Row, Signal, Victim, Wishes};
-use brink_tests::lacks;
-use probe_support::{Group, probe, signal, threads, until};
+use brink_tests::{Sandbox, lacks};
+use probe_support::{Group, probe, signal, threads, until, waiting};
 
 mod probe_support;
 
@@ -150,6 +152,64 @@ fn the_limit_on_threads_is_told_once_each_way() {
     let mut more = 0;
     probe.drain_signals(usize::MAX, |found| more += u32::from(told(found).is_some()));
     assert_eq!(more, 0);
+}
+
+/// The node as a cgroup: its own counter is compared, whatever else the machine forks.
+#[test]
+fn the_limit_on_tasks_of_a_cgroup_is_told_by_the_fork_that_crosses_it() {
+    let mut probe = match probe(Wishes::default()) {
+        Ok(probe) => probe,
+        Err(why) => lacks!("{why}"),
+    };
+    let sandbox = match Sandbox::new(&[Controller::Pids], 0) {
+        Ok(sandbox) => sandbox,
+        Err(error) => lacks!("{error}"),
+    };
+    sandbox.group.limit_tasks(&sandbox.layout, 200).unwrap();
+    let dir = sandbox.dir(Controller::Pids).unwrap();
+    probe.count_tasks_of(Some(dir.as_fd())).unwrap();
+    probe.set_thread_limit(Some(40)).unwrap();
+    let told = |found: &Signal| match found {
+        Signal::Threads(record) => Some((record.threads, record.limit, record.over)),
+        _ => None,
+    };
+    // The machine has more threads than that, and these are none of the group's.
+    let beside = Waiting::new(60);
+    assert!(threads().unwrap() > 40);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(waiting(&mut probe, told), None);
+    beside.end();
+    let mut all = Vec::new();
+    for _ in 0..60 {
+        let child = Command::new("sleep").arg("60").spawn().unwrap();
+        sandbox.group.add_process(child.id()).unwrap();
+        all.push(child);
+    }
+    assert_eq!(dir.tasks().unwrap(), 60);
+    assert_eq!(
+        signal(&mut probe, "the limit to be told", told),
+        (41, 40, 1)
+    );
+    for child in &mut all {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let back = signal(&mut probe, "the way back", told);
+    assert_eq!((back.1, back.2), (40, 0));
+    assert!(back.0 < 38, "{back:?}");
+    // Its group is gone: nothing is told of whoever has its place in memory.
+    drop(sandbox);
+    let others = Waiting::new(60);
+    std::thread::sleep(Duration::from_millis(20));
+    assert_eq!(waiting(&mut probe, told), None);
+    probe.count_tasks_of(None).unwrap();
+    probe.calibrate_threads(threads).unwrap();
+    let limit = u32::try_from(threads().unwrap() - 20).unwrap();
+    probe.set_thread_limit(Some(limit)).unwrap();
+    let more = Waiting::new(1);
+    assert_eq!(signal(&mut probe, "the machine's", told).2, 1);
+    more.end();
+    others.end();
 }
 
 #[test]

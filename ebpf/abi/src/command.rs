@@ -33,6 +33,9 @@ pub const SET_VICTIMS: u32 = 12;
 pub const SET_DEFERRED: u32 = 13;
 /// `Command::op`: take one tick now, in the caller's context.
 pub const TICK: u32 = 11;
+/// `Command::op`: compare the limit on threads with the tasks of the cgroup whose directory is open as `fd`; below 0 with those
+/// of the machine.
+pub const COUNT_TASKS: u32 = 14;
 
 /// Program result: done.
 pub const OK: u32 = 0;
@@ -54,6 +57,8 @@ pub const TIMER_REFUSED: u32 = 7;
 pub const TOO_MANY: u32 = 8;
 /// Program result: the cgroup is the root, whose own usage the kernel does not count.
 pub const ROOT_CGROUP: u32 = 9;
+/// Program result: the cgroup has no pids controller, or it is going away.
+pub const NO_PIDS_CONTROLLER: u32 = 10;
 
 shared! {
     /// The sampler's pace.

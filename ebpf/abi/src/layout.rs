@@ -67,6 +67,8 @@ shared! {
         pub css_set_memory: u32,
         /// `cgroup.subsys[memory_cgrp_id]`
         pub cgroup_memory: u32,
+        /// `cgroup.subsys[pids_cgrp_id]`
+        pub cgroup_pids: u32,
         pub cgroup_kn: u32,
         pub cgroup_level: u32,
         pub cgroup_root: u32,
@@ -81,6 +83,11 @@ shared! {
         pub css_online: u32,
         /// mask of `CSS_DYING`; 0 where the kernel has none
         pub css_dying: u32,
+
+        /// `pids_cgroup.css`
+        pub pids_css: u32,
+        /// `pids_cgroup.counter`: tasks in the cgroup and below it
+        pub pids_counter: u32,
 
         /// `mem_cgroup.css`
         pub memcg_css: u32,

@@ -12,6 +12,7 @@
     reason = "a field that says nothing more than its name carries no comment"
 )]
 
+pub mod births;
 pub mod command;
 pub mod flight;
 pub mod forensics;
@@ -25,7 +26,7 @@ pub mod truth;
 pub use plain::Plain;
 
 /// Raised whenever a shared layout changes its meaning. Objects and agent are built from one tree, so nobody compares it.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// Most NUMA nodes with memory that the sampler sums over.
 pub const MAX_NODES: usize = 64;

@@ -98,6 +98,8 @@ shared! {
         pub synced: u64,
         /// processes whose cgroup found the map of cgroups full: with any, no count per cgroup can be relied on
         pub unmetered: u64,
+        /// births ever written to the ring of them
+        pub births: i64,
     }
 }
 

@@ -142,7 +142,7 @@ shared! {
 }
 
 shared! {
-    /// The number of threads of the system crossed its limit, up or down.
+    /// The number of threads crossed its limit, up or down: those of the system, or of the cgroup that is counted instead.
     pub struct ThreadsRecord {
         pub head: Head,
         pub threads: i64,

@@ -2,6 +2,7 @@
 
 use std::mem::{align_of, offset_of, size_of};
 
+use brink_abi::births::{Birth, BirthPage};
 use brink_abi::command::{Command, Knobs, Mailbox, Reply, Terms};
 use brink_abi::flight::{FlightPage, FlightPoint};
 use brink_abi::forensics::{
@@ -21,7 +22,7 @@ use brink_abi::{Plain, VERSION, plain};
 #[test]
 fn sizes() {
     let check = |name: &str, size: usize, expected: usize| assert_eq!(size, expected, "{name}");
-    assert_eq!(VERSION, 6);
+    assert_eq!(VERSION, 7);
     check("Head", size_of::<Head>(), 24);
     check("VictimRecord", size_of::<VictimRecord>(), 160);
     check("RetryRecord", size_of::<RetryRecord>(), 80);
@@ -54,10 +55,12 @@ fn sizes() {
     check("SamplerMeter", size_of::<SamplerMeter>(), 128);
     check("FlightPoint", size_of::<FlightPoint>(), 32);
     check("FlightPage", size_of::<FlightPage>(), 2048);
-    check("ProcessMeter", size_of::<ProcessMeter>(), 104);
+    check("ProcessMeter", size_of::<ProcessMeter>(), 112);
+    check("Birth", size_of::<Birth>(), 56);
+    check("BirthPage", size_of::<BirthPage>(), 1792);
     check("CgroupMeter", size_of::<CgroupMeter>(), 88);
     check("Process", size_of::<Process>(), 8);
-    check("Layout", size_of::<Layout>(), 328);
+    check("Layout", size_of::<Layout>(), 340);
     check("Formats", size_of::<Formats>(), 68);
     check("TruthOrder", size_of::<TruthOrder>(), 1576);
     check("TruthWatch", size_of::<TruthWatch>(), 40);

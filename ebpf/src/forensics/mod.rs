@@ -1,5 +1,6 @@
-//! Kills: the victims of the OOM killer with its decision, SIGKILL with its sender, and the end of both.
+//! Kills: the victims of the OOM killer with its decision, SIGKILL with its sender, the end of both; and who forked whom.
 
+mod births;
 mod ends;
 mod figures;
 mod oom;

@@ -5,6 +5,7 @@ use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 
 use super::table::{leave, settle};
+use super::threads::compare;
 use super::{lives, member};
 use crate::atomic::add;
 use crate::kernel::{layout, memory_cgroup};
@@ -64,7 +65,12 @@ pub fn attach(context: BtfTracePointContext) -> i32 {
         return 0;
     };
     // SAFETY: a map value.
-    add(unsafe { &raw mut (*meter).attaches }, 1);
+    let threads = unsafe {
+        add(&raw mut (*meter).attaches, 1);
+        (&raw const (*meter).threads).read_volatile()
+    };
+    // Who is moved into the cgroup that is counted has forked elsewhere.
+    compare(meter, threads);
     // SAFETY: the tracepoint's third argument.
     let (pid, tgid): (u32, u32) = unsafe {
         (

@@ -1,4 +1,4 @@
-//! How many threads the system has, and how many processes each memory cgroup has: forks and what is freed.
+//! How many threads the system or the node has, and how many processes each memory cgroup has: forks and what is freed.
 //!
 //! `task_newtask` stands for fork because `sched_process_fork` misses the threads that `io_uring` and vhost make; threads
 //! are given back at `sched_process_free`, when their process id is, so that unreaped children still count.
@@ -14,6 +14,7 @@ use crate::atomic::{add, add_signed};
 use crate::emit::{Fate, count, now, signal};
 use crate::kernel::{layout, memory_cgroup};
 use crate::maps::PROCESS;
+use crate::sampler::{is_counted, is_sure, tasks};
 
 #[btf_tracepoint(function = "task_newtask")]
 pub fn fork(context: BtfTracePointContext) -> i32 {
@@ -63,12 +64,18 @@ pub fn free(context: BtfTracePointContext) -> i32 {
     0
 }
 
-/// Tells once when the threads pass the limit, and once when they are back a sixteenth under it.
+/// Tells once when the threads pass the limit, and once when they are back a sixteenth under it. They are the machine's, unless
+/// a cgroup is counted instead: then its own counter is asked.
 #[inline(always)]
-fn compare(meter: *mut ProcessMeter, threads: i64) {
+pub fn compare(meter: *mut ProcessMeter, threads: i64) {
     // SAFETY: a map value.
     let (limit, over) = unsafe { ((*meter).limit, (*meter).over) };
     if limit <= 0 {
+        return;
+    }
+    let is_node = is_counted();
+    let threads = if is_node { tasks() } else { threads };
+    if threads < 0 {
         return;
     }
     let next = if over == 0 && threads > limit {
@@ -78,7 +85,8 @@ fn compare(meter: *mut ProcessMeter, threads: i64) {
     } else {
         return;
     };
-    if !table::flip(meter, over, next) {
+    // The address was read before it is known to be still that of the cgroup's counter.
+    if is_node && !is_sure() || !table::flip(meter, over, next) {
         return;
     }
     count(PROCESS_SIGNALS, Fate::Seen);

@@ -5,7 +5,7 @@ use aya_ebpf::programs::SkBuffContext;
 use brink_abi::command as abi;
 use brink_abi::command::{Command, Mailbox};
 
-use super::{node as nodes, slots, tick, timer, usage, watches};
+use super::{node as nodes, slots, tasks, tick, timer, usage, watches};
 use crate::atomic::add_signed;
 use crate::emit::now;
 use crate::engine::Engine;
@@ -87,6 +87,7 @@ fn obey(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
                 tick(engine, now());
                 abi::OK
             }
+            abi::COUNT_TASKS => tasks::arm(mailbox),
             abi::ADD_THREADS | abi::SET_THREAD_LIMIT | abi::SET_VICTIMS => set_process(given),
             _ => abi::INVALID,
         }

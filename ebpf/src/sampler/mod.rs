@@ -5,6 +5,7 @@ mod counters;
 mod flight;
 mod node;
 mod slots;
+mod tasks;
 mod timer;
 mod usage;
 mod watches;
@@ -14,6 +15,7 @@ use brink_abi::record::{BAND, CROSSING, HEARTBEAT, Head};
 use brink_abi::sample::{BOOSTED, NODE_KNOWN, Published, SampleRecord, USAGE_FRESH};
 
 pub use slots::forget;
+pub use tasks::{is_counted, is_sure, tasks};
 pub use timer::pull;
 
 use crate::emit::{FORCE_WAKEUP, Fate, count, now};

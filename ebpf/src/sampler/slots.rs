@@ -30,9 +30,11 @@ pub fn arm(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
         if level == 0 {
             return command::ROOT_CGROUP;
         }
-        let refused = bind(slot, cgroup);
-        if refused != command::OK {
-            return refused;
+        if layout!(css_bytes) as usize > STATE_BYTES {
+            return command::UNSUPPORTED;
+        }
+        if !bind(slot, cgroup, layout!(cgroup_memory)) {
+            return command::NO_MEMORY_CONTROLLER;
         }
         (*slot).terms = given.terms;
         (*slot).generation = u64::from(given.generation);
@@ -53,16 +55,14 @@ pub fn arm(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
     command::OK
 }
 
-/// Notes where the cgroup's memory controller lies, and by what it will be known again.
+/// Notes where the controller lies that the cgroup has at this offset, and by what it will be known again; false where there
+/// is none.
 #[inline(always)]
-fn bind(slot: *mut Slot, cgroup: u64) -> u32 {
-    if layout!(css_bytes) as usize > STATE_BYTES {
-        return command::UNSUPPORTED;
-    }
-    let css = pointer(cgroup, layout!(cgroup_memory));
+pub fn bind(slot: *mut Slot, cgroup: u64, controller: u32) -> bool {
+    let css = pointer(cgroup, controller);
     let serial = css.and_then(|css| read::<u64>(css, layout!(css_serial)));
     let (Some(css), Some(serial), Some(id)) = (css, serial, cgroup_id(cgroup)) else {
-        return command::NO_MEMORY_CONTROLLER;
+        return false;
     };
     // SAFETY: a map value, held by the caller.
     unsafe {
@@ -71,7 +71,7 @@ fn bind(slot: *mut Slot, cgroup: u64) -> u32 {
         (*slot).serial = serial;
         (*slot).id = id;
     }
-    command::OK
+    true
 }
 
 /// Frees a slot: [`command::DISARM_SLOT`].

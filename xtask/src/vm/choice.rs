@@ -7,7 +7,7 @@ use crate::test::live::Listed;
 /// The tests of the short form: one of each kind. Each kernel begins at another place of the list, and
 /// the last one has the least time: what is over soon stands at the end. Who holds memory back by hand for minutes
 /// where processors are emulated is left to the long one.
-const SHORT: [&str; 18] = [
+const SHORT: [&str; 19] = [
     "every_program_runs_here",
     "the_kernel_sampler_is_the_top_rung",
     "a_clock_that_is_set_changes_no_decision",
@@ -22,6 +22,7 @@ const SHORT: [&str; 18] = [
     "full_swap_holds_nothing",
     "a_tree_that_forks_goes_whole_by_a_hard_eviction",
     "a_score_that_the_kernels_killer_spares_saves_nobody_from_ours",
+    "the_limit_on_tasks_of_a_cgroup_is_told_by_the_fork_that_crosses_it",
     "without_a_type_description_of_the_kernel_it_polls",
     "a_group_that_is_taken_whole_is_told_as_that",
     "the_programs_are_tried_and_gone_again",

@@ -86,6 +86,9 @@ pub enum Refusal {
     /// the root cgroup, whose own usage the kernel does not count
     #[error("the root cgroup's own usage is not counted")]
     RootCgroup,
+    /// the cgroup has no pids controller, or is being removed
+    #[error("the cgroup has no pids controller, or is being removed")]
+    NoPidsController,
     /// a result this agent does not know
     #[error("result {0}")]
     Other(u32),
@@ -105,6 +108,7 @@ impl Refusal {
             command::TIMER_REFUSED => Self::TimerRefused,
             command::TOO_MANY => Self::TooMany,
             command::ROOT_CGROUP => Self::RootCgroup,
+            command::NO_PIDS_CONTROLLER => Self::NoPidsController,
             other => Self::Other(other),
         })
     }

@@ -9,6 +9,7 @@ use brink_abi::meter::ProcessMeter;
 use brink_abi::sample::{Published, Sample, Usage, UsageTable};
 use brink_abi::{COMM, MAX_SLOTS, Plain};
 
+use super::births::BirthReader;
 use super::coverage::{Coverage, Settings, decide};
 use super::decode::{DecodeError, Signal, signal};
 use super::error::ProbeError;
@@ -44,6 +45,7 @@ pub struct Probe {
     evidence: Option<EvidenceReader>,
     forensics: Option<ForensicsRing>,
     flight: Option<FlightReader>,
+    births: Option<BirthReader>,
     gfp_names: Option<GfpNames>,
     meters: Option<Meters>,
     latest: Array<MapData, Pod<Published>>,
@@ -75,6 +77,7 @@ impl Probe {
                 .then(|| take(&mut object, "FORENSICS").map(ForensicsRing::new))
                 .transpose()?,
             flight: FlightReader::take(&mut object, settings, &coverage)?,
+            births: BirthReader::take(&mut object, &coverage)?,
             gfp_names: facts.gfp_names().cloned(),
             mailbox: take(&mut object, "MAILBOX")?,
             latest: take(&mut object, "LATEST")?,
@@ -117,6 +120,11 @@ impl Probe {
     /// The reader of the recorded points of the node, for another thread; once, and none where none are left.
     pub fn take_flight(&mut self) -> Option<FlightReader> {
         self.flight.take()
+    }
+
+    /// The reader of who forked whom, for another thread; once, and none where nobody keeps it.
+    pub fn take_births(&mut self) -> Option<BirthReader> {
+        self.births.take()
     }
 
     /// The kernel's names of allocation flags; once, and none where it tells none.

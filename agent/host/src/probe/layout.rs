@@ -133,6 +133,10 @@ const WANTED: &[Wanted] = &[
     Wanted(Need::Slot, "cgroup_subsys_state", "flags", |l| {
         &mut l.css_flags
     }),
+    Wanted(Need::Detail, "pids_cgroup", "css", |l| &mut l.pids_css),
+    Wanted(Need::Detail, "pids_cgroup", "counter", |l| {
+        &mut l.pids_counter
+    }),
     Wanted(Need::Slot, "mem_cgroup", "css", |l| &mut l.memcg_css),
     Wanted(Need::Slot, "mem_cgroup", "memory.usage", |l| {
         &mut l.memcg_usage
@@ -229,20 +233,26 @@ impl Resolver<'_> {
             .find_map(|id| self.btf.member(id, path))
     }
 
-    /// `subsys[memory_cgrp_id]` of a set of cgroups and of a cgroup.
+    /// `subsys[memory_cgrp_id]` of a set of cgroups and of a cgroup, and `subsys[pids_cgrp_id]` of a cgroup.
     fn subsystem(&mut self) {
-        let index = self.btf.enumerator("cgroup_subsys_id", "memory_cgrp_id");
-        let at = |structure| {
+        let at = |structure, id| {
+            let index = self.btf.enumerator("cgroup_subsys_id", id)?;
             let start = self.member(structure, "subsys")?.offset;
-            start.checked_add(LONG.checked_mul(u32::try_from(index?).ok()?)?)
+            start.checked_add(LONG.checked_mul(u32::try_from(index).ok()?)?)
         };
-        let (set, cgroup) = (at("css_set"), at("cgroup"));
+        let memory = |structure| at(structure, "memory_cgrp_id");
+        let (set, cgroup) = (memory("css_set"), memory("cgroup"));
+        let pids = at("cgroup", "pids_cgrp_id");
         match (set, cgroup) {
             (Some(set), Some(cgroup)) => {
                 self.found.layout.css_set_memory = set;
                 self.found.layout.cgroup_memory = cgroup;
             }
             _ => self.miss(Need::TaskCgroup, "subsys[memory_cgrp_id]"),
+        }
+        match pids {
+            Some(pids) => self.found.layout.cgroup_pids = pids,
+            None => self.miss(Need::Detail, "subsys[pids_cgrp_id]"),
         }
     }
 

@@ -5,6 +5,7 @@ use aya::programs::{
     BtfTracePoint, FEntry, Iter, Program as Loaded, ProgramError, SocketFilter, TracePoint,
 };
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
+use brink_abi::births::PAGES;
 
 use super::coverage::{Absence, Coverage, Settings, Wishes};
 use super::error::ProbeError;
@@ -62,6 +63,7 @@ fn create(settings: &Settings) -> Result<Ebpf, ProbeError> {
         .map_max_entries("FORENSICS", ring)
         .map_max_entries("KILLED", killed)
         .map_max_entries("SPACES", killed)
+        .map_max_entries("BIRTHS", kills(wishes, PAGES, 1))
         .map_max_entries("FLIGHT", flight::pages(&settings.wishes))
         .load(&bytes()?)
         .map_err(|error| ProbeError::Object(chain(&error)))

@@ -4,6 +4,7 @@
 //! which run and why the others do not, and only their own rung is lowered. Layouts come from the running kernel's own
 //! type description ([`btf`], [`layout`]) and tracepoint formats ([`mod@format`]), never from the build machine.
 
+pub mod births;
 pub mod btf;
 pub mod calibrate;
 mod commands;
@@ -30,6 +31,7 @@ pub mod shortage;
 mod thin;
 pub mod truth;
 
+pub use births::{BirthReader, Births};
 pub use brink_abi as abi;
 pub use commands::ArmedNode;
 pub use coverage::{Absence, Coverage, Settings, Wishes};

@@ -1,6 +1,7 @@
 //! Threads and processes of the system, and the victims whose end is waited for.
 
 use std::io::{self, Read as _};
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 
 use aya::programs::Iter;
 use brink_abi::Plain;
@@ -72,6 +73,25 @@ impl Probe {
             &Command {
                 op,
                 limit,
+                ..Command::ZERO
+            },
+        )
+        .map(drop)
+    }
+
+    /// Compares the limit on threads with the tasks of the cgroup whose directory is open as `group`, by the counter of its pids
+    /// controller, which counts all below it and the dead that nobody has reaped; without one with the machine's threads.
+    ///
+    /// # Errors
+    /// [`ProbeError::Refused`]: not a cgroup, no pids controller, being removed, the root, or a kernel whose counter is not
+    /// found; then the machine's threads are compared.
+    pub fn count_tasks_of(&mut self, group: Option<BorrowedFd<'_>>) -> Result<(), ProbeError> {
+        let op = command::COUNT_TASKS;
+        self.command(
+            "count tasks",
+            &Command {
+                op,
+                fd: group.map_or(-1, |group| group.as_raw_fd()),
                 ..Command::ZERO
             },
         )

@@ -15,7 +15,7 @@ pub enum Family {
     Process,
     /// coming and going of cgroups
     Cgroup,
-    /// who was killed, by whom, for which limit, and when it was over; only when it is asked for
+    /// who was killed, by whom, for which limit, and when it was over, and who forked whom; only when it is asked for
     Forensics,
 }
 
@@ -221,6 +221,13 @@ pub const PROGRAMS: &[Program] = &[
         "mark_victim",
         &[],
         &[Need::TaskCgroup, Need::Process, Need::Killed, Need::Victim],
+    ),
+    typed(
+        "birth",
+        Family::Forensics,
+        "task_newtask",
+        &["task"],
+        OF_KILL,
     ),
     typed(
         "killed_exit",

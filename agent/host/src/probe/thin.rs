@@ -83,6 +83,7 @@ mod tests {
                 // Programs that share a tracepoint share its id.
                 Hook::Typed("cgroup_attach_task", _) => Ok(Target { type_id: 999 }),
                 Hook::Typed("sched_process_exit", _) => Ok(Target { type_id: 998 }),
+                Hook::Typed("task_newtask", _) => Ok(Target { type_id: 997 }),
                 _ => Ok(Target {
                     type_id: 7 + 13 * u32::try_from(index).unwrap(),
                 }),

@@ -1,0 +1,57 @@
+//! Who forked whom lately, as the kernel programs keep it, for whoever looks for the root of a fork bomb.
+
+use aya::Ebpf;
+use aya::maps::{Array, MapData};
+use brink_abi::births::{BIRTHS, Birth, BirthPage, PAGES};
+
+use super::coverage::Coverage;
+use super::error::ProbeError;
+use super::load::take;
+use super::pod::Pod;
+
+/// The program that writes them.
+const PROGRAM: &str = "birth";
+const MAP: &str = "BIRTHS";
+
+/// The reading end of the ring. A reading takes one look-up a page.
+pub struct BirthReader {
+    pages: Array<MapData, Pod<BirthPage>>,
+}
+
+/// The newest births.
+#[derive(Clone, Debug, Default)]
+pub struct Births {
+    /// Oldest first.
+    pub births: Vec<Birth>,
+    /// Older ones have been overwritten.
+    pub is_cut: bool,
+}
+
+impl BirthReader {
+    pub(super) fn take(object: &mut Ebpf, coverage: &Coverage) -> Result<Option<Self>, ProbeError> {
+        if !coverage.has(PROGRAM) {
+            return Ok(None);
+        }
+        let pages = take(object, MAP)?;
+        Ok(Some(Self { pages }))
+    }
+
+    /// All that are kept. One that is written meanwhile may be left out.
+    ///
+    /// # Errors
+    /// [`ProbeError::Map`] when the map cannot be read.
+    pub fn read(&self) -> Result<Births, ProbeError> {
+        let failed = |error| ProbeError::Map { name: MAP, error };
+        let mut births: Vec<Birth> = Vec::with_capacity(BIRTHS);
+        for index in 0..PAGES {
+            let Pod(page) = self.pages.get(&index, 0).map_err(failed)?;
+            births.extend(page.births.iter().filter(|birth| birth.at_ns != 0));
+        }
+        births.sort_unstable_by_key(|birth| birth.at_ns);
+        Ok(Births {
+            // A few may be under way on other processors.
+            is_cut: births.len() >= BIRTHS - BIRTHS / 16,
+            births,
+        })
+    }
+}
