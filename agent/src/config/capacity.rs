@@ -20,13 +20,14 @@ pub fn of_agent(config: &AgentConfig) -> Capacities {
 pub(super) fn of_node(root: &Path, node: &NodeScope, pods: Option<&str>) -> Capacities {
     let memory = match node {
         NodeScope::Machine => total_memory(root),
-        NodeScope::Cgroup(group) => group_limit(root, group),
+        NodeScope::Cgroup(group) => limit(root, Controller::Memory, group),
     };
-    let pods = pods.and_then(|group| group_limit(root, group));
-    let processes = match node {
-        NodeScope::Machine => PidLimits::read(root).effective(),
-        NodeScope::Cgroup(_) => None,
+    let pods = pods.and_then(|group| limit(root, Controller::Memory, group));
+    let own = match node {
+        NodeScope::Machine => None,
+        NodeScope::Cgroup(group) => limit(root, Controller::Pids, group),
     };
+    let processes = own.or_else(|| PidLimits::read(root).effective());
     let signed = |amount: Option<u64>| amount.and_then(|amount| i64::try_from(amount).ok());
     Capacities::from_fn(|signal| match signal {
         Signal::MemoryAvailable | Signal::MemoryHeadroom => signed(memory),
@@ -41,15 +42,16 @@ fn total_memory(root: &Path) -> Option<u64> {
     Some(reader.read().ok()?.total)
 }
 
-fn group_limit(root: &Path, group: &str) -> Option<u64> {
+/// The limit of a group for memory, in bytes, or for tasks.
+fn limit(root: &Path, of: Controller, group: &str) -> Option<u64> {
     let layout = Layout::detect(root).ok()?;
-    let hierarchy = layout.hierarchy(Controller::Memory)?;
-    let limit = CgroupDir::open(hierarchy, group)
-        .ok()?
-        .memory_limit()
-        .ok()?;
-    match limit {
-        Limit::At(bytes) => Some(bytes),
+    let dir = CgroupDir::open(layout.hierarchy(of)?, group).ok()?;
+    let limit = match of {
+        Controller::Pids => dir.pids_limit(),
+        _ => dir.memory_limit(),
+    };
+    match limit.ok()? {
+        Limit::At(amount) => Some(amount),
         Limit::Unlimited => None,
     }
 }

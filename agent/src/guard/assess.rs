@@ -69,7 +69,7 @@ impl Guard {
         // Older than what was evaluated last, or than a guard that wakes in time meets: a spike may be over by now.
         let is_late = figures.at <= self.last_evaluated || check.at.since(figures.at) > FRESH;
         let agrees = self.agree(&figures, &check);
-        // The sampler does not count threads.
+        // The sampler does not count tasks.
         figures.pids = check.pids;
         let believed = if agrees && !is_late {
             figures.with_groups_of(&check, self.files.node_group().is_some())
@@ -157,7 +157,8 @@ impl Guard {
         if self.met_resources(met).processes {
             unreaped = self.unreaped(now());
             // Counted anew after the dead: an id that comes back in between counts twice rather than not at all.
-            figures.pids = self.files.pids(self.files.threads(), now());
+            let ids = self.files.ids();
+            figures.pids = ids.available(ids.count(), now());
             observations = figures.observations(slow);
             met = thresholds_met(self.engine.policy(), &observations, true);
         }

@@ -11,14 +11,13 @@ use brink_host::cgroup::swap::SwapRoomReader;
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::cgroup::{CgroupDir, Controller, Hierarchy, Layout};
 use brink_host::cpu_lists::CpuListsReader;
-use brink_host::loadavg::TaskCountReader;
 use brink_host::meminfo::{Meminfo, MeminfoReader};
-use brink_host::pid_limits::PidLimits;
 use brink_host::probe::abi::command::Terms;
 use brink_host::zoneinfo::{ZoneTotals, Zoneinfo};
 use brink_host::{HostError, HotError};
 
 use super::figures::{NodeFigures, Slow, saturated};
+use super::ids::IdFiles;
 use super::swap::SwapAreas;
 
 /// Pages a CPU may charge to a cgroup in advance: what is left below that is not to be had.
@@ -49,8 +48,7 @@ pub struct NodeFiles {
     root: PathBuf,
     source: Source,
     pods: Option<GroupFiles>,
-    tasks: Option<TaskCountReader>,
-    most_tasks: Option<i64>,
+    ids: IdFiles,
     areas: SwapAreas,
     slow: Cell<Slow>,
 }
@@ -150,12 +148,15 @@ impl NodeFiles {
             .as_deref()
             .map(|group| GroupFiles::open(root, layout, group))
             .transpose()?;
+        let group = match &plan.scope {
+            Scope::Machine => None,
+            Scope::Group(group) => Some(group.as_str()),
+        };
         let mut files = Self {
             root: root.to_path_buf(),
             source,
             pods,
-            tasks: TaskCountReader::open(root).ok(),
-            most_tasks: None,
+            ids: IdFiles::open(root, layout, group),
             areas: SwapAreas::default(),
             slow: Cell::default(),
         };
@@ -168,9 +169,7 @@ impl NodeFiles {
     /// # Errors
     /// [`HostError`] with the path; what could be read before the error stands.
     pub fn refresh(&mut self) -> Result<(), HostError> {
-        let limits = PidLimits::read(&self.root);
-        let known = |limit: Option<u64>| limit.map(saturated);
-        self.most_tasks = observe::max_pid(known(limits.pid_max), known(limits.threads_max));
+        self.ids.refresh()?;
         self.areas = SwapAreas::read(&self.root)?;
         if let Source::Group { files, .. } = &mut self.source {
             files.refresh(&self.root)?;
@@ -241,20 +240,9 @@ impl NodeFiles {
         }
     }
 
-    /// `pid.available` for a number of threads.
-    pub fn pids(&self, threads: Option<i64>, at: Moment) -> Option<Observation> {
-        observe::pids(self.most_tasks, threads, Some(at))
-    }
-
-    /// How many tasks there may be.
-    pub const fn most_tasks(&self) -> Option<i64> {
-        self.most_tasks
-    }
-
-    /// The number of threads of the machine now.
-    pub fn threads(&self) -> Option<i64> {
-        let counts = self.tasks.as_ref()?.read().ok()?;
-        Some(saturated(counts.threads))
+    /// Its process ids.
+    pub const fn ids(&self) -> &IdFiles {
+        &self.ids
     }
 
     /// Reads the node. Allocates nothing.
@@ -286,7 +274,7 @@ impl NodeFiles {
         Ok(NodeFigures {
             pods: pods.and_then(|figures| figures.available),
             pods_headroom: pods.and_then(|figures| figures.headroom),
-            pids: self.pids(self.threads(), at),
+            pids: self.ids.available(self.ids.count(), at),
             ..figures
         })
     }

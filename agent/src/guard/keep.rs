@@ -136,14 +136,15 @@ impl Guard {
     }
 
     fn calibrate_threads(&mut self) {
-        self.threads = self.files.threads();
+        let ids = self.files.ids();
+        self.threads = ids.count();
         let Some(kernel) = &mut self.kernel else {
             return;
         };
-        let files = &self.files;
+        kernel.count_tasks_of(ids.group());
         let count = || {
-            let threads = files
-                .threads()
+            let threads = ids
+                .machines()
                 .and_then(|threads| u64::try_from(threads).ok());
             threads.ok_or_else(|| std::io::Error::other("/proc/loadavg has no count of tasks"))
         };
@@ -157,7 +158,8 @@ impl Guard {
     fn sync_processes(&mut self) {
         let thresholds = self.engine.policy().thresholds();
         let wanted = thresholds.iter().any(|t| t.signal == Signal::PidAvailable);
-        if !wanted || self.threads.is_none_or(|threads| threads > MOST_SYNCED) {
+        let threads = self.files.ids().machines();
+        if !wanted || threads.is_none_or(|threads| threads > MOST_SYNCED) {
             return;
         }
         let kernel = self.kernel.as_mut();
@@ -169,7 +171,7 @@ impl Guard {
 
     /// Asks for a signal at the next number of threads at which a threshold on process ids changes.
     pub(super) fn arm_threads(&mut self) {
-        let (Some(most), Some(threads)) = (self.files.most_tasks(), self.threads) else {
+        let (Some(most), Some(threads)) = (self.files.ids().most(), self.threads) else {
             return;
         };
         let thresholds = self.engine.policy().thresholds().iter();

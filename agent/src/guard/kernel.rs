@@ -7,6 +7,7 @@ use brink_core::base::Moment;
 use brink_core::node::observe::Observation;
 use brink_core::node::policy::Policy;
 use brink_core::node::signal::Signal;
+use brink_host::cgroup::CgroupDir;
 use brink_host::clock;
 use brink_host::probe::abi::MAX_SLOTS;
 use brink_host::probe::abi::command::Terms;
@@ -54,6 +55,10 @@ pub struct Kernel {
     generation: u32,
     /// The number of threads that a signal is asked for.
     thread_limit: Option<u32>,
+    /// Id of the cgroup whose tasks that is compared with; none for the machine's threads.
+    counted: Option<u64>,
+    /// Whether what is compared is what the node has.
+    counts_node: bool,
     /// Members of the roster up to this one have had their try at a slot.
     tried: usize,
 }
@@ -79,6 +84,8 @@ impl Kernel {
             terms: [None; FIRST_WORKLOAD_SLOT as usize],
             generation: 0,
             thread_limit: None,
+            counted: None,
+            counts_node: true,
             tried: 0,
         }
     }
@@ -148,11 +155,15 @@ impl Kernel {
 
     /// Whether the programs tell of everything that these thresholds wait for: no limit is left out, and threads are counted.
     pub fn tells_of_all(&self, policy: &Policy) -> bool {
-        let counts_threads = self.probe.coverage().whole(Family::Process);
         let mut thresholds = policy.thresholds().iter();
         self.watches.left_out == 0
-            && (counts_threads
+            && (self.tells_of_ids()
                 || thresholds.all(|threshold| threshold.signal != Signal::PidAvailable))
+    }
+
+    /// Whether the programs count the tasks of the node, so that they tell of a limit on them.
+    pub fn tells_of_ids(&self) -> bool {
+        self.counts_node && self.probe.coverage().whole(Family::Process)
     }
 
     /// Compares with the limits that these thresholds and this terrain call for from now on.
@@ -219,8 +230,22 @@ impl Kernel {
         Ok(())
     }
 
+    /// Compares the limit on threads with the tasks of this cgroup, or with the machine's threads.
+    pub fn count_tasks_of(&mut self, group: Option<&CgroupDir>) {
+        let id = group.map(|group| group.id().0);
+        if self.counts_node && id == self.counted {
+            return;
+        }
+        let fd = group.map(std::os::fd::AsFd::as_fd);
+        // A refusal leaves the machine's threads, which are not what this node has; it is tried again at each pass.
+        self.counts_node = self.probe.count_tasks_of(fd).is_ok();
+        self.counted = id.filter(|_| self.counts_node);
+        self.thread_limit = None;
+    }
+
     /// Asks for a signal at this number of threads. Asked again for the same it would come again.
     pub fn limit_threads(&mut self, limit: Option<u32>) {
+        let limit = limit.filter(|_| self.counts_node);
         if limit != self.thread_limit && self.probe.set_thread_limit(limit).is_ok() {
             self.thread_limit = limit;
         }

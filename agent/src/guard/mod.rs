@@ -8,6 +8,7 @@ pub mod again;
 pub mod board;
 pub mod figures;
 pub mod files;
+pub mod ids;
 pub mod kernel;
 pub mod page;
 mod parked;

@@ -82,7 +82,8 @@ impl Guard {
             self.note_above(ThresholdSet::EMPTY, sign.figures.at, None);
             return;
         }
-        let pids = self.files.pids(self.files.threads(), now());
+        let ids = self.files.ids();
+        let pids = ids.available(ids.count(), now());
         let figures = NodeFigures {
             pids,
             ..sign.figures

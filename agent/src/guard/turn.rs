@@ -336,12 +336,12 @@ impl Guard {
         self.times.poll = (!self.sampler_serves()).then(|| now + pace(slack, self.growth));
     }
 
-    /// Looks again soon while the programs count more threads than their limit and nobody has to go yet: they tell of the limit
-    /// once, early when some are reaped and not yet freed, and know nothing of those that will be reaped.
+    /// Looks again soon while nobody has to go yet and the programs count more threads than their limit, or do not count: they
+    /// tell of the limit once, early when some are reaped and not yet freed, and know nothing of those that will be reaped.
     pub(super) fn close_in_on_ids(&mut self, now: Moment, seen: &Observations) {
-        let left = self
-            .is_over_threads
-            .then(|| self.engine.ids_left(now, seen));
+        let is_told = self.kernel.as_ref().is_some_and(Kernel::tells_of_ids);
+        let is_near = self.is_over_threads || !is_told;
+        let left = is_near.then(|| self.engine.ids_left(now, seen));
         if let Some(left) = left.flatten() {
             let soon = now + ids_pace(left);
             self.times.evaluate = Some(self.times.evaluate.map_or(soon, |at| at.min(soon)));

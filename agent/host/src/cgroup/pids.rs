@@ -44,6 +44,34 @@ impl CgroupDir {
     }
 }
 
+/// `pids.current` of one group, held open: tasks in it and below it, with the dead that nobody has reaped.
+#[derive(Debug)]
+pub struct TasksReader {
+    file: HotFile,
+}
+
+impl TasksReader {
+    /// Opens the count of a group; the root has none.
+    ///
+    /// # Errors
+    /// [`HostError::Open`] with the path.
+    pub fn open(dir: &CgroupDir) -> Result<Self, HostError> {
+        Ok(Self {
+            file: dir.file(c"pids.current")?,
+        })
+    }
+
+    /// The tasks now. A group that was removed answers `ENODEV`. Allocates nothing.
+    ///
+    /// # Errors
+    /// [`HotError`].
+    pub fn read(&self) -> Result<u64, HotError> {
+        let mut buffer = [0; 32];
+        scan::lone_number(self.file.read_record(&mut buffer)?)
+            .ok_or(HotError::Malformed("pids.current"))
+    }
+}
+
 /// The processes of the group of a folder alone, as [`CgroupDir::processes`] lists them.
 ///
 /// # Errors
@@ -88,6 +116,7 @@ mod tests {
         assert_eq!(dir.processes().expect("list"), many);
         assert_eq!(processes_at(dir.path()).expect("list"), many);
         assert_eq!(dir.tasks().expect("count"), 3);
+        assert_eq!(TasksReader::open(&dir).expect("open").read(), Ok(3));
     }
 
     #[test]

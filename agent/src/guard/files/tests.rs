@@ -1,4 +1,4 @@
-//! The node read from files that are made up: swap of groups, and zones below their reserves.
+//! The node read from files that are made up: swap of groups, zones below their reserves, and process ids.
 
 use std::fs;
 
@@ -198,4 +198,40 @@ fn the_sampler_is_believed_although_a_zone_is_below_its_reserve() {
     let verdict = |after| compare(&figures.numbers(), &sampled.numbers(), &after, MIB);
     assert!(matches!(verdict(figures.numbers()), Verdict::Differs(_)));
     assert_eq!(verdict(figures.numbers_by_zone()), Verdict::Agrees);
+}
+
+/// Available process ids and how many there may be, after the limits were read again.
+fn ids(files: &mut NodeFiles) -> Option<(i64, i64)> {
+    files.refresh().unwrap();
+    let seen = files.read(Moment::START).unwrap().pids?;
+    Some((seen.available, seen.capacity))
+}
+
+#[test]
+fn a_group_with_a_limit_of_tasks_has_that_and_any_other_node_what_the_machine_has() {
+    let machine = Machine::new(V2, 0);
+    machine.write("sys/fs/cgroup/cgroup.controllers", "memory pids\n");
+    machine.group_v2("/node");
+    machine.write("proc/loadavg", "0.1 0.2 0.3 1/300 4242\n");
+    machine.write("proc/sys/kernel/pid_max", "4194304\n");
+    machine.write("proc/sys/kernel/threads-max", "1000\n");
+    let mut of_machine = machine.open(&NodePlan::default());
+    let mut without = machine.open(&group("/node"));
+    assert_eq!(ids(&mut of_machine), Some((700, 1000)));
+    assert_eq!(ids(&mut without), Some((700, 1000)), "no pids controller");
+    machine.write("sys/fs/cgroup/node/pids.max", "max\n");
+    machine.write("sys/fs/cgroup/node/pids.current", "40\n");
+    let mut files = machine.open(&group("/node"));
+    assert_eq!(ids(&mut files), Some((700, 1000)), "no limit");
+    assert!(files.ids().group().is_none());
+    machine.write("sys/fs/cgroup/node/pids.max", "2000\n");
+    assert_eq!(ids(&mut files), Some((1960, 2000)));
+    assert_eq!(files.ids().machines(), Some(300));
+    assert!(files.ids().group().is_some());
+    machine.write("sys/fs/cgroup/node/pids.current", "1990\n");
+    let seen = files.read(Moment::START).unwrap().pids;
+    assert_eq!(seen.map(|seen| seen.available), Some(10));
+    assert_eq!(ids(&mut of_machine), Some((700, 1000)));
+    fs::remove_dir_all(machine.0.path().join("sys/fs/cgroup/node")).unwrap();
+    assert!(files.refresh().is_err(), "it has gone");
 }
