@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use brink_core::node::signal::Signal;
 use brink_host::cgroup::Layout;
 use brink_host::clock::ClockPair;
 use brink_host::probe::abi::record::VictimRecord;
@@ -49,12 +50,46 @@ pub(super) enum Note {
     Chosen(Box<VictimRecord>),
     /// Something new lies beside the queue.
     Beside,
-    /// An order of ours for the workload with this uid was given, and whether it is carried out.
-    Ordered(Arc<str>, bool),
+    /// An order of ours was given.
+    Ordered(Ordered),
     /// One is over.
     Completed(Box<Over>),
     /// End.
     Stop,
+}
+
+/// An order of ours.
+#[derive(Debug)]
+pub(super) struct Ordered {
+    /// Of the workload.
+    pub(super) uid: Arc<str>,
+    pub(super) is_carried_out: bool,
+    /// Of one for process ids.
+    pub(super) crowd: Option<Crowd>,
+}
+
+/// The processes of a workload that was ordered to go for them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crowd {
+    /// When that was decided, nanoseconds of `CLOCK_MONOTONIC`.
+    pub(super) at_ns: u64,
+    /// How many they were; none where nobody had counted them.
+    pub(super) processes: Option<usize>,
+}
+
+impl Ordered {
+    fn of(record: &DecisionRecord) -> Self {
+        let is_for_ids = record.threshold.signal == Signal::PidAvailable.name();
+        let count = |usage| usize::try_from(usage).ok();
+        Self {
+            uid: record.victim.uid.as_str().into(),
+            is_carried_out: record.mode == "enforcing",
+            crowd: is_for_ids.then(|| Crowd {
+                at_ns: u64::try_from(record.decided.monotonic_ns).unwrap_or(0),
+                processes: record.victim.usage.and_then(count),
+            }),
+        }
+    }
 }
 
 /// The queue, and what lies beside it because none of it may be lost.
@@ -148,10 +183,8 @@ impl Collector {
 
     /// An order of ours was given, and told.
     pub fn ordered(&self, record: &DecisionRecord) {
-        let is_carried_out = record.mode == "enforcing";
         if let Some(inbox) = &self.0 {
-            let uid = record.victim.uid.as_str().into();
-            inbox.kill(Note::Ordered(uid, is_carried_out));
+            inbox.kill(Note::Ordered(Ordered::of(record)));
         }
     }
 

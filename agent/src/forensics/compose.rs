@@ -142,6 +142,7 @@ pub fn blank(cause: Cause, at: &Time, victim: Victim, node: NodeState) -> Incide
         // Whose cgroup it was in is not known, until it is.
         workload: Field::Missing(Missing::ProcessGone),
         trigger: Field::Missing(Missing::NotApplicable),
+        fork_root: Field::Missing(Missing::NotApplicable),
         limit: Field::Missing(Missing::NotApplicable),
         cgroups: Field::Missing(Missing::ProcessGone),
         memory_stat: Field::Missing(Missing::ProcessGone),

@@ -10,15 +10,15 @@ use brink_host::clock::since_boot_ns;
 use brink_host::probe::forensics::Process;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{
-    CgroupState, Identity, Incident, NodeState, ProcessLine, Victim,
+    CgroupState, ForkRoot, Identity, Incident, NodeState, ProcessLine, Victim,
 };
 
-use super::MOST_VICTIMS;
 use super::choice::told;
-use super::collector::Over;
+use super::collector::{Crowd, Over};
 use super::gather::victim::Told;
 use super::gather::{field, group, top, victim};
 use super::scene::Scene;
+use super::{MOST_VICTIMS, root};
 
 /// Cgroups of one workload that are looked into.
 const MOST_GROUPS: usize = 64;
@@ -31,6 +31,7 @@ pub(super) struct Seen {
     cgroups: Field<Vec<CgroupState>>,
     memory_stat: Field<BTreeMap<String, u64>>,
     top_of_cgroup: Field<Vec<ProcessLine>>,
+    fork_root: Field<ForkRoot>,
     node: NodeState,
     known: Option<Identity>,
 }
@@ -51,8 +52,13 @@ pub(super) struct Eviction {
 
 impl Scene {
     /// Looks at a workload that was just ordered to go; nothing where its cgroups are not known. `ours` is whom we have
-    /// signalled lately, as the kernel had them then.
-    pub(super) fn eviction(&mut self, uid: &str, ours: &VecDeque<Process>) -> Option<Seen> {
+    /// signalled lately, as the kernel had them then; `crowd` its processes, where it goes for those.
+    pub(super) fn eviction(
+        &mut self,
+        uid: &str,
+        crowd: Option<Crowd>,
+        ours: &VecDeque<Process>,
+    ) -> Option<Seen> {
         let groups = self.identities.groups_of(uid);
         let opened = self.open(groups.first()?);
         let dir = opened.first().and_then(|first| first.dir.as_ref());
@@ -70,7 +76,9 @@ impl Scene {
         let victims: Vec<Victim> = named.map(|pid| self.process(*pid, ours)).collect();
         // Most of them have been signalled: who has given its memory back has its place as the kernel had it at the signal.
         let lines = top::with_victims(top::of_group(&self.root, &pids), &victims);
+        let fork_root = crowd.map(|crowd| self.fork_root(uid, crowd, &victims));
         Some(Seen {
+            fork_root: fork_root.unwrap_or(Field::Missing(Missing::NotApplicable)),
             more: u32::try_from(pids.len() - victims.len()).unwrap_or(u32::MAX),
             victims,
             cgroups: Field::Value(opened.iter().map(group::state).collect()),
@@ -103,9 +111,36 @@ impl Scene {
         opened.flatten().collect()
     }
 
+    /// The process that most of a workload's processes come from. `victims` are those that were read.
+    fn fork_root(&self, uid: &str, crowd: Crowd, victims: &[Victim]) -> Field<ForkRoot> {
+        let Some(reader) = &self.births else {
+            return Field::Missing(Missing::ProgramNotLoaded);
+        };
+        let Ok(births) = reader.read() else {
+            return Field::Missing(Missing::Lost);
+        };
+        let arguments = |is_copy: &dyn Fn(u32) -> bool| {
+            if !self.reader().command_lines {
+                return Field::Missing(Missing::Redacted);
+            }
+            let copies = victims.iter().filter(|victim| is_copy(victim.pid));
+            let known = copies.filter_map(|victim| victim.argv.value().cloned());
+            Field::or(known.into_iter().next(), Missing::ProcessGone)
+        };
+        let is_victims = |cgroup| self.is_in(Some(cgroup), uid);
+        root::find(&births, is_victims, crowd).map_or_else(Field::Missing, |found| {
+            let argv = arguments(&|pid| found.copies.contains(&pid));
+            Field::Value(ForkRoot { argv, ..found.root })
+        })
+    }
+
     /// Whether a process was in a cgroup of that workload.
     fn is_of(&self, process: &Process, uid: &str) -> bool {
-        let path = process.cgroup.and_then(|id| self.identities.path(id));
+        self.is_in(process.cgroup, uid)
+    }
+
+    fn is_in(&self, cgroup: Option<u64>, uid: &str) -> bool {
+        let path = cgroup.and_then(|id| self.identities.path(id));
         let workload = path.and_then(|path| self.identities.workload(path));
         workload.is_some_and(|workload| *workload.uid == *uid)
     }
@@ -137,6 +172,7 @@ impl Seen {
         take(&mut incident.cgroups, &mut self.cgroups);
         take(&mut incident.memory_stat, &mut self.memory_stat);
         take(&mut incident.top_of_cgroup, &mut self.top_of_cgroup);
+        take(&mut incident.fork_root, &mut self.fork_root);
         if let (Field::Value(identity), Some(known)) = (&mut incident.workload, &self.known) {
             identity.completed_by(known);
         }

@@ -14,6 +14,7 @@ pub mod identity;
 pub mod limit;
 mod open;
 pub mod roll;
+mod root;
 mod scene;
 mod symbols;
 #[cfg(test)]

@@ -8,9 +8,9 @@ use brink_core::base::Moment;
 use brink_host::cgroup::pod::PodRoots;
 use brink_host::cgroup::{Controller, Layout};
 use brink_host::clock::{monotonic_ns, since_boot_ns};
-use brink_host::probe::GfpNames;
 use brink_host::probe::forensics::{self as told, Decision, Kill};
 use brink_host::probe::shortage::Shortage;
+use brink_host::probe::{BirthReader, GfpNames};
 use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{
@@ -38,6 +38,8 @@ pub(super) struct Scene {
     pub(super) layout: Layout,
     command_lines: bool,
     pub(super) loaded: Arc<Loaded>,
+    /// Who forked whom, if anybody keeps it.
+    pub(super) births: Option<BirthReader>,
     /// Names of allocation flags, if the kernel tells any.
     pub(super) gfp_names: Option<GfpNames>,
     pub(super) identities: Identities,
@@ -62,6 +64,7 @@ impl Scene {
             layout: plan.layout.clone(),
             command_lines: plan.command_lines,
             loaded: Arc::clone(&plan.loaded),
+            births: None,
             gfp_names: None,
             identities: Identities::new(PodRoots::new(&plan.scope, plan.node.pods.as_deref())),
             roll: None,

@@ -376,11 +376,11 @@ fn an_order_of_ours_is_amended_by_what_is_seen_of_it() {
     let (outlet, _told) = channel();
     let mut scene = Scene::new(&plan(outlet));
     assert!(
-        scene.eviction("web", &VecDeque::new()).is_none(),
+        scene.eviction("web", None, &VecDeque::new()).is_none(),
         "nobody of that name"
     );
     scene.follow(Snapshot::of_one("web", &group));
-    let mut seen = scene.eviction("web", &VecDeque::new()).unwrap();
+    let mut seen = scene.eviction("web", None, &VecDeque::new()).unwrap();
     let mut incident = eviction();
     let mut identity = scene.identities.identity(&group).unwrap();
     identity.owner_missing = Some(Missing::Pending);

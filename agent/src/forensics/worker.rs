@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::Outlet;
-use super::collector::{Inbox, Note, Over, Plan};
+use super::collector::{Inbox, Note, Ordered, Over, Plan};
 use super::correlate::{Correlator, End, Key};
 use super::eviction::{self, Eviction};
 use super::gather::top;
@@ -98,7 +98,7 @@ impl Worker {
     fn take(&mut self, note: Note) {
         match note {
             Note::Chosen(record) => self.marked(&record),
-            Note::Ordered(uid, is_carried_out) => self.ordered(uid, is_carried_out),
+            Note::Ordered(order) => self.ordered(order),
             Note::Completed(over) => self.completed(over),
             Note::Beside | Note::Stop => {}
         }
@@ -112,16 +112,18 @@ impl Worker {
         }
         if beside.is_loaded {
             self.ring = self.scene.loaded.take_forensics();
+            self.scene.births = self.scene.loaded.take_births();
             self.scene.gfp_names = self.scene.loaded.take_gfp_names();
         }
     }
 
     /// Adds to an order of ours what is seen of it from here.
-    fn ordered(&mut self, uid: Arc<str>, is_carried_out: bool) {
+    fn ordered(&mut self, order: Ordered) {
+        let uid = order.uid;
         self.close_evictions(|eviction| *eviction.uid == *uid);
         // Who was signalled first has been told by the kernel before the order was.
         self.drain();
-        if let Some(mut seen) = self.scene.eviction(&uid, &self.halves.ours)
+        if let Some(mut seen) = self.scene.eviction(&uid, order.crowd, &self.halves.ours)
             && self.outlet.amend(&uid, &mut |incident| seen.fill(incident))
         {
             if self.evictions.len() == eviction::MOST_OPEN {
@@ -138,7 +140,7 @@ impl Worker {
         for (pid, at_ns) in self.halves.forget_ours() {
             self.exited(pid, at_ns);
         }
-        if is_carried_out {
+        if order.is_carried_out {
             self.correlator.ordered(uid);
         }
     }

@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "G2H4dcL1mP3MX2ZiTr6rj6Ht2VodAqOyu3fXAkr+7kE=",
+    sha256: "w6wbMhAL6cz7pI3mqje27FDCZkUMJ72kxXoSiC7/nfg=",
 };
 
 /// What asks the agent and listens to it.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brink_host::probe::forensics::ForensicsRing;
 use brink_host::probe::programs::Program;
 use brink_host::probe::{
-    Absence, EvidenceReader, FlightReader, GfpNames, Meters, Probe, Row, Wishes,
+    Absence, BirthReader, EvidenceReader, FlightReader, GfpNames, Meters, Probe, Row, Wishes,
 };
 use tracing::warn;
 
@@ -42,7 +42,9 @@ pub struct Equipment {
     pub flight: Option<FlightReader>,
     /// Kills, for the collector.
     pub forensics: Option<ForensicsRing>,
-    /// The kernel's names of allocation flags, for the collector too.
+    /// Who forked whom, for the collector too.
+    pub births: Option<BirthReader>,
+    /// The kernel's names of allocation flags, for the collector as well.
     pub gfp_names: Option<GfpNames>,
     /// Each program, and why it does not run if so.
     pub programs: Vec<ProgramState>,
@@ -69,6 +71,7 @@ impl Equipment {
             (meters, probe.take_evidence(), probe.take_forensics())
         });
         let flight = probe.as_mut().ok().and_then(Probe::take_flight);
+        let births = probe.as_mut().ok().and_then(Probe::take_births);
         let gfp_names = probe.as_mut().ok().and_then(Probe::take_gfp_names);
         let sampler = probe.map(|probe| Box::new(Kernel::new(probe, meters.clone())));
         if sampler
@@ -83,6 +86,7 @@ impl Equipment {
             evidence,
             flight,
             forensics,
+            births,
             gfp_names,
             programs,
         }
@@ -98,6 +102,7 @@ struct Parts {
     meters: Option<Arc<Meters>>,
     evidence: Option<EvidenceReader>,
     forensics: Option<ForensicsRing>,
+    births: Option<BirthReader>,
     gfp_names: Option<GfpNames>,
     programs: Vec<ProgramState>,
 }
@@ -109,6 +114,7 @@ impl Loaded {
             meters: equipment.meters.clone(),
             evidence: equipment.evidence.take(),
             forensics: equipment.forensics.take(),
+            births: equipment.births.take(),
             gfp_names: equipment.gfp_names.take(),
             programs: equipment.programs.clone(),
         };
@@ -155,6 +161,12 @@ impl Loaded {
         let marks = |program: &ProgramState| program.name == OOM_VICTIM && program.absent.is_none();
         let runs = parts.programs.iter().any(marks);
         parts.forensics.take().filter(|_| runs)
+    }
+
+    /// Who forked whom; once.
+    pub fn take_births(&self) -> Option<BirthReader> {
+        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.births.take()
     }
 
     /// The kernel's names of allocation flags; once.

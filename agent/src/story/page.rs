@@ -22,6 +22,7 @@ pub fn page(incident: &Incident, style: Style, is_ascii: bool) -> String {
     head(&mut screen, incident);
     timeline(&mut screen, incident);
     tables::victims(&mut screen, incident);
+    fork_root(&mut screen, incident);
     trigger(&mut screen, incident);
     tables::cgroups(&mut screen, incident);
     chart(
@@ -144,6 +145,28 @@ fn timeline(screen: &mut Screen, incident: &Incident) {
         .collect();
     let columns = [Column::Right("MS"), Column::Left("UTC"), Column::Text("")];
     screen.table(&columns, &rows);
+}
+
+/// Where the processes came from that took all ids.
+fn fork_root(screen: &mut Screen, incident: &Incident) {
+    let Some(root) = incident.fork_root.value() else {
+        return;
+    };
+    screen.gap();
+    screen.heading("Where its processes came from");
+    screen.line("  process    ", &format!("{}, pid {}", root.comm, root.pid));
+    if let Some(argv) = root.argv.value() {
+        screen.line("  arguments  ", &argv.join(" "));
+    }
+    if let Some(parent) = root.parent.value() {
+        let text = format!("{}, pid {}", parent.comm, parent.pid);
+        screen.line("  forked by  ", &text);
+    }
+    let text = format!(
+        "{} of the {} that were forked last descend from it",
+        root.descendants, root.of
+    );
+    screen.line("  share      ", &text);
 }
 
 fn trigger(screen: &mut Screen, incident: &Incident) {

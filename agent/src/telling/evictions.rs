@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use brink_core::node::signal::Signal;
 use brink_stream::model::event::{Subject, Time};
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Cause, Course, Identity, Incident, NodeState, OtherKill};
@@ -155,6 +156,11 @@ fn opened(record: &DecisionRecord, qos: Option<&str>) -> Incident {
         more_other_kills: None,
         workload: Field::Value(identity(record, qos)),
         trigger: Field::Missing(Missing::NotApplicable),
+        fork_root: Field::Missing(if is_for_ids(record) {
+            Missing::Pending
+        } else {
+            Missing::NotApplicable
+        }),
         limit: Field::Missing(Missing::NotApplicable),
         cgroups: Field::Missing(Missing::Pending),
         memory_stat: Field::Missing(Missing::Pending),
@@ -180,6 +186,7 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     let unseen = unseen(record);
     incident.course = course(record, unseen);
     incident.decision = decision(record);
+    incident.fork_root.settle(Missing::Lost);
     incident.cgroups.settle(Missing::ProcessGone);
     incident.memory_stat.settle(Missing::ProcessGone);
     incident.top_of_cgroup.settle(Missing::ProcessGone);
@@ -210,6 +217,11 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
 
 fn is_carried_out(record: &DecisionRecord) -> bool {
     record.mode == "enforcing"
+}
+
+/// Whether process ids were short.
+fn is_for_ids(record: &DecisionRecord) -> bool {
+    record.threshold.signal == Signal::PidAvailable.name()
 }
 
 fn has_stage(record: &DecisionRecord, name: &str) -> bool {

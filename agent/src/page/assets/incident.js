@@ -1,4 +1,4 @@
-// One incident, whole: what happened in a sentence, its course, the flight recorder, and a table for everything else.
+// One incident: a sentence, its course, the recording, tables.
 'use strict';
 
 const COUNTERS = /^(total_)?(pg|workingset_|thp_|zswp|swpin|swpout|numa_)|^HugePages_/;
@@ -46,6 +46,7 @@ function overview(incident) {
       ['State', `${incident.isFinal ? 'closed' : 'open'}, revision ${incident.revision}`],
       ['Cause', incident.cause],
       ['Limit that was hit', field(incident.limit, limit)],
+      ['Fork root', field(incident.forkRoot, processName)],
       ['Workload', field(incident.workload, fullName)],
       ...(workload ? [
         ['Container', nullable(workload, 'container')],

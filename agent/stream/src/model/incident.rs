@@ -45,6 +45,9 @@ pub struct Incident {
     pub workload: Field<Identity>,
     /// In whose context the kernel ran out of memory, or who sent the signal.
     pub trigger: Field<Trigger>,
+    /// Of an eviction for process ids: the process that the victim's processes come from.
+    #[serde(default = "untold")]
+    pub fork_root: Field<ForkRoot>,
     /// The cgroup whose limit was hit.
     pub limit: Field<Limit>,
     /// The victim's cgroup and every one above it, innermost first.
@@ -168,6 +171,39 @@ pub struct Trigger {
     pub kernel_stack: Field<Vec<String>>,
     /// Its user stack, innermost first, by frame pointers.
     pub user_stack: Field<Vec<UserFrame>>,
+}
+
+/// The process that most of a workload's processes descend from. Of those that run one program, forked without starting another,
+/// the first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkRoot {
+    /// Its process id.
+    pub pid: u32,
+    /// When it was started, in nanoseconds since boot (`CLOCK_BOOTTIME`).
+    pub start_ns: Field<u64>,
+    /// Its name as it forked.
+    pub comm: String,
+    /// Its arguments, or those of one that it forked, which are the same.
+    pub argv: Field<Vec<String>>,
+    /// The process that forked it.
+    pub parent: Field<ForkParent>,
+    /// How many descend from it, of those that were forked last.
+    pub descendants: u32,
+    /// How many those are: as many as the workload had processes.
+    pub of: u32,
+}
+
+/// The process that forked the root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkParent {
+    /// Its process id.
+    pub pid: u32,
+    /// When it was started, in nanoseconds since boot (`CLOCK_BOOTTIME`).
+    pub start_ns: Field<u64>,
+    /// Its name as it forked.
+    pub comm: String,
 }
 
 /// One frame of a user stack. Made by following frame pointers: code without them is skipped or cut off.
