@@ -63,6 +63,12 @@ impl Beside {
         Ok(Some(Frozen { state }))
     }
 
+    /// Whether the target's group is in the freezer hierarchy too.
+    pub(super) fn has_freezer(&self, target: &KillTarget) -> bool {
+        let mount = self.freezer.as_ref();
+        mount.is_some_and(|mount| open_group(mount.as_fd(), target).is_ok())
+    }
+
     /// Resumes the target's group and all below it in the freezer hierarchy, whoever stopped them: a stopped v1
     /// process dies only when resumed.
     pub(super) fn thaw(&self, target: &KillTarget) -> Result<(), Errno> {

@@ -20,6 +20,9 @@ use crate::kill::target::KillTarget;
 /// Passes before a kill gives the rest to [`Killer::sweep`]. A fork bomb on the other CPU needs three or four.
 const MOST_PASSES: u32 = 32;
 
+/// How often a group of the v2 tree is compared with the one that is to go, while processes exit by themselves.
+const LISTINGS: u32 = 3;
+
 /// Kills groups. All its room is made when it is made; a kill allocates nothing.
 #[derive(Debug)]
 pub struct Killer {
@@ -79,7 +82,7 @@ impl Killer {
             first_batch_only: true,
         };
         self.workspace.signal_held(target, order, &mut outcome);
-        let first = self.pass(target, Signal::KILL, target.is_v2(), &mut outcome);
+        let first = self.pass(target, Signal::KILL, true, &mut outcome);
         outcome.times.first_pass = Some(monotonic_ns());
         // Not when somebody protected is in the subtree, or might be in a part of it that could not be seen.
         let whole = target.is_v2() && outcome.spared == 0 && first.complete;
@@ -163,12 +166,21 @@ impl Killer {
         self.workspace.pass(target, order, outcome)
     }
 
-    /// Pass after pass until one finds nothing new; from the second that still does, with the group stopped.
+    /// The rest after the first batch, through the same group of the v2 tree if that can be, and then pass after pass until
+    /// one finds nothing new; from the second that still does, with the group stopped.
     fn pursue(&mut self, target: &KillTarget, first: Found, outcome: &mut KillOutcome) {
         let mut frozen = None;
         let mut found = first;
+        let is_partial = self.workspace.rest() > 0;
+        let is_whole = is_partial
+            && !self.beside.has_freezer(target)
+            && self.kill_through_unified(target, outcome);
+        if is_partial && !is_whole {
+            found = self.pass(target, Signal::KILL, false, outcome);
+        }
+        let listed = outcome.passes;
         while found.any_new && outcome.passes < MOST_PASSES {
-            if outcome.passes == 2 && !target.is_v2() {
+            if outcome.passes == listed + 1 && !target.is_v2() {
                 frozen = self.stop(target, outcome);
             }
             found = self.pass(target, Signal::KILL, false, outcome);
@@ -188,16 +200,33 @@ impl Killer {
             Ok(None) => {}
             Err(errno) => outcome.note(Stage::Freeze, None, errno),
         }
-        match self.beside.unified_group(target) {
-            Ok(Some(group))
-                if outcome.spared == 0 && self.workspace.holds_only(group.as_fd(), target) =>
-            {
-                kill_whole_group(group.as_fd(), Means::UnifiedGroupKill, outcome);
-            }
-            Ok(_) => {}
-            Err(errno) => outcome.note(Stage::GroupKill, None, errno),
-        }
+        self.kill_through_unified(target, outcome);
         None
+    }
+
+    /// Kills the same group of the v2 tree, after which no fork of it survives; false where there is none, or others may be in it.
+    fn kill_through_unified(&mut self, target: &KillTarget, outcome: &mut KillOutcome) -> bool {
+        if outcome.spared != 0 {
+            return false;
+        }
+        let group = match self.beside.unified_group(target) {
+            Ok(Some(group)) => group,
+            Ok(None) => return false,
+            Err(errno) => {
+                outcome.note(Stage::GroupKill, None, errno);
+                return false;
+            }
+        };
+        // Who exits between two lists is in one of them alone.
+        let is_ours = (0..LISTINGS).any(|_| self.workspace.holds_only(group.as_fd(), target));
+        if !is_ours || !kill_whole_group(group.as_fd(), Means::UnifiedGroupKill, outcome) {
+            return false;
+        }
+        if let Some(pool) = &self.release {
+            self.workspace.release_rest(pool, outcome);
+        }
+        outcome.signalled += self.workspace.note_killed();
+        true
     }
 }
 

@@ -11,9 +11,10 @@
 //! 4. **Release**: the pidfds go to a pool of threads that call `process_mrelease`, while the victims are still dying.
 //!    They are not sorted by size: reading a size takes a reference to the victim's memory, and whoever drops the last
 //!    one frees it all, which the guard must not be made to do.
-//! 5. **Catch** what was forked meanwhile. v2: `cgroup.kill`, after which no fork of the subtree can survive. v1: list
-//!    again until a pass finds nothing new, and if the second pass still does, stop the group in the freezer hierarchy
-//!    meanwhile, or use `cgroup.kill` of the same group in the v2 tree when it holds no process but these.
+//! 5. **Catch** what was forked meanwhile. v2: `cgroup.kill`, after which no fork of the subtree can survive. v1: what is more
+//!    than a batch goes by `cgroup.kill` of the same group in the v2 tree, if there is one, it holds no process but these, and the
+//!    freezer hierarchy has none. Then list again until a pass finds nothing new, and if the second one still does, stop
+//!    the group in the freezer hierarchy meanwhile, or use `cgroup.kill` as above.
 //!
 //! A process with a pending SIGKILL cannot fork, so a pass that finds nothing new ends the hunt. One gap is left on v1:
 //! a child whose parent was stopped between the child's creation and its entry in the group's list shows up only later.

@@ -60,7 +60,7 @@ pub struct KillTimes {
     pub after_first_signal: Option<u64>,
     /// What the calling thread had spent on a processor by then.
     pub cpu_at_first_signal: Option<Duration>,
-    /// Every process of the first list was signalled.
+    /// Every process of the first list was signalled, or the first batch of many.
     pub first_pass: Option<u64>,
     /// `cgroup.kill` returned.
     pub group_killed: Option<u64>,

@@ -171,10 +171,24 @@ impl Workspace {
         }
     }
 
+    /// The rest was killed as a group and need not be signalled again. Returns how many they are.
+    pub(super) fn note_killed(&mut self) -> u32 {
+        let rest = self.rest();
+        for pid in &self.roster.as_slice()[self.next..] {
+            // Without room for all of them some are signalled once more.
+            let _has_room = self.signalled.insert(*pid);
+        }
+        self.next = self.roster.as_slice().len();
+        rest
+    }
+
     /// Whether a group of the v2 tree holds processes, and all of them are in the target's subtree. A process that no list
     /// names could be anybody's.
+    ///
+    /// Those of them that were not signalled yet are the rest then.
     pub(super) fn holds_only(&mut self, group: BorrowedFd<'_>, target: &KillTarget) -> bool {
         self.roster.clear();
+        self.next = 0;
         let (mut listed, mut unseen) = (0u32, false);
         let there = each_process(group, &mut |pid| {
             listed += 1;
