@@ -22,6 +22,8 @@ const PACES: [(Span, Span); 2] = [
     (Span::from_millis(250), Span::from_millis(1)),
 ];
 const SLOW_PACE: Span = Span::from_millis(5);
+/// A look is followed by the next one after so many times as long as it took, or later.
+const REST: i64 = 4;
 /// Memory counts as coming back once this much of it is there.
 const FIRST_BACK: u64 = 256 << 10;
 /// The node is looked at again whenever the victim has given back one more of so many parts.
@@ -211,6 +213,9 @@ impl Guard {
             news |= self.follow_beyond(place, at);
         }
         self.plan_follow(at);
+        // Who has thousands of processes takes long to look at, which is time that they do not get to exit.
+        let rest = Span::from_nanos(now().since(at).as_nanos().saturating_mul(REST));
+        self.times.follow = self.times.follow.map(|due| due.max(at + rest));
         if news || self.times.evaluate.is_some_and(|due| due <= at) {
             self.look(now());
         }

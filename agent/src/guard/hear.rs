@@ -25,8 +25,10 @@ pub(super) enum Item {
     Sample(SampleRecord),
     Victim(VictimRecord),
     Retry,
-    /// A watched process or cgroup ended.
-    Ended,
+    /// A process of a watched cgroup ended, perhaps the last one, or the cgroup is empty.
+    Ended {
+        is_last: bool,
+    },
     Threads {
         threads: i64,
         is_over: bool,
@@ -41,7 +43,10 @@ impl Item {
             }
             Signal::Victim(record) => Self::Victim(*record),
             Signal::Retry(_) => Self::Retry,
-            Signal::Exit(_) | Signal::Empty(_) => Self::Ended,
+            Signal::Exit(record) => Self::Ended {
+                is_last: matches!(record.left, 0 | UNKNOWN),
+            },
+            Signal::Empty(_) => Self::Ended { is_last: true },
             Signal::Threads(record) => Self::Threads {
                 threads: record.threads,
                 is_over: record.over != 0,
@@ -68,7 +73,9 @@ impl Guard {
             for item in &heard {
                 self.apply(item, woke);
             }
-            if heard.iter().any(|item| matches!(item, Item::Ended)) {
+            // Whoever is not the last is seen at the next look: one at each end of thousands would list all the others each time.
+            let is_over = |item: &Item| matches!(item, Item::Ended { is_last: true });
+            if heard.iter().any(is_over) {
                 self.follow(super::now());
             }
             batches += 1;
@@ -93,7 +100,7 @@ impl Guard {
             // Reclaim gives up: whatever the last sample said, this is the moment to look.
             Item::Retry => self.look(super::now()),
             // Once for all of them: a service of thousands ends in as many signals.
-            Item::Ended => {}
+            Item::Ended { .. } => {}
             Item::Threads { threads, is_over } => {
                 self.threads = Some(*threads);
                 self.is_over_threads = *is_over;
