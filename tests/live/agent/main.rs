@@ -2,6 +2,7 @@
 #![cfg(test)]
 
 mod bare;
+mod bombs;
 mod cli;
 mod collector;
 mod demo;

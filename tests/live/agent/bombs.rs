@@ -1,0 +1,216 @@
+//! Fork bombs against a limit of process ids: that of a node that is a cgroup, and the machine's.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use brink::control::http;
+use brink::record::DecisionRecord;
+use brink_host::cgroup::{CgroupDir, Controller};
+use brink_host::hog::{HogSpec, Load};
+use brink_stream::model::event::Event;
+use brink_stream::model::field::{Field, Missing};
+use brink_stream::model::incident::{ForkRoot, Incident};
+use brink_tests::{lacks, wait_until};
+
+use crate::support::{Node, PATIENCE, lives};
+
+/// Tasks that the node may have; the kernel forks no more, whatever becomes of the agent.
+const MOST: u64 = 2000;
+/// The threshold: so many are to be left. Below half of it nobody waits for the dead, so that it leaves a slow agent some time.
+const LEFT: u64 = 800;
+/// More than any bomb here comes to: the node's own limit is the one that is met.
+const OF_A_WORKLOAD: u64 = 4000;
+
+/// A node with a limit of tasks, somebody innocent in it, and a place for a bomb.
+struct Ground {
+    node: Node,
+    bomb: usize,
+    agent: u32,
+    innocent: brink_tests::Hog,
+}
+
+impl Ground {
+    /// None where the kernel's programs do not run.
+    fn new() -> Option<Self> {
+        let mut node = Node::new(1500);
+        let innocent = node.workload("innocent", "containers: [{name: c}]");
+        let bomb = node.workload("bomb", "containers: [{name: c}]");
+        let layout = &node.sandbox.layout;
+        node.sandbox.group.limit_tasks(layout, MOST).unwrap();
+        node.groups[bomb]
+            .limit_tasks(layout, OF_A_WORKLOAD)
+            .unwrap();
+        let hard =
+            format!("evictionHard: {{pid.available: \"{LEFT}\"}}\nevents: {{enabled: true}}");
+        node.configure("enforce", &hard);
+        let status = node.start(&[]);
+        let innocent = node.holding(innocent, 8);
+        let runs = status.rung.as_deref() == Some("kernel-sampler");
+        runs.then_some(Self {
+            node,
+            bomb,
+            agent: status.pid,
+            innocent,
+        })
+    }
+
+    /// Where the incident of the latest order says that its processes came from.
+    fn fork_root(&self, order: usize) -> Field<ForkRoot> {
+        let socket = self.node.path("state/events.sock");
+        let told = wait_until(PATIENCE, || {
+            let answer = http::get(&socket, "/v1/events?since=0&kind=eviction-completed");
+            let text = answer.ok()?.text().ok()?;
+            let mut events = text.lines().skip(order - 1);
+            serde_json::from_str::<Event>(events.next()?).ok()
+        });
+        let told = told.unwrap_or_else(|| panic!("{}", self.node.log()));
+        let incident: Incident = serde_json::from_str(told.data.get()).unwrap();
+        incident.fork_root
+    }
+
+    fn ids(&self, of: usize) -> &CgroupDir {
+        let group = &self.node.groups[of];
+        group
+            .dir(&self.node.sandbox.layout, Controller::Pids)
+            .unwrap()
+    }
+
+    /// Waits for the end of a bomb whose first process is reaped: all of it goes, and nobody else does.
+    fn check_over(&self, order: u64) -> DecisionRecord {
+        let record = self.node.finished(order);
+        let tasks = || self.ids(self.bomb).tasks().unwrap();
+        let empty = wait_until(PATIENCE, || (tasks() == 0).then_some(()));
+        assert!(empty.is_some(), "{} left: {record:#?}", tasks());
+        sleep(Duration::from_millis(300));
+        let left = self.node.groups[self.bomb].processes().unwrap();
+        assert_eq!(left, Vec::<i32>::new(), "born after the kill");
+        assert_eq!(record.victim_name(), "test/bomb");
+        assert_eq!(record.threshold.signal, "pid.available");
+        assert_eq!(record.threshold.quantity, LEFT.cast_signed());
+        assert!(record.threshold.available < LEFT.cast_signed());
+        let orders = || {
+            let all = self.node.decisions().into_iter();
+            let told = |one: DecisionRecord| {
+                (
+                    one.order,
+                    one.victim_name(),
+                    one.signals,
+                    one.stages,
+                    one.kill,
+                    one.end,
+                )
+            };
+            all.map(told).collect::<Vec<_>>()
+        };
+        assert!(lives(&self.innocent), "{:?}\n{}", orders(), self.node.log());
+        record
+    }
+}
+
+/// The threads of a process.
+fn threads_of(pid: u32) -> BTreeSet<String> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
+    names.collect()
+}
+
+/// Processes that run and are ours to end by their own group.
+fn shell(ground: &Ground, script: &str) -> Child {
+    let group = &ground.node.groups[ground.bomb];
+    let enter = group
+        .entrances()
+        .into_iter()
+        .map(|entrance| format!("echo 0 > {} && ", entrance.display()));
+    let script = format!("{} {script}", enter.collect::<String>());
+    Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn a_node_with_a_limit_of_tasks_has_the_ids_that_its_cgroup_has() {
+    let Some(ground) = Ground::new() else {
+        lacks!("needs the kernel's programs");
+    };
+    let dir = ground.node.sandbox.dir(Controller::Pids).unwrap();
+    let seen = || {
+        let status = ground.node.status()?;
+        let mut signals = status.signals.into_iter();
+        let seen = signals.find(|seen| seen.signal == "pid.available")?;
+        let now = i64::try_from(dir.tasks().unwrap()).unwrap();
+        assert_eq!(seen.capacity, MOST.cast_signed());
+        (seen.available == MOST.cast_signed() - now).then_some(())
+    };
+    assert!(
+        wait_until(PATIENCE, seen).is_some(),
+        "{:?}",
+        ground.node.status()
+    );
+    assert!(ground.node.decisions().is_empty());
+}
+
+/// Everybody forks as soon as they can while they are killed.
+#[test]
+fn a_bomb_in_a_node_with_a_limit_of_tasks_goes_whole_before_that_is_met() {
+    let Some(ground) = Ground::new() else {
+        lacks!("needs the kernel's programs");
+    };
+    // What an agent does once and is done with.
+    sleep(Duration::from_secs(2));
+    let before = threads_of(ground.agent);
+    for order in 1..=3 {
+        let spec = HogSpec::new(Load::ForkStorm, MOST, Duration::from_mins(1));
+        let mut storm = ground.node.hog(ground.bomb, &spec);
+        let _killed = storm.wait(PATIENCE).unwrap();
+        let record = ground.check_over(order);
+        let kill = record.kill.as_ref().unwrap();
+        assert!(u64::from(kill.signalled) >= MOST - LEFT - 20, "{record:#?}");
+        // The fork that crossed told it: with one more the kernel's own limit would not have been met for long.
+        assert!(record.threshold.available > 0, "{record:#?}");
+        let found = ground.fork_root(usize::try_from(order).unwrap());
+        let root = found.value().unwrap_or_else(|| panic!("{found:?}"));
+        assert_eq!(
+            (root.pid.cast_signed(), root.comm.as_str()),
+            (storm.pid(), "brink-hog")
+        );
+        let parent = root.parent.value().map(|parent| parent.pid);
+        assert_eq!(parent, Some(std::process::id()), "{root:?}");
+        assert!(root.descendants * 10 >= root.of * 9, "{root:?}");
+        assert!(root.of >= 1000, "{root:?}");
+        match &root.argv {
+            Field::Value(argv) => assert!(argv.iter().any(|word| word == "fork-storm"), "{argv:?}"),
+            Field::Missing(why) => assert_eq!(*why, Missing::ProcessGone),
+        }
+    }
+    // It never had to fork, and so no fork of it can have failed.
+    assert_eq!(threads_of(ground.agent), before, "{}", ground.node.log());
+    assert!(
+        !ground.node.log().contains("panicked"),
+        "{}",
+        ground.node.log()
+    );
+}
+
+/// Whose parents end as fast as they fork, so that nobody is there for long.
+#[test]
+fn a_shell_that_calls_itself_twice_goes_whole() {
+    let Some(ground) = Ground::new() else {
+        lacks!("needs the kernel's programs");
+    };
+    let mut shell = shell(&ground, "bomb() { bomb | bomb & }; bomb; wait");
+    ground.node.finished(1);
+    shell.wait().unwrap();
+    let record = ground.check_over(1);
+    assert!(record.kill.as_ref().unwrap().signalled > 100, "{record:#?}");
+    let found = ground.fork_root(1);
+    let root = found.value().unwrap_or_else(|| panic!("{found:?}"));
+    assert_eq!((root.pid, root.comm.as_str()), (shell.id(), "sh"));
+    assert!(root.descendants * 2 > root.of, "{root:?}");
+}
