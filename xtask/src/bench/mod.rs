@@ -23,10 +23,11 @@ use crate::Verdict;
 
 const SEED: u64 = 1;
 /// The benchmarks in the order they run: known before they are built.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "decision",
     "latency",
     "events",
+    "forkbomb",
     "start",
     "release",
     "idle",

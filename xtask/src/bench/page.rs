@@ -51,6 +51,7 @@ fn tables(results: &[Results]) -> String {
     let order = [
         "latency",
         "events",
+        "forkbomb",
         "start",
         "release",
         "idle",

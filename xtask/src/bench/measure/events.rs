@@ -4,7 +4,6 @@
 //! in its journal, or the stage in its record of the decision.
 use std::{
     collections::BTreeMap,
-    fs,
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -70,6 +69,8 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
             reason: "needs tracefs: mount -t tracefs none /sys/kernel/tracing".to_owned(),
         });
     };
+    // Nobody else forks by that name.
+    trace.filter("task/task_newtask", "comm == \"brink-hog\"")?;
     let mut outcome = Outcome::default();
     let mut random = SplitMix64::new(settings.seed);
     for storm in [false, true] {
@@ -175,15 +176,14 @@ impl<'a> Ground<'a> {
             ..HogSpec::new(Load::ForkStorm, TASKS, Duration::from_secs(5))
         };
         let mut hog = Hog::spawn(&programs::hog()?, Some(&group), &spec)?;
-        sleep(Duration::from_millis(50));
-        let threads = threads()?;
-        let left = capacity - threads - FORKS;
+        hog.wait_in(&group, PATIENCE).context("the bomb")?;
+        let before = self.tasks_of(&self.arena.node)?;
+        let left = capacity - before - FORKS;
         self.agent
             .arm(&[("memory.available", 160 * MIB), ("pid.available", left)])?;
         self.trace.clear()?;
         let journal = Journal::at_end(&self.agent.journal())?;
         let began = monotonic_ns();
-        let before = threads_now()?;
         hog.start();
         let record = self.agent.decision_since(began, PATIENCE);
         let entries = self.trace.read()?;
@@ -206,15 +206,20 @@ impl<'a> Ground<'a> {
 
     /// Waits until nothing of a storm holds a process id: who exited holds his own until he is reaped.
     fn wait_reaped(&self, group: &OwnedCgroup) -> anyhow::Result<()> {
-        let dir = group.dir(&self.arena.layout, Controller::Pids);
-        let dir = dir.context("the group has no limit of tasks")?;
-        let reaped = || (dir.tasks().ok()? == 0).then_some(());
+        let reaped = || (self.tasks_of(group).ok()? == 0).then_some(());
         wait_until(PATIENCE, reaped).context("the storm's processes stay")?;
         sleep(CLEARED);
         Ok(())
     }
 
-    /// Process ids of the machine, as the agent counts them.
+    /// Tasks of a group.
+    fn tasks_of(&self, group: &OwnedCgroup) -> anyhow::Result<u64> {
+        let dir = group.dir(&self.arena.layout, Controller::Pids);
+        let dir = dir.context("the group has no limit of tasks")?;
+        Ok(dir.tasks()?)
+    }
+
+    /// Process ids of the node, as the agent counts them.
     fn pids(&self) -> anyhow::Result<u64> {
         let signals = self.agent.status()?.signals;
         let mut signals = signals.iter();
@@ -257,26 +262,10 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// Threads of the machine.
-fn threads() -> anyhow::Result<u64> {
-    let text = fs::read_to_string("/proc/loadavg")?;
-    let field = text.split_whitespace().nth(3).context("/proc/loadavg")?;
-    let total = field.split('/').nth(1).context("/proc/loadavg")?;
-    Ok(total.parse()?)
-}
-
-/// Threads of the machine, and a moment from which on those that come and go are to be added.
-fn threads_now() -> anyhow::Result<(u64, u64)> {
-    let since = monotonic_ns();
-    Ok((since, threads()?))
-}
-
-/// When more than `most` threads may first have been there, counted from `before` on: nobody is taken as reaped meanwhile, which
-/// the tracer does not tell.
-fn crossing(entries: &[Entry], (since, mut count): (u64, u64), most: u64) -> Option<u64> {
-    let mut forks = entries
-        .iter()
-        .filter(|entry| entry.at >= since && entry.name == "task_newtask");
+/// When there were more than `most` tasks of the node, counted from so many on: nobody exits before.
+fn crossing(entries: &[Entry], before: u64, most: u64) -> Option<u64> {
+    let mut count = before;
+    let mut forks = entries.iter().filter(|entry| entry.name == "task_newtask");
     let crossed = forks.find(|_| {
         count += 1;
         count > most

@@ -6,6 +6,7 @@ mod decision;
 mod disk;
 mod events;
 mod forensics;
+mod forkbomb;
 mod hooks;
 mod idle;
 mod idle_poll;
@@ -50,6 +51,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "from an OOM kill, a fork bomb and an exit to the agent",
         run: events::run,
         hold: events::hold,
+    },
+    Benchmark {
+        name: "forkbomb",
+        about: "from the fork that crosses a limit of 2,000 to SIGKILL and the empty cgroup",
+        run: forkbomb::run,
+        hold: forkbomb::hold,
     },
     Benchmark {
         name: "start",
