@@ -166,6 +166,7 @@ mod tests {
             priority: 0,
             usage: None,
             request: 1 << 20,
+            processes: None,
             refusal: (*name == "critical").then(|| "critical".to_owned()),
         };
         let why = |pair: &[&str]| Why {

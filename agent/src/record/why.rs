@@ -141,6 +141,7 @@ mod tests {
             priority,
             usage,
             request,
+            processes: None,
             refusal: None,
         }
     }

@@ -185,6 +185,9 @@ pub struct RankedWorkload {
     pub usage: Option<i64>,
     /// What it requested of it.
     pub request: i64,
+    /// Its processes now; none if they are not known, and in the record of a decision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<u64>,
     /// Why it could not be evicted, if so.
     pub refusal: Option<String>,
 }
@@ -406,6 +409,7 @@ fn ranked(place: &Place<'_>) -> RankedWorkload {
         priority: standing.priority,
         usage: standing.usage,
         request: standing.request,
+        processes: None,
         refusal: place.refusal.map(|reason| reason.word().to_owned()),
     }
 }

@@ -86,6 +86,7 @@ fn ranked(line: &WorkloadLine) -> RankedWorkload {
         priority: line.priority,
         usage: usage.map(|bytes| i64::try_from(*bytes).unwrap_or(i64::MAX)),
         request: line.request,
+        processes: None,
         refusal: line.refusal.clone(),
     }
 }

@@ -87,6 +87,7 @@ mod tests {
             priority: 0,
             usage: *usage,
             request: 0,
+            processes: None,
             refusal: None,
         };
         Ranking {

@@ -111,7 +111,7 @@ pub(super) fn room_row(room: &Room<'_>, width: usize) -> Vec<String> {
 
 /// Columns of workloads; a narrow terminal has fewer, a wide one all.
 pub(super) fn workload_columns(width: usize) -> &'static [Column] {
-    static ALL: [Column; 10] = [
+    static ALL: [Column; 11] = [
         Column::Right("#"),
         Column::Name("WORKLOAD"),
         Column::Right("USES"),
@@ -119,6 +119,7 @@ pub(super) fn workload_columns(width: usize) -> &'static [Column] {
         Column::Right("GROWTH"),
         Column::Left("REFUSES"),
         Column::Right("REQUESTED"),
+        Column::Right("PROCESSES"),
         Column::Right("PRIORITY"),
         Column::Left("PREFERENCE"),
         Column::Left("BEFORE NEXT BY"),
@@ -148,6 +149,9 @@ pub(super) fn workload_row(state: &State, ranking: &Ranking, place: usize) -> Ve
         growth(signal, state.growth(workload)),
         workload.refusal.clone().unwrap_or_default(),
         amount(signal, workload.request),
+        workload
+            .processes
+            .map_or_else(String::new, |count| count.to_string()),
         workload.priority.to_string(),
         preference.to_owned(),
         ranking

@@ -39,6 +39,7 @@ fn workload(name: &str) -> RankedWorkload {
         priority: 3,
         usage: Some(1 << 30),
         request: 1 << 20,
+        processes: None,
         refusal: (name == "db").then(|| "critical".to_owned()),
     }
 }

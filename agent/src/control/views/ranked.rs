@@ -126,14 +126,19 @@ impl<'a> Ranked<'a> {
             priority: row.map_or(0, |row| row.priority),
             usage: place.and_then(|place| place.usage),
             request: place.map_or(0, |place| place.request),
+            processes: self.usage_of(index).and_then(|usage| usage.processes),
             refusal: self.refusal(index).map(|reason| reason.word().to_owned()),
         }
+    }
+
+    fn usage_of(&self, index: u32) -> Option<&'a PodUsage> {
+        self.usage.get(index as usize).and_then(Option::as_ref)
     }
 
     /// Why it would not be evicted now; the engine's rules, in its order.
     fn refusal(&self, index: u32) -> Option<Reason> {
         let workload = self.table.workloads().get(index as usize)?;
-        let usage = self.usage.get(index as usize).and_then(Option::as_ref);
+        let usage = self.usage_of(index);
         let is_empty = usage.is_some_and(|usage| usage.processes == Some(0));
         workload
             .spared_from(self.ranking.signal)
