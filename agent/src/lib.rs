@@ -5,6 +5,7 @@ pub mod cli;
 pub mod config;
 pub mod control;
 pub mod demo;
+pub mod disks;
 pub mod doctor;
 pub mod equip;
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod replay;
 mod run;
 mod simulate;
 mod status;
+mod status_disks;
 mod status_kubernetes;
 mod status_page;
 mod status_storage;

@@ -3,6 +3,7 @@
 use brink_host::probe::programs::OOM_ENTERED;
 
 use super::pause::pause_end;
+use super::status_disks::disks;
 use super::status_kubernetes::kubernetes;
 use super::status_storage::storage;
 use crate::control::protocol::{EventJournalView, EventsView, OomView, Status, ThresholdState};
@@ -28,6 +29,9 @@ pub(super) fn page(status: &Status, style: Style) -> String {
     if let Some(view) = &status.storage {
         storage(&mut screen, view);
         screen.gap();
+    }
+    if let Some(view) = &status.disks {
+        disks(&mut screen, view);
     }
     if let Some(told) = &status.events {
         events(&mut screen, told);
@@ -307,7 +311,7 @@ fn state(threshold: &ThresholdState) -> String {
 fn why_unmeasured(signal: &str) -> &'static str {
     match signal {
         "allocatableMemory.available" => " (podsCgroup is not set)",
-        _ if signal.contains("fs.") => " (file systems are not read)",
+        _ if signal.contains("fs.") => " (the filesystem is not known)",
         _ => "",
     }
 }

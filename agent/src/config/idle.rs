@@ -1,34 +1,15 @@
-//! Keys that ask for what `brink run` cannot do: act on disks, evict nobody, or call what is not there.
+//! Keys that ask for what `brink run` cannot do: evict nobody, or call what is not there.
 
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 
-use brink_core::node::policy::read_threshold;
-
 use super::document::{Node, Origins, Value};
 use super::finding::Finding;
 
-/// First parts of the names of signals that nobody measures for the live engine.
-const DISKS: [&str; 3] = ["nodefs.", "imagefs.", "containerfs."];
-
-/// What is said of every such key that somebody wrote here. Defaults and what is inherited from the kubelet, which does
-/// act on them, are nobody's wish.
-pub(super) fn findings(tree: &Node, inherited: Option<&Node>, origins: &Origins) -> Vec<Finding> {
-    let mut found = Vec::new();
-    for key in ["evictionHard", "evictionSoft"] {
-        let theirs = inherited.and_then(|kubelets| kubelets.get(key));
-        for entry in tree.get(key).map_or(&[][..], Node::entries) {
-            let is_disk = DISKS.iter().any(|disk| entry.key.starts_with(disk));
-            let inherited = theirs.and_then(|map| map.get(&entry.key));
-            if is_disk && is_on(&entry.node) && is_written(&entry.node, inherited) {
-                let path = format!("{key}.{}", entry.key);
-                let problem = "brink run does not measure disks yet and never meets this; brink simulate does";
-                found.push(Finding::at(origins, entry.node.site, path, problem));
-            }
-        }
-    }
-    found.extend(nobody(tree, origins));
+/// What is said of every such key that somebody wrote here.
+pub(super) fn findings(tree: &Node, origins: &Origins) -> Vec<Finding> {
+    let mut found = Vec::from_iter(nobody(tree, origins));
     let hooks = ["beforeKill", "afterKill"].into_iter();
     found.extend(hooks.filter_map(|key| hook(tree, key, origins)));
     found
@@ -67,14 +48,4 @@ fn hook(tree: &Node, key: &str, origins: &Origins) -> Option<Finding> {
     };
     let path = format!("hooks.{key}");
     Some(Finding::at(origins, node.site, path, problem).written(format!("{program:?}")))
-}
-
-fn is_written(node: &Node, inherited: Option<&Node>) -> bool {
-    node.site.source != Origins::DEFAULT && inherited.is_none_or(|theirs| theirs.site != node.site)
-}
-
-/// A threshold that is switched off asks for nothing.
-fn is_on(node: &Node) -> bool {
-    let text = node.scalar().unwrap_or_default();
-    matches!(read_threshold(text), Ok(Some(_)))
 }

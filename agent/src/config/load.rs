@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use brink_core::node::engine::MemoryPolicy;
+use brink_core::node::observe::Layout;
 use brink_core::node::policy::{Capacities, Policy, default_hard};
 
 use super::access;
@@ -16,7 +17,8 @@ use super::overrides::Override;
 use super::schema::{self, KEYS, Written};
 use super::settings::AgentConfig;
 use super::version::{self, API_VERSION, KIND};
-use super::{capacity, idle, lead};
+use super::{capacity, disks, idle, lead};
+use crate::disks::plan::laid_out;
 
 /// How the names of drop-ins end.
 const READ: [&str; 2] = ["yaml", "conf"];
@@ -81,7 +83,9 @@ pub(super) fn load_onto(
         let problem = "no policy follows from it";
         Faults::one(Finding::at(&origins, tree.site, String::new(), problem))
     })?;
-    let idle = idle::findings(&tree, defaults.kubelets.as_ref(), &origins);
+    let root = written.paths.root.as_path();
+    let mut idle = idle::findings(&tree, &origins);
+    idle.extend(disks::findings(&tree, root, &origins));
     let in_force = |raised: &Raised| {
         let node = tree.get(raised.key).and_then(|map| map.get(&raised.signal));
         node.is_some_and(|node| node.site == raised.site)
@@ -90,7 +94,7 @@ pub(super) fn load_onto(
     Ok(Checked {
         config: AgentConfig {
             kubelets_policy: kubelets,
-            ..agent_config(written, policy, raised)
+            ..agent_config(written, &policy, raised)
         },
         warnings,
         idle,
@@ -99,11 +103,11 @@ pub(super) fn load_onto(
     })
 }
 
-fn agent_config(written: Written, policy: Policy, raised: Vec<Raised>) -> AgentConfig {
+fn agent_config(written: Written, policy: &Policy, raised: Vec<Raised>) -> AgentConfig {
     AgentConfig {
         mode: written.mode,
         memory_policy: written.memory_policy.unwrap_or(MemoryPolicy::Confirmed),
-        policy,
+        policy: laid_out(policy, Layout::Single),
         draft: written.draft,
         kubelet: written.kubelet,
         kubelets_policy: None,
@@ -113,6 +117,8 @@ fn agent_config(written: Written, policy: Policy, raised: Vec<Raised>) -> AgentC
         pods_cgroup: written.pods_cgroup,
         workloads: written.workloads,
         storage: written.storage,
+        filesystems: written.filesystems,
+        runtime: written.runtime,
         kubernetes: written.kubernetes,
         selection: written.selection,
         limits: written.limits,

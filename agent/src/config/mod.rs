@@ -7,6 +7,7 @@
 pub mod access;
 mod capacity;
 pub mod check;
+pub(crate) mod disks;
 pub mod document;
 mod events;
 pub mod eviction;
@@ -38,8 +39,9 @@ pub use margin::{LeadMargin, Raised};
 pub use outlets::{EventFile, EventJournal, Outlets};
 pub use overrides::{Form, Override, SETTINGS, Setting};
 pub use settings::{
-    AgentConfig, CgroupRule, Events, Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings,
-    NodeScope, OomScores, Paths, Pattern, Realtime, RunMode, Selection, Workloads,
+    AgentConfig, CgroupRule, Events, Filesystems, Hooks, KubeletFiles, LogFormat, LogLevel,
+    LogSettings, NodeScope, OomScores, Paths, Pattern, Realtime, ReclaimPolicy, RunMode,
+    RuntimeConfig, Selection, Workloads,
 };
 pub use show::{Shown, ShownRaised};
 pub use storage::Storage;

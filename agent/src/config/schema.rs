@@ -14,11 +14,11 @@ use super::eviction::{self, Dialect};
 use super::kubernetes::Kubernetes;
 use super::margin::LeadMargin;
 use super::settings::{
-    Events, Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings, NodeScope, Paths, Realtime,
-    RunMode, Selection, Workloads,
+    Events, Filesystems, Hooks, KubeletFiles, LogFormat, LogLevel, LogSettings, NodeScope, Paths,
+    Realtime, RunMode, RuntimeConfig, Selection, Workloads,
 };
 use super::storage::Storage;
-use super::{events, kubernetes, storage, workloads};
+use super::{disks, events, kubernetes, storage, workloads};
 use crate::ledger::DECISIONS;
 
 /// What is looked at more seldom than that is not looked after.
@@ -27,7 +27,7 @@ const LONGEST_HOUSEKEEPING: Span = Span::from_secs(3600);
 const SHORTEST_REFILL: Span = Span::from_millis(100);
 
 /// Every key, in the order in which they are shown.
-pub(super) const KEYS: [&str; 37] = [
+pub(super) const KEYS: [&str; 39] = [
     "apiVersion",
     "kind",
     "mode",
@@ -51,6 +51,8 @@ pub(super) const KEYS: [&str; 37] = [
     "podsCgroup",
     "workloads",
     "storage",
+    "filesystems",
+    "runtime",
     "kubernetes",
     "prefer",
     "avoid",
@@ -79,6 +81,8 @@ pub(super) struct Written {
     pub(super) pods_cgroup: Option<String>,
     pub(super) workloads: Workloads,
     pub(super) storage: Storage,
+    pub(super) filesystems: Filesystems,
+    pub(super) runtime: RuntimeConfig,
     pub(super) kubernetes: Kubernetes,
     pub(super) selection: Selection,
     pub(super) limits: Limits,
@@ -119,6 +123,8 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Written {
             .and_then(|node| workloads::read_group(reader, node)),
         workloads: workloads::read(reader, fields),
         storage: storage::read(reader, fields),
+        filesystems: disks::read_filesystems(reader, fields),
+        runtime: disks::read_runtime(reader, fields),
         kubernetes: kubernetes::read(reader, fields),
         selection: workloads::read_selection(reader, fields),
         limits: read_remembered_limits(reader, fields),

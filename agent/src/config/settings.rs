@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use brink_core::base::Span;
-use brink_core::node::engine::{LiveSettings, MemoryPolicy};
+use brink_core::node::engine::{Disks, LiveSettings, MemoryPolicy};
 use brink_core::node::policy::{Draft, Policy};
 use brink_core::node::safety::Limits;
 use brink_core::node::workload::ResourceList;
@@ -47,6 +47,10 @@ pub struct AgentConfig {
     pub workloads: Workloads,
     /// Where the pods of a kubelet keep their files, and how often all of them are measured.
     pub storage: Storage,
+    /// What is measured as which filesystem.
+    pub filesystems: Filesystems,
+    /// The container runtime.
+    pub runtime: RuntimeConfig,
     /// Whether pods come from the Kubernetes API, and how it is reached.
     pub kubernetes: Kubernetes,
     /// Who goes sooner, later or never.
@@ -78,6 +82,66 @@ impl AgentConfig {
             enforce: self.mode == RunMode::Enforce,
             memory: self.memory_policy,
             limits: self.limits,
+            disks: self.disks(),
+        }
+    }
+
+    /// Who keeps the filesystems: a kubelet's garbage collection has to come first, and where we may not stand in for it, nobody
+    /// goes for a filesystem.
+    const fn disks(&self) -> Disks {
+        match (self.runtime.reclaim, self.kubernetes.enabled) {
+            (ReclaimPolicy::Always, _) => Disks::Ours,
+            (_, true) => Disks::Kubelets,
+            (_, false) => Disks::UnlessKubelets,
+        }
+    }
+}
+
+/// Folders that filesystems are measured by; none to find them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filesystems {
+    /// The kubelet's.
+    pub nodefs: Option<PathBuf>,
+    /// Images.
+    pub imagefs: Option<PathBuf>,
+    /// Writable layers.
+    pub containerfs: Option<PathBuf>,
+}
+
+/// The container runtime.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuntimeConfig {
+    /// Its socket; none to look where known ones listen.
+    pub endpoint: Option<PathBuf>,
+    /// What may be removed from it.
+    pub reclaim: ReclaimPolicy,
+}
+
+/// What may be removed from the container runtime before pods go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReclaimPolicy {
+    /// Nothing.
+    Off,
+    /// Nothing; it is told what would be.
+    DryRun,
+    /// Dead containers and unused images, unless a kubelet owns the runtime.
+    #[default]
+    Standalone,
+    /// The same beside a kubelet.
+    Always,
+}
+
+impl ReclaimPolicy {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Off, Self::DryRun, Self::Standalone, Self::Always];
+
+    /// Its name in the configuration.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::DryRun => "dryRun",
+            Self::Standalone => "standalone",
+            Self::Always => "always",
         }
     }
 }

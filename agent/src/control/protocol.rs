@@ -4,6 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use super::kubernetes_view::KubernetesView;
 pub use super::storage_view::{DiskView, StorageView};
+use crate::disks::view::DisksView;
 use crate::record::DecisionRecord;
 use crate::record::wire::{OrderView, PressureView, RankedWorkload, SignalValue, Time};
 
@@ -228,6 +229,9 @@ pub struct Status {
     /// What workloads use of disks; none where no folder of theirs is measured.
     #[serde(default)]
     pub storage: Option<StorageView>,
+    /// What is measured of filesystems, and the container runtime; none where no threshold is on a filesystem.
+    #[serde(default)]
+    pub disks: Option<DisksView>,
 }
 
 /// A configuration that was not taken over.

@@ -61,7 +61,7 @@ impl Guard {
                     self.open_record(order, workload, at, stages);
                 }
                 Action::Ended { order, end } => self.close_record(order, end),
-                Action::Reclaim { .. } => self.reclaim_asked = true,
+                Action::Reclaim { threshold } => self.ask_to_reclaim(threshold, at),
                 Action::Crossed { .. }
                 | Action::Cleared { .. }
                 | Action::Held { .. }

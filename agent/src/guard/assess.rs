@@ -152,6 +152,7 @@ impl Guard {
     pub(super) fn assess(&mut self, mut figures: NodeFigures, stages: Stages, closely: bool) {
         let slow = self.files.slow();
         let mut observations = figures.observations(slow);
+        self.ports.disks.observe(now(), &mut observations);
         let mut met = thresholds_met(self.engine.policy(), &observations, true);
         let mut unreaped = None;
         if self.met_resources(met).processes {
@@ -159,15 +160,19 @@ impl Guard {
             // Counted anew after the dead: an id that comes back in between counts twice rather than not at all.
             let ids = self.files.ids();
             figures.pids = ids.available(ids.count(), now());
-            observations = figures.observations(slow);
+            observations[Signal::PidAvailable] = figures.pids;
             met = thresholds_met(self.engine.policy(), &observations, true);
         }
         self.note_above(met, figures.at, stages.above);
         let mut confirmation = figures.confirmation(slow);
         let followed = self.engine.open_order().is_some();
         // Page cache that nobody is killed for may hold a threshold met for hours.
-        let pressed = followed || self.engine.is_pressing(met, &observations, &confirmation);
-        let gather = pressed || closely;
+        let urgent = met.difference(self.disks_met_in(met));
+        let pressed = followed
+            || self
+                .engine
+                .is_pressing(urgent, &observations, &confirmation);
+        let gather = pressed || closely || self.has_news_of_disks(met, &observations);
         if gather {
             let wanted = self.met_resources(met);
             confirmation.unreaped = unreaped;

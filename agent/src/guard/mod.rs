@@ -6,6 +6,7 @@
 
 pub mod again;
 pub mod board;
+pub mod disks;
 pub mod figures;
 pub mod files;
 pub mod ids;
@@ -28,6 +29,7 @@ mod hear;
 mod keep;
 mod limits;
 mod quiet;
+mod reclaim;
 mod rehearse;
 #[cfg(test)]
 mod scene;
@@ -170,8 +172,10 @@ struct Guard {
     met_before: ThresholdSet,
     /// What the kernel's last sample showed as met; none before the first one, and after a change of thresholds.
     heard_met: Option<ThresholdSet>,
-    /// The engine asked the node to reclaim; nobody can yet, and it is told so.
+    /// The engine asked the node to reclaim; nobody can, and it is told so.
     reclaim_asked: bool,
+    /// When the newest figures of filesystems were measured that anybody could have gone for.
+    disks_seen: Option<Moment>,
     /// The last evaluation was left to the next turn.
     is_put_off: bool,
     /// The node could not be read when it was last tried.
@@ -273,6 +277,7 @@ impl Guard {
             met_before: ThresholdSet::EMPTY,
             heard_met: None,
             reclaim_asked: false,
+            disks_seen: None,
             is_put_off: false,
             unreadable: None,
             trouble: None,

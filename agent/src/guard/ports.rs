@@ -17,6 +17,7 @@ use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::again::{Again, Newcomer};
+use super::disks::{DiskBoard, ReclaimAsked};
 use super::kernel::Kernel;
 use super::page::Page;
 use super::roster::{Group, Roster};
@@ -99,6 +100,8 @@ pub enum Command {
         /// The limit, and what was measured.
         limit: Exceeded,
     },
+    /// Reclaim on the node has run, or could not.
+    Reclaimed,
     /// Take a full sample now and report it.
     Inquire,
     /// End.
@@ -147,6 +150,12 @@ pub struct Ports {
     pub reports: Port<Report>,
     /// From the guard to whoever watches evicted pods: their cgroups; none to end it.
     pub evicted: Port<Option<Arc<Group>>>,
+    /// From the guard to whoever asks the container runtime to give back what it can; none to end it.
+    pub reclaims: Port<Option<ReclaimAsked>>,
+    /// Whether anybody takes these.
+    pub reclaims_served: AtomicBool,
+    /// What is known of filesystems.
+    pub disks: DiskBoard,
     /// Empty steps for the guard to fill.
     pub steps: ArrayQueue<Box<Step>>,
     /// Empty pages for the guard to fill.
@@ -182,8 +191,7 @@ impl<T> Port<T> {
     pub fn send(&self, value: T) -> Result<(), T> {
         let sent = self.queue.push(value);
         match sent {
-            // A bell that cannot be rung has been rung four billion times and not heard.
-            Ok(()) => drop(rustix::io::write(&self.bell, &1_u64.to_ne_bytes())),
+            Ok(()) => self.ring(),
             Err(_) => drop(self.lost.fetch_add(1, Ordering::Relaxed)),
         }
         sent
@@ -199,6 +207,12 @@ impl<T> Port<T> {
             last = refused;
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Rings without anything to take.
+    pub fn ring(&self) {
+        // A bell that cannot be rung has been rung four billion times and not heard.
+        let _rung = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
     }
 
     /// Whether the next one would find no room.
@@ -237,6 +251,8 @@ impl Ports {
     const REPORTS: usize = 2048;
     /// Evicted pods that nobody has begun to watch yet.
     const EVICTED: usize = 64;
+    /// Reclaims that may be asked for; the engine asks for one at a time.
+    const RECLAIMS: usize = 4;
     /// Decisions that may be on their way.
     const PAGES: usize = 32;
 
@@ -249,6 +265,9 @@ impl Ports {
             commands: Port::new(Self::COMMANDS)?,
             reports: Port::new(Self::REPORTS)?,
             evicted: Port::new(Self::EVICTED)?,
+            reclaims: Port::new(Self::RECLAIMS)?,
+            reclaims_served: AtomicBool::new(false),
+            disks: DiskBoard::default(),
             steps: ArrayQueue::new(steps.max(4)),
             pages: ArrayQueue::new(Self::PAGES),
             steps_lost: AtomicU64::new(0),
@@ -263,6 +282,12 @@ impl Ports {
         {}
         while ports.pages.push(Box::default()).is_ok() {}
         Ok(ports)
+    }
+
+    /// Has the guard look at what is known of filesystems.
+    pub fn ring_for_disks(&self) {
+        self.disks.ring();
+        self.commands.ring();
     }
 
     /// Tells that the guard begins a housekeeping pass.
@@ -300,6 +325,12 @@ impl Ports {
     /// Gives a page back to be filled again.
     pub fn recycle_page(&self, page: Box<Page>) {
         let _one_too_many = self.pages.push(page);
+    }
+}
+
+impl std::fmt::Debug for Ports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ports").finish_non_exhaustive()
     }
 }
 

@@ -74,6 +74,8 @@ pub(super) struct Times {
     pub(super) again: Option<Moment>,
     /// When more slots of a new roster are armed.
     pub(super) arm: Option<Moment>,
+    /// When a reclaim that was asked for is waited for no longer.
+    pub(super) reclaim: Option<Moment>,
 }
 
 impl Times {
@@ -88,11 +90,13 @@ impl Times {
             rehearse: None,
             again: None,
             arm: None,
+            reclaim: None,
         }
     }
 
     fn next(&self) -> Moment {
         let others = [
+            self.reclaim,
             self.arm,
             self.again,
             self.poll,
@@ -237,7 +241,7 @@ impl Guard {
     /// Applies what the runtime asks; true to stop.
     fn take_commands(&mut self) -> bool {
         self.ports.commands.hush();
-        let mut controlled = false;
+        let mut controlled = self.ports.disks.take_ring();
         while let Some(command) = self.ports.commands.take() {
             match command {
                 Command::Roster(roster) => self.replace_roster(roster),
@@ -266,6 +270,10 @@ impl Guard {
                     workload,
                     limit,
                 } => self.take_exceeded(generation, workload, limit),
+                Command::Reclaimed => {
+                    self.end_reclaim(now());
+                    controlled = true;
+                }
                 Command::Inquire => self.look_closely(now()),
                 Command::Stop => return true,
             }
@@ -306,8 +314,8 @@ impl Guard {
             self.housekeep(now);
             return;
         }
-        if std::mem::take(&mut self.reclaim_asked) {
-            self.feed(now, &Input::Reclaimed);
+        if std::mem::take(&mut self.reclaim_asked) || due(self.times.reclaim) {
+            self.end_reclaim(now);
         }
         if due(self.times.arm) {
             self.arm_more(now);
@@ -327,7 +335,9 @@ impl Guard {
     /// Sets the next look after an evaluation: by what the engine waits for, by pressure, by what nobody tells of, by pace.
     pub(super) fn plan_next(&mut self, now: Moment, pressed: bool, slack: Option<i64>) {
         let again = if pressed { PRESSED } else { TOLD };
-        let pressed = (pressed || !self.met_before.is_empty()).then(|| now + again);
+        // Of filesystems others tell.
+        let is_seen_here = self.met_before.difference(self.disks_met());
+        let pressed = (pressed || !is_seen_here.is_empty()).then(|| now + again);
         let kernel = self.kernel.as_ref();
         let is_told = kernel.is_none_or(|kernel| kernel.tells_of_all(self.engine.policy()));
         let untold = (!is_told).then(|| now + UNTOLD);

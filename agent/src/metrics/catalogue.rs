@@ -43,6 +43,12 @@ families! {
     STORAGE_UNKNOWN = Gauge "brink_storage_folders_unknown" &[], "Those of them that the last round could not measure, or not wholly; 16 at most.";
     STORAGE_AGE = Gauge "brink_storage_round_age_seconds" &[], "Time since all of them had been measured.";
 
+    FILESYSTEM = Gauge "brink_filesystem_known" &["filesystem"], "Whether a filesystem answers and can be written to; without that its thresholds are never met. Nothing where none is on a filesystem.";
+    RUNTIME = Gauge "brink_runtime_connected" &[], "Whether the container runtime answers; nothing where there is none, or no threshold on a filesystem.";
+    RECLAIMS = Counter "brink_node_reclaims" &["result"], "How often the container runtime was asked for what it can give back: sufficient if no threshold on a filesystem was met afterwards, insufficient otherwise.";
+    RECLAIMED = Counter "brink_node_reclaim_removed" &["kind"], "Dead containers and unused images that were removed.";
+    RECLAIMED_BYTES = Counter "brink_node_reclaim_freed_bytes" &[], "What filesystems had more after that than before.";
+
     EVICTIONS = Counter "brink_evictions" &[SIGNAL_LABEL, "mode"], "Workloads evicted (enforce), or that would have been (observe; told again every 30 s while it lasts), by signal or by limit of local storage.";
     STATS_AGE = Histogram "brink_eviction_stats_age_seconds" SIGNAL, "Age of the observation that a decision rested on.";
     STAGE = Histogram "brink_eviction_stage_seconds" &["stage"], "Time that one stage of an eviction took.";

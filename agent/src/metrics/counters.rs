@@ -49,12 +49,13 @@ fn at_once(stages: &Stages, from: Option<Moment>) -> Option<Moment> {
 }
 
 /// Every reason for which an order can be over.
-pub const ENDS: [End; 8] = [
+pub const ENDS: [End; 9] = [
     End::MemoryBack,
     End::Gone,
     End::Relieved,
     End::Stalled,
     End::UnderReserve,
+    End::Overtaken,
     End::Failed,
     End::DryRun,
     End::Stopped,

@@ -27,6 +27,8 @@ pub struct Health {
     pub figures: Option<u64>,
     /// Where pods come from the Kubernetes API, why none are known; empty if some are.
     pub pods: Option<String>,
+    /// Filesystems that were named in the configuration and are not known, and why.
+    pub filesystems: Vec<String>,
 }
 
 /// One check, and why it failed if so.
@@ -65,6 +67,7 @@ impl Health {
                 .cluster
                 .as_ref()
                 .map(|cluster| unknown(&cluster.view())),
+            filesystems: running.disks.troubles(now),
         }
     }
 
@@ -76,7 +79,8 @@ impl Health {
     /// What must hold for the agent to protect its node.
     pub fn ready(&self) -> Vec<Check> {
         let always = [self.guard(), self.rung(), self.figures()];
-        always.into_iter().chain(self.pods()).collect()
+        let others = self.pods().into_iter().chain(self.disks());
+        always.into_iter().chain(others).collect()
     }
 
     fn patience(&self) -> u64 {
@@ -108,6 +112,15 @@ impl Health {
             name: "rung",
             fault,
         }
+    }
+
+    /// Only said where something is wrong.
+    fn disks(&self) -> Option<Check> {
+        let fault = self.filesystems.join("; ");
+        (!fault.is_empty()).then_some(Check {
+            name: "filesystems",
+            fault: Some(fault),
+        })
     }
 
     fn pods(&self) -> Option<Check> {
@@ -189,6 +202,7 @@ mod tests {
             rung: Some(("kernel-sampler", false)),
             figures: Some(SECOND),
             pods: None,
+            filesystems: Vec::new(),
         }
     }
 

@@ -11,6 +11,7 @@ use super::events::{CAUSES, PLACES};
 use super::exposition::{Exposition, Family, Format, Seconds};
 use super::facts::{Facts, QUEUES};
 use crate::control::protocol::{RingView, Status, ThresholdState};
+use crate::disks::view::DisksView;
 use crate::guard::rung::Rung;
 use crate::record::words::word_of;
 
@@ -36,6 +37,7 @@ pub fn page(facts: &Facts, format: Format) -> String {
     add_signals(&mut page, &facts.status);
     add_thresholds(&mut page, facts);
     add_node(&mut page, facts);
+    add_disks(&mut page, facts.status.disks.as_ref());
     add_evictions(&mut page, facts);
     add_chain(&mut page, &facts.tally);
     add_agent(&mut page, facts);
@@ -105,6 +107,33 @@ fn type_of(threshold: &ThresholdState) -> &'static str {
 
 fn signal_named(name: &str) -> Option<Signal> {
     Signal::ALL.into_iter().find(|signal| signal.name() == name)
+}
+
+fn add_disks(page: &mut Exposition, view: Option<&DisksView>) {
+    let mut samples = page.family(&of::FILESYSTEM);
+    for one in view.iter().flat_map(|view| &view.filesystems) {
+        let is_known = one.why.is_none() && one.age_ms.is_some();
+        samples.add(&[&one.role], u8::from(is_known));
+    }
+    let runtime = view.map(|view| &view.runtime);
+    let found = runtime.filter(|runtime| runtime.endpoint.is_some());
+    let answers = found.map(|runtime| u8::from(runtime.name.is_some() && runtime.why.is_none()));
+    page.family(&of::RUNTIME).add_known(&[], answers);
+    let mut samples = page.family(&of::RECLAIMS);
+    if let Some(runtime) = runtime {
+        samples.add(&["sufficient"], runtime.sufficient);
+        samples.add(
+            &["insufficient"],
+            runtime.reclaims - runtime.sufficient.min(runtime.reclaims),
+        );
+    }
+    let mut samples = page.family(&of::RECLAIMED);
+    if let Some(runtime) = runtime {
+        samples.add(&["container"], runtime.containers);
+        samples.add(&["image"], runtime.images);
+    }
+    let freed = runtime.map(|runtime| runtime.freed_bytes);
+    page.family(&of::RECLAIMED_BYTES).add_known(&[], freed);
 }
 
 fn add_node(page: &mut Exposition, facts: &Facts) {

@@ -157,7 +157,10 @@ fn each_stage_is_counted_once_however_often_it_is_told() {
     assert_eq!(tally.evictions[Signal::MemoryAvailable as usize], [1, 0]);
     let age = &tally.ages[Signal::MemoryAvailable as usize];
     assert_eq!((age.count(), age.sum()), (1, 120_000));
-    assert_eq!((tally.ends, tally.freed), ([1, 0, 0, 0, 0, 0, 0, 0], 4096));
+    assert_eq!(
+        (tally.ends, tally.freed),
+        ([1, 0, 0, 0, 0, 0, 0, 0, 0], 4096)
+    );
 }
 
 #[test]

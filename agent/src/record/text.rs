@@ -83,6 +83,10 @@ pub fn held_words(reason: &str) -> &str {
         "paused" => "the stop button is pressed",
         "observing" => "observing only",
         "standby" => "another agent enforces",
+        "owed" => "what the last victim held of the filesystem is not back yet",
+        "kubelet" => {
+            "the filesystem is left to the kubelet, whose own garbage collection comes first"
+        }
         _ => "no reason given",
     }
 }
@@ -98,6 +102,7 @@ pub fn refusal_words(reason: &str) -> &str {
         "outside" => "not among the pods whose memory the signal measures",
         "waiting" => "it was killed just now",
         "evicted" => "evicted already; what is started in it again belongs to that eviction",
+        "unused" => "not known to hold anything of the filesystem",
         _ => "no reason given",
     }
 }
@@ -139,7 +144,8 @@ pub fn end_words(end: &str) -> &str {
         "memory-back" => "its memory came back",
         "relieved" => "the threshold was no longer crossed",
         "gone" => "its processes are gone",
-        "stalled" => "nothing was freed for 200 ms",
+        "stalled" => "nothing was freed in time",
+        "overtaken" => "memory or process ids are short, which cannot wait for a filesystem",
         "under-reserve" => "headroom is under the kernel's reserve, so nobody waits",
         "failed" => "the kill could not be carried out",
         "dry-run" => "dry run",
@@ -257,6 +263,7 @@ mod tests {
                     | R::Empty
                     | R::Outside
                     | R::Evicted
+                    | R::Unused
             );
             let decides = matches!(reason, R::Hard | R::Soft | R::Limit);
             if refuses {

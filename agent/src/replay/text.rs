@@ -138,6 +138,8 @@ impl fmt::Display for InputView {
                 unsigned(*used_bytes),
                 bytes(*limit_bytes)
             ),
+            Self::Kubelet { on: true } => "a kubelet owns the container runtime".to_owned(),
+            Self::Kubelet { on: false } => "no kubelet owns the container runtime".to_owned(),
             Self::Pause { for_ms: None } => "paused until further notice".to_owned(),
             Self::Pause { for_ms: Some(ms) } => format!("paused for {}", stretch(*ms)),
             Self::Unpause => "no pause".to_owned(),

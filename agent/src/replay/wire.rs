@@ -128,6 +128,11 @@ pub enum InputView {
         /// It does.
         on: bool,
     },
+    /// Whether a kubelet was found to own the container runtime.
+    Kubelet {
+        /// One does.
+        on: bool,
+    },
     /// Another configuration.
     Reconfigure,
     /// The last run's orders went up to this number.
@@ -447,5 +452,6 @@ fn control(control: Control) -> InputView {
         Control::Resume => InputView::Resume,
         Control::Standby(on) => InputView::Standby { on },
         Control::Enforce(on) => InputView::Enforce { on },
+        Control::Kubelet(on) => InputView::Kubelet { on },
     }
 }

@@ -20,15 +20,13 @@ use super::watch::Reloaded;
 use crate::config::{AgentConfig, Checked, Sources, capacities_of, load};
 use crate::control::server::Server;
 use crate::control::views::Views;
-use crate::guard::{self, ports::Command};
+use crate::guard;
 use crate::metrics;
 use crate::page::{self, routes::Asked};
 use crate::storage::need::is_wanted;
 
 /// How often an agent that stands by looks whether the one that enforces is gone.
 const STANDBY: Duration = Duration::from_secs(1);
-/// Configurations that may be on their way to the guard.
-const PENDING: usize = 4;
 
 /// Runs an agent until SIGTERM, SIGINT, or the guard's end.
 ///
@@ -178,10 +176,13 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Resu
         policy: config.policy.clone(),
         live: config.live_settings(),
     };
-    if !hand_over(running, new) {
+    if !running.handover.hand_over(new) {
         let why = "the guard does not keep up; send SIGHUP again";
         error!(why, "the old configuration stays");
         return Err(why.to_owned());
+    }
+    if let Err(error) = running.keep_disks(&config) {
+        warn!(%error, "filesystems are not measured");
     }
     running
         .shared
@@ -201,27 +202,13 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Resu
     Ok(())
 }
 
-/// Sends a configuration to the guard, and leaves a copy to whoever is told when the guard takes it; false if there is no room.
-fn hand_over(running: &Running, new: Reconfiguration) -> bool {
-    // Locked until both are done: the copies are in the order of the commands, and never later than the guard's answer.
-    let mut state = running.shared.lock();
-    if state.pending.len() >= PENDING {
-        return false;
-    }
-    state.pending.push_back(new.clone());
-    let command = Command::Reconfigure(Box::new(new));
-    let is_sent = running.ports.commands.send(command).is_ok();
-    if !is_sent {
-        state.pending.pop_back();
-    }
-    is_sent
-}
-
 /// Settings that differ and cannot be taken over by a running agent.
 fn needs_restart(before: &AgentConfig, now: &AgentConfig) -> Vec<&'static str> {
     let differs = [
         ("node", before.node != now.node),
         ("podsCgroup", before.pods_cgroup != now.pods_cgroup),
+        ("filesystems", before.filesystems != now.filesystems),
+        ("runtime", before.runtime != now.runtime),
         ("kubernetes", before.kubernetes != now.kubernetes),
         ("storage", before.storage != now.storage),
         ("paths", before.paths != now.paths),

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use anyhow::Context as _;
 use brink_core::base::Span;
 use brink_core::node::engine::Engine;
-use brink_core::node::input::{Control, Input, Recalled};
+use brink_core::node::input::{Control, Input, Recalled, Reconfiguration};
 use brink_core::node::safety::Mode;
 use brink_host::cgroup::Layout;
 use brink_host::cgroup::pod::PodRoots;
@@ -44,6 +44,9 @@ use super::watch::{Bell, Reload, Watcher, pods};
 use crate::backend::build::{Builder, Built, Scan};
 use crate::backend::source::Sources;
 use crate::config::AgentConfig;
+use crate::disks::caretaker::{Caretaker, Stop};
+use crate::disks::handover::Handover;
+use crate::disks::{Disks, concerns};
 use crate::equip::{builder, node_plan};
 use crate::forensics::{self, Collector};
 use crate::guard::files::NodePlan;
@@ -63,6 +66,8 @@ const GUARD: &str = "brink-guard";
 const SENTRY: &str = "brink-sentry";
 /// The thread that makes incidents of kills.
 const COLLECTOR: &str = "brink-collector";
+/// The thread that has filesystems measured, and asks the container runtime.
+const DISK_KEEPER: &str = "brink-disk-keep";
 /// The thread that follows the pods of the Kubernetes API.
 const KUBE: &str = "brink-kube";
 
@@ -90,6 +95,10 @@ pub struct Running {
     pub reload: Arc<Reload>,
     /// Who enforces here.
     pub enforcement: Enforcement,
+    /// What is known of filesystems.
+    pub disks: Arc<Disks>,
+    /// Configurations on their way to the guard.
+    pub handover: Arc<Handover>,
     /// Where events are told.
     pub telling: Telling,
     /// The cluster this node is part of, if one is configured.
@@ -100,6 +109,8 @@ pub struct Running {
     foretold: Foretold,
     /// What the guard is still to be told of a takeover.
     takeover: Mutex<Outbox>,
+    disk_keeper: Mutex<Option<JoinHandle<()>>>,
+    stop_keeper: Stop,
     collector: Collector,
     /// Ends with us; whoever tells of incidents only borrows it.
     _recorder: Arc<OnceLock<Arc<Recorder>>>,
@@ -177,10 +188,21 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         roster,
     };
     let mut threads = around.start_threads(config, plan, (builder, sources))?;
+    let written = Reconfiguration {
+        policy: config.policy.clone(),
+        live: config.live_settings(),
+    };
+    let disks = Disks::new(Arc::clone(&around.ports), written.policy.thresholds());
+    let disks = Arc::new(disks);
+    let handover = Handover::new(Arc::clone(&around.shared), Arc::clone(&disks), written);
     if let Some(cluster) = &cluster {
         threads.push((KUBE, cluster.start(Arc::clone(&around.ports))?));
     }
-    Ok(Running {
+    let running = Running {
+        disks,
+        handover: Arc::new(handover),
+        disk_keeper: Mutex::default(),
+        stop_keeper: Stop::default(),
         shared: around.shared,
         ports: around.ports,
         bell: around.bell,
@@ -200,7 +222,9 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         _recorder: around.recorder,
         takeover: Mutex::default(),
         threads,
-    })
+    };
+    running.keep_disks(config)?;
+    Ok(running)
 }
 
 /// The clocks and the boot that all records refer to.
@@ -519,8 +543,29 @@ impl Running {
         self.takeover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has filesystems measured if a threshold asks for it; whoever does so stays, and does nothing once none does any more.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn keep_disks(&self, config: &AgentConfig) -> anyhow::Result<()> {
+        let mut keeper = self
+            .disk_keeper
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if keeper.is_none() && concerns(config.policy.thresholds()) {
+            let known = (Arc::clone(&self.disks), Arc::clone(&self.handover));
+            let told = (Arc::clone(&self.shared), self.telling.clone());
+            let body = Caretaker::new(config, known, told, &self.stop_keeper);
+            *keeper = Some(spawn(DISK_KEEPER, || body.run())?);
+        }
+        // It looks at once whether there is more to measure.
+        self.ports.reclaims.ring();
+        Ok(())
+    }
+
     /// Ends everything; nothing is left in the kernel.
     pub fn stop(mut self) {
+        self.stop_keeper.stop(&self.disks);
         if let Some(cluster) = &self.cluster {
             cluster.stop();
         }
@@ -531,6 +576,10 @@ impl Running {
         };
         self.ports.commands.send_last(Command::Stop, thread(GUARD));
         self.ports.evicted.send_last(None, thread(SENTRY));
+        let keeper = self.disk_keeper.lock().map(|mut keeper| keeper.take());
+        if let Ok(Some(keeper)) = keeper {
+            self.threads.push((DISK_KEEPER, keeper));
+        }
         for (name, thread) in self.threads.drain(..) {
             // Last: what the guard told at its end is for it too.
             if name == COLLECTOR {

@@ -164,6 +164,7 @@ const fn word_of_end(end: End) -> &'static str {
         End::Gone => "gone",
         End::Stalled => "stalled",
         End::UnderReserve => "under-reserve",
+        End::Overtaken => "overtaken",
         End::Failed => "failed",
         End::DryRun => "dry-run",
         End::Stopped => "stopped",

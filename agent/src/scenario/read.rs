@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use brink_core::base::{Moment, Quantity, Span};
-use brink_core::node::engine::LiveSettings;
+use brink_core::node::engine::{Disks, LiveSettings};
 use brink_core::node::input::Confirmation;
 use brink_core::node::observe::{Layout, Observation, Observations};
 use brink_core::node::policy::Policy;
@@ -143,6 +143,7 @@ fn read_config<'a>(
             .unwrap_or(true),
         memory: schema::read_memory_policy(reader, config).unwrap_or_default(),
         limits: schema::read_limits(reader, config),
+        disks: Disks::Ours,
     };
     let source = Source {
         tree: config.node().unwrap_or(&empty),

@@ -2,8 +2,8 @@
 
 use brink_core::node::workload::full_name;
 use brink_stream::model::data::{
-    AgentStarted, Configuration, LimitImminent, Loss, OomScoreAdj, Pressure, Rung, ScoreResult,
-    Threshold, Workload,
+    AgentStarted, Configuration, LimitImminent, Loss, NodeReclaim, OomScoreAdj, Pressure, Rung,
+    ScoreResult, Threshold, Workload,
 };
 use brink_stream::model::event::Event;
 use brink_stream::model::incident::Incident;
@@ -11,7 +11,7 @@ use brink_stream::model::kind::Kind;
 use serde::Deserialize;
 
 use super::headline::{self, headline};
-use crate::record::text::{amount, hardness, mode_words, stretch, unsigned};
+use crate::record::text::{amount, counted, hardness, mode_words, stretch, unsigned};
 
 /// The place of what one reader has lost; its total is that of a connection.
 const READER: &str = "reader";
@@ -58,6 +58,7 @@ fn told(event: &Event) -> Option<String> {
         Kind::WorkloadEnded => workload("is gone", &data(event)?),
         Kind::LimitImminent => imminent(&data(event)?),
         Kind::OomScoreAdjDiffers => oom_score_adj(&data(event)?),
+        Kind::NodeReclaim => reclaim(&data(event)?),
         Kind::Loss => loss(&data(event)?),
         Kind::RungChanged => rung(&data(event)?),
         Kind::ConfigurationChanged => configuration(&data(event)?),
@@ -154,6 +155,39 @@ fn oom_score_adj(data: &OomScoreAdj) -> String {
     format!(
         "{container}oom_score_adj {} instead of {} ({}, pid {}{others}){result}",
         data.value, data.expected, data.process, data.pid
+    )
+}
+
+fn reclaim(data: &NodeReclaim) -> String {
+    let runtime = data.runtime.as_deref().unwrap_or("the container runtime");
+    let Some(outcome) = &data.outcome else {
+        let left = amount(&data.signal, data.available);
+        return format!(
+            "{} has {left} left: {runtime} is asked for what it can give back",
+            data.signal
+        );
+    };
+    let would = if data.dry_run { "would be " } else { "" };
+    let removed = format!(
+        "{} and {} {would}removed",
+        counted(outcome.containers, "dead container"),
+        counted(outcome.images, "unused image")
+    );
+    let why = outcome
+        .why
+        .as_deref()
+        .map_or_else(String::new, |why| format!(" ({why})"));
+    let left = outcome.available.map_or_else(
+        || "what is left is not known".to_owned(),
+        |left| format!("{} left", amount(&data.signal, left)),
+    );
+    let enough = match outcome.short.as_slice() {
+        [] => "which is enough".to_owned(),
+        short => format!("still short of {}", short.join(", ")),
+    };
+    format!(
+        "{}: {}{why}, {removed}; {left}, {enough}",
+        data.signal, outcome.result
     )
 }
 

@@ -8,6 +8,7 @@ mod evictions;
 mod losses;
 mod oom_scores;
 mod orphans;
+pub mod reclaim;
 mod recording;
 mod start;
 #[cfg(test)]

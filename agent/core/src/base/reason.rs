@@ -51,11 +51,17 @@ pub enum Reason {
     Standby,
     /// Refused: it is evicted already, and whatever a kubelet starts in it again belongs to that.
     Evicted,
+    /// Refused: it is not known to hold anything of the filesystem.
+    Unused,
+    /// Nothing done: what the last victim held of the filesystem is not back yet.
+    Owed,
+    /// Nothing done: the filesystem is a kubelet's to keep.
+    Kubelet,
 }
 
 impl Reason {
     /// Every cause.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::Hard,
         Self::Soft,
         Self::Limit,
@@ -78,6 +84,9 @@ impl Reason {
         Self::Observing,
         Self::Standby,
         Self::Evicted,
+        Self::Unused,
+        Self::Owed,
+        Self::Kubelet,
     ];
 
     /// The word.
@@ -105,6 +114,9 @@ impl Reason {
             Self::Observing => "observing",
             Self::Standby => "standby",
             Self::Evicted => "evicted",
+            Self::Unused => "unused",
+            Self::Owed => "owed",
+            Self::Kubelet => "kubelet",
         }
     }
 }

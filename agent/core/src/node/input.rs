@@ -195,6 +195,8 @@ pub enum Control {
     Standby(bool),
     /// The configuration's mode.
     Enforce(bool),
+    /// A kubelet was found to own the container runtime, or not to.
+    Kubelet(bool),
 }
 
 impl Confirmation {

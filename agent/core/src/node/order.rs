@@ -85,6 +85,8 @@ pub enum End {
     Stalled,
     /// Headroom is under the kernel's reserve: the machine cannot wait.
     UnderReserve,
+    /// Memory or process ids are short, which cannot wait for a filesystem.
+    Overtaken,
     /// The kill could not be carried out.
     Failed,
     /// A dry run whose threshold is no longer crossed, or that is old enough to be told again.
@@ -205,6 +207,11 @@ impl OpenOrder {
     /// Whether it is to bring process ids back.
     pub fn is_for_processes(&self) -> bool {
         self.stake == Stake::Processes
+    }
+
+    /// Whether it is to bring a filesystem back, and there is nothing to do for it but to wait.
+    pub fn waits_for_disk(&self) -> bool {
+        self.stake == Stake::Disk && (self.dry_run || !self.is_soft())
     }
 
     /// Whether the victim is only asked so far.

@@ -115,6 +115,8 @@ impl Safety {
             }
             Control::Standby(standby) => self.standby = standby,
             Control::Enforce(enforce) => self.enforce = enforce,
+            // Of no concern to whether orders are carried out.
+            Control::Kubelet(_) => {}
         }
     }
 

@@ -77,6 +77,7 @@ impl Views {
             events: self.events(),
             kubernetes: self.running.cluster.as_ref().map(Cluster::view),
             storage: self.storage(&state, now),
+            disks: self.running.disks.view(now),
         }
     }
 

@@ -1,10 +1,10 @@
-// The live page: figures are asked for every second, events listened to, and incidents shown by the address's fragment.
+// The live page: figures are asked for every second, events listened to, incidents shown by the address.
 'use strict';
 
 const BOUNDS = { incidents: 500, relistMs: 1000, events: 200, places: 200, trendMs: 120_000, pollMs: 1000, retryMs: 2000, patienceMs: 8000 };
 const SIGNALS = ['memory.available', 'memory.headroom', 'allocatableMemory.available', 'pid.available'];
 const INCIDENT_KINDS = ['eviction-ordered', 'eviction-completed', 'oom-kill', 'kill-observed', 'incident-closed'];
-const OTHER_KINDS = ['agent-started', 'pressure', 'threshold-crossed', 'threshold-cleared', 'workload-started', 'workload-ended', 'limit-imminent', 'oom-score-adj-differs', 'loss', 'rung-changed', 'configuration-changed'];
+const OTHER_KINDS = ['agent-started', 'pressure', 'threshold-crossed', 'threshold-cleared', 'workload-started', 'workload-ended', 'limit-imminent', 'oom-score-adj-differs', 'node-reclaim', 'loss', 'rung-changed', 'configuration-changed'];
 const MODES = {
   enforcing: 'orders are carried out',
   observing: 'orders are told and not carried out',

@@ -335,7 +335,7 @@ fn the_live_engine_reclaims_before_it_orders() {
     let text = format!(
         "{HEAD}config: {{evictionHard: {{nodefs.available: 1Gi}}}}\npods: [{{metadata: {{name: a}}}}]\nsteps:\n\
          - {{at: 0s, signals: {{nodefs.available: {{available: 1Mi, capacity: 4Gi}}}}, afterReclaim: {{nodefs.available: {{available: 3Gi, capacity: 4Gi}}}}}}\n\
-         - {{at: 10s, signals: {{nodefs.available: {{available: 1Mi, capacity: 4Gi}}}}}}\n"
+         - {{at: 10s, signals: {{nodefs.available: {{available: 1Mi, capacity: 4Gi}}}}, usage: {{default/a: {{logs: {{bytes: 1Gi}}}}}}}}\n"
     );
     let found = live_lines(&scenario(&text));
     assert_eq!(

@@ -110,6 +110,66 @@ pub enum ScoreResult {
     Refused,
 }
 
+/// [`Kind::NodeReclaim`](super::kind::Kind::NodeReclaim).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeReclaim {
+    /// Whether it begins or is over.
+    pub phase: ReclaimPhase,
+    /// For which signal, in the kubelet's words.
+    pub signal: String,
+    /// The threshold's amount, in bytes or inodes.
+    pub quantity: i64,
+    /// What was left when it was asked for.
+    pub available: i64,
+    /// Nothing is removed: it is only told what would be.
+    pub dry_run: bool,
+    /// What is tried, in this order: `deadContainers`, `unusedImages`.
+    pub functions: Vec<String>,
+    /// The container runtime that is asked; none where none has answered yet.
+    pub runtime: Option<String>,
+    /// What came of it; none while it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<ReclaimOutcome>,
+}
+
+/// Whether a reclaim begins or is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReclaimPhase {
+    /// It begins.
+    Started,
+    /// It is over.
+    Finished,
+}
+
+/// What came of a reclaim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReclaimOutcome {
+    /// How it ended: `done`, `enough`, `dryRun`, `off`, `kubelet`, `stopped`, `late`, or why the runtime could not be asked
+    /// (`absent`, `denied`, `connect`, `hung`, `refused`, `noCriV1`, `gone`, `unusable`).
+    pub result: String,
+    /// The same in a sentence, where there is more to say.
+    pub why: Option<String>,
+    /// How many dead containers were removed, or would be.
+    pub containers: u64,
+    /// How many unused images, likewise.
+    pub images: u64,
+    /// Their names, 16 at most: `namespace/pod container (id)`, and images by theirs.
+    pub removed: Vec<String>,
+    /// What the runtime refused to remove, and why, 16 at most.
+    pub refused: Vec<String>,
+    /// What the runtime says that all of it held, in bytes; images may share layers.
+    pub said_bytes: u64,
+    /// What is left afterwards; none where the filesystem has not answered.
+    pub available: Option<i64>,
+    /// The thresholds on filesystems that are met all the same, minimum reclaim included; where there is none, it was enough.
+    pub short: Vec<String>,
+    /// How long it took, in milliseconds.
+    pub took_ms: u64,
+}
+
 /// [`Kind::Loss`](super::kind::Kind::Loss).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

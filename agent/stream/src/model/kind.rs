@@ -32,6 +32,8 @@ pub enum Kind {
     LimitImminent,
     /// A container's `oom_score_adj` is not what it should be.
     OomScoreAdjDiffers,
+    /// The node was asked to give back what it can of a filesystem, or has.
+    NodeReclaim,
     /// Something was not seen, or not told.
     Loss,
     /// The guard stands on another rung.
@@ -42,7 +44,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the reference.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::AgentStarted,
         Self::Pressure,
         Self::ThresholdCrossed,
@@ -56,6 +58,7 @@ impl Kind {
         Self::WorkloadEnded,
         Self::LimitImminent,
         Self::OomScoreAdjDiffers,
+        Self::NodeReclaim,
         Self::Loss,
         Self::RungChanged,
         Self::ConfigurationChanged,
@@ -77,6 +80,7 @@ impl Kind {
             Self::WorkloadEnded => "workload-ended",
             Self::LimitImminent => "limit-imminent",
             Self::OomScoreAdjDiffers => "oom-score-adj-differs",
+            Self::NodeReclaim => "node-reclaim",
             Self::Loss => "loss",
             Self::RungChanged => "rung-changed",
             Self::ConfigurationChanged => "configuration-changed",

@@ -109,6 +109,7 @@ const fn priority(of: Kind) -> &'static str {
         | Kind::ThresholdCrossed
         | Kind::LimitImminent
         | Kind::OomScoreAdjDiffers
+        | Kind::NodeReclaim
         | Kind::RungChanged => "5",
         _ => "6",
     }

@@ -9,7 +9,6 @@ use super::super::input::{Confirmation, Sample};
 use super::super::observe::{Observation, Observations};
 use super::super::order::{OpenOrder, Phase, Stake};
 use super::super::rank::{self, Preferences, Ranking};
-use super::super::reclaim;
 use super::super::safety::Mode;
 use super::super::signal::Signal;
 use super::super::threshold::{Threshold, ThresholdSet};
@@ -46,6 +45,7 @@ impl Engine {
                 ready.remove(index);
             }
         }
+        self.overtake(ready, actions);
         if self.open.is_some() {
             self.takeover(now, ready, actions);
             for index in ready.iter() {
@@ -83,7 +83,7 @@ impl Engine {
             return self.held_by_reaping(now, threshold, sample);
         }
         if !threshold.signal.is_memory() {
-            return None;
+            return self.held_for_disk(now, index, threshold.signal);
         }
         let Some(seen) = sample.observations[threshold.signal] else {
             return Some(Reason::Unknown);
@@ -208,7 +208,10 @@ impl Engine {
     ) -> Result<(), Reason> {
         let signal = self.policy.thresholds()[chosen].signal;
         let seen = sample.observations[signal].ok_or(Reason::Unknown)?;
-        self.reclaim_first(chosen, sample, actions)?;
+        self.reclaim_first(now, chosen, sample, actions)?;
+        if self.debts.is_owed(self.policy.layout(), signal) {
+            return Err(Reason::Owed);
+        }
         let mut decision = self
             .draft(now, chosen, seen, sample, credit)
             .ok_or(Reason::Nobody)?;
@@ -274,41 +277,6 @@ impl Engine {
             candidates: u32::try_from(self.order.len()).unwrap_or(u32::MAX),
             ranking,
         })
-    }
-
-    fn can_reclaim(&self, index: usize) -> bool {
-        let signal = self.policy.thresholds()[index].signal;
-        !reclaim::functions(self.policy.layout(), signal).is_empty()
-    }
-
-    /// What the node can give back by itself comes before any workload; the error says that it is
-    /// being waited for, or was enough.
-    fn reclaim_first(
-        &mut self,
-        chosen: usize,
-        sample: &Sample<'_>,
-        actions: &mut Actions,
-    ) -> Result<(), Reason> {
-        if !self.can_reclaim(chosen) {
-            return Ok(());
-        }
-        match core::mem::take(&mut self.reclaim) {
-            Reclaiming::Not => {
-                self.reclaim = Reclaiming::Asked;
-                actions.push(Action::Reclaim { threshold: chosen });
-                Err(Reason::Waiting)
-            }
-            Reclaiming::Asked => {
-                self.reclaim = Reclaiming::Asked;
-                Err(Reason::Waiting)
-            }
-            Reclaiming::Done
-                if reclaim::is_sufficient(&self.policy, Some(&sample.observations)) =>
-            {
-                Err(Reason::Reclaimed)
-            }
-            Reclaiming::Done => Ok(()),
-        }
     }
 
     /// Whether the next order is carried out; a refusal by the guards shows at once.
@@ -377,10 +345,13 @@ impl Engine {
         usage: &[Option<PodUsage>],
         index: usize,
     ) -> Option<Reason> {
+        let holds_nothing =
+            Stake::of(signal) == Stake::Disk && self.held(signal, usage, index) == 0;
         let rules = [
             (self.recent.holds(now, index), Reason::Waiting),
             (self.evicted_by(now, index).is_some(), Reason::Evicted),
             (remains_of(usage, index).processes == Some(0), Reason::Empty),
+            (holds_nothing, Reason::Unused),
         ];
         let passing = rules
             .into_iter()
@@ -437,6 +408,13 @@ impl Engine {
                 workload,
             });
             return;
+        }
+        if stake == Stake::Disk {
+            let signal = decision.crossed.signal;
+            let held = self.held(signal, usage, workload);
+            let amounts = (decision.observation.available, decision.quantity.value());
+            let place = (self.policy.layout(), signal);
+            self.debts.add(place, id, amounts, held);
         }
         self.recent.add(now, workload, id);
         actions.push(match phase {

@@ -3,10 +3,12 @@
 use alloc::sync::Arc;
 
 use super::super::action::{Action, Actions};
+use super::super::condition::Condition;
 use super::super::credit::Dying;
 use super::super::gate::{Verdict, evaluate};
 use super::super::input::{Delivery, Reconfiguration, Sample};
-use super::super::order::{End, OpenOrder, Phase, Remains};
+use super::super::observe::Observations;
+use super::super::order::{End, OpenOrder, Phase, Remains, Stake};
 use super::super::recent::Recent;
 use super::super::safety::Mode;
 use super::super::signal::Signal;
@@ -71,6 +73,8 @@ impl Engine {
         self.reclaim = Reclaiming::Not;
         self.policy = new.policy.clone();
         self.memory = new.live.memory;
+        self.disks = new.live.disks;
+        self.debts.clear();
         self.safety
             .reconfigure(new.live.enforce, new.live.limits, now);
     }
@@ -161,8 +165,11 @@ impl Engine {
             let unreaped = sample.confirmation.unreaped;
             self.reaping.observe(now, seen.available, unreaped);
         }
-        let verdict = evaluate(&self.policy, &mut self.gate, now, &sample.observations);
-        self.tell(&verdict, actions);
+        self.debts
+            .observe(self.policy.layout(), &sample.observations);
+        let mut verdict = evaluate(&self.policy, &mut self.gate, now, &sample.observations);
+        self.keep_unknown(&mut verdict, &sample.observations);
+        self.tell(&verdict, sample, actions);
         self.advance_order(now, sample, &verdict, actions);
         let mut held = [None; ThresholdSet::CAPACITY];
         self.decide(now, sample, &verdict, &mut held, actions);
@@ -171,14 +178,40 @@ impl Engine {
 }
 
 impl Engine {
-    fn tell(&mut self, verdict: &Verdict, actions: &mut Actions) {
+    /// Thresholds on filesystems that were met when those were last known, and of which nothing is known now: a filesystem
+    /// that does not answer has not got better by that.
+    fn unknown(&self, seen: &Observations) -> ThresholdSet {
+        let is_unknown = |&index: &usize| {
+            let threshold = self.policy.thresholds().get(index);
+            threshold.is_some_and(|threshold| {
+                Stake::of(threshold.signal) == Stake::Disk && seen[threshold.signal].is_none()
+            })
+        };
+        self.told.met.iter().filter(is_unknown).collect()
+    }
+
+    /// The conditions of these hold on.
+    fn keep_unknown(&self, verdict: &mut Verdict, seen: &Observations) {
+        if !self.unknown(seen).is_empty() {
+            verdict.conditions.insert(Condition::DiskPressure);
+        }
+    }
+
+    fn tell(&mut self, verdict: &Verdict, sample: &Sample<'_>, actions: &mut Actions) {
         for threshold in verdict.met.difference(self.told.met).iter() {
             actions.push(Action::Crossed { threshold });
         }
-        for threshold in self.told.met.difference(verdict.met).iter() {
+        let kept = self.unknown(&sample.observations);
+        for threshold in self
+            .told
+            .met
+            .difference(verdict.met)
+            .difference(kept)
+            .iter()
+        {
             actions.push(Action::Cleared { threshold });
         }
-        self.told.met = verdict.met;
+        self.told.met = verdict.met.union(kept);
         if verdict.conditions != self.told.conditions {
             self.told.conditions = verdict.conditions;
             actions.push(Action::Conditions(verdict.conditions));
@@ -239,9 +272,10 @@ impl Engine {
         order.observe(now, remains, seen.map(|seen| seen.available));
     }
 
-    fn close(&mut self, end: End, actions: &mut Actions) {
+    pub(super) fn close(&mut self, end: End, actions: &mut Actions) {
         if let Some(order) = self.open.take() {
             if matches!(end, End::Failed | End::Stopped) {
+                self.debts.revoke(order.id);
                 self.recent.revoke(order.id);
             }
             actions.push(Action::Ended {

@@ -3,6 +3,7 @@
 //! Those keep at most one order open, wait for memory on its way back, and can be stopped.
 
 mod decide;
+mod disks;
 mod follow;
 mod limits;
 #[cfg(test)]
@@ -19,7 +20,7 @@ use super::condition::{Condition, ConditionSet};
 use super::credit::{Credit, Dying, Reaping};
 use super::decision::Decision;
 use super::gate::GateState;
-use super::input::{Input, Sample};
+use super::input::{Control, Input, Sample};
 use super::observe::Observations;
 use super::order::OpenOrder;
 use super::policy::Policy;
@@ -28,6 +29,9 @@ use super::safety::{Limits, Mode, Safety};
 use super::threshold::ThresholdSet;
 use super::workload::WorkloadTable;
 use crate::base::{Moment, Reason};
+
+use disks::Debts;
+pub use disks::Disks;
 
 /// Whose word is enough for a kill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +55,9 @@ pub struct LiveSettings {
     pub memory: MemoryPolicy,
     /// Limits on the number of kills.
     pub limits: Limits,
+    /// Who keeps the filesystems.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub disks: Disks,
 }
 
 /// The live engine; everything it knows came through [`Engine::step`].
@@ -71,6 +78,10 @@ pub struct Engine {
     limited: Recent,
     last_order: u64,
     reclaim: Reclaiming,
+    disks: Disks,
+    /// A kubelet owns the container runtime.
+    by_kubelet: bool,
+    debts: Debts,
     order: Vec<u32>,
     decision: Option<Decision>,
     told: ToldBefore,
@@ -86,6 +97,8 @@ enum Reclaiming {
     Asked,
     /// Done; the next sample shows whether it was enough.
     Done,
+    /// It was not, as was seen then.
+    Tried(Moment),
 }
 
 /// What was told last, so that only changes are told.
@@ -121,6 +134,9 @@ impl Engine {
             limited: Recent::default(),
             last_order: 0,
             reclaim: Reclaiming::Not,
+            disks: settings.disks,
+            by_kubelet: false,
+            debts: Debts::default(),
             order: Vec::new(),
             decision: None,
             told,
@@ -157,6 +173,7 @@ impl Engine {
                 limit,
                 memory,
             } => self.exceeded(now, workload, (limit, memory), actions),
+            Input::Control(Control::Kubelet(owns)) => self.by_kubelet = owns,
             Input::Control(request) => self.safety.control(now, request),
             Input::Reconfigure(new) => self.reconfigure(now, new),
             Input::Recall(recalled) => self.recall(now, recalled, actions),

@@ -176,6 +176,7 @@ impl Run {
             enforce: true,
             memory,
             limits: LIMITS,
+            disks: Disks::Ours,
         };
         let policy = Policy::new(thresholds, Layout::Split, Settings::default());
         Self {

@@ -199,6 +199,16 @@ pub(super) fn usage_of(ranking: Ranking, used: &PodUsage) -> Quantity {
     Quantity::new(reinterpreted(amount.unwrap_or(0)), ranking.signal.format())
 }
 
+/// What a pod is known to hold of the filesystem of the signal, in bytes or inodes; none where nobody knows, and of what is no
+/// filesystem.
+pub(super) fn held_of_disk(ranking: Ranking, used: &PodUsage) -> Option<u64> {
+    match ranking.signal.resource() {
+        Resource::EphemeralStorage => measured(ranking, used).bytes,
+        Resource::Inodes => measured(ranking, used).inodes,
+        Resource::Memory | Resource::Pids => None,
+    }
+}
+
 /// Counters are unsigned, quantities signed; the kubelet casts, so absurd values turn negative.
 #[expect(
     clippy::cast_possible_wrap,

@@ -3,7 +3,7 @@
 use brink_core::node::policy::{Draft, SignalMap};
 
 /// The value of a flag, as `--flag=value` or `--flag value`; the last one counts.
-pub(super) fn value<'a>(arguments: &'a [String], flag: &str) -> Option<&'a str> {
+pub(crate) fn value<'a>(arguments: &'a [String], flag: &str) -> Option<&'a str> {
     let at = |(index, argument): (usize, &'a String)| {
         let rest = argument.strip_prefix(flag)?;
         match rest.strip_prefix('=') {

@@ -1,6 +1,6 @@
 //! The kubelet of this node: whether it runs, where its configuration is, and what that comes to.
 
-mod flags;
+pub(crate) mod flags;
 mod settings;
 
 use std::path::{Path, PathBuf};
@@ -103,7 +103,8 @@ impl Kubelet {
     }
 }
 
-fn running(root: &Path) -> Known<Option<Running>> {
+/// The kubelet that runs under a root, if one does.
+pub(crate) fn running(root: &Path) -> Known<Option<Running>> {
     let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
     let all = known(find(root, own))?;
     let Some(kubelet) = all.into_iter().find(|one| one.role == Role::Kubelet) else {

@@ -39,6 +39,7 @@ fn an_exhausted_guard_ends_in_observing_and_says_so() {
         enforce: true,
         memory: MemoryPolicy::Kubelet,
         limits,
+        disks: Disks::Ours,
     };
     let mut node = Node::new(settings, hard());
     assert_eq!(kills(&node.at(0, 50)), [0]);

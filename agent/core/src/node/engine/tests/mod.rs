@@ -1,6 +1,7 @@
 //! The live rules as short stories: a node, its workloads, and what happens when.
 
 mod changes;
+mod disks;
 mod evicted;
 mod limits;
 mod orders;

@@ -111,6 +111,9 @@ fn nobody_left_to_evict_is_told_once() {
 #[test]
 fn the_node_gives_back_what_it_can_before_anybody_dies() {
     let mut node = Node::enforcing([threshold(Signal::NodefsAvailable, 100, 0)].to_vec());
+    for used in node.usage.iter_mut().flatten() {
+        used.logs.bytes = Some(1);
+    }
     let disk = |node: &mut Node, at: i64, mib: i64| {
         node.now = ms(at);
         let mut observations = Observations::default();

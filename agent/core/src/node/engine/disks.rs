@@ -1,0 +1,226 @@
+//! Filesystems: whose they are to keep, and what the last victim of each is still to give back.
+//!
+//! A kill for memory shows at once; one for a filesystem shows when files go, and may never: whoever was killed leaves them
+//! behind until somebody removes them. So nobody goes for a filesystem after somebody has, until what the first one held is
+//! back, or the shortage is worse by a part of the threshold all the same. Unlike the kubelet, which takes another pod every
+//! 30 s.
+
+use super::super::action::{Action, Actions};
+use super::super::input::Sample;
+use super::super::observe::{Layout, Observations};
+use super::super::order::{End, OpenOrder, Stake};
+use super::super::rank::{self, Preferences, Ranking};
+use super::super::reclaim;
+use super::super::signal::{Resource, Signal};
+use super::super::threshold::ThresholdSet;
+use super::super::workload::PodUsage;
+use super::follow::usage_at;
+use super::{Engine, Reclaiming};
+use crate::base::{Moment, Reason, Span};
+
+/// What could not give back enough is asked again after the kubelet's monitoring interval.
+const RECLAIM_AGAIN: Span = Span::from_secs(10);
+/// So many parts of a threshold: the shortage is another one when one more of them is used.
+const PARTS: i64 = 16;
+/// Filesystems that are told apart, for bytes and for inodes each.
+const PLACES: usize = 6;
+
+/// Who keeps the filesystems of this node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "camelCase"))]
+pub enum Disks {
+    /// Orders for a filesystem are given here.
+    #[default]
+    Ours,
+    /// Not while a kubelet is known to own the container runtime.
+    UnlessKubelets,
+    /// They are left to a kubelet.
+    Kubelets,
+}
+
+/// What the last victim of a filesystem held of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Debt {
+    order: u64,
+    /// Available when it was chosen.
+    available: i64,
+    /// The threshold's amount.
+    quantity: i64,
+    /// What it held.
+    held: i64,
+}
+
+/// What victims are still to give back, bytes or inodes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Debts([Option<Debt>; PLACES]);
+
+impl Engine {
+    /// Whoever was killed for a filesystem is waited for half a minute, which memory and process ids have not got.
+    pub(super) fn overtake(&mut self, ready: ThresholdSet, actions: &mut Actions) {
+        let waits = self.open.as_ref().is_some_and(OpenOrder::waits_for_disk);
+        let is_urgent = |index: usize| {
+            let threshold = self.policy.thresholds().get(index);
+            threshold.is_some_and(|threshold| Stake::of(threshold.signal) != Stake::Disk)
+        };
+        if waits && ready.iter().any(is_urgent) {
+            self.close(End::Overtaken, actions);
+        }
+    }
+
+    /// A filesystem that is a kubelet's to keep, or whose last victim is still to give back what it held, unless the node
+    /// itself can be asked first.
+    pub(super) fn held_for_disk(
+        &self,
+        now: Moment,
+        index: usize,
+        signal: Signal,
+    ) -> Option<Reason> {
+        let is_kubelets = match self.disks {
+            Disks::Ours => false,
+            Disks::UnlessKubelets => self.by_kubelet,
+            Disks::Kubelets => true,
+        };
+        if is_kubelets {
+            return Some(Reason::Kubelet);
+        }
+        let is_asked_first = self.can_reclaim(index) && !self.has_just_reclaimed(now);
+        (!is_asked_first && self.debts.is_owed(self.policy.layout(), signal))
+            .then_some(Reason::Owed)
+    }
+
+    /// What a workload is known to hold of a signal's filesystem, in bytes or inodes.
+    pub(super) fn held(&self, signal: Signal, usage: &[Option<PodUsage>], index: usize) -> u64 {
+        let ranking = Ranking {
+            signal,
+            layout: self.policy.layout(),
+            preferences: Preferences::Respect,
+        };
+        let used = usage_at(usage, index);
+        used.and_then(|used| rank::held_of_disk(ranking, used))
+            .unwrap_or(0)
+    }
+
+    pub(super) fn can_reclaim(&self, index: usize) -> bool {
+        let signal = self.policy.thresholds()[index].signal;
+        !reclaim::functions(self.policy.layout(), signal).is_empty()
+    }
+
+    /// What the node can give back by itself comes before any workload; the error says that it is
+    /// being waited for, or was enough.
+    pub(super) fn reclaim_first(
+        &mut self,
+        now: Moment,
+        chosen: usize,
+        sample: &Sample<'_>,
+        actions: &mut Actions,
+    ) -> Result<(), Reason> {
+        if !self.can_reclaim(chosen) {
+            return Ok(());
+        }
+        if self.has_just_reclaimed(now) {
+            return Ok(());
+        }
+        match core::mem::take(&mut self.reclaim) {
+            Reclaiming::Not | Reclaiming::Tried(_) => {
+                self.reclaim = Reclaiming::Asked;
+                actions.push(Action::Reclaim { threshold: chosen });
+                Err(Reason::Waiting)
+            }
+            Reclaiming::Asked => {
+                self.reclaim = Reclaiming::Asked;
+                Err(Reason::Waiting)
+            }
+            Reclaiming::Done
+                if reclaim::is_sufficient(&self.policy, Some(&sample.observations)) =>
+            {
+                Err(Reason::Reclaimed)
+            }
+            Reclaiming::Done => {
+                self.reclaim = Reclaiming::Tried(now);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether the node has given back what it can a moment ago, and it was not enough: it is not asked again at every sample.
+    fn has_just_reclaimed(&self, now: Moment) -> bool {
+        matches!(self.reclaim, Reclaiming::Tried(at) if now < at + RECLAIM_AGAIN)
+    }
+}
+
+impl Debts {
+    /// Somebody who held so much is killed for `signal`.
+    pub(super) fn add(
+        &mut self,
+        (layout, signal): (Layout, Signal),
+        order: u64,
+        (available, quantity): (i64, i64),
+        held: u64,
+    ) {
+        if let Some(slot) = place(layout, signal).and_then(|place| self.0.get_mut(place)) {
+            let held = i64::try_from(held).unwrap_or(i64::MAX);
+            *slot = Some(Debt {
+                order,
+                available,
+                quantity,
+                held,
+            });
+        }
+    }
+
+    /// The order was not carried out.
+    pub(super) fn revoke(&mut self, order: u64) {
+        for slot in &mut self.0 {
+            let _revoked = slot.take_if(|debt| debt.order == order);
+        }
+    }
+
+    /// Another policy: nothing is known of its filesystems.
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Forgets what is back, and what is outgrown.
+    pub(super) fn observe(&mut self, layout: Layout, seen: &Observations) {
+        for (signal, seen) in seen.iter() {
+            let slot = place(layout, signal).and_then(|place| self.0.get_mut(place));
+            if let (Some(slot), Some(seen)) = (slot, seen) {
+                let _settled = slot.take_if(|debt| debt.is_settled(seen.available));
+            }
+        }
+    }
+
+    /// Whether what somebody held who was killed for that filesystem is still to come.
+    pub(super) fn is_owed(&self, layout: Layout, signal: Signal) -> bool {
+        let slot = place(layout, signal).and_then(|place| self.0.get(place));
+        slot.is_some_and(Option::is_some)
+    }
+}
+
+impl Debt {
+    fn is_settled(&self, available: i64) -> bool {
+        let more = (self.quantity / PARTS).max(1);
+        available >= self.available.saturating_add(self.held)
+            || available <= self.available.saturating_sub(more)
+    }
+}
+
+/// Where a signal's filesystem is counted: those that are one have one place.
+fn place(layout: Layout, signal: Signal) -> Option<usize> {
+    let filesystem = match signal {
+        Signal::NodefsAvailable | Signal::NodefsInodesFree => 0,
+        Signal::ImagefsAvailable | Signal::ImagefsInodesFree => match layout {
+            Layout::Single => 0,
+            Layout::DedicatedImagefs | Layout::Split => 1,
+        },
+        Signal::ContainerfsAvailable | Signal::ContainerfsInodesFree => match layout {
+            Layout::Single => 0,
+            Layout::DedicatedImagefs => 1,
+            Layout::Split => 2,
+        },
+        _ => return None,
+    };
+    let inodes = usize::from(signal.resource() == Resource::Inodes);
+    Some(2 * filesystem + inodes)
+}

@@ -1,0 +1,194 @@
+//! Filesystems: who goes for one, when the next may, and what comes first.
+
+use super::super::super::workload::FsUsage;
+use super::*;
+
+/// A node with a hard threshold of 160 MiB on its only filesystem; the pods hold so many MiB of it, where that is known.
+struct Disk {
+    node: Node,
+    available: Option<i64>,
+}
+
+impl Disk {
+    fn new(held: [Option<u64>; 3], disks: Disks) -> Self {
+        let settings = LiveSettings {
+            enforce: true,
+            memory: MemoryPolicy::Kubelet,
+            disks,
+            ..LiveSettings::default()
+        };
+        let thresholds = [
+            threshold(Signal::NodefsAvailable, 160, 0),
+            threshold(Signal::MemoryAvailable, 100, 0),
+        ];
+        let mut node = Node::new(settings, thresholds.to_vec());
+        for (used, mib) in node.usage.iter_mut().flatten().zip(held) {
+            used.volumes = FsUsage {
+                bytes: mib.map(|mib| mib * MIB as u64),
+                inodes: None,
+            };
+        }
+        Self {
+            node,
+            available: None,
+        }
+    }
+
+    fn ours(held: [Option<u64>; 3]) -> Self {
+        Self::new(held, Disks::Ours)
+    }
+
+    /// A sample at `at` ms with so many MiB left, and as much memory as the node has.
+    fn at(&mut self, at: i64, mib: i64) -> Vec<Action> {
+        self.available = Some(mib);
+        self.sample(at, 2048)
+    }
+
+    fn sample(&mut self, at: i64, memory: i64) -> Vec<Action> {
+        let node = &mut self.node;
+        (node.now, node.available, node.headroom) = (ms(at), memory, Some(memory));
+        let (mut observations, confirmation) = node.figures();
+        observations[Signal::NodefsAvailable] = self.available.map(|mib| Observation {
+            available: mib * MIB,
+            capacity: CAPACITY,
+            at: Some(node.now),
+        });
+        let usage = node.usage.clone();
+        node.step(Input::Sample(&Sample {
+            observations,
+            confirmation,
+            usage: &usage,
+        }))
+    }
+
+    /// A shortage for which the node has given back all it can.
+    fn short(&mut self, at: i64, mib: i64) -> Vec<Action> {
+        let actions = self.at(at, mib);
+        assert!(asks(&actions), "{actions:?}");
+        self.node.step(Input::Reclaimed);
+        self.at(at + 1, mib)
+    }
+}
+
+fn asks(actions: &[Action]) -> bool {
+    let mut actions = actions.iter();
+    actions.any(|action| matches!(action, Action::Reclaim { .. }))
+}
+
+#[test]
+fn whoever_is_not_known_to_hold_any_of_it_is_not_killed_for_it() {
+    let mut disk = Disk::ours([None, Some(0), Some(5)]);
+    assert_eq!(kills(&disk.short(1, 150)), [2]);
+    let ranking = disk.node.engine.decision().unwrap().ranking;
+    let refused = ranking.as_slice().iter().map(|ranked| ranked.refusal);
+    let refused: Vec<_> = refused.collect();
+    assert_eq!(refused, [None, Some(Reason::Unused), Some(Reason::Unused)]);
+    let mut disk = Disk::ours([None, Some(0), None]);
+    let actions = disk.short(1, 150);
+    assert_eq!(
+        (kills(&actions), held(&actions)),
+        (Vec::new(), [Reason::Nobody].to_vec())
+    );
+}
+
+#[test]
+fn nobody_else_goes_until_the_bytes_of_the_first_are_back() {
+    let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
+    assert_eq!(kills(&disk.short(1, 150)), [0]);
+    disk.node.usage[0] = None;
+    // Nothing came, for longer than a kubelet waits.
+    let actions = disk.at(30_100, 149);
+    assert_eq!(ends(&actions), [End::Stalled]);
+    assert!(asks(&actions), "the node is asked again: {actions:?}");
+    disk.node.step(Input::Reclaimed);
+    assert_eq!(held(&disk.at(30_200, 149)), [Reason::Owed]);
+    assert_eq!(kills(&disk.at(300_000, 141)), []);
+    // All that it held is back, and used up by others.
+    disk.at(300_100, 190);
+    assert_eq!(kills(&disk.short(300_200, 150)), [1]);
+}
+
+#[test]
+fn a_shortage_that_grows_takes_the_next_one_all_the_same() {
+    let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
+    assert_eq!(kills(&disk.short(1, 150)), [0]);
+    disk.node.usage[0] = None;
+    disk.at(30_100, 141);
+    disk.node.step(Input::Reclaimed);
+    assert_eq!(kills(&disk.at(30_200, 141)), []);
+    assert_eq!(kills(&disk.at(30_300, 140)), [1], "a sixteenth of 160 MiB");
+}
+
+#[test]
+fn a_kill_that_failed_is_nobodys_debt() {
+    let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
+    assert_eq!(kills(&disk.short(1, 150)), [0]);
+    disk.node.step(Input::Outcome {
+        order: 1,
+        delivered: Delivery::Failed,
+    });
+    assert_eq!(kills(&disk.at(3, 150)), [1]);
+}
+
+#[test]
+fn memory_does_not_wait_for_a_filesystem() {
+    let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
+    assert_eq!(kills(&disk.short(1, 150)), [0]);
+    let actions = disk.sample(100, 50);
+    assert_eq!(ends(&actions), [End::Overtaken]);
+    assert_eq!(kills(&actions), [1]);
+}
+
+#[test]
+fn the_node_is_not_asked_at_every_sample() {
+    let mut disk = Disk::ours([None; 3]);
+    disk.short(1, 150);
+    assert!(!asks(&disk.at(5_000, 150)));
+    assert!(!asks(&disk.at(10_001, 150)));
+    assert!(asks(&disk.at(10_002, 150)));
+    disk.node.step(Input::Reclaimed);
+    assert!(!asks(&disk.at(10_003, 170)), "it was enough");
+    assert!(asks(&disk.at(10_004, 150)), "another shortage");
+}
+
+#[test]
+fn a_filesystem_that_is_a_kubelets_is_left_to_it() {
+    let mut disk = Disk::new([Some(40), Some(30), Some(20)], Disks::Kubelets);
+    let actions = disk.at(1, 150);
+    assert_eq!(held(&actions), [Reason::Kubelet]);
+    assert!(!asks(&actions) && kills(&actions).is_empty());
+    assert_eq!(kills(&disk.sample(2, 50)), [0], "memory is not");
+}
+
+#[test]
+fn a_kubelet_that_is_found_later_has_it_left_to_it_as_well() {
+    let mut disk = Disk::new([Some(40), Some(30), Some(20)], Disks::UnlessKubelets);
+    disk.node.step(Input::Control(Control::Kubelet(true)));
+    assert_eq!(held(&disk.at(1, 150)), [Reason::Kubelet]);
+    disk.node.step(Input::Control(Control::Kubelet(false)));
+    assert_eq!(kills(&disk.short(2, 150)), [0]);
+}
+
+#[test]
+fn a_filesystem_that_does_not_answer_has_not_got_better() {
+    let mut disk = Disk::ours([Some(40), None, None]);
+    let said = |actions: &[Action]| {
+        let told = actions.iter().filter(|action| {
+            matches!(
+                action,
+                Action::Cleared { .. } | Action::Crossed { .. } | Action::Conditions(_)
+            )
+        });
+        told.count()
+    };
+    assert_eq!(said(&disk.at(1, 150)), 2);
+    disk.available = None;
+    assert_eq!(said(&disk.sample(2, 2048)), 0);
+    assert_eq!(
+        said(&disk.sample(900_000, 2048)),
+        0,
+        "longer than any transition"
+    );
+    assert_eq!(said(&disk.at(900_001, 150)), 0);
+    assert_eq!(said(&disk.at(900_002, 170)), 1, "cleared");
+}

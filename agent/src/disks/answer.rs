@@ -1,0 +1,81 @@
+//! What the container runtime was asked, and what came of it, in words of our own: the runtime's are a feature.
+
+use std::path::PathBuf;
+
+use brink_core::node::reclaim::Reclaim;
+
+/// Where images and writable layers lie, as the runtime names it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Folders {
+    /// Images.
+    pub images: Option<PathBuf>,
+    /// Writable layers; none where the runtime does not tell them apart.
+    pub layers: Option<PathBuf>,
+}
+
+/// What a reclaim may do.
+pub struct Order<'a> {
+    /// The ways, in order.
+    pub ways: &'a [Reclaim],
+    /// Nothing is removed: it is only told what would be.
+    pub is_dry: bool,
+    /// Whether a pod of that uid is to run.
+    pub lives: &'a (dyn Fn(&str) -> bool + Sync),
+    /// Whether anything may be removed now; asked before each removal.
+    pub may_act: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// How it ended.
+    pub end: End,
+    /// Why, where that says more.
+    pub why: Option<String>,
+    /// Dead containers that were removed, or would be.
+    pub containers: Vec<String>,
+    /// Unused images, likewise.
+    pub images: Vec<String>,
+    /// What the runtime says that these hold, in bytes; images may share layers.
+    pub said_bytes: u64,
+    /// What the runtime would not remove, and why.
+    pub refused: Vec<String>,
+}
+
+/// How a reclaim ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// All that could go is gone.
+    #[default]
+    Done,
+    /// It was enough before all of it was gone.
+    Enough,
+    /// Nothing was to be removed.
+    DryRun,
+    /// The configuration says to remove nothing.
+    Off,
+    /// A kubelet owns the runtime.
+    Kubelet,
+    /// Orders were no longer carried out.
+    Stopped,
+    /// Time ran out.
+    Late,
+    /// There is no runtime, or it cannot be asked; by the fault's name.
+    Lost(&'static str),
+}
+
+impl End {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Enough => "enough",
+            Self::DryRun => "dryRun",
+            Self::Off => "off",
+            Self::Kubelet => "kubelet",
+            Self::Stopped => "stopped",
+            Self::Late => "late",
+            Self::Lost(name) => name,
+        }
+    }
+}

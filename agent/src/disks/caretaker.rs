@@ -1,0 +1,440 @@
+//! The thread that has filesystems measured, follows the container runtime, and carries out what the guard asks of that.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use brink_core::node::gate::thresholds_met;
+use brink_core::node::input::Control;
+use brink_core::node::observe::{Layout, Observations};
+use brink_core::node::policy::Policy;
+use brink_core::node::reclaim::functions;
+use brink_core::node::safety::Mode;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+use tracing::{info, warn};
+
+use super::answer::{End, Folders, Order, Outcome};
+use super::discover::{below, kubelet_root};
+use super::handover::Handover;
+use super::measure::Spot;
+use super::plan::{Measured, plan};
+use super::runtime::{ContainerRuntime, Stopper};
+use super::{Disks, concerns};
+use crate::config::{AgentConfig, Filesystems, ReclaimPolicy};
+use crate::guard;
+use crate::guard::disks::{PLACES, ReclaimAsked, Role};
+use crate::guard::ports::Command;
+use crate::runtime::state::Shared;
+use crate::telling::Telling;
+use crate::telling::reclaim::Reclaimed;
+
+/// The runtime's images are noted so often, as by a kubelet, and filesystems looked for anew.
+const LOOK: Duration = Duration::from_mins(5);
+/// The same while there is no runtime, or something cannot be measured.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+/// News of one filesystem may be followed by news of another.
+const SETTLE: Duration = Duration::from_millis(50);
+/// For the first answers of filesystems; one that takes longer is planned for later.
+const FIRST: Duration = Duration::from_secs(2);
+/// For figures after a reclaim.
+const AFTER: Duration = Duration::from_secs(2);
+/// For a reclaim as a whole.
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// What the thread needs.
+pub struct Caretaker {
+    /// What is known, for everybody.
+    pub disks: Arc<Disks>,
+    /// To the guard.
+    pub handover: Arc<Handover>,
+    /// What everybody sees.
+    pub shared: Arc<Shared>,
+    /// Where events are told.
+    pub telling: Telling,
+    settings: Settings,
+    runtime: ContainerRuntime,
+    threads: Vec<(Arc<Spot>, JoinHandle<()>)>,
+    is_stopped: Arc<AtomicBool>,
+    /// What the guard was told of a kubelet.
+    told_of_kubelet: Option<bool>,
+    kubelet_root: Option<PathBuf>,
+}
+
+/// What of the configuration concerns it.
+struct Settings {
+    root: PathBuf,
+    filesystems: Filesystems,
+    reclaim: ReclaimPolicy,
+}
+
+/// Ends the thread.
+#[derive(Clone, Debug, Default)]
+pub struct Stop {
+    is_stopped: Arc<AtomicBool>,
+    stopper: Stopper,
+}
+
+impl Stop {
+    /// Ends it, whatever it waits for.
+    pub fn stop(&self, disks: &Disks) {
+        self.is_stopped.store(true, Ordering::Release);
+        self.stopper.stop();
+        disks.ports.reclaims.ring();
+    }
+}
+
+impl Caretaker {
+    /// For an agent of this configuration.
+    pub fn new(
+        config: &AgentConfig,
+        (disks, handover): (Arc<Disks>, Arc<Handover>),
+        (shared, telling): (Arc<Shared>, Telling),
+        stop: &Stop,
+    ) -> Self {
+        let root = config.paths.root.clone();
+        let stopper = stop.stopper.clone();
+        Self {
+            disks,
+            handover,
+            shared,
+            telling,
+            runtime: ContainerRuntime::new(root.clone(), config.runtime.clone(), stopper),
+            settings: Settings {
+                root,
+                filesystems: config.filesystems.clone(),
+                reclaim: config.runtime.reclaim,
+            },
+            threads: Vec::new(),
+            is_stopped: Arc::clone(&stop.is_stopped),
+            told_of_kubelet: None,
+            kubelet_root: None,
+        }
+    }
+
+    /// Runs until it is stopped.
+    pub fn run(mut self) {
+        let ports = Arc::clone(&self.disks.ports);
+        ports.wait_for_first_look();
+        ports.reclaims_served.store(true, Ordering::Release);
+        let mut due = Instant::now();
+        while !self.is_stopped() {
+            let is_nudged = self.wait(due);
+            let mut is_asked = false;
+            while let Some(asked) = ports.reclaims.take() {
+                is_asked = true;
+                if let Some(asked) = asked {
+                    self.reclaim(asked);
+                }
+            }
+            if is_nudged && !is_asked {
+                due = due.min(Instant::now() + SETTLE);
+            }
+            if Instant::now() >= due && !self.is_stopped() {
+                due = Instant::now() + self.look();
+            }
+        }
+        ports.reclaims_served.store(false, Ordering::Release);
+        self.end();
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Acquire)
+    }
+
+    /// Waits until something is asked, told or due; whether a filesystem has news.
+    fn wait(&self, due: Instant) -> bool {
+        let left = due.saturating_duration_since(Instant::now());
+        let timeout = Timespec::try_from(left).ok();
+        let reclaims = &self.disks.ports.reclaims;
+        let mut bell = [PollFd::new(reclaims, PollFlags::IN)];
+        // An interrupted wait is an early one.
+        let is_rung = poll(&mut bell, timeout.as_ref()).is_ok_and(|rung| rung > 0);
+        if is_rung {
+            reclaims.hush();
+        }
+        is_rung
+    }
+
+    /// Looks at the runtime and at where filesystems are; when to look again.
+    fn look(&mut self) -> Duration {
+        if !concerns(&self.disks.thresholds()) {
+            self.measure_nothing();
+            return LOOK;
+        }
+        self.runtime.observe();
+        let folders = self.runtime.folders();
+        self.plan(folders);
+        self.tell_of_kubelet();
+        let mut known = self.disks.lock();
+        known.runtime = self.runtime.state().clone();
+        let is_whole = known.runtime.name.is_some()
+            && known
+                .measured
+                .iter()
+                .all(|(_, spot)| spot.seen().filesystem.is_some());
+        if is_whole { LOOK } else { LOOK_AGAIN }
+    }
+
+    /// No threshold is on any filesystem any more.
+    fn measure_nothing(&mut self) {
+        for role in Role::ALL {
+            self.disks.ports.disks.assign(role, None);
+        }
+        self.disks.lock().measured.clear();
+        self.stop_others(&[]);
+    }
+
+    /// Has measured what there is to measure, each filesystem once.
+    fn plan(&mut self, folders: Option<Folders>) {
+        let wanted = self.wanted(folders);
+        let mut found: [Option<Arc<Spot>>; 3] = [const { None }; 3];
+        for (spot, path) in found.iter_mut().zip(&wanted) {
+            *spot = path.as_ref().and_then(|path| self.spot(path));
+        }
+        let measured = |role: Role| {
+            let spot = found[role as usize].as_ref()?;
+            spot.seen_after(None, FIRST)?.filesystem
+        };
+        let measured = Measured {
+            nodefs: measured(Role::Nodefs),
+            images: measured(Role::Imagefs),
+            layers: measured(Role::Containerfs),
+        };
+        let known = [Role::Nodefs, Role::Imagefs, Role::Containerfs]
+            .map(|role| found[role as usize].is_some());
+        let (layout, sources) = plan(known, &measured);
+        let mut by_role = Vec::new();
+        for (role, source) in Role::ALL.into_iter().zip(sources) {
+            let spot = source.and_then(|source| found[source as usize].clone());
+            self.disks
+                .ports
+                .disks
+                .assign(role, spot.as_ref().map(|spot| spot.place));
+            by_role.extend(spot.map(|spot| (role, spot)));
+        }
+        let kept: Vec<Arc<Spot>> = by_role.iter().map(|(_, spot)| Arc::clone(spot)).collect();
+        self.tell_of_layout(layout, &by_role);
+        self.disks.lock().measured = by_role;
+        self.stop_others(&kept);
+        for spot in kept {
+            spot.look_now();
+        }
+    }
+
+    /// The folders of the three roles; none where there is no such thing to be known.
+    fn wanted(&mut self, folders: Option<Folders>) -> [Option<PathBuf>; 3] {
+        let Settings {
+            root, filesystems, ..
+        } = &self.settings;
+        let kubelets = &mut self.kubelet_root;
+        let nodefs = filesystems.nodefs.clone();
+        let nodefs =
+            nodefs.unwrap_or_else(|| kubelets.get_or_insert_with(|| kubelet_root(root)).clone());
+        let Folders { images, layers } = folders.unwrap_or_default();
+        let images = filesystems.imagefs.clone().or(images);
+        let layers = filesystems.containerfs.clone().or(layers);
+        [Some(nodefs), images, layers].map(|path| path.map(|path| below(root, &path)))
+    }
+
+    /// Whoever measures that folder, if anybody can.
+    fn spot(&mut self, path: &Path) -> Option<Arc<Spot>> {
+        self.threads.retain(|(_, thread)| !thread.is_finished());
+        let mut running = self.threads.iter().map(|(spot, _)| spot);
+        let same = running.find(|spot| spot.path == path && !spot.is_stopped());
+        if let Some(same) = same {
+            return Some(Arc::clone(same));
+        }
+        let is_free = |place: &usize| self.threads.iter().all(|(spot, _)| spot.place != *place);
+        let place = (0..PLACES).find(is_free);
+        let Some(place) = place else {
+            warn!(path = %path.display(), "too many filesystems do not answer: this one is not measured");
+            return None;
+        };
+        match Spot::start(&self.disks, place, path.to_path_buf()) {
+            Ok((spot, thread)) => {
+                self.threads.push((Arc::clone(&spot), thread));
+                Some(spot)
+            }
+            Err(error) => {
+                warn!(%error, path = %path.display(), "a filesystem is not measured");
+                None
+            }
+        }
+    }
+
+    fn stop_others(&self, kept: &[Arc<Spot>]) {
+        for (spot, _) in &self.threads {
+            if !kept.iter().any(|one| Arc::ptr_eq(one, spot)) {
+                spot.stop();
+            }
+        }
+    }
+
+    fn tell_of_layout(&self, layout: Layout, by_role: &[(Role, Arc<Spot>)]) {
+        let is_new = {
+            let mut known = self.disks.lock();
+            let is_new = known.measured.is_empty() || known.layout != layout;
+            known.layout = layout;
+            is_new
+        };
+        if is_new {
+            for (role, spot) in by_role {
+                let seen = spot.seen();
+                let why = seen.trouble.map(|(_, why)| why);
+                info!(
+                    role = role.word(),
+                    path = %spot.path.display(),
+                    device = seen.filesystem.map(|found| found.device.to_string()),
+                    why,
+                    "a filesystem is measured"
+                );
+            }
+        }
+        if !self.handover.set_layout(layout) {
+            warn!("the guard does not keep up; the layout of filesystems is told again later");
+        }
+    }
+
+    /// Whose garbage collection comes first.
+    fn tell_of_kubelet(&mut self) {
+        let owns = self.runtime.state().is_kubelets;
+        if owns.is_some() && owns != self.told_of_kubelet {
+            let command = Command::Control(Control::Kubelet(owns == Some(true)));
+            if self.disks.ports.commands.send(command).is_ok() {
+                self.told_of_kubelet = owns;
+            }
+        }
+    }
+
+    /// Carries out what the guard asks, and tells it when that is over.
+    fn reclaim(&mut self, asked: ReclaimAsked) {
+        let began = Instant::now();
+        let known = self.disks.lock().clone();
+        let ways = functions(known.layout, asked.signal);
+        let is_dry = asked.is_dry || self.settings.reclaim == ReclaimPolicy::DryRun;
+        let mut told = Reclaimed {
+            asked,
+            is_dry,
+            ways,
+            runtime: known.runtime.name.clone(),
+            outcome: None,
+            available: None,
+            short: Vec::new(),
+            took: Duration::ZERO,
+        };
+        self.telling.reclaim(guard::now(), &told);
+        let outcome = if self.settings.reclaim == ReclaimPolicy::Off {
+            Outcome {
+                end: End::Off,
+                ..Outcome::default()
+            }
+        } else {
+            self.carry_out(&told)
+        };
+        let (available, short) = self.measure_again(&asked);
+        told.outcome = Some(outcome);
+        (told.available, told.short) = (available, short);
+        told.took = began.elapsed();
+        self.count(&told);
+        self.telling.reclaim(guard::now(), &told);
+        told.log();
+        self.answer();
+        self.disks.lock().runtime = self.runtime.state().clone();
+    }
+
+    fn carry_out(&mut self, told: &Reclaimed) -> Outcome {
+        let shared = Arc::clone(&self.shared);
+        let lives = |uid: &str| shared.lock().workload(uid).is_some();
+        let may_act = || shared.lock().mode == Mode::Enforcing;
+        let order = Order {
+            ways: told.ways,
+            is_dry: told.is_dry,
+            lives: &lives,
+            may_act: &may_act,
+        };
+        let (disks, spots) = (Arc::clone(&self.disks), self.disks.lock().spots());
+        let mut enough = || {
+            measure(&spots);
+            short(&disks, &shared.lock().policy).is_empty()
+        };
+        self.runtime.reclaim(&order, WITHIN, &mut enough)
+    }
+
+    /// What is left now of what was asked for, and the thresholds on filesystems that are still met.
+    fn measure_again(&self, asked: &ReclaimAsked) -> (Option<i64>, Vec<String>) {
+        let spots = self.disks.lock().spots();
+        measure(&spots);
+        let mut seen = Observations::default();
+        self.disks.ports.disks.observe(guard::now(), &mut seen);
+        let policy = self.shared.lock().policy.clone();
+        let available = seen[asked.signal].map(|seen| seen.available);
+        (available, short(&self.disks, &policy))
+    }
+
+    fn count(&self, told: &Reclaimed) {
+        let Some(outcome) = &told.outcome else {
+            return;
+        };
+        let mut known = self.disks.lock();
+        let reclaims = &mut known.reclaims;
+        reclaims.asked += 1;
+        reclaims.sufficient += u64::from(told.short.is_empty());
+        if !told.is_dry {
+            reclaims.containers += outcome.containers.len() as u64;
+            reclaims.images += outcome.images.len() as u64;
+            reclaims.bytes += told.freed_bytes();
+        }
+    }
+
+    /// The guard waits for it; its queue has room as soon as it runs.
+    fn answer(&self) {
+        let until = Instant::now() + AFTER;
+        while self.disks.ports.commands.send(Command::Reclaimed).is_err() {
+            if Instant::now() > until || self.is_stopped() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Ends everybody who measures; whoever is held by a filesystem that does not answer is left to it.
+    fn end(self) {
+        const MOMENT: Duration = Duration::from_millis(100);
+        self.stop_others(&[]);
+        let until = Instant::now() + MOMENT;
+        for (_, thread) in self.threads {
+            while !thread.is_finished() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if thread.is_finished() && thread.join().is_err() {
+                warn!("a thread that measured a filesystem had died");
+            }
+        }
+    }
+}
+
+/// Has these measured, and waits for it.
+fn measure(spots: &[Arc<Spot>]) {
+    let asked = guard::now();
+    for spot in spots {
+        spot.look_now();
+    }
+    let until = Instant::now() + AFTER;
+    for spot in spots {
+        let left = until.saturating_duration_since(Instant::now());
+        let _answered = spot.seen_after(Some(asked), left);
+    }
+}
+
+/// The thresholds on filesystems that are met now, minimum reclaim included.
+fn short(disks: &Disks, policy: &Policy) -> Vec<String> {
+    let mut seen = Observations::default();
+    disks.ports.disks.observe(guard::now(), &mut seen);
+    let met = thresholds_met(policy, &seen, true);
+    let thresholds = policy.thresholds();
+    let names = met.iter().filter_map(|index| thresholds.get(index));
+    names.map(ToString::to_string).collect()
+}

@@ -1,0 +1,65 @@
+//! Where the kubelet keeps the files of pods on this node, if nobody says so.
+
+use std::path::{Path, PathBuf};
+
+use crate::doctor::facts::kubelet::{Running, flags, running};
+
+/// The kubelet's default.
+const DEFAULT: &str = "/var/lib/kubelet";
+
+/// The kubelet's root directory, as the node names it: by its command line, then its default if that is there, and the root
+/// of the node where there is no kubelet.
+pub fn kubelet_root(root: &Path) -> PathBuf {
+    root_of(running(root).ok().flatten().as_ref(), root)
+}
+
+fn root_of(kubelet: Option<&Running>, root: &Path) -> PathBuf {
+    let flag = kubelet.and_then(|kubelet| {
+        let value = flags::value(&kubelet.arguments, "--root-dir");
+        value.map(PathBuf::from).filter(|path| path.is_absolute())
+    });
+    let default = || {
+        let is_there = kubelet.is_some() || below(root, Path::new(DEFAULT)).is_dir();
+        is_there.then(|| PathBuf::from(DEFAULT))
+    };
+    flag.or_else(default).unwrap_or_else(|| PathBuf::from("/"))
+}
+
+/// A path of the node's as this process sees it.
+pub fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_kubelet_it_is_the_root_unless_one_has_been_there() {
+        let root = tempfile::tempdir().unwrap();
+        assert_eq!(kubelet_root(root.path()), Path::new("/"));
+        std::fs::create_dir_all(root.path().join("var/lib/kubelet")).unwrap();
+        assert_eq!(kubelet_root(root.path()), Path::new(DEFAULT));
+    }
+
+    #[test]
+    fn the_kubelets_own_word_counts_first() {
+        let root = tempfile::tempdir().unwrap();
+        let kubelet = |arguments: &[&str]| Running {
+            pid: 77,
+            name: "kubelet".to_owned(),
+            arguments: arguments.iter().map(ToString::to_string).collect(),
+        };
+        let silent = kubelet(&["--v=2"]);
+        assert_eq!(root_of(Some(&silent), root.path()), Path::new(DEFAULT));
+        let found = root_of(Some(&kubelet(&["--root-dir=/srv/kubelet"])), root.path());
+        assert_eq!(found, Path::new("/srv/kubelet"));
+    }
+
+    #[test]
+    fn paths_of_the_node_are_below_its_root() {
+        let below = |path| below(Path::new("/host"), Path::new(path));
+        assert_eq!(below("/var/lib"), Path::new("/host/var/lib"));
+        assert_eq!(below("/"), Path::new("/host"));
+    }
+}

@@ -1,0 +1,92 @@
+//! Configurations on their way to the guard: what was written, on a node whose filesystems are laid out as they are.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use brink_core::node::input::Reconfiguration;
+use brink_core::node::observe::Layout;
+
+use super::Disks;
+use super::plan::laid_out;
+use crate::guard::ports::{Command, Ports};
+use crate::runtime::state::Shared;
+
+/// Configurations that may be on their way to the guard.
+const PENDING: usize = 4;
+
+/// Hands configurations over.
+pub struct Handover {
+    shared: Arc<Shared>,
+    ports: Arc<Ports>,
+    disks: Arc<Disks>,
+    written: Mutex<Written>,
+}
+
+/// What is written, and where.
+struct Written {
+    configuration: Reconfiguration,
+    layout: Layout,
+}
+
+impl Handover {
+    /// With what the guard was started with.
+    pub fn new(shared: Arc<Shared>, disks: Arc<Disks>, configuration: Reconfiguration) -> Self {
+        let ports = Arc::clone(&disks.ports);
+        let layout = configuration.policy.layout();
+        Self {
+            shared,
+            ports,
+            disks,
+            written: Mutex::new(Written {
+                configuration,
+                layout,
+            }),
+        }
+    }
+
+    /// Sends a configuration to the guard, and leaves a copy to whoever is told when the guard takes it; false if there is no
+    /// room, and the one before stays.
+    pub fn hand_over(&self, configuration: Reconfiguration) -> bool {
+        let mut written = self.lock();
+        let layout = written.layout;
+        let is_sent = self.send(&configuration, layout);
+        if is_sent {
+            written.configuration = configuration;
+        }
+        is_sent
+    }
+
+    /// The filesystems are laid out otherwise; false if the guard could not be told.
+    pub fn set_layout(&self, layout: Layout) -> bool {
+        let mut written = self.lock();
+        let is_known = written.layout == layout;
+        let is_told = is_known || self.send(&written.configuration, layout);
+        if is_told {
+            written.layout = layout;
+        }
+        is_told
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Written> {
+        self.written.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(&self, written: &Reconfiguration, layout: Layout) -> bool {
+        let new = Reconfiguration {
+            policy: laid_out(&written.policy, layout),
+            live: written.live,
+        };
+        // Locked until both are done: the copies are in the order of the commands, and never later than the guard's answer.
+        let mut state = self.shared.lock();
+        if state.pending.len() >= PENDING {
+            return false;
+        }
+        state.pending.push_back(new.clone());
+        self.disks.set_thresholds(new.policy.thresholds());
+        let command = Command::Reconfigure(Box::new(new));
+        let is_sent = self.ports.commands.send(command).is_ok();
+        if !is_sent {
+            state.pending.pop_back();
+        }
+        is_sent
+    }
+}

@@ -1,0 +1,78 @@
+//! What the node can give back before anybody goes: asked of others, and waited for within a bound.
+
+use std::sync::atomic::Ordering;
+
+use brink_core::base::{Moment, Span};
+use brink_core::node::input::Input;
+use brink_core::node::observe::Observations;
+use brink_core::node::safety::Mode;
+use brink_core::node::threshold::ThresholdSet;
+
+use super::Guard;
+use super::disks::{ReclaimAsked, Role};
+
+/// Whoever reclaims is to be done well before; a thread that is gone or hangs does not keep a full disk waiting.
+const LONGEST_RECLAIM: Span = Span::from_secs(40);
+
+impl Guard {
+    /// Hands a reclaim over. Where nobody takes it the engine hears at the next turn that it is over.
+    pub(super) fn ask_to_reclaim(&mut self, threshold: usize, at: Moment) {
+        let known = self.engine.policy().thresholds().get(threshold);
+        let Some(known) = known.filter(|_| self.ports.reclaims_served.load(Ordering::Acquire))
+        else {
+            self.reclaim_asked = true;
+            return;
+        };
+        let seen = Role::of(known.signal).and_then(|role| {
+            let [bytes, inodes] = self.ports.disks.room(role, at)?.observations();
+            let is_bytes = role.signals()[0] == known.signal;
+            if is_bytes { bytes } else { inodes }
+        });
+        let asked = ReclaimAsked {
+            signal: known.signal,
+            quantity: seen.map_or(0, |seen| known.quantity(seen.capacity).value()),
+            available: seen.map_or(0, |seen| seen.available),
+            at,
+            is_dry: self.engine.mode(at) != Mode::Enforcing,
+        };
+        if self.ports.reclaims.send(Some(asked)).is_ok() {
+            self.times.reclaim = Some(at + LONGEST_RECLAIM);
+        } else {
+            self.reclaim_asked = true;
+        }
+    }
+
+    /// It is over, one way or another.
+    pub(super) fn end_reclaim(&mut self, at: Moment) {
+        self.times.reclaim = None;
+        self.feed(at, &Input::Reclaimed);
+    }
+
+    /// Those thresholds on filesystems that were met at the last look.
+    pub(super) fn disks_met(&self) -> ThresholdSet {
+        self.disks_met_in(self.met_before)
+    }
+
+    /// Those of a set that are on filesystems.
+    pub(super) fn disks_met_in(&self, met: ThresholdSet) -> ThresholdSet {
+        let thresholds = self.engine.policy().thresholds();
+        let is_disk = |&index: &usize| {
+            let threshold = thresholds.get(index);
+            threshold.is_some_and(|threshold| Role::of(threshold.signal).is_some())
+        };
+        met.iter().filter(is_disk).collect()
+    }
+
+    /// Whether a filesystem of a threshold that is met was measured since the last look: only then anybody goes for it.
+    pub(super) fn has_news_of_disks(&mut self, met: ThresholdSet, seen: &Observations) -> bool {
+        let thresholds = self.engine.policy().thresholds();
+        let met = self.disks_met_in(met);
+        let signals = met
+            .iter()
+            .filter_map(|index| Some(thresholds.get(index)?.signal));
+        let newest = signals.filter_map(|signal| seen[signal]?.at).max();
+        let is_new = newest > self.disks_seen;
+        self.disks_seen = self.disks_seen.max(newest);
+        is_new
+    }
+}
