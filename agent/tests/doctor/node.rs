@@ -67,11 +67,17 @@ fn doubtful_thresholds_and_those_nobody_measures() {
     expect(
         &Machine::whole().check("config.unmeasured"),
         Note,
-        &["imagefs.available<15%", "podsCgroup"],
+        &["podsCgroup"],
     );
     let disk = "evictionHard: {nodefs.available: 10%}\nheadroomHard: 0%";
     expect(
         &Machine::whole().configured(disk).check("config.thresholds"),
+        Ok,
+        &["nodefs.available<10%"],
+    );
+    let none = "evictionHard: {allocatableMemory.available: 10%}\nheadroomHard: 0%";
+    expect(
+        &Machine::whole().configured(none).check("config.thresholds"),
         Failed,
         &["nothing is ever evicted"],
     );

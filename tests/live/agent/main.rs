@@ -6,6 +6,7 @@ mod bombs;
 mod cli;
 mod collector;
 mod demo;
+mod disks;
 mod enforce;
 mod events;
 mod journal;
