@@ -6,17 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use brink_core::node::gate::thresholds_met;
 use brink_core::node::input::Control;
-use brink_core::node::observe::{Layout, Observations};
-use brink_core::node::policy::Policy;
-use brink_core::node::reclaim::functions;
-use brink_core::node::safety::Mode;
+use brink_core::node::observe::Layout;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use tracing::{info, warn};
 
-use super::answer::{End, Folders, Order, Outcome};
+use super::answer::Folders;
 use super::discover::{below, kubelet_root};
 use super::handover::Handover;
 use super::measure::Spot;
@@ -24,12 +20,10 @@ use super::plan::{Measured, plan};
 use super::runtime::{ContainerRuntime, Stopper};
 use super::{Disks, concerns};
 use crate::config::{AgentConfig, Filesystems, ReclaimPolicy};
-use crate::guard;
-use crate::guard::disks::{PLACES, ReclaimAsked, Role};
+use crate::guard::disks::{PLACES, Role};
 use crate::guard::ports::Command;
 use crate::runtime::state::Shared;
 use crate::telling::Telling;
-use crate::telling::reclaim::Reclaimed;
 
 /// The runtime's images are noted so often, as by a kubelet, and filesystems looked for anew.
 const LOOK: Duration = Duration::from_mins(5);
@@ -39,10 +33,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(30);
 const SETTLE: Duration = Duration::from_millis(50);
 /// For the first answers of filesystems; one that takes longer is planned for later.
 const FIRST: Duration = Duration::from_secs(2);
-/// For figures after a reclaim.
-const AFTER: Duration = Duration::from_secs(2);
-/// For a reclaim as a whole.
-const WITHIN: Duration = Duration::from_secs(30);
 
 /// What the thread needs.
 pub struct Caretaker {
@@ -54,8 +44,8 @@ pub struct Caretaker {
     pub shared: Arc<Shared>,
     /// Where events are told.
     pub telling: Telling,
-    settings: Settings,
-    runtime: ContainerRuntime,
+    pub(super) settings: Settings,
+    pub(super) runtime: ContainerRuntime,
     threads: Vec<(Arc<Spot>, JoinHandle<()>)>,
     is_stopped: Arc<AtomicBool>,
     /// What the guard was told of a kubelet.
@@ -64,10 +54,10 @@ pub struct Caretaker {
 }
 
 /// What of the configuration concerns it.
-struct Settings {
+pub(super) struct Settings {
     root: PathBuf,
     filesystems: Filesystems,
-    reclaim: ReclaimPolicy,
+    pub(super) reclaim: ReclaimPolicy,
 }
 
 /// Ends the thread.
@@ -140,7 +130,7 @@ impl Caretaker {
         self.end();
     }
 
-    fn is_stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.is_stopped.load(Ordering::Acquire)
     }
 
@@ -309,97 +299,6 @@ impl Caretaker {
         }
     }
 
-    /// Carries out what the guard asks, and tells it when that is over.
-    fn reclaim(&mut self, asked: ReclaimAsked) {
-        let began = Instant::now();
-        let known = self.disks.lock().clone();
-        let ways = functions(known.layout, asked.signal);
-        let is_dry = asked.is_dry || self.settings.reclaim == ReclaimPolicy::DryRun;
-        let mut told = Reclaimed {
-            asked,
-            is_dry,
-            ways,
-            runtime: known.runtime.name.clone(),
-            outcome: None,
-            available: None,
-            short: Vec::new(),
-            took: Duration::ZERO,
-        };
-        self.telling.reclaim(guard::now(), &told);
-        let outcome = if self.settings.reclaim == ReclaimPolicy::Off {
-            Outcome {
-                end: End::Off,
-                ..Outcome::default()
-            }
-        } else {
-            self.carry_out(&told)
-        };
-        let (available, short) = self.measure_again(&asked);
-        told.outcome = Some(outcome);
-        (told.available, told.short) = (available, short);
-        told.took = began.elapsed();
-        self.count(&told);
-        self.telling.reclaim(guard::now(), &told);
-        told.log();
-        self.answer();
-        self.disks.lock().runtime = self.runtime.state().clone();
-    }
-
-    fn carry_out(&mut self, told: &Reclaimed) -> Outcome {
-        let shared = Arc::clone(&self.shared);
-        let lives = |uid: &str| shared.lock().workload(uid).is_some();
-        let may_act = || shared.lock().mode == Mode::Enforcing;
-        let order = Order {
-            ways: told.ways,
-            is_dry: told.is_dry,
-            lives: &lives,
-            may_act: &may_act,
-        };
-        let (disks, spots) = (Arc::clone(&self.disks), self.disks.lock().spots());
-        let mut enough = || {
-            measure(&spots);
-            short(&disks, &shared.lock().policy).is_empty()
-        };
-        self.runtime.reclaim(&order, WITHIN, &mut enough)
-    }
-
-    /// What is left now of what was asked for, and the thresholds on filesystems that are still met.
-    fn measure_again(&self, asked: &ReclaimAsked) -> (Option<i64>, Vec<String>) {
-        let spots = self.disks.lock().spots();
-        measure(&spots);
-        let mut seen = Observations::default();
-        self.disks.ports.disks.observe(guard::now(), &mut seen);
-        let policy = self.shared.lock().policy.clone();
-        let available = seen[asked.signal].map(|seen| seen.available);
-        (available, short(&self.disks, &policy))
-    }
-
-    fn count(&self, told: &Reclaimed) {
-        let Some(outcome) = &told.outcome else {
-            return;
-        };
-        let mut known = self.disks.lock();
-        let reclaims = &mut known.reclaims;
-        reclaims.asked += 1;
-        reclaims.sufficient += u64::from(told.short.is_empty());
-        if !told.is_dry {
-            reclaims.containers += outcome.containers.len() as u64;
-            reclaims.images += outcome.images.len() as u64;
-            reclaims.bytes += told.freed_bytes();
-        }
-    }
-
-    /// The guard waits for it; its queue has room as soon as it runs.
-    fn answer(&self) {
-        let until = Instant::now() + AFTER;
-        while self.disks.ports.commands.send(Command::Reclaimed).is_err() {
-            if Instant::now() > until || self.is_stopped() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
     /// Ends everybody who measures; whoever is held by a filesystem that does not answer is left to it.
     fn end(self) {
         const MOMENT: Duration = Duration::from_millis(100);
@@ -414,27 +313,4 @@ impl Caretaker {
             }
         }
     }
-}
-
-/// Has these measured, and waits for it.
-fn measure(spots: &[Arc<Spot>]) {
-    let asked = guard::now();
-    for spot in spots {
-        spot.look_now();
-    }
-    let until = Instant::now() + AFTER;
-    for spot in spots {
-        let left = until.saturating_duration_since(Instant::now());
-        let _answered = spot.seen_after(Some(asked), left);
-    }
-}
-
-/// The thresholds on filesystems that are met now, minimum reclaim included.
-fn short(disks: &Disks, policy: &Policy) -> Vec<String> {
-    let mut seen = Observations::default();
-    disks.ports.disks.observe(guard::now(), &mut seen);
-    let met = thresholds_met(policy, &seen, true);
-    let thresholds = policy.thresholds();
-    let names = met.iter().filter_map(|index| thresholds.get(index));
-    names.map(ToString::to_string).collect()
 }

@@ -3,7 +3,7 @@
 //! A disk may take as long as it likes to answer, so nobody who has other work asks one: each filesystem has a thread of its own
 //! ([`measure`]) that puts what it sees on the guard's board and rings, at a [`pace`] that follows from what is left. What is
 //! measured follows from [`plan`], and another thread ([`caretaker`]) makes it so, asks the container [`runtime`], and carries out
-//! the reclaim that the guard asks for. Without a threshold on a filesystem there is none of it.
+//! the reclaim that the guard asks for ([`reclaims`]). Without a threshold on a filesystem there is none of it.
 
 pub mod answer;
 pub mod caretaker;
@@ -12,6 +12,7 @@ pub mod handover;
 pub mod measure;
 pub mod pace;
 pub mod plan;
+mod reclaims;
 #[cfg_attr(not(feature = "cri"), path = "no_runtime.rs")]
 pub mod runtime;
 pub mod view;

@@ -5,6 +5,7 @@
 mod decide;
 mod disks;
 mod follow;
+mod held;
 mod limits;
 #[cfg(test)]
 mod properties;
