@@ -368,32 +368,32 @@ mod tests {
         }
     }
 
-    fn with(mib: i64, inodes: i64) -> Option<Room> {
-        Some(Room {
+    fn with(mib: i64, inodes: i64) -> Room {
+        Room {
             at: Moment::START,
             bytes: (mib * MIB, 1000 * MIB),
             inodes: Some((inodes, 1000)),
-        })
+        }
     }
 
     #[test]
     fn the_nearest_threshold_of_this_filesystem_sets_the_pace() {
         let mut measuring = measuring();
         let at = Moment::from_secs;
-        let (far, told) = measuring.judge(at(1), with(900, 1000));
+        let (far, told) = measuring.judge(at(1), Some(with(900, 1000)));
         assert_eq!(far, pace::RESTING, "a thousand inodes are few");
         assert!(told.met.is_empty() && told.is_known);
-        let (_, told) = measuring.judge(at(2), with(99, 1000));
+        let (_, told) = measuring.judge(at(2), Some(with(99, 1000)));
         assert_eq!(
             told.met.bits(),
             1,
             "and nothing of images, which are not here"
         );
-        let (period, told) = measuring.judge(at(3), with(99, 49));
+        let (period, told) = measuring.judge(at(3), Some(with(99, 49)));
         assert_eq!((told.met.bits(), period), (3, pace::MET));
-        let (period, _) = measuring.judge(at(9), with(99, 49));
+        let (period, _) = measuring.judge(at(9), Some(with(99, 49)));
         assert_eq!(period, pace::LONG_MET);
-        let (_, told) = measuring.judge(at(10), with(100, 50));
+        let (_, told) = measuring.judge(at(10), Some(with(100, 50)));
         assert!(told.met.is_empty());
     }
 

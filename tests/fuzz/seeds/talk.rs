@@ -166,6 +166,7 @@ fn status(now: Time) -> Status {
         }),
         kubernetes: None,
         storage: None,
+        disks: None,
     }
 }
 

@@ -145,8 +145,8 @@ fn a_folder_that_is_not_there_is_unknown_and_everything_else_goes_on() {
     let status = node.start(&[]);
     assert!(!threshold(&status).observed);
     let why = wait_until(PATIENCE, || {
-        let storage = node.status()?.storage?;
-        storage.filesystems.first()?.why.clone()
+        let disks = node.status()?.disks?;
+        disks.filesystems.first()?.why.clone()
     });
     assert!(why.unwrap().ends_with("is not there"), "{}", node.log());
     fs::create_dir(&missing).unwrap();
@@ -167,8 +167,8 @@ fn a_filesystem_that_becomes_read_only_is_unknown() {
         .status();
     assert!(remounted.unwrap().success());
     until(&node, |one| !one.observed);
-    let storage = node.status().unwrap().storage.unwrap();
-    let why = storage.filesystems[0].why.clone().unwrap();
+    let disks = node.status().unwrap().disks.unwrap();
+    let why = disks.filesystems[0].why.clone().unwrap();
     assert!(why.contains("read-only"), "{why}");
 }
 

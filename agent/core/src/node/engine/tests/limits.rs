@@ -94,6 +94,7 @@ fn half_of_the_kills_are_left_to_thresholds() {
         enforce: true,
         memory: MemoryPolicy::Kubelet,
         limits,
+        ..LiveSettings::default()
     };
     let mut node = Node::new(settings, hard());
     assert_eq!(kills(&node.exceeds(0, 1)), [1]);
