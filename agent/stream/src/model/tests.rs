@@ -8,8 +8,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::data::{
-    AgentStarted, Configuration, LimitImminent, Loss, OomScoreAdj, Pressure, Rung, Threshold,
-    Workload,
+    AgentStarted, Configuration, LimitImminent, Loss, NodeReclaim, OomScoreAdj, Pressure, Rung,
+    Threshold, Workload,
 };
 use super::event::Event;
 use super::incident::Incident;
@@ -28,6 +28,7 @@ fn read(kind: Kind, data: &str) -> serde_json::Result<Value> {
         Kind::WorkloadStarted | Kind::WorkloadEnded => again::<Workload>(data),
         Kind::LimitImminent => again::<LimitImminent>(data),
         Kind::OomScoreAdjDiffers => again::<OomScoreAdj>(data),
+        Kind::NodeReclaim => again::<NodeReclaim>(data),
         Kind::Loss => again::<Loss>(data),
         Kind::RungChanged => again::<Rung>(data),
         Kind::ConfigurationChanged => again::<Configuration>(data),
