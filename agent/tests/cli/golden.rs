@@ -77,7 +77,7 @@ pods:
 steps:
 - {at: 0, signals: {memory.available: {available: 2Gi, capacity: 4Gi}, memory.headroom: {available: 1Gi, capacity: 4Gi}}}
 - {at: 10s, signals: {nodefs.available: {available: 1Gi, capacity: 20Gi}, memory.headroom: {available: 1Gi, capacity: 4Gi}}, afterReclaim: {nodefs.available: {available: 2Gi, capacity: 20Gi}}, usage: {a: {rootfs: {bytes: 1Gi}}, b: {}}}
-- {at: 20s, signals: {nodefs.available: {available: 1Gi, capacity: 20Gi}, memory.headroom: {available: 1Gi, capacity: 4Gi}}, usage: {a: {containers: {c: {memory: 1.5Gi, rootfs: {bytes: 1Mi}}}}}}
+- {at: 20s, signals: {nodefs.available: {available: 1Gi, capacity: 20Gi}, memory.headroom: {available: 1Gi, capacity: 4Gi}}, usage: {a: {containers: {c: {memory: 1.5Gi, rootfs: {bytes: 1Mi}}}}, b: {rootfs: {bytes: 1Mi}}}}
 - {at: 30s, signals: {memory.available: {available: 10Mi, capacity: 4Gi}, memory.headroom: {available: 10Mi, capacity: 4Gi}}, usage: {a: {containers: {c: {memory: 1.5Gi}}}}}
 - {at: 40s, usage: {b: {volumes: {v: {bytes: 2Mi}}}}}
 ";
