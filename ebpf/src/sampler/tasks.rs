@@ -78,5 +78,5 @@ pub fn tasks() -> i64 {
 /// Whether the counter that was read is still that of the cgroup.
 #[inline(always)]
 pub fn is_sure() -> bool {
-    NODE_TASKS.get_ptr(0).is_some_and(|slot| valid(slot))
+    NODE_TASKS.get_ptr(0).is_some_and(valid)
 }
