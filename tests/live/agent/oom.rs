@@ -138,6 +138,7 @@ impl Witness {
 #[test]
 fn the_nodes_waits_and_the_cost_of_reclaim_are_those_of_the_moment() {
     const CHURNS: Duration = Duration::from_secs(5);
+    const READERS: u32 = 4;
     if files_are_in_memory() {
         lacks!("holes of a file on tmpfs are read without page cache");
     }
@@ -158,13 +159,15 @@ fn the_nodes_waits_and_the_cost_of_reclaim_are_those_of_the_moment() {
     let has_pressure = Path::new(PRESSURE).exists();
     let witness = has_pressure.then(Witness::start);
     let began = Instant::now();
-    let churn = node.load(web, Load::CacheChurn, 128 * MIB);
+    let churns = (0..READERS)
+        .map(|_| node.load(web, Load::CacheChurn, 128 * MIB))
+        .collect::<Vec<_>>();
     sleep(slowed(CHURNS));
     let leak = node.load(web, Load::Anon, 100 * MIB);
     gone_after(&leak);
     let told = closed(&node, leak.pid().unsigned_abs());
     let took = began.elapsed();
-    drop(churn);
+    drop(churns);
     let state = told.node.value().expect("it was read");
     match (witness.map(Witness::end), &state.pressure) {
         (Some(seen), Field::Value(pressure)) => {
@@ -186,13 +189,14 @@ fn the_nodes_waits_and_the_cost_of_reclaim_are_those_of_the_moment() {
     }
     let cost = *state.reclaim_ns.value().expect("the programs run");
     let cost = Duration::from_nanos(cost);
-    // Two tasks of the cgroup may have been in reclaim, and nobody else's reclaim is theirs.
+    // All tasks of the cgroup may have been in reclaim, and nobody else's reclaim is theirs.
     assert!(
-        cost > Duration::from_millis(5) && cost < 2 * took,
+        cost > Duration::from_millis(5) && cost < (READERS + 1) * took,
         "{cost:?} in {took:?}"
     );
 
-    // Who was killed without a wait before has hardly reclaimed, whatever it cost the other.
+    // Whoever is killed without a wait before has only its own reclaim (the kernel may hold it up once, for 100 ms):
+    // were it everybody's, it would be more than the other's.
     let leak = node.load(calm, Load::Anon, 100 * MIB);
     gone_after(&leak);
     let other = closed(&node, leak.pid().unsigned_abs());
