@@ -305,6 +305,7 @@ impl Around {
             layout: layout.clone(),
             roots: PodRoots::new(config.node.group(), config.pods_cgroup.as_deref()),
             recorder: Arc::clone(&self.recorder),
+            keeper: Arc::clone(&self.keeper),
             shared: Arc::clone(&self.shared),
         }
     }

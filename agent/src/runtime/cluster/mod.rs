@@ -24,6 +24,7 @@ use brink_host::clock::BootId;
 use super::state::Shared;
 use crate::pod::Manifest;
 use crate::recorder::Recorder;
+use crate::storage::Keeper;
 
 /// What the API server said when it was tried out.
 #[derive(Clone, Debug)]
@@ -46,6 +47,8 @@ pub struct Voice {
     pub roots: PodRoots,
     /// Has what containers held, once it is started.
     pub recorder: Arc<OnceLock<Arc<Recorder>>>,
+    /// Has what they use of disks.
+    pub keeper: Arc<Keeper>,
     /// Where decisions are remembered.
     pub shared: Arc<Shared>,
 }

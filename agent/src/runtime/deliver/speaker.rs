@@ -11,7 +11,7 @@ use brink_core::base::{Moment, Reason, Span};
 use brink_core::node::condition::ConditionSet;
 use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
-use brink_core::node::signal::Signal;
+use brink_core::node::signal::{Resource, Signal};
 use brink_core::node::workload::{ContainerUsage, Workload};
 use brink_host::cgroup::Layout;
 use brink_host::cgroup::pod::PodRoots;
@@ -45,6 +45,7 @@ use crate::recorder::Recorder;
 use crate::runtime::cluster::Voice;
 use crate::runtime::state::Shared;
 use crate::runtime::stop_button::StopButton;
+use crate::storage::Keeper;
 use put::view;
 
 /// Folder of the outbox in the state directory.
@@ -86,6 +87,7 @@ pub struct Speaker {
     roots: PodRoots,
     pods: Arc<Pods>,
     recorder: Arc<OnceLock<Arc<Recorder>>>,
+    keeper: Arc<Keeper>,
     shared: Arc<Shared>,
     files: Arc<Files>,
     last: PathBuf,
@@ -118,6 +120,7 @@ impl Speaker {
             roots: plan.of.roots,
             pods: plan.pods,
             recorder: plan.of.recorder,
+            keeper: plan.of.keeper,
             shared: plan.of.shared,
             files: Arc::new(files),
             last: plan.folder.join(LAST),
@@ -180,18 +183,30 @@ impl Speaker {
         }
     }
 
-    /// What the containers of a victim held when it was chosen.
+    /// What the containers of a victim used of the resource that was short: of memory when it was chosen, of disks when they
+    /// were last measured.
     fn usages(&self, record: &DecisionRecord, victim: &Workload) -> Vec<ContainerUsage> {
+        let signals = Signal::ALL.into_iter();
+        let mut signals = signals.filter(|signal| signal.name() == record.threshold.signal);
+        match signals.next().map(Signal::resource) {
+            Some(Resource::Memory) => self.memory(record, victim),
+            Some(Resource::EphemeralStorage) => {
+                let measured = self.keeper.measured(&victim.uid);
+                measured.map_or_else(Vec::new, |measured| measured.detail.containers)
+            }
+            // Of these the kubelet names no container.
+            Some(Resource::Inodes | Resource::Pids) | None => Vec::new(),
+        }
+    }
+
+    fn memory(&self, record: &DecisionRecord, victim: &Workload) -> Vec<ContainerUsage> {
         let Some(pod) = self.pods.get(&victim.uid) else {
             return Vec::new();
         };
         let at = Moment::from_nanos(record.decided.monotonic_ns);
         let containers = lock(&self.groups).containers(&self.roots, &victim.uid);
         let recorded = |path: &str| self.recorder.get()?.working_set(path, at);
-        let signals = Signal::ALL.into_iter();
-        let mut signals = signals.filter(|signal| signal.name() == record.threshold.signal);
-        let is_memory = signals.any(Signal::is_memory);
-        let whole = record.victim.usage.filter(|_| is_memory);
+        let whole = record.victim.usage;
         let whole = whole.and_then(|bytes| u64::try_from(bytes).ok());
         // What was recorded may be a second old, and what is there now the dead have begun to give back.
         usages(victim, &containers, &names(&pod.json), whole, |path| {

@@ -6,7 +6,7 @@ use brink_core::node::observe::Layout;
 use brink_core::node::policy::Settings;
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::{Threshold, Value};
-use brink_core::node::workload::WorkloadTable;
+use brink_core::node::workload::{FsUsage, PodDetail, WorkloadTable};
 use brink_host::cgroup::Layout as CgroupLayout;
 use brink_host::clock::BootId;
 use brink_kube::outbox::{ENTRIES, Part};
@@ -19,9 +19,11 @@ use super::*;
 use crate::record::told::ToldView;
 use crate::record::wire::KillFacts;
 use crate::runtime::state::State;
+use crate::storage::Measured;
 
 struct Scene {
     speaker: Arc<Speaker>,
+    keeper: Arc<Keeper>,
     tasks: Tasks,
     shared: Arc<Shared>,
     _folder: tempfile::TempDir,
@@ -43,6 +45,7 @@ fn scene(dry_run_events: bool) -> Scene {
     let state = State::new(policy(), MemoryPolicy::Kubelet, Mode::Enforcing);
     let shared = Arc::new(Shared::new(state));
     let pods = Arc::new(Pods::new(|| {}));
+    let keeper = Arc::new(Keeper::default());
     let pod = json!({
         "metadata": { "name": "web", "namespace": "shop", "uid": "u-web", "resourceVersion": "7" },
         "status": { "phase": "Running" },
@@ -67,12 +70,14 @@ fn scene(dry_run_events: bool) -> Scene {
             layout: CgroupLayout::detect(Path::new("/")).unwrap(),
             roots: PodRoots::new("/", None),
             recorder: Arc::default(),
+            keeper: Arc::clone(&keeper),
             shared: Arc::clone(&shared),
         },
     })
     .unwrap();
     Scene {
         speaker,
+        keeper,
         tasks,
         shared,
         _folder: folder,
@@ -200,6 +205,43 @@ fn an_order_that_reached_nobody_is_no_eviction() {
     record.kill.as_mut().unwrap().signalled = 1;
     scene.speaker.ordered(&record, &victim, &policy());
     assert!(tasks.new.try_recv().is_ok());
+}
+
+#[test]
+fn of_disks_it_says_what_was_measured_of_each_container() {
+    let scene = scene(false);
+    let five = FsUsage {
+        bytes: Some(5 << 20),
+        inodes: None,
+    };
+    let app = ContainerUsage {
+        name: "app".to_owned(),
+        rootfs: five,
+        logs: five,
+        ..ContainerUsage::default()
+    };
+    let detail = PodDetail {
+        containers: vec![app.clone()],
+        ..PodDetail::default()
+    };
+    let measured = Measured {
+        detail,
+        ..Measured::default()
+    };
+    scene.keeper.take("u-web", measured);
+    let victim = Workload {
+        uid: "u-web".to_owned(),
+        ..Workload::default()
+    };
+    let used = |signal: &str| {
+        let mut record = record(1, "enforcing", "u-web");
+        record.threshold.signal = signal.to_owned();
+        scene.speaker.usages(&record, &victim)
+    };
+    assert_eq!(used("nodefs.available"), [app]);
+    for signal in ["nodefs.inodesFree", "pid.available"] {
+        assert_eq!(used(signal), [], "{signal}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use brink_core::node::observe::Layout;
 use brink_core::node::policy::Settings;
-use brink_core::node::workload::{Container, ResourceList, Resources};
+use brink_core::node::workload::{Container, FsUsage, ResourceList, Resources};
 use serde_json::json;
 
 use super::*;
@@ -114,6 +114,39 @@ fn an_eviction_says_what_the_kubelet_says() {
         (entry.pod.name.len(), entry.key.text().as_str()),
         (200, "3f2a-9")
     );
+}
+
+#[test]
+fn containers_are_blamed_for_their_layers_and_logs_where_both_are_known() {
+    let (policy, victim) = (policy(Value::Quantity("100Mi".parse().unwrap())), victim());
+    let known = |mebibytes: u64| FsUsage {
+        bytes: Some(mebibytes << 20),
+        inodes: Some(1),
+    };
+    let of = |name: &str, rootfs, logs| ContainerUsage {
+        name: name.to_owned(),
+        rootfs,
+        logs,
+        ..ContainerUsage::default()
+    };
+    let containers = [
+        of("app", known(3), known(2)),
+        of("side", FsUsage::default(), known(9)),
+    ];
+    let known = Known {
+        containers: &containers,
+        ..bare(&victim, &policy)
+    };
+    let entry = evicted(&record("enforcing", "nodefs.available", Some(900)), known).unwrap();
+    assert_eq!(
+        entry.event.message,
+        "The node was low on resource: ephemeral-storage. Threshold quantity: 100Mi, available: 90Mi. Container app was \
+         using 5Mi, request is 0, has larger consumption of ephemeral-storage. "
+    );
+    let annotations = &entry.event.annotations;
+    assert_eq!(annotations["starved_resource"], "ephemeral-storage");
+    assert_eq!(annotations["offending_containers"], "app");
+    assert_eq!(annotations["offending_containers_usage"], "5Mi");
 }
 
 #[test]
