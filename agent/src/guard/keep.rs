@@ -142,14 +142,7 @@ impl Guard {
             return;
         };
         kernel.count_tasks_of(ids.group());
-        let count = || {
-            let threads = ids
-                .machines()
-                .and_then(|threads| u64::try_from(threads).ok());
-            threads.ok_or_else(|| std::io::Error::other("/proc/loadavg has no count of tasks"))
-        };
-        // Without the process programs the count of the files serves alone.
-        let _files_serve = kernel.probe().calibrate_threads(count);
+        kernel.calibrate_threads(|| ids.machines());
         self.arm_threads();
     }
 

@@ -18,6 +18,7 @@ use brink_host::probe::{Family, Meters, Probe, ProbeError, Victim};
 use super::figures::{NodeFigures, saturated};
 use super::files::NodeFiles;
 use super::roster::Roster;
+use super::unreaped::Ends;
 use super::watches::{FIRST_WORKLOAD_SLOT, NODE_SLOT, PODS_SLOT, Terrain, Watches, watches};
 use crate::ledger::entry::ReclaimCost;
 
@@ -44,6 +45,8 @@ pub struct Kernel {
     is_out_of_meters: bool,
     /// Processes that found no room in the kernel's table, as of [`Kernel::check_meters`].
     untracked: Option<u64>,
+    /// Ends of tasks that no program has seen.
+    ends: Ends,
     watches: Watches,
     capacity: i64,
     pods_capacity: Option<i64>,
@@ -75,6 +78,7 @@ impl Kernel {
             counts_processes,
             is_out_of_meters: false,
             untracked: None,
+            ends: Ends::default(),
             probe,
             watches: Watches::default(),
             capacity: 0,
@@ -383,6 +387,36 @@ impl Kernel {
             self.counts_processes = found.is_ok_and(|meter| meter.unmetered == 0);
             self.is_out_of_meters = !self.counts_processes;
         }
+    }
+
+    /// Makes the kernel's count of threads good by the machine's, which `machines` reads. Where it cannot be, what was counted
+    /// serves.
+    pub fn calibrate_threads(&mut self, machines: impl Fn() -> Option<i64>) {
+        let count = || {
+            let threads = machines().and_then(|threads| u64::try_from(threads).ok());
+            threads.ok_or_else(|| io::Error::other("/proc/loadavg has no count of tasks"))
+        };
+        if let Ok(delta) = self.probe.calibrate_threads(count) {
+            self.ends.correct(delta);
+        }
+    }
+
+    /// What the ends since now that no program sees are told from: of those before, nobody is waited for.
+    pub fn mark_ends(&mut self, machines: impl Fn() -> Option<i64>) {
+        let excess = self.excess(machines);
+        self.ends.mark(excess);
+    }
+
+    /// Tasks that have ended since that mark though no program has seen it, or not yet.
+    pub fn unseen_ends(&self, machines: impl Fn() -> Option<i64>) -> u64 {
+        self.ends.unseen(self.excess(machines))
+    }
+
+    /// By how much the programs' count of threads is above the machine's, which is read after it: who is born in between makes
+    /// it smaller.
+    fn excess(&self, machines: impl Fn() -> Option<i64>) -> Option<i64> {
+        let counted = self.probe.processes().ok()?.threads;
+        Some(counted.saturating_sub(machines()?))
     }
 
     /// How many tasks have come into another cgroup; none when that is not seen.

@@ -75,6 +75,37 @@ impl Unreaped {
     }
 }
 
+/// Ends of tasks that the programs have not seen: the kernel tells of each some time after it has given the id back, and now
+/// and then, of a storm of them, not of every one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ends {
+    /// What was added to the programs' count of threads to make it good.
+    corrected: i64,
+    /// By how much the count was too high without that, at the mark.
+    mark: Option<i64>,
+}
+
+impl Ends {
+    /// The count was changed by so much.
+    pub(super) const fn correct(&mut self, delta: i64) {
+        self.corrected = self.corrected.saturating_add(delta);
+    }
+
+    /// Counts anew from here, where the count is too high by `excess`.
+    pub(super) fn mark(&mut self, excess: Option<i64>) {
+        self.mark = excess.map(|excess| excess.saturating_sub(self.corrected));
+    }
+
+    /// How many there were since the mark, where the count is too high by `excess` now; none without both.
+    pub(super) fn unseen(&self, excess: Option<i64>) -> u64 {
+        let since = excess.zip(self.mark).map(|(excess, mark)| {
+            let whole = excess.saturating_sub(self.corrected);
+            whole.saturating_sub(mark)
+        });
+        since.map_or(0, |since| since.max(0).unsigned_abs())
+    }
+}
+
 impl Guard {
     /// Remembers the victim of an order on process ids.
     pub(super) fn expect_reaping(&mut self, now: Moment, workload: usize) {
@@ -91,19 +122,24 @@ impl Guard {
     }
 
     /// Processes in the cgroups of those victims that still hold their ids, by the kernel's count; none without it. Who
-    /// lives there long after the kill was not killed, so in the end only the dead count.
+    /// lives there long after the kill was not killed, so in the end only the dead count. An end that no program saw could be
+    /// one of theirs, so nobody is held back for it.
     pub(super) fn unreaped(&mut self, now: Moment) -> Option<u64> {
+        let ids = self.files.ids();
+        let kernel = self.kernel.as_mut()?;
         if !self.unreaped.waits(now) {
+            kernel.mark_ends(|| ids.machines());
             return None;
         }
-        let kernel = self.kernel.as_mut()?;
         kernel.check_meters();
         let cgroups = self.unreaped.at(now, kernel.untracked())?;
-        if self.unreaped.is_within(LIFETIME, now) {
+        let holding = if self.unreaped.is_within(LIFETIME, now) {
             kernel.processes_and_zombies(cgroups)
         } else {
             kernel.zombies(cgroups)
-        }
+        };
+        let unseen = kernel.unseen_ends(|| ids.machines());
+        holding.map(|holding| holding.saturating_sub(unseen))
     }
 }
 
@@ -131,6 +167,24 @@ mod tests {
         }
         unreaped.add(at(40), Some(8), [6].iter());
         assert_eq!(unreaped.at(at(41), Some(8)), Some(&[6][..]));
+    }
+
+    #[test]
+    fn ends_that_no_program_saw_are_counted_from_the_mark_over_corrections() {
+        let mut ends = Ends::default();
+        assert_eq!(ends.unseen(Some(9)), 0, "nothing was marked");
+        // At the start the programs know of nobody.
+        ends.correct(900);
+        ends.mark(Some(3));
+        assert_eq!(ends.unseen(Some(3)), 0);
+        assert_eq!(ends.unseen(Some(10)), 7);
+        ends.correct(-7);
+        assert_eq!(ends.unseen(Some(3)), 7);
+        assert_eq!(ends.unseen(Some(5)), 9);
+        assert_eq!(ends.unseen(Some(-20)), 0, "births were missed");
+        assert_eq!(ends.unseen(None), 0);
+        ends.mark(Some(3));
+        assert_eq!(ends.unseen(Some(3)), 0);
     }
 
     #[test]
