@@ -93,6 +93,19 @@ pub fn signal<T: Plain>(row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T))
     emit(&SIGNALS, FORCE_WAKEUP, row, kind, at, fill);
 }
 
+/// The same for what may wait for the guard's next look.
+#[inline(always)]
+pub fn unhurried_signal<T: Plain>(row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {
+    emit(
+        &SIGNALS,
+        flags(Wake::WhenFilling, &SIGNALS),
+        row,
+        kind,
+        at,
+        fill,
+    );
+}
+
 /// Sends a record on the ring of kills, whose last eighth is left to those who are `first`.
 #[inline(always)]
 pub fn kill<T: Plain>(

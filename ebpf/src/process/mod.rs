@@ -16,7 +16,7 @@ use brink_abi::meter::{PROCESS_EVIDENCE, PROCESS_SIGNALS};
 use brink_abi::record::{EXEC, EXIT, ExecRecord, ExitRecord, UNKNOWN};
 
 use crate::atomic::add;
-use crate::emit::{Fate, Wake, count, evidence, now, signal};
+use crate::emit::{Fate, Wake, count, evidence, now, signal, unhurried_signal};
 use crate::kernel::{layout, memory_cgroup, pointer, read};
 use crate::maps::{CGROUP_KEY, NAMES, PROCESS, VICTIMS};
 
@@ -46,7 +46,7 @@ pub fn exit(context: BtfTracePointContext) -> i32 {
         count(PROCESS_SIGNALS, Fate::Filtered);
         return 0;
     }
-    signal(PROCESS_SIGNALS, EXIT, now(), |record: *mut ExitRecord| {
+    let fill = |record: *mut ExitRecord| {
         // SAFETY: the reserved memory of the record, the head is written after; `task` as above.
         unsafe {
             (*record).tgid = tgid;
@@ -56,7 +56,13 @@ pub fn exit(context: BtfTracePointContext) -> i32 {
             (*record).start_ns = member(task, layout!(task_start_time));
             (*record).comm = bpf_get_current_comm().unwrap_or([0; 16]);
         }
-    });
+    };
+    // A wake-up costs several times what the exit does, and two thousand of them hold up each other: the last one hurries.
+    if left == 0 || left == UNKNOWN {
+        signal(PROCESS_SIGNALS, EXIT, now(), fill);
+    } else {
+        unhurried_signal(PROCESS_SIGNALS, EXIT, now(), fill);
+    }
     0
 }
 
