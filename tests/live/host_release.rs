@@ -85,3 +85,32 @@ fn memory_comes_back_with_and_without_help() {
         "help must not hurt: {ratios:?}"
     );
 }
+
+#[test]
+fn where_memory_is_not_short_it_is_left_to_the_dying() {
+    let sandbox = match Sandbox::new(&[Controller::Memory], SIZE) {
+        Ok(sandbox) => sandbox,
+        Err(error) => lacks!("{error}"),
+    };
+    let pool = match ReleasePool::start(&ReleaseConfig::default(), &sandbox.layout) {
+        Ok(pool) => pool,
+        Err(error) => lacks!("{error}"),
+    };
+    let mut killer = Killer::new(&sandbox.layout, Some(pool)).expect("a killer");
+    let target = KillTarget::open(&sandbox.layout, sandbox.group.group()).expect("a target");
+    for releases in [false, true] {
+        killer.release_memory(releases);
+        let spec = HogSpec::new(Load::Anon, GONE, PATIENCE);
+        let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+        let mut hog = Hog::spawn(program, Some(&sandbox.group), &spec).expect("a hog");
+        hog.wait_touched(GONE, PATIENCE).expect("progress");
+        let outcome = killer.kill(&target);
+        hog.wait(PATIENCE).expect("killed");
+        let expected = (1, u32::from(releases));
+        assert_eq!(
+            (outcome.signalled, outcome.releasing),
+            expected,
+            "{outcome:?}"
+        );
+    }
+}

@@ -6,6 +6,7 @@ use brink_core::base::Moment;
 use brink_core::node::action::Action;
 use brink_core::node::input::{Delivery, Input};
 use brink_core::node::order::{End, OpenOrder};
+use brink_core::node::signal::Signal;
 use brink_host::kill::{KillOutcome, Means as HostMeans};
 use brink_host::ledger::SlotId;
 
@@ -156,6 +157,9 @@ impl Guard {
     fn kill(&mut self, order: u64, workload: usize) -> (u64, Delivery) {
         let charged = self.sampled_usage_of(workload);
         let mut total = Tally::default();
+        let signal = self.current.as_ref().map(Current::signal);
+        self.killer
+            .release_memory(signal.is_none_or(Signal::is_memory));
         let is_unmoved = self.is_unmoved();
         self.mark(Mark::Hardened, now());
         for target in self.roster.victims_of(workload) {

@@ -30,6 +30,8 @@ pub struct Killer {
     beside: Beside,
     protected: ProtectedPids,
     release: Option<ReleasePool>,
+    /// Whether the pool is used: memory is what is short.
+    releases: bool,
     /// Whose processes the workspace remembers as signalled.
     last: Option<CgroupId>,
 }
@@ -47,6 +49,7 @@ impl Killer {
             beside: Beside::open(layout)?,
             protected: ProtectedPids::new(Path::new("/"), []),
             release,
+            releases: true,
             last: None,
         })
     }
@@ -61,6 +64,12 @@ impl Killer {
     /// The pool that gives memory back.
     pub fn release_pool(&self) -> Option<&ReleasePool> {
         self.release.as_ref()
+    }
+
+    /// Whether the memory of whoever is killed from now on is to be given back early. Where something else is short that takes
+    /// processor time from the dying: for thousands of small processes as much as their ends do.
+    pub const fn release_memory(&mut self, releases: bool) {
+        self.releases = releases;
     }
 
     /// SIGKILL to every process of the target now. Returns when nothing is left to signal, not when all are dead.
@@ -78,7 +87,7 @@ impl Killer {
         let order = Order {
             signal: Signal::KILL,
             protected: &self.protected,
-            release: self.release.as_ref(),
+            release: self.release.as_ref().filter(|_| self.releases),
             first_batch_only: true,
         };
         self.workspace.signal_held(target, order, &mut outcome);
@@ -94,7 +103,7 @@ impl Killer {
                 let first = &mut outcome.times.after_first_signal;
                 *first = first.or(outcome.times.group_killed);
             }
-            if let Some(pool) = &self.release {
+            if let Some(pool) = self.release.as_ref().filter(|_| self.releases) {
                 self.workspace.release_rest(pool, &mut outcome);
             }
         } else {
@@ -156,7 +165,8 @@ impl Killer {
         first_batch_only: bool,
         outcome: &mut KillOutcome,
     ) -> Found {
-        let release = self.release.as_ref().filter(|_| signal == Signal::KILL);
+        let releases = self.releases && signal == Signal::KILL;
+        let release = self.release.as_ref().filter(|_| releases);
         let order = Order {
             signal,
             protected: &self.protected,
@@ -222,7 +232,7 @@ impl Killer {
         if !is_ours || !kill_whole_group(group.as_fd(), Means::UnifiedGroupKill, outcome) {
             return false;
         }
-        if let Some(pool) = &self.release {
+        if let Some(pool) = self.release.as_ref().filter(|_| self.releases) {
             self.workspace.release_rest(pool, outcome);
         }
         outcome.signalled += self.workspace.note_killed();
