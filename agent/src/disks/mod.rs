@@ -13,6 +13,8 @@ pub mod measure;
 pub mod pace;
 pub mod plan;
 mod reclaims;
+#[cfg(feature = "cri")]
+mod removal;
 #[cfg_attr(not(feature = "cri"), path = "no_runtime.rs")]
 pub mod runtime;
 pub mod view;

@@ -4,18 +4,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use brink_core::node::reclaim::Reclaim;
-use brink_cri::act::{self, Ended, Report, Target};
-use brink_cri::client::{Client, Patience, Runtime};
+use brink_cri::client::{Client, Patience, Runtime as _};
 use brink_cri::endpoint;
 use brink_cri::fault::CriError;
-use brink_cri::plan::{self, Fate, Fates, Known, Plan, Policy};
-use brink_cri::state::{Layers, Pod, Standing, State};
+use brink_cri::plan::{Fate, Policy};
+use brink_cri::state::{Pod, State};
 use brink_cri::usage::Records;
 use tokio::sync::Notify;
 
 use super::RuntimeState;
 use super::answer::{End, Folders, Order, Outcome};
+use super::removal::{Job, stopped};
 use crate::config::{ReclaimPolicy, RuntimeConfig};
 use crate::guard;
 
@@ -37,6 +36,32 @@ impl Stopper {
     /// Whatever is being asked is given up.
     pub fn stop(&self) {
         self.0.notify_one();
+    }
+
+    /// What comes of a question, unless it is given up.
+    pub(super) async fn unless<T>(&self, question: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            answer = question => Some(answer),
+            () = self.0.notified() => None,
+        }
+    }
+}
+
+/// What came of a question.
+enum Asked<T> {
+    Answer(T),
+    /// It was given up.
+    Stopped,
+    /// Nobody answered; the state says why.
+    Lost,
+}
+
+impl<T> Asked<T> {
+    fn answer(self) -> Option<T> {
+        match self {
+            Self::Answer(answer) => Some(answer),
+            Self::Stopped | Self::Lost => None,
+        }
     }
 }
 
@@ -76,10 +101,14 @@ impl ContainerRuntime {
 
     /// Where images and writable layers lie; none where nobody answers.
     pub fn folders(&mut self) -> Option<Folders> {
-        let places = self.ask(async |asking, sockets| {
-            let client = asking.connect(sockets).await?;
-            client.places().await
-        })?;
+        let asked = self.ask(async |asking, sockets, stopper| {
+            let places = async {
+                let client = asking.connect(sockets).await?;
+                client.places().await
+            };
+            stopper.unless(places).await
+        });
+        let places = asked.answer()?;
         Some(Folders {
             images: Some(places.images.folder),
             layers: places.layers.map(|place| place.folder),
@@ -88,7 +117,8 @@ impl ContainerRuntime {
 
     /// Notes which images there are, and which are in use.
     pub fn observe(&mut self) {
-        let _known = self.ask(async |asking, sockets| asking.observe(sockets).await);
+        let _known = self
+            .ask(async |asking, sockets, stopper| stopper.unless(asking.observe(sockets)).await);
     }
 
     /// Removes what may go, within a time; `enough` is asked after each way.
@@ -111,31 +141,42 @@ impl ContainerRuntime {
                 Fate::Unknown
             }
         };
-        let asked = self.ask(async |asking, sockets| {
-            let job = Job {
-                order,
-                policy: &policy,
-                fates: &fates,
-                until,
-            };
-            asking.reclaim(sockets, &job, enough).await
+        let job = Job {
+            order,
+            policy: &policy,
+            fates: &fates,
+            within,
+            until,
+        };
+        let asked = self.ask(async |asking, sockets, stopper| {
+            asking.reclaim(sockets, &job, (stopper, enough)).await
         });
-        asked.unwrap_or_else(|| {
-            let trouble = self.asking.state.trouble.clone();
-            Outcome {
-                end: End::Lost(self.asking.state.fault.unwrap_or("absent")),
-                why: trouble.or_else(|| Some("no container runtime was found".to_owned())),
-                ..Outcome::default()
+        match asked {
+            Asked::Answer(outcome) => outcome,
+            Asked::Stopped => stopped(Outcome::default()),
+            Asked::Lost => {
+                let trouble = self.asking.state.trouble.clone();
+                Outcome {
+                    end: End::Lost(self.asking.state.fault.unwrap_or("absent")),
+                    why: trouble.or_else(|| Some("no container runtime was found".to_owned())),
+                    ..Outcome::default()
+                }
             }
-        })
+        }
     }
 
-    /// Asks, unless somebody stops it; none without an answer, and the state says why.
+    /// Asks. A question that is given up answers nothing.
     fn ask<T>(
         &mut self,
-        question: impl AsyncFnOnce(&mut Asking, &[PathBuf]) -> Result<T, CriError>,
-    ) -> Option<T> {
+        question: impl AsyncFnOnce(&mut Asking, &[PathBuf], &Stopper) -> Option<Result<T, CriError>>,
+    ) -> Asked<T> {
         let sockets = endpoint::find(&self.root, self.config.endpoint.as_deref());
+        let (asking, stopper) = (&mut self.asking, &self.stopper);
+        if sockets.is_empty() {
+            asking.client = None;
+            asking.state.forget();
+            return Asked::Lost;
+        }
         if self.tokio.is_none() {
             let built = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
@@ -143,43 +184,27 @@ impl ContainerRuntime {
             match built {
                 Ok(runtime) => self.tokio = Some(runtime),
                 Err(error) => {
-                    self.asking.state.trouble = Some(error.to_string());
-                    return None;
+                    asking.state.trouble = Some(format!("nobody can be asked: {error}"));
+                    asking.state.fault = Some("unusable");
                 }
             }
         }
-        let (asking, stopper) = (&mut self.asking, &self.stopper);
-        if sockets.is_empty() {
-            asking.client = None;
-            asking.state.forget();
-            return None;
-        }
-        let answer = self.tokio.as_ref()?.block_on(async {
-            tokio::select! {
-                answer = question(asking, &sockets) => Some(answer),
-                () = stopper.0.notified() => None,
+        let Some(tokio) = &self.tokio else {
+            return Asked::Lost;
+        };
+        match tokio.block_on(question(asking, &sockets, stopper)) {
+            None => Asked::Stopped,
+            Some(Ok(answer)) => {
+                asking.state.trouble = None;
+                asking.state.fault = None;
+                Asked::Answer(answer)
             }
-        })?;
-        match answer {
-            Ok(answer) => {
-                self.asking.state.trouble = None;
-                self.asking.state.fault = None;
-                Some(answer)
-            }
-            Err(error) => {
-                self.asking.note(&error);
-                None
+            Some(Err(error)) => {
+                asking.note(&error);
+                Asked::Lost
             }
         }
     }
-}
-
-/// One reclaim.
-struct Job<'a> {
-    order: &'a Order<'a>,
-    policy: &'a Policy,
-    fates: &'a Fates<'a>,
-    until: tokio::time::Instant,
 }
 
 impl Asking {
@@ -201,7 +226,10 @@ impl Asking {
         while self.client.is_none() {
             match self.connect_once(sockets).await {
                 Ok(()) => {}
-                Err(_) if was_there && began.elapsed() < RESTARTING => {
+                // One that is there and says nothing is not being restarted.
+                Err(CriError::Absent { .. } | CriError::Connect { .. } | CriError::Gone { .. })
+                    if was_there && began.elapsed() < RESTARTING =>
+                {
                     tokio::time::sleep(RETRY).await;
                 }
                 Err(error) => {
@@ -247,160 +275,50 @@ impl Asking {
         Ok(state)
     }
 
+    /// One reclaim; none if it was given up before anything could be removed.
     async fn reclaim(
         &mut self,
         sockets: &[PathBuf],
         job: &Job<'_>,
-        enough: &mut dyn FnMut() -> bool,
-    ) -> Result<Outcome, CriError> {
-        let state = match self.observe(sockets).await {
-            // It may have been restarted since it was asked last, which shows only when it is asked.
-            Err(CriError::Gone { .. }) => {
-                self.client = None;
-                self.observe(sockets).await?
+        (stopper, enough): (&Stopper, &mut dyn FnMut() -> bool),
+    ) -> Option<Result<Outcome, CriError>> {
+        let looked = tokio::time::timeout_at(job.until, self.observe_again(sockets));
+        let state = match stopper.unless(looked).await? {
+            Ok(Ok(state)) => state,
+            Ok(Err(error)) => return Some(Err(error)),
+            Err(_elapsed) => {
+                let (call, after) = ("ListContainers", job.within);
+                return Some(Err(CriError::Hung { call, after }));
             }
-            found => found?,
         };
-        if job.order.is_dry {
-            return self.plan(&state, job).await;
-        }
-        let Some(client) = &self.client else {
-            return Ok(Outcome::default());
+        // It has just answered.
+        let client = self.client.as_ref()?;
+        let outcome = if job.order.is_dry {
+            stopper
+                .unless(job.plan(client, &state, &self.records))
+                .await?
+        } else {
+            job.carry_out(client, stopper, (&mut self.records, enough))
+                .await
         };
-        let permitted = Permitted {
-            client,
-            may_act: job.order.may_act,
-        };
-        let order = act::Order {
-            ways: job.order.ways,
-            policy: job.policy,
-            fates: job.fates,
-            clock: &guard::now,
-            until: job.until,
-        };
-        let last = job.order.ways.last().copied();
-        let after = |way: Reclaim, report: &Report| {
-            // After the last one the engine looks for itself.
-            Some(way) != last && !report.removed.is_empty() && enough()
-        };
-        let report = act::act(&permitted, order, &mut self.records, after).await;
-        let mut outcome = outcome(report);
-        if !(job.order.may_act)() {
-            outcome.end = End::Stopped;
-            outcome.why = Some("orders are not carried out any more".to_owned());
-        }
         if matches!(outcome.end, End::Lost(_)) {
             self.client = None;
         }
-        Ok(outcome)
+        Some(Ok(outcome))
     }
 
-    /// What would be removed.
-    async fn plan(&self, state: &State, job: &Job<'_>) -> Result<Outcome, CriError> {
-        let layers = match &self.client {
-            Some(client) => client.layers().await.unwrap_or_default(),
-            None => Layers::default(),
-        };
-        let known = Known {
-            fates: job.fates,
-            records: &self.records,
-            layers: &layers,
-            now: guard::now(),
-        };
-        let plan = plan::plan(job.order.ways, state, job.policy, &known);
-        let said_bytes = plan.frees_bytes();
-        let Plan {
-            containers,
-            images,
-            left_to_kubelet,
-            ..
-        } = plan;
-        let end = if left_to_kubelet {
-            End::Kubelet
-        } else {
-            End::DryRun
-        };
-        Ok(Outcome {
-            end,
-            containers: containers.iter().map(container).collect(),
-            images: images.into_iter().map(|image| image.name).collect(),
-            said_bytes,
-            ..Outcome::default()
-        })
-    }
-}
-
-fn container(dead: &plan::DeadContainer) -> String {
-    let plan::DeadContainer { pod, name, id, .. } = dead;
-    let short: String = id.chars().take(12).collect();
-    format!("{}/{} {name} ({short})", pod.namespace, pod.name)
-}
-
-fn outcome(report: Report) -> Outcome {
-    let said_bytes = report.freed_bytes();
-    let (mut containers, mut images) = (Vec::new(), Vec::new());
-    for target in &report.removed {
-        match target {
-            Target::Container(one) => containers.push(container(one)),
-            Target::Image(one) => images.push(one.name.clone()),
+    /// Observes; once more if it was restarted since it was asked last, which shows only when it is asked.
+    async fn observe_again(&mut self, sockets: &[PathBuf]) -> Result<State, CriError> {
+        match self.observe(sockets).await {
+            Err(CriError::Gone { .. }) => {
+                self.client = None;
+                self.observe(sockets).await
+            }
+            found => found,
         }
     }
-    let (end, why) = match report.ended {
-        Ended::Done => (End::Done, None),
-        Ended::Enough(_) => (End::Enough, None),
-        Ended::LeftToKubelet => (End::Kubelet, None),
-        Ended::Late => (End::Late, None),
-        Ended::Lost(error) => (End::Lost(error.name()), Some(error.to_string())),
-    };
-    let refused = report.refused.into_iter();
-    Outcome {
-        end,
-        why,
-        containers,
-        images,
-        said_bytes,
-        refused: refused.map(|(_, error)| error.to_string()).collect(),
-    }
 }
 
-/// A runtime that is asked to remove nothing once orders are not carried out any more.
-struct Permitted<'a> {
-    client: &'a Client,
-    may_act: &'a (dyn Fn() -> bool + Sync),
-}
-
-impl Permitted<'_> {
-    fn permit(&self, call: &'static str) -> Result<(), CriError> {
-        if (self.may_act)() {
-            return Ok(());
-        }
-        Err(CriError::Gone {
-            call,
-            why: "orders are not carried out any more".to_owned(),
-        })
-    }
-}
-
-impl Runtime for Permitted<'_> {
-    async fn read(&self) -> Result<State, CriError> {
-        self.client.read().await
-    }
-
-    async fn layers(&self) -> Result<Layers, CriError> {
-        self.client.layers().await
-    }
-
-    async fn standing(&self, container: &str) -> Result<Option<Standing>, CriError> {
-        self.client.standing(container).await
-    }
-
-    async fn remove_container(&self, container: &str) -> Result<(), CriError> {
-        self.permit("RemoveContainer")?;
-        self.client.remove_container(container).await
-    }
-
-    async fn remove_image(&self, image: &str, handler: &str) -> Result<(), CriError> {
-        self.permit("RemoveImage")?;
-        self.client.remove_image(image, handler).await
-    }
-}
+#[cfg(test)]
+#[path = "runtime_tests.rs"]
+mod tests;
