@@ -49,6 +49,10 @@ fn a_filesystem_that_fills_has_less_and_then_none() {
         0
     );
 
+    // The mount alone, as a container has it, and then the filesystem.
+    mount_remount(disk.place(), MountFlags::BIND | MountFlags::RDONLY, c"").unwrap();
+    assert!(File::create(disk.place().join("refused")).is_err());
+    assert!(!Filesystem::read(disk.place()).unwrap().read_only);
     mount_remount(disk.place(), MountFlags::RDONLY, c"").unwrap();
     assert!(Filesystem::read(disk.place()).unwrap().read_only);
 }

@@ -1,11 +1,13 @@
 //! A whole filesystem: its room in bytes and inodes, its device, its kind, and whether it can be written to.
 
 use std::fmt;
+use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, StatFs};
 
 use crate::disk::error::DiskError;
+use crate::disk::superblock;
 use crate::hot_file::retry;
 
 /// The device number of a filesystem. Subvolumes of btrfs have one each, although they share their room.
@@ -116,7 +118,7 @@ pub struct Filesystem {
     /// There `statfs` says that it has 0 and that 0 are free, and the kubelet takes that for figures: a threshold in percent is
     /// 0 then and never met, an absolute one is met for ever. Here neither is: there is no observation.
     pub inodes: Option<Inodes>,
-    /// Whether it, or the mount it was reached by, refuses writes.
+    /// Whether it refuses writes. A mount that does, of a filesystem that others write to, is none: a container has many such.
     pub read_only: bool,
 }
 
@@ -132,7 +134,10 @@ impl Filesystem {
         let place = retry(|| rustix::fs::open(path, flags, Mode::empty())).map_err(failed)?;
         let device = rustix::fs::fstat(&place).map_err(failed)?.st_dev;
         let found = retry(|| rustix::fs::fstatfs(&place)).map_err(failed)?;
-        Ok(Self::of(Device::of(device), &found))
+        let mut measured = Self::of(Device::of(device), &found);
+        // What cannot be told apart counts as the filesystem's own.
+        measured.read_only = measured.read_only && !superblock::takes_writes(place.as_fd());
+        Ok(measured)
     }
 
     fn of(device: Device, found: &StatFs) -> Self {

@@ -22,6 +22,7 @@ mod linked;
 pub mod pace;
 pub mod quota;
 mod raw;
+mod superblock;
 mod tally;
 pub mod usage;
 pub mod walk;
