@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use brink::config::{AgentConfig, RunMode, Sources, load};
 use brink_tests::skip;
 use serde_json::Value;
 
-use crate::manifests::{VARIANTS, container, list, one, pod, rendered, text};
+use crate::manifests::{VARIANTS, container, documents, list, one, pod, rendered, text};
 
 /// What the agent reads of a variant's `ConfigMap`, with these drop-ins of a component in place of, or beside, its own.
 fn configured(variant: &str, more: &[(&str, &str)]) -> AgentConfig {
@@ -89,6 +90,31 @@ fn the_kubelets_thresholds_stand_in_for_ours() {
     assert_eq!(raised(&configured("observe", &[])), [""; 0]);
     let config = configured("observe", &[("20-thresholds.yaml", "kubelet-config")]);
     assert_eq!(raised(&config), ["memory.available"]);
+}
+
+#[test]
+fn what_is_to_be_measured_of_disks_is_mounted() {
+    if let Some(reason) = left_out() {
+        skip!("{reason}");
+    }
+    let config = configured("observe", &[("50-disks.yaml", "disks")]);
+    let mounts = documents(&text("components/disks/mounts.yaml"));
+    let mounts = list(&container(&mounts)["volumeMounts"]);
+    let mounted: Vec<&str> = mounts
+        .iter()
+        .filter_map(|mount| mount["mountPath"].as_str())
+        .collect();
+    let is_seen = |path: &Path| mounted.iter().any(|folder| path.starts_with(folder));
+    let wanted = [
+        config.filesystems.nodefs.unwrap(),
+        config.runtime.endpoint.unwrap(),
+        config.storage.kubelet_root.join("pods"),
+        config.storage.pod_logs,
+        "/var/lib/containerd".into(),
+    ];
+    for path in wanted {
+        assert!(is_seen(&path), "{path:?} is not in {mounted:?}");
+    }
 }
 
 fn variable(container: &Value, name: &str) -> Option<String> {

@@ -13,11 +13,12 @@ pub(crate) const VARIANTS: [(&str, &str); 3] = [
     ("least-capability", "overlays/least-capability"),
 ];
 /// Every component, in the order of their files of configuration.
-pub(crate) const COMPONENTS: [&str; 5] = [
+pub(crate) const COMPONENTS: [&str; 6] = [
     "enforce",
     "least-capability",
     "kubelet-config",
     "taint",
+    "disks",
     "without-admission-policy",
 ];
 

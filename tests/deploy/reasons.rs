@@ -163,8 +163,10 @@ fn every_path_of_the_machine_has_its_reason_and_no_reason_is_left_over() {
     for (variant, _) in VARIANTS {
         mounts.extend(mounts_of(pod(&rendered(variant))));
     }
-    let component = documents(&text("components/kubelet-config/mount.yaml"));
-    mounts.extend(mounts_of(pod(&component)));
+    for file in ["kubelet-config/mount.yaml", "disks/mounts.yaml"] {
+        let component = documents(&text(&format!("components/{file}")));
+        mounts.extend(mounts_of(pod(&component)));
+    }
     let mut told = BTreeSet::new();
     for row in table("Mounts") {
         let [path, inside, access, why] = row.try_into().unwrap();

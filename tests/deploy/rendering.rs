@@ -113,7 +113,7 @@ fn every_component_goes_with_every_other() {
         assert!(all(&made, kind).is_empty(), "{kind}");
     }
     assert_eq!(all(&made, "ClusterRole").len(), 3);
-    assert_eq!(pod(&made)["volumes"].as_array().unwrap().len(), 7);
+    assert_eq!(pod(&made)["volumes"].as_array().unwrap().len(), 11);
 }
 
 #[test]
