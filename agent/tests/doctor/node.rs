@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use brink::doctor::Check;
 use brink::doctor::State::{Failed, Note, Ok, Unknown, Warning};
 
 use crate::machine::{Machine, expect};
@@ -81,6 +82,34 @@ fn doubtful_thresholds_and_those_nobody_measures() {
         Failed,
         &["nothing is ever evicted"],
     );
+}
+
+#[test]
+fn disks_are_looked_at_where_a_threshold_is_on_them() {
+    const SPACE: &str = "disks.filesystems";
+    let disk = "evictionHard: {nodefs.available: 10%}";
+    let machine = || Machine::whole().configured(disk);
+    expect(&machine().check(SPACE), Ok, &["nodefs", "inodes left"]);
+    expect(
+        &machine().check("disks.runtime"),
+        Note,
+        &["none was found", "before pods"],
+    );
+    let missing = "filesystems: {nodefs: /not/here}";
+    expect(
+        &machine().configured(missing).check(SPACE),
+        Warning,
+        &["not/here", "never met", "component disks"],
+    );
+    let nobody = machine().configured("runtime: {endpoint: /not/here/cri.sock}");
+    expect(
+        &nobody.check("disks.runtime"),
+        Warning,
+        &["not/here/cri.sock", "before pods"],
+    );
+    let memory = Machine::whole().report();
+    let is_of_disks = |check: &Check| check.id.starts_with("disks.");
+    assert!(!memory.checks.iter().any(is_of_disks), "{memory:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod cgroups;
 mod coverage;
+mod disks;
 mod kernel;
 mod killers;
 mod kubelet;
@@ -34,6 +35,7 @@ pub fn checks(facts: &Facts) -> Vec<Check> {
         memory::checks(facts),
         Vec::from_iter(swings::check(facts)),
         settings::checks(facts),
+        disks::checks(facts),
         workloads::checks(facts),
         Vec::from_iter(oom_scores::check(facts)),
         Vec::from_iter(reclaim::check(facts)),

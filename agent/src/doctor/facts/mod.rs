@@ -2,6 +2,7 @@
 
 pub mod cgroups;
 pub mod crossings;
+pub mod disks;
 pub mod kernel;
 pub mod killers;
 pub mod kubelet;
@@ -26,6 +27,7 @@ use crate::config::{AgentConfig, Checked};
 use crate::equip::node_plan;
 use cgroups::Cgroups;
 use crossings::Crossings;
+use disks::Disks;
 use kernel::Kernel;
 use killers::Killers;
 use kubelet::Kubelet;
@@ -58,6 +60,8 @@ pub struct Facts {
     pub kubelet: Kubelet,
     /// What is watched over.
     pub workloads: Workloads,
+    /// Filesystems and the container runtime; none without a threshold on a disk.
+    pub disks: Option<Disks>,
     /// The agent's own files.
     pub state: StateFiles,
     /// When soft thresholds were met; none where no journal of events is kept.
@@ -101,6 +105,7 @@ impl Facts {
             kubelet: Kubelet::read(root, config, &layout),
             workloads: Workloads::read(config, &layout, pods),
             trials,
+            disks: Disks::read(root, config),
             state: StateFiles::read(root, config),
             crossings: crossings(config),
             cgroups: Cgroups::read(root, config, layout, is_unmounted),

@@ -1,0 +1,92 @@
+//! Filesystems that thresholds are on, and the container runtime, as an agent would find them.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::Duration;
+
+use brink_host::disk::Filesystem;
+
+use super::source::{Known, known};
+use crate::config::AgentConfig;
+use crate::disks::discover::{below, kubelet_root};
+use crate::disks::runtime::{ContainerRuntime, Stopper};
+use crate::disks::{RuntimeState, concerns};
+use crate::guard::disks::Role;
+
+/// A filesystem that does not answer for so long hangs.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is known of them.
+#[derive(Debug)]
+pub struct Disks {
+    /// Each with what it is for.
+    pub filesystems: Vec<Found>,
+    /// The runtime.
+    pub runtime: RuntimeState,
+}
+
+/// A folder, and the filesystem that it lies on.
+#[derive(Debug)]
+pub struct Found {
+    /// What it is for.
+    pub role: Role,
+    /// The folder as this process sees it.
+    pub path: PathBuf,
+    /// Its filesystem.
+    pub filesystem: Known<Filesystem>,
+}
+
+impl Disks {
+    /// Looks and asks; none without a threshold on a disk. Takes 10 s where neither a filesystem nor the runtime answers.
+    pub fn read(root: &Path, config: &AgentConfig) -> Option<Self> {
+        if !concerns(config.policy.thresholds()) {
+            return None;
+        }
+        let asked = (config.runtime.clone(), Stopper::default());
+        let mut runtime = ContainerRuntime::new(root.to_path_buf(), asked.0, asked.1);
+        runtime.observe();
+        let folders = match runtime.state().fault {
+            None => runtime.folders().unwrap_or_default(),
+            Some(_) => crate::disks::answer::Folders::default(),
+        };
+        let configured = &config.filesystems;
+        let nodefs = configured.nodefs.clone();
+        let wanted = [
+            (
+                Role::Nodefs,
+                Some(nodefs.unwrap_or_else(|| kubelet_root(root))),
+            ),
+            (Role::Imagefs, configured.imagefs.clone().or(folders.images)),
+            (
+                Role::Containerfs,
+                configured.containerfs.clone().or(folders.layers),
+            ),
+        ];
+        let found = wanted.into_iter().filter_map(|(role, path)| {
+            let path = below(root, &path?);
+            Some(Found {
+                role,
+                filesystem: answered(&path),
+                path,
+            })
+        });
+        Some(Self {
+            filesystems: found.collect(),
+            runtime: runtime.state().clone(),
+        })
+    }
+}
+
+/// The filesystem of a folder, if it answers; one that hangs keeps a thread of ours.
+fn answered(path: &Path) -> Known<Filesystem> {
+    let (tell, told) = channel();
+    let asked = path.to_path_buf();
+    let asks = move || {
+        // Nobody listens any more where it took too long.
+        let _late = tell.send(known(Filesystem::read(&asked)));
+    };
+    known(thread::Builder::new().spawn(asks))?;
+    let hangs = || format!("{}: it does not answer", path.display());
+    told.recv_timeout(PATIENCE).unwrap_or_else(|_| Err(hangs()))
+}
