@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 use std::fs::{self, File};
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -13,6 +14,8 @@ pub struct OwnDisk {
     place: PathBuf,
     /// Gone with the last who has it open.
     _image: Option<tempfile::NamedTempFile>,
+    /// Whoever asks it is let go when this is closed.
+    _server: Option<File>,
 }
 
 impl OwnDisk {
@@ -37,6 +40,15 @@ impl OwnDisk {
     /// # Errors
     /// Why it cannot be mounted.
     pub fn mount(kind: &str, place: &Path, options: &str) -> Result<Self, String> {
+        Self::served(kind, place, options, None)
+    }
+
+    fn served(
+        kind: &str,
+        place: &Path,
+        options: &str,
+        server: Option<File>,
+    ) -> Result<Self, String> {
         fs::create_dir_all(place).map_err(|error| error.to_string())?;
         let options = CString::new(options).map_err(|error| error.to_string())?;
         let options = Some(options.as_c_str()).filter(|options| !options.is_empty());
@@ -45,6 +57,7 @@ impl OwnDisk {
         Ok(Self {
             place: place.to_path_buf(),
             _image: None,
+            _server: server,
         })
     }
 
@@ -69,7 +82,22 @@ impl OwnDisk {
         Ok(Self {
             place: place.to_path_buf(),
             _image: Some(image),
+            _server: None,
         })
+    }
+
+    /// A filesystem that never answers: one of FUSE that nobody serves.
+    ///
+    /// # Errors
+    /// Why it cannot be mounted.
+    pub fn hung(place: &Path) -> Result<Self, String> {
+        let server = File::options().read(true).write(true).open("/dev/fuse");
+        let server = server.map_err(|error| format!("/dev/fuse: {error}"))?;
+        let options = format!(
+            "fd={},rootmode=40000,user_id=0,group_id=0",
+            server.as_raw_fd()
+        );
+        Self::served("fuse", place, &options, Some(server))
     }
 
     /// Where it is mounted.

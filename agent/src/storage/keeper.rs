@@ -1,7 +1,7 @@
 //! The thread that measures what workloads use of disks, and what it shares with those who ask.
 
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -49,11 +49,16 @@ pub(super) struct Shared {
     pub(super) stop: AtomicBool,
 }
 
+/// A folder that has taken so long is told before it is done.
+const SLOW: Duration = Duration::from_secs(10);
+
 /// What was measured, and how that goes.
 #[derive(Debug, Default)]
 pub(super) struct Book {
     pub(super) measured: HashMap<String, Measured>,
     pub(super) standing: Standing,
+    /// What is being asked, and since when: a filesystem that does not answer lets nothing else be measured.
+    pub(super) asking: Option<(PathBuf, Instant)>,
 }
 
 /// How measuring goes.
@@ -157,7 +162,19 @@ impl Keeper {
 
     /// How measuring goes.
     pub fn standing(&self) -> Standing {
-        self.shared.book().standing.clone()
+        let book = self.shared.book();
+        let mut standing = book.standing.clone();
+        if let Some((path, since)) = &book.asking
+            && since.elapsed() >= SLOW
+        {
+            standing.troubles.push(format!(
+                "{} is not measured after {} s: its filesystem does not answer, or it is very large; until then what is known of \
+                 others grows old",
+                path.display(),
+                since.elapsed().as_secs()
+            ));
+        }
+        standing
     }
 
     fn wake(&self) {
@@ -194,6 +211,12 @@ impl Shared {
 
     pub(super) fn book(&self) -> MutexGuard<'_, Book> {
         lock(&self.book)
+    }
+
+    /// Notes what is asked next, or that nothing is.
+    pub(super) fn note_asking(&self, path: Option<&Path>) {
+        let asking = path.map(|path| (path.to_path_buf(), Instant::now()));
+        self.book().asking = asking;
     }
 
     pub(super) fn layout(&self) -> Layout {

@@ -123,9 +123,11 @@ impl Rounds {
         self.folders = paths.len();
         self.meter.retain(|path| paths.contains(path));
         for piece in pieces {
+            shared.note_asking(Some(&piece.folder.path));
             // What is wrong with it is told when it is measured.
             let _not_yet = self.meter.watch(&piece.folder, Instant::now());
         }
+        shared.note_asking(None);
         let mut book = shared.book();
         book.standing.folders = self.folders;
         book.measured
@@ -254,7 +256,10 @@ impl Rounds {
         };
         for piece in &owned.pieces {
             let (at, stop) = (Instant::now(), &shared.stop);
-            match self.meter.measure(&piece.folder, at, stop) {
+            shared.note_asking(Some(&piece.folder.path));
+            let measured = self.meter.measure(&piece.folder, at, stop);
+            shared.note_asking(None);
+            match measured {
                 Ok(usage) if usage.gaps.stopped == Some(Stopped::Cancelled) => return None,
                 Ok(usage) => {
                     if usage.gaps.is_partial() {

@@ -145,6 +145,33 @@ fn whoever_exceeds_its_limit_goes_and_nobody_else() {
 }
 
 #[test]
+fn a_volume_that_hangs_is_told_and_keeps_nobody_from_being_killed() {
+    if let Err(why) = OwnDisk::own_mounts() {
+        skip!("{why}");
+    }
+    let mut node = Node::new(200);
+    let disk = match OwnDisk::hung(&node.path("hung")) {
+        Ok(disk) => disk,
+        Err(why) => skip!("{why}"),
+    };
+    keeper(&mut node, "hung", disk.place(), "");
+    let leaks = node.workload("leaks", "containers: [{name: c}]");
+    node.configure(
+        "enforce",
+        "evictionHard: {memory.available: 40Mi}\nstorage: {volumeStatsAggPeriod: 1s}",
+    );
+    node.start(&[]);
+    let leak = node.load(leaks, Load::Anon, 180 * MIB);
+    gone_after(&leak);
+    assert_eq!(node.finished(1).victim_name(), "test/leaks");
+    let is_told = |trouble: &String| trouble.contains("/hung is not measured after");
+    let view = told(&node, |view| view.troubles.iter().any(is_told));
+    assert_eq!(volumes(&view, "hung"), None, "{view:#?}");
+    // It ends although its thread is held.
+    node.stop(rustix::process::Signal::TERM);
+}
+
+#[test]
 fn whoever_is_started_again_with_the_same_files_is_not_killed_all_the_time() {
     let mut node = Node::new(200);
     let folder = node.path("a");
