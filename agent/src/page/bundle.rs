@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "25s0dOu3Ejzk/WT/2ug7rZ4TwcU3W0JzI55RTTl81jg=",
+    sha256: "+/LfHl/OMTwjAJHB/n2RNg+Lx+e04Uh2sDDREgRK3UY=",
 };
 
 /// What the exported file begins by; not served.

@@ -58,6 +58,28 @@ fn figures_rankings_and_incidents_change_without_a_reload() {
         "below 256Mi (hard): MET for 2.5 s",
     ));
     browser.wait_for(&shows("#orders", "Conditions: MemoryPressure"));
+    {
+        let mut known = agent.known();
+        let mut threshold = known.status["thresholds"][1].clone();
+        threshold["signal"] = json!("imagefs.available");
+        threshold["observed"] = json!(false);
+        threshold["met"] = json!(false);
+        let thresholds = known.status["thresholds"].as_array_mut().unwrap();
+        thresholds.push(threshold);
+        known.status["disks"] = json!({
+            "layout": "dedicatedImagefs",
+            "filesystems": [{"role": "imagefs", "path": "/images", "device": null, "kind": null, "ageMs": null, "why": "it does not answer"}],
+            "runtime": {
+                "endpoint": null, "name": null, "byKubelet": null, "why": null, "reclaims": 0, "sufficient": 0, "containers": 0,
+                "images": 0, "freedBytes": 0,
+            },
+        });
+    }
+    browser.wait_for(&shows(
+        "#gauges .gauge[data-state=unknown]",
+        "not measured here (it does not answer), so its thresholds are never met",
+    ));
+    browser.wait_for("[...document.querySelector('#signal').options].some((one) => one.value === 'imagefs.inodesFree')");
     browser.wait_for(&shows("#ranking tbody tr:first-child", "1. shop/search"));
     // The row moved: a screen reader that stands in it is not thrown out.
     browser.wait_for("window.unchanged === document.querySelectorAll('#ranking tbody tr')[1]");

@@ -2,7 +2,8 @@
 'use strict';
 
 const BOUNDS = { incidents: 500, relistMs: 1000, events: 200, places: 200, trendMs: 120_000, pollMs: 1000, retryMs: 2000, patienceMs: 8000 };
-const SIGNALS = ['memory.available', 'memory.headroom', 'allocatableMemory.available', 'pid.available'];
+const SIGNALS = ['memory.available', 'memory.headroom', 'allocatableMemory.available', 'pid.available',
+  ...['nodefs', 'imagefs', 'containerfs'].flatMap((role) => [`${role}.available`, `${role}.inodesFree`])];
 const INCIDENT_KINDS = ['eviction-ordered', 'eviction-completed', 'oom-kill', 'kill-observed', 'incident-closed'];
 const OTHER_KINDS = ['agent-started', 'pressure', 'threshold-crossed', 'threshold-cleared', 'workload-started', 'workload-ended', 'limit-imminent', 'oom-score-adj-differs', 'node-reclaim', 'loss', 'rung-changed', 'configuration-changed'];
 const MODES = {
@@ -199,13 +200,14 @@ function gauges(status) {
       return el('div', { class: 'gauge' }, el('h3', null, name), el('p', { class: 'figure' }), bar(own), el('ul', null, own.map(() => el('li'))));
     }));
   }
-  names.forEach((name, index) => fillGauge(place.children[index], known.get(name), ofSignal(name)));
+  const whyOf = (name) => status.disks?.filesystems.find((one) => name.startsWith(one.role))?.why;
+  names.forEach((name, index) => fillGauge(place.children[index], known.get(name), ofSignal(name), whyOf(name)));
 }
 
-function fillGauge(gauge, seen, thresholds) {
+function fillGauge(gauge, seen, thresholds, why) {
   const share = (value) => `${Math.max(0, Math.min(100, (value * 100) / (seen?.capacity || 1))).toFixed(2)}%`;
   const name = seen?.signal;
-  tell(gauge.querySelector('.figure'), seen ? `${amount(name, seen.available)} of ${amount(name, seen.capacity)} (${percent(seen.available, seen.capacity)})` : 'not measured here, so its thresholds are never met');
+  tell(gauge.querySelector('.figure'), seen ? `${amount(name, seen.available)} of ${amount(name, seen.capacity)} (${percent(seen.available, seen.capacity)})` : `not measured here${why ? ` (${why})` : ''}, so its thresholds are never met`);
   gauge.dataset.state = thresholds.some((each) => each.met) ? 'met' : seen ? 'clear' : 'unknown';
   gauge.querySelector('.fill').style.width = seen ? share(seen.available) : '0';
   const ticks = gauge.querySelectorAll('.tick');
