@@ -12,6 +12,7 @@ mod events;
 mod journal;
 mod kinds;
 mod ladder;
+mod layouts;
 mod metrics;
 mod nested;
 mod no_psi;

@@ -18,7 +18,7 @@ use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 const OFTEN: &str = "evictionHard: {}\nstorage: {volumeStatsAggPeriod: 1s}";
 
 /// A workload whose folder this is, and that may use so much, if anything is said of it.
-fn keeper(node: &mut Node, name: &str, folder: &Path, limit: &str) -> usize {
+pub(crate) fn keeper(node: &mut Node, name: &str, folder: &Path, limit: &str) -> usize {
     let index = node.workload(name, "");
     let limits = match limit {
         "" => String::new(),

@@ -1,0 +1,194 @@
+//! Who goes for which filesystem, in each layout of the kubelet's.
+
+use std::fs::{self, File};
+use std::path::Path;
+
+use brink::control::protocol::{Status, ThresholdState};
+use brink_host::hog::Load;
+use brink_tests::{Hog, OwnDisk, skip, wait_until};
+
+use crate::storage::keeper;
+use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
+
+/// What nodefs has, and each of the others.
+const SIZE: u64 = 64;
+/// A threshold that is not met by what the two workloads have written.
+const LEFT: u64 = 20;
+
+/// A node whose filesystems are these folders, and two workloads with files on nodefs: one has many, the other few.
+struct Ground {
+    node: Node,
+    disks: Vec<OwnDisk>,
+    much: Hog,
+    little: Hog,
+}
+
+impl Ground {
+    /// With a disk for nodefs and one for each of `roles`; none with the reason where such cannot be had.
+    fn new(roles: &[&str], thresholds: &str) -> Result<Self, String> {
+        OwnDisk::own_mounts()?;
+        let mut node = Node::new(200);
+        let mut disks = Vec::new();
+        for role in [&["nodefs"], roles].concat() {
+            disks.push(OwnDisk::ext4(&node.path(role), SIZE, &["-m", "0"])?);
+        }
+        let workloads = [("much", 12), ("little", 2)].map(|(name, mib)| {
+            let folder = disks[0].place().join(name);
+            fs::create_dir(&folder).unwrap();
+            take(&folder, mib);
+            keeper(&mut node, name, &folder, "")
+        });
+        let places: Vec<String> = [&["nodefs"], roles]
+            .concat()
+            .iter()
+            .zip(&disks)
+            .map(|(role, disk)| format!("{role}: \"{}\"", disk.place().display()))
+            .collect();
+        let extra = format!(
+            "evictionHard: {{{thresholds}}}\nfilesystems: {{{}}}\nruntime: {{endpoint: \"{}\"}}\n\
+             storage: {{volumeStatsAggPeriod: 1s}}",
+            places.join(", "),
+            node.path("no-runtime.sock").display(),
+        );
+        node.configure("enforce", &extra);
+        node.start(&[]);
+        let [much, little] = workloads.map(|workload| node.load(workload, Load::Anon, MIB));
+        let ground = Self {
+            node,
+            disks,
+            much,
+            little,
+        };
+        ground.until(|status| {
+            let storage = status.storage.as_ref();
+            storage.is_some_and(|seen| {
+                let known = seen.workloads.iter();
+                known.filter(|one| one.volumes_bytes.is_some()).count() == 2
+            })
+        });
+        Ok(ground)
+    }
+
+    #[track_caller]
+    fn until(&self, is_so: impl Fn(&Status) -> bool) -> Status {
+        let found = wait_until(PATIENCE, || self.node.status().filter(&is_so));
+        found.unwrap_or_else(|| panic!("{:#?}\n{}", self.node.status(), self.node.log()))
+    }
+
+    /// Leaves less than the threshold of the disk of this place, by a file of nobody's.
+    fn fill(&self, disk: usize) {
+        let place = self.disks[disk].place();
+        let left = rustix::fs::statvfs(place).unwrap();
+        let left = left.f_bavail * left.f_frsize / MIB;
+        take(place, left - LEFT / 2);
+    }
+
+    /// The threshold on this signal.
+    #[track_caller]
+    fn met(&self, signal: &str) -> ThresholdState {
+        let of = |status: &Status| {
+            let mut all = status.thresholds.iter();
+            all.find(|one| one.signal == signal && one.met).cloned()
+        };
+        let status = self.until(|status| of(status).is_some());
+        of(&status).unwrap()
+    }
+
+    /// Whoever has much goes for this signal, and the other does not.
+    fn much_goes_for(&self, signal: &str) {
+        gone_after(&self.much);
+        let record = self.node.finished(1);
+        assert_eq!(record.victim_name(), "test/much", "{record:#?}");
+        assert_eq!(record.threshold.signal, signal);
+        assert!(record.limit.is_none());
+        // What it wrote is there still: nobody else goes before that is back.
+        self.met(signal);
+        assert!(lives(&self.little));
+        assert_eq!(self.node.decisions().len(), 1, "{}", self.node.log());
+    }
+
+    #[track_caller]
+    fn is_laid_out(&self, layout: &str) {
+        self.until(|status| {
+            status
+                .disks
+                .as_ref()
+                .is_some_and(|disks| disks.layout == layout)
+        });
+    }
+}
+
+/// A file that holds so many MiB, without writing them.
+fn take(folder: &Path, mib: u64) {
+    let file = File::create(folder.join("file")).unwrap();
+    let flags = rustix::fs::FallocateFlags::empty();
+    rustix::fs::fallocate(&file, flags, 0, mib * MIB).unwrap();
+}
+
+#[test]
+fn on_a_single_filesystem_whoever_holds_most_of_it_goes() {
+    let thresholds = format!("nodefs.available: {LEFT}Mi");
+    let ground = match Ground::new(&[], &thresholds) {
+        Ok(ground) => ground,
+        Err(why) => skip!("{why}"),
+    };
+    ground.is_laid_out("single");
+    ground.fill(0);
+    ground.much_goes_for("nodefs.available");
+}
+
+#[test]
+fn inodes_have_an_order_of_their_own() {
+    let ground = match Ground::new(&[], "nodefs.inodesFree: 10000") {
+        Ok(ground) => ground,
+        Err(why) => skip!("{why}"),
+    };
+    // Few bytes in many files.
+    let folder = ground.disks[0].place().join("little");
+    let free = || {
+        rustix::fs::statvfs(ground.disks[0].place())
+            .unwrap()
+            .f_favail
+    };
+    assert!(free() > 10_100, "{}", free());
+    for number in 0..free() - 9_900 {
+        File::create(folder.join(number.to_string())).unwrap();
+    }
+    gone_after(&ground.little);
+    let record = ground.node.finished(1);
+    assert_eq!(record.victim_name(), "test/little", "{record:#?}");
+    assert_eq!(record.threshold.signal, "nodefs.inodesFree");
+    assert!(lives(&ground.much));
+}
+
+#[test]
+fn for_images_on_their_own_nobody_goes_who_holds_none_of_them() {
+    let thresholds = format!("nodefs.available: {LEFT}Mi, imagefs.available: {LEFT}Mi");
+    let ground = match Ground::new(&["imagefs"], &thresholds) {
+        Ok(ground) => ground,
+        Err(why) => skip!("{why}"),
+    };
+    ground.is_laid_out("dedicatedImagefs");
+    ground.fill(1);
+    ground.met("imagefs.available");
+    ground.until(|status| {
+        let mut all = status.thresholds.iter();
+        all.any(|one| one.signal == "imagefs.available" && one.held.is_some())
+    });
+    assert!(lives(&ground.much) && lives(&ground.little));
+    assert!(ground.node.decisions().is_empty());
+    ground.fill(0);
+    ground.much_goes_for("nodefs.available");
+}
+
+#[test]
+fn writable_layers_on_their_own_have_the_thresholds_of_nodefs() {
+    let thresholds = format!("nodefs.available: {LEFT}Mi, imagefs.available: 1Mi");
+    let ground = match Ground::new(&["imagefs", "containerfs"], &thresholds) {
+        Ok(ground) => ground,
+        Err(why) => skip!("{why}"),
+    };
+    ground.is_laid_out("split");
+    ground.fill(2);
+    ground.much_goes_for("containerfs.available");
+}
