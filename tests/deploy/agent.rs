@@ -170,7 +170,7 @@ fn the_node_is_never_without_an_agent_and_never_has_two_that_enforce() {
         assert_eq!(strategy["type"], "RollingUpdate");
         assert_eq!(strategy["rollingUpdate"]["maxSurge"], 1);
         assert_eq!(strategy["rollingUpdate"]["maxUnavailable"], 0);
-        let volume_at = |path: &std::path::Path| {
+        let volume_at = |path: &Path| {
             let mounts = list(&container(&objects)["volumeMounts"]).iter();
             let mount = mounts
                 .filter(|mount| path.starts_with(mount["mountPath"].as_str().unwrap()))
