@@ -76,7 +76,7 @@ fn figures_rankings_and_incidents_change_without_a_reload() {
         });
     }
     browser.wait_for(&shows(
-        "#gauges .gauge[data-state=unknown]",
+        "#gauges",
         "not measured here (it does not answer), so its thresholds are never met",
     ));
     browser.wait_for("[...document.querySelector('#signal').options].some((one) => one.value === 'imagefs.inodesFree')");
