@@ -122,16 +122,16 @@ impl Rounds {
         let paths: HashSet<&Path> = pieces.clone().map(|piece| &*piece.folder.path).collect();
         self.folders = paths.len();
         self.meter.retain(|path| paths.contains(path));
+        shared.book().standing.folders = self.folders;
         for piece in pieces {
             shared.note_asking(Some(&piece.folder.path));
             // What is wrong with it is told when it is measured.
             let _not_yet = self.meter.watch(&piece.folder, Instant::now());
         }
         shared.note_asking(None);
+        let known = &self.known;
         let mut book = shared.book();
-        book.standing.folders = self.folders;
-        book.measured
-            .retain(|uid, _| self.known.contains_key(uid.as_str()));
+        book.measured.retain(|uid, _| known.contains_key(uid));
         drop(book);
         for (index, owned) in work.owned.iter().enumerate() {
             if let (Some(disk), Some(known)) = (work.disks.get(index), self.known.get(&owned.uid)) {

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 
 use brink::control::protocol::{Status, ThresholdState};
+use brink::record::DecisionRecord;
 use brink_host::hog::Load;
 use brink_tests::{Hog, OwnDisk, skip, wait_until};
 
@@ -94,10 +95,17 @@ impl Ground {
         of(&status).unwrap()
     }
 
+    /// The first decision. It is not over: nothing comes back before somebody removes the files.
+    #[track_caller]
+    fn first(&self) -> DecisionRecord {
+        let found = wait_until(PATIENCE, || self.node.decisions().into_iter().next());
+        found.unwrap_or_else(|| panic!("nobody went: {}", self.node.log()))
+    }
+
     /// Whoever has much goes for this signal, and the other does not.
     fn much_goes_for(&self, signal: &str) {
         gone_after(&self.much);
-        let record = self.node.finished(1);
+        let record = self.first();
         assert_eq!(record.victim_name(), "test/much", "{record:#?}");
         assert_eq!(record.threshold.signal, signal);
         assert!(record.limit.is_none());
@@ -155,7 +163,7 @@ fn inodes_have_an_order_of_their_own() {
         File::create(folder.join(number.to_string())).unwrap();
     }
     gone_after(&ground.little);
-    let record = ground.node.finished(1);
+    let record = ground.first();
     assert_eq!(record.victim_name(), "test/little", "{record:#?}");
     assert_eq!(record.threshold.signal, "nodefs.inodesFree");
     assert!(lives(&ground.much));

@@ -7,7 +7,8 @@ use rustix::fs::{AtFlags, StatxFlags, statx};
 
 use crate::scan;
 
-const MOUNTS: &str = "/proc/self/mountinfo";
+/// Of this thread, which may have mounts of its own.
+const MOUNTS: &str = "/proc/thread-self/mountinfo";
 
 /// Whether the filesystem of an open file takes writes, whatever its mount says; false where that is not told (before Linux 5.8,
 /// or without `/proc`).
