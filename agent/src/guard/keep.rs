@@ -135,7 +135,7 @@ impl Guard {
         }
     }
 
-    fn calibrate_threads(&mut self) {
+    pub(super) fn calibrate_threads(&mut self) {
         let ids = self.files.ids();
         self.threads = ids.count();
         let Some(kernel) = &mut self.kernel else {

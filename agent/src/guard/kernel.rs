@@ -401,22 +401,14 @@ impl Kernel {
         }
     }
 
-    /// What the ends since now that no program sees are told from: of those before, nobody is waited for.
-    pub fn mark_ends(&mut self, machines: impl Fn() -> Option<i64>) {
-        let excess = self.excess(machines);
-        self.ends.mark(excess);
+    /// Ends that no program sees are counted from here.
+    pub const fn mark_ends(&mut self) {
+        self.ends.mark();
     }
 
-    /// Tasks that have ended since that mark though no program has seen it, or not yet.
-    pub fn unseen_ends(&self, machines: impl Fn() -> Option<i64>) -> u64 {
-        self.ends.unseen(self.excess(machines))
-    }
-
-    /// By how much the programs' count of threads is above the machine's, which is read after it: who is born in between makes
-    /// it smaller.
-    fn excess(&self, machines: impl Fn() -> Option<i64>) -> Option<i64> {
-        let counted = self.probe.processes().ok()?.threads;
-        Some(counted.saturating_sub(machines()?))
+    /// Tasks that have ended since that mark though no program has seen it.
+    pub fn unseen_ends(&self) -> u64 {
+        self.ends.unseen()
     }
 
     /// How many tasks have come into another cgroup; none when that is not seen.

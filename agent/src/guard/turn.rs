@@ -76,6 +76,8 @@ pub(super) struct Times {
     pub(super) arm: Option<Moment>,
     /// When a reclaim that was asked for is waited for no longer.
     pub(super) reclaim: Option<Moment>,
+    /// When the count of threads is made good, between passes.
+    pub(super) count: Option<Moment>,
 }
 
 impl Times {
@@ -91,11 +93,13 @@ impl Times {
             again: None,
             arm: None,
             reclaim: None,
+            count: None,
         }
     }
 
     fn next(&self) -> Moment {
         let others = [
+            self.count,
             self.reclaim,
             self.arm,
             self.again,
@@ -319,6 +323,9 @@ impl Guard {
         }
         if due(self.times.arm) {
             self.arm_more(now);
+        }
+        if due(self.times.count) {
+            self.count_ends(now);
         }
         if due(self.times.terms) {
             self.refresh_terms(now);

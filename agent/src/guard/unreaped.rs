@@ -10,6 +10,10 @@ use super::kernel::Kernel;
 /// Cgroups that are remembered; of a victim with more of them nothing is known.
 const MOST: usize = 256;
 
+/// The count of threads is made good so often while anybody is waited for: an end that no program saw is known as such after
+/// one second and a half.
+const COUNTED: Span = Span::from_millis(500);
+
 /// The cgroups of the latest victims.
 #[derive(Debug)]
 pub(super) struct Unreaped {
@@ -75,34 +79,33 @@ impl Unreaped {
     }
 }
 
-/// Ends of tasks that the programs have not seen: the kernel tells of each some time after it has given the id back, and now
-/// and then, of a storm of them, not of every one.
+/// Ends of tasks that the programs have not seen: of a storm of them they are not run for every one. Only those count that
+/// stayed unseen: of each end the kernel tells a grace period after it has given the id back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ends {
-    /// What was added to the programs' count of threads to make it good.
-    corrected: i64,
-    /// By how much the count was too high without that, at the mark.
-    mark: Option<i64>,
+    /// By how much the programs' count of threads was lowered to make it good.
+    lowered: u64,
+    /// The same at the mark.
+    mark: Option<u64>,
 }
 
 impl Ends {
     /// The count was changed by so much.
     pub(super) const fn correct(&mut self, delta: i64) {
-        self.corrected = self.corrected.saturating_add(delta);
+        if delta < 0 {
+            self.lowered = self.lowered.saturating_add(delta.unsigned_abs());
+        }
     }
 
-    /// Counts anew from here, where the count is too high by `excess`.
-    pub(super) fn mark(&mut self, excess: Option<i64>) {
-        self.mark = excess.map(|excess| excess.saturating_sub(self.corrected));
+    /// Counts anew from here.
+    pub(super) const fn mark(&mut self) {
+        self.mark = Some(self.lowered);
     }
 
-    /// How many there were since the mark, where the count is too high by `excess` now; none without both.
-    pub(super) fn unseen(&self, excess: Option<i64>) -> u64 {
-        let since = excess.zip(self.mark).map(|(excess, mark)| {
-            let whole = excess.saturating_sub(self.corrected);
-            whole.saturating_sub(mark)
-        });
-        since.map_or(0, |since| since.max(0).unsigned_abs())
+    /// How many there were since the mark.
+    pub(super) fn unseen(&self) -> u64 {
+        self.mark
+            .map_or(0, |mark| self.lowered.saturating_sub(mark))
     }
 }
 
@@ -118,17 +121,23 @@ impl Guard {
             let untracked = kernel.and_then(Kernel::untracked);
             self.unreaped
                 .add(now, untracked, family.filter(had_processes));
+            self.times.count = Some(now + COUNTED);
         }
+    }
+
+    /// Makes the count of threads good, as long as anybody is waited for.
+    pub(super) fn count_ends(&mut self, now: Moment) {
+        self.calibrate_threads();
+        self.times.count = self.unreaped.waits(now).then(|| now + COUNTED);
     }
 
     /// Processes in the cgroups of those victims that still hold their ids, by the kernel's count; none without it. Who
     /// lives there long after the kill was not killed, so in the end only the dead count. An end that no program saw could be
     /// one of theirs, so nobody is held back for it.
     pub(super) fn unreaped(&mut self, now: Moment) -> Option<u64> {
-        let ids = self.files.ids();
         let kernel = self.kernel.as_mut()?;
         if !self.unreaped.waits(now) {
-            kernel.mark_ends(|| ids.machines());
+            kernel.mark_ends();
             return None;
         }
         kernel.check_meters();
@@ -138,7 +147,7 @@ impl Guard {
         } else {
             kernel.zombies(cgroups)
         };
-        let unseen = kernel.unseen_ends(|| ids.machines());
+        let unseen = kernel.unseen_ends();
         holding.map(|holding| holding.saturating_sub(unseen))
     }
 }
@@ -170,21 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_no_program_saw_are_counted_from_the_mark_over_corrections() {
+    fn ends_that_no_program_saw_are_what_the_count_was_lowered_by() {
         let mut ends = Ends::default();
-        assert_eq!(ends.unseen(Some(9)), 0, "nothing was marked");
         // At the start the programs know of nobody.
         ends.correct(900);
-        ends.mark(Some(3));
-        assert_eq!(ends.unseen(Some(3)), 0);
-        assert_eq!(ends.unseen(Some(10)), 7);
+        ends.correct(-3);
+        assert_eq!(ends.unseen(), 0, "nothing was marked");
+        ends.mark();
         ends.correct(-7);
-        assert_eq!(ends.unseen(Some(3)), 7);
-        assert_eq!(ends.unseen(Some(5)), 9);
-        assert_eq!(ends.unseen(Some(-20)), 0, "births were missed");
-        assert_eq!(ends.unseen(None), 0);
-        ends.mark(Some(3));
-        assert_eq!(ends.unseen(Some(3)), 0);
+        ends.correct(2);
+        assert_eq!(ends.unseen(), 7);
+        ends.mark();
+        assert_eq!(ends.unseen(), 0);
     }
 
     #[test]
