@@ -14,6 +14,9 @@ const MOST: usize = 256;
 /// one second and a half.
 const COUNTED: Span = Span::from_millis(500);
 
+/// So long after a kill the ends that are known to be unseen are no longer those of others before it.
+const SETTLED: Span = Span::from_millis(1_500);
+
 /// The cgroups of the latest victims.
 #[derive(Debug)]
 pub(super) struct Unreaped {
@@ -147,7 +150,12 @@ impl Guard {
         } else {
             kernel.zombies(cgroups)
         };
-        let unseen = kernel.unseen_ends();
+        // Whoever has just been killed is being reaped: ends of others that nobody saw are not to stand for theirs.
+        let unseen = if self.unreaped.is_within(SETTLED, now) {
+            0
+        } else {
+            kernel.unseen_ends()
+        };
         holding.map(|holding| holding.saturating_sub(unseen))
     }
 }
