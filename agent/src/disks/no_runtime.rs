@@ -14,7 +14,7 @@ pub struct ContainerRuntime {
 
 /// Ends what is being asked.
 #[derive(Clone, Debug, Default)]
-pub struct Stopper;
+pub struct Stopper(());
 
 impl Stopper {
     /// Nothing is.
