@@ -82,7 +82,7 @@ fn add_thresholds(page: &mut Exposition, facts: &Facts) {
     }
     let mut samples = page.family(&of::CROSSED);
     for one in &all {
-        let counts = signal_named(&one.signal)
+        let counts = Signal::named(&one.signal)
             .map(|signal| facts.tally.crossings[signal as usize][usize::from(!one.hard)]);
         samples.add_known(&[&one.signal, type_of(one)], counts);
     }
@@ -103,10 +103,6 @@ fn distinct(thresholds: &[ThresholdState]) -> Vec<&ThresholdState> {
 
 fn type_of(threshold: &ThresholdState) -> &'static str {
     if threshold.hard { "hard" } else { "soft" }
-}
-
-fn signal_named(name: &str) -> Option<Signal> {
-    Signal::ALL.into_iter().find(|signal| signal.name() == name)
 }
 
 fn add_disks(page: &mut Exposition, view: Option<&DisksView>) {

@@ -252,10 +252,7 @@ fn read_signals<'a>(
         return seen;
     };
     for entry in reader.entries(node, Keys::Closed) {
-        let signal = Signal::ALL
-            .into_iter()
-            .find(|signal| signal.name() == entry.key);
-        let Some(signal) = signal else {
+        let Some(signal) = Signal::named(&entry.key) else {
             if !reader.report().has_room(Severity::Fault) {
                 continue;
             }

@@ -84,6 +84,11 @@ impl Signal {
         Self::PidAvailable,
     ];
 
+    /// The one of that name, Brink's own included; [`Signal::from_str`] knows the kubelet's alone.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.name() == name)
+    }
+
     /// The name used in configuration, metrics and messages.
     pub const fn name(self) -> &'static str {
         match self {

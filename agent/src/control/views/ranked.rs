@@ -210,7 +210,7 @@ fn parse_signal(name: Option<&str>) -> Option<Signal> {
     let Some(name) = name else {
         return Some(Signal::MemoryAvailable);
     };
-    Signal::ALL.into_iter().find(|signal| signal.name() == name)
+    Signal::named(name)
 }
 
 fn refuses(refusal: Reason) -> String {

@@ -186,9 +186,7 @@ impl Speaker {
     /// What the containers of a victim used of the resource that was short: of memory when it was chosen, of disks when they
     /// were last measured.
     fn usages(&self, record: &DecisionRecord, victim: &Workload) -> Vec<ContainerUsage> {
-        let signals = Signal::ALL.into_iter();
-        let mut signals = signals.filter(|signal| signal.name() == record.threshold.signal);
-        match signals.next().map(Signal::resource) {
+        match Signal::named(&record.threshold.signal).map(Signal::resource) {
             Some(Resource::Memory) => self.memory(record, victim),
             Some(Resource::EphemeralStorage) => {
                 let measured = self.keeper.measured(&victim.uid);

@@ -116,9 +116,7 @@ fn message(record: &DecisionRecord, known: Known<'_>) -> Option<Message> {
         });
     }
     let crossed = &record.threshold;
-    let signal = Signal::ALL
-        .into_iter()
-        .find(|signal| signal.name() == crossed.signal)?;
+    let signal = Signal::named(&crossed.signal)?;
     let seen = Observation {
         available: crossed.available,
         capacity: crossed.capacity,
