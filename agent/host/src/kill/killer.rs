@@ -29,11 +29,23 @@ pub struct Killer {
     workspace: Workspace,
     beside: Beside,
     protected: ProtectedPids,
-    release: Option<ReleasePool>,
-    /// Whether the pool is used: memory is what is short.
-    releases: bool,
+    release: Release,
     /// Whose processes the workspace remembers as signalled.
     last: Option<CgroupId>,
+}
+
+/// The pool that gives memory back, and whether it is used: memory is what is short.
+#[derive(Debug)]
+struct Release {
+    pool: Option<ReleasePool>,
+    is_used: bool,
+}
+
+impl Release {
+    /// The pool where it is used.
+    fn pool(&self) -> Option<&ReleasePool> {
+        self.pool.as_ref().filter(|_| self.is_used)
+    }
 }
 
 impl Killer {
@@ -48,8 +60,10 @@ impl Killer {
             workspace: Workspace::new(),
             beside: Beside::open(layout)?,
             protected: ProtectedPids::new(Path::new("/"), []),
-            release,
-            releases: true,
+            release: Release {
+                pool: release,
+                is_used: true,
+            },
             last: None,
         })
     }
@@ -63,13 +77,13 @@ impl Killer {
 
     /// The pool that gives memory back.
     pub fn release_pool(&self) -> Option<&ReleasePool> {
-        self.release.as_ref()
+        self.release.pool.as_ref()
     }
 
     /// Whether the memory of whoever is killed from now on is to be given back early. Where something else is short that takes
     /// processor time from the dying: for thousands of small processes as much as their ends do.
     pub const fn release_memory(&mut self, releases: bool) {
-        self.releases = releases;
+        self.release.is_used = releases;
     }
 
     /// SIGKILL to every process of the target now. Returns when nothing is left to signal, not when all are dead.
@@ -87,7 +101,7 @@ impl Killer {
         let order = Order {
             signal: Signal::KILL,
             protected: &self.protected,
-            release: self.release.as_ref().filter(|_| self.releases),
+            release: self.release.pool(),
             first_batch_only: true,
         };
         self.workspace.signal_held(target, order, &mut outcome);
@@ -103,7 +117,7 @@ impl Killer {
                 let first = &mut outcome.times.after_first_signal;
                 *first = first.or(outcome.times.group_killed);
             }
-            if let Some(pool) = self.release.as_ref().filter(|_| self.releases) {
+            if let Some(pool) = self.release.pool() {
                 self.workspace.release_rest(pool, &mut outcome);
             }
         } else {
@@ -165,8 +179,7 @@ impl Killer {
         first_batch_only: bool,
         outcome: &mut KillOutcome,
     ) -> Found {
-        let releases = self.releases && signal == Signal::KILL;
-        let release = self.release.as_ref().filter(|_| releases);
+        let release = self.release.pool().filter(|_| signal == Signal::KILL);
         let order = Order {
             signal,
             protected: &self.protected,
@@ -232,7 +245,7 @@ impl Killer {
         if !is_ours || !kill_whole_group(group.as_fd(), Means::UnifiedGroupKill, outcome) {
             return false;
         }
-        if let Some(pool) = self.release.as_ref().filter(|_| self.releases) {
+        if let Some(pool) = self.release.pool() {
             self.workspace.release_rest(pool, outcome);
         }
         outcome.signalled += self.workspace.note_killed();
