@@ -13,7 +13,7 @@ use rustix::time::Timespec;
 use tracing::{info, warn};
 
 use super::answer::Folders;
-use super::discover::{below, kubelet_root};
+use super::discover::{self, kubelet_root};
 use super::handover::Handover;
 use super::measure::Spot;
 use super::plan::{Measured, plan};
@@ -220,13 +220,9 @@ impl Caretaker {
             root, filesystems, ..
         } = &self.settings;
         let kubelets = &mut self.kubelet_root;
-        let nodefs = filesystems.nodefs.clone();
-        let nodefs =
-            nodefs.unwrap_or_else(|| kubelets.get_or_insert_with(|| kubelet_root(root)).clone());
-        let Folders { images, layers } = folders.unwrap_or_default();
-        let images = filesystems.imagefs.clone().or(images);
-        let layers = filesystems.containerfs.clone().or(layers);
-        [Some(nodefs), images, layers].map(|path| path.map(|path| below(root, &path)))
+        let kubelets = || kubelets.get_or_insert_with(|| kubelet_root(root)).clone();
+        let all = discover::folders(root, filesystems, kubelets, folders.unwrap_or_default());
+        all.map(|(_, path)| path)
     }
 
     /// Whoever measures that folder, if anybody can.

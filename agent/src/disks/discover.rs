@@ -1,8 +1,11 @@
-//! Where the kubelet keeps the files of pods on this node, if nobody says so.
+//! Where filesystems are measured: where the configuration says, or the kubelet and the container runtime.
 
 use std::path::{Path, PathBuf};
 
+use super::answer::Folders;
+use crate::config::Filesystems;
 use crate::doctor::facts::kubelet::{Running, flags, running};
+use crate::guard::disks::Role;
 
 /// The kubelet's default.
 const DEFAULT: &str = "/var/lib/kubelet";
@@ -23,6 +26,25 @@ fn root_of(kubelet: Option<&Running>, root: &Path) -> PathBuf {
         is_there.then(|| PathBuf::from(DEFAULT))
     };
     flag.or_else(default).unwrap_or_else(|| PathBuf::from("/"))
+}
+
+/// The folder of each role, as this process sees it; none where there is no such thing to be known. `kubelets` is the kubelet's
+/// own, asked where the configuration names none, and `told` what the container runtime says.
+pub fn folders(
+    root: &Path,
+    configured: &Filesystems,
+    kubelets: impl FnOnce() -> PathBuf,
+    told: Folders,
+) -> [(Role, Option<PathBuf>); 3] {
+    let nodefs = configured.nodefs.clone().unwrap_or_else(kubelets);
+    let images = configured.imagefs.clone().or(told.images);
+    let layers = configured.containerfs.clone().or(told.layers);
+    let all = [
+        (Role::Nodefs, Some(nodefs)),
+        (Role::Imagefs, images),
+        (Role::Containerfs, layers),
+    ];
+    all.map(|(role, path)| (role, path.map(|path| below(root, &path))))
 }
 
 /// A path of the node's as this process sees it.

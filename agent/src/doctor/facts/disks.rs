@@ -9,7 +9,7 @@ use brink_host::disk::Filesystem;
 
 use super::source::{Known, known};
 use crate::config::AgentConfig;
-use crate::disks::discover::{below, kubelet_root};
+use crate::disks::discover::{folders, kubelet_root};
 use crate::disks::runtime::{ContainerRuntime, Stopper};
 use crate::disks::{RuntimeState, concerns};
 use crate::guard::disks::Role;
@@ -43,28 +43,24 @@ impl Disks {
         if !concerns(config.policy.thresholds()) {
             return None;
         }
-        let asked = (config.runtime.clone(), Stopper::default());
-        let mut runtime = ContainerRuntime::new(root.to_path_buf(), asked.0, asked.1);
+        let mut runtime = ContainerRuntime::new(
+            root.to_path_buf(),
+            config.runtime.clone(),
+            Stopper::default(),
+        );
         runtime.observe();
-        let folders = match runtime.state().fault {
-            None => runtime.folders().unwrap_or_default(),
-            Some(_) => crate::disks::answer::Folders::default(),
-        };
-        let configured = &config.filesystems;
-        let nodefs = configured.nodefs.clone();
-        let wanted = [
-            (
-                Role::Nodefs,
-                Some(nodefs.unwrap_or_else(|| kubelet_root(root))),
-            ),
-            (Role::Imagefs, configured.imagefs.clone().or(folders.images)),
-            (
-                Role::Containerfs,
-                configured.containerfs.clone().or(folders.layers),
-            ),
-        ];
-        let found = wanted.into_iter().filter_map(|(role, path)| {
-            let path = below(root, &path?);
+        // One that has not answered is not asked again.
+        let answers = runtime.state().fault.is_none();
+        let told = answers.then(|| runtime.folders()).flatten();
+        let kubelets = || kubelet_root(root);
+        let all = folders(
+            root,
+            &config.filesystems,
+            kubelets,
+            told.unwrap_or_default(),
+        );
+        let found = all.into_iter().filter_map(|(role, path)| {
+            let path = path?;
             Some(Found {
                 role,
                 filesystem: answered(&path),
