@@ -178,6 +178,7 @@ impl<'a> Ground<'a> {
         let mut hog = Hog::spawn(&programs::hog()?, Some(&group), &spec)?;
         hog.wait_in(&group, PATIENCE).context("the bomb")?;
         let before = self.tasks_of(&self.arena.node)?;
+        let own = self.tasks_of(&group)?;
         let left = capacity - before - FORKS;
         self.agent
             .arm(&[("memory.available", 160 * MIB), ("pid.available", left)])?;
@@ -191,11 +192,12 @@ impl<'a> Ground<'a> {
         drop(hog);
         self.wait_reaped(&group)?;
         let most = capacity - left;
+        let counted = self.most_tasks_of(&group)?.map(|most| before - own + most);
         let mut found = vec![(KNOWN, known)];
         let step = wait_until(PATIENCE, || journal.first(crosses).ok().flatten());
         // Ended before it crossed is as wrong as not ended.
         if let (Some(crossed), Some(step), Some(record)) =
-            (crossing(&entries, before, most), step, record)
+            (crossing(&entries, before, most, counted), step, record)
         {
             found.push((FORK, between(crossed, step)));
             let signal = time_of(&record, "firstSignal");
@@ -217,6 +219,17 @@ impl<'a> Ground<'a> {
         let dir = group.dir(&self.arena.layout, Controller::Pids);
         let dir = dir.context("the group has no limit of tasks")?;
         Ok(dir.tasks()?)
+    }
+
+    /// The most tasks that the kernel has ever counted in a group, where it keeps that (Linux 6.11 and newer).
+    fn most_tasks_of(&self, group: &OwnedCgroup) -> anyhow::Result<Option<u64>> {
+        let dir = group.dir(&self.arena.layout, Controller::Pids);
+        let dir = dir.context("the group has no limit of tasks")?;
+        match std::fs::read_to_string(dir.path().join("pids.peak")) {
+            Ok(text) => Ok(Some(text.trim().parse().context("pids.peak")?)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).context("pids.peak"),
+        }
     }
 
     /// Process ids of the node, as the agent counts them.
@@ -263,12 +276,44 @@ impl<'a> Ground<'a> {
 }
 
 /// When there were more than `most` tasks of the node, counted from so many on: nobody exits before.
-fn crossing(entries: &[Entry], before: u64, most: u64) -> Option<u64> {
-    let mut count = before;
-    let mut forks = entries.iter().filter(|entry| entry.name == "task_newtask");
-    let crossed = forks.find(|_| {
-        count += 1;
-        count > most
-    });
-    crossed.map(|entry| entry.at)
+///
+/// The kernel counts a fork before its tracer tells of it, and gives up a fork whose parent is killed meanwhile. Where those
+/// that were told of come to no more than `most`, and the kernel has `counted` more, the last of them is the earliest moment.
+fn crossing(entries: &[Entry], before: u64, most: u64, counted: Option<u64>) -> Option<u64> {
+    let forks = entries.iter().filter(|entry| entry.name == "task_newtask");
+    let within = usize::try_from(most.checked_sub(before)?).ok()?;
+    let forks: Vec<u64> = forks.map(|entry| entry.at).collect();
+    let given_up = || {
+        let is_counted = counted.is_some_and(|counted| counted > most);
+        forks.last().copied().filter(|_| is_counted)
+    };
+    forks.get(within).copied().or_else(given_up)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fork_that_was_given_up_crosses_no_earlier_than_the_last_that_was_told_of() {
+        let fork = |at| Entry {
+            at,
+            name: "task_newtask".to_owned(),
+            fields: "pid=7 comm=brink-hog".to_owned(),
+        };
+        let entries = [fork(1), fork(3), fork(6)];
+        let check = |before, counted, expected: Option<u64>| {
+            assert_eq!(
+                crossing(&entries, before, 10, counted),
+                expected,
+                "{before} {counted:?}"
+            );
+        };
+        check(8, None, Some(6));
+        check(9, Some(12), Some(3));
+        check(7, Some(11), Some(6));
+        check(7, Some(10), None);
+        check(7, None, None);
+        check(11, Some(14), None);
+    }
 }
