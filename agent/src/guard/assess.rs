@@ -172,23 +172,26 @@ impl Guard {
             || self
                 .engine
                 .is_pressing(urgent, &observations, &confirmation);
-        let gather = pressed || closely || self.has_news_of_disks(met, &observations);
-        if gather {
+        let disks_seen = self.disks_seen;
+        let disks = self.news_of_disks(met, &observations);
+        if pressed || closely || !disks.is_empty() {
             let wanted = self.met_resources(met);
             confirmation.unreaped = unreaped;
             self.gather_usage(wanted.processes || closely);
-            let pids = wanted.processes.then_some(Signal::PidAvailable);
-            if let Some(signal) = wanted.memory.or(pids)
-                && self.may_order(&observations, confirmation, met)
-            {
-                confirmation.parked = wanted.memory.and_then(|_| self.parked(now()));
-                self.verify_first(signal);
+            if self.may_order(&observations, confirmation, met) {
+                let pids = wanted.processes.then_some(Signal::PidAvailable);
+                if let Some(signal) = wanted.memory.or(pids) {
+                    confirmation.parked = wanted.memory.and_then(|_| self.parked(now()));
+                    self.verify_first(signal);
+                }
+                self.verify_for_disks(disks);
             }
         } else {
             self.usage.clear();
         }
         let at = now();
         if self.puts_off(at) {
+            self.disks_seen = disks_seen;
             return;
         }
         let usage = std::mem::take(&mut self.usage);

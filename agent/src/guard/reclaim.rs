@@ -63,8 +63,9 @@ impl Guard {
         met.iter().filter(is_disk).collect()
     }
 
-    /// Whether a filesystem of a threshold that is met was measured since the last look: only then anybody goes for it.
-    pub(super) fn has_news_of_disks(&mut self, met: ThresholdSet, seen: &Observations) -> bool {
+    /// Those of the met thresholds that are on filesystems, if one of these was measured since the last look: only then anybody
+    /// goes for one.
+    pub(super) fn news_of_disks(&mut self, met: ThresholdSet, seen: &Observations) -> ThresholdSet {
         let thresholds = self.engine.policy().thresholds();
         let met = self.disks_met_in(met);
         let signals = met
@@ -73,6 +74,6 @@ impl Guard {
         let newest = signals.filter_map(|signal| seen[signal]?.at).max();
         let is_new = newest > self.disks_seen;
         self.disks_seen = self.disks_seen.max(newest);
-        is_new
+        if is_new { met } else { ThresholdSet::EMPTY }
     }
 }

@@ -10,16 +10,19 @@ use brink_core::node::observe::{Layout as Disks, Observation, Observations};
 use brink_core::node::policy::{Policy, Settings};
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::{Threshold, Value};
-use brink_core::node::workload::{PodUsage, Workload, WorkloadTable};
+use brink_core::node::workload::{FsUsage, PodUsage, Workload, WorkloadTable};
 use brink_host::cgroup::Layout;
 use brink_host::clock::ClockPair;
 use brink_host::kill::pid_set::ProtectedPids;
 use brink_host::kill::{KillTarget, Killer};
 
 use super::again::Newcomer;
+use super::disks::{Role, Room};
 use super::files::{NodeFiles, NodePlan, Scope};
 use super::ports::{Ports, Report};
 use super::roster::{Group, Member, Roster};
+use super::storage::DiskUsage;
+use super::turn::Awake;
 use super::{Guard, Plan, Realtime, now};
 use crate::backend::parts::Parts;
 use crate::fake::{mount_unified, write};
@@ -44,16 +47,43 @@ impl Scene {
 
     /// One whose victim is asked first.
     pub(super) fn asking() -> Self {
-        Self::with(Self::PATIENCE)
+        Self::with(Signal::MemoryAvailable, Self::PATIENCE)
     }
 
     /// One whose victim is killed at once.
     pub(super) fn killing() -> Self {
-        Self::with(Span::ZERO)
+        Self::with(Signal::MemoryAvailable, Span::ZERO)
+    }
+
+    /// One whose pod is known to hold 60 MiB of nodefs, of which nothing is known yet; 100 MiB are to be left of it.
+    pub(super) fn filling() -> Self {
+        let scene = Self::with(Signal::NodefsAvailable, Span::ZERO);
+        let volumes = FsUsage {
+            bytes: Some(60 << 20),
+            inodes: Some(1),
+        };
+        scene.guard.roster.disks.get(0).unwrap().set(&DiskUsage {
+            volumes,
+            ..DiskUsage::default()
+        });
+        scene.guard.ports.disks.assign(Role::Nodefs, Some(0));
+        scene
+    }
+
+    /// Has the guard see so many MiB left on it.
+    pub(super) fn leave_on_disk(&mut self, mib: i64) {
+        let room = Room {
+            at: now(),
+            bytes: (mib * MIB, 4096 * MIB),
+            inodes: None,
+        };
+        self.guard.ports.disks.publish(0, Some(room));
+        self.guard.awake = Awake::now();
+        self.guard.look(now());
     }
 
     /// The pod has the containers `a`, in which somebody runs, and `idle`.
-    fn with(grace: Span) -> Self {
+    fn with(signal: Signal, grace: Span) -> Self {
         let root = tempfile::tempdir().unwrap();
         mount_unified(root.path());
         write(
@@ -76,7 +106,7 @@ impl Scene {
         container(&root, "idle", "");
         let layout = Layout::detect(root.path()).unwrap();
         let begun = now();
-        let plan = plan(&root, &layout, engine(grace, begun));
+        let plan = plan(&root, &layout, engine(signal, grace, begun));
         let files = NodeFiles::open(&plan.root, &layout, &plan.node).unwrap();
         let ports = Arc::new(Ports::new(16, 4).unwrap());
         let table = Arc::clone(&plan.roster.table);
@@ -202,9 +232,9 @@ fn plan(root: &tempfile::TempDir, layout: &Layout, engine: Engine) -> Plan {
     }
 }
 
-fn engine(grace: Span, begun: Moment) -> Engine {
+fn engine(signal: Signal, grace: Span, begun: Moment) -> Engine {
     let threshold = Threshold {
-        signal: Signal::MemoryAvailable,
+        signal,
         grace,
         value: Value::Quantity(Quantity::from_bytes(100 * MIB)),
         min_reclaim: None,
@@ -219,7 +249,8 @@ fn engine(grace: Span, begun: Moment) -> Engine {
         ..LiveSettings::default()
     };
     Engine::new(
-        Policy::new(vec![threshold], Disks::Single, settings),
+        // There the node has nothing to give back for nodefs.
+        Policy::new(vec![threshold], Disks::DedicatedImagefs, settings),
         live,
         begun,
     )

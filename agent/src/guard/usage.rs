@@ -1,17 +1,22 @@
 //! What each workload uses, at the instant of a decision: the sampler's numbers or the files', less warm inactive file memory.
 
-use brink_core::node::rank::{Preferences, Ranking};
+use brink_core::base::Moment;
+use brink_core::node::rank::{Preferences, Ranking, rank_head};
 use brink_core::node::signal::Signal;
+use brink_core::node::threshold::ThresholdSet;
 use brink_core::node::workload::PodUsage;
 use brink_host::HotError;
 use rustix::io::Errno;
 
-use super::Guard;
 use super::roster::Group;
 use super::verify::verify_head;
+use super::{Guard, now};
 
 /// Below this nobody is killed for memory: the kernel's word that nothing runs there is enough.
 const NEGLIGIBLE: u64 = 1 << 20;
+/// Places that are put in order at first to find somebody who runs, and so many times more where nobody does.
+const FIRST_HEAD: usize = 64;
+const MORE: usize = 8;
 
 impl Guard {
     /// Fills the usage of every workload. Allocates nothing while there is room for the table.
@@ -92,6 +97,52 @@ impl Guard {
         };
         let table = &self.roster.table;
         verify_head(ranking, table, &mut usage, &mut order, read_anew);
+        self.usage = usage;
+        self.order = order;
+    }
+
+    /// Looks whether anybody runs in those who would go for the filesystems of these thresholds: a kill takes only whoever runs,
+    /// and what the others have left stays.
+    pub(super) fn verify_for_disks(&mut self, met: ThresholdSet) {
+        let at = now();
+        for index in self.disks_met_in(met).iter() {
+            let threshold = self.engine.policy().thresholds().get(index);
+            if let Some(signal) = threshold.map(|threshold| threshold.signal) {
+                self.pass_over_the_empty(signal, at);
+            }
+        }
+    }
+
+    /// Goes through the ranking up to the first one that would go and in which somebody runs; those before it refuse then.
+    fn pass_over_the_empty(&mut self, signal: Signal, at: Moment) {
+        let ranking = Ranking {
+            signal,
+            layout: self.engine.policy().layout(),
+            preferences: Preferences::Respect,
+        };
+        let mut usage = std::mem::take(&mut self.usage);
+        let mut order = std::mem::take(&mut self.order);
+        let (mut seen, mut head) = (0, FIRST_HEAD);
+        loop {
+            rank_head(ranking, &self.roster.table, &usage, &mut order, head);
+            let goes = order.iter().take(head).skip(seen).any(|&index| {
+                let place = index as usize;
+                let refuses = |usage: &[Option<PodUsage>]| {
+                    self.engine.refusal(at, signal, usage, place).is_some()
+                };
+                if !refuses(&usage)
+                    && self.is_empty(place)
+                    && let Some(Some(used)) = usage.get_mut(place)
+                {
+                    used.processes = Some(0);
+                }
+                !refuses(&usage)
+            });
+            if goes || head >= order.len() {
+                break;
+            }
+            (seen, head) = (head, head * MORE);
+        }
         self.usage = usage;
         self.order = order;
     }
@@ -200,5 +251,22 @@ pub(super) fn read_usage(group: &Group) -> Option<u64> {
         Ok(bytes) => Some(bytes),
         Err(HotError::Io(Errno::NODEV | Errno::NOENT)) => Some(0),
         Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scene::Scene;
+
+    #[test]
+    fn nobody_goes_for_a_disk_in_whom_nobody_runs() {
+        let mut scene = Scene::filling();
+        scene.runs("a", 0);
+        scene.leave_on_disk(50);
+        assert!(scene.guard.engine.open_order().is_none());
+        assert!(!scene.is_killed("a") && !scene.is_killed("idle"));
+        scene.runs("a", 1);
+        scene.leave_on_disk(50);
+        assert!(scene.is_killed("a"));
     }
 }

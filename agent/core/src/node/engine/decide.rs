@@ -211,7 +211,8 @@ impl Engine {
         (victim, places)
     }
 
-    fn refusal(
+    /// Why a workload would not go for a signal now, if so.
+    pub fn refusal(
         &self,
         now: Moment,
         signal: Signal,

@@ -101,6 +101,11 @@ impl Engine {
                 // Whoever was asked first and is gone by now was evicted all the same.
                 if order.phase == (Phase::Killed { at: order.opened }) {
                     self.safety.refund();
+                    if order.waits_for_disk() {
+                        // What nobody was killed for does not come back by that.
+                        self.debts.revoke(id);
+                        self.recent.revoke(id);
+                    }
                 }
                 // Whoever leaves as the kill comes may still hold its memory.
                 if order.is_for_memory() {

@@ -131,6 +131,28 @@ fn a_kill_that_failed_is_nobodys_debt() {
 }
 
 #[test]
+fn of_a_kill_that_reached_nobody_nothing_is_waited_for() {
+    let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
+    let of_a_kubelet = |name| Workload {
+        by_kubelet: true,
+        ..named(name)
+    };
+    disk.node
+        .workloads(["a", "b", "c"].map(of_a_kubelet).to_vec());
+    assert_eq!(kills(&disk.short(1, 150)), [0]);
+    let ended = disk.node.step(Input::Outcome {
+        order: 1,
+        delivered: Delivery::Empty,
+    });
+    assert_eq!(ends(&ended), [End::Gone]);
+    disk.node.usage[0].as_mut().unwrap().processes = Some(0);
+    assert_eq!(kills(&disk.at(3, 150)), [1]);
+    let ranking = disk.node.engine.decision().unwrap().ranking;
+    assert_eq!(ranking.as_slice()[0].refusal, Some(Reason::Waiting));
+    assert_eq!(disk.node.engine.evicted_by(ms(3), 0), None);
+}
+
+#[test]
 fn memory_does_not_wait_for_a_filesystem() {
     let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
     assert_eq!(kills(&disk.short(1, 150)), [0]);
