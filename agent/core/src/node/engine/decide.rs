@@ -1,4 +1,7 @@
 //! Deciding: which ready threshold is acted on, who goes, and whether the order is carried out.
+//!
+//! Unlike the kubelet, which acts on one threshold a cycle: where that brings nobody, the next one has its turn. Memory and
+//! process ids come before filesystems, which can wait.
 
 use super::super::action::{Action, Actions};
 use super::super::choose::choose;
@@ -53,11 +56,17 @@ impl Engine {
             }
             return;
         }
-        let Some(chosen) = choose(&self.policy, ready) else {
-            return;
-        };
-        let credit = self.on_its_way(chosen, sample, credit);
-        held[chosen] = self.order(now, chosen, sample, credit, actions).err();
+        let disks = self.disks_in(ready);
+        for mut left in [ready.difference(disks), disks] {
+            while let Some(chosen) = choose(&self.policy, left) {
+                left.remove(chosen);
+                let credit = self.on_its_way(chosen, sample, credit);
+                held[chosen] = self.order(now, chosen, sample, credit, actions).err();
+                if matches!(held[chosen], None | Some(Reason::Reclaimed)) {
+                    return;
+                }
+            }
+        }
     }
 
     /// A hard crossing takes over an open soft order.

@@ -59,13 +59,18 @@ impl Engine {
     /// Whoever was killed for a filesystem is waited for half a minute, which memory and process ids have not got.
     pub(super) fn overtake(&mut self, ready: ThresholdSet, actions: &mut Actions) {
         let waits = self.open.as_ref().is_some_and(OpenOrder::waits_for_disk);
-        let is_urgent = |index: usize| {
-            let threshold = self.policy.thresholds().get(index);
-            threshold.is_some_and(|threshold| Stake::of(threshold.signal) != Stake::Disk)
-        };
-        if waits && ready.iter().any(is_urgent) {
+        if waits && ready != self.disks_in(ready) {
             self.close(End::Overtaken, actions);
         }
+    }
+
+    /// Those of a set that are on filesystems.
+    pub(super) fn disks_in(&self, thresholds: ThresholdSet) -> ThresholdSet {
+        let is_disk = |&index: &usize| {
+            let threshold = self.policy.thresholds().get(index);
+            threshold.is_some_and(|threshold| Stake::of(threshold.signal) == Stake::Disk)
+        };
+        thresholds.iter().filter(is_disk).collect()
     }
 
     /// A filesystem that is a kubelet's to keep, or whose last victim is still to give back what it held, unless the node

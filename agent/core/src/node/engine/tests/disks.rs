@@ -20,6 +20,10 @@ impl Disk {
         let thresholds = [
             threshold(Signal::NodefsAvailable, 160, 0),
             threshold(Signal::MemoryAvailable, 100, 0),
+            Threshold {
+                value: Value::Quantity(Quantity::from_bytes(100)),
+                ..threshold(Signal::PidAvailable, 0, 0)
+            },
         ];
         let mut node = Node::new(settings, thresholds.to_vec());
         for (used, mib) in node.usage.iter_mut().flatten().zip(held) {
@@ -159,6 +163,28 @@ fn memory_does_not_wait_for_a_filesystem() {
     let actions = disk.sample(100, 50);
     assert_eq!(ends(&actions), [End::Overtaken]);
     assert_eq!(kills(&actions), [1]);
+}
+
+#[test]
+fn process_ids_do_not_wait_for_a_filesystem_either() {
+    let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
+    disk.node.pids = Some(50);
+    disk.node.usage[2].as_mut().unwrap().processes = Some(9);
+    let actions = disk.at(1, 150);
+    assert_eq!(kills(&actions), [2], "{actions:?}");
+    assert!(!asks(&actions));
+}
+
+#[test]
+fn where_nobody_goes_for_memory_the_filesystem_has_its_turn() {
+    let mut disk = Disk::ours([Some(40), None, None]);
+    for used in disk.node.usage.iter_mut().flatten() {
+        used.processes = Some(0);
+    }
+    disk.available = Some(150);
+    let actions = disk.sample(1, 50);
+    assert!(asks(&actions), "{actions:?}");
+    assert_eq!(held(&actions), [Reason::Waiting, Reason::Nobody]);
 }
 
 #[test]
