@@ -50,7 +50,7 @@ impl Engine {
         }
         self.overtake(ready, actions);
         if self.open.is_some() {
-            self.takeover(now, ready, actions);
+            self.takeover(now, ready, sample, actions);
             for index in ready.iter() {
                 held[index] = Some(Reason::Waiting);
             }
@@ -69,13 +69,30 @@ impl Engine {
         }
     }
 
-    /// A hard crossing takes over an open soft order.
-    fn takeover(&mut self, now: Moment, ready: ThresholdSet, actions: &mut Actions) {
-        let hard = ready
-            .iter()
-            .any(|index| self.policy.thresholds()[index].is_hard());
-        if hard {
-            self.harden(now, actions);
+    /// A hard crossing takes over an open soft order; one on a filesystem only an order for the same, and after what the node
+    /// can give back: whoever was asked to end for anything else may hold nothing of it.
+    fn takeover(
+        &mut self,
+        now: Moment,
+        ready: ThresholdSet,
+        sample: &Sample<'_>,
+        actions: &mut Actions,
+    ) {
+        let Some(asked) = self.open.as_ref().filter(|order| order.is_soft()) else {
+            return;
+        };
+        let asked = asked.threshold;
+        let disks = self.disks_in(ready);
+        let takes = |&index: &usize| {
+            self.policy.thresholds()[index].is_hard()
+                && (!disks.contains(index) || self.is_of_the_same_disk(asked, index))
+        };
+        let taking: ThresholdSet = ready.iter().filter(takes).collect();
+        for index in taking.iter() {
+            if self.reclaim_first(now, index, sample, actions).is_ok() {
+                self.harden(now, actions);
+                return;
+            }
         }
     }
 

@@ -73,6 +73,15 @@ impl Engine {
         thresholds.iter().filter(is_disk).collect()
     }
 
+    /// Whether two thresholds are on bytes, or inodes, of one filesystem.
+    pub(super) fn is_of_the_same_disk(&self, one: usize, other: usize) -> bool {
+        let of = |index: usize| {
+            let threshold = self.policy.thresholds().get(index)?;
+            place(self.policy.layout(), threshold.signal)
+        };
+        of(one).is_some() && of(one) == of(other)
+    }
+
     /// A filesystem that is a kubelet's to keep, or whose last victim is still to give back what it held, unless the node
     /// itself can be asked first.
     pub(super) fn held_for_disk(

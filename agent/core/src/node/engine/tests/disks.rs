@@ -11,12 +11,6 @@ struct Disk {
 
 impl Disk {
     fn new(held: [Option<u64>; 3], disks: Disks) -> Self {
-        let settings = LiveSettings {
-            enforce: true,
-            memory: MemoryPolicy::Kubelet,
-            disks,
-            ..LiveSettings::default()
-        };
         let thresholds = [
             threshold(Signal::NodefsAvailable, 160, 0),
             threshold(Signal::MemoryAvailable, 100, 0),
@@ -25,6 +19,16 @@ impl Disk {
                 ..threshold(Signal::PidAvailable, 0, 0)
             },
         ];
+        Self::with(held, disks, &thresholds)
+    }
+
+    fn with(held: [Option<u64>; 3], disks: Disks, thresholds: &[Threshold]) -> Self {
+        let settings = LiveSettings {
+            enforce: true,
+            memory: MemoryPolicy::Kubelet,
+            disks,
+            ..LiveSettings::default()
+        };
         let mut node = Node::new(settings, thresholds.to_vec());
         for (used, mib) in node.usage.iter_mut().flatten().zip(held) {
             used.volumes = FsUsage {
@@ -154,6 +158,52 @@ fn of_a_kill_that_reached_nobody_nothing_is_waited_for() {
     let ranking = disk.node.engine.decision().unwrap().ranking;
     assert_eq!(ranking.as_slice()[0].refusal, Some(Reason::Waiting));
     assert_eq!(disk.node.engine.evicted_by(ms(3), 0), None);
+}
+
+#[test]
+fn whoever_is_asked_to_end_for_memory_keeps_its_grace_when_a_disk_fills_up() {
+    let mut disk = Disk::with(
+        [None, Some(30), Some(20)],
+        Disks::Ours,
+        &[
+            threshold(Signal::NodefsAvailable, 160, 0),
+            threshold(Signal::MemoryAvailable, 200, 1),
+        ],
+    );
+    disk.sample(0, 150);
+    let asked = disk.sample(1_000, 150);
+    let is_asked = |action: &Action| matches!(action, Action::Ask { workload: 0, .. });
+    assert!(asked.iter().any(is_asked), "{asked:?}");
+    disk.available = Some(100);
+    for at in [1_001, 2_000, 5_999] {
+        let actions = disk.sample(at, 150);
+        assert!(kills(&actions).is_empty() && !asks(&actions), "{actions:?}");
+    }
+    assert_eq!(kills(&disk.sample(6_000, 150)), [0]);
+}
+
+#[test]
+fn whoever_is_asked_to_end_for_a_disk_is_killed_for_it_when_the_node_has_nothing_left() {
+    let mut disk = Disk::with(
+        [Some(40), Some(30), Some(20)],
+        Disks::Ours,
+        &[
+            threshold(Signal::NodefsAvailable, 80, 0),
+            threshold(Signal::NodefsAvailable, 160, 1),
+        ],
+    );
+    disk.at(0, 150);
+    assert!(asks(&disk.at(1_000, 150)));
+    disk.node.step(Input::Reclaimed);
+    disk.at(1_001, 150);
+    let open = |disk: &Disk| disk.node.engine.open_order().map(OpenOrder::is_soft);
+    assert_eq!(open(&disk), Some(true));
+    // It was asked a moment ago: the next time it is worth it again.
+    disk.node.engine.reclaim = Reclaiming::Not;
+    let actions = disk.at(1_002, 70);
+    assert!(asks(&actions) && kills(&actions).is_empty(), "{actions:?}");
+    disk.node.step(Input::Reclaimed);
+    assert_eq!(kills(&disk.at(1_003, 70)), [0]);
 }
 
 #[test]
