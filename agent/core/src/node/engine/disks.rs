@@ -9,10 +9,11 @@ use super::super::action::{Action, Actions};
 use super::super::input::Sample;
 use super::super::observe::{Layout, Observations};
 use super::super::order::{End, OpenOrder, Stake};
+use super::super::policy::Policy;
 use super::super::rank::{self, Preferences, Ranking};
 use super::super::reclaim;
 use super::super::signal::{Resource, Signal};
-use super::super::threshold::ThresholdSet;
+use super::super::threshold::{Threshold, ThresholdSet};
 use super::super::workload::PodUsage;
 use super::follow::usage_at;
 use super::{Engine, Reclaiming};
@@ -71,6 +72,18 @@ impl Engine {
             threshold.is_some_and(|threshold| Stake::of(threshold.signal) == Stake::Disk)
         };
         thresholds.iter().filter(is_disk).collect()
+    }
+
+    /// Whether another policy knows the same filesystems with the same thresholds.
+    pub(super) fn has_the_disks_of(&self, other: &Policy) -> bool {
+        fn disks(policy: &Policy) -> impl Iterator<Item = &Threshold> {
+            let thresholds = policy.thresholds().iter();
+            thresholds.filter(|threshold| Stake::of(threshold.signal) == Stake::Disk)
+        }
+        let mut pairs = disks(&self.policy).zip(disks(other));
+        self.policy.layout() == other.layout()
+            && disks(&self.policy).count() == disks(other).count()
+            && pairs.all(|(one, other)| one.is_same_as(other))
     }
 
     /// Whether two thresholds are on bytes, or inodes, of one filesystem.
@@ -190,7 +203,7 @@ impl Debts {
         }
     }
 
-    /// Another policy: nothing is known of its filesystems.
+    /// Other filesystems, or other thresholds on them: nothing is known of these.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }

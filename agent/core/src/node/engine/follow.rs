@@ -70,11 +70,13 @@ impl Engine {
         if let Some(order) = &mut self.open {
             order.threshold = place(order.threshold).unwrap_or(ThresholdSet::CAPACITY);
         }
-        self.reclaim = Reclaiming::Not;
+        if !self.has_the_disks_of(&new.policy) {
+            self.reclaim = Reclaiming::Not;
+            self.debts.clear();
+        }
         self.policy = new.policy.clone();
         self.memory = new.live.memory;
         self.disks = new.live.disks;
-        self.debts.clear();
         self.safety
             .reconfigure(new.live.enforce, new.live.limits, now);
     }

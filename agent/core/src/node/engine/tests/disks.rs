@@ -117,6 +117,35 @@ fn nobody_else_goes_until_the_bytes_of_the_first_are_back() {
 }
 
 #[test]
+fn a_configuration_that_is_read_again_settles_nothing() {
+    let live = LiveSettings {
+        enforce: true,
+        memory: MemoryPolicy::Kubelet,
+        ..LiveSettings::default()
+    };
+    let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
+    assert_eq!(kills(&disk.short(1, 150)), [0]);
+    disk.node.usage[0] = None;
+    let policy = disk.node.engine.policy().clone();
+    let mut thresholds = policy.thresholds().to_vec();
+    let same = Reconfiguration { policy, live };
+    disk.node.step(Input::Reconfigure(&same));
+    assert!(asks(&disk.at(30_100, 149)));
+    disk.node.step(Input::Reclaimed);
+    assert_eq!(held(&disk.at(30_200, 149)), [Reason::Owed]);
+    disk.node.step(Input::Reconfigure(&same));
+    let actions = disk.at(30_300, 149);
+    assert!(kills(&actions).is_empty() && !asks(&actions), "{actions:?}");
+    let mut nodefs = thresholds.iter_mut();
+    let nodefs = nodefs.find(|one| one.signal == Signal::NodefsAvailable);
+    *nodefs.unwrap() = threshold(Signal::NodefsAvailable, 170, 0);
+    let policy = Policy::new(thresholds, Layout::Single, same.policy.settings);
+    let other = Reconfiguration { policy, live };
+    disk.node.step(Input::Reconfigure(&other));
+    assert_eq!(kills(&disk.short(30_400, 149)), [1]);
+}
+
+#[test]
 fn a_shortage_that_grows_takes_the_next_one_all_the_same() {
     let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
     assert_eq!(kills(&disk.short(1, 150)), [0]);
