@@ -165,7 +165,12 @@ impl Guard {
         }
         self.note_above(met, figures.at, stages.above);
         let mut confirmation = figures.confirmation(slow);
-        let followed = self.engine.open_order().is_some();
+        // What a kill for a filesystem brings shows in its figures, and its end in the victim's cgroups.
+        let open = self.engine.open_order();
+        let (is_open, followed) = (
+            open.is_some(),
+            open.is_some_and(|order| !order.waits_for_disk()),
+        );
         // Page cache that nobody is killed for may hold a threshold met for hours.
         let urgent = met.difference(self.disks_met_in(met));
         let pressed = followed
@@ -211,7 +216,7 @@ impl Guard {
         self.plan_next(at, pressed || self.lives_on_swap(&figures), slack);
         self.close_in_on_ids(at, &observations);
         // Nothing comes near to what was met, or while somebody is on the way out.
-        self.plan_rehearsal(at, slack.filter(|&left| left > 0 && !followed));
+        self.plan_rehearsal(at, slack.filter(|&left| left > 0 && !is_open));
     }
 
     fn may_order(

@@ -256,7 +256,10 @@ pub(super) fn read_usage(group: &Group) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use brink_core::base::Span;
+
     use super::super::scene::Scene;
+    use super::now;
 
     #[test]
     fn nobody_goes_for_a_disk_in_whom_nobody_runs() {
@@ -268,5 +271,15 @@ mod tests {
         scene.runs("a", 1);
         scene.leave_on_disk(50);
         assert!(scene.is_killed("a"));
+    }
+
+    #[test]
+    fn an_order_for_a_disk_keeps_nobody_awake() {
+        let mut scene = Scene::filling();
+        scene.leave_on_disk(50);
+        assert!(scene.guard.engine.open_order().is_some());
+        scene.leave_on_disk(50);
+        let due = scene.guard.times.evaluate;
+        assert!(due > Some(now() + Span::from_secs(10)), "{due:?}");
     }
 }

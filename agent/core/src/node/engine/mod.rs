@@ -183,11 +183,14 @@ impl Engine {
         self.pass_time(now, actions);
     }
 
-    /// Whether a sample at `now` could bring a new order: none is open, or the open one is over with it.
+    /// Whether a sample at `now` could bring a new order: none is open, or the open one is over with it or overtaken.
     pub fn may_order(&self, now: Moment, sample: &Sample<'_>, met: ThresholdSet) -> bool {
         let Some(mut order) = self.open.clone() else {
             return true;
         };
+        if order.waits_for_disk() && met != self.disks_in(met) {
+            return true;
+        }
         self.show(&mut order, now, sample);
         let crossed = follow::is_crossed(&order, met);
         let under_reserve = sample.confirmation.is_under_reserve();

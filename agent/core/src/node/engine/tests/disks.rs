@@ -239,6 +239,18 @@ fn whoever_is_asked_to_end_for_a_disk_is_killed_for_it_when_the_node_has_nothing
 fn memory_does_not_wait_for_a_filesystem() {
     let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
     assert_eq!(kills(&disk.short(1, 150)), [0]);
+    let met = |index| ThresholdSet::from_iter([index]);
+    let sample = |disk: &Disk| {
+        let (observations, confirmation) = disk.node.figures();
+        let sample = Sample {
+            observations,
+            confirmation,
+            usage: &[],
+        };
+        let may_order = |index| disk.node.engine.may_order(ms(99), &sample, met(index));
+        (may_order(0), may_order(1))
+    };
+    assert_eq!(sample(&disk), (false, true), "who would go is to be known");
     let actions = disk.sample(100, 50);
     assert_eq!(ends(&actions), [End::Overtaken]);
     assert_eq!(kills(&actions), [1]);
