@@ -262,6 +262,7 @@ impl Builder {
         roster.left_alone = left_alone;
         roster.scores = scores.into();
         roster.owned = owned.into();
+        roster.note_unowned();
         if let Some(last) = &self.last {
             roster.inherit(&last.members, &last.board);
             roster.inherit_disks(&last.workloads, &last.disks);

@@ -164,6 +164,9 @@ impl Guard {
             met = thresholds_met(self.engine.policy(), &observations, true);
         }
         self.note_above(met, figures.at, stages.above);
+        if !self.disks_met().is_empty() {
+            self.follow_measuring(now());
+        }
         let mut confirmation = figures.confirmation(slow);
         // What a kill for a filesystem brings shows in its figures, and its end in the victim's cgroups.
         let open = self.engine.open_order();

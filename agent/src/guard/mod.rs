@@ -28,6 +28,7 @@ mod follow;
 mod hear;
 mod keep;
 mod limits;
+mod measuring;
 mod quiet;
 mod reclaim;
 mod rehearse;
@@ -63,6 +64,7 @@ use files::{NodeFiles, NodePlan, page};
 use follow::{Current, LINGERING};
 use hear::Item;
 use kernel::Kernel;
+use measuring::Measuring;
 use parked::Parked;
 use ports::{Evicted, Interrupted, Ports};
 use rehearse::Approach;
@@ -176,6 +178,7 @@ struct Guard {
     reclaim_asked: bool,
     /// When the newest figures of filesystems were measured that anybody could have gone for.
     disks_seen: Option<Moment>,
+    measuring: Measuring,
     /// The last evaluation was left to the next turn.
     is_put_off: bool,
     /// The node could not be read when it was last tried.
@@ -278,6 +281,7 @@ impl Guard {
             heard_met: None,
             reclaim_asked: false,
             disks_seen: None,
+            measuring: Measuring::default(),
             is_put_off: false,
             unreadable: None,
             trouble: None,

@@ -230,6 +230,18 @@ impl Roster {
         found.map(|member| member.workload)
     }
 
+    /// Whoever owns no folder waits for nobody to measure it.
+    pub fn note_unowned(&self) {
+        for index in 0..self.table.len() {
+            let owned = self.owned.get(index);
+            if owned.is_none_or(|owned| owned.pieces.is_empty())
+                && let Some(disk) = self.disks.get(index)
+            {
+                disk.note_unowned();
+            }
+        }
+    }
+
     /// Takes over what was known of the disks of the same workloads before.
     pub fn inherit_disks(&self, workloads: &[Workload], disks: &Disks) {
         let places: HashMap<&str, usize> = workloads.iter().map(|one| &*one.uid).zip(0..).collect();
@@ -237,7 +249,7 @@ impl Roster {
             let before = places.get(&*workload.uid);
             let before = before.and_then(|&before| disks.get(before));
             if let (Some(now), Some(before)) = (self.disks.get(index), before) {
-                now.set(&before.used());
+                now.inherit(before);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What workloads use of disks: measured by a thread that may wait, read by the guard without a lock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use brink_core::node::workload::{FsUsage, PodUsage};
 
@@ -22,6 +22,10 @@ pub struct DiskUsage {
 #[derive(Debug)]
 pub struct Disk {
     figures: [AtomicU64; 6],
+    /// Whether anybody has measured it.
+    is_measured: AtomicBool,
+    /// Whether there is nothing to be measured.
+    is_unowned: AtomicBool,
 }
 
 /// That of every workload of a roster, in its order.
@@ -34,6 +38,8 @@ impl Default for Disk {
     fn default() -> Self {
         Self {
             figures: [const { AtomicU64::new(UNKNOWN) }; 6],
+            is_measured: AtomicBool::new(false),
+            is_unowned: AtomicBool::new(false),
         }
     }
 }
@@ -49,6 +55,12 @@ impl Disks {
     /// That of the workload at `index`.
     pub fn get(&self, index: usize) -> Option<&Disk> {
         self.disks.get(index)
+    }
+
+    /// Whether all have been measured that own anything, so that whoever holds most is among those that are known.
+    pub fn are_measured(&self) -> bool {
+        let is_done = |disk: &Disk| disk.is_measured() || disk.is_unowned.load(Ordering::Relaxed);
+        self.disks.iter().all(is_done)
     }
 
     /// Adds what is known of disks to the usage of every workload that has one; nothing is known of the others at all.
@@ -91,6 +103,24 @@ impl Disk {
         for (figure, value) in self.figures.iter().zip(values) {
             figure.store(value.unwrap_or(UNKNOWN), Ordering::Relaxed);
         }
+        // Whoever sees that sees the figures.
+        self.is_measured.store(true, Ordering::Release);
+    }
+
+    /// There is nothing to be measured.
+    pub fn note_unowned(&self) {
+        self.is_unowned.store(true, Ordering::Relaxed);
+    }
+
+    fn is_measured(&self) -> bool {
+        self.is_measured.load(Ordering::Acquire)
+    }
+
+    /// Takes over what was known of the same workload before.
+    pub fn inherit(&self, before: &Self) {
+        if before.is_measured() {
+            self.set(&before.used());
+        }
     }
 }
 
@@ -121,7 +151,14 @@ mod tests {
         assert_eq!(disks.get(1).unwrap().used(), DiskUsage::default());
         disks.get(0).unwrap().set(&DiskUsage::default());
         assert_eq!(disks.get(0).unwrap().used(), DiskUsage::default());
-        assert!(disks.get(2).is_none());
+        assert!(disks.get(2).is_none() && !disks.are_measured());
+        disks.get(1).unwrap().inherit(disks.get(0).unwrap());
+        assert!(disks.are_measured(), "and unknown all the same");
+        let unowned = Disks::new(1);
+        unowned.get(0).unwrap().note_unowned();
+        let later = Disks::new(1);
+        later.get(0).unwrap().inherit(unowned.get(0).unwrap());
+        assert!(unowned.are_measured() && !later.are_measured());
     }
 
     #[test]

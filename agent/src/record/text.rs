@@ -84,6 +84,7 @@ pub fn held_words(reason: &str) -> &str {
         "observing" => "observing only",
         "standby" => "another agent enforces",
         "owed" => "what the last victim held of the filesystem is not back yet",
+        "unmeasured" => "what workloads hold of the filesystem is still being measured",
         "kubelet" => {
             "the filesystem is left to the kubelet, whose own garbage collection comes first"
         }

@@ -140,6 +140,12 @@ impl fmt::Display for InputView {
             ),
             Self::Kubelet { on: true } => "a kubelet owns the container runtime".to_owned(),
             Self::Kubelet { on: false } => "no kubelet owns the container runtime".to_owned(),
+            Self::Measuring { on: true } => {
+                "what workloads hold of disks is being measured".to_owned()
+            }
+            Self::Measuring { on: false } => {
+                "what workloads hold of disks is not waited for any more".to_owned()
+            }
             Self::Pause { for_ms: None } => "paused until further notice".to_owned(),
             Self::Pause { for_ms: Some(ms) } => format!("paused for {}", stretch(*ms)),
             Self::Unpause => "no pause".to_owned(),

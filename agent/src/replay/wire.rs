@@ -133,6 +133,11 @@ pub enum InputView {
         /// One does.
         on: bool,
     },
+    /// Whether somebody's folders are still to be measured for the first time.
+    Measuring {
+        /// They are, and it is waited for.
+        on: bool,
+    },
     /// Another configuration.
     Reconfigure,
     /// The last run's orders went up to this number.
@@ -453,5 +458,6 @@ fn control(control: Control) -> InputView {
         Control::Standby(on) => InputView::Standby { on },
         Control::Enforce(on) => InputView::Enforce { on },
         Control::Kubelet(on) => InputView::Kubelet { on },
+        Control::Measuring(on) => InputView::Measuring { on },
     }
 }

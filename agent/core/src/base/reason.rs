@@ -57,11 +57,13 @@ pub enum Reason {
     Owed,
     /// Nothing done: the filesystem is a kubelet's to keep.
     Kubelet,
+    /// Nothing done: what workloads hold of the filesystem has not been measured of all of them.
+    Unmeasured,
 }
 
 impl Reason {
     /// Every cause.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Hard,
         Self::Soft,
         Self::Limit,
@@ -87,6 +89,7 @@ impl Reason {
         Self::Unused,
         Self::Owed,
         Self::Kubelet,
+        Self::Unmeasured,
     ];
 
     /// The word.
@@ -117,6 +120,7 @@ impl Reason {
             Self::Unused => "unused",
             Self::Owed => "owed",
             Self::Kubelet => "kubelet",
+            Self::Unmeasured => "unmeasured",
         }
     }
 }

@@ -197,6 +197,8 @@ pub enum Control {
     Enforce(bool),
     /// A kubelet was found to own the container runtime, or not to.
     Kubelet(bool),
+    /// Somebody's folders are still to be measured for the first time, or nobody's are waited for.
+    Measuring(bool),
 }
 
 impl Confirmation {

@@ -116,7 +116,7 @@ impl Safety {
             Control::Standby(standby) => self.standby = standby,
             Control::Enforce(enforce) => self.enforce = enforce,
             // Of no concern to whether orders are carried out.
-            Control::Kubelet(_) => {}
+            Control::Kubelet(_) | Control::Measuring(_) => {}
         }
     }
 

@@ -108,8 +108,8 @@ impl Engine {
         let signal = self.policy.thresholds()[chosen].signal;
         let seen = sample.observations[signal].ok_or(Reason::Unknown)?;
         self.reclaim_first(now, chosen, sample, actions)?;
-        if self.debts.is_owed(self.policy.layout(), signal) {
-            return Err(Reason::Owed);
+        if let Some(reason) = self.too_early_for(signal) {
+            return Err(reason);
         }
         let mut decision = self
             .draft(now, chosen, seen, sample, credit)

@@ -95,8 +95,7 @@ impl Engine {
         of(one).is_some() && of(one) == of(other)
     }
 
-    /// A filesystem that is a kubelet's to keep, or whose last victim is still to give back what it held, unless the node
-    /// itself can be asked first.
+    /// A filesystem that is a kubelet's to keep, or for which nobody goes yet, unless the node itself can be asked first.
     pub(super) fn held_for_disk(
         &self,
         now: Moment,
@@ -112,8 +111,24 @@ impl Engine {
             return Some(Reason::Kubelet);
         }
         let is_asked_first = self.can_reclaim(index) && !self.has_just_reclaimed(now);
-        (!is_asked_first && self.debts.is_owed(self.policy.layout(), signal))
-            .then_some(Reason::Owed)
+        let too_early = || self.too_early_for(signal);
+        (!is_asked_first).then(too_early).flatten()
+    }
+
+    /// Why nobody goes for a filesystem yet that is short of something the node cannot give back: whoever holds most of it may
+    /// not have been measured, or its last victim is still to give back what it held.
+    pub(super) fn too_early_for(&self, signal: Signal) -> Option<Reason> {
+        if Stake::of(signal) != Stake::Disk {
+            return None;
+        }
+        let is_owed = self.debts.is_owed(self.policy.layout(), signal);
+        let rules = [
+            (self.is_measuring, Reason::Unmeasured),
+            (is_owed, Reason::Owed),
+        ];
+        rules
+            .into_iter()
+            .find_map(|(holds, reason)| holds.then_some(reason))
     }
 
     /// What a workload is known to hold of a signal's filesystem, in bytes or inodes.

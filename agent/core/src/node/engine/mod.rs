@@ -82,6 +82,8 @@ pub struct Engine {
     disks: Disks,
     /// A kubelet owns the container runtime.
     by_kubelet: bool,
+    /// What workloads hold of filesystems is not known of all of them yet.
+    is_measuring: bool,
     debts: Debts,
     order: Vec<u32>,
     decision: Option<Decision>,
@@ -137,6 +139,7 @@ impl Engine {
             reclaim: Reclaiming::Not,
             disks: settings.disks,
             by_kubelet: false,
+            is_measuring: false,
             debts: Debts::default(),
             order: Vec::new(),
             decision: None,
@@ -175,6 +178,7 @@ impl Engine {
                 memory,
             } => self.exceeded(now, workload, (limit, memory), actions),
             Input::Control(Control::Kubelet(owns)) => self.by_kubelet = owns,
+            Input::Control(Control::Measuring(is_waited_for)) => self.is_measuring = is_waited_for,
             Input::Control(request) => self.safety.control(now, request),
             Input::Reconfigure(new) => self.reconfigure(now, new),
             Input::Recall(recalled) => self.recall(now, recalled, actions),

@@ -100,6 +100,26 @@ fn whoever_is_not_known_to_hold_any_of_it_is_not_killed_for_it() {
 }
 
 #[test]
+fn nobody_goes_before_the_large_ones_are_known_and_the_node_is_asked_all_the_same() {
+    let mut disk = Disk::ours([None, None, Some(5)]);
+    disk.node.step(Input::Control(Control::Measuring(true)));
+    let actions = disk.short(1, 150);
+    assert_eq!(held(&actions), [Reason::Unmeasured]);
+    assert_eq!(kills(&disk.at(3, 140)), []);
+    assert_eq!(kills(&disk.sample(4, 50)), [0], "memory does not wait");
+    let mut disk = Disk::ours([None, None, Some(5)]);
+    disk.node.step(Input::Control(Control::Measuring(true)));
+    disk.short(1, 150);
+    let volumes = FsUsage {
+        bytes: Some(90 * MIB as u64),
+        inodes: None,
+    };
+    disk.node.usage[0].as_mut().unwrap().volumes = volumes;
+    disk.node.step(Input::Control(Control::Measuring(false)));
+    assert_eq!(kills(&disk.at(3, 140)), [0]);
+}
+
+#[test]
 fn nobody_else_goes_until_the_bytes_of_the_first_are_back() {
     let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
     assert_eq!(kills(&disk.short(1, 150)), [0]);
