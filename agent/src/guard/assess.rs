@@ -158,8 +158,7 @@ impl Guard {
         if self.met_resources(met).processes {
             unreaped = self.unreaped(now());
             // Counted anew after the dead: an id that comes back in between counts twice rather than not at all.
-            let ids = self.files.ids();
-            figures.pids = ids.available(ids.count(), now());
+            figures.pids = self.files.ids().available(now());
             observations[Signal::PidAvailable] = figures.pids;
             met = thresholds_met(self.engine.policy(), &observations, true);
         }

@@ -274,7 +274,7 @@ impl NodeFiles {
         Ok(NodeFigures {
             pods: pods.and_then(|figures| figures.available),
             pods_headroom: pods.and_then(|figures| figures.headroom),
-            pids: self.ids.available(self.ids.count(), at),
+            pids: self.ids.available(at),
             ..figures
         })
     }

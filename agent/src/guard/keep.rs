@@ -142,7 +142,7 @@ impl Guard {
         let Some(kernel) = &mut self.kernel else {
             return;
         };
-        kernel.count_tasks_of(ids.group());
+        kernel.count_tasks_of(ids.counter());
         kernel.calibrate_threads(|| ids.machines());
         self.arm_threads();
     }

@@ -82,10 +82,8 @@ impl Guard {
             self.note_above(ThresholdSet::EMPTY, sign.figures.at, None);
             return;
         }
-        let ids = self.files.ids();
-        let pids = ids.available(ids.count(), now());
         let figures = NodeFigures {
-            pids,
+            pids: self.files.ids().available(now()),
             ..sign.figures
         };
         self.assess(figures, stages, false);

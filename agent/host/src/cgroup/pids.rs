@@ -1,5 +1,6 @@
 //! How many tasks and which processes a group has.
 
+use std::ffi::CStr;
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -48,17 +49,36 @@ impl CgroupDir {
 #[derive(Debug)]
 pub struct TasksReader {
     file: HotFile,
+    id: u64,
 }
 
 impl TasksReader {
+    const NAME: &CStr = c"pids.current";
+
     /// Opens the count of a group; the root has none.
     ///
     /// # Errors
     /// [`HostError::Open`] with the path.
     pub fn open(dir: &CgroupDir) -> Result<Self, HostError> {
+        let file = dir.file(Self::NAME)?;
+        let stat = rustix::fs::fstat(&file);
+        let stat = stat.map_err(|errno| dir.wrong(Self::NAME, errno.into()))?;
         Ok(Self {
-            file: dir.file(c"pids.current")?,
+            file,
+            id: stat.st_ino,
         })
+    }
+
+    /// The number of the file.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether that is still the group's file: a controller that was switched off and on again has made another one, with a count
+    /// of its own.
+    pub fn is_of(&self, dir: &CgroupDir) -> bool {
+        let found = rustix::fs::statat(dir, Self::NAME, rustix::fs::AtFlags::empty());
+        found.is_ok_and(|found| found.st_ino == self.id)
     }
 
     /// The tasks now. A group that was removed answers `ENODEV`. Allocates nothing.

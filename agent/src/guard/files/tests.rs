@@ -208,7 +208,7 @@ fn ids(files: &mut NodeFiles) -> Option<(i64, i64)> {
 }
 
 #[test]
-fn a_group_with_a_limit_of_tasks_has_that_and_any_other_node_what_the_machine_has() {
+fn a_group_with_a_limit_of_tasks_has_what_that_and_the_machine_leave() {
     let machine = Machine::new(V2, 0);
     machine.write("sys/fs/cgroup/cgroup.controllers", "memory pids\n");
     machine.group_v2("/node");
@@ -223,15 +223,54 @@ fn a_group_with_a_limit_of_tasks_has_that_and_any_other_node_what_the_machine_ha
     machine.write("sys/fs/cgroup/node/pids.current", "40\n");
     let mut files = machine.open(&group("/node"));
     assert_eq!(ids(&mut files), Some((700, 1000)), "no limit");
-    assert!(files.ids().group().is_none());
+    assert!(files.ids().counter().is_none());
     machine.write("sys/fs/cgroup/node/pids.max", "2000\n");
-    assert_eq!(ids(&mut files), Some((1960, 2000)));
+    assert_eq!(ids(&mut files), Some((700, 1000)), "the machine has less");
+    assert!(files.ids().counter().is_none());
+    machine.write("sys/fs/cgroup/node/pids.max", "500\n");
+    assert_eq!(ids(&mut files), Some((460, 500)));
     assert_eq!(files.ids().machines(), Some(300));
-    assert!(files.ids().group().is_some());
-    machine.write("sys/fs/cgroup/node/pids.current", "1990\n");
-    let seen = files.read(Moment::START).unwrap().pids;
-    assert_eq!(seen.map(|seen| seen.available), Some(10));
+    assert!(files.ids().counter().is_some());
+    assert_eq!(
+        (files.ids().most(), files.ids().count()),
+        (Some(500), Some(40))
+    );
+    machine.write("sys/fs/cgroup/node/pids.current", "490\n");
+    let left = |files: &NodeFiles| {
+        let seen = files.read(Moment::START).unwrap().pids?;
+        Some((seen.available, seen.capacity))
+    };
+    assert_eq!(left(&files), Some((10, 500)));
+    machine.write("proc/loadavg", "0.1 0.2 0.3 1/995 4242\n");
+    assert_eq!(left(&files), Some((5, 1000)), "by others meanwhile");
+    machine.write("proc/loadavg", "0.1 0.2 0.3 1/300 4242\n");
     assert_eq!(ids(&mut of_machine), Some((700, 1000)));
     fs::remove_dir_all(machine.0.path().join("sys/fs/cgroup/node")).unwrap();
     assert!(files.refresh().is_err(), "it has gone");
+}
+
+#[test]
+fn a_pids_controller_that_was_off_counts_anew() {
+    let machine = Machine::new(V2, 0);
+    machine.write("sys/fs/cgroup/cgroup.controllers", "memory pids\n");
+    machine.group_v2("/node");
+    machine.write("proc/loadavg", "0.1 0.2 0.3 1/300 4242\n");
+    machine.write("proc/sys/kernel/pid_max", "4194304\n");
+    machine.write("proc/sys/kernel/threads-max", "1000\n");
+    let mut files = machine.open(&group("/node"));
+    let switch_on = |tasks: &str| {
+        machine.write("sys/fs/cgroup/node/pids.max", "500\n");
+        machine.write("sys/fs/cgroup/node/pids.current", tasks);
+    };
+    let counter = |files: &NodeFiles| files.ids().counter().map(|(_, number)| number);
+    switch_on("40\n");
+    assert_eq!(ids(&mut files), Some((460, 500)), "on only now");
+    let before = counter(&files);
+    let file = machine.0.path().join("sys/fs/cgroup/node/pids.current");
+    fs::rename(&file, file.with_extension("old")).unwrap();
+    assert_eq!(ids(&mut files), Some((700, 1000)), "off");
+    assert_eq!(counter(&files), None);
+    switch_on("60\n");
+    assert_eq!(ids(&mut files), Some((440, 500)));
+    assert!(counter(&files).is_some() && counter(&files) != before);
 }
