@@ -15,6 +15,7 @@ use brink_host::probe::abi::meter::{CgroupMeter, SamplerMeter};
 use brink_host::probe::abi::sample::{NODE_KNOWN, Sample, USAGE_KNOWN, Usage};
 use brink_host::probe::{Family, Meters, Probe, ProbeError, Victim};
 
+use super::compared::{Compared, Told};
 use super::figures::{NodeFigures, saturated};
 use super::files::NodeFiles;
 use super::roster::Roster;
@@ -56,12 +57,8 @@ pub struct Kernel {
     /// The terms that the node's own slots have.
     terms: [Option<Terms>; FIRST_WORKLOAD_SLOT as usize],
     generation: u32,
-    /// The number of threads that a signal is asked for.
-    thread_limit: Option<u32>,
-    /// Id of the cgroup whose tasks that is compared with; none for the machine's threads.
-    counted: Option<u64>,
-    /// Whether what is compared is what the node has.
-    counts_node: bool,
+    /// Whose tasks are compared with which limit.
+    compared: Compared,
     /// Members of the roster up to this one have had their try at a slot.
     tried: usize,
 }
@@ -87,9 +84,7 @@ impl Kernel {
             armed: Box::new([None; MAX_SLOTS]),
             terms: [None; FIRST_WORKLOAD_SLOT as usize],
             generation: 0,
-            thread_limit: None,
-            counted: None,
-            counts_node: true,
+            compared: Compared::new(),
             tried: 0,
         }
     }
@@ -167,7 +162,7 @@ impl Kernel {
 
     /// Whether the programs count the tasks of the node, so that they tell of a limit on them.
     pub fn tells_of_ids(&self) -> bool {
-        self.counts_node && self.probe.coverage().whole(Family::Process)
+        self.compared.is_node() && self.probe.coverage().whole(Family::Process)
     }
 
     /// Compares with the limits that these thresholds and this terrain call for from now on.
@@ -234,25 +229,26 @@ impl Kernel {
         Ok(())
     }
 
-    /// Compares the limit on threads with the tasks of this cgroup, or with the machine's threads.
-    pub fn count_tasks_of(&mut self, group: Option<&CgroupDir>) {
-        let id = group.map(|group| group.id().0);
-        if self.counts_node && id == self.counted {
-            return;
-        }
-        let fd = group.map(std::os::fd::AsFd::as_fd);
-        // A refusal leaves the machine's threads, which are not what this node has; it is tried again at each pass.
-        self.counts_node = self.probe.count_tasks_of(fd).is_ok();
-        self.counted = id.filter(|_| self.counts_node);
-        self.thread_limit = None;
+    /// Compares the limit on threads with the tasks of this cgroup, of whose counter the number is given, or with the machine's
+    /// threads.
+    pub fn count_tasks_of(&mut self, group: Option<(&CgroupDir, u64)>) {
+        let counter = group.map(|(group, number)| (group.id().0, number));
+        let Self {
+            compared, probe, ..
+        } = self;
+        let fd = group.map(|(group, _)| std::os::fd::AsFd::as_fd(group));
+        compared.count(counter, |told| match told {
+            Told::Counter => probe.count_tasks_of(fd).is_ok(),
+            Told::Limit(limit) => probe.set_thread_limit(limit).is_ok(),
+        });
     }
 
-    /// Asks for a signal at this number of threads. Asked again for the same it would come again.
+    /// Asks for a signal at this number of threads.
     pub fn limit_threads(&mut self, limit: Option<u32>) {
-        let limit = limit.filter(|_| self.counts_node);
-        if limit != self.thread_limit && self.probe.set_thread_limit(limit).is_ok() {
-            self.thread_limit = limit;
-        }
+        let Self {
+            compared, probe, ..
+        } = self;
+        compared.limit(limit, |limit| probe.set_thread_limit(limit).is_ok());
     }
 
     /// Arms slots for the cgroups of a roster, some at a time, each tried once; true when all were.

@@ -24,6 +24,7 @@ pub mod watches;
 mod act;
 mod assess;
 mod breaks;
+mod compared;
 mod follow;
 mod hear;
 mod keep;
