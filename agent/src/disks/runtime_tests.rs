@@ -7,8 +7,8 @@ use brink_core::node::reclaim::Reclaim;
 use super::*;
 
 const SOON: Duration = Duration::from_millis(300);
-/// Far less than one question's patience.
-const LONG: Duration = Duration::from_secs(1);
+/// Far longer than it takes to be stopped: what a question waits for by itself, seconds, ends before that.
+const LONG: Duration = Duration::from_mins(1);
 
 /// The runtime, its listener, which must live, and where that is.
 fn mute() -> (ContainerRuntime, UnixListener, tempfile::TempDir) {

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::Path;
+use std::time::Duration;
 
 use brink::control::protocol::{Status, ThresholdState};
 use brink::record::DecisionRecord;
@@ -13,6 +14,8 @@ use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 
 /// What nodefs has, and each of the others.
 const SIZE: u64 = 64;
+/// Somebody else would have gone within this time.
+const WHILE: Duration = Duration::from_secs(2);
 /// A threshold that is not met by what the two workloads have written.
 const LEFT: u64 = 20;
 
@@ -111,6 +114,7 @@ impl Ground {
         assert!(record.limit.is_none());
         // What it wrote is there still: nobody else goes before that is back.
         self.met(signal);
+        std::thread::sleep(WHILE);
         assert!(lives(&self.little));
         assert_eq!(self.node.decisions().len(), 1, "{}", self.node.log());
     }
