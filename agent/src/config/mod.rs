@@ -46,3 +46,19 @@ pub use settings::{
 pub use show::{Shown, ShownRaised};
 pub use storage::Storage;
 pub use version::{API_VERSION, KIND, Migrated, VERSIONS, migrate, migrate_text};
+
+/// A configuration as a file would have it, on a machine of which nothing is known.
+#[cfg(test)]
+pub(crate) fn of_text(text: &str) -> AgentConfig {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.yaml");
+    std::fs::write(&file, text).unwrap();
+    let sources = Sources {
+        config: Some(file),
+        config_dir: None,
+        overrides: Vec::new(),
+        capacities: Some(brink_core::node::policy::Capacities::from_fn(|_| None)),
+    };
+    let loaded = load(&sources);
+    loaded.unwrap_or_else(|faults| panic!("{faults}")).config
+}

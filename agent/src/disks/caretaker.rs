@@ -20,6 +20,7 @@ use super::plan::{Measured, plan};
 use super::runtime::{ContainerRuntime, Stopper};
 use super::{Disks, concerns};
 use crate::config::{AgentConfig, Filesystems, ReclaimPolicy};
+use crate::doctor::facts::kubelet::running;
 use crate::guard::disks::{PLACES, Role};
 use crate::guard::ports::Command;
 use crate::runtime::state::Shared;
@@ -50,6 +51,8 @@ pub struct Caretaker {
     is_stopped: Arc<AtomicBool>,
     /// What the guard was told of a kubelet.
     told_of_kubelet: Option<bool>,
+    /// What the runtime has said of one, as long as it says nothing else.
+    heard_of_kubelet: Option<bool>,
     kubelet_root: Option<PathBuf>,
 }
 
@@ -100,6 +103,7 @@ impl Caretaker {
             threads: Vec::new(),
             is_stopped: Arc::clone(&stop.is_stopped),
             told_of_kubelet: None,
+            heard_of_kubelet: None,
             kubelet_root: None,
         }
     }
@@ -155,12 +159,14 @@ impl Caretaker {
             return LOOK;
         }
         self.runtime.observe();
+        // First: another layout has the guard act at once.
+        self.tell_of_kubelet();
         let folders = self.runtime.folders();
         self.plan(folders);
-        self.tell_of_kubelet();
         let mut known = self.disks.lock();
         known.runtime = self.runtime.state().clone();
         let is_whole = known.runtime.name.is_some()
+            && self.told_of_kubelet.is_some()
             && known
                 .measured
                 .iter()
@@ -286,11 +292,16 @@ impl Caretaker {
 
     /// Whose garbage collection comes first.
     fn tell_of_kubelet(&mut self) {
-        let owns = self.runtime.state().is_kubelets;
-        if owns.is_some() && owns != self.told_of_kubelet {
-            let command = Command::Control(Control::Kubelet(owns == Some(true)));
+        let said = self.runtime.state().is_kubelets;
+        self.heard_of_kubelet = said.or(self.heard_of_kubelet);
+        let runs = running(&self.settings.root).map(|found| found.is_some());
+        let keeps = keeps(runs.ok(), self.heard_of_kubelet);
+        if let Some(by_kubelet) = keeps
+            && keeps != self.told_of_kubelet
+        {
+            let command = Command::Control(Control::Kubelet(by_kubelet));
             if self.disks.ports.commands.send(command).is_ok() {
-                self.told_of_kubelet = owns;
+                self.told_of_kubelet = keeps;
             }
         }
     }
@@ -310,3 +321,17 @@ impl Caretaker {
         }
     }
 }
+
+/// Whether a kubelet keeps the filesystems: one that `runs`, or that the runtime has `heard` of. A runtime that cannot be asked
+/// says nothing of who runs; where that is not known either, nobody knows.
+fn keeps(runs: Option<bool>, heard: Option<bool>) -> Option<bool> {
+    match (runs, heard) {
+        (Some(true), _) | (_, Some(true)) => Some(true),
+        (Some(false), _) => Some(false),
+        (None, _) => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "caretaker_tests.rs"]
+mod tests;

@@ -195,7 +195,7 @@ pub enum Control {
     Standby(bool),
     /// The configuration's mode.
     Enforce(bool),
-    /// A kubelet was found to own the container runtime, or not to.
+    /// A kubelet was found to run here or to own the container runtime, or none was.
     Kubelet(bool),
     /// Somebody's folders are still to be measured for the first time, or nobody's are waited for.
     Measuring(bool),

@@ -34,7 +34,7 @@ pub enum Disks {
     /// Orders for a filesystem are given here.
     #[default]
     Ours,
-    /// Not while a kubelet is known to own the container runtime.
+    /// Only where it is known that there is no kubelet, and none owns the container runtime.
     UnlessKubelets,
     /// They are left to a kubelet.
     Kubelets,
@@ -104,7 +104,7 @@ impl Engine {
     ) -> Option<Reason> {
         let is_kubelets = match self.disks {
             Disks::Ours => false,
-            Disks::UnlessKubelets => self.by_kubelet,
+            Disks::UnlessKubelets => self.by_kubelet != Some(false),
             Disks::Kubelets => true,
         };
         if is_kubelets {

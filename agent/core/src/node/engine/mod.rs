@@ -80,8 +80,8 @@ pub struct Engine {
     last_order: u64,
     reclaim: Reclaiming,
     disks: Disks,
-    /// A kubelet owns the container runtime.
-    by_kubelet: bool,
+    /// Whether a kubelet keeps the filesystems; unknown until somebody has looked.
+    by_kubelet: Option<bool>,
     /// What workloads hold of filesystems is not known of all of them yet.
     is_measuring: bool,
     debts: Debts,
@@ -138,7 +138,7 @@ impl Engine {
             last_order: 0,
             reclaim: Reclaiming::Not,
             disks: settings.disks,
-            by_kubelet: false,
+            by_kubelet: None,
             is_measuring: false,
             debts: Debts::default(),
             order: Vec::new(),
@@ -177,7 +177,7 @@ impl Engine {
                 limit,
                 memory,
             } => self.exceeded(now, workload, (limit, memory), actions),
-            Input::Control(Control::Kubelet(owns)) => self.by_kubelet = owns,
+            Input::Control(Control::Kubelet(owns)) => self.by_kubelet = Some(owns),
             Input::Control(Control::Measuring(is_waited_for)) => self.is_measuring = is_waited_for,
             Input::Control(request) => self.safety.control(now, request),
             Input::Reconfigure(new) => self.reconfigure(now, new),

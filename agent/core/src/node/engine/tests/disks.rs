@@ -329,6 +329,16 @@ fn a_kubelet_that_is_found_later_has_it_left_to_it_as_well() {
 }
 
 #[test]
+fn as_long_as_nobody_has_looked_for_a_kubelet_there_may_be_one() {
+    let mut disk = Disk::new([Some(40), Some(30), Some(20)], Disks::UnlessKubelets);
+    let actions = disk.at(1, 150);
+    assert_eq!(held(&actions), [Reason::Kubelet]);
+    assert!(!asks(&actions) && kills(&actions).is_empty());
+    disk.node.step(Input::Control(Control::Kubelet(false)));
+    assert_eq!(kills(&disk.short(2, 150)), [0]);
+}
+
+#[test]
 fn a_filesystem_that_does_not_answer_has_not_got_better() {
     let mut disk = Disk::ours([Some(40), None, None]);
     let said = |actions: &[Action]| {

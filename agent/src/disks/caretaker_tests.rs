@@ -1,0 +1,111 @@
+//! A caretaker that looks, with nobody behind its queues.
+
+use brink_core::node::engine::MemoryPolicy;
+use brink_core::node::input::Reconfiguration;
+use brink_core::node::safety::Mode;
+
+use super::*;
+use crate::config::of_text;
+use crate::guard::ports::Ports;
+use crate::runtime::state::State;
+
+/// Another filesystem than any folder that a test can make.
+const ELSEWHERE: &str = "/proc";
+
+/// A caretaker of a machine that is a folder, and that folder. Its nodefs is the folder itself.
+fn caretaker(more: &str) -> (Caretaker, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("proc")).unwrap();
+    let text = format!(
+        "evictionHard: {{nodefs.available: 1Mi}}\nruntime: {{endpoint: {}/none.sock}}\n{more}",
+        folder.path().display()
+    );
+    let mut config = of_text(&text);
+    config.paths.root = folder.path().to_path_buf();
+    let ports = Arc::new(Ports::new(4, 4).unwrap());
+    let written = Reconfiguration {
+        policy: config.policy.clone(),
+        live: config.live_settings(),
+    };
+    let state = State::new(
+        config.policy.clone(),
+        MemoryPolicy::Kubelet,
+        Mode::Enforcing,
+    );
+    let shared = Arc::new(Shared::new(state));
+    let disks = Arc::new(Disks::new(ports, config.policy.thresholds()));
+    let handover = Handover::new(Arc::clone(&shared), Arc::clone(&disks), written);
+    let known = (disks, Arc::new(handover));
+    let told = (shared, Telling::default());
+    let caretaker = Caretaker::new(&config, known, told, &Stop::default());
+    (caretaker, folder)
+}
+
+/// What the guard was told, in words.
+fn told(caretaker: &Caretaker) -> Vec<String> {
+    let commands = &caretaker.disks.ports.commands;
+    let next = || {
+        Some(match commands.take()? {
+            Command::Control(Control::Kubelet(is)) => format!("kubelet {is}"),
+            Command::Reconfigure(new) => format!("{:?}", new.policy.layout()),
+            _ => "something else".to_owned(),
+        })
+    };
+    std::iter::from_fn(next).collect()
+}
+
+#[test]
+fn whose_the_filesystems_are_is_known_before_their_layout() {
+    let (mut caretaker, _machine) = caretaker("");
+    caretaker.settings.filesystems.imagefs = Some(ELSEWHERE.into());
+    caretaker.settings.root = "/".into();
+    caretaker.settings.filesystems.nodefs = Some(std::env::temp_dir());
+    caretaker.look();
+    let told = told(&caretaker);
+    assert!(
+        told.len() == 2 && told[0].starts_with("kubelet ") && told[1] == "DedicatedImagefs",
+        "{told:?}"
+    );
+    caretaker.end();
+}
+
+#[test]
+fn where_no_runtime_answers_it_counts_whether_a_kubelet_runs() {
+    let (mut caretaker, machine) = caretaker("");
+    caretaker.look();
+    assert_eq!(told(&caretaker), ["kubelet false"]);
+    let process = machine.path().join("proc/700");
+    std::fs::create_dir(&process).unwrap();
+    let zeroes = "0 ".repeat(18);
+    for (name, text) in [
+        (
+            "stat",
+            &*format!("700 (kubelet) S 0 700 700 0 -1 0 {zeroes}0 0 0 0 {zeroes}0\n"),
+        ),
+        ("status", "Name:\tkubelet\nUid:\t0\t0\t0\t0\nNSpid:\t700\n"),
+        ("cmdline", "/usr/bin/kubelet\0"),
+        ("cgroup", "0::/system.slice/kubelet.service\n"),
+    ] {
+        std::fs::write(process.join(name), text).unwrap();
+    }
+    caretaker.look();
+    assert_eq!(told(&caretaker), ["kubelet true"]);
+    caretaker.end();
+}
+
+#[test]
+fn a_kubelet_is_one_that_runs_or_that_has_left_its_mark() {
+    for (runs, heard, expected) in [
+        (Some(true), None, Some(true)),
+        (Some(true), Some(false), Some(true)),
+        (Some(false), Some(true), Some(true)),
+        (None, Some(true), Some(true)),
+        (Some(false), None, Some(false)),
+        (Some(false), Some(false), Some(false)),
+        // Nobody can say.
+        (None, None, None),
+        (None, Some(false), None),
+    ] {
+        assert_eq!(keeps(runs, heard), expected, "{runs:?} {heard:?}");
+    }
+}
