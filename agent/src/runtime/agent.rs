@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use brink_core::node::engine::LiveSettings;
 use brink_core::node::input::Reconfiguration;
 use brink_host::clock::ClockPair;
 use brink_host::lock::make_folder;
@@ -174,7 +175,7 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Resu
     }
     let new = Reconfiguration {
         policy: config.policy.clone(),
-        live: config.live_settings(),
+        live: live_beside(before, &config),
     };
     if !running.handover.hand_over(new) {
         let why = "the guard does not keep up; send SIGHUP again";
@@ -200,6 +201,15 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Resu
     running.bell.ring();
     info!("the configuration was read again");
     Ok(())
+}
+
+/// The live settings of a new configuration, without what follows from settings that take a restart: whoever asks the container
+/// runtime goes by the old ones.
+fn live_beside(before: &AgentConfig, now: &AgentConfig) -> LiveSettings {
+    LiveSettings {
+        disks: before.live_settings().disks,
+        ..now.live_settings()
+    }
 }
 
 /// Settings that differ and cannot be taken over by a running agent.
@@ -230,4 +240,23 @@ fn needs_restart(before: &AgentConfig, now: &AgentConfig) -> Vec<&'static str> {
         .into_iter()
         .filter_map(|(name, differs)| differs.then_some(name))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_core::node::engine::Disks;
+
+    use super::*;
+    use crate::config::of_text;
+
+    #[test]
+    fn who_keeps_the_filesystems_takes_a_restart_as_what_it_follows_from() {
+        let before = of_text("runtime: {reclaim: standalone}\nmode: observe");
+        let now = of_text("runtime: {reclaim: always}\nmode: enforce\nlimits: {maxKills: 3}");
+        assert_eq!(needs_restart(&before, &now), ["runtime"]);
+        let live = live_beside(&before, &now);
+        assert_eq!(live.disks, Disks::UnlessKubelets);
+        assert_eq!(live.limits, now.limits);
+        assert!(live.enforce);
+    }
 }
