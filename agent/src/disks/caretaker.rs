@@ -48,6 +48,8 @@ pub struct Caretaker {
     pub(super) settings: Settings,
     pub(super) runtime: ContainerRuntime,
     threads: Vec<(Arc<Spot>, JoinHandle<()>)>,
+    /// Where images and writable layers lie, as the runtime said last.
+    folders: Option<Folders>,
     is_stopped: Arc<AtomicBool>,
     /// What the guard was told of a kubelet.
     told_of_kubelet: Option<bool>,
@@ -101,6 +103,7 @@ impl Caretaker {
                 reclaim: config.runtime.reclaim,
             },
             threads: Vec::new(),
+            folders: None,
             is_stopped: Arc::clone(&stop.is_stopped),
             told_of_kubelet: None,
             heard_of_kubelet: None,
@@ -161,8 +164,9 @@ impl Caretaker {
         self.runtime.observe();
         // First: another layout has the guard act at once.
         self.tell_of_kubelet();
-        let folders = self.runtime.folders();
-        self.plan(folders);
+        // As a kubelet does: whoever is away for a while has not moved its images.
+        self.folders = self.runtime.folders().or(self.folders.take());
+        self.plan();
         let mut known = self.disks.lock();
         known.runtime = self.runtime.state().clone();
         let is_whole = known.runtime.name.is_some()
@@ -184,8 +188,8 @@ impl Caretaker {
     }
 
     /// Has measured what there is to measure, each filesystem once.
-    fn plan(&mut self, folders: Option<Folders>) {
-        let wanted = self.wanted(folders);
+    fn plan(&mut self) {
+        let wanted = self.wanted();
         let mut found: [Option<Arc<Spot>>; 3] = [const { None }; 3];
         for (spot, path) in found.iter_mut().zip(&wanted) {
             *spot = path.as_ref().and_then(|path| self.spot(path));
@@ -199,9 +203,8 @@ impl Caretaker {
             images: measured(Role::Imagefs),
             layers: measured(Role::Containerfs),
         };
-        let known = [Role::Nodefs, Role::Imagefs, Role::Containerfs]
-            .map(|role| found[role as usize].is_some());
-        let (layout, sources) = plan(known, &measured);
+        let known = wanted.each_ref().map(Option::is_some);
+        let (layout, sources) = plan(known, &measured, self.disks.lock().layout);
         let mut by_role = Vec::new();
         for (role, source) in Role::ALL.into_iter().zip(sources) {
             let spot = source.and_then(|source| found[source as usize].clone());
@@ -221,13 +224,14 @@ impl Caretaker {
     }
 
     /// The folders of the three roles; none where there is no such thing to be known.
-    fn wanted(&mut self, folders: Option<Folders>) -> [Option<PathBuf>; 3] {
+    fn wanted(&mut self) -> [Option<PathBuf>; 3] {
         let Settings {
             root, filesystems, ..
         } = &self.settings;
         let kubelets = &mut self.kubelet_root;
         let kubelets = || kubelets.get_or_insert_with(|| kubelet_root(root)).clone();
-        let all = discover::folders(root, filesystems, kubelets, folders.unwrap_or_default());
+        let told = self.folders.clone().unwrap_or_default();
+        let all = discover::folders(root, filesystems, kubelets, told);
         all.map(|(_, path)| path)
     }
 

@@ -13,11 +13,11 @@ use crate::runtime::state::State;
 const ELSEWHERE: &str = "/proc";
 
 /// A caretaker of a machine that is a folder, and that folder. Its nodefs is the folder itself.
-fn caretaker(more: &str) -> (Caretaker, tempfile::TempDir) {
+fn caretaker() -> (Caretaker, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("proc")).unwrap();
     let text = format!(
-        "evictionHard: {{nodefs.available: 1Mi}}\nruntime: {{endpoint: {}/none.sock}}\n{more}",
+        "evictionHard: {{nodefs.available: 1Mi}}\nruntime: {{endpoint: {}/none.sock}}\n",
         folder.path().display()
     );
     let mut config = of_text(&text);
@@ -54,12 +54,52 @@ fn told(caretaker: &Caretaker) -> Vec<String> {
     std::iter::from_fn(next).collect()
 }
 
+/// The same of this machine, with that for its images.
+fn with_images(images: &str) -> Caretaker {
+    let (mut caretaker, machine) = caretaker();
+    caretaker.settings.root = "/".into();
+    caretaker.settings.filesystems = Filesystems {
+        nodefs: machine.path().parent().map(Path::to_path_buf),
+        imagefs: Some(images.into()),
+        containerfs: None,
+    };
+    caretaker
+}
+
+#[test]
+fn images_whose_folder_cannot_be_measured_have_no_filesystem_of_their_own() {
+    let mut caretaker = with_images("/nowhere/at/all");
+    caretaker.look();
+    assert_eq!(told(&caretaker).len(), 1, "of a kubelet alone");
+    assert_eq!(caretaker.disks.lock().layout, Layout::Single);
+    caretaker.settings.filesystems.imagefs = Some(ELSEWHERE.into());
+    caretaker.look();
+    assert_eq!(told(&caretaker), ["DedicatedImagefs"]);
+    // Gone, for whatever reason: it was there, and is unknown now.
+    caretaker.settings.filesystems.imagefs = Some("/nowhere/at/all".into());
+    caretaker.look();
+    assert_eq!(told(&caretaker), [""; 0]);
+    caretaker.end();
+}
+
+#[test]
+fn a_runtime_that_is_away_has_its_images_where_it_had_them() {
+    let mut caretaker = with_images("");
+    caretaker.settings.filesystems.imagefs = None;
+    caretaker.folders = Some(Folders {
+        images: Some(ELSEWHERE.into()),
+        layers: None,
+    });
+    for _ in 0..2 {
+        caretaker.look();
+        assert_eq!(caretaker.disks.lock().layout, Layout::DedicatedImagefs);
+    }
+    caretaker.end();
+}
+
 #[test]
 fn whose_the_filesystems_are_is_known_before_their_layout() {
-    let (mut caretaker, _machine) = caretaker("");
-    caretaker.settings.filesystems.imagefs = Some(ELSEWHERE.into());
-    caretaker.settings.root = "/".into();
-    caretaker.settings.filesystems.nodefs = Some(std::env::temp_dir());
+    let mut caretaker = with_images(ELSEWHERE);
     caretaker.look();
     let told = told(&caretaker);
     assert!(
@@ -71,7 +111,7 @@ fn whose_the_filesystems_are_is_known_before_their_layout() {
 
 #[test]
 fn where_no_runtime_answers_it_counts_whether_a_kubelet_runs() {
-    let (mut caretaker, machine) = caretaker("");
+    let (mut caretaker, machine) = caretaker();
     caretaker.look();
     assert_eq!(told(&caretaker), ["kubelet false"]);
     let process = machine.path().join("proc/700");

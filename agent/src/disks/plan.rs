@@ -21,9 +21,18 @@ pub struct Measured {
 /// Where a role's figures come from.
 pub type Sources = [Option<Role>; Role::ALL.len()];
 
-/// The layout, and whose folder each role is measured by.
-pub fn plan(known: [bool; 3], measured: &Measured) -> (Layout, Sources) {
-    let [_, has_images, has_layers] = known;
+/// The layout, and whose folder each role is measured by. What cannot be measured now tells no layout: the `last` one stays.
+pub fn plan(known: [bool; 3], measured: &Measured, last: Layout) -> (Layout, Sources) {
+    let is_missing = |is_known: bool, found: Option<Filesystem>| is_known && found.is_none();
+    let [has_nodefs, has_images, has_layers] = known;
+    let is_unknown = is_missing(has_nodefs, measured.nodefs)
+        || is_missing(has_images, measured.images)
+        || is_missing(has_layers, measured.layers);
+    let (layout, sources) = of_devices((has_images, has_layers), measured);
+    (if is_unknown { last } else { layout }, sources)
+}
+
+fn of_devices((has_images, has_layers): (bool, bool), measured: &Measured) -> (Layout, Sources) {
     let Measured {
         nodefs,
         images,
@@ -147,20 +156,34 @@ mod tests {
                 layers: layers.map(on),
             };
             let known = [true, images.is_some(), layers.is_some()];
-            let found = plan(known, &measured);
+            let found = plan(known, &measured, Layout::Split);
             assert_eq!(found, (layout, sources.map(Some)), "{images:?} {layers:?}");
         }
     }
 
     #[test]
-    fn a_filesystem_that_has_not_answered_is_one_of_its_own() {
-        let measured = Measured {
+    fn what_cannot_be_measured_has_figures_of_its_own_and_changes_no_layout() {
+        let all = [Some(on(1)), Some(on(2)), Some(on(3))];
+        for last in [Layout::Single, Layout::DedicatedImagefs, Layout::Split] {
+            for missing in Role::ALL {
+                let mut found = all;
+                found[missing as usize] = None;
+                let [nodefs, images, layers] = found;
+                let measured = Measured {
+                    nodefs,
+                    images,
+                    layers,
+                };
+                let (layout, sources) = plan([true; 3], &measured, last);
+                assert_eq!((layout, sources), (last, Role::ALL.map(Some)), "{missing:?}");
+            }
+        }
+        let without_images = Measured {
             nodefs: Some(on(1)),
             ..Measured::default()
         };
-        let (layout, sources) = plan([true, true, false], &measured);
-        assert_eq!(layout, Layout::DedicatedImagefs);
-        assert_eq!(sources[1], Some(Role::Imagefs));
+        let (layout, _) = plan([true, false, false], &without_images, Layout::Split);
+        assert_eq!(layout, Layout::Single, "nobody says that there are any");
     }
 
     #[test]
@@ -176,7 +199,7 @@ mod tests {
                 images: Some(of(32, capacity)),
                 layers: None,
             };
-            plan([true, true, false], &measured).0
+            plan([true, true, false], &measured, Layout::Split).0
         };
         assert_eq!(plan_of(1 << 30), Layout::Single);
         assert_eq!(plan_of(1 << 31), Layout::DedicatedImagefs);
