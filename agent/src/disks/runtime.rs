@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use brink_cri::client::{Client, Patience, Runtime as _};
 use brink_cri::endpoint;
 use brink_cri::fault::CriError;
+use brink_cri::layout::Places;
 use brink_cri::plan::{Fate, Policy};
 use brink_cri::state::{Pod, State};
 use brink_cri::usage::Records;
@@ -108,11 +109,7 @@ impl ContainerRuntime {
             };
             stopper.unless(places).await
         });
-        let places = asked.answer()?;
-        Some(Folders {
-            images: Some(places.images.folder),
-            layers: places.layers.map(|place| place.folder),
-        })
+        asked.answer().map(folders)
     }
 
     /// Notes which images there are, and which are in use.
@@ -204,6 +201,14 @@ impl ContainerRuntime {
                 Asked::Lost
             }
         }
+    }
+}
+
+/// The folders of an answer.
+pub fn folders(places: Places) -> Folders {
+    Folders {
+        images: Some(places.images.folder),
+        layers: places.layers.map(|place| place.folder),
     }
 }
 

@@ -20,6 +20,7 @@ use crate::guard::ports::Ports;
 use crate::guard::{self, Realtime};
 use crate::ledger::{Author, Rung};
 use crate::storage::Keeper;
+use crate::storage::keeper::Means;
 use crate::storage::need::is_wanted;
 
 /// The node's annotation counts where there is a cluster to have it.
@@ -87,8 +88,13 @@ pub(super) fn keeper(config: &AgentConfig, ports: &Arc<Ports>) -> anyhow::Result
     let period = u64::try_from(config.storage.period.as_nanos())?;
     let period = Duration::from_nanos(period);
     let is_wanted = is_wanted(&config.policy);
-    let root = &config.paths.root;
-    Ok(Keeper::start(root, period, is_wanted, Arc::clone(ports))?)
+    let means = Means {
+        root: config.paths.root.clone(),
+        filesystems: config.filesystems.clone(),
+        endpoint: config.runtime.endpoint.clone(),
+        period,
+    };
+    Ok(Keeper::start(means, is_wanted, Arc::clone(ports))?)
 }
 
 pub(super) fn uses_pids(config: &AgentConfig) -> bool {

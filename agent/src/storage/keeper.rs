@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use brink_core::base::Moment;
-use brink_core::node::observe::{Layout, Observations};
+use brink_core::node::observe::Observations;
 use brink_core::node::policy::Policy;
 use brink_core::node::workload::WorkloadTable;
 use brink_host::HostError;
@@ -19,6 +19,7 @@ use super::measured::Measured;
 use super::need::Need;
 use super::owned::Owned;
 use super::rounds;
+use crate::config::Filesystems;
 use crate::guard::ports::Ports;
 use crate::guard::roster::Roster;
 use crate::guard::storage::Disks;
@@ -42,7 +43,6 @@ pub(super) struct Shared {
     work: Mutex<Arc<Work>>,
     book: Mutex<Book>,
     need: AtomicU8,
-    layout: Mutex<Layout>,
     /// To the guard, which is told who is over a limit of its own.
     pub(super) ports: Option<Arc<Ports>>,
     is_wanted: AtomicBool,
@@ -78,6 +78,19 @@ pub struct Standing {
     pub last_round: Option<(Moment, Duration)>,
 }
 
+/// By what is measured, and how often.
+#[derive(Clone, Debug)]
+pub struct Means {
+    /// The root of the node's files; runtimes of containers are looked for below it.
+    pub root: PathBuf,
+    /// Folders that filesystems are measured by, as far as they were configured.
+    pub filesystems: Filesystems,
+    /// The container runtime's socket, if it was configured.
+    pub endpoint: Option<PathBuf>,
+    /// A round comes so often at least, if its figures are wanted.
+    pub period: Duration,
+}
+
 /// The thread; it ends when this is dropped. By default there is none, and nothing is measured.
 #[derive(Default)]
 pub struct Keeper {
@@ -86,27 +99,21 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Starts the thread with nothing to measure. Runtimes of containers are looked for below `root`. A round comes every `period` at least, if its figures are wanted.
+    /// Starts the thread with nothing to measure.
     ///
     /// # Errors
     /// [`HostError::Call`] when it cannot be started.
-    pub fn start(
-        root: &Path,
-        period: Duration,
-        is_wanted: bool,
-        ports: Arc<Ports>,
-    ) -> Result<Self, HostError> {
+    pub fn start(means: Means, is_wanted: bool, ports: Arc<Ports>) -> Result<Self, HostError> {
         let shared = Arc::new(Shared {
             is_wanted: is_wanted.into(),
             ports: Some(ports),
             ..Shared::default()
         });
         let theirs = Arc::clone(&shared);
-        let root = root.to_path_buf();
         let thread = std::thread::Builder::new()
             .name(NAME.to_owned())
             .stack_size(256 << 10)
-            .spawn(move || rounds::run(&theirs, &root, period))
+            .spawn(move || rounds::run(&theirs, means))
             .map_err(|source| HostError::Call {
                 what: "starting the thread that measures disks",
                 source,
@@ -136,9 +143,8 @@ impl Keeper {
         }
     }
 
-    /// Tells what is seen of the node: how near thresholds on disks are, and what counts as whose.
+    /// Tells what is seen of the node: how near thresholds on disks are.
     pub fn see(&self, policy: &Policy, seen: &Observations) {
-        *lock(&self.shared.layout) = policy.layout();
         self.set_need(Need::of(policy, seen));
     }
 
@@ -217,10 +223,6 @@ impl Shared {
     pub(super) fn note_asking(&self, path: Option<&Path>) {
         let asking = path.map(|path| (path.to_path_buf(), Instant::now()));
         self.book().asking = asking;
-    }
-
-    pub(super) fn layout(&self) -> Layout {
-        *lock(&self.layout)
     }
 
     pub(super) fn need(&self) -> Need {

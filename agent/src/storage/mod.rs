@@ -3,6 +3,7 @@
 //! The guard only ever reads finished figures. Everything that may wait, or hang, is the thread's: it goes behind all others for
 //! the disk and for processors, and where the kernel tells what has changed it walks only that.
 
+mod ground;
 pub mod keeper;
 mod layers;
 pub mod measured;

@@ -12,8 +12,9 @@ use brink_host::disk::pace::Stopped;
 use brink_host::disk::{DiskError, UsageMeter, UsageSettings};
 use tracing::{debug, warn};
 
-use super::keeper::{Shared, Standing, Work};
-use super::layers::Layers;
+use super::ground::Ground;
+use super::keeper::{Means, Shared, Standing, Work};
+use super::layers::{Layers, Told};
 use super::measured::{Found, Measured, of_file};
 use super::need::Need;
 use super::owned::{Owned, Part, Piece};
@@ -32,21 +33,25 @@ const FOR_EVER: Duration = Duration::from_hours(1);
 const MOST_TROUBLES: usize = 16;
 
 /// Measures until it is stopped.
-pub(super) fn run(shared: &Shared, root: &Path, period: Duration) {
+pub(super) fn run(shared: &Shared, means: Means) {
     let calm = calm_thread();
     if let Some(errno) = calm.io.err().or(calm.processor.err()) {
         debug!(%errno, "measuring disks does not go behind all others");
     }
     let mut rounds = Rounds::new(UsageSettings::default());
-    let mut runtime = Layers::new(root);
+    let period = means.period;
+    rounds.ground = Ground::new(means.root.clone(), means.filesystems);
+    let mut runtime = Layers::new(means.root, means.endpoint);
     while !shared.is_stopped() {
         let work = shared.work();
         rounds.adopt(&work, shared);
         let rest = if !shared.is_wanted() || rounds.is_idle() {
             FOR_EVER
         } else {
-            if rounds.begins(&work, shared, period) {
-                rounds.layers = runtime.read();
+            if rounds.begins(shared, period) {
+                let has_containers = |owned: &Owned| !owned.containers.is_empty();
+                let is_asked = work.owned.iter().any(has_containers);
+                rounds.prepare(is_asked.then(|| runtime.read()).unwrap_or_default());
             }
             rounds.turn(&work, shared, period)
         };
@@ -67,6 +72,8 @@ pub(super) struct Rounds {
     /// When the last one began, and how long it took.
     last: Option<(Instant, Duration)>,
     folders: usize,
+    /// Where the node's filesystems lie.
+    ground: Ground,
     /// Writable layers as of this round, by the ids of containers.
     layers: HashMap<String, FsUsage>,
     troubles: Vec<String>,
@@ -94,6 +101,7 @@ impl Rounds {
             began: None,
             last: None,
             folders: 0,
+            ground: Ground::default(),
             layers: HashMap::new(),
             troubles: Vec::new(),
             said: HashSet::new(),
@@ -140,12 +148,16 @@ impl Rounds {
         }
     }
 
-    /// Whether the next turn begins a round in which somebody has containers of a runtime's.
-    fn begins(&self, work: &Work, shared: &Shared, period: Duration) -> bool {
+    /// Whether the next turn begins a round.
+    fn begins(&self, shared: &Shared, period: Duration) -> bool {
         let is_due = |due: Instant| Instant::now() >= due;
-        self.began.is_none()
-            && self.due(shared, period).is_none_or(is_due)
-            && work.owned.iter().any(|owned| !owned.containers.is_empty())
+        self.began.is_none() && self.due(shared, period).is_none_or(is_due)
+    }
+
+    /// Takes what a runtime tells at the beginning of a round, and looks where filesystems lie.
+    fn prepare(&mut self, told: Told) {
+        self.layers = told.layers;
+        self.ground.look(told.folders);
     }
 
     /// Measures one workload, if one is due, and tells for how long there is nothing to do then.
@@ -234,7 +246,7 @@ impl Rounds {
             ..PodUsage::default()
         };
         let used = (&usage, &measured.detail);
-        let exceeded = exceeded_by(shared.layout(), &work.table, index, used);
+        let exceeded = exceeded_by(self.ground.layout(), &work.table, index, used);
         let known = Known {
             exceeded,
             owned: owned.clone(),

@@ -3,10 +3,14 @@
 use std::fs;
 use std::path::PathBuf;
 
-use brink_core::node::workload::WorkloadTable;
+use brink_core::base::Quantity;
+use brink_core::node::limits::LimitKind;
+use brink_core::node::workload::{Container, WorkloadTable};
 use brink_host::disk::{Folder, Pace};
 
 use super::*;
+use crate::config::Filesystems;
+use crate::guard::ports::Ports;
 use crate::guard::storage::Disks;
 
 const PERIOD: Duration = Duration::from_mins(1);
@@ -151,4 +155,75 @@ fn a_pod_without_folders_is_no_trouble_and_a_kubelet_without_its_folder_is() {
     rounds.last = None;
     round(&mut rounds, &pod, &shared);
     assert_eq!(shared.book().standing.troubles, [""; 0]);
+}
+
+/// The same work with limits of local storage of so many bytes for each of these containers.
+fn limited(work: &Work, limit: i64, containers: &[&str]) -> Arc<Work> {
+    let mut workloads = work.table.workloads().to_vec();
+    let container = |name: &&str| {
+        let mut container = Container {
+            name: (*name).to_owned(),
+            ..Container::default()
+        };
+        container.resources.limits.ephemeral_storage = Some(Quantity::from_bytes(limit));
+        container
+    };
+    for workload in &mut workloads {
+        workload.containers = containers.iter().map(container).collect();
+    }
+    let generation = work.table.generation() + 1;
+    Arc::new(Work {
+        table: Arc::new(WorkloadTable::new(workloads, generation)),
+        owned: Arc::clone(&work.owned),
+        disks: Arc::clone(&work.disks),
+    })
+}
+
+/// The limits that the guard was told of, each with the generation of its table.
+fn told(shared: &Shared) -> Vec<(u64, LimitKind)> {
+    let ports = shared.ports.as_ref().unwrap();
+    let next = || match ports.commands.take()? {
+        Command::Exceeded {
+            generation, limit, ..
+        } => Some((generation, limit.kind)),
+        _ => None,
+    };
+    std::iter::from_fn(next).collect()
+}
+
+fn shared_with_ports() -> Shared {
+    let mut shared = shared();
+    shared.ports = Some(Arc::new(Ports::new(4, 4).unwrap()));
+    shared
+}
+
+#[test]
+fn layers_count_against_a_containers_limit_only_where_it_is_known_that_they_do() {
+    let root = tempfile::tempdir().unwrap();
+    let mut work = limited(
+        &work(&[("a", root.path().to_path_buf())]),
+        1 << 30,
+        &["app", "side"],
+    );
+    let owned = work.owned[0].clone();
+    let owned = owned.with_containers(vec![("app".to_owned(), "id".to_owned())]);
+    Arc::get_mut(&mut work).unwrap().owned = [owned].into();
+    let (mut rounds, shared) = (rounds(), shared_with_ports());
+    let layer = FsUsage {
+        bytes: Some(3 << 29),
+        inodes: None,
+    };
+    rounds.layers.insert("id".to_owned(), layer);
+    rounds.adopt(&work, &shared);
+    round(&mut rounds, &work, &shared);
+    assert_eq!(told(&shared), []);
+    let filesystems = Filesystems {
+        nodefs: Some(root.path().to_path_buf()),
+        imagefs: Some(root.path().to_path_buf()),
+        containerfs: None,
+    };
+    rounds.ground = Ground::new(PathBuf::from("/"), filesystems);
+    rounds.ground.look(None);
+    round(&mut rounds, &work, &shared);
+    assert_eq!(told(&shared)[0].1, LimitKind::Container);
 }

@@ -1,19 +1,18 @@
 //! A build that knows no container runtimes: writable layers are unknown.
 
-use std::collections::HashMap;
-use std::path::Path;
+use std::path::PathBuf;
 
-use brink_core::node::workload::FsUsage;
+use super::Told;
 
 /// Nobody to ask.
-pub(in crate::storage) struct Layers(HashMap<String, FsUsage>);
+pub(in crate::storage) struct Layers(Told);
 
 impl Layers {
-    pub(in crate::storage) fn new(_root: &Path) -> Self {
-        Self(HashMap::new())
+    pub(in crate::storage) fn new(_root: PathBuf, _endpoint: Option<PathBuf>) -> Self {
+        Self(Told::default())
     }
 
-    pub(in crate::storage) fn read(&mut self) -> HashMap<String, FsUsage> {
+    pub(in crate::storage) fn read(&mut self) -> Told {
         std::mem::take(&mut self.0)
     }
 }

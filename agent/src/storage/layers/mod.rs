@@ -5,7 +5,22 @@ mod absent;
 #[cfg(feature = "cri")]
 mod asked;
 
+use std::collections::HashMap;
+
+use brink_core::node::workload::FsUsage;
+
+use crate::disks::answer::Folders;
+
 #[cfg(not(feature = "cri"))]
 pub(super) use absent::Layers;
 #[cfg(feature = "cri")]
 pub(super) use asked::Layers;
+
+/// What a runtime tells.
+#[derive(Default)]
+pub(super) struct Told {
+    /// What each container has written, by its id; nothing where nobody answers.
+    pub(super) layers: HashMap<String, FsUsage>,
+    /// Where images and writable layers lie.
+    pub(super) folders: Option<Folders>,
+}
