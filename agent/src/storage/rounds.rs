@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use brink_core::node::limits::{Exceeded, exceeded_by};
+use brink_core::node::observe::Layout;
 use brink_core::node::workload::{FsUsage, PodUsage, Workload, full_name};
 use brink_host::disk::calm::calm_thread;
 use brink_host::disk::pace::Stopped;
@@ -207,12 +208,15 @@ impl Rounds {
         work.owned.iter().position(is_due)
     }
 
-    /// Tells the guard of the limit that a workload exceeds.
-    fn tell(&self, work: &Work, index: usize, shared: &Shared) {
+    /// Tells the guard of the limit that a workload exceeds, by what its manifest says now.
+    fn tell(&mut self, work: &Work, index: usize, shared: &Shared) {
+        let layout = self.ground.layout();
         let known = work.owned.get(index);
-        let known = known.and_then(|owned| self.known.get(&owned.uid));
-        if let (Some(limit), Some(ports)) = (known.and_then(|known| known.exceeded), &shared.ports)
-        {
+        let Some(known) = known.and_then(|owned| self.known.get_mut(&owned.uid)) else {
+            return;
+        };
+        known.exceeded = exceeded(layout, work, index, &known.measured);
+        if let (Some(limit), Some(ports)) = (known.exceeded, &shared.ports) {
             let command = Command::Exceeded {
                 generation: work.table.generation(),
                 workload: index,
@@ -239,16 +243,9 @@ impl Rounds {
         let mut book = shared.book();
         book.measured.insert(owned.uid.clone(), measured.clone());
         drop(book);
-        let usage = PodUsage {
-            rootfs: measured.usage.rootfs,
-            logs: measured.usage.logs,
-            volumes: measured.usage.volumes,
-            ..PodUsage::default()
-        };
-        let used = (&usage, &measured.detail);
-        let exceeded = exceeded_by(self.ground.layout(), &work.table, index, used);
         let known = Known {
-            exceeded,
+            // It is told next.
+            exceeded: None,
             owned: owned.clone(),
             round: self.number,
             measured,
@@ -350,6 +347,17 @@ impl Rounds {
             last_round: Some((now(), took)),
         };
     }
+}
+
+/// The limit of its own that a workload exceeds.
+fn exceeded(layout: Layout, work: &Work, index: usize, measured: &Measured) -> Option<Exceeded> {
+    let usage = PodUsage {
+        rootfs: measured.usage.rootfs,
+        logs: measured.usage.logs,
+        volumes: measured.usage.volumes,
+        ..PodUsage::default()
+    };
+    exceeded_by(layout, &work.table, index, (&usage, &measured.detail))
 }
 
 /// What is missing in the figures of a folder.

@@ -198,6 +198,26 @@ fn shared_with_ports() -> Shared {
 }
 
 #[test]
+fn a_limit_that_was_raised_is_not_told_by_what_was_exceeded_before() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("file"), vec![1; 64 << 10]).unwrap();
+    let work = limited(&work(&[("a", root.path().to_path_buf())]), 1, &["c"]);
+    let (mut rounds, shared) = (rounds(), shared_with_ports());
+    rounds.adopt(&work, &shared);
+    round(&mut rounds, &work, &shared);
+    let before = work.table.generation();
+    assert!(told(&shared).contains(&(before, LimitKind::Pod)));
+    let raised = limited(&work, 1 << 30, &["c"]);
+    rounds.adopt(&raised, &shared);
+    round(&mut rounds, &raised, &shared);
+    assert_eq!(told(&shared), []);
+    let lowered = limited(&raised, 1, &["c"]);
+    rounds.adopt(&lowered, &shared);
+    round(&mut rounds, &lowered, &shared);
+    assert_eq!(told(&shared)[0], (before + 2, LimitKind::Pod));
+}
+
+#[test]
 fn layers_count_against_a_containers_limit_only_where_it_is_known_that_they_do() {
     let root = tempfile::tempdir().unwrap();
     let mut work = limited(
