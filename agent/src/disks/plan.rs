@@ -75,7 +75,7 @@ fn of_devices((has_images, has_layers): (bool, bool), measured: &Measured) -> (L
 
 /// Whether two folders lie on one filesystem. Of btrfs every subvolume has a device of its own, and all have the same room. One
 /// that has not answered is another one: nobody is to wait for it.
-fn are_same(one: Option<&Filesystem>, other: Option<&Filesystem>) -> bool {
+pub fn are_same(one: Option<&Filesystem>, other: Option<&Filesystem>) -> bool {
     let (Some(one), Some(other)) = (one, other) else {
         return false;
     };
@@ -175,7 +175,11 @@ mod tests {
                     layers,
                 };
                 let (layout, sources) = plan([true; 3], &measured, last);
-                assert_eq!((layout, sources), (last, Role::ALL.map(Some)), "{missing:?}");
+                assert_eq!(
+                    (layout, sources),
+                    (last, Role::ALL.map(Some)),
+                    "{missing:?}"
+                );
             }
         }
         let without_images = Measured {

@@ -1,17 +1,18 @@
-//! Where a node's filesystems lie: whether images have a disk of their own.
+//! Where a node's filesystems lie: which folders of workloads are on nodefs, and whether images have a disk of their own.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use brink_core::node::observe::Layout;
 use brink_host::disk::Filesystem;
+use brink_host::disk::filesystem::FilesystemKind;
 use tracing::debug;
 
 use crate::config::Filesystems;
 use crate::disks::answer::Folders;
 use crate::disks::discover::{folders, kubelet_root};
-use crate::disks::plan::{Measured, plan};
+use crate::disks::plan::{Measured, are_same, plan};
 
 /// For the answers of the filesystems; what comes later is taken at the next round.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -26,6 +27,7 @@ pub(super) struct Ground {
     told: Option<Folders>,
     /// Who asks them: one at a time, as long as that takes.
     asked: Option<Receiver<[Option<Filesystem>; 3]>>,
+    nodefs: Option<Filesystem>,
     layout: Option<Layout>,
 }
 
@@ -91,6 +93,15 @@ impl Ground {
             };
             self.layout = Some(plan(known, &measured, Layout::Single).0);
         }
+        self.nodefs = nodefs.or(self.nodefs);
+    }
+
+    /// Whether a folder is known to lie on another filesystem than nodefs. An overlay has the room of the filesystem below it,
+    /// and does not say which that is.
+    pub(super) fn is_elsewhere(&self, folder: &Path) -> bool {
+        let nodefs = self.nodefs.filter(|nodefs| nodefs.kind != FilesystemKind::OVERLAY);
+        let found = nodefs.zip(Filesystem::read(folder).ok());
+        found.is_some_and(|(nodefs, found)| !are_same(Some(&nodefs), Some(&found)))
     }
 
     /// The layout that limits of containers go by. Where that is not known nobody goes for what counts in one of them alone.
@@ -101,8 +112,6 @@ impl Ground {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     /// Another filesystem than any folder that a test can make.
@@ -114,6 +123,26 @@ mod tests {
             ..Filesystems::default()
         };
         Ground::new(PathBuf::from("/"), filesystems)
+    }
+
+    #[test]
+    fn folders_on_another_filesystem_are_elsewhere_once_nodefs_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let inside = folder.path().join("a");
+        std::fs::create_dir(&inside).unwrap();
+        let mut ground = ground(folder.path());
+        assert!(!ground.is_elsewhere(Path::new(ELSEWHERE)));
+        ground.look(None);
+        assert!(!ground.is_elsewhere(&inside));
+        assert!(!ground.is_elsewhere(Path::new("/nowhere/at/all")));
+        for (kind, expected) in [
+            (FilesystemKind::EXT4, true),
+            (FilesystemKind::OVERLAY, false),
+        ] {
+            let nodefs = ground.nodefs.unwrap();
+            ground.nodefs = Some(Filesystem { kind, ..nodefs });
+            assert_eq!(ground.is_elsewhere(Path::new(ELSEWHERE)), expected, "{kind}");
+        }
     }
 
     #[test]

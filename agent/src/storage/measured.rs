@@ -1,6 +1,6 @@
 //! What was measured of one workload, put together from its folders.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -18,8 +18,10 @@ const BLOCK: u64 = 512;
 pub struct Measured {
     /// Part by part.
     pub detail: PodDetail,
-    /// The same as a ranking needs it.
+    /// The same, summed up.
     pub usage: DiskUsage,
+    /// The same as a ranking needs it: without volumes and logs that are not on nodefs, as nobody's end frees anything there.
+    pub ranked: DiskUsage,
     /// When the last of it was measured.
     pub at: Moment,
     /// Whether something could not be looked at, so that it uses at least so much.
@@ -31,6 +33,8 @@ pub struct Measured {
 pub struct Found {
     /// By what the folder is.
     pub parts: HashMap<Part, FsUsage>,
+    /// Those of these that do not lie on nodefs.
+    pub elsewhere: HashSet<Part>,
     /// The pod's file of host names.
     pub hosts_file: FsUsage,
     /// Writable layers by the ids of containers, as far as a runtime tells.
@@ -63,7 +67,7 @@ impl Measured {
             }),
             Part::Logs(_) | Part::PodLogs => None,
         });
-        let volumes = volumes.collect();
+        let volumes: Vec<VolumeUsage> = volumes.collect();
         let sum = |of: fn(&ContainerUsage) -> FsUsage| {
             containers
                 .iter()
@@ -71,6 +75,19 @@ impl Measured {
                 .fold(FsUsage::default(), FsUsage::plus)
         };
         let (rootfs, logs) = (sum(|one| one.rootfs), sum(|one| one.logs));
+        let is_here = |part: Part| !found.elsewhere.contains(&part);
+        let logs_here = containers
+            .iter()
+            .filter(|one| is_here(Part::Logs(one.name.clone())))
+            .fold(FsUsage::default(), |sum, one| sum.plus(one.logs));
+        let here = PodDetail {
+            volumes: volumes
+                .iter()
+                .filter(|one| is_here(Part::Volume(one.name.clone())))
+                .cloned()
+                .collect(),
+            ..PodDetail::default()
+        };
         let detail = PodDetail {
             volumes,
             other: less(part(Part::PodLogs), logs).plus(found.hosts_file),
@@ -81,6 +98,11 @@ impl Measured {
                 rootfs,
                 logs,
                 volumes: detail.local_volumes(workload),
+            },
+            ranked: DiskUsage {
+                rootfs,
+                logs: logs_here,
+                volumes: here.local_volumes(workload),
             },
             detail,
             at,
@@ -185,7 +207,7 @@ mod tests {
                 ("old".to_owned(), used(9_000, 9)),
                 ("new".to_owned(), used(3, 1)),
             ]),
-            is_partial: false,
+            ..Found::default()
         };
         let measured = Measured::of(&pod(), &owned(), &found, Moment::START);
         assert_eq!(
@@ -198,6 +220,31 @@ mod tests {
         assert_eq!(measured.detail.other, used(7 + 8, 3 + 1));
         assert_eq!(measured.detail.volume("shm"), Some(used(1_000, 1)));
         assert_eq!(measured.detail.volume("gone"), None);
+        assert_eq!(measured.ranked, measured.usage);
+    }
+
+    #[test]
+    fn what_lies_elsewhere_counts_against_limits_and_in_no_ranking() {
+        let data = Part::Volume("data".to_owned());
+        let logs = |of: &str| Part::Logs(of.to_owned());
+        let mut found = Found {
+            parts: HashMap::from([
+                (data.clone(), used(100, 10)),
+                (logs("app"), used(20, 2)),
+                (logs("side"), used(7, 1)),
+            ]),
+            elsewhere: [data.clone(), logs("app")].into(),
+            ..Found::default()
+        };
+        let measured = Measured::of(&pod(), &owned(), &found, Moment::START);
+        assert_eq!(measured.usage.volumes, used(100, 10));
+        assert_eq!(measured.usage.logs, used(27, 3));
+        assert_eq!(measured.detail.volume("data"), Some(used(100, 10)));
+        assert_eq!(measured.ranked.volumes, FsUsage::default(), "unknown");
+        assert_eq!(measured.ranked.logs, used(7, 1));
+        found.elsewhere.clear();
+        let measured = Measured::of(&pod(), &owned(), &found, Moment::START);
+        assert_eq!(measured.ranked, measured.usage);
     }
 
     #[test]

@@ -144,7 +144,7 @@ impl Rounds {
         drop(book);
         for (index, owned) in work.owned.iter().enumerate() {
             if let (Some(disk), Some(known)) = (work.disks.get(index), self.known.get(&owned.uid)) {
-                disk.set(&known.measured.usage);
+                disk.set(&known.measured.ranked);
             }
         }
     }
@@ -238,7 +238,7 @@ impl Rounds {
         };
         let measured = Measured::of(workload, owned, &found, now());
         if let Some(disk) = work.disks.get(index) {
-            disk.set(&measured.usage);
+            disk.set(&measured.ranked);
         }
         let mut book = shared.book();
         book.measured.insert(owned.uid.clone(), measured.clone());
@@ -280,6 +280,9 @@ impl Rounds {
                         inodes: Some(usage.inodes),
                     };
                     found.parts.insert(piece.part.clone(), used);
+                    if self.ground.is_elsewhere(&piece.folder.path) {
+                        found.elsewhere.insert(piece.part.clone());
+                    }
                 }
                 // A pod's folders come when it starts, and go with it.
                 Err(DiskError::Missing { .. }) if owned.hosts_file.is_some() => {

@@ -247,3 +247,20 @@ fn layers_count_against_a_containers_limit_only_where_it_is_known_that_they_do()
     round(&mut rounds, &work, &shared);
     assert_eq!(told(&shared)[0].1, LimitKind::Container);
 }
+
+#[test]
+fn a_folder_that_is_not_on_nodefs_is_ranked_by_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let work = work(&[("a", root.path().to_path_buf())]);
+    let (mut rounds, shared) = (rounds(), shared());
+    let filesystems = Filesystems {
+        nodefs: Some("/proc".into()),
+        ..Filesystems::default()
+    };
+    rounds.ground = Ground::new(PathBuf::from("/"), filesystems);
+    rounds.ground.look(None);
+    rounds.adopt(&work, &shared);
+    round(&mut rounds, &work, &shared);
+    assert_eq!(inodes(&work, 0), None);
+    assert_eq!(shared.book().measured["a"].usage.volumes.inodes, Some(1));
+}

@@ -76,7 +76,11 @@ fn a_file_that_grows_in_a_folder_that_does_not_change_is_seen() {
     fs::create_dir(&folder).unwrap();
     File::create(folder.join("file")).unwrap();
     keeper(&mut node, "a", &folder, "");
-    node.configure("observe", OFTEN);
+    let nodefs = format!(
+        "{OFTEN}\nfilesystems: {{nodefs: \"{}\"}}",
+        disk.place().display()
+    );
+    node.configure("observe", &nodefs);
     node.start(&[]);
     told(&node, |view| {
         volumes(view, "a").is_some_and(|bytes| bytes < MIB)
