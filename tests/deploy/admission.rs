@@ -227,7 +227,10 @@ fn an_agent_writes_its_own_conditions_and_taints() {
         .with(|request| request.before["status"] = json!({}))
         .after(
             "/status/conditions",
-            json!([{ "type": "brink.dev/PIDPressure", "status": "False" }]),
+            json!([
+                { "type": "brink.dev/PIDPressure", "status": "False" },
+                { "type": "brink.dev/DiskPressure", "status": "True" },
+            ]),
         );
     check(&fresh, None);
 }

@@ -258,7 +258,8 @@ impl Clerk {
             && step.kind == Kind::Sample
             && self.is_enforcer()
         {
-            cluster.looked(state.conditions, &state.policy, state.mode);
+            let seen = (state.conditions, &step.observations);
+            cluster.looked(seen, &state.policy, state.mode);
         }
         let is_look = is_grace || step.kind == Kind::Sample;
         let graces = is_look

@@ -17,6 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use brink_core::node::condition::ConditionSet;
+use brink_core::node::observe::Observations;
 use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
 use brink_core::node::workload::Workload;
@@ -30,8 +31,8 @@ use crate::record::DecisionRecord;
 pub trait Tell: Send + Sync {
     /// An order was given. `victim` is as the guard had it, and `policy` is in force.
     fn ordered(&self, record: &DecisionRecord, victim: &Workload, policy: &Policy);
-    /// The node was looked at: these conditions hold, by this policy, and orders are carried out or not.
-    fn looked(&self, held: ConditionSet, policy: &Policy, mode: Mode);
+    /// The node was looked at: these conditions hold, by these observations and this policy, and orders are carried out or not.
+    fn looked(&self, seen: (ConditionSet, &Observations), policy: &Policy, mode: Mode);
     /// The kernel's own killer chose a process.
     fn oom_kill(&self, kill: &VictimRecord);
     /// This agent enforces, and the decisions of this boot are known: what the agent before it left is told now, and of those

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use anyhow::Context as _;
 use brink_core::base::{Moment, Reason, Span};
-use brink_core::node::condition::ConditionSet;
+use brink_core::node::condition::{Condition, ConditionSet};
+use brink_core::node::observe::Observations;
 use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::{Resource, Signal};
@@ -243,12 +244,12 @@ impl Tell for Speaker {
         }
     }
 
-    fn looked(&self, held: ConditionSet, policy: &Policy, mode: Mode) {
+    fn looked(&self, (held, seen): (ConditionSet, &Observations), policy: &Policy, mode: Mode) {
         let new = match mode {
             Mode::Observing(Reason::Observing) => Wanted::Nothing,
             Mode::Observing(Reason::Standby) => Wanted::Unknown,
             Mode::Enforcing | Mode::Observing(_) => Wanted::Says {
-                measured: measured(policy),
+                measured: measured(policy, held, seen),
                 held,
             },
         };
@@ -346,14 +347,16 @@ impl Around for Speaker {
     }
 }
 
-/// The conditions whose signals are measured here; what nobody measures is not said to be in order.
-fn measured(policy: &Policy) -> ConditionSet {
-    use brink_core::node::signal::Resource::{Memory, Pids};
+/// The conditions whose signals are measured here; what nobody measures, as a disk that does not answer, is not said to be in
+/// order.
+fn measured(policy: &Policy, held: ConditionSet, seen: &Observations) -> ConditionSet {
     let signals = policy.thresholds().iter().map(|threshold| threshold.signal);
-    signals
-        .filter(|signal| matches!(signal.resource(), Memory | Pids))
-        .map(Signal::condition)
-        .collect()
+    let is_known = |signal: &Signal| match signal.condition() {
+        Condition::MemoryPressure | Condition::PidPressure => true,
+        Condition::DiskPressure => seen[*signal].is_some(),
+    };
+    let known = signals.filter(|signal| is_known(signal) || held.contains(signal.condition()));
+    known.map(Signal::condition).collect()
 }
 
 /// Every change is one assignment, so one who died holding it harms nobody.

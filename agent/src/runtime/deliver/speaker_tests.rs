@@ -1,8 +1,7 @@
 //! What is put into the outbox and wished of the node, without any server.
 
-use brink_core::node::condition::Condition;
 use brink_core::node::engine::MemoryPolicy;
-use brink_core::node::observe::Layout;
+use brink_core::node::observe::{Layout, Observation};
 use brink_core::node::policy::Settings;
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::{Threshold, Value};
@@ -282,7 +281,8 @@ fn the_node_says_what_is_measured_while_it_is_ours_to_say() {
     let scene = scene(false);
     let held: ConditionSet = [Condition::MemoryPressure].into_iter().collect();
     let wanted = |mode| {
-        scene.speaker.looked(held, &policy(), mode);
+        let seen = (held, &Observations::default());
+        scene.speaker.looked(seen, &policy(), mode);
         *scene.tasks.wanted.borrow()
     };
     // Nobody measures the disk.
@@ -296,4 +296,42 @@ fn the_node_says_what_is_measured_while_it_is_ours_to_say() {
     assert_eq!(wanted(Mode::Observing(Reason::Observing)), Wanted::Nothing);
     scene.speaker.close();
     assert!(scene.tasks.wanted.has_changed().is_err(), "the end");
+}
+
+#[test]
+fn pressure_on_disks_is_told_while_one_answers_and_as_long_as_it_holds() {
+    use Condition::{DiskPressure, MemoryPressure};
+    let scene = scene(false);
+    let set = |conditions: &[Condition]| conditions.iter().copied().collect::<ConditionSet>();
+    let answers = Observation {
+        available: 1,
+        capacity: 2,
+        at: None,
+    };
+    for (answer, held, measured) in [
+        (None, set(&[]), set(&[MemoryPressure])),
+        (
+            Some(answers),
+            set(&[]),
+            set(&[MemoryPressure, DiskPressure]),
+        ),
+        (
+            Some(answers),
+            set(&[DiskPressure]),
+            set(&[MemoryPressure, DiskPressure]),
+        ),
+        // What does not answer has not got better.
+        (
+            None,
+            set(&[DiskPressure]),
+            set(&[MemoryPressure, DiskPressure]),
+        ),
+    ] {
+        let mut seen = Observations::default();
+        seen[Signal::NodefsAvailable] = answer;
+        let speaker = &scene.speaker;
+        speaker.looked((held, &seen), &policy(), Mode::Enforcing);
+        let says = Wanted::Says { measured, held };
+        assert_eq!(*scene.tasks.wanted.borrow(), says, "{answer:?}");
+    }
 }
