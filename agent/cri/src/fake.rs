@@ -194,6 +194,7 @@ pub(crate) fn container(id: &str, pod: &str, standing: Standing, images: &[&str]
             uid: pod.to_owned(),
             namespace: "default".to_owned(),
             name: pod.to_owned(),
+            is_of_api: false,
         },
         name: "app".to_owned(),
         attempt: 0,

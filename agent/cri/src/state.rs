@@ -14,6 +14,8 @@ const POD_UID: &str = "io.kubernetes.pod.uid";
 /// The same for the pod's name and namespace.
 const POD_NAME: &str = "io.kubernetes.pod.name";
 const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+/// The annotation by which a kubelet notes where it has a pod from: `api`, `file` or `http`.
+const SOURCE: &str = "kubernetes.io/config.source";
 /// Some runtimes write it before an identity, and some leave it out.
 const DIGEST: &str = "sha256:";
 
@@ -39,6 +41,9 @@ pub struct Pod {
     pub namespace: String,
     /// Its name.
     pub name: String,
+    /// Whether its kubelet has it from the API, so that this knows of it as long as it is to be there. Of a static pod the API has
+    /// an image under another identity, or nothing.
+    pub is_of_api: bool,
 }
 
 /// What a container is doing.
@@ -214,6 +219,7 @@ fn container(message: ContainerMessage, sandbox: Pod, mounted: Option<&Vec<Strin
             uid: label(POD_UID, sandbox.uid),
             namespace: label(POD_NAMESPACE, sandbox.namespace),
             name: label(POD_NAME, sandbox.name),
+            is_of_api: sandbox.is_of_api,
         },
         name: metadata.name,
         attempt: metadata.attempt,
@@ -232,6 +238,10 @@ fn sandbox(message: PodSandbox) -> Sandbox {
             uid: metadata.uid,
             namespace: metadata.namespace,
             name: metadata.name,
+            is_of_api: message
+                .annotations
+                .get(SOURCE)
+                .is_some_and(|of| of == "api"),
         },
         is_ready: message.state == i32::from(PodSandboxState::SandboxReady),
         is_kubelets: message.labels.contains_key(POD_UID),
@@ -357,6 +367,27 @@ mod tests {
             ..state
         };
         assert!(!without.is_kubelets());
+    }
+
+    #[test]
+    fn a_pod_is_the_apis_where_its_kubelet_says_so() {
+        let is_of_api = |source: Option<&str>| {
+            let source = source.map(|source| (SOURCE.to_owned(), source.to_owned()));
+            let sandbox = PodSandbox {
+                id: "s".to_owned(),
+                annotations: source.into_iter().collect(),
+                ..PodSandbox::default()
+            };
+            let container = ContainerMessage {
+                pod_sandbox_id: "s".to_owned(),
+                labels: labels(&[(POD_UID, "u")]),
+                ..ContainerMessage::default()
+            };
+            let state = State::of(vec![container], vec![sandbox], Vec::new(), &BTreeMap::new());
+            state.containers[0].pod.is_of_api
+        };
+        assert!(is_of_api(Some("api")));
+        assert!(!is_of_api(Some("file")) && !is_of_api(None));
     }
 
     #[test]

@@ -19,11 +19,27 @@ pub struct Order<'a> {
     pub ways: &'a [Reclaim],
     /// Nothing is removed: it is only told what would be.
     pub is_dry: bool,
-    /// Whether a pod of that uid is to run.
-    pub lives: &'a (dyn Fn(&str) -> bool + Sync),
+    /// What is known of the pod of that uid.
+    pub pods: &'a (dyn Fn(&str) -> PodIs + Sync),
     /// Whether anything may be removed now; asked before each removal.
     pub may_act: &'a (dyn Fn() -> bool + Sync),
 }
+
+/// What is known of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodIs {
+    /// It is to run.
+    Wanted,
+    /// It has succeeded or failed for good.
+    Over,
+    /// The API knows all pods of this node, and none of that uid.
+    Missing,
+    /// Nobody says.
+    Unknown,
+}
+
+/// Says what the API knows of the pod of a uid.
+pub type AsksApi = dyn Fn(&str) -> PodIs + Send + Sync;
 
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use tracing::{info, warn};
 
-use super::answer::Folders;
+use super::answer::{AsksApi, Folders};
 use super::discover::{self, kubelet_root};
 use super::handover::Handover;
 use super::measure::Spot;
@@ -47,6 +47,8 @@ pub struct Caretaker {
     pub telling: Telling,
     pub(super) settings: Settings,
     pub(super) runtime: ContainerRuntime,
+    /// What the API knows of pods, where there is one.
+    pub(super) by_api: Option<Arc<AsksApi>>,
     threads: Vec<(Arc<Spot>, JoinHandle<()>)>,
     /// Where images and writable layers lie, as the runtime said last.
     folders: Option<Folders>,
@@ -102,6 +104,7 @@ impl Caretaker {
                 filesystems: config.filesystems.clone(),
                 reclaim: config.runtime.reclaim,
             },
+            by_api: None,
             threads: Vec::new(),
             folders: None,
             is_stopped: Arc::clone(&stop.is_stopped),
@@ -109,6 +112,12 @@ impl Caretaker {
             heard_of_kubelet: None,
             kubelet_root: None,
         }
+    }
+
+    /// The same beside an API that knows pods.
+    #[must_use]
+    pub fn with_api(self, by_api: Option<Arc<AsksApi>>) -> Self {
+        Self { by_api, ..self }
     }
 
     /// Runs until it is stopped.

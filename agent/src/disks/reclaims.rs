@@ -8,9 +8,10 @@ use brink_core::node::observe::Observations;
 use brink_core::node::policy::Policy;
 use brink_core::node::reclaim::functions;
 use brink_core::node::safety::Mode;
+use brink_core::node::workload::Stage;
 
 use super::Disks;
-use super::answer::{End, Order, Outcome};
+use super::answer::{End, Order, Outcome, PodIs};
 use super::caretaker::Caretaker;
 use super::measure::Spot;
 use crate::config::ReclaimPolicy;
@@ -63,12 +64,22 @@ impl Caretaker {
 
     fn carry_out(&mut self, told: &Reclaimed) -> Outcome {
         let shared = Arc::clone(&self.shared);
-        let lives = |uid: &str| shared.lock().workload(uid).is_some();
+        let by_api = self.by_api.as_deref();
+        let pods = |uid: &str| {
+            let said = by_api.map_or(PodIs::Unknown, |ask| ask(uid));
+            let state = shared.lock();
+            let mut known = state
+                .table()
+                .into_iter()
+                .flat_map(|table| table.workloads());
+            let stage = known.find(|one| one.uid == uid).map(|one| one.stage);
+            pod_is(said, stage)
+        };
         let may_act = || shared.lock().mode == Mode::Enforcing;
         let order = Order {
             ways: told.ways,
             is_dry: told.is_dry,
-            lives: &lives,
+            pods: &pods,
             may_act: &may_act,
         };
         let (disks, spots) = (Arc::clone(&self.disks), self.disks.lock().spots());
@@ -117,6 +128,16 @@ impl Caretaker {
     }
 }
 
+/// What is known of a pod of which the API says this, and which is a workload at that stage, if it is one: of a static pod the
+/// API knows another uid.
+const fn pod_is(said: PodIs, stage: Option<Stage>) -> PodIs {
+    match (said, stage) {
+        (PodIs::Wanted | PodIs::Over, _) | (_, None) => said,
+        (_, Some(Stage::Terminal | Stage::Finished)) => PodIs::Over,
+        (_, Some(Stage::Active | Stage::Terminating)) => PodIs::Wanted,
+    }
+}
+
 /// Has these measured, and waits for it.
 fn measure(spots: &[Arc<Spot>]) {
     let asked = guard::now();
@@ -138,4 +159,28 @@ fn short(disks: &Disks, policy: &Policy) -> Vec<String> {
     let thresholds = policy.thresholds();
     let names = met.iter().filter_map(|index| thresholds.get(index));
     names.map(ToString::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_has_the_first_word_of_a_pod_and_its_manifest_the_next() {
+        use PodIs::{Missing, Over, Unknown, Wanted};
+        for (said, stage, expected) in [
+            (Unknown, None, Unknown),
+            (Missing, None, Missing),
+            (Unknown, Some(Stage::Active), Wanted),
+            (Unknown, Some(Stage::Terminating), Wanted),
+            (Unknown, Some(Stage::Terminal), Over),
+            // A static one.
+            (Missing, Some(Stage::Active), Wanted),
+            // The roster is older than the list.
+            (Over, Some(Stage::Active), Over),
+            (Wanted, Some(Stage::Terminal), Wanted),
+        ] {
+            assert_eq!(pod_is(said, stage), expected, "{said:?} {stage:?}");
+        }
+    }
 }

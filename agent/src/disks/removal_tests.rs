@@ -9,6 +9,7 @@ use brink_cri::state::{Container, Pod};
 use tokio::time::Instant;
 
 use super::*;
+use crate::disks::answer::PodIs;
 
 const SOON: Duration = Duration::from_millis(300);
 
@@ -27,6 +28,7 @@ impl Runtime for Dead {
                 uid: "u".to_owned(),
                 namespace: "shop".to_owned(),
                 name: "web".to_owned(),
+                is_of_api: false,
             },
             name: id.to_owned(),
             attempt: 0,
@@ -75,7 +77,7 @@ fn reclaimed(runtime: &Dead, stopper: &Stopper, is_dry: bool) -> Outcome {
     let order = Order {
         ways: &[Reclaim::DeadContainers],
         is_dry,
-        lives: &|_| false,
+        pods: &|_| PodIs::Unknown,
         may_act: &|| true,
     };
     let tokio = tokio::runtime::Builder::new_current_thread()

@@ -1,9 +1,11 @@
 //! The container runtime: where images lie, which of them are in use, and their removal. Every question has a deadline.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use brink_core::base::{Moment, Span};
 use brink_cri::client::{Client, Patience, Runtime as _};
 use brink_cri::endpoint;
 use brink_cri::fault::CriError;
@@ -14,7 +16,7 @@ use brink_cri::usage::Records;
 use tokio::sync::Notify;
 
 use super::RuntimeState;
-use super::answer::{End, Folders, Order, Outcome};
+use super::answer::{End, Folders, Order, Outcome, PodIs};
 use super::removal::{Job, stopped};
 use crate::config::{ReclaimPolicy, RuntimeConfig};
 use crate::guard;
@@ -28,6 +30,8 @@ const PATIENCE: Patience = Patience {
 /// A runtime that was there a moment ago is being restarted: it is waited for so long.
 const RESTARTING: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(200);
+/// A watch that has died in silence is found dead sooner.
+const MISSING_AFTER: Span = Span::from_secs(600);
 
 /// Ends what is being asked.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +84,8 @@ pub struct ContainerRuntime {
 struct Asking {
     client: Option<Client>,
     records: Records,
+    /// When each pod was first seen here, by its uid; those that are gone are forgotten.
+    pods: BTreeMap<String, Moment>,
     state: RuntimeState,
 }
 
@@ -130,13 +136,17 @@ impl ContainerRuntime {
             beside_kubelet: self.config.reclaim == ReclaimPolicy::Always,
             ..Policy::default()
         };
-        let lives = order.lives;
+        let (seen, now) = (self.asking.pods.clone(), guard::now());
+        let is_known = |uid: &String| matches!((order.pods)(uid), PodIs::Wanted | PodIs::Over);
+        // The API may know another node's pods: what this one is called may be wrong.
+        let is_of_here = seen.keys().any(is_known);
         let fates = move |pod: &Pod| {
-            if lives(&pod.uid) {
-                Fate::Lives
-            } else {
-                Fate::Unknown
-            }
+            let since = seen.get(&pod.uid).filter(|_| is_of_here);
+            fate(
+                (order.pods)(&pod.uid),
+                pod,
+                since.map(|since| now.since(*since)),
+            )
         };
         let job = Job {
             order,
@@ -201,6 +211,18 @@ impl ContainerRuntime {
                 Asked::Lost
             }
         }
+    }
+}
+
+/// What becomes of a pod that has been seen here for so long. One that is missing in the API counts as deleted only where the API
+/// was to have it, and would by now whatever keeps it from us: a kubelet may hear of a pod earlier than we do.
+fn fate(is: PodIs, pod: &Pod, seen: Option<Span>) -> Fate {
+    let is_old = seen.is_some_and(|seen| seen >= MISSING_AFTER);
+    match is {
+        PodIs::Wanted => Fate::Lives,
+        PodIs::Over => Fate::Over,
+        PodIs::Missing if pod.is_of_api && is_old => Fate::Over,
+        PodIs::Missing | PodIs::Unknown => Fate::Unknown,
     }
 }
 
@@ -276,8 +298,20 @@ impl Asking {
         let client = self.connect(sockets).await?;
         let state = client.read().await?;
         self.records.observe(guard::now(), &state);
+        self.note_pods(guard::now(), &state);
         self.state.is_kubelets = Some(state.is_kubelets());
         Ok(state)
+    }
+
+    fn note_pods(&mut self, now: Moment, state: &State) {
+        let containers = state.containers.iter().map(|one| &one.pod.uid);
+        let sandboxes = state.sandboxes.iter().map(|one| &one.pod.uid);
+        let known = &self.pods;
+        let noted = containers.chain(sandboxes).map(|uid| {
+            let since = known.get(uid).copied().unwrap_or(now);
+            (uid.clone(), since)
+        });
+        self.pods = noted.collect();
     }
 
     /// One reclaim; none if it was given up before anything could be removed.

@@ -27,7 +27,7 @@ fn reclaim(runtime: &mut ContainerRuntime, within: Duration) -> Outcome {
     let order = Order {
         ways: &[Reclaim::DeadContainers],
         is_dry: false,
-        lives: &|_| false,
+        pods: &|_| PodIs::Unknown,
         may_act: &|| true,
     };
     runtime.reclaim(&order, within, &mut || false)
@@ -64,4 +64,53 @@ fn who_does_not_answer_is_not_taken_for_one_that_restarts() {
     // A connection that waits behind another one says nothing either, and is one attempt.
     assert_eq!(runtime.state().fault, Some("hung"));
     assert_eq!(runtime.state().name, None);
+}
+
+#[test]
+fn a_pod_that_is_missing_is_over_only_where_the_api_would_have_it() {
+    let of = |is_of_api| Pod {
+        uid: "u".to_owned(),
+        is_of_api,
+        ..Pod::default()
+    };
+    let (young, old) = (Some(Span::from_secs(599)), Some(MISSING_AFTER));
+    for (is, is_of_api, seen, expected) in [
+        (PodIs::Wanted, true, old, Fate::Lives),
+        (PodIs::Over, false, None, Fate::Over),
+        (PodIs::Missing, true, old, Fate::Over),
+        (PodIs::Missing, true, young, Fate::Unknown),
+        (PodIs::Missing, true, None, Fate::Unknown),
+        // A static pod, or nobody knows whose.
+        (PodIs::Missing, false, old, Fate::Unknown),
+        (PodIs::Unknown, true, old, Fate::Unknown),
+    ] {
+        assert_eq!(fate(is, &of(is_of_api), seen), expected, "{is:?} {seen:?}");
+    }
+}
+
+#[test]
+fn a_pod_has_been_here_since_it_was_first_seen() {
+    let at = Moment::from_secs;
+    let state = |uids: &[&str]| State {
+        sandboxes: uids
+            .iter()
+            .map(|uid| brink_cri::state::Sandbox {
+                id: (*uid).to_owned(),
+                pod: Pod {
+                    uid: (*uid).to_owned(),
+                    ..Pod::default()
+                },
+                is_ready: false,
+                is_kubelets: true,
+            })
+            .collect(),
+        ..State::default()
+    };
+    let mut asking = Asking::default();
+    asking.note_pods(at(1), &state(&["a"]));
+    asking.note_pods(at(2), &state(&["a", "b"]));
+    let known: Vec<_> = asking.pods.clone().into_iter().collect();
+    assert_eq!(known, [("a".to_owned(), at(1)), ("b".to_owned(), at(2))]);
+    asking.note_pods(at(3), &state(&["b"]));
+    assert_eq!(asking.pods.len(), 1);
 }

@@ -556,7 +556,8 @@ impl Running {
         if keeper.is_none() && concerns(config.policy.thresholds()) {
             let known = (Arc::clone(&self.disks), Arc::clone(&self.handover));
             let told = (Arc::clone(&self.shared), self.telling.clone());
-            let body = Caretaker::new(config, known, told, &self.stop_keeper);
+            let by_api = self.cluster.as_ref().map(Cluster::pods_are);
+            let body = Caretaker::new(config, known, told, &self.stop_keeper).with_api(by_api);
             *keeper = Some(spawn(DISK_KEEPER, || body.run())?);
         }
         // It looks at once whether there is more to measure.

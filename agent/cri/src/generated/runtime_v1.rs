@@ -257,6 +257,10 @@ pub struct PodSandbox {
     #[prost(map = "string, string", tag = "5")]
     pub labels:
         ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
+    /// What the pod's own annotations are, and what a kubelet adds to them.
+    #[prost(map = "string, string", tag = "6")]
+    pub annotations:
+        ::std::collections::HashMap<::prost::alloc::string::String, ::prost::alloc::string::String>,
 }
 /// Names a container to remove.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

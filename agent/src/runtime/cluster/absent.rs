@@ -7,6 +7,7 @@ use super::{Answered, Voice};
 use crate::backend::source::PodSource;
 use crate::config::AgentConfig;
 use crate::control::protocol::KubernetesView;
+use crate::disks::answer::AsksApi;
 use crate::guard::ports::{Evicted, Ports};
 use crate::runtime::deliver::Deliver;
 use crate::runtime::watch::Bell;
@@ -45,6 +46,11 @@ impl Cluster {
 
     /// Tells nothing.
     pub fn take_up(&self, _evicted: &[Evicted]) {
+        match *self {}
+    }
+
+    /// Nobody's pods.
+    pub fn pods_are(&self) -> Arc<AsksApi> {
         match *self {}
     }
 

@@ -12,6 +12,7 @@ use brink_kube::node;
 use brink_kube::pods::follow::{self, Follow};
 use brink_kube::pods::{Pods, Standing};
 use brink_kube::watch::Streaming;
+use brink_kube::write::plan::Seen;
 use jiff::Timestamp;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
@@ -21,6 +22,7 @@ use super::{Answered, Voice};
 use crate::backend::source::PodSource;
 use crate::config::{AgentConfig, Kubernetes, StreamingLists};
 use crate::control::protocol::KubernetesView;
+use crate::disks::answer::{AsksApi, PodIs};
 use crate::guard::ports::{Evicted, Ports};
 use crate::runtime::deliver::speaker::Speaker;
 use crate::runtime::deliver::tasks::Tasks;
@@ -147,6 +149,12 @@ impl Cluster {
         }
     }
 
+    /// What is known of each pod.
+    pub fn pods_are(&self) -> Arc<AsksApi> {
+        let pods = Arc::clone(&self.pods);
+        Arc::new(move |uid| pod_is(&pods, uid))
+    }
+
     /// How it stands.
     pub fn view(&self) -> KubernetesView {
         let now = Timestamp::now();
@@ -163,6 +171,17 @@ impl Cluster {
             speaker.close();
         }
         self.stopped.notify_one();
+    }
+}
+
+fn pod_is(pods: &Pods, uid: &str) -> PodIs {
+    match pods.seen(uid) {
+        Seen::There {
+            is_terminal: true, ..
+        } => PodIs::Over,
+        Seen::There { .. } => PodIs::Wanted,
+        Seen::Gone if pods.standing(Timestamp::now()).left_out == 0 => PodIs::Missing,
+        Seen::Gone | Seen::Unknown => PodIs::Unknown,
     }
 }
 
@@ -261,7 +280,33 @@ const fn streaming(lists: StreamingLists) -> Streaming {
 
 #[cfg(test)]
 mod tests {
+    use brink_kube::pods::Pod;
+    use brink_kube::watch::Change;
+
     use super::*;
+
+    #[test]
+    fn a_pod_is_missing_only_from_a_list_that_is_whole() {
+        let pod = |uid: &str, phase: &str| -> Pod {
+            let text = format!(
+                r#"{{"metadata":{{"name":"{uid}","namespace":"shop","uid":"{uid}","resourceVersion":"7"}},
+                    "status":{{"phase":"{phase}"}}}}"#
+            );
+            serde_json::from_str(&text).unwrap()
+        };
+        let pods = Pods::new(|| {});
+        let all = |pods: &Pods| ["web", "job", "gone"].map(|uid| pod_is(pods, uid));
+        assert_eq!(all(&pods), [PodIs::Unknown; 3]);
+        pods.take(Change::Began, Timestamp::now());
+        for found in [pod("web", "Running"), pod("job", "Succeeded")] {
+            pods.take(Change::Found(found), Timestamp::now());
+        }
+        assert_eq!(pod_is(&pods, "gone"), PodIs::Unknown, "it arrives");
+        pods.take(Change::Complete, Timestamp::now());
+        assert_eq!(all(&pods), [PodIs::Wanted, PodIs::Over, PodIs::Missing]);
+        pods.lost("away".to_owned(), Timestamp::now());
+        assert_eq!(all(&pods), [PodIs::Wanted, PodIs::Over, PodIs::Unknown]);
+    }
 
     #[test]
     fn a_state_is_as_old_as_the_last_moment_it_was_known_to_hold() {
