@@ -12,9 +12,8 @@
 //! 1. [`endpoint::find`] names the sockets there are; [`client::Client::connect`] takes one and asks who answers. Each way to fail
 //!    is a [`fault::CriError`] of its own. A client whose connection has ended says so by [`client::Client::is_closed`]: connect
 //!    anew, with waits between.
-//! 2. [`layout::read`] tells where images and writable layers lie, and [`layout::detect`] which of the kubelet's layouts
-//!    that is; measure these folders as often as the filesystems need it, and ask the runtime about as often as it measures
-//!    itself (10 s with containerd).
+//! 2. [`client::Client::places`] tells where images and writable layers lie; measure these folders as often as the filesystems need
+//!    it.
 //! 3. Every five minutes, as the kubelet does, [`usage::Records::observe`] with [`client::Runtime::read`]: it knows which image was
 //!    in use when.
 //! 4. When a threshold is met, [`brink_core::node::reclaim::functions`] names the ways for its signal. [`plan::plan`] is the dry

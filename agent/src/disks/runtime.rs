@@ -229,8 +229,8 @@ fn fate(is: PodIs, pod: &Pod, seen: Option<Span>) -> Fate {
 /// The folders of an answer.
 pub fn folders(places: Places) -> Folders {
     Folders {
-        images: Some(places.images.folder),
-        layers: places.layers.map(|place| place.folder),
+        images: Some(places.images),
+        layers: places.layers,
     }
 }
 
