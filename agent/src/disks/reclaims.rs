@@ -67,8 +67,8 @@ impl Caretaker {
         let by_api = self.by_api.as_deref();
         let pods = |uid: &str| {
             let said = by_api.map_or(PodIs::Unknown, |ask| ask(uid));
-            let state = shared.lock();
-            let mut known = state
+            let guarded = shared.lock();
+            let mut known = guarded
                 .table()
                 .into_iter()
                 .flat_map(|table| table.workloads());

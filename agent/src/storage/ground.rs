@@ -99,7 +99,9 @@ impl Ground {
     /// Whether a folder is known to lie on another filesystem than nodefs. An overlay has the room of the filesystem below it,
     /// and does not say which that is.
     pub(super) fn is_elsewhere(&self, folder: &Path) -> bool {
-        let nodefs = self.nodefs.filter(|nodefs| nodefs.kind != FilesystemKind::OVERLAY);
+        let nodefs = self
+            .nodefs
+            .filter(|nodefs| nodefs.kind != FilesystemKind::OVERLAY);
         let found = nodefs.zip(Filesystem::read(folder).ok());
         found.is_some_and(|(nodefs, found)| !are_same(Some(&nodefs), Some(&found)))
     }
@@ -141,7 +143,11 @@ mod tests {
         ] {
             let nodefs = ground.nodefs.unwrap();
             ground.nodefs = Some(Filesystem { kind, ..nodefs });
-            assert_eq!(ground.is_elsewhere(Path::new(ELSEWHERE)), expected, "{kind}");
+            assert_eq!(
+                ground.is_elsewhere(Path::new(ELSEWHERE)),
+                expected,
+                "{kind}"
+            );
         }
     }
 

@@ -52,7 +52,12 @@ pub(super) fn run(shared: &Shared, means: Means) {
             if rounds.begins(shared, period) {
                 let has_containers = |owned: &Owned| !owned.containers.is_empty();
                 let is_asked = work.owned.iter().any(has_containers);
-                rounds.prepare(is_asked.then(|| runtime.read()).unwrap_or_default());
+                let layers = if is_asked {
+                    runtime.read()
+                } else {
+                    Told::default()
+                };
+                rounds.prepare(layers);
             }
             rounds.turn(&work, shared, period)
         };
