@@ -14,6 +14,8 @@ use brink_host::hog::{HogSpec, Load, Progress};
 use crate::slowed;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
+/// How many stand ready for the kernel's killer behind the one that it is to take.
+const NEXT_TO_GO: usize = 4;
 
 /// A running hog. Dropping it kills it and removes its files.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub struct Hog {
     /// Kept until the start.
     start: Option<ChildStdin>,
     folder: PathBuf,
+    /// Whom the kernel takes next, should it choose again.
+    next: Vec<Hog>,
 }
 
 impl Hog {
@@ -53,15 +57,33 @@ impl Hog {
 
     /// Starts one that takes all memory of the machine, which must be a guest, until the kernel kills it before anybody else.
     ///
+    /// The kernel passes a victim over whose memory it could not take back at once, and may choose again before that is free,
+    /// in whose context ever. A few that take nothing stand ready for that: without them it would be the test, or the agent.
+    ///
     /// # Errors
     /// When it cannot be started, or not be made the first to go.
     pub fn exhaust(program: &Path) -> io::Result<Self> {
         let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
         (spec.floor, spec.wait) = (0, true);
         let mut hog = Self::spawn(program, None, &spec)?;
-        fs::write(format!("/proc/{}/oom_score_adj", hog.pid()), "1000")?;
+        hog.goes_before_anybody(program)?;
         hog.start();
         Ok(hog)
+    }
+
+    /// Has the kernel's killer take this one first when the node is out of memory, and a few others before anybody else.
+    ///
+    /// # Errors
+    /// When those cannot be started, or the score not be written.
+    pub fn goes_before_anybody(&mut self, program: &Path) -> io::Result<()> {
+        let mut spec = HogSpec::new(Load::Anon, 1 << 20, Duration::from_mins(5));
+        (spec.floor, spec.wait) = (0, true);
+        for _ in 0..NEXT_TO_GO {
+            let next = Self::spawn(program, None, &spec)?;
+            fs::write(format!("/proc/{}/oom_score_adj", next.pid()), "999")?;
+            self.next.push(next);
+        }
+        fs::write(format!("/proc/{}/oom_score_adj", self.pid()), "1000")
     }
 
     fn spawn_by(
@@ -89,6 +111,7 @@ impl Hog {
                 start: child.stdin.take(),
                 child,
                 folder,
+                next: Vec::new(),
             }),
             Err(error) => {
                 fs::remove_dir_all(&folder)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Output;
 use std::time::Duration;
 
@@ -183,7 +184,8 @@ fn an_oom_of_the_node_is_a_scenario_in_which_a_threshold_acts_before_the_kernel(
     let mut spec = HogSpec::new(Load::Anon, 64 << 30, Duration::from_mins(5));
     (spec.floor, spec.wait, spec.rate) = (0, true, Some(256 * MIB));
     let mut hog = node.hog(leaker, &spec);
-    fs::write(format!("/proc/{}/oom_score_adj", hog.pid()), "1000").unwrap();
+    let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+    hog.goes_before_anybody(program).unwrap();
     hog.wait_in(&node.groups[leaker], PATIENCE).unwrap();
     hog.start();
     assert!(!hog.wait(PATIENCE).unwrap().success());
