@@ -54,6 +54,24 @@ fn told(caretaker: &Caretaker) -> Vec<String> {
     std::iter::from_fn(next).collect()
 }
 
+/// Has one more process run on a machine that is a folder.
+fn add_process(machine: &tempfile::TempDir, pid: u32, name: &str) {
+    let folder = machine.path().join(format!("proc/{pid}"));
+    std::fs::create_dir(&folder).unwrap();
+    let zeroes = "0 ".repeat(46);
+    let status =
+        format!("Name:\t{name}\nTgid:\t{pid}\nUid:\t0\t0\t0\t0\nNSpid:\t{pid}\nThreads:\t1\n");
+    for (file, text) in [
+        ("stat", format!("{pid} ({name}) S 0 {pid} {pid} {zeroes}\n")),
+        ("status", status),
+        ("cmdline", format!("/usr/bin/{name}\0")),
+        ("oom_score_adj", "0\n".to_owned()),
+        ("cgroup", format!("0::/system.slice/{name}.service\n")),
+    ] {
+        std::fs::write(folder.join(file), text).unwrap();
+    }
+}
+
 /// The same of this machine, with that for its images.
 fn with_images(images: &str) -> Caretaker {
     let (mut caretaker, machine) = caretaker();
@@ -113,21 +131,11 @@ fn whose_the_filesystems_are_is_known_before_their_layout() {
 fn where_no_runtime_answers_it_counts_whether_a_kubelet_runs() {
     let (mut caretaker, machine) = caretaker();
     caretaker.look();
+    assert_eq!(told(&caretaker), [""; 0], "nobody can tell who runs there");
+    add_process(&machine, std::process::id(), "brink");
+    caretaker.look();
     assert_eq!(told(&caretaker), ["kubelet false"]);
-    let process = machine.path().join("proc/700");
-    std::fs::create_dir(&process).unwrap();
-    let zeroes = "0 ".repeat(18);
-    for (name, text) in [
-        (
-            "stat",
-            &*format!("700 (kubelet) S 0 700 700 0 -1 0 {zeroes}0 0 0 0 {zeroes}0\n"),
-        ),
-        ("status", "Name:\tkubelet\nUid:\t0\t0\t0\t0\nNSpid:\t700\n"),
-        ("cmdline", "/usr/bin/kubelet\0"),
-        ("cgroup", "0::/system.slice/kubelet.service\n"),
-    ] {
-        std::fs::write(process.join(name), text).unwrap();
-    }
+    add_process(&machine, 700, "kubelet");
     caretaker.look();
     assert_eq!(told(&caretaker), ["kubelet true"]);
     caretaker.end();
