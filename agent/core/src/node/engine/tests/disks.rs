@@ -270,7 +270,8 @@ fn memory_does_not_wait_for_a_filesystem() {
         let may_order = |index| disk.node.engine.may_order(ms(99), &sample, met(index));
         (may_order(0), may_order(1))
     };
-    assert_eq!(sample(&disk), (false, true), "who would go is to be known");
+    // By name: memory stands before the filesystem.
+    assert_eq!(sample(&disk), (true, false), "who would go is to be known");
     let actions = disk.sample(100, 50);
     assert_eq!(ends(&actions), [End::Overtaken]);
     assert_eq!(kills(&actions), [1]);
@@ -295,7 +296,7 @@ fn where_nobody_goes_for_memory_the_filesystem_has_its_turn() {
     disk.available = Some(150);
     let actions = disk.sample(1, 50);
     assert!(asks(&actions), "{actions:?}");
-    assert_eq!(held(&actions), [Reason::Waiting, Reason::Nobody]);
+    assert_eq!(held(&actions), [Reason::Nobody, Reason::Waiting]);
 }
 
 #[test]
