@@ -125,6 +125,8 @@ fn of_a_kubelets_pod_only_what_is_known_is_killed() {
         let workload = &roster.table.workloads()[0];
         assert!(workload.by_kubelet);
         assert_eq!(workload.protection, protection);
+        let names: Vec<(String, String)> = pod(UID, ids).container_ids;
+        assert_eq!(roster.containers_of(0), names, "for incidents in them");
         let is_strange = protection.is_some();
         assert_eq!(roster.left_alone[0].len(), usize::from(is_strange));
         assert_eq!(built.troubles.len(), troubles, "{:?}", built.troubles);

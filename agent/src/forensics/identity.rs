@@ -12,6 +12,7 @@ use brink_stream::model::incident::Identity;
 use super::gather::group::ancestry;
 use super::roll::Roll;
 use crate::guard::roster::Roster;
+use crate::pod::container_name;
 
 /// Who is gone stays known for so long, in nanoseconds.
 const KEPT: u64 = 120_000_000_000;
@@ -25,6 +26,8 @@ const LEARNED_AT_MOST: usize = 256;
 pub struct Workload {
     /// Its uid.
     pub uid: Arc<str>,
+    /// Names and ids of its containers.
+    pub containers: Vec<(String, String)>,
     /// The rest.
     pub identity: Identity,
 }
@@ -66,13 +69,16 @@ impl Snapshot {
         let pairs = table.workloads().iter().zip(table.rows());
         let workloads = pairs.enumerate().map(|(index, (workload, row))| {
             let owner = roster.owners.get(index).cloned().flatten();
+            let containers = roster.containers_of(index).to_vec();
             Arc::new(Workload {
                 uid: workload.uid.as_str().into(),
+                containers,
                 identity: Identity {
                     namespace: workload.namespace.clone(),
                     name: workload.name.clone(),
                     uid: workload.uid.clone(),
                     container: None,
+                    container_id: None,
                     container_missing: Some(Missing::NotApplicable),
                     qos: Some(qos_word(row.qos).to_owned()),
                     qos_missing: None,
@@ -157,10 +163,13 @@ impl Identities {
 
     /// The same as it is told, with the container that the cgroup is.
     pub fn identity(&self, path: &str) -> Option<Identity> {
-        let mut identity = self.workload(path)?.identity.clone();
+        let workload = self.workload(path)?;
+        let mut identity = workload.identity.clone();
         let member = self.roots.parse(path).and_then(|pod| pod.member);
         if let Some(PodMember::Container(id)) = member {
-            (identity.container, identity.container_missing) = (Some(id), None);
+            let name = container_name(&workload.containers, &id).unwrap_or(&id);
+            identity.container = Some(name.to_owned());
+            (identity.container_id, identity.container_missing) = (Some(id), None);
         }
         Some(identity)
     }
@@ -277,6 +286,13 @@ mod tests {
             workload.uid = uid.into();
             one
         }
+
+        /// The same with a container that has a name.
+        pub(crate) fn with_container(mut self, name: &str, id: &str) -> Self {
+            let workload = Arc::make_mut(&mut self.workloads[0].1);
+            workload.containers.push((name.to_owned(), id.to_owned()));
+            self
+        }
     }
 
     fn snapshot(path: &str, below: &[(u64, &str)]) -> Snapshot {
@@ -285,6 +301,7 @@ mod tests {
             name: "web".to_owned(),
             uid: UID.to_owned(),
             container: None,
+            container_id: None,
             container_missing: Some(Missing::NotApplicable),
             qos: Some(qos_word(QosClass::Burstable).to_owned()),
             qos_missing: None,
@@ -296,6 +313,7 @@ mod tests {
         };
         let workload = Workload {
             uid: UID.into(),
+            containers: Vec::new(),
             identity,
         };
         let groups = below.iter().map(|(id, path)| (*id, (*path).to_owned()));
@@ -315,11 +333,41 @@ mod tests {
         let new = all.follow(snapshot(&pod, &[(1, &pod), (2, &container)]), 0);
         assert_eq!(new, [pod.clone(), container.clone()]);
         assert_eq!(all.path(2), Some(container.as_str()));
-        let found = all.identity(&format!("{container}/inner")).unwrap();
+        let inner = format!("{container}/inner");
+        let found = all.identity(&inner).unwrap();
+        assert!(found.is_container_unnamed());
         assert_eq!((found.name.as_str(), found.container), ("web", Some(id)));
         assert_eq!(all.identity(&pod).unwrap().container, None);
         assert_eq!(all.identity("/kubepods"), None);
         assert!(all.follow(snapshot(&pod, &[(1, &pod)]), 1).is_empty());
+    }
+
+    #[test]
+    fn a_container_is_told_by_the_name_that_its_pod_has_for_the_id() {
+        let mut all = Identities::new(PodRoots::new("/", None));
+        let pod = format!("/kubepods/burstable/pod{UID}");
+        let [app, side, old] = ["ab", "cd", "ef"].map(|two| two.repeat(32));
+        let known = snapshot(&pod, &[(1, &pod)])
+            .with_container("app", &app)
+            .with_container("side", &side);
+        all.follow(known, 0);
+        let told = |path: &str| {
+            let found = all.identity(path).unwrap();
+            (found.container, found.container_id, found.container_missing)
+        };
+        let expected = |name: &str, id: &str| (Some(name.to_owned()), Some(id.to_owned()), None);
+        for (path, name, id) in [
+            (format!("{pod}/{app}"), "app", &app),
+            (
+                format!("{pod}/cri-containerd-{side}.scope/inner"),
+                "side",
+                &side,
+            ),
+            (format!("{pod}/{old}"), old.as_str(), &old),
+        ] {
+            assert_eq!(told(&path), expected(name, id), "{path}");
+        }
+        assert_eq!(told(&pod), (None, None, Some(Missing::NotApplicable)));
     }
 
     #[test]

@@ -269,13 +269,20 @@ impl Scene {
         };
     }
 
-    /// Looks once more whose workload it was, if no roster had it when the incident was opened.
+    /// Looks once more whose workload it was, or which container, if no roster had it when the incident was opened.
     pub(super) fn identify(&self, incident: &mut Incident) {
-        if incident.workload == Field::Missing(Missing::Pending)
-            && let Some(first) = incident.victims.first()
-            && let Field::Value(path) = &first.cgroup
-        {
-            incident.workload = self.identities.told(path);
+        let first = incident.victims.first();
+        let Some(Field::Value(path)) = first.map(|first| &first.cgroup) else {
+            return;
+        };
+        match &mut incident.workload {
+            Field::Missing(Missing::Pending) => incident.workload = self.identities.told(path),
+            Field::Value(known) if known.is_container_unnamed() => {
+                let found = self.identities.identity(path);
+                let same = found.filter(|found| found.container_id == known.container_id);
+                known.container = same.map_or(known.container.take(), |same| same.container);
+            }
+            _ => {}
         }
     }
 

@@ -260,9 +260,21 @@ fn a_pod_killed_right_after_its_start_gets_its_name_in_the_end() {
     assert_eq!(incident.workload, Field::Missing(Missing::Pending));
     scene.follow(Snapshot::of_one("web", pod));
     scene.identify(&mut incident);
-    let identity = incident.workload.value().expect("it is known now");
-    assert_eq!(identity.container.as_deref(), Some(&*"ab".repeat(32)));
-    assert_eq!(identity.container_missing, None);
+    let id = "ab".repeat(32);
+    let container = |incident: &Incident| {
+        let identity = incident.workload.value().expect("it is known now");
+        assert_eq!(identity.container_missing, None);
+        assert_eq!(identity.container_id.as_deref(), Some(&*id));
+        identity.container.clone()
+    };
+    assert_eq!(container(&incident).as_deref(), Some(&*id), "no status yet");
+    // The container's name comes with its pod's status, and stays when the pod is gone.
+    scene.follow(Snapshot::of_one("web", pod).with_container("app", &id));
+    scene.identify(&mut incident);
+    assert_eq!(container(&incident).as_deref(), Some("app"));
+    scene.follow(Snapshot::of_one("web", pod));
+    scene.identify(&mut incident);
+    assert_eq!(container(&incident).as_deref(), Some("app"));
 }
 
 /// Those that are taken in together have their numbers in the order in which they were killed.

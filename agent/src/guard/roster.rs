@@ -205,6 +205,12 @@ impl Roster {
         }
     }
 
+    /// Names and ids of one workload's containers, as far as manifests say so.
+    pub fn containers_of(&self, workload: usize) -> &[(String, String)] {
+        let owned = self.owned.get(workload);
+        owned.map_or(&[], |owned| &owned.containers)
+    }
+
     /// The cgroups of one workload, with their index in `members`.
     pub fn of(&self, workload: usize) -> impl Iterator<Item = (usize, &Arc<Group>)> {
         let first = self

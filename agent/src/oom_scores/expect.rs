@@ -9,6 +9,7 @@ use brink_host::kill::KillTarget;
 
 use crate::config::OomScores;
 use crate::guard::roster::Group;
+use crate::pod::container_name;
 
 /// A container, or a workload that is one whole, and what it should have.
 #[derive(Clone, Debug)]
@@ -138,8 +139,5 @@ fn name_of<'a>(target: &KillTarget, known: &'a [(String, String)]) -> Option<&'a
     let PodMember::Container(id) = PodMember::of(last) else {
         return None;
     };
-    let mut known = known.iter();
-    known
-        .find(|(_, listed)| *listed == id)
-        .map(|(name, _)| name.as_str())
+    container_name(known, &id)
 }

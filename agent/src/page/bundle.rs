@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "w6wbMhAL6cz7pI3mqje27FDCZkUMJ72kxXoSiC7/nfg=",
+    sha256: "pu1PPr3oC4LDMQlDmrznR0xMOx7jmrTDpDhF7WUkp3Y=",
 };
 
 /// What asks the agent and listens to it.

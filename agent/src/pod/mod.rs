@@ -54,6 +54,13 @@ pub struct Manifest {
     pub site: Site,
 }
 
+/// The name of the container with that id, of such names and ids.
+pub fn container_name<'a>(known: &'a [(String, String)], id: &str) -> Option<&'a str> {
+    let mut known = known.iter();
+    let (name, _) = known.find(|(_, listed)| listed == id)?;
+    Some(name)
+}
+
 /// How a manifest is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {

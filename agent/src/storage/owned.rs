@@ -58,7 +58,7 @@ pub struct Owned {
     pub pieces: Vec<Piece>,
     /// Its file of host names, which a kubelet makes and counts.
     pub hosts_file: Option<PathBuf>,
-    /// Names and ids of its containers, for what a runtime says of their writable layers.
+    /// Names and ids of its containers: for what a runtime says of their writable layers, and for who is killed in them.
     pub containers: Vec<(String, String)>,
 }
 

@@ -2,7 +2,9 @@
 
 use brink_core::node::workload::full_name;
 use brink_stream::model::event::Time;
-use brink_stream::model::incident::{Cause, Confidence, Incident, Limit, LimitMethod, Victim};
+use brink_stream::model::incident::{
+    Cause, Confidence, Identity, Incident, Limit, LimitMethod, Victim,
+};
 
 use crate::record::DecisionRecord;
 use crate::record::text::{amount, counted, hardness, unsigned};
@@ -117,13 +119,28 @@ fn process(victim: &Victim) -> String {
 
 fn workload(incident: &Incident) -> Option<String> {
     let identity = incident.workload.value()?;
-    let container = identity.container.as_ref();
+    let container = container(identity);
     let container =
         container.map_or_else(String::new, |container| format!(", container {container}"));
     Some(match identity.namespace.as_str() {
         "" => format!("{}{container}", identity.name),
         namespace => format!("{}{container}", full_name(namespace, &identity.name)),
     })
+}
+
+/// A container by its name, else by as much of its id as runtimes' own tools show.
+fn container(identity: &Identity) -> Option<&str> {
+    let told = identity.container.as_deref()?;
+    Some(if identity.is_container_unnamed() {
+        short(told)
+    } else {
+        told
+    })
+}
+
+/// The beginning of a container's id.
+pub(super) fn short(id: &str) -> &str {
+    id.get(..12).unwrap_or(id)
 }
 
 fn why(incident: &Incident) -> String {

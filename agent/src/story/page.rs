@@ -4,7 +4,7 @@ use brink_stream::model::event::Time;
 use brink_stream::model::incident::{Incident, Recording, Trigger};
 
 use super::chart::{Chart, Point};
-use super::headline::{certainty, decision, headline, killed, millis_after};
+use super::headline::{certainty, decision, headline, killed, millis_after, short};
 use super::missing::missing;
 use super::tables;
 use super::workloads::workloads;
@@ -63,6 +63,13 @@ fn head(screen: &mut Screen, incident: &Incident) {
                 .map(|owner| format!("owned by {owner}")),
         );
         screen.line("  workload   ", &parts.join(", "));
+        if let Some(id) = &workload.container_id {
+            let id = format!("id {}", short(id));
+            let name = workload.container.as_ref();
+            let name = name.filter(|_| !workload.is_container_unnamed());
+            let text = name.map_or(id.clone(), |name| format!("{name} ({id})"));
+            screen.line("  container  ", &text);
+        }
     }
     for (label, evidence) in std::iter::once("  evidence   ")
         .chain(std::iter::repeat("             "))

@@ -324,6 +324,7 @@ fn identity(record: &DecisionRecord, qos: Option<&str>) -> Identity {
         uid: uid.clone(),
         // An order is for all of a workload.
         container: None,
+        container_id: None,
         container_missing: Some(Missing::NotApplicable),
         qos: qos.map(str::to_owned),
         qos_missing: qos.is_none().then_some(Missing::Pending),

@@ -44,7 +44,15 @@ pub(crate) fn hostile() -> Value {
         victim["argv"] = json!({"value": [HOSTILE, HOSTILE]});
         victim["cgroup"] = json!({"value": HOSTILE});
     }
-    for key in ["namespace", "name", "uid", "container", "qos", "owner"] {
+    for key in [
+        "namespace",
+        "name",
+        "uid",
+        "container",
+        "containerId",
+        "qos",
+        "owner",
+    ] {
         incident["workload"]["value"][key] = json!(HOSTILE);
     }
     incident["trigger"]["value"]["comm"] = json!(HOSTILE);

@@ -17,6 +17,7 @@ use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
 use brink_tests::{files_are_in_memory, lacks, slowed, wait_until};
 
+use crate::pods::{Kubelets, id};
 use crate::support::{MIB, Node, PATIENCE, gone_after};
 
 const PRESSURE: &str = "/proc/pressure/memory";
@@ -48,6 +49,29 @@ fn closed(node: &Node, pid: u32) -> Incident {
         told.find(|incident| incident.victims.iter().any(|victim| victim.pid == pid))
     });
     found.unwrap_or_else(|| panic!("nothing of {pid}: {}", node.log()))
+}
+
+/// A container has the name that its pod's status has for it, and the id by which its runtime knows it.
+#[test]
+fn the_container_of_a_victim_has_its_name_and_its_id() {
+    let mut kubelets = Kubelets::new(300, &['a'], HARD);
+    let container = kubelets.make(&id('a'));
+    let status = kubelets.node.start(&[]);
+    if let Some(why) = missing(&status) {
+        lacks!("{why}");
+    }
+    let leak = kubelets.beyond_its_limit(container, 32);
+    let closed = closed(&kubelets.node, leak.pid().unsigned_abs());
+    let workload = closed.workload.value().unwrap();
+    assert_eq!(
+        (workload.namespace.as_str(), workload.name.as_str()),
+        ("shop", "web")
+    );
+    assert_eq!(workload.container.as_deref(), Some("a"), "{workload:?}");
+    assert_eq!(workload.container_id, Some(id('a')));
+    assert_eq!(workload.container_missing, None);
+    let limit = closed.limit.value().unwrap();
+    assert!(limit.cgroup.ends_with(&id('a')), "{limit:?}");
 }
 
 /// Every class has its workload, each with a priority of its own: what was known of the manifest is in the record.

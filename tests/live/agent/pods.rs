@@ -113,6 +113,14 @@ impl Kubelets {
         hog
     }
 
+    /// A process in a container that takes more than the limit which the container has from now on.
+    pub(crate) fn beyond_its_limit(&self, container: usize, mib: u64) -> Hog {
+        let layout = &self.node.sandbox.layout;
+        let group = &self.containers[container];
+        group.limit_memory(layout, mib * MIB).unwrap();
+        self.hog(container, 2 * mib)
+    }
+
     pub(crate) fn is_sandbox_alive(&mut self) -> bool {
         self.pause.try_wait().unwrap().is_none()
     }

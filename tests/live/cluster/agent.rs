@@ -35,18 +35,10 @@ fn knows(agent: &Agent, pod: &Pod<'_>) -> bool {
     ranked.is_some_and(|ranked| ranked.usage.is_some())
 }
 
-/// What was told of a pod when it appeared.
-fn told(agent: &Agent, pod: &Pod<'_>) -> Option<Value> {
+/// The first event of a kind that was told of a pod.
+pub(crate) fn told(agent: &Agent, pod: &Pod<'_>, kind: &str) -> Option<Value> {
     let socket = agent.path("state/events.sock").display().to_string();
-    let words = [
-        "events",
-        "--socket",
-        &socket,
-        "--kind",
-        "workload-started",
-        "-o",
-        "json",
-    ];
+    let words = ["events", "--socket", &socket, "--kind", kind, "-o", "json"];
     let output = agent.command(&words).output().unwrap();
     let lines = String::from_utf8(output.stdout).unwrap();
     let mut events = lines
@@ -96,7 +88,7 @@ fn an_agent_knows_the_pods_of_its_node() {
             ranked.usage < Some(64 << 20),
             "its own group, not the root: {ranked:?}"
         );
-        let told = told(&agent, pod).unwrap();
+        let told = told(&agent, pod, "workload-started").unwrap();
         assert_eq!(told["data"]["qos"], json!(qos), "{told}");
         assert_eq!(found["status"]["qosClass"], json!(qos));
     }

@@ -6,6 +6,7 @@ use brink_core::base::{Format, Quantity};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::agent::told;
 use crate::manifest::{container, pod_of};
 use crate::running::Agent;
 use crate::support::{Cluster, NODE, Pod, groups_beside, holds_in_time};
@@ -254,6 +255,44 @@ fn an_agent_that_only_observes_changes_nothing_and_posts_a_marked_event() {
     );
     assert_eq!(pod.status()["phase"], "Running");
     assert_eq!(said(), before, "the node says what it said");
+}
+
+/// Who reads an incident knows a container by the name that its pod has for it, and finds it by the id that its runtime has.
+#[test]
+fn a_container_at_its_own_limit_is_told_by_its_name() {
+    let cluster = cluster!(with_pods_here);
+    let small = json!({ "limits": { "memory": "32Mi" } });
+    let leak = "sleep 20; exec dd if=/dev/zero of=/dev/null bs=100M";
+    let mut manifest = pod_of(
+        &format!("limited-{}", std::process::id()),
+        &[
+            container("beside", &["sleep", "3600"], &small),
+            container("leaker", &["sh", "-c", leak], &small),
+        ],
+    );
+    manifest["spec"]["restartPolicy"] = json!("Never");
+    let pod = cluster.pod(&manifest);
+    let found = wait_running(&pod);
+    let statuses = found["status"]["containerStatuses"].as_array().unwrap();
+    let status = statuses.iter().find(|one| one["name"] == "leaker");
+    let id = status.unwrap()["containerID"].as_str().unwrap();
+    let (_, id) = id.split_once("://").unwrap();
+    let (_line, agent) = Agent::on_pods(&cluster, "observe", "", "");
+    for kind in ["oom-kill", "incident-closed"] {
+        let about = || told(&agent, &pod, kind);
+        assert!(
+            holds_in_time(|| about().is_some()),
+            "{kind}: {}\n{}",
+            pod.described(),
+            agent.log()
+        );
+        let incident = about().unwrap()["data"].take();
+        let workload = &incident["workload"]["value"];
+        assert_eq!(workload["container"], "leaker", "{incident:#}");
+        assert_eq!(workload["containerId"], id, "{incident:#}");
+        assert_eq!(workload["containerMissing"], Value::Null);
+        assert_eq!(incident["cause"], "memcgOom", "{incident:#}");
+    }
 }
 
 /// The node's annotation; it goes with this.

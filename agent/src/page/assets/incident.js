@@ -50,6 +50,7 @@ function overview(incident) {
       ['Workload', field(incident.workload, fullName)],
       ...(workload ? [
         ['Container', nullable(workload, 'container')],
+        ...(workload.containerId ? [['Container id', code(workload.containerId)]] : []),
         ['QoS class', nullable(workload, 'qos')],
         ['Priority', String(workload.priority)],
         ['Memory requested', nullable(workload, 'request', bytes)],

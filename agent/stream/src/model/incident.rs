@@ -268,8 +268,11 @@ pub struct Identity {
     pub name: String,
     /// Its uid.
     pub uid: String,
-    /// The container, if the cgroup is one's.
+    /// The container's name, if the cgroup is one's; its id where no name is known.
     pub container: Option<String>,
+    /// That container's id, as its runtime has it; null where `container` is, and where the agent was too old to tell it.
+    #[serde(default)]
+    pub container_id: Option<String>,
     /// Why no container is told; none where one is.
     #[serde(default)]
     pub container_missing: Option<Missing>,
@@ -324,6 +327,11 @@ impl Identity {
         if self.owner.is_none() {
             (self.owner, self.owner_missing) = (other.owner.clone(), other.owner_missing);
         }
+    }
+
+    /// Whether its container is told by the id alone.
+    pub fn is_container_unnamed(&self) -> bool {
+        self.container.is_some() && self.container == self.container_id
     }
 
     /// Nothing of it is still to come: what is pending is missing for `reason`.
