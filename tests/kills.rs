@@ -24,7 +24,10 @@ const MOST: usize = 512 << 20;
 /// One line of an agent's, and when it could be read.
 pub type Heard = (u64, Vec<u8>);
 
-/// Kills one process after the other, `per_second` of them, each by the limit of the next group. Returns their ids, and how
+/// Whom a limit has killed, by process id, and the path of the cgroup whose limit that was.
+pub type Killed = BTreeMap<u64, String>;
+
+/// Kills one process after the other, `per_second` of them, each by the limit of the next group. Returns who that was, and how
 /// long it took.
 ///
 /// # Errors
@@ -33,14 +36,14 @@ pub fn kill_by_limits(
     program: &Path,
     (layout, groups): (&Layout, &[OwnedCgroup]),
     (count, per_second): (u32, u32),
-) -> io::Result<(BTreeSet<u64>, Duration)> {
+) -> io::Result<(Killed, Duration)> {
     for group in groups {
         group
             .limit_memory(layout, LIMIT)
             .map_err(io::Error::other)?;
     }
     let began = Instant::now();
-    let mut killed = BTreeSet::new();
+    let mut killed = Killed::new();
     let mut running = VecDeque::new();
     let spec = HogSpec::new(Load::Anon, 4 * LIMIT, DEADLINE);
     for (number, group) in (0..count).zip(groups.iter().cycle()) {
@@ -51,7 +54,8 @@ pub fn kill_by_limits(
         let due = Duration::from_secs(1) * number / per_second;
         sleep(due.saturating_sub(began.elapsed()));
         let hog = Hog::spawn(program, Some(group), &spec)?;
-        killed.insert(u64::from(hog.pid().unsigned_abs()));
+        let pid = u64::from(hog.pid().unsigned_abs());
+        killed.insert(pid, group.group().to_owned());
         running.push_back(hog);
     }
     let took = began.elapsed();
@@ -125,15 +129,19 @@ pub struct Account {
     pub uncounted: u64,
     /// Final records with a field that is still to come.
     pub pending: usize,
+    /// Opening records, which can be read first, in which a part has its value, by part.
+    pub first: BTreeMap<&'static str, usize>,
     /// Final records in which a part has its value, by part.
     pub filled: BTreeMap<&'static str, usize>,
+    /// Records, of either sort, with the limit of another cgroup than the one that killed.
+    pub wrong_limits: usize,
     /// Final records that are complete.
     pub complete: usize,
     /// What was wrong with the first of those that are not.
     pub example: Option<String>,
 }
 
-/// Parts of a final record that must have values.
+/// Parts of a record that must have values in the final one.
 pub const PARTS: [&str; 5] = ["victim", "limit", "memory.stat", "kernel stack", "identity"];
 
 /// A part that need not have one: the arguments lie in the victim's own memory, which may be given back before they are read.
@@ -153,7 +161,7 @@ const POINTERS: [(&str, &[&str]); PARTS.len()] = [
             "/victims/0/pageTables/value",
             "/victims/0/ageNs/value",
             "/victims/0/cgroup/value",
-            "/victims/0/exited/value",
+            STILL_TO_COME,
         ],
     ),
     (PARTS[1], &["/limit/value/cgroup"]),
@@ -162,14 +170,20 @@ const POINTERS: [(&str, &[&str]); PARTS.len()] = [
     (PARTS[4], &["/workload/value/name"]),
 ];
 
+const ARGUMENTS: &str = "/victims/0/argv/value/0";
+
+/// What no record can have before the victim is gone.
+const STILL_TO_COME: &str = "/victims/0/exited/value";
+
 impl Account {
     /// Goes through what was heard of these kills.
     ///
     /// # Errors
     /// When a line is no event.
-    pub fn of(killed: &BTreeSet<u64>, heard: &[Heard]) -> io::Result<Self> {
+    pub fn of(killed: &Killed, heard: &[Heard]) -> io::Result<Self> {
         let mut account = Self::default();
         let (mut opened, mut closed) = (BTreeSet::new(), BTreeSet::new());
+        let everybody: BTreeSet<u64> = killed.keys().copied().collect();
         let mut last = None;
         for (at, line) in heard {
             let event: Value = serde_json::from_slice(line)?;
@@ -178,21 +192,38 @@ impl Account {
             *account.kinds.entry(kind.to_owned()).or_default() += 1;
             let victims = event["data"]["victims"].as_array().into_iter().flatten();
             let pids = victims.filter_map(|victim| victim["pid"].as_u64());
-            let ours: Vec<u64> = pids.filter(|pid| killed.contains(pid)).collect();
+            let ours: Vec<u64> = pids.filter(|pid| killed.contains_key(pid)).collect();
+            let groups = ours.iter().filter_map(|pid| killed.get(pid));
+            let groups: Vec<&String> = groups.collect();
             match kind {
                 "oom-kill" if !ours.is_empty() => {
+                    account.judge_first(&event["data"]);
+                    account.compare(&groups, &event["data"]);
                     opened.extend(ours);
                     account.delays.push(delay(*at, &event["at"]));
                 }
                 "incident-closed" if !ours.is_empty() => {
-                    closed.extend(ours);
                     account.judge(line, &event["data"]);
+                    account.compare(&groups, &event["data"]);
+                    closed.extend(ours);
                 }
                 _ => {}
             }
         }
-        account.missing = killed.difference(&(&opened & &closed)).count();
-        if let Some(pid) = killed.difference(&(&opened & &closed)).next() {
+        account.look_for(&everybody, (&opened, &closed), heard);
+        Ok(account)
+    }
+
+    /// Takes note of those of whom no incident was opened and closed.
+    fn look_for(
+        &mut self,
+        killed: &BTreeSet<u64>,
+        (opened, closed): (&BTreeSet<u64>, &BTreeSet<u64>),
+        heard: &[Heard],
+    ) {
+        let told = opened & closed;
+        self.missing = killed.difference(&told).count();
+        if let Some(pid) = killed.difference(&told).next() {
             let (opened, closed) = (opened.contains(pid), closed.contains(pid));
             let of_it = |(_, line): &&Heard| {
                 let key = format!("\"pid\":{pid},");
@@ -201,13 +232,12 @@ impl Account {
             let first = heard.iter().find(of_it).map(|(_, line)| {
                 String::from_utf8_lossy(&line[..line.len().min(500)]).into_owned()
             });
-            account.example = Some(format!(
+            self.example = Some(format!(
                 "of the kill of {pid}: opened {opened}, closed {closed}; told first: {first:?}"
             ));
         }
-        let missing = u64::try_from(account.missing).unwrap_or(u64::MAX);
-        account.uncounted += missing.saturating_sub(account.counted);
-        Ok(account)
+        let missing = u64::try_from(self.missing).unwrap_or(u64::MAX);
+        self.uncounted += missing.saturating_sub(self.counted);
     }
 
     /// Takes note of an event's number; the one that is now the last.
@@ -225,6 +255,31 @@ impl Account {
         number
     }
 
+    /// Compares the limit that a record tells, if it tells one, with those that killed its victims.
+    fn compare(&mut self, groups: &[&String], record: &Value) {
+        let told = record
+            .pointer("/limit/value/cgroup")
+            .and_then(Value::as_str);
+        let is_wrong = told.is_some_and(|told| groups.iter().any(|group| *group != told));
+        self.wrong_limits += usize::from(is_wrong);
+        if is_wrong {
+            self.example.get_or_insert_with(|| {
+                format!("killed by the limit of {groups:?}, told as that of {told:?}")
+            });
+        }
+    }
+
+    /// Takes note of what is there in the record that can be read first.
+    fn judge_first(&mut self, record: &Value) {
+        for (part, pointers) in POINTERS {
+            let mut pointers = pointers.iter().filter(|pointer| **pointer != STILL_TO_COME);
+            let is_filled = pointers.all(|pointer| has(record, pointer));
+            *self.first.entry(part).or_default() += usize::from(is_filled);
+        }
+        let is_filled = has(record, ARGUMENTS);
+        *self.first.entry(SHOWN).or_default() += usize::from(is_filled);
+    }
+
     fn judge(&mut self, line: &[u8], record: &Value) {
         // Quotes within texts are escaped, so that this is never part of one.
         const PENDING: &[u8] = br#"{"missing":"pending"}"#;
@@ -232,15 +287,12 @@ impl Account {
         self.pending += usize::from(is_pending);
         let mut absent = None;
         for (part, pointers) in POINTERS {
-            let first = pointers.iter().find(|pointer| {
-                let found = record.pointer(pointer);
-                found.is_none_or(Value::is_null)
-            });
+            let first = pointers.iter().find(|pointer| !has(record, pointer));
             *self.filled.entry(part).or_default() += usize::from(first.is_none());
             absent = absent.or(first);
         }
-        let argv = record.pointer("/victims/0/argv/value/0");
-        *self.filled.entry(SHOWN).or_default() += usize::from(argv.is_some());
+        let is_filled = has(record, ARGUMENTS);
+        *self.filled.entry(SHOWN).or_default() += usize::from(is_filled);
         let is_final = record["isFinal"] == true;
         self.complete += usize::from(is_final && !is_pending);
         if !is_final || is_pending || absent.is_some() {
@@ -251,6 +303,13 @@ impl Account {
             });
         }
     }
+}
+
+/// Whether a record has a value there.
+fn has(record: &Value, pointer: &str) -> bool {
+    record
+        .pointer(pointer)
+        .is_some_and(|found| !found.is_null())
 }
 
 /// Milliseconds from an event's own time to another one.

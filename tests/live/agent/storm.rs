@@ -48,6 +48,7 @@ fn every_kill_is_told_whole(count: u32) {
     assert_eq!(account.missing, 0, "{example}\n{}", node.log());
     assert_eq!(account.uncounted, 0, "{example}\n{}", node.log());
     assert_eq!(account.pending, 0, "{example}");
+    assert_eq!(account.wrong_limits, 0, "{example}");
     let count = usize::try_from(count).unwrap();
     assert_eq!(account.complete, count, "{example}");
     for part in PARTS {

@@ -42,6 +42,7 @@ const COMPLETE: &str = "complete records";
 const UNCOUNTED: &str = "uncounted losses";
 const MISSING: &str = "kills without an incident";
 const PENDING: &str = "final records with a pending field";
+const WRONG: &str = "records with another cgroup's limit";
 const FORKED: &str = "forks a second";
 
 /// Runs it.
@@ -136,24 +137,33 @@ fn add(outcome: &mut Outcome, case: &str, (count, account): (u32, &Account)) {
     outcome.add(case, UNCOUNTED, "", number(account.uncounted));
     outcome.add(case, PENDING, "", number(account.pending as u64));
     let share = |of: usize| 100.0 * f64::from(u32::try_from(of).unwrap_or(0)) / f64::from(count);
+    outcome.add(case, WRONG, "", number(account.wrong_limits as u64));
     outcome.add(case, COMPLETE, "%", vec![share(account.complete)]);
     for part in PARTS.into_iter().chain([SHOWN]) {
-        let filled = account.filled.get(part).copied().unwrap_or(0);
-        outcome.add(case, &with(part), "%", vec![share(filled)]);
+        for (named, parts) in [(first_with, &account.first), (with, &account.filled)] {
+            let filled = parts.get(part).copied().unwrap_or(0);
+            outcome.add(case, &named(part), "%", vec![share(filled)]);
+        }
     }
+}
+
+/// Of the record that `kill to readable` is about.
+fn first_with(part: &str) -> String {
+    format!("opening records with {part}")
 }
 
 fn with(part: &str) -> String {
     format!("records with {part}")
 }
 
-/// Holds all of it, but for the arguments, which need not be had, and the times beside forks, which keep both processors busy. Both
-/// are shown.
+/// Holds all of it, but for the arguments, which need not be had, the times beside forks, which keep both processors busy, and what is
+/// in records that are only opened. All three are shown.
 pub(super) fn hold(outcome: &mut Outcome, settings: &Settings) {
     for case in [ALONE, STORM] {
         outcome.limit_sum(case, UNCOUNTED, 0.0);
         outcome.limit_sum(case, MISSING, 0.0);
         outcome.limit_sum(case, PENDING, 0.0);
+        outcome.limit_sum(case, WRONG, 0.0);
         outcome.least_median(case, COMPLETE, 99.9);
         for part in PARTS {
             outcome.least_median(case, &with(part), 99.0);
@@ -166,9 +176,7 @@ pub(super) fn hold(outcome: &mut Outcome, settings: &Settings) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use brink_tests::kills::Heard;
+    use brink_tests::kills::{Heard, Killed};
     use serde_json::{Value, json};
 
     use super::*;
@@ -184,7 +192,8 @@ mod tests {
             .iter()
             .map(|(seq, kind, data)| heard(*seq, kind, data))
             .collect();
-        Account::of(&BTreeSet::from([7]), &heard).unwrap()
+        let killed = Killed::from([(7, "/web".to_owned())]);
+        Account::of(&killed, &heard).unwrap()
     }
 
     fn incident(is_final: bool, freed: &Value) -> Value {
@@ -216,6 +225,42 @@ mod tests {
         assert_eq!(found.filled[SHOWN], 1);
         let example = found.example.unwrap();
         assert!(example.contains("kernelStack/value/3"), "{example}");
+    }
+
+    #[test]
+    fn the_record_that_is_readable_first_is_judged_by_itself() {
+        let mut opened = incident(false, &json!({"missing": "pending"}));
+        opened["victims"][0]["exited"] = json!({"missing": "pending"});
+        opened["trigger"]["value"]["kernelStack"] = json!({"missing": "pending"});
+        opened["memoryStat"] = json!({"missing": "processGone"});
+        let found = account(&[(1, "oom-kill", opened)]);
+        let first = |part: &str| found.first[part];
+        assert_eq!(
+            (first("victim"), first("limit"), first("identity")),
+            (1, 1, 1)
+        );
+        assert_eq!((first("memory.stat"), first("kernel stack")), (0, 0));
+        assert_eq!((first(SHOWN), found.filled.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_limit_is_compared_with_the_one_that_killed() {
+        let wrong = |cgroup: &Value| {
+            let mut record = incident(true, &json!({"value": 1}));
+            record["limit"] = cgroup.clone();
+            let lines = [
+                (1, "oom-kill", record.clone()),
+                (2, "incident-closed", record),
+            ];
+            account(&lines).wrong_limits
+        };
+        assert_eq!(wrong(&json!({"value": {"cgroup": "/web"}})), 0);
+        assert_eq!(wrong(&json!({"value": {"cgroup": "/"}})), 2);
+        assert_eq!(
+            wrong(&json!({"missing": "processGone"})),
+            0,
+            "it is not told"
+        );
     }
 
     #[test]
