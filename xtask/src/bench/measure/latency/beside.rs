@@ -23,6 +23,7 @@ const CASE: &str = "guard, cgroup, 4K";
 const WITH: &str = "crossing to SIGKILL with events";
 const WITHOUT: &str = "crossing to SIGKILL without";
 const RATIO: &str = "ratio of each pair";
+const INTERVAL: &str = "95 % interval of their median";
 
 /// Adds the pairs.
 pub(in crate::bench::measure) fn with_and_without(
@@ -61,7 +62,12 @@ pub(in crate::bench::measure) fn with_and_without(
     outcome.add(CASE, WITH, "ms", signals(&with));
     outcome.add(CASE, WITHOUT, "ms", signals(&without));
     let ratios = pairs.iter().map(|(with, without)| with / without);
-    outcome.add(CASE, RATIO, "", ratios.collect());
+    let ratios: Vec<f64> = ratios.collect();
+    let interval = stats::interval_of_median(&ratios);
+    outcome.add(CASE, RATIO, "", ratios);
+    if let Some((from, to)) = interval {
+        outcome.add(CASE, INTERVAL, "", vec![from, to]);
+    }
     verdict::add_stages(outcome, &format!("{CASE}, with events"), &with);
     verdict::add_stages(outcome, &format!("{CASE}, without"), &without);
     outcome.notes.push(format!(
@@ -70,9 +76,15 @@ pub(in crate::bench::measure) fn with_and_without(
     Ok(())
 }
 
-/// Holds the median of the pairs' ratios.
+/// Holds the median of the pairs' ratios, and that it cannot be told from one: the interval that it lies in begins no later.
+/// The short form has too few pairs for one.
 pub(in crate::bench::measure) fn hold(outcome: &mut Outcome, settings: &Settings) {
     outcome.limit_median(CASE, RATIO, settings.figure(1.5, 1.1));
+    if !settings.short {
+        let interval = stats::interval_of_median(outcome.values(CASE, RATIO));
+        let name = format!("{INTERVAL}, {CASE}: lower end");
+        outcome.limit_value(&name, "", 1.0, interval.map(|(from, _)| from));
+    }
 }
 
 /// Some runs.
