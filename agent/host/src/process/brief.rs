@@ -2,13 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Resident, identity, parse_command_line, status_number, status_words};
+use super::{Resident, identity, status_number, status_words};
 use crate::error::HostError;
 use crate::hot_file::read_bytes;
 use crate::scan;
-
-/// Bytes of a command line that are kept.
-pub const LONGEST_COMMAND_LINE: usize = 4096;
 
 /// What `/proc/<pid>/status` and `oom_score_adj` say of a process. Memory in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -75,16 +72,6 @@ impl Resident {
     }
 }
 
-/// The arguments of a process, at most [`LONGEST_COMMAND_LINE`] bytes of them; none of a zombie and a kernel thread.
-///
-/// # Errors
-/// [`HostError`] with the path.
-pub fn command_line(root: &Path, pid: i32) -> Result<Vec<String>, HostError> {
-    let mut text = read_bytes(&folder(root, pid).join("cmdline"))?;
-    text.truncate(LONGEST_COMMAND_LINE);
-    Ok(parse_command_line(&text))
-}
-
 /// When a process began, in clock ticks since boot.
 ///
 /// # Errors
@@ -148,7 +135,6 @@ mod tests {
         assert_eq!(brief.resident.total(), Some(12 << 10));
         assert_eq!(brief.page_tables, None, "this kernel does not tell");
         assert_eq!(start_ticks(root.path(), 42).expect("there"), 77);
-        assert_eq!(command_line(root.path(), 42).expect("there").len(), 2);
         assert_eq!(ids(root.path()).expect("list"), [42]);
         let gone = Brief::read(root.path(), 43).expect_err("nobody");
         assert_eq!(gone.errno(), Some(libc::ENOENT));

@@ -13,6 +13,7 @@ use crate::error::HostError;
 use crate::hot_file::read_bytes;
 use crate::scan;
 
+pub mod arguments;
 pub mod brief;
 pub mod essential;
 pub mod identity;

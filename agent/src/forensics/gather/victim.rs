@@ -4,6 +4,7 @@ use std::path::Path;
 
 use brink_host::cgroup::membership::Membership;
 use brink_host::cgroup::{Controller, Layout};
+use brink_host::process::arguments::command_line;
 use brink_host::process::brief::{self, Brief};
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Victim;
@@ -91,7 +92,7 @@ pub fn read(reader: Reader<'_>, told: &Told, since_boot_ns: u64) -> Victim {
 
 /// A process that has given its memory back has no arguments any more: an empty list then says nothing.
 fn arguments(root: &Path, pid: i32) -> Field<Vec<String>> {
-    match field(brief::command_line(root, pid), Missing::ProcessGone) {
+    match field(command_line(root, pid), Missing::ProcessGone) {
         Field::Value(argv) if argv.is_empty() => Field::Missing(Missing::ProcessGone),
         found => found,
     }
