@@ -10,6 +10,7 @@ mod disks;
 mod enforce;
 mod events;
 mod journal;
+mod journald;
 mod kinds;
 mod ladder;
 mod layouts;

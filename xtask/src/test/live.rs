@@ -1,6 +1,6 @@
 //! Tests on the real kernel: one process and one deadline a test, nothing beside it, nothing after it.
 use std::{
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Args, Report,
     artifacts::{self, Binary},
-    containerd, leftovers,
+    containerd, journald, leftovers,
     libtest::{self, Outcome, Skip},
     plain,
     report::Suite,
@@ -83,7 +83,8 @@ pub(super) fn run_all(binaries: &[Binary], args: &Args, report: &mut Report) -> 
         deadline: deadline(args.deadline, args.full),
         until: None,
     };
-    run_listed(&suites, manner, report)
+    let more = [(journald::VARIABLE, journald::for_tests(&suites))];
+    run_telling(&suites, (manner, &more), report)
 }
 
 /// Longest time for one test, of so many seconds: tenfold with the slow ones.
@@ -115,6 +116,17 @@ pub(crate) fn run_listed(
     manner: Manner<'_>,
     report: &mut Report,
 ) -> anyhow::Result<()> {
+    run_telling(suites, (manner, &[]), report)
+}
+
+/// What tests are told besides, by variables.
+type More<'a> = &'a [(&'static str, OsString)];
+
+fn run_telling(
+    suites: &[Listed],
+    manner: (Manner<'_>, More<'_>),
+    report: &mut Report,
+) -> anyhow::Result<()> {
     // What stays after this was there before us.
     let mut kept = leftovers::sweep()?;
     for suite in suites {
@@ -140,7 +152,7 @@ fn skip_all(suite: Listed, reason: &str) -> Suite {
 
 fn run_suite(
     Listed { binary, names }: &Listed,
-    manner: Manner<'_>,
+    (manner, more): (Manner<'_>, More<'_>),
     kept: &mut Vec<PathBuf>,
 ) -> anyhow::Result<Suite> {
     let mut outcome = Outcome::default();
@@ -153,7 +165,7 @@ fn run_suite(
             });
             continue;
         }
-        let mut ended = run_one(binary, name, manner, kept)?;
+        let mut ended = run_one(binary, name, (manner, more), kept)?;
         let mut first_fault = None;
         // Others on the machine may have had it, and a guest has no processor of its own. What fails twice in a row has
         // failed, and where there is no time for a second attempt, what fails once.
@@ -166,7 +178,7 @@ fn run_suite(
                 ended.quoted()
             );
             outcome.elapsed += ended.elapsed;
-            ended = run_one(binary, name, manner, kept)?;
+            ended = run_one(binary, name, (manner, more), kept)?;
             if matches!(judge(name, &ended), Ok(None)) {
                 outcome.unsteady.push(name.clone());
             }
@@ -182,7 +194,7 @@ fn run_suite(
 fn run_one(
     binary: &Binary,
     name: &str,
-    manner: Manner<'_>,
+    (manner, more): (Manner<'_>, More<'_>),
     kept: &mut Vec<PathBuf>,
 ) -> anyhow::Result<Ended> {
     let mut command = plain::start(binary);
@@ -190,6 +202,7 @@ fn run_one(
         .env(AGENT, manner.agent)
         .env(PROMTOOL, manner.promtool)
         .env(CONTAINERD, manner.containerd)
+        .envs(more.iter().map(|(name, value)| (name, value)))
         .args(["--exact", name, "--test-threads=1"]);
     command.args(manner.full.then_some("--include-ignored"));
     let mut ended = process::run(&mut command, manner.deadline)?;

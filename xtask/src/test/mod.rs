@@ -1,6 +1,8 @@
 //! `cargo xtask test`: everything that can be tested on this machine, and an honest count of the rest.
 pub(crate) mod artifacts;
 mod containerd;
+mod debian;
+mod journald;
 pub mod leftovers;
 pub mod libtest;
 pub(crate) mod live;
