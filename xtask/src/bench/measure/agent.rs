@@ -106,20 +106,26 @@ impl Agent {
     /// Starts an agent that enforces, with its thresholds out of reach, and waits until it stands on its rung.
     pub(in crate::bench) fn start(setup: Setup) -> anyhow::Result<Self> {
         let (agent, _began) = Self::launch(setup, &[])?;
-        let wanted = agent.setup.rung.word();
+        agent.wait_on_its_rung()?;
+        Ok(agent)
+    }
+
+    /// Waits until it stands on the rung that it is to stand on.
+    pub(in crate::bench) fn wait_on_its_rung(&self) -> anyhow::Result<()> {
+        let wanted = self.setup.rung.word();
         let stands = wait_until(PATIENCE, || {
-            let status = agent.status().ok()?;
+            let status = self.status().ok()?;
             (status.rung.as_deref() == Some(wanted)).then_some(())
         });
         if stands.is_none() {
-            let status = agent.status();
+            let status = self.status();
             let seen = status.map(|status| (status.rung, status.rung_reasons));
             bail!(
                 "the agent does not stand on {wanted}: {seen:?}\n{}",
-                agent.log()
+                self.log()
             );
         }
-        Ok(agent)
+        Ok(())
     }
 
     /// Starts an agent with these hard thresholds, waits for nothing, and tells when its process was started.
@@ -129,22 +135,30 @@ impl Agent {
     ) -> anyhow::Result<(Self, u64)> {
         let folder = tempfile::Builder::new().prefix("brink-bench-").tempdir()?;
         let config = folder.path().join("config.yaml");
-        fs::write(&config, text(&setup, folder.path(), thresholds))?;
-        let log = File::create(folder.path().join("log"))?;
-        let mut command = Command::new(programs::agent()?);
-        command.arg("run").arg("--config").arg(&config);
-        command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log);
-        let began = monotonic_ns();
-        let child = spawn(command, setup.rung)?;
+        fs::write(config, text(&setup, folder.path(), thresholds))?;
+        let (child, began) = run(folder.path(), setup.rung)?;
         let agent = Self {
             child,
             setup,
             folder,
         };
         Ok((agent, began))
+    }
+
+    /// Lets it run no further, whatever happens.
+    pub(in crate::bench) fn freeze(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Kills it by SIGKILL, and starts another in its folder: with its configuration, its ledger and its journal. That one is
+    /// put off by so long; tells when its process was started.
+    pub(in crate::bench) fn start_again(&mut self, put_off: Duration) -> anyhow::Result<u64> {
+        self.signal(Signal::KILL);
+        self.child.wait().context("waiting for the agent's end")?;
+        sleep(put_off);
+        let (child, began) = run(self.folder.path(), self.setup.rung)?;
+        self.child = child;
+        Ok(began)
     }
 
     /// What it printed.
@@ -339,6 +353,22 @@ fn text(setup: &Setup, folder: &Path, thresholds: &[(&str, u64)]) -> String {
 /// An address of loopback that nobody has.
 pub(super) fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
+}
+
+/// Starts an agent by the configuration in this folder, and tells when.
+fn run(folder: &Path, rung: Rung) -> anyhow::Result<(Child, u64)> {
+    let mut options = File::options();
+    let log = options.create(true).append(true);
+    let log = log.open(folder.join("log"))?;
+    let mut command = Command::new(programs::agent()?);
+    command.arg("run").arg("--config");
+    command.arg(folder.join("config.yaml"));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    let began = monotonic_ns();
+    Ok((spawn(command, rung)?, began))
 }
 
 /// Starts the agent, for the lower rungs without the right to load programs: what it may have is decided by the
