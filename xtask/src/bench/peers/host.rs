@@ -50,10 +50,10 @@ const WORKLOADS: usize = 110;
 /// From the load's start to the limit, and beyond it.
 const WAY: u64 = 300 * MIB;
 const BEYOND: u64 = 700 * MIB;
-/// Who is compared, and in how many runs: short and full.
+/// Who is compared, and in how many runs: short and full. A hundred are the fewest that have a p99.
 const RUNS: [(Contender, usize, usize); 3] = [
-    (Contender::Brink, 8, 60),
-    (Contender::Earlyoom, 8, 60),
+    (Contender::Brink, 8, 100),
+    (Contender::Earlyoom, 8, 100),
     (Contender::Kubelet, 2, 15),
 ];
 /// A run that others disturb is made again; it is tried so often at most.

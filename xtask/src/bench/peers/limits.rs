@@ -147,6 +147,9 @@ fn host_limits(host: &Host) -> Vec<Limit> {
     let own = host.median(Contender::Brink);
     let ratio = |peer| host.median(peer).zip(own).map(|(theirs, own)| theirs / own);
     let name = |peer: &str| format!("host: crossing to signal, p50 of {peer} by that of Brink");
+    let tail_of = |contender| tables::tail_of(host.of(contender).count());
+    let (brink, earlyoom) = (Contender::Brink, Contender::Earlyoom);
+    let tails = host.tail(brink).zip(host.tail(earlyoom));
     let planned: usize = host.planned.values().sum();
     let runs = host.of(Contender::Brink).count();
     let wrong = host.of(Contender::Brink).filter(|run| run.wrong).count();
@@ -174,6 +177,16 @@ fn host_limits(host: &Host) -> Vec<Limit> {
             "",
             Must::AtLeast(500.0),
             ratio(Contender::Kubelet),
+        ),
+        limit(
+            &format!(
+                "host: slowest answer of Brink by that of earlyoom, {} by {}",
+                tail_of(brink),
+                tail_of(earlyoom)
+            ),
+            "",
+            Must::AtMost(1.0),
+            tails.map(|(own, theirs)| own / theirs),
         ),
     ]
 }

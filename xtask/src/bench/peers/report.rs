@@ -213,6 +213,11 @@ impl Host {
         self.of(contender).map(delay).collect()
     }
 
+    /// The slowest but one in a hundred of them; with fewer than a hundred the slowest.
+    pub(super) fn tail(&self, contender: Contender) -> Option<f64> {
+        stats::quantile(&self.delays(contender), 99)
+    }
+
     /// The middle one of them.
     pub(super) fn median(&self, contender: Contender) -> Option<f64> {
         stats::quantile(&self.delays(contender), 50)
