@@ -30,7 +30,15 @@ pub struct Args {
 /// One check; `Err` is a check that could not be made, and counts as failed.
 struct Step {
     name: &'static str,
-    run: fn(Form) -> anyhow::Result<Finding>,
+    run: fn(Turn) -> anyhow::Result<Finding>,
+}
+
+/// What a step is told.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    form: Form,
+    /// What the steps of [`GUESTS`] before it took.
+    in_guests: Duration,
 }
 
 /// How much of itself a step does.
@@ -116,17 +124,25 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "bench",
-        run: |form| bench::check(form == Form::Full).map(|told| held(&told)),
+        run: |turn| bench::check(turn.form == Form::Full).map(|told| held(&told)),
     },
     Step {
-        name: "vm",
+        name: VM,
         run: guests,
     },
     Step {
-        name: "peers",
+        name: PEERS,
         run: peers,
     },
 ];
+
+/// The steps whose tests and comparisons run in guests, and what they may take together in the short form. The comparison gets what
+/// the other has left of it, but never less than it needs: a run that is not begun would fail it.
+const GUESTS: [&str; 2] = [VM, PEERS];
+const VM: &str = "vm";
+const PEERS: &str = "peers";
+const IN_GUESTS: Duration = Duration::from_mins(8);
+const LEAST_OF_PEERS: Duration = Duration::from_mins(3);
 
 /// The steps after all others: the tests, and in the time that is left those on a cluster.
 const TESTS: &str = "test";
@@ -153,9 +169,11 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let wanted = |name: &str| args.only.is_empty() || args.only.iter().any(|only| only == name);
     let steps = STEPS.iter().filter(|step| wanted(step.name));
     let form = if args.full { Form::Full } else { Form::Short };
-    let mut done: Vec<Done> = steps
-        .map(|step| timed(step.name, || (step.run)(form)))
-        .collect();
+    let mut done: Vec<Done> = Vec::new();
+    for step in steps {
+        let in_guests = in_guests(&done);
+        done.push(timed(step.name, || (step.run)(Turn { form, in_guests })));
+    }
     let mut report = None;
     if wanted(TESTS) {
         let options = test::Args {
@@ -226,7 +244,27 @@ fn table(done: &[Done]) -> String {
             .map(|step| line(step.name, step.elapsed, &step.word)),
     );
     lines.push(line("all", done.iter().map(|step| step.elapsed).sum(), ""));
+    let is_run = |name: &str| done.iter().any(|step| step.name == name);
+    if GUESTS.iter().all(|name| is_run(name)) {
+        let (spent, most) = (in_guests(done).as_secs_f64(), IN_GUESTS.as_secs());
+        let names = GUESTS.join(" + ");
+        lines.push(format!(
+            "of these {names}: {spent:.0} s, in the short form to be {most} s at the most"
+        ));
+    }
     lines.join("\n") + "\n"
+}
+
+/// What the steps with guests took.
+fn in_guests(done: &[Done]) -> Duration {
+    let with = done.iter().filter(|step| GUESTS.contains(&step.name));
+    with.map(|step| step.elapsed).sum()
+}
+
+/// What is left of their time for the comparison, in whole minutes.
+fn left_for_peers(spent: Duration) -> u64 {
+    let left = IN_GUESTS.saturating_sub(spent).max(LEAST_OF_PEERS);
+    left.as_secs() / 60
 }
 
 fn cargo(arguments: &[&str]) -> anyhow::Result<Finding> {
@@ -280,7 +318,7 @@ fn watching() -> anyhow::Result<Finding> {
 }
 
 /// Other people's kernels. Without the archive and with an empty cache there are none, and that is told.
-fn guests(form: Form) -> anyhow::Result<Finding> {
+fn guests(Turn { form, .. }: Turn) -> anyhow::Result<Finding> {
     let report = vm::run_guests(&vm::Args {
         short: form == Form::Short,
         full: form == Form::Full,
@@ -330,11 +368,12 @@ fn held(told: &Told) -> Finding {
 }
 
 /// Brink beside others, in guests. What they are made of can be missing as above.
-fn peers(form: Form) -> anyhow::Result<Finding> {
+fn peers(Turn { form, in_guests }: Turn) -> anyhow::Result<Finding> {
     if let Err(error) = vm::fetch_peers() {
         return Ok(Finding::Skipped(format!("{error:#}")));
     }
-    bench::check_peers(form == Form::Full).map(|told| held(&told))
+    let minutes = (form == Form::Short).then(|| left_for_peers(in_guests));
+    bench::check_peers(form == Form::Full, minutes).map(|told| held(&told))
 }
 
 /// How long ago whoever called us began, if that is told.
@@ -399,7 +438,23 @@ test            0 s  FAILED: does not build
 all             0 s
 ";
         assert_eq!(table(&steps), expected);
+        assert!(!table(&steps).contains("of these"));
         let failed: Vec<bool> = steps.iter().map(|step| step.failed).collect();
         assert_eq!(failed, [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn the_comparison_gets_what_the_guests_have_left() {
+        let seconds = Duration::from_secs;
+        let found = [0, 100, 248, 299, 420, 9_000].map(|spent| left_for_peers(seconds(spent)));
+        assert_eq!(found, [8, 6, 3, 3, 3, 3]);
+        let step = |name| timed(name, || Ok(Finding::Verdict(Verdict::Passed)));
+        let mut done = [step("fmt"), step(VM), step(PEERS)];
+        for (step, spent) in done.iter_mut().zip([50, 248, 144]) {
+            step.elapsed = seconds(spent);
+        }
+        assert_eq!(in_guests(&done), seconds(392));
+        let told = "\nall    442 s\nof these vm + peers: 392 s, in the short form to be 480 s at the most\n";
+        assert!(table(&done).ends_with(told), "{}", table(&done));
     }
 }

@@ -118,8 +118,11 @@ pub fn check(full: bool) -> anyhow::Result<Told> {
 ///
 /// # Errors
 /// When a figure is missed, with its name, or nothing can be compared.
-pub fn check_peers(full: bool) -> anyhow::Result<Told> {
-    held(&Args::check(full, true, OUT_OF_PEERS))
+pub fn check_peers(full: bool, minutes: Option<u64>) -> anyhow::Result<Told> {
+    held(&Args {
+        minutes,
+        ..Args::check(full, true, OUT_OF_PEERS)
+    })
 }
 
 fn held(args: &Args) -> anyhow::Result<Told> {
