@@ -24,6 +24,7 @@ mod status;
 mod status_disks;
 mod status_kubernetes;
 mod status_page;
+mod status_recorder;
 mod status_storage;
 mod stream;
 mod top;

@@ -5,6 +5,7 @@ use brink_host::probe::programs::OOM_ENTERED;
 use super::pause::pause_end;
 use super::status_disks::disks;
 use super::status_kubernetes::kubernetes;
+use super::status_recorder::recorder;
 use super::status_storage::storage;
 use crate::control::protocol::{EventJournalView, EventsView, OomView, Status, ThresholdState};
 use crate::record::text::{
@@ -35,6 +36,9 @@ pub(super) fn page(status: &Status, style: Style) -> String {
     }
     if let Some(told) = &status.events {
         events(&mut screen, told);
+    }
+    if let Some(view) = &status.recorder {
+        recorder(&mut screen, view);
     }
     losses(&mut screen, status);
     screen.into_text()

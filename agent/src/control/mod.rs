@@ -4,6 +4,7 @@ pub mod client;
 pub mod http;
 mod kubernetes_view;
 pub mod protocol;
+mod recorder_view;
 pub mod server;
 mod storage_view;
 pub mod views;

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 pub use super::kubernetes_view::KubernetesView;
+pub use super::recorder_view::RecorderView;
 pub use super::storage_view::{DiskView, StorageView};
 use crate::disks::view::DisksView;
 use crate::record::DecisionRecord;
@@ -223,6 +224,9 @@ pub struct Status {
     /// How the event stream stands; none where events are switched off.
     #[serde(default)]
     pub events: Option<EventsView>,
+    /// How often the flight recorder records; none where it does not run.
+    #[serde(default)]
+    pub recorder: Option<RecorderView>,
     /// How the pods of the Kubernetes API stand; none where they are not asked for.
     #[serde(default)]
     pub kubernetes: Option<KubernetesView>,

@@ -10,7 +10,7 @@ use super::counters::{CHAIN, ENDS, Tally};
 use super::events::{CAUSES, PLACES};
 use super::exposition::{Exposition, Family, Format, Seconds};
 use super::facts::{Facts, QUEUES};
-use crate::control::protocol::{RingView, Status, ThresholdState};
+use crate::control::protocol::{RecorderView, RingView, Status, ThresholdState};
 use crate::disks::view::DisksView;
 use crate::guard::rung::Rung;
 use crate::record::words::word_of;
@@ -26,6 +26,8 @@ pub(super) const MODES: [&str; 6] = [
 ];
 /// How an event journal stands, in the words of the status.
 pub(super) const JOURNAL_STATES: [&str; 4] = ["writing", "full", "failed", "unopened"];
+/// What the flight recorder records.
+pub(super) const RECORDED: [&str; 3] = ["node", "near", "others"];
 const RUNGS: [Rung; 3] = [Rung::KernelSampler, Rung::RealtimePoll, Rung::Poll];
 
 /// One figure of a ring.
@@ -44,6 +46,7 @@ pub fn page(facts: &Facts, format: Format) -> String {
     add_programs(&mut page, facts);
     add_events(&mut page, facts);
     add_event_journal(&mut page, &facts.status);
+    add_recorder(&mut page, facts.status.recorder);
     add_kubernetes(&mut page, &facts.status);
     add_process(&mut page, facts);
     page.finish()
@@ -313,6 +316,19 @@ fn add_event_journal(page: &mut Exposition, status: &Status) {
     let mut samples = page.family(&of::OUTLET);
     for outlet in told.iter().flat_map(|told| &told.outlets) {
         samples.add(&[&outlet.name], u8::from(outlet.why.is_some()));
+    }
+}
+
+fn add_recorder(page: &mut Exposition, view: Option<RecorderView>) {
+    let mut samples = page.family(&of::RECORDER);
+    let Some(view) = view else { return };
+    let periods = [
+        view.node_period_ms,
+        view.near_period_ms,
+        view.others_period_ms,
+    ];
+    for (what, millis) in RECORDED.into_iter().zip(periods) {
+        samples.add(&[what], Seconds(u64::from(millis) * 1_000_000));
     }
 }
 

@@ -7,7 +7,7 @@ use super::counters::{CHAIN, ENDS};
 use super::events::{CAUSES, PLACES};
 use super::exposition::{Family, Format};
 use super::facts::QUEUES;
-use super::page::{JOURNAL_STATES, MODES};
+use super::page::{JOURNAL_STATES, MODES, RECORDED};
 use crate::record::words::word_of;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
@@ -43,7 +43,11 @@ fn every_value_of_a_label_is_in_the_reference() {
     let text = std::fs::read_to_string(PAGE).unwrap();
     let stages = CHAIN.iter().map(|(stage, _)| (*stage).to_owned());
     let ends = ENDS.iter().map(word_of);
-    let modes = MODES.iter().chain(&QUEUES).chain(&JOURNAL_STATES);
+    let modes = MODES
+        .iter()
+        .chain(&QUEUES)
+        .chain(&JOURNAL_STATES)
+        .chain(&RECORDED);
     let modes = modes.map(|word| (*word).to_owned());
     let causes = CAUSES.iter().map(word_of);
     let places = PLACES.iter().map(|word| (*word).to_owned());

@@ -30,7 +30,12 @@ pub struct Candidate {
 
 impl Candidate {
     fn weight(&self) -> u32 {
-        let hold = if self.lane.is_some() { HOLD } else { 0 };
+        // Who is at none of his limit, or has none, holds nothing against those that are.
+        let hold = if self.lane.is_some() && self.nearness > 0 {
+            HOLD
+        } else {
+            0
+        };
         self.nearness.saturating_add(hold)
     }
 }
@@ -76,6 +81,22 @@ mod tests {
         check(u64::MAX, u64::MAX, Some(1), u32::MAX);
         check(500, 10, None, 0);
         check(0, 0, Some(0), 0);
+    }
+
+    #[test]
+    fn who_has_no_limit_keeps_nobody_out() {
+        let one = |slot: usize, nearness, lane| Candidate {
+            slot,
+            nearness,
+            lane,
+        };
+        let unlimited = (0..NEAR).map(|slot| one(slot, 0, Some(slot)));
+        let limited = (NEAR..NEAR + 3).map(|slot| one(slot, 5, None));
+        let mut candidates: Vec<Candidate> = unlimited.chain(limited).collect();
+        choose(&mut candidates);
+        let near = candidates.iter().filter(|one| one.lane.is_some());
+        let with_limit = near.filter(|one| one.nearness > 0).count();
+        assert_eq!(with_limit, 3);
     }
 
     proptest! {

@@ -3,7 +3,6 @@
 use brink_host::cgroup::stat::{MemoryStat, StatReader};
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::cgroup::{CgroupDir, Hierarchy, Version};
-use brink_host::probe::Meters;
 use brink_host::psi::PressureReader;
 use brink_host::{HostError, HotError};
 
@@ -15,6 +14,17 @@ const MOVED_PART: u64 = 64;
 /// And after so long in any case, in milliseconds: at once if usage moved at all, later if not.
 const STALE_MS: u32 = 1_000;
 const STALE_UNMOVED_MS: u32 = 10_000;
+/// How long its tasks waited is read again when anything else has moved, and after so long in any case, in milliseconds.
+const WAITED_MS: u32 = 1_000;
+
+/// Whether what the kernel's programs count of cgroups has changed: while this number stays, nothing of it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    /// The number now.
+    pub now: u64,
+    /// The number in the beat before. It may change a moment before the counts do, so they are read once more in the beat after.
+    pub before: u64,
+}
 
 /// Readers of one cgroup.
 #[derive(Debug)]
@@ -24,6 +34,9 @@ pub struct GroupReader {
     stat: StatReader,
     pressure: Option<PressureReader>,
     parts: Option<Parts>,
+    waited: Option<Waited>,
+    /// What was counted, and the pulse that it was counted at.
+    counts: Option<(Counts, Option<u64>)>,
 }
 
 /// What usage consisted of when that was read last.
@@ -32,7 +45,15 @@ struct Parts {
     at: Stamp,
     usage: u64,
     stat: MemoryStat,
-    stall_us: Option<u64>,
+}
+
+/// How long its tasks had waited for memory when that was read last.
+#[derive(Clone, Copy, Debug)]
+struct Waited {
+    at: Stamp,
+    usage: u64,
+    reclaims: Option<u64>,
+    stall_us: u64,
 }
 
 impl GroupReader {
@@ -47,6 +68,8 @@ impl GroupReader {
             stat: StatReader::open(&dir)?,
             pressure: None,
             parts: None,
+            waited: None,
+            counts: None,
             dir,
         })
     }
@@ -61,22 +84,31 @@ impl GroupReader {
         let is_v2 = self.dir.version() == Version::V2;
         if !wanted {
             self.pressure = None;
+            self.waited = None;
         } else if self.pressure.is_none() && is_v2 {
             let path = self.dir.path().join("memory.pressure");
             self.pressure = PressureReader::open(&path).ok();
         }
     }
 
-    /// Reads it now. A cgroup that was removed answers `ENODEV`.
+    /// Reads it now. `count` asks for what is counted of a cgroup by its id, if anybody counts. A cgroup that was removed answers
+    /// `ENODEV`.
     ///
     /// # Errors
     /// [`HotError`].
-    pub fn read(&mut self, at: Stamp, meters: Option<&Meters>) -> Result<Reading, HotError> {
+    pub fn read(
+        &mut self,
+        at: Stamp,
+        pulse: Option<Pulse>,
+        count: impl FnOnce(u64) -> Option<Counts>,
+    ) -> Result<Reading, HotError> {
         let usage = self.usage.read()?;
         let parts = match self.parts {
             Some(parts) if !is_stale(&parts, at, usage) => parts,
             _ => self.read_parts(at, usage)?,
         };
+        let counts = self.counted(pulse, count);
+        let stall_us = self.waits(at, usage, counts.map(|counts| counts.reclaims));
         let known = |bytes: Option<u64>| bytes.unwrap_or(0);
         let stat = &parts.stat;
         let reclaimable = known(stat.inactive_file)
@@ -88,21 +120,52 @@ impl GroupReader {
             anon: known(stat.anon),
             file: known(stat.file),
             held: usage.saturating_sub(reclaimable),
-            stall_us: parts.stall_us,
-            counts: meters.and_then(|meters| counts(meters, self.dir.id().0)),
+            stall_us,
+            counts,
         })
     }
 
     fn read_parts(&mut self, at: Stamp, usage: u64) -> Result<Parts, HotError> {
-        let pressure = self.pressure.as_ref().and_then(|file| file.read().ok());
-        let parts = Parts {
-            at,
-            usage,
-            stat: self.stat.read()?,
-            stall_us: pressure.map(|pressure| pressure.some.total_us),
-        };
+        let stat = self.stat.read()?;
+        let parts = Parts { at, usage, stat };
         self.parts = Some(parts);
         Ok(parts)
+    }
+
+    /// What is counted of it; asked for again only when something was counted of anybody.
+    fn counted(
+        &mut self,
+        pulse: Option<Pulse>,
+        count: impl FnOnce(u64) -> Option<Counts>,
+    ) -> Option<Counts> {
+        if let (Some((counts, Some(at))), Some(pulse)) = (self.counts, pulse)
+            && at == pulse.now
+        {
+            return Some(counts);
+        }
+        let found = count(self.dir.id().0);
+        self.counts = found.map(|counts| (counts, pulse.map(|pulse| pulse.before)));
+        found
+    }
+
+    /// How long its tasks waited for memory. At its limit a cgroup's usage hardly moves while they do, so reclaims count as well.
+    fn waits(&mut self, at: Stamp, usage: u64, reclaims: Option<u64>) -> Option<u64> {
+        let file = self.pressure.as_ref()?;
+        if let Some(waited) = &self.waited
+            && waited.usage == usage
+            && waited.reclaims == reclaims
+            && waited.at.before(at).is_some_and(|age| age < WAITED_MS)
+        {
+            return Some(waited.stall_us);
+        }
+        let stall_us = file.read().ok()?.some.total_us;
+        self.waited = Some(Waited {
+            at,
+            usage,
+            reclaims,
+            stall_us,
+        });
+        Some(stall_us)
     }
 }
 
@@ -116,14 +179,6 @@ fn is_stale(parts: &Parts, at: Stamp, usage: u64) -> bool {
     };
     moved >= MOVED.min(usage / MOVED_PART).max(1 << 14)
         || parts.at.before(at).is_none_or(|age| age >= longest)
-}
-
-fn counts(meters: &Meters, id: u64) -> Option<Counts> {
-    let meter = meters.cgroup(id).ok()?.unwrap_or_default();
-    Some(Counts {
-        reclaims: meter.direct.saturating_add(meter.memcg),
-        forks: meter.forks,
-    })
 }
 
 #[cfg(test)]
@@ -148,19 +203,11 @@ mod tests {
     #[test]
     fn parts_are_read_again_when_usage_moves_or_time_has_passed() {
         let root = tempfile::tempdir().expect("temporary folder");
-        fs::create_dir(root.path().join("pod")).expect("fake group");
-        fs::write(root.path().join("pod/memory.max"), "max").expect("fake file");
-        let hierarchy = Hierarchy {
-            version: Version::V2,
-            path: root.path().to_owned(),
-            mount_root: "/".to_owned(),
-        };
-        write(root.path(), 100 << 20, 1 << 20);
-        let mut reader = GroupReader::open(&hierarchy, "/pod").expect("open");
+        let mut reader = group(root.path());
         assert_eq!(reader.limit(), None);
         let mut check = |millis: u64, usage: u64, inactive_file: u64, seen: u64| {
             write(root.path(), usage, inactive_file);
-            let reading = reader.read(at(millis), None).expect("readable");
+            let reading = reader.read(at(millis), None, |_| None).expect("readable");
             assert_eq!(reading.usage, usage, "{millis}");
             assert_eq!(reading.working_set, usage - seen, "{millis}");
             assert_eq!(reading.held, usage - seen - 15, "{millis}");
@@ -173,6 +220,76 @@ mod tests {
         check(1_300, (100 << 20) + (1 << 20) + 4096, 3 << 20, 3 << 20);
         check(11_299, (100 << 20) + (1 << 20) + 4096, 4 << 20, 3 << 20);
         check(11_300, (100 << 20) + (1 << 20) + 4096, 4 << 20, 4 << 20);
+    }
+
+    fn group(root: &Path) -> GroupReader {
+        fs::create_dir(root.join("pod")).expect("fake group");
+        fs::write(root.join("pod/memory.max"), "max").expect("fake file");
+        write(root, 100 << 20, 1 << 20);
+        let hierarchy = Hierarchy {
+            version: Version::V2,
+            path: root.to_owned(),
+            mount_root: "/".to_owned(),
+        };
+        GroupReader::open(&hierarchy, "/pod").expect("open")
+    }
+
+    #[test]
+    fn counts_are_asked_for_again_when_anything_was_counted_and_once_more() {
+        let root = tempfile::tempdir().expect("temporary folder");
+        let mut reader = group(root.path());
+        let mut asked = 0;
+        let mut check = |millis, pulse: Option<(u64, u64)>, forks: u64, expected: (u64, u32)| {
+            let pulse = pulse.map(|(before, now)| Pulse { now, before });
+            let count = |_| {
+                asked += 1;
+                let reclaims = 0;
+                Some(Counts { reclaims, forks })
+            };
+            let reading = reader.read(at(millis), pulse, count).expect("readable");
+            let seen = reading.counts.map_or(0, |counts| counts.forks);
+            assert_eq!((seen, asked), expected, "{millis}");
+        };
+        check(0, Some((4, 5)), 7, (7, 1));
+        check(100, Some((5, 5)), 8, (8, 2));
+        check(200, Some((5, 5)), 9, (8, 2));
+        check(300, Some((5, 5)), 9, (8, 2));
+        check(400, Some((5, 6)), 9, (9, 3));
+        check(500, Some((6, 6)), 10, (10, 4));
+        check(600, Some((6, 6)), 11, (10, 4));
+        // Where nobody tells, they are asked for every time.
+        check(700, None, 11, (11, 5));
+        check(800, None, 12, (12, 6));
+        check(900, Some((6, 6)), 13, (13, 7));
+    }
+
+    #[test]
+    fn waits_are_read_when_anything_moves_and_every_second() {
+        let root = tempfile::tempdir().expect("temporary folder");
+        let mut reader = group(root.path());
+        let told = |total: u64| {
+            let line = |of| format!("{of} avg10=0.00 avg60=0.00 avg300=0.00 total={total}\n");
+            let text = line("some") + &line("full");
+            fs::write(root.path().join("pod/memory.pressure"), text).expect("fake file");
+        };
+        told(0);
+        reader.tell_pressure(true);
+        let mut check = |millis, usage: u64, reclaims, total, expected: u64| {
+            told(total);
+            write(root.path(), usage, 0);
+            let count = |_| Some(Counts { reclaims, forks: 0 });
+            let reading = reader.read(at(millis), None, count).expect("readable");
+            assert_eq!(reading.stall_us, Some(expected), "{millis}");
+        };
+        check(0, 100 << 20, 1, 1, 1);
+        check(100, 100 << 20, 1, 2, 1);
+        check(200, 100 << 20, 2, 3, 3);
+        check(300, (100 << 20) + 4096, 2, 4, 4);
+        check(1_200, (100 << 20) + 4096, 2, 5, 4);
+        check(1_300, (100 << 20) + 4096, 2, 6, 6);
+        reader.tell_pressure(false);
+        let reading = reader.read(at(1_400), None, |_| None).expect("readable");
+        assert_eq!(reading.stall_us, None);
     }
 
     #[test]

@@ -31,6 +31,11 @@ impl Kernel {
         meter.is_ok_and(|meter| meter.flights > 0 && meter.flight_ns >= since_ns)
     }
 
+    /// From one point to the next, in milliseconds.
+    pub fn period_ms(&self) -> u32 {
+        u32::try_from(self.flight.every_ns() / 1_000_000).unwrap_or(0)
+    }
+
     /// The node up to `at_ns`, as this form wants it.
     ///
     /// # Errors
@@ -55,7 +60,7 @@ impl Kernel {
         })?;
         Ok(NodePart {
             points: kept.finish(),
-            period_ms: u32::try_from(self.flight.every_ns() / 1_000_000).unwrap_or(0),
+            period_ms: self.period_ms(),
         })
     }
 }

@@ -35,7 +35,7 @@ use brink_stream::model::incident::Recording;
 use tracing::{debug, warn};
 
 use crate::guard::files::{NodeFiles, NodePlan, Scope};
-use book::Book;
+use book::{Book, Periods};
 use cut::{BRIEF, FULL, Request};
 use kernel::Kernel;
 use node::NodeSource;
@@ -141,7 +141,42 @@ impl Recorder {
     }
 }
 
+/// What is recorded how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// From one point to the next.
+    pub periods: Periods,
+    /// Cgroups near their limit.
+    pub near: u32,
+    /// The others.
+    pub others: u32,
+}
+
 impl Recorder {
+    /// What is recorded how often as of `now` (`CLOCK_MONOTONIC`); none before the first round.
+    pub fn pace(&self, now: Moment) -> Option<Pace> {
+        let since = u64::try_from(now.as_nanos())
+            .unwrap_or(0)
+            .saturating_sub(SILENCE_NS);
+        let kernel = self.source.kernel();
+        let recording = kernel.as_ref().filter(|kernel| kernel.is_recording(since));
+        let sampled = recording.map(Kernel::period_ms);
+        drop(kernel);
+        let book = watch::lock(&self.source.book);
+        let periods = Periods {
+            node_ms: sampled.unwrap_or(book.periods.node_ms),
+            ..book.periods
+        };
+        let alive = || book.entries().filter(|(_, entry)| entry.gone.is_none());
+        let near = alive().filter(|(_, entry)| entry.near.is_some()).count();
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        (periods.near_ms > 0).then(|| Pace {
+            periods,
+            near: count(near),
+            others: count(alive().count() - near),
+        })
+    }
+
     /// What a cgroup held at `at` (`CLOCK_MONOTONIC`) without inactive file pages, in bytes: as of the point before that, which is
     /// a second old at most. None where it was not recorded yet.
     pub fn working_set(&self, cgroup: &str, at: Moment) -> Option<u64> {
@@ -183,12 +218,15 @@ impl Source {
 }
 
 fn run(source: &Source, mut watch: Watch, mut warn: impl FnMut(Warning)) {
+    let mut counted = clock::thread_cpu();
     while !source.stop.load(Ordering::Acquire) {
-        let began = clock::thread_cpu();
+        if watch.begins_round() {
+            let spent = clock::thread_cpu();
+            let round = spent.saturating_sub(std::mem::replace(&mut counted, spent));
+            watch.spent(u64::try_from(round.as_nanos()).unwrap_or(u64::MAX));
+        }
         let now = clock::monotonic_ns();
         watch.beat(now, source, &mut warn);
-        let spent = clock::thread_cpu().saturating_sub(began);
-        watch.spent(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX));
         let took = Duration::from_nanos(clock::monotonic_ns().saturating_sub(now));
         let rest = Duration::from_millis(watch.rest_ms().into());
         std::thread::park_timeout(rest.saturating_sub(took));

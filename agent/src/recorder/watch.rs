@@ -1,8 +1,8 @@
 //! The recorder's rounds: which files are read when, and what becomes of the readings.
 //!
 //! A beat comes every 100 ms. In each, the cgroups near their limit are read, and a tenth of the others, so that every one
-//! is read once a second. Every tenth beat it is chosen anew who is near. When a second's work takes more than its share of
-//! a processor, beats come more seldom, and the book says how seldom.
+//! is read once a second. Every tenth beat it is chosen anew who is near. Only where a second's work takes so much of a
+//! processor that others would miss it, beats come more seldom; the book says how seldom, and so does whoever asks the agent.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use brink_host::HotError;
 use brink_host::cgroup::Hierarchy;
 use brink_host::cgroup::walk::groups_below;
+use brink_host::clock;
 use brink_host::probe::{Meters, Row};
 use rustix::io::Errno;
 
@@ -17,9 +18,9 @@ use super::Source;
 use super::approach::{Approach, Forecast};
 use super::book::{Book, GROUPS, Into, Periods};
 use super::choose::{Candidate, choose, nearness};
-use super::group::GroupReader;
+use super::group::{GroupReader, Pulse};
 use super::node::NodeSource;
-use super::point::{Reading, Stamp};
+use super::point::{Counts, Reading, Stamp};
 
 /// From one beat to the next when nothing is too dear, in milliseconds.
 pub const BEAT_MS: u32 = 100;
@@ -27,10 +28,11 @@ pub const BEAT_MS: u32 = 100;
 const BEATS: usize = 10;
 /// The most that beats may be stretched.
 const LONGEST_STRETCH: u32 = 10;
-/// What beats may cost of a processor before they are stretched, and from when on they are not: parts of a hundred
-/// thousand. The whole agent is to stay below 200 where nothing happens.
-const DEAR: u64 = 80;
-const CHEAP: u64 = 30;
+/// What beats may cost of a processor before they are stretched, in parts of a hundred thousand; and what they would have to cost at
+/// the next shorter stretch to come back to that. Where nothing happens the whole agent is to stay below 200, which is measured, and
+/// is no reason to record less when something does: this is for machines on which a look at a file takes many times as long.
+const DEAR: u64 = 1_000;
+const CHEAP: u64 = 750;
 /// The tree is looked through so often at least, in beats.
 const SEARCH: u64 = 100;
 /// A search may take one part of so many of a processor.
@@ -65,6 +67,12 @@ pub struct Watch {
     beat: u64,
     stretch: u32,
     spent_ns: u64,
+    /// What searches took of that: they have a share of their own.
+    searched_ns: u64,
+    /// The pulse of the beat before.
+    pulse: Option<u64>,
+    /// Whether the kernel's sampler recorded the node when that was asked last.
+    is_recorded: bool,
     /// When the tree is looked through next, in beats.
     search_at: u64,
     changes: Option<u64>,
@@ -96,6 +104,9 @@ impl Watch {
             beat: 0,
             stretch: 1,
             spent_ns: 0,
+            searched_ns: 0,
+            pulse: None,
+            is_recorded: false,
             search_at: 0,
             changes: None,
         }
@@ -106,7 +117,12 @@ impl Watch {
         BEAT_MS * self.stretch
     }
 
-    /// What a beat took of a processor, in nanoseconds.
+    /// Whether the next beat begins a round, which looks at what the one before it took.
+    pub const fn begins_round(&self) -> bool {
+        self.beat.is_multiple_of(BEATS as u64)
+    }
+
+    /// What beats took of a processor, in nanoseconds.
     pub const fn spent(&mut self, nanos: u64) {
         self.spent_ns = self.spent_ns.saturating_add(nanos);
     }
@@ -115,17 +131,21 @@ impl Watch {
     pub fn beat(&mut self, now_ns: u64, source: &Source, mut warn: impl FnMut(Warning)) {
         let at = Stamp::of(now_ns);
         let meters = source.meters();
+        if self.begins_round() {
+            let spent = std::mem::take(&mut self.spent_ns);
+            let beats = spent.saturating_sub(std::mem::take(&mut self.searched_ns));
+            self.stretch = stretched(self.stretch, beats);
+        }
         if self.beat >= self.search_at || self.has_changed(meters.as_deref()) {
             self.search(at, now_ns, &source.book);
         }
-        let is_settling = self.beat.is_multiple_of(BEATS as u64);
-        if is_settling {
+        if self.begins_round() {
             self.settle(at, &source.book);
+            self.is_recorded = source.is_kernel_recording(now_ns);
         }
         self.read(at, meters.as_deref(), &mut warn);
-        let is_recorded = source.is_kernel_recording(now_ns);
         let mut book = lock(&source.book);
-        self.node.read(at, is_recorded, &mut book);
+        self.node.read(at, self.is_recorded, &mut book);
         for (slot, reading, into) in self.fresh.drain(..) {
             book.note(slot, at, &reading, into);
         }
@@ -136,6 +156,7 @@ impl Watch {
     /// Reads whoever's turn it is.
     fn read(&mut self, at: Stamp, meters: Option<&Meters>, warn: &mut impl FnMut(Warning)) {
         let turn = usize::try_from(self.beat % BEATS as u64).unwrap_or(0);
+        let pulse = self.feel(meters);
         for (slot, group) in self.groups.iter_mut().enumerate() {
             let Some(group) = group.as_mut().filter(|group| group.gone.is_none()) else {
                 continue;
@@ -150,7 +171,7 @@ impl Watch {
             let Some(reader) = &mut group.reader else {
                 continue;
             };
-            match reader.read(at, meters) {
+            match reader.read(at, pulse, |id| counts(meters?, id)) {
                 Ok(reading) => {
                     group.latest = reading;
                     self.fresh.push((slot, reading, into));
@@ -169,15 +190,15 @@ impl Watch {
         }
     }
 
-    /// Chooses who is near, forgets who is long gone, and looks at what all this costs.
+    /// Whether the kernel's programs have counted anything since the beat before.
+    fn feel(&mut self, meters: Option<&Meters>) -> Option<Pulse> {
+        let now = meters.and_then(|meters| meters.pulse().ok());
+        let before = std::mem::replace(&mut self.pulse, now);
+        now.zip(before).map(|(now, before)| Pulse { now, before })
+    }
+
+    /// Tells the periods, chooses who is near, and forgets who is long gone.
     fn settle(&mut self, at: Stamp, book: &Mutex<Book>) {
-        let rounds = u64::from(BEAT_MS * self.stretch) * BEATS as u64 * 1_000_000;
-        let parts = std::mem::take(&mut self.spent_ns) * 100_000 / rounds;
-        self.stretch = match parts {
-            DEAR.. => (self.stretch * 2).min(LONGEST_STRETCH),
-            CHEAP..DEAR => self.stretch,
-            _ => (self.stretch - 1).max(1),
-        };
         let mut book = lock(book);
         book.periods = Periods {
             node_ms: self.rest_ms(),
@@ -225,7 +246,7 @@ impl Watch {
 
     /// Whether a cgroup was made or removed since the last look, as far as the kernel's programs tell. Asked once a second.
     fn has_changed(&mut self, meters: Option<&Meters>) -> bool {
-        if !self.beat.is_multiple_of(BEATS as u64) {
+        if !self.begins_round() {
             return false;
         }
         let seen = meters.and_then(|meters| meters.loss(Row::CgroupEvidence).ok());
@@ -237,6 +258,7 @@ impl Watch {
 
     /// Looks through the tree for cgroups that are new or gone, and reads every limit again.
     fn search(&mut self, at: Stamp, now_ns: u64, book: &Mutex<Book>) {
+        let began = clock::thread_cpu();
         let paths = groups_below(&self.hierarchy, &self.scope, MOST_LISTED).unwrap_or_default();
         if !paths.is_empty() {
             let listed: HashSet<&str> = paths.iter().map(String::as_str).collect();
@@ -265,7 +287,9 @@ impl Watch {
             }
         }
         drop(book);
-        let took = brink_host::clock::monotonic_ns().saturating_sub(now_ns);
+        let spent = clock::thread_cpu().saturating_sub(began);
+        self.searched_ns += u64::try_from(spent.as_nanos()).unwrap_or(0);
+        let took = clock::monotonic_ns().saturating_sub(now_ns);
         let penance = took * SEARCH_SHARE / (u64::from(BEAT_MS) * 1_000_000);
         self.search_at = self.beat + SEARCH.max(penance);
     }
@@ -326,6 +350,28 @@ impl Group {
             forecast,
         })
     }
+}
+
+/// The stretch of the next round, from that of the last one and what its beats took of a processor, in nanoseconds.
+fn stretched(stretch: u32, spent_ns: u64) -> u32 {
+    let round_ns = |stretch: u32| u64::from(BEAT_MS * stretch) * BEATS as u64 * 1_000_000;
+    let parts = |stretch| spent_ns.saturating_mul(100_000) / round_ns(stretch);
+    let shorter = (stretch - 1).max(1);
+    if parts(stretch) >= DEAR {
+        (stretch * 2).min(LONGEST_STRETCH)
+    } else if parts(shorter) < CHEAP {
+        shorter
+    } else {
+        stretch
+    }
+}
+
+fn counts(meters: &Meters, id: u64) -> Option<Counts> {
+    let meter = meters.cgroup(id).ok()?.unwrap_or_default();
+    Some(Counts {
+        reclaims: meter.direct.saturating_add(meter.memcg),
+        forks: meter.forks,
+    })
 }
 
 /// The book, for a moment. Whoever died with it locked left points behind that mean what they say.

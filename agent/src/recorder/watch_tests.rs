@@ -235,6 +235,37 @@ fn what_is_too_dear_comes_more_seldom_and_the_book_says_so() {
         scene.beats(10);
         assert_eq!(period(&scene), expected);
     }
+    // As soon as it is not any more, it comes as often as it should.
     scene.beats(100);
     assert_eq!(period(&scene), 100);
+}
+
+#[test]
+fn periods_are_stretched_by_what_they_cost_and_no_longer_than_that() {
+    let check = |stretch, percent_of_a_core: f64, expected: u32| {
+        let round_ns = f64::from(stretch) * 1e9;
+        let spent = round_ns * percent_of_a_core / 100.0;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a few seconds"
+        )]
+        let spent = spent as u64;
+        assert_eq!(
+            stretched(stretch, spent),
+            expected,
+            "{stretch}, {percent_of_a_core} %"
+        );
+    };
+    check(1, 0.0, 1);
+    check(1, 0.2, 1);
+    check(1, 0.9, 1);
+    check(1, 1.1, 2);
+    check(6, 1.1, 10);
+    check(10, 5.0, 10);
+    // At half the pace it costs half: 0.3 % there are 0.6 % at the whole one, which is borne; 0.4 % are not yet.
+    check(2, 0.3, 1);
+    check(2, 0.4, 2);
+    check(10, 0.6, 9);
+    check(10, 0.7, 10);
 }

@@ -112,8 +112,8 @@ pub struct Running {
     disk_keeper: Mutex<Option<JoinHandle<()>>>,
     stop_keeper: Stop,
     collector: Collector,
-    /// Ends with us; whoever tells of incidents only borrows it.
-    _recorder: Arc<OnceLock<Arc<Recorder>>>,
+    /// The flight recorder, once it runs. It ends with us; whoever tells of incidents only borrows it.
+    pub recorder: Arc<OnceLock<Arc<Recorder>>>,
     threads: Vec<(&'static str, JoinHandle<()>)>,
 }
 
@@ -219,7 +219,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         cluster,
         keeper: around.keeper,
         collector: around.collector,
-        _recorder: around.recorder,
+        recorder: around.recorder,
         takeover: Mutex::default(),
         threads,
     };

@@ -2,8 +2,8 @@
 
 use brink::control::protocol::{
     Answer, BrokenManifestView, EventJournalView, EventsView, Explanation, ModeView, OomView,
-    OutletView, PauseView, ProgramView, Ranking, Refusal, RefusalReason, RefusedView, RingView,
-    SamplerView, Status, ThresholdState, Why,
+    OutletView, PauseView, ProgramView, Ranking, RecorderView, Refusal, RefusalReason, RefusedView,
+    RingView, SamplerView, Status, ThresholdState, Why,
 };
 use brink::record::DecisionRecord;
 use brink::record::wire::{
@@ -163,6 +163,13 @@ fn status(now: Time) -> Status {
                 sent: 8,
                 lost: 3,
             }],
+        }),
+        recorder: Some(RecorderView {
+            node_period_ms: 10,
+            near_period_ms: 100,
+            others_period_ms: 1_000,
+            near: 32,
+            others: 78,
         }),
         kubernetes: None,
         storage: None,

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
-use brink_abi::meter::{self, CgroupMeter, Loss, SamplerMeter};
+use brink_abi::meter::{self, CgroupMeter, Loss, ProcessMeter, SamplerMeter};
 
 use super::error::ProbeError;
 use super::load::take;
@@ -69,11 +69,15 @@ impl Row {
     }
 }
 
+/// What the process hooks keep of the whole system.
+const PROCESS: &str = "PROCESS";
+
 /// Reading ends of the counters.
 pub struct Meters {
     loss: PerCpuArray<MapData, Pod<Loss>>,
     sampler: Array<MapData, Pod<SamplerMeter>>,
     cgroups: HashMap<MapData, u64, Pod<CgroupMeter>>,
+    process: Array<MapData, Pod<ProcessMeter>>,
     map_bytes: Option<u64>,
 }
 
@@ -85,6 +89,7 @@ impl Meters {
             loss: take(object, "LOSS")?,
             sampler: take(object, "SAMPLER")?,
             cgroups: take(object, "CGROUPS")?,
+            process: second(object, PROCESS)?,
         })
     }
 
@@ -126,6 +131,19 @@ impl Meters {
         }
     }
 
+    /// A number that is another one after every reclaim and every process that came into being, and mostly the same otherwise:
+    /// while it stays, the reclaims and forks of no cgroup have changed. It may change a moment before they do.
+    ///
+    /// # Errors
+    /// [`ProbeError::Map`] when a map cannot be read.
+    pub fn pulse(&self) -> Result<u64, ProbeError> {
+        let Pod(process) = self.process.get(&0, 0).map_err(map(PROCESS))?;
+        // Who comes into being is counted among those that are there, and whoever ends goes from there to the exits.
+        let born = process.exits.wrapping_add_signed(process.processes);
+        let reclaims = self.loss(Row::ReclaimEvidence)?.seen;
+        Ok(born.wrapping_add(reclaims))
+    }
+
     /// Every counted memory cgroup with its counts; one that goes meanwhile is left out.
     pub fn cgroups(&self) -> impl Iterator<Item = (u64, CgroupMeter)> {
         self.cgroups
@@ -138,6 +156,20 @@ impl Meters {
     pub fn map_bytes(&self) -> Option<u64> {
         self.map_bytes
     }
+}
+
+/// A reading end of a map that somebody else takes.
+fn second(
+    object: &Ebpf,
+    name: &'static str,
+) -> Result<Array<MapData, Pod<ProcessMeter>>, ProbeError> {
+    let Some(Map::Array(data)) = object.map(name) else {
+        return Err(ProbeError::NoMap(name));
+    };
+    let file = data.fd().as_fd().try_clone_to_owned();
+    let file = file.map_err(|error| map(name)(MapError::IoError(error)))?;
+    let data = MapData::from_fd(file).map_err(map(name))?;
+    Array::try_from(Map::Array(data)).map_err(map(name))
 }
 
 /// `memlock:` of a map's `fdinfo`.

@@ -13,7 +13,7 @@ use brink_stream::outlet::OutletStatus;
 use super::Views;
 use crate::control::protocol::{
     BrokenManifestView, EventJournalView, EventsView, OomView, OutletView, ProgramView,
-    RefusedView, RingView, SamplerView, Status, ThresholdState,
+    RecorderView, RefusedView, RingView, SamplerView, Status, ThresholdState,
 };
 use crate::guard;
 use crate::pod::{Broken, BrokenFile};
@@ -75,6 +75,7 @@ impl Views {
             reports_lost: state.lost,
             sampler: self.sampler(),
             events: self.events(),
+            recorder: self.recorder(now),
             kubernetes: self.running.cluster.as_ref().map(Cluster::view),
             storage: self.storage(&state, now),
             disks: self.running.disks.view(now),
@@ -91,6 +92,11 @@ impl Views {
             journal: telling.journal().map(journal),
             outlets: outlets.map(outlet).collect(),
         })
+    }
+
+    fn recorder(&self, now: Moment) -> Option<RecorderView> {
+        let recorder = self.running.recorder.get()?;
+        recorder.pace(now).map(RecorderView::of)
     }
 
     fn programs(&self) -> Vec<ProgramView> {

@@ -84,6 +84,14 @@ impl Arena {
         settled.context("the workloads' processes did not start")
     }
 
+    /// Gives the first workloads a limit of their own.
+    pub(in crate::bench) fn limit(&self, count: usize, bytes: u64) -> anyhow::Result<()> {
+        for workload in self.workloads.iter().take(count) {
+            workload.limit_memory(&self.layout, bytes)?;
+        }
+        Ok(())
+    }
+
     /// How many of the small processes are there.
     pub(in crate::bench) fn workloads_left(&self) -> anyhow::Result<usize> {
         Ok(self.node.processes()?.len())

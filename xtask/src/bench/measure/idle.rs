@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use super::super::{
     random::SplitMix64,
     registry::{Measured, Outcome, Settings},
+    stats,
 };
 use super::{
     agent::{Agent, OUT_OF_REACH, Setup, free_address},
@@ -28,6 +29,12 @@ const THREADS: &str = "threads";
 const SAMPLER: &str = "sampler in the kernel";
 const BOTH: &str = "threads and sampler";
 const TICK: &str = "sampler, mean of a tick";
+/// Workloads that have a limit of their own in the case with events: as many as are recorded closely. It is far from what they hold.
+const LIMITED: usize = 32;
+const LIMIT: u64 = 64 * MIB;
+const NODE_PERIOD: &str = "recorder, period of the node";
+const NEAR_PERIOD: &str = "recorder, period of the 32 nearest to a limit";
+const OTHERS_PERIOD: &str = "recorder, period of the others";
 const RATIO: &str = "Brink to the poll by the sampler's rule";
 const RESIDENT: &str = "resident";
 const MAPS: &str = "maps";
@@ -62,13 +69,13 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     for _ in 0..settings.runs(1, 6) {
         rounds.push(Round::run(&arena, &agent, &mut random)?);
     }
-    add_time(&mut outcome, &rounds);
+    add_time(&mut outcome, CASE, &rounds);
     add_memory(&mut outcome, agent.pid(), CASE)?;
     drop(agent);
-    add_events(&mut outcome, settings, &arena)?;
     if !settings.short {
         add_pods(&mut outcome, settings, &arena)?;
     }
+    add_events(&mut outcome, (settings, &mut random), &arena)?;
     ticks::add(&mut outcome, settings)?;
     Ok(Measured::Ran(outcome))
 }
@@ -78,6 +85,16 @@ pub(super) fn hold(outcome: &mut Outcome, settings: &Settings) {
     outcome.limit_median(CASE, BOTH, settings.time(0.05));
     outcome.limit_median(TELLING, BOTH, settings.time(0.2));
     outcome.limit_median(CASE, RATIO, settings.figure(2.0, 1.0));
+    // What the recorder owes, at the worst moment that was looked at.
+    for (what, most) in [
+        (NODE_PERIOD, 10.0),
+        (NEAR_PERIOD, 100.0),
+        (OTHERS_PERIOD, 1_000.0),
+    ] {
+        let values = outcome.values(TELLING, what);
+        let longest = stats::quantile(values, 100);
+        outcome.limit_value(&format!("{what}, {TELLING}: longest"), "ms", most, longest);
+    }
     let most = [
         (CASE, settings.figure(20.0, 16.0)),
         (TELLING, settings.figure(28.0, 24.0)),
@@ -138,30 +155,30 @@ fn share(nanos: u64, elapsed: Duration) -> f64 {
 }
 
 /// The time of threads and sampler in each window, and of the polls.
-fn add_time(outcome: &mut Outcome, rounds: &[Round]) {
+fn add_time(outcome: &mut Outcome, case: &str, rounds: &[Round]) {
     let values = |value: &dyn Fn(&Round) -> f64| rounds.iter().map(value).collect::<Vec<_>>();
-    outcome.add(CASE, THREADS, SHARE, values(&|round| round.agent.threads()));
-    outcome.add(CASE, SAMPLER, SHARE, values(&|round| round.agent.sampler()));
-    outcome.add(CASE, BOTH, SHARE, values(&Round::both));
-    outcome.add(CASE, TICK, "µs", values(&|round| round.agent.tick()));
+    outcome.add(case, THREADS, SHARE, values(&|round| round.agent.threads()));
+    outcome.add(case, SAMPLER, SHARE, values(&|round| round.agent.sampler()));
+    outcome.add(case, BOTH, SHARE, values(&Round::both));
+    outcome.add(case, TICK, "µs", values(&|round| round.agent.tick()));
     for (index, (name, _)) in POLLS.iter().enumerate() {
-        outcome.add(CASE, name, SHARE, values(&|round| round.polls[index]));
+        outcome.add(case, name, SHARE, values(&|round| round.polls[index]));
     }
     outcome.add(
-        CASE,
+        case,
         RATIO,
         "",
         values(&|round| round.both() / round.polls[0]),
     );
     if let Some(round) = rounds.last() {
         outcome.notes.push(format!(
-            "in the last {:.0} s of the agent alone {} ticks; threads' share by name: {}",
+            "{case}: in the last {:.0} s of the agent alone {} ticks; threads' share by name: {}",
             round.agent.elapsed.as_secs_f64(),
             round.agent.ticks,
             round.agent.by_name()
         ));
         outcome.notes.push(format!(
-            "in {} s the poll by the sampler's rule looked {} times, the one every 1 ms {} times",
+            "{case}: in {} s the poll by the sampler's rule looked {} times, the one every 1 ms {} times",
             POLL_WINDOW.as_secs(),
             round.looks[0],
             round.looks[1]
@@ -186,15 +203,50 @@ fn add_pods(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyhow
     add_case(outcome, settings, PODS, &agent)
 }
 
-/// The same with everything that tells: events, their journal, the flight recorder, metrics, the page.
-fn add_events(outcome: &mut Outcome, settings: &Settings, arena: &Arena) -> anyhow::Result<()> {
+/// The same with everything that tells: events, their journal, the flight recorder, metrics, the page; and with as many workloads
+/// near a limit of their own as are recorded closely. The ratio to the poll, which tells nothing, is held to nothing.
+fn add_events(
+    outcome: &mut Outcome,
+    (settings, random): (&Settings, &mut SplitMix64),
+    arena: &Arena,
+) -> anyhow::Result<()> {
+    arena.limit(LIMITED, LIMIT)?;
     let agent = Agent::start(Setup {
         node: None,
         page: Some(free_address()?),
         ..Setup::of(arena)
     })?;
-    add_case(outcome, settings, TELLING, &agent)?;
+    sleep(SETTLING);
+    let (mut rounds, mut periods) = (Vec::new(), Vec::new());
+    for _ in 0..settings.runs(1, 3) {
+        periods.push(periods_of(&agent)?);
+        rounds.push(Round::run(arena, &agent, random)?);
+        periods.push(periods_of(&agent)?);
+    }
+    add_time(outcome, TELLING, &rounds);
+    let names = [NODE_PERIOD, NEAR_PERIOD, OTHERS_PERIOD];
+    for (index, name) in names.into_iter().enumerate() {
+        let values = periods.iter().map(|periods| periods[index]).collect();
+        outcome.add(TELLING, name, "ms", values);
+    }
     add_memory(outcome, agent.pid(), TELLING)
+}
+
+/// From one point of the flight recorder to the next: of the node, of the cgroups near their limit, of the others.
+fn periods_of(agent: &Agent) -> anyhow::Result<[f64; 3]> {
+    let told = agent.status()?.recorder;
+    let told = told.context("the flight recorder does not run")?;
+    anyhow::ensure!(
+        usize::try_from(told.near)? == LIMITED,
+        "{} cgroups are recorded closely",
+        told.near
+    );
+    let periods = [
+        told.node_period_ms,
+        told.near_period_ms,
+        told.others_period_ms,
+    ];
+    Ok(periods.map(f64::from))
 }
 
 /// The time of an agent under a condition.

@@ -1,0 +1,39 @@
+//! The flight recorder's part of the status: from one point to the next, for now.
+
+use serde::{Deserialize, Serialize};
+
+use crate::recorder::Pace;
+
+/// How often the flight recorder records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RecorderView {
+    /// From one point of the node to the next, in milliseconds: 10 by the kernel's sampler, 100 by files.
+    pub node_period_ms: u32,
+    /// The same of the cgroups nearest to their own limit: 100, unless that takes too much of a processor.
+    pub near_period_ms: u32,
+    /// The same of all other cgroups: 1000, unless that takes too much of a processor.
+    pub others_period_ms: u32,
+    /// Cgroups that are recorded as near their limit.
+    pub near: u32,
+    /// The other cgroups that are recorded.
+    pub others: u32,
+}
+
+impl RecorderView {
+    /// As the recorder tells it.
+    pub const fn of(pace: Pace) -> Self {
+        let Pace {
+            periods,
+            near,
+            others,
+        } = pace;
+        Self {
+            node_period_ms: periods.node_ms,
+            near_period_ms: periods.near_ms,
+            others_period_ms: periods.others_ms,
+            near,
+            others,
+        }
+    }
+}
