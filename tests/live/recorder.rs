@@ -291,13 +291,13 @@ fn an_incident_comes_after_its_warning_and_closes_with_its_minute() {
         [periods.node_ms, periods.others_ms],
         [1, 10].map(|times| times * periods.near_ms)
     );
-    let place = |of| {
+    let first = |of| {
         told.iter()
             .position(|line| line.of == of && is_about(line, "leak"))
     };
-    let (warned, killed) = (place(Kind::LimitImminent), place(Kind::OomKill));
+    let (warned, killed) = (first(Kind::LimitImminent), first(Kind::OomKill));
     assert!(warned.is_some() && warned < killed, "{warned:?} {killed:?}");
-    let closed = place(Kind::IncidentClosed).expect("it closes");
+    let closed = first(Kind::IncidentClosed).expect("it closes");
     let event: serde_json::Value = serde_json::from_slice(&told[closed].text).unwrap();
     let recording = &event["data"]["recording"]["value"];
     let told = |of: &str, what: &str| -> Vec<u64> {

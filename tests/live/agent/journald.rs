@@ -203,10 +203,10 @@ fn journald_has_every_event_of_a_run_and_one_that_is_too_long_for_a_datagram() {
     let company = Company::join(&node, leaker);
     gone_after(&node.load(leaker, Load::Anon, 200 * MIB));
     let closes = format!("\"type\":\"{}\"", Kind::IncidentClosed.word());
-    let closed = |line: &str| line.contains(&closes);
+    let is_last = |line: &str| line.contains(&closes);
     let told = wait_until(PATIENCE, || {
         let text = fs::read_to_string(node.path("stdout")).unwrap();
-        text.lines().any(closed).then_some(())
+        text.lines().any(is_last).then_some(())
     });
     told.unwrap_or_else(|| panic!("no incident is closed: {}", node.log()));
     drop(company);

@@ -61,8 +61,8 @@ impl Place {
             arguments: [next()?, next()?],
             environment: [next()?, next()?],
         };
-        let [start, end] = place.arguments;
-        (start > 0 && start < end).then_some(place)
+        let [first, end] = place.arguments;
+        (first > 0 && first < end).then_some(place)
     }
 
     /// As the kernel has it in `cmdline`: who has written a title over the end of its arguments has all of it, up to its zero.

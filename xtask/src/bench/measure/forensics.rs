@@ -140,7 +140,10 @@ fn add(outcome: &mut Outcome, case: &str, (count, account): (u32, &Account)) {
     outcome.add(case, WRONG, "", number(account.wrong_limits as u64));
     outcome.add(case, COMPLETE, "%", vec![share(account.complete)]);
     for part in PARTS.into_iter().chain([SHOWN]) {
-        for (named, parts) in [(first_with, &account.first), (with, &account.filled)] {
+        for (named, parts) in [
+            (first_with as fn(&str) -> String, &account.first),
+            (with, &account.filled),
+        ] {
             let filled = parts.get(part).copied().unwrap_or(0);
             outcome.add(case, &named(part), "%", vec![share(filled)]);
         }
