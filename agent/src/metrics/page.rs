@@ -28,7 +28,14 @@ pub(super) const MODES: [&str; 6] = [
 pub(super) const JOURNAL_STATES: [&str; 4] = ["writing", "full", "failed", "unopened"];
 /// What the flight recorder records.
 pub(super) const RECORDED: [&str; 3] = ["node", "near", "others"];
-const RUNGS: [Rung; 3] = [Rung::KernelSampler, Rung::RealtimePoll, Rung::Poll];
+/// What carries the signals.
+pub(super) const RUNGS: [Rung; 3] = [Rung::KernelSampler, Rung::RealtimePoll, Rung::Poll];
+/// What came of asking the container runtime, in the order of their counts.
+pub(super) const RESULTS: [&str; 2] = ["sufficient", "insufficient"];
+/// What the container runtime removed, likewise.
+pub(super) const REMOVED: [&str; 2] = ["container", "image"];
+/// What was short of memory when the kernel killed, likewise.
+pub(super) const SCOPES: [&str; 3] = ["system", "cgroup", "unknown"];
 
 /// One figure of a ring.
 type Count = fn(&RingView) -> u64;
@@ -120,16 +127,18 @@ fn add_disks(page: &mut Exposition, view: Option<&DisksView>) {
     page.family(&of::RUNTIME).add_known(&[], answers);
     let mut samples = page.family(&of::RECLAIMS);
     if let Some(runtime) = runtime {
-        samples.add(&["sufficient"], runtime.sufficient);
-        samples.add(
-            &["insufficient"],
-            runtime.reclaims - runtime.sufficient.min(runtime.reclaims),
-        );
+        let insufficient = runtime.reclaims - runtime.sufficient.min(runtime.reclaims);
+        let counts = [runtime.sufficient, insufficient];
+        for (result, count) in RESULTS.iter().zip(counts) {
+            samples.add(&[result], count);
+        }
     }
     let mut samples = page.family(&of::RECLAIMED);
     if let Some(runtime) = runtime {
-        samples.add(&["container"], runtime.containers);
-        samples.add(&["image"], runtime.images);
+        let counts = [runtime.containers, runtime.images];
+        for (kind, count) in REMOVED.iter().zip(counts) {
+            samples.add(&[kind], count);
+        }
     }
     let freed = runtime.map(|runtime| runtime.freed_bytes);
     page.family(&of::RECLAIMED_BYTES).add_known(&[], freed);
@@ -228,7 +237,7 @@ fn add_agent(page: &mut Exposition, facts: &Facts) {
         .add(&[], u8::from(status.open_order.is_some()));
     page.family(&of::FREED).add(&[], tally.freed);
     let mut samples = page.family(&of::OOM_KILLS);
-    for (scope, count) in ["system", "cgroup", "unknown"].iter().zip(tally.oom_kills) {
+    for (scope, count) in SCOPES.iter().zip(tally.oom_kills) {
         samples.add(&[scope], count);
     }
     let mut samples = page.family(&of::MODE);

@@ -1,5 +1,8 @@
 //! The page of the documentation against what the agent tells.
 
+use brink_core::node::condition::Condition;
+use brink_core::node::limits::LimitKind;
+use brink_core::node::signal::Signal;
 use brink_host::probe::Row;
 
 use super::catalogue::ALL;
@@ -7,7 +10,9 @@ use super::counters::{CHAIN, ENDS};
 use super::events::{CAUSES, PLACES};
 use super::exposition::{Family, Format};
 use super::facts::QUEUES;
-use super::page::{JOURNAL_STATES, MODES, RECORDED};
+use super::page::{JOURNAL_STATES, MODES, RECORDED, REMOVED, RESULTS, RUNGS, SCOPES};
+use crate::guard::disks::Role;
+use crate::guard::rung::Rung;
 use crate::record::words::word_of;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md");
@@ -38,22 +43,67 @@ fn the_reference_lists_every_family() {
     );
 }
 
+/// What a label may say.
+fn values() -> Vec<(&'static str, Vec<String>)> {
+    let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let signals = Signal::ALL.iter().map(|signal| signal.name());
+    let limits = LimitKind::ALL.iter().map(|kind| kind.name());
+    let signals: Vec<&str> = signals.chain(limits).collect();
+    let stages: Vec<&str> = CHAIN.iter().map(|(stage, _)| *stage).collect();
+    vec![
+        ("eviction_signal", owned(&signals)),
+        ("filesystem", owned(&Role::ALL.map(Role::word))),
+        ("result", owned(&RESULTS)),
+        ("kind", owned(&REMOVED)),
+        ("kind", owned(&["some", "full"])),
+        ("type", owned(&["hard", "soft"])),
+        ("mode", owned(&MODES)),
+        ("rung", owned(&RUNGS.map(Rung::word))),
+        ("condition", owned(&Condition::ALL.map(Condition::name))),
+        ("scope", owned(&SCOPES)),
+        ("end", ENDS.iter().map(word_of).collect()),
+        ("queue", owned(&QUEUES)),
+        ("ring", owned(&Row::ALL.map(Row::label))),
+        ("cause", CAUSES.iter().map(word_of).collect()),
+        ("place", owned(&PLACES)),
+        ("state", owned(&JOURNAL_STATES)),
+        ("of", owned(&RECORDED)),
+        ("stage", owned(&stages)),
+    ]
+}
+
 #[test]
 fn every_value_of_a_label_is_in_the_reference() {
     let text = std::fs::read_to_string(PAGE).unwrap();
-    let stages = CHAIN.iter().map(|(stage, _)| (*stage).to_owned());
-    let ends = ENDS.iter().map(word_of);
-    let modes = MODES
-        .iter()
-        .chain(&QUEUES)
-        .chain(&JOURNAL_STATES)
-        .chain(&RECORDED);
-    let modes = modes.map(|word| (*word).to_owned());
-    let causes = CAUSES.iter().map(word_of);
-    let places = PLACES.iter().map(|word| (*word).to_owned());
-    let rings = Row::ALL.map(|row| row.label().to_owned());
-    let words = stages.chain(ends).chain(modes).chain(causes);
-    for word in words.chain(places).chain(rings) {
-        assert!(text.contains(&format!("`{word}`")), "{word}");
+    let (_, rest) = text.split_once("## What the labels say").unwrap();
+    let (labels, rest) = rest.split_once("### The stages").unwrap();
+    let (stages, _) = rest.split_once("\n## ").unwrap();
+    for (label, words) in values() {
+        let rows = labels.lines().filter(|line| {
+            let first = line.split('|').nth(1).unwrap_or_default();
+            first.contains(&format!("`{label}`"))
+        });
+        let rows: String = rows.collect();
+        // Each stage has a row of a table of its own.
+        let place = if label == "stage" { stages } else { &rows };
+        for word in words {
+            assert!(place.contains(&format!("`{word}`")), "{word} of {label}");
+        }
+    }
+}
+
+/// A label without a row says nothing to whoever reads the page; `version` explains itself.
+#[test]
+fn every_label_has_a_row() {
+    let text = std::fs::read_to_string(PAGE).unwrap();
+    let (_, labels) = text.split_once("## What the labels say").unwrap();
+    let firsts = labels.lines().filter_map(|line| line.split('|').nth(1));
+    let firsts: String = firsts.collect();
+    let of_all = ALL.iter().flat_map(|family| family.labels);
+    for label in of_all.filter(|label| **label != "version") {
+        assert!(
+            firsts.contains(&format!("`{label}`")) || *label == "stage",
+            "{label}"
+        );
     }
 }
