@@ -37,7 +37,7 @@ fn read(socket: &Path, query: &str, mut take: impl FnMut(Event)) {
     }
 }
 
-fn events(node: &Node, query: &str) -> Vec<Event> {
+pub(crate) fn events(node: &Node, query: &str) -> Vec<Event> {
     let mut found = Vec::new();
     read(&node.path("state/events.sock"), query, |event| {
         found.push(event);
@@ -45,7 +45,7 @@ fn events(node: &Node, query: &str) -> Vec<Event> {
     found
 }
 
-fn data<T: DeserializeOwned>(event: &Event) -> T {
+pub(crate) fn data<T: DeserializeOwned>(event: &Event) -> T {
     serde_json::from_str(event.data.get()).unwrap()
 }
 
@@ -54,7 +54,7 @@ fn journal(status: &Status) -> &EventJournalView {
 }
 
 #[track_caller]
-fn in_state(node: &Node, socket: &str, wanted: &str) -> EventJournalView {
+pub(crate) fn in_state(node: &Node, socket: &str, wanted: &str) -> EventJournalView {
     let socket = node.path(socket);
     let found = || match ask(&socket, &Question::Status) {
         Ok(Answer::Status(status)) => Some(journal(&status).clone()),
@@ -65,14 +65,14 @@ fn in_state(node: &Node, socket: &str, wanted: &str) -> EventJournalView {
 }
 
 /// Somebody who presses the stop button and lifts it again, without a rest: each time is an event that is journalled.
-struct Presser {
+pub(crate) struct Presser {
     is_over: Arc<AtomicBool>,
     presses: Arc<AtomicU64>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Presser {
-    fn start(node: &Node) -> Self {
+    pub(crate) fn start(node: &Node) -> Self {
         let (is_over, presses): (Arc<AtomicBool>, Arc<AtomicU64>) = Default::default();
         let (over, count, socket) = (Arc::clone(&is_over), Arc::clone(&presses), node.socket());
         let thread = thread::spawn(move || {

@@ -55,6 +55,7 @@ struct State {
     /// Acts that may be done before the power fails.
     acts_left: Option<usize>,
     sync_fails: bool,
+    syncs: usize,
 }
 
 /// The disk. Clones are the same one.
@@ -145,6 +146,11 @@ impl Simulated {
         change(state.now.files.get_mut(&file).unwrap());
         state.safe = state.now.clone();
         state.between.clear();
+    }
+
+    /// How often a file was made safe.
+    pub(super) fn syncs(&self) -> usize {
+        self.lock().syncs
     }
 
     pub(super) fn used(&self) -> usize {
@@ -267,6 +273,7 @@ impl DiskFile for SimulatedFile {
 
     fn sync(&self) -> io::Result<()> {
         let file = self.file;
+        self.disk.lock().syncs += 1;
         let is_its = |act: &Act| match act {
             Act::Name(..) => false,
             Act::Write(of, ..) | Act::Cut(of, _) => *of == file,

@@ -8,8 +8,10 @@ use super::disk::Disk;
 use super::queue::{JournalState, Queue};
 use super::store::Store;
 
-/// An event waits at most so long to be safe; incidents do not wait.
+/// An event waits at most so long to be safe. Incidents never wait, and others only where too many came before.
 const FLUSH: Duration = Duration::from_millis(200);
+/// So many flushes for others than incidents may come one right after the other, and one more in each [`FLUSH`].
+const AT_ONCE: u32 = 32;
 /// So many are made safe at once.
 const FLUSH_EVENTS: u64 = 64;
 /// What cannot be written is tried again after so long.
@@ -30,6 +32,38 @@ pub(super) struct Writer<D: Disk> {
     pub(super) on_loss: OnLoss,
 }
 
+/// Flushes that are left for others than incidents.
+#[derive(Debug)]
+struct Allowance {
+    left: u32,
+    /// When the latest of them came back.
+    since: Instant,
+}
+
+impl Allowance {
+    const fn new(now: Instant) -> Self {
+        Self {
+            left: AT_ONCE,
+            since: now,
+        }
+    }
+
+    /// Takes one; false where none is left.
+    fn take(&mut self, now: Instant) -> bool {
+        let back = now.saturating_duration_since(self.since).as_nanos() / FLUSH.as_nanos();
+        let back = u32::try_from(back).unwrap_or(u32::MAX);
+        self.left = self.left.saturating_add(back).min(AT_ONCE);
+        self.since = if self.left == AT_ONCE {
+            now
+        } else {
+            self.since + FLUSH * back
+        };
+        let is_left = self.left > 0;
+        self.left = self.left.saturating_sub(1);
+        is_left
+    }
+}
+
 /// What of the events in hand matters for when they are flushed.
 #[derive(Default)]
 struct InHand {
@@ -43,6 +77,7 @@ impl<D: Disk> Writer<D> {
     /// Writes until the queue is closed and empty.
     pub(super) fn run(mut self) {
         let mut hand = InHand::default();
+        let mut allowance = Allowance::new(Instant::now());
         let mut is_failing = false;
         loop {
             let wait = if is_failing {
@@ -56,7 +91,7 @@ impl<D: Disk> Writer<D> {
             if self.store.waiting_events() == 0 {
                 is_closed = self.take(wait, &mut hand);
             }
-            let outcome = self.write(&mut hand);
+            let outcome = self.write(&mut hand, &mut allowance);
             is_failing = outcome.is_err();
             self.show(outcome);
             if is_failing && !self.queue.stays_open(RETRY) {
@@ -83,7 +118,7 @@ impl<D: Disk> Writer<D> {
         is_closed
     }
 
-    fn write(&mut self, hand: &mut InHand) -> io::Result<()> {
+    fn write(&mut self, hand: &mut InHand, allowance: &mut Allowance) -> io::Result<()> {
         self.store.write((self.clock)())?;
         let left_out = std::mem::take(&mut hand.left_out);
         let lost = self.queue.written(self.store.size(), left_out);
@@ -96,7 +131,8 @@ impl<D: Disk> Writer<D> {
             return Ok(());
         }
         let since = *hand.since.get_or_insert_with(Instant::now);
-        if hand.is_urgent || count >= FLUSH_EVENTS || since.elapsed() >= FLUSH {
+        let is_due = hand.is_urgent || count >= FLUSH_EVENTS || since.elapsed() >= FLUSH;
+        if is_due || allowance.take(Instant::now()) {
             *hand = InHand::default();
             if let Err(error) = self.store.sync() {
                 self.queue.lose(self.store.take_unsafe());
@@ -123,5 +159,31 @@ impl<D: Disk> Writer<D> {
                 "the event journal cannot be written: events wait in memory, and are dropped and counted when it is full"
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flushes_for_others_than_incidents_are_bounded_in_rate() {
+        let start = Instant::now();
+        let mut allowance = Allowance::new(start);
+        let mut taken = |millis: u64, times: u32| {
+            let now = start + Duration::from_millis(millis);
+            (0..times).filter(|_| allowance.take(now)).count()
+        };
+        assert_eq!(taken(0, 40), 32);
+        assert_eq!(taken(199, 1), 0);
+        assert_eq!(taken(200, 2), 1);
+        assert_eq!(
+            taken(399, 1),
+            0,
+            "it counts from when the last one came back"
+        );
+        assert_eq!(taken(1_000, 10), 4);
+        assert_eq!(taken(3_600_000, 40), 32);
+        assert_eq!(taken(3_600_100, 1), 0);
     }
 }
