@@ -36,6 +36,8 @@ pub struct Book {
     stall_us: Option<u64>,
     /// From one point to the next, for now.
     pub periods: Periods,
+    /// Whether the kernel tells how long tasks of a cgroup wait for memory.
+    pub tells_stalls: bool,
 }
 
 /// From one point to the next, in milliseconds.
@@ -87,6 +89,7 @@ impl Default for Book {
             stalls: Lanes::new(1, NODE_POINTS),
             stall_us: None,
             periods: Periods::default(),
+            tells_stalls: false,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A recording out of the rings: what an incident gets of the minute before it.
 
 use brink_host::probe::abi::flight::FlightPoint;
+use brink_stream::model::field::Missing;
 use brink_stream::model::incident::{CgroupPoint, CgroupTrack, NodePoint, Recording};
 
 use super::book::{Book, Entry};
@@ -75,11 +76,13 @@ pub fn cut(book: &Book, request: Request<'_>, node: Option<NodePart>) -> Recordi
     let mut node = node.unwrap_or_else(|| from_files(book, request));
     add_stalls(book, request.at, &mut node.points);
     let own = request.cgroup.and_then(|path| find(book, path));
+    let cgroup = own.map_or_else(Vec::new, |found| {
+        track(book, found, request.at, form.cgroup)
+    });
     Recording {
         node: node.points,
-        cgroup: own.map_or_else(Vec::new, |found| {
-            track(book, found, request.at, form.cgroup)
-        }),
+        stall_missing: own.and_then(|(_, entry)| stall_missing(book, entry, &cgroup)),
+        cgroup,
         others: others(book, request),
         node_period_ms: node.period_ms,
         near_period_ms: book.periods.near_ms,
@@ -109,10 +112,14 @@ fn others(book: &Book, request: Request<'_>) -> Vec<CgroupTrack> {
         .filter(|(_, entry)| entry.near.is_some() || is_above(entry))
         .collect();
     found.sort_by_key(|(slot, entry)| (!is_above(entry), std::cmp::Reverse(entry.nearness), *slot));
-    let tracks = found.into_iter().map(|(slot, entry)| CgroupTrack {
-        path: entry.path.to_string(),
-        limit: entry.limit,
-        points: track(book, (slot, entry), request.at, request.form.others),
+    let tracks = found.into_iter().map(|(slot, entry)| {
+        let points = track(book, (slot, entry), request.at, request.form.others);
+        CgroupTrack {
+            path: entry.path.to_string(),
+            limit: entry.limit,
+            stall_missing: stall_missing(book, entry, &points),
+            points,
+        }
     });
     let told = tracks.filter(|track| !track.points.is_empty());
     told.take(request.form.most_others).collect()
@@ -132,8 +139,20 @@ fn track(
     kept.finish()
 }
 
+/// Why points do not say how long tasks had waited, if one does not: it is read of cgroups near their limit alone.
+fn stall_missing(book: &Book, entry: &Entry, points: &[CgroupPoint]) -> Option<Missing> {
+    let is_told = entry.stall_us.is_some();
+    let was_far = book.tells_stalls && (is_told || entry.near.is_none());
+    let is_short = points.iter().any(|point| point.stall_us.is_none());
+    is_short.then_some(if was_far {
+        Missing::Lost
+    } else {
+        Missing::KernelLacksIt
+    })
+}
+
 fn cgroup_point(point: &GroupPoint, entry: &Entry, at: Stamp) -> Option<CgroupPoint> {
-    let full = |newest: Option<u64>, bits| newest.map(|newest| Counter::of(newest).full(bits));
+    let full = |newest: Option<u64>, bits| Counter::of(newest?).told(bits);
     let counts = entry.counts;
     Some(CgroupPoint {
         before_ms: point.at.before(at)?,

@@ -93,6 +93,44 @@ fn counters_are_told_in_full() {
     assert_eq!(node, expected);
 }
 
+/// A counter that was not told at a point is unknown there, whatever came later, and the reason stands beside the points.
+#[test]
+fn where_waits_were_not_read_it_is_said_why() {
+    let check = |tells_stalls, is_near, stalls: [Option<u64>; 3], expected| {
+        let mut book = Book::default();
+        book.tells_stalls = tells_stalls;
+        book.admit(0, "/a".into(), Some(1));
+        book.admit(1, "/a/b".into(), Some(1));
+        for (slot, step) in [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)] {
+            let reading = Reading {
+                stall_us: stalls[usize::try_from(step).unwrap()],
+                ..Reading::default()
+            };
+            book.note(slot, at(1_000 * step), &reading, BOTH);
+        }
+        if is_near {
+            book.move_near(0, Some(0));
+            book.move_near(1, Some(1));
+        }
+        let recording = cut(&book, request(2_500, Some("/a/b"), FULL), None);
+        let told = recording.cgroup.iter().map(|point| point.stall_us);
+        assert_eq!(told.collect::<Vec<_>>(), stalls);
+        assert_eq!(recording.stall_missing, expected);
+        // Of the others fewer points are told, and the reason is about those.
+        let other = &recording.others[0];
+        let is_short = other.points.iter().any(|point| point.stall_us.is_none());
+        assert_eq!(other.stall_missing, expected.filter(|_| is_short));
+        assert!(recording.cgroup.iter().all(|point| point.forks.is_none()));
+    };
+    check(true, true, [Some(0), Some(5), Some(9)], None);
+    check(true, true, [None, Some(5), Some(9)], Some(Missing::Lost));
+    check(true, false, [Some(4), Some(5), None], Some(Missing::Lost));
+    check(true, false, [None; 3], Some(Missing::Lost));
+    check(true, true, [None; 3], Some(Missing::KernelLacksIt));
+    check(false, false, [None; 3], Some(Missing::KernelLacksIt));
+    check(false, true, [None; 3], Some(Missing::KernelLacksIt));
+}
+
 #[test]
 fn the_victims_ancestors_come_before_the_nearest() {
     let mut book = Book::default();

@@ -26,7 +26,7 @@ use std::time::Duration;
 use brink_core::base::rate::TokenBucket;
 use brink_core::base::{Moment, Span};
 use brink_host::HostError;
-use brink_host::cgroup::{Controller, Layout};
+use brink_host::cgroup::{Controller, Layout, Version};
 use brink_host::clock;
 use brink_host::probe::{FlightReader, Meters};
 use brink_host::psi::PressureReader;
@@ -85,6 +85,9 @@ impl Recorder {
         };
         let files = (root.to_path_buf(), layout.clone(), plan.clone());
         let source = Arc::<Source>::default();
+        let has_pressure = PressureReader::node(root, "memory").is_ok();
+        // Those of v1 have none, whatever the node has.
+        watch::lock(&source.book).tells_stalls = has_pressure && hierarchy.version == Version::V2;
         let shared = Arc::clone(&source);
         let thread = std::thread::Builder::new()
             .name("brink-recorder".into())

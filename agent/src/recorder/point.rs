@@ -60,7 +60,7 @@ pub struct GroupPoint {
     pub anon: u32,
     /// File pages.
     pub file: u32,
-    /// Low bits of the counters of [`Reading`]; 0 for those that nobody tells.
+    /// Low bits of the counters of [`Reading`], [`UNTOLD`] of those that nobody told then.
     pub stall_us: u32,
     /// Reclaims.
     pub reclaims: u32,
@@ -70,19 +70,23 @@ pub struct GroupPoint {
 
 const _: () = assert!(size_of::<GroupPoint>() == 32);
 
+/// Stands for a counter that nobody told. One whose low bits are these is kept as one less.
+const UNTOLD: u32 = u32::MAX;
+
 impl GroupPoint {
     /// A reading as it is kept.
     pub fn of(at: Stamp, reading: &Reading) -> Self {
-        let counts = reading.counts.unwrap_or_default();
+        let bits = |count: Option<u64>| count.map_or(UNTOLD, |count| low(count).min(UNTOLD - 1));
+        let counts = reading.counts;
         Self {
             at,
             usage: units(reading.usage),
             working_set: units(reading.working_set),
             anon: units(reading.anon),
             file: units(reading.file),
-            stall_us: low(reading.stall_us.unwrap_or(0)),
-            reclaims: low(counts.reclaims),
-            forks: low(counts.forks),
+            stall_us: bits(reading.stall_us),
+            reclaims: bits(counts.map(|counts| counts.reclaims)),
+            forks: bits(counts.map(|counts| counts.forks)),
         }
     }
 }
@@ -136,6 +140,11 @@ impl Counter {
     /// A counter whose newest value is this.
     pub const fn of(newest: u64) -> Self {
         Self { newest }
+    }
+
+    /// The same of a point's bits, which may stand for nothing.
+    pub fn told(self, bits: u32) -> Option<u64> {
+        (bits != UNTOLD).then(|| self.full(bits))
     }
 
     /// The value that had these low bits; the counter has not gone on by 2^32 since.

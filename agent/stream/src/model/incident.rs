@@ -470,6 +470,10 @@ pub struct Recording {
     pub node: Vec<NodePoint>,
     /// The victim's cgroup, every 100 ms if it was near its limit, else every second.
     pub cgroup: Vec<CgroupPoint>,
+    /// Why points of it have no `stallUs`, where some have none: `kernelLacksIt` without PSI for cgroups; `lost` while it was far from
+    /// its limit, where that is not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall_missing: Option<Missing>,
     /// Others that were near their limit; those above the victim's come first.
     pub others: Vec<CgroupTrack>,
     /// From one point of the node to the next as it was recorded, in milliseconds; 0 where it was not.
@@ -495,6 +499,9 @@ pub struct CgroupTrack {
     /// Its own limit, in bytes.
     #[serde(default)]
     pub limit: Option<u64>,
+    /// As `stallMissing` of the victim's cgroup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stall_missing: Option<Missing>,
     /// Its points.
     pub points: Vec<CgroupPoint>,
 }
@@ -536,7 +543,7 @@ pub struct CgroupPoint {
     pub anon: u64,
     /// File pages.
     pub file: u64,
-    /// Microseconds in which some task of it had waited for memory; none without PSI, and while it was far from its limit.
+    /// Microseconds in which some task of it had waited for memory; where it is none, `stallMissing` beside the points says why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_us: Option<u64>,
     /// Reclaims that tasks of this very cgroup stalled in; none where the kernel's programs do not tell.
