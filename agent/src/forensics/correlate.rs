@@ -141,6 +141,17 @@ impl Correlator {
         self.put(found, nature, (chosen.pid, chosen.at))
     }
 
+    /// Takes a process that shares the memory of a victim of that incident, and was killed for it.
+    pub fn shares(&mut self, key: Key, pid: u32, at: u64) -> Answer {
+        if self.is_known(pid, at) {
+            return Answer::Known;
+        }
+        let found = self.open.iter().position(|case| case.key == key);
+        let case = found.and_then(|place| self.open.get(place));
+        let nature = case.map(|case| case.nature.clone());
+        nature.map_or(Answer::Nobodys, |nature| self.put(found, nature, (pid, at)))
+    }
+
     /// Takes a signal.
     pub fn killed(&mut self, killed: &Killed) -> Answer {
         if self.is_known(killed.pid, killed.at) {

@@ -33,6 +33,29 @@ fn a_group_that_falls_to_one_decision_is_one_incident() {
 }
 
 #[test]
+fn who_shares_a_victims_memory_is_one_more_of_its_incident() {
+    let mut all = Correlator::default();
+    assert_eq!(all.shares(Key(1), 2, 210), Answer::Nobodys);
+    all.chosen(&chosen(1, 200, None));
+    assert_eq!(all.shares(Key(1), 2, 210), Answer::Joined(Key(1)));
+    assert_eq!(all.shares(Key(1), 2, 211), Answer::Known);
+    assert_eq!(
+        all.shares(Key(1), 1, 212),
+        Answer::Known,
+        "the victim itself"
+    );
+    // It is over when both have exited, in whatever order.
+    assert_eq!(all.exited(1, 300), Some((Key(1), false)));
+    assert_eq!(all.exited(2, 400), Some((Key(1), true)));
+    assert_eq!(all.due(400 + SETTLE), [(Key(1), End::Exited)]);
+    assert_eq!(
+        all.shares(Key(1), 3, 500 + SETTLE),
+        Answer::Nobodys,
+        "too late"
+    );
+}
+
+#[test]
 fn what_is_told_twice_is_one() {
     let mut all = Correlator::default();
     all.chosen(&chosen(1, 200, None));

@@ -1,6 +1,6 @@
 //! An eviction of ours as it is seen from outside: who is killed, in which cgroups, on what node.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -119,17 +119,9 @@ impl Scene {
         let Ok(births) = reader.read() else {
             return Field::Missing(Missing::Lost);
         };
-        let arguments = |is_copy: &dyn Fn(u32) -> bool| {
-            if !self.reader().command_lines {
-                return Field::Missing(Missing::Redacted);
-            }
-            let copies = victims.iter().filter(|victim| is_copy(victim.pid));
-            let known = copies.filter_map(|victim| victim.argv.value().cloned());
-            Field::or(known.into_iter().next(), Missing::ProcessGone)
-        };
         let is_victims = |cgroup| self.is_in(Some(cgroup), uid);
         root::find(&births, is_victims, crowd).map_or_else(Field::Missing, |found| {
-            let argv = arguments(&|pid| found.copies.contains(&pid));
+            let argv = arguments(self.reader().command_lines, &found.copies, victims);
             Field::Value(ForkRoot { argv, ..found.root })
         })
     }
@@ -184,8 +176,53 @@ impl Seen {
     }
 }
 
+/// The arguments of whoever began, as the first of his copies had them that was read, if they may be told.
+fn arguments(command_lines: bool, copies: &HashSet<u32>, victims: &[Victim]) -> Field<Vec<String>> {
+    if !command_lines {
+        return Field::Missing(Missing::Redacted);
+    }
+    let copies = victims.iter().filter(|victim| copies.contains(&victim.pid));
+    let known = copies.filter_map(|victim| victim.argv.value().cloned());
+    Field::or(known.into_iter().next(), Missing::ProcessGone)
+}
+
 fn take<T>(field: &mut Field<T>, seen: &mut Field<T>) {
     if matches!(field, Field::Missing(Missing::Pending)) {
         std::mem::swap(field, seen);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use brink_host::cgroup::Layout;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_a_root_are_those_of_a_copy_unless_they_are_kept_out() {
+        let layout = Layout::detect(Path::new("/")).unwrap();
+        let reader = victim::Reader {
+            root: Path::new("/"),
+            layout: &layout,
+            command_lines: true,
+        };
+        let pid = std::process::id();
+        let figures = Told {
+            pid,
+            ..Told::default()
+        };
+        let own = victim::read(reader, &figures, since_boot_ns());
+        assert!(own.argv.value().is_some(), "{own:?}");
+        let (victims, copies) = ([own], HashSet::from([pid]));
+        let check = |command_lines, copies: &HashSet<u32>, expected: &Field<Vec<String>>| {
+            assert_eq!(&arguments(command_lines, copies, &victims), expected);
+        };
+        check(true, &copies, &victims[0].argv);
+        check(false, &copies, &Field::Missing(Missing::Redacted));
+        let nobody = HashSet::new();
+        check(true, &nobody, &Field::Missing(Missing::ProcessGone));
+        check(false, &nobody, &Field::Missing(Missing::Redacted));
     }
 }

@@ -16,6 +16,7 @@ mod open;
 pub mod roll;
 mod root;
 mod scene;
+mod sharers;
 mod symbols;
 #[cfg(test)]
 mod tests;

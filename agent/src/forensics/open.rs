@@ -46,6 +46,15 @@ impl Open {
         self.incident.victims.push(victim);
     }
 
+    /// Takes somebody who shares the memory of the victim `with`: it is the same memory, and comes back once.
+    pub(super) fn share(&mut self, victim: Victim, with: u32) {
+        self.incident.evidence.push(format!(
+            "process {} shares the memory of process {with}, and was killed with it",
+            victim.pid
+        ));
+        self.incident.victims.push(victim);
+    }
+
     /// Whether the table of the node is still to come.
     pub(super) fn waits_for_table(&self) -> bool {
         self.incident.top_of_node == Field::Missing(Missing::Pending)

@@ -11,7 +11,7 @@ use brink_stream::model::incident::{Cause, OtherKill};
 
 use super::choice::{self, Choice};
 use super::compose::Order;
-use super::correlate::{Answer, Chosen, Killed, Sender};
+use super::correlate::{Answer, Chosen, Key, Killed, Sender};
 use super::worker::Worker;
 
 /// Records taken from the ring at a time.
@@ -88,6 +88,7 @@ impl Worker {
                 Told::Kill(kill) => self.kill(*kill),
                 Told::End(End { tgid, at_ns, .. }) => {
                     self.watched.remove(tgid);
+                    self.sharers.ended(tgid);
                     self.halves.end(tgid, at_ns);
                     self.exited(tgid, at_ns);
                 }
@@ -129,6 +130,7 @@ impl Worker {
             self.correlator.remember(choice.tid, choice.at);
             return;
         }
+        self.sharers.marked(oom);
         let is_decided = choice.exact.is_some() || other.is_some();
         if let Some(other) = &other {
             choice.complete(other);
@@ -157,6 +159,7 @@ impl Worker {
                 let at = self.time(choice.at);
                 let open = self.scene.oom(choice, victim, &at);
                 self.open.insert(key, open);
+                self.join_sharers(pid, key);
             }
             Answer::Joined(key) => {
                 self.watched.add(pid);
@@ -165,6 +168,29 @@ impl Worker {
                     if open.incident.cause == Cause::MemcgOom {
                         open.incident.cause = Cause::GroupOom;
                     }
+                }
+                self.join_sharers(pid, key);
+            }
+            other => self.counted(other),
+        }
+    }
+
+    fn join_sharers(&mut self, victim: u32, key: Key) {
+        for kill in self.sharers.belong(victim, key) {
+            self.share(&kill, key, victim);
+        }
+    }
+
+    /// Adds somebody who shares the memory of a victim, and was killed for it, to that one's incident.
+    fn share(&mut self, kill: &Kill, key: Key, with: u32) {
+        let pid = kill.target.tgid;
+        match self.correlator.shares(key, pid, kill.at_ns) {
+            Answer::Joined(key) => {
+                self.watched.add(pid);
+                let told = choice::told(&kill.target);
+                let victim = self.scene.victim(&told, kill.target.cgroup);
+                if let Some(open) = self.open.get_mut(&key) {
+                    open.share(victim, with);
                 }
             }
             other => self.counted(other),
@@ -181,6 +207,9 @@ impl Worker {
         }
         // First what costs nothing: most of what is killed on a machine is no workload's, or the kernel's own.
         if kill.code == SignalCode::Kernel {
+            if let Some((key, with)) = self.sharers.take(&kill) {
+                self.share(&kill, key, with);
+            }
             return;
         }
         let pid = i32::try_from(kill.target.tgid).unwrap_or(0);

@@ -19,6 +19,7 @@ use super::eviction::{self, Eviction};
 use super::gather::top;
 use super::open::Open;
 use super::scene::Scene;
+use super::sharers::Sharers;
 use super::symbols::{self, Symbols};
 use super::told::Halves;
 use super::watch::Watched;
@@ -40,6 +41,7 @@ pub(super) struct Worker {
     clocks: ClockPair,
     pub(super) ring: Option<ForensicsRing>,
     pub(super) halves: Halves,
+    pub(super) sharers: Sharers,
     pub(super) correlator: Correlator,
     /// In the order in which they opened, so that they are numbered in it.
     pub(super) open: BTreeMap<Key, Open>,
@@ -59,6 +61,7 @@ impl Worker {
             clocks: plan.clocks,
             ring: None,
             halves: Halves::default(),
+            sharers: Sharers::default(),
             correlator: Correlator::default(),
             open: BTreeMap::new(),
             watched: Watched::default(),

@@ -17,10 +17,12 @@ use brink_tests::{guest_only, lacks, skip, slowed, wait_until};
 use crate::log::Log;
 use crate::scene::{MIB, PATIENCE, Scene, end};
 
+mod foreign;
 mod inferred;
 mod log;
 mod parts;
 mod scene;
+mod sharers;
 
 /// A user who is not root.
 const NOBODY: u32 = 65_534;
@@ -288,7 +290,7 @@ fn the_node_out_of_memory_is_one_incident_for_no_cgroups_limit() {
     let node = closed.node.value().unwrap();
     check_zones(node.zones.value().expect("they can be read"), &zones);
     let top = closed.top_of_node.value().expect("it was made");
-    assert!(!top.is_empty());
+    assert_eq!(top[0].pid, pid, "the largest by far: {top:?}");
     // In whose context memory ran out is anybody's, and its allocation is told all the same.
     let trigger = closed.trigger.value().unwrap();
     assert!(trigger.gfp.value().is_some() && trigger.order.value().is_some());

@@ -1,4 +1,4 @@
-//! What a victim held, by kind, swap among it: an OOM record against amounts that are known beforehand.
+//! What a victim held, by kind, swap among it, and who else held how much: an OOM record against amounts that are known beforehand.
 
 use std::fs;
 use std::path::Path;
@@ -84,6 +84,40 @@ fn the_parts_of_a_victims_memory_are_those_it_took() {
     let parts = [&told.anon, &told.file, &told.shmem].map(|part| *part.value().unwrap());
     let sum: u64 = parts.iter().sum();
     assert!(line.rss.abs_diff(sum) <= TOLERANCE, "{line:?} {parts:?}");
+}
+
+/// Somebody who holds much in a cgroup that has nothing to do with it is in the table of the node, with what he holds.
+#[test]
+fn who_holds_much_is_in_the_table_of_the_node() {
+    const LINES: usize = 10;
+    const HOLDS: u64 = 256 * MIB;
+    let scene = match Scene::new(400) {
+        Ok(scene) => scene,
+        Err(why) => lacks!("{why}"),
+    };
+    scene.limit(&scene.web, 64);
+    let beside = scene.sandbox.group.child("beside").unwrap();
+    let mut large = Scene::leak_in(&beside, HOLDS / MIB);
+    large.wait_touched(HOLDS, PATIENCE).unwrap();
+    let leak = scene.leak(200);
+    let closed = scene.about(Kind::IncidentClosed, leak.pid().unsigned_abs());
+    let top = closed.top_of_node.value().expect("it was made");
+    assert!(
+        top.is_sorted_by(|one, other| one.rss >= other.rss),
+        "{top:?}"
+    );
+    let large = large.pid().unsigned_abs();
+    let Some(line) = top.iter().find(|line| line.pid == large) else {
+        // This machine may be full of larger ones.
+        assert_eq!(top.len(), LINES, "{large} is not in {top:?}");
+        assert!(top.iter().all(|line| line.rss >= HOLDS), "{top:?}");
+        return;
+    };
+    assert_eq!(line.comm, "brink-hog");
+    assert!(
+        (HOLDS - TOLERANCE..HOLDS + 16 * MIB).contains(&line.rss),
+        "{line:?}"
+    );
 }
 
 /// A victim of which half was moved to swap, which its group may then use no more of: what is there stays there.

@@ -137,6 +137,46 @@ impl Briefly {
     }
 }
 
+/// A process that shares our memory and does nothing.
+pub(super) struct Twin {
+    child: i32,
+    _stack: Box<Stack>,
+}
+
+impl Twin {
+    pub(super) fn bear() -> Result<Self, Errno> {
+        extern "C" fn rest(_: *mut libc::c_void) -> libc::c_int {
+            // SAFETY: needed because no safe wrapper exists. A system call that touches no memory of ours.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            loop {
+                // SAFETY: likewise.
+                unsafe { libc::pause() };
+            }
+        }
+        let mut stack = Box::new(Stack([0; 16 << 10]));
+        let top = stack.0.as_mut_ptr_range().end.cast();
+        let flags = libc::CLONE_VM | libc::SIGCHLD;
+        // SAFETY: needed because no safe wrapper exists. The child runs `rest` on a stack of its own, which is given back
+        // only when it has ended, and writes to nothing else but the word in which a call leaves its error.
+        match unsafe { libc::clone(rest, top, flags, std::ptr::null_mut()) } {
+            child if child > 0 => Ok(Self {
+                child,
+                _stack: stack,
+            }),
+            _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::AGAIN)),
+        }
+    }
+}
+
+impl Drop for Twin {
+    fn drop(&mut self) {
+        // SAFETY: needed for a child that is known by its number alone. It is ours, and not reaped yet.
+        unsafe { libc::kill(self.child, libc::SIGKILL) };
+        // SAFETY: likewise; nothing is written where nobody asks for the status.
+        unsafe { libc::waitpid(self.child, std::ptr::null_mut(), 0) };
+    }
+}
+
 /// Ends this process at once, without running what was set up to run at its end (that is the parent's).
 pub(super) fn exit_now() -> ! {
     // SAFETY: needed because `std::process::exit` runs the parent's exit handlers. The call does not return and touches

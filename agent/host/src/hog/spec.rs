@@ -10,6 +10,8 @@ use std::time::Duration;
 pub enum Load {
     /// Anonymous memory in 4K pages.
     Anon,
+    /// The same, shared with a second process that does nothing.
+    AnonTwin,
     /// Anonymous memory in huge pages (`MADV_HUGEPAGE`).
     AnonHuge,
     /// Anonymous memory in 4K pages, mapped, filled and unmapped over and over: a storm of faults that takes nothing
@@ -44,8 +46,9 @@ pub enum Load {
 
 impl Load {
     /// All kinds.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Anon,
+        Self::AnonTwin,
         Self::AnonHuge,
         Self::AnonChurn,
         Self::Locked,
@@ -66,6 +69,7 @@ impl Load {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Anon => "anon",
+            Self::AnonTwin => "anon-twin",
             Self::AnonHuge => "anon-huge",
             Self::AnonChurn => "anon-churn",
             Self::Locked => "locked",
