@@ -35,6 +35,11 @@ struct Ground {
 impl Ground {
     /// None where the kernel's programs do not run.
     fn new() -> Option<Self> {
+        Self::with("")
+    }
+
+    /// The same with more settings of events.
+    fn with(events: &str) -> Option<Self> {
         let mut node = Node::new(1500);
         let innocent = node.workload("innocent", "containers: [{name: c}]");
         let bomb = node.workload("bomb", "containers: [{name: c}]");
@@ -43,8 +48,9 @@ impl Ground {
         node.groups[bomb]
             .limit_tasks(layout, OF_A_WORKLOAD)
             .unwrap();
-        let hard =
-            format!("evictionHard: {{pid.available: \"{LEFT}\"}}\nevents: {{enabled: true}}");
+        let hard = format!(
+            "evictionHard: {{pid.available: \"{LEFT}\"}}\nevents: {{enabled: true{events}}}"
+        );
         node.configure("enforce", &hard);
         let status = node.start(&[]);
         let innocent = node.holding(innocent, 8);
@@ -59,6 +65,12 @@ impl Ground {
 
     /// Where the incident of the latest order says that its processes came from.
     fn fork_root(&self, order: usize) -> Field<ForkRoot> {
+        let incident: Incident = serde_json::from_str(self.told(order).data.get()).unwrap();
+        incident.fork_root
+    }
+
+    /// The last event of the incident of the latest order.
+    fn told(&self, order: usize) -> Event {
         let socket = self.node.path("state/events.sock");
         let told = wait_until(PATIENCE, || {
             let answer = http::get(&socket, "/v1/events?since=0&kind=eviction-completed");
@@ -66,9 +78,7 @@ impl Ground {
             let mut events = text.lines().skip(order - 1);
             serde_json::from_str::<Event>(events.next()?).ok()
         });
-        let told = told.unwrap_or_else(|| panic!("{}", self.node.log()));
-        let incident: Incident = serde_json::from_str(told.data.get()).unwrap();
-        incident.fork_root
+        told.unwrap_or_else(|| panic!("{}", self.node.log()))
     }
 
     fn ids(&self, of: usize) -> &CgroupDir {
@@ -196,6 +206,25 @@ fn a_bomb_in_a_node_with_a_limit_of_tasks_goes_whole_before_that_is_met() {
         "{}",
         ground.node.log()
     );
+}
+
+/// The arguments of the process that a bomb came from are those of its copies, and are kept out as theirs are.
+#[test]
+fn where_a_bomb_came_from_is_told_without_arguments_where_the_configuration_says_so() {
+    let Some(ground) = Ground::with(", commandLines: false") else {
+        lacks!("needs the kernel's programs");
+    };
+    let spec = HogSpec::new(Load::ForkStorm, MOST, Duration::from_mins(1));
+    let mut storm = ground.node.hog(ground.bomb, &spec);
+    let _killed = storm.wait(PATIENCE).unwrap();
+    ground.check_over(1);
+    let found = ground.fork_root(1);
+    let root = found.value().unwrap_or_else(|| panic!("{found:?}"));
+    assert_eq!(root.pid.cast_signed(), storm.pid());
+    assert_eq!(root.argv, Field::Missing(Missing::Redacted));
+    let told = ground.told(1);
+    let text = told.data.get();
+    assert!(!text.contains("fork-storm"), "{text}");
 }
 
 /// Whose parents end as fast as they fork, so that nobody is there for long.

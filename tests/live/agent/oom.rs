@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use brink::control::http;
 use brink::control::protocol::Status;
-use brink_host::hog::Load;
+use brink_host::hog::{HogSpec, Load};
 use brink_stream::model::event::Event;
 use brink_stream::model::field::{Field, Missing};
-use brink_stream::model::incident::Incident;
+use brink_stream::model::incident::{Incident, NodePoint};
 use brink_stream::model::kind::Kind;
 use brink_tests::{files_are_in_memory, lacks, slowed, wait_until};
 
@@ -117,6 +117,80 @@ fn the_workload_of_a_victim_has_its_class_its_priority_and_its_request() {
         assert_eq!(identity.request_missing, None, "{identity:?}");
     }
     assert!(node.decisions().is_empty(), "the node was never short");
+}
+
+/// With the machine as node the kernel leaves a point of it every 10 ms, and an incident has those of its last three seconds.
+#[test]
+fn an_incident_on_a_machine_has_its_last_seconds_every_ten_milliseconds() {
+    const BEFORE: Duration = Duration::from_secs(4);
+    const FORKS: u64 = 100;
+    let mut node = Node::new(128);
+    let web = node.workload("web", "containers: [{name: c}]");
+    let group = &node.groups[web];
+    group.limit_memory(&node.sandbox.layout, 48 * MIB).unwrap();
+    node.configure_machine("observe", HARD);
+    let status = node.start(&[]);
+    let mut programs = status.programs.iter();
+    let idle =
+        programs.find(|each| ["reclaim", "process"].contains(&&*each.family) && !each.running);
+    let is_polled = status.rung.as_deref() != Some("kernel-sampler");
+    let polled = is_polled.then(|| format!("{:?}: {:?}", status.rung, status.rung_reasons));
+    if let Some(why) = missing(&status)
+        .or(idle.map(|idle| format!("{idle:?}")))
+        .or(polled)
+    {
+        lacks!("{why}");
+    }
+    sleep(slowed(BEFORE) / 2);
+    let spec = HogSpec {
+        hold: false,
+        ..HogSpec::new(Load::ForkChurn, FORKS, Duration::from_mins(1))
+    };
+    let mut forker = node.hog(web, &spec);
+    forker.start();
+    assert!(forker.wait(PATIENCE).unwrap().success());
+    sleep(slowed(BEFORE) / 2);
+    let leak = node.load(web, Load::Anon, 100 * MIB);
+    gone_after(&leak);
+    let told = closed(&node, leak.pid().unsigned_abs());
+    let recording = told.recording.value().expect("the recorder runs");
+    assert_eq!(recording.node_period_ms, 10, "{:?}", recording.node);
+    // Others' incidents at the same time make it brief.
+    let reach = if recording.is_brief { 300 } else { 3_000 };
+    let mut lately = recording
+        .node
+        .iter()
+        .map(|point| point.before_ms)
+        .collect::<Vec<_>>();
+    lately.retain(|before| *before < reach);
+    let mut gaps: Vec<u32> = lately.windows(2).map(|pair| pair[0] - pair[1]).collect();
+    gaps.sort_unstable();
+    let middle = gaps
+        .get(gaps.len() / 2)
+        .expect("points of the last seconds");
+    let most = slowed(Duration::from_millis(15));
+    assert!(
+        Duration::from_millis((*middle).into()) <= most,
+        "{middle} ms apart: {gaps:?}"
+    );
+    let least = Duration::from_millis(reach.into()).as_millis() / most.as_millis();
+    assert!(
+        lately.len() as u128 >= least,
+        "{} points: {lately:?}",
+        lately.len()
+    );
+    let rise = |of: fn(&NodePoint) -> Option<u64>| {
+        let known: Option<Vec<u64>> = recording.node.iter().map(of).collect();
+        let known = known.expect("every point has it");
+        known[known.len() - 1] - known[0]
+    };
+    assert!(rise(|point| point.forks) >= FORKS, "{:?}", recording.node);
+    // Nobody may have reclaimed for the node meanwhile: that they are counted is all that is known.
+    assert!(
+        rise(|point| point.reclaims) < u64::MAX,
+        "{:?}",
+        recording.node
+    );
 }
 
 /// Notes what the kernel says of the node's waits for memory, all the while.
