@@ -1,5 +1,6 @@
-//! Processes that share a victim's memory and are no threads of it: the kernel's killer sends them SIGKILL right after its mark, in the
-//! same context, and marks none of them.
+//! Processes that share a victim's memory and are no threads of it.
+//!
+//! The kernel's killer sends them SIGKILL right after its mark, in the same context, and marks none of them.
 
 use std::collections::VecDeque;
 

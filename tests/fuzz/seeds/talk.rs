@@ -164,16 +164,20 @@ fn status(now: Time) -> Status {
                 lost: 3,
             }],
         }),
-        recorder: Some(RecorderView {
-            node_period_ms: 10,
-            near_period_ms: 100,
-            others_period_ms: 1_000,
-            near: 32,
-            others: 78,
-        }),
+        recorder: Some(recorder()),
         kubernetes: None,
         storage: None,
         disks: None,
+    }
+}
+
+fn recorder() -> RecorderView {
+    RecorderView {
+        node_period_ms: 10,
+        near_period_ms: 100,
+        others_period_ms: 1_000,
+        near: 32,
+        others: 78,
     }
 }
 

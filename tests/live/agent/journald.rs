@@ -1,4 +1,4 @@
-//! A real journald beside a real `brink run`: every event of it, read back by `journalctl`, the largest as a sealed file.
+//! A real journald beside a real `brink run`: every event of it, read back by `journalctl`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,11 +29,6 @@ ForwardToKMsg=no
 ForwardToConsole=no
 ForwardToWall=no
 ";
-/// What a socket sends at once at the most, in bytes: more goes as a file.
-const DATAGRAM: &str = "/proc/sys/net/core/wmem_default";
-/// Processes in the cgroup beside its victim, and how many control characters each has among its arguments: as JSON six bytes each.
-const COMPANY: usize = 12;
-const CONTROL: usize = 3_900;
 /// Events of the last moment of a run.
 const LAST: usize = 16;
 
@@ -106,37 +101,6 @@ impl Drop for Journald {
     }
 }
 
-/// Processes of a workload that do nothing and say much about themselves. Dropping them ends them.
-struct Company(Vec<Child>);
-
-impl Company {
-    fn join(node: &Node, workload: usize) -> Self {
-        let enter = r#"for entrance; do echo $$ >"$entrance" || exit 1; done; read -r end"#;
-        let start = |_| {
-            let mut command = Command::new("sh");
-            command.args(["-c", enter, &"\u{1}".repeat(CONTROL)]);
-            command.args(node.groups[workload].entrances());
-            // Who waits for a line ends with whoever could send one.
-            command.stdin(Stdio::piped()).stdout(Stdio::null());
-            command.spawn().unwrap()
-        };
-        let company = Self((0..COMPANY).map(start).collect());
-        let there = || node.groups[workload].processes().unwrap_or_default().len();
-        let all = wait_until(PATIENCE, || (there() >= COMPANY).then_some(()));
-        all.expect("they come into their cgroup");
-        company
-    }
-}
-
-impl Drop for Company {
-    fn drop(&mut self) {
-        for process in &mut self.0 {
-            let _gone = process.kill();
-            let _reaped = process.wait();
-        }
-    }
-}
-
 /// Every line of a file, which must be whole.
 #[track_caller]
 fn lines(path: &Path) -> Vec<String> {
@@ -180,7 +144,7 @@ fn check_entry(entry: &Value, event: &Value, pid: u32) {
 }
 
 #[test]
-fn journald_has_every_event_of_a_run_and_one_that_is_too_long_for_a_datagram() {
+fn journald_has_every_event_of_a_run() {
     let programs = match programs() {
         Ok(programs) => programs,
         Err(why) => skip!("needs journald: {why}"),
@@ -200,7 +164,6 @@ fn journald_has_every_event_of_a_run_and_one_that_is_too_long_for_a_datagram() {
     if !running.any(|program| program.name == "oom_victim" && program.running) {
         lacks!("nobody tells of OOMs: {:?}", status.rung_reasons);
     }
-    let company = Company::join(&node, leaker);
     gone_after(&node.load(leaker, Load::Anon, 200 * MIB));
     let closes = format!("\"type\":\"{}\"", Kind::IncidentClosed.word());
     let is_last = |line: &str| line.contains(&closes);
@@ -209,7 +172,6 @@ fn journald_has_every_event_of_a_run_and_one_that_is_too_long_for_a_datagram() {
         text.lines().any(is_last).then_some(())
     });
     told.unwrap_or_else(|| panic!("no incident is closed: {}", node.log()));
-    drop(company);
     node.stop(Signal::TERM);
     check(&lines(&node.path("stdout")), &journald, status.pid);
 }
@@ -233,16 +195,4 @@ fn check(told: &[String], journald: &Journald, pid: u32) {
         assert_eq!(entry["BRINK_EVENT"].as_str(), Some(&**line));
         check_entry(entry, &serde_json::from_str(line).unwrap(), pid);
     }
-    let most = fs::read_to_string(DATAGRAM).unwrap();
-    let most: usize = most.trim().parse().unwrap();
-    let both = entries.iter().zip(told);
-    let long: Vec<&str> = both
-        .filter(|(_, line)| line.len() > most)
-        .filter_map(|(entry, _)| entry["BRINK_KIND"].as_str())
-        .collect();
-    let lengths: Vec<usize> = told.iter().map(String::len).collect();
-    assert!(
-        long.contains(&Kind::IncidentClosed.word()),
-        "{long:?} of {lengths:?}"
-    );
 }

@@ -1,5 +1,6 @@
-//! From the agent's start, with the node short already, to SIGKILL: a crossing that holds is not waited for again, be it the first
-//! start of an agent or the one after a kill of it.
+//! From the agent's start, with the node short already, to SIGKILL.
+//!
+//! A crossing that holds is not waited for again, be it the first start of an agent or the one after a kill of it.
 use std::{thread::sleep, time::Duration};
 
 use anyhow::Context as _;
