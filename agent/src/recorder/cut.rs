@@ -81,7 +81,7 @@ pub fn cut(book: &Book, request: Request<'_>, node: Option<NodePart>) -> Recordi
     });
     Recording {
         node: node.points,
-        stall_missing: own.and_then(|(_, entry)| stall_missing(book, entry, &cgroup)),
+        stall_missing: stall_missing(book, &cgroup),
         cgroup,
         others: others(book, request),
         node_period_ms: node.period_ms,
@@ -117,7 +117,7 @@ fn others(book: &Book, request: Request<'_>) -> Vec<CgroupTrack> {
         CgroupTrack {
             path: entry.path.to_string(),
             limit: entry.limit,
-            stall_missing: stall_missing(book, entry, &points),
+            stall_missing: stall_missing(book, &points),
             points,
         }
     });
@@ -140,11 +140,9 @@ fn track(
 }
 
 /// Why points do not say how long tasks had waited, if one does not: it is read of cgroups near their limit alone.
-fn stall_missing(book: &Book, entry: &Entry, points: &[CgroupPoint]) -> Option<Missing> {
-    let is_told = entry.stall_us.is_some();
-    let was_far = book.tells_stalls && (is_told || entry.near.is_none());
+fn stall_missing(book: &Book, points: &[CgroupPoint]) -> Option<Missing> {
     let is_short = points.iter().any(|point| point.stall_us.is_none());
-    is_short.then_some(if was_far {
+    is_short.then_some(if book.tells_stalls {
         Missing::Lost
     } else {
         Missing::KernelLacksIt

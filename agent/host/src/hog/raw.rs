@@ -10,6 +10,7 @@ use std::ptr::NonNull;
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_parent_process_death_signal};
 
 /// The size of pages a region is to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -146,10 +147,9 @@ pub(super) struct Twin {
 impl Twin {
     pub(super) fn bear() -> Result<Self, Errno> {
         extern "C" fn rest(_: *mut libc::c_void) -> libc::c_int {
-            // SAFETY: needed because no safe wrapper exists. A system call that touches no memory of ours.
-            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            let _ = set_parent_process_death_signal(Some(Signal::KILL));
             loop {
-                // SAFETY: likewise.
+                // SAFETY: needed because no safe wrapper exists. The call touches no memory but the word for its error.
                 unsafe { libc::pause() };
             }
         }
@@ -170,10 +170,9 @@ impl Twin {
 
 impl Drop for Twin {
     fn drop(&mut self) {
-        // SAFETY: needed for a child that is known by its number alone. It is ours, and not reaped yet.
-        unsafe { libc::kill(self.child, libc::SIGKILL) };
-        // SAFETY: likewise; nothing is written where nobody asks for the status.
-        unsafe { libc::waitpid(self.child, std::ptr::null_mut(), 0) };
+        let child = Pid::from_raw(self.child);
+        let _gone = child.map(|child| kill_process(child, Signal::KILL));
+        let _reaped = rustix::process::waitpid(child, WaitOptions::empty());
     }
 }
 

@@ -470,8 +470,8 @@ pub struct Recording {
     pub node: Vec<NodePoint>,
     /// The victim's cgroup, every 100 ms if it was near its limit, else every second.
     pub cgroup: Vec<CgroupPoint>,
-    /// Why points of it have no `stallUs`, where some have none: `kernelLacksIt` without PSI for cgroups; `lost` while it was far from
-    /// its limit, where that is not read.
+    /// Why points of it have no `stallUs`, where some have none: `kernelLacksIt` without PSI for cgroups; `lost` where that was not
+    /// read, as of one that was far from its limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_missing: Option<Missing>,
     /// Others that were near their limit; those above the victim's come first.

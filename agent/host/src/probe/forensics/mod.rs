@@ -24,8 +24,8 @@
 //!
 //! What comes in which order: a victim of the OOM killer is told as [`Kill`] with [`SignalCode::Kernel`] and, at once
 //! after that, as [`Oom`] (which alone says that it was the OOM killer; both have the same `tgid` and `start_ns`). A group
-//! that is taken whole is several [`Oom`] with one [`Decision::at_ns`]. Who shares the victim's memory without being a thread of it is told
-//! after that as a [`Kill`] by the same thread, and by no [`Oom`]. [`End`] and [`Released`] come in either order, and
+//! that is taken whole is several [`Oom`] with one [`Decision::at_ns`]. Who shares the victim's memory without being a
+//! thread of it is told after that as a [`Kill`] by the same thread, and by no [`Oom`]. [`End`] and [`Released`] come in either order, and
 //! the one or the other not at all where two processes share their memory or a table was full. What the ring had no room for
 //! is counted in the rows [`Row::OomKills`], [`Row::SignalKills`] and [`Row::KillEnds`] of [`Meters::loss`]. SIGKILL to
 //! who is dying already is filtered. The last eighth of the ring is for the OOM killer's victims alone.
