@@ -65,10 +65,9 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
 fn add_restarts(settings: &Settings, outcome: &mut Outcome) -> anyhow::Result<()> {
     let mut random = SplitMix64::new(settings.seed);
     let arena = Arena::new(NODE, WORKLOADS)?;
-    let (mut agent, began) = Agent::launch(Setup::of(&arena), &[("memory.available", THRESHOLD)])?;
-    agent.wait_on_its_rung()?;
-    // The decision that the ledger has when the first of them is killed.
+    // It finds its victim there, and that is the decision that the ledger has when the first of them is killed.
     let (_victim, hog) = victim(&arena)?;
+    let (mut agent, began) = Agent::launch(Setup::of(&arena), &[("memory.available", THRESHOLD)])?;
     let first = agent.decision_since(began, PATIENCE);
     let mut order = first.context("the agent decided nothing")?.order;
     drop(hog);
