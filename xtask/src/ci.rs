@@ -454,7 +454,7 @@ all             0 s
             step.elapsed = seconds(spent);
         }
         assert_eq!(in_guests(&done), seconds(392));
-        let told = "\nall    442 s\nof these vm + peers: 392 s, in the short form to be 480 s at the most\n";
+        let told = "\nall      442 s\nof these vm + peers: 392 s, in the short form to be 480 s at the most\n";
         assert!(table(&done).ends_with(told), "{}", table(&done));
     }
 }
