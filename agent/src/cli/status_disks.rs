@@ -12,7 +12,9 @@ pub(super) fn disks(screen: &mut Screen, view: &DisksView) {
         let (text, paint) = match (&filesystem.why, &filesystem.kind, filesystem.age_ms) {
             (Some(why), ..) => (format!("{what}: {why}"), Some(Paint::Warning)),
             (None, Some(kind), Some(age)) => {
-                (format!("{what}, {kind}, {} old", stretch(age)), None)
+                let period = filesystem.period_ms.map(stretch);
+                let again = period.map_or_else(String::new, |period| format!(", every {period}"));
+                (format!("{what}, {kind}, {} old{again}", stretch(age)), None)
             }
             _ => (format!("{what}: not measured yet"), None),
         };
@@ -74,6 +76,7 @@ mod tests {
             device: Some("8:1".to_owned()),
             kind: Some("ext4".to_owned()),
             age_ms: Some(1200),
+            period_ms: Some(10_000),
             why: None,
         }
     }
@@ -97,7 +100,7 @@ mod tests {
             runtime: RuntimeView::default(),
         };
         let none = "runtime     none found: nothing is reclaimed before pods go (runtime.endpoint names one)\n";
-        let expected = "filesystems nodefs by /var/lib/kubelet, ext4, 1.2 s old\n            imagefs, containerfs by /images, ext4, 1.2 s old\n";
+        let expected = "filesystems nodefs by /var/lib/kubelet, ext4, 1.2 s old, every 10.0 s\n            imagefs, containerfs by /images, ext4, 1.2 s old, every 10.0 s\n";
         check(&view, &[expected, none].concat());
         view.filesystems.truncate(1);
         view.filesystems[0].why = Some("it has not answered for 31 s".to_owned());

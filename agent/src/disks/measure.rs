@@ -32,6 +32,8 @@ pub struct Spot {
     answered: Condvar,
     /// Since when it has been asked, in nanoseconds; 0 while it is not.
     asked: AtomicI64,
+    /// After how long it is looked at again, in nanoseconds; 0 before the first look.
+    period: AtomicI64,
     is_stopped: AtomicBool,
     thread: OnceLock<Thread>,
 }
@@ -63,6 +65,7 @@ impl Spot {
             seen: Mutex::default(),
             answered: Condvar::new(),
             asked: AtomicI64::new(0),
+            period: AtomicI64::new(0),
             is_stopped: AtomicBool::new(false),
             thread: OnceLock::new(),
         });
@@ -89,6 +92,12 @@ impl Spot {
     pub fn silent_for(&self, now: Moment) -> Option<Span> {
         let since = self.asked.load(Ordering::Relaxed);
         (since > 0).then(|| now.since(Moment::from_nanos(since)))
+    }
+
+    /// After how long it is looked at again; none before the first look.
+    pub fn period(&self) -> Option<Span> {
+        let nanos = self.period.load(Ordering::Relaxed);
+        (nanos > 0).then(|| Span::from_nanos(nanos))
     }
 
     /// Has it measured now.
@@ -170,6 +179,7 @@ impl Measuring {
         self.disks.ports.disks.publish(self.spot.place, room);
         let is_other = self.keep(at, found);
         let (period, told) = self.judge(at, room);
+        self.spot.period.store(period.as_nanos(), Ordering::Relaxed);
         if told.is_worth_a_ring(self.told.replace(told)) {
             self.disks.ports.ring_for_disks();
         }
@@ -355,6 +365,7 @@ mod tests {
             seen: Mutex::default(),
             answered: Condvar::new(),
             asked: AtomicI64::new(0),
+            period: AtomicI64::new(0),
             is_stopped: AtomicBool::new(false),
             thread: OnceLock::new(),
         };

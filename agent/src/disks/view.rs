@@ -1,6 +1,6 @@
 //! Filesystems and the container runtime, as `brink status` shows them.
 
-use brink_core::base::Moment;
+use brink_core::base::{Moment, Span};
 use brink_core::node::observe::Layout;
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +34,10 @@ pub struct FilesystemView {
     pub kind: Option<String>,
     /// Age of its figures, in milliseconds; none before the first.
     pub age_ms: Option<i64>,
+    /// After how many milliseconds at most it is looked at again, by what is left and the pace of whoever fills it; none before the
+    /// first look.
+    #[serde(default)]
+    pub period_ms: Option<i64>,
     /// Why nothing is known of it, or nothing is done for it.
     pub why: Option<String>,
 }
@@ -101,8 +105,14 @@ fn filesystem(role: Role, spot: &Spot, now: Moment) -> FilesystemView {
         device: seen.filesystem.map(|found| found.device.to_string()),
         kind: seen.filesystem.map(|found| found.kind.to_string()),
         age_ms: seen.at.map(|at| now.since(at).as_nanos() / 1_000_000),
+        period_ms: spot.period().map(millis_up),
         why: why(spot, now),
     }
+}
+
+/// Milliseconds, a part of one as a whole one.
+const fn millis_up(span: Span) -> i64 {
+    span.as_nanos().saturating_add(999_999) / 1_000_000
 }
 
 /// Why nothing is known of it now.

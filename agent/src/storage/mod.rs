@@ -8,6 +8,7 @@ pub mod keeper;
 mod layers;
 pub mod measured;
 pub mod need;
+pub mod once;
 pub mod owned;
 mod rounds;
 

@@ -232,6 +232,50 @@ fn a_minimum_reclaim_beyond_what_workloads_hold_is_told() {
     assert!(none.checks.iter().all(|check| check.id != ID));
 }
 
+#[test]
+fn a_minimum_reclaim_of_process_ids_is_held_to_the_tasks_of_workloads() {
+    const ID: &str = "workloads.minimum-reclaim";
+    let machine = |tasks: &str| {
+        let config = "evictionHard: {pid.available: 1000}\nevictionMinimumReclaim: {pid.available: 62000}\n\
+                      workloads: {cgroups: [{glob: /system.slice/*.service}]}";
+        let group = "sys/fs/cgroup/system.slice/web.service/pids.current";
+        service(config, "0\n").with(group, tasks)
+    };
+    // 62,900 are left.
+    expect(
+        &machine("50\n").check(ID),
+        Warning,
+        &[
+            "Brink's pid.available<1k lets go at 63000",
+            "62950 would be available",
+        ],
+    );
+    expect(&machine("100\n").check(ID), Ok, &["would be enough"]);
+}
+
+#[test]
+fn a_minimum_reclaim_on_a_filesystem_is_held_to_the_files_of_workloads() {
+    const ID: &str = "workloads.minimum-reclaim";
+    let machine = |more: &str| {
+        let config = format!(
+            "evictionHard: {{nodefs.available: 1Ki, nodefs.inodesFree: 1}}\n\
+             evictionMinimumReclaim: {{nodefs.available: {more}}}\nfilesystems: {{nodefs: /data}}\n\
+             workloads: {{cgroups: [{{glob: /system.slice/*.service, directories: [/data/web]}}]}}"
+        );
+        service(&config, "0\n").with("data/web/file", "of a few bytes\n")
+    };
+    expect(&machine("1Ki").check(ID), Ok, &["would be enough"]);
+    // Nobody's disk is as large, and a small file does not make up for it.
+    expect(
+        &machine("7000Pi").check(ID),
+        Warning,
+        &[
+            "Brink's nodefs.available<1Ki lets go at",
+            "unused images aside, would be available",
+        ],
+    );
+}
+
 const SOFT: &str =
     "evictionSoft: {memory.available: 1Gi}\nevictionSoftGracePeriod: {memory.available: 2m}";
 

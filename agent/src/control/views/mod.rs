@@ -3,6 +3,7 @@
 mod names;
 mod ranked;
 mod ranking;
+mod reach;
 mod status;
 mod storage;
 

@@ -7,6 +7,7 @@ use brink_core::node::signal::{Resource, Signal};
 use brink_core::node::workload::{Origin, PodUsage, Stage, Workload, WorkloadTable};
 
 use super::names::{Found, Names, find};
+use super::reach::beyond;
 use crate::control::protocol::{Answer, RefusalReason, Why};
 use crate::control::server::refused;
 use crate::record::text::refusal_words;
@@ -176,6 +177,23 @@ impl<'a> Ranked<'a> {
             }
         }
         reasons
+    }
+
+    /// Minimum reclaims of the signal that all who may be evicted could not meet together; nothing where that is not known of one.
+    pub(super) fn beyond_reach(&self, state: &State) -> Vec<String> {
+        let signal = self.ranking.signal;
+        let seen = state.reading.as_ref();
+        let seen = seen.and_then(|reading| reading.observations[signal]);
+        let goes = |index: &&u32| self.refusal(**index).is_none();
+        let mut held = self.order.iter().filter(goes).map(|&index| {
+            place(self.ranking, self.table, self.usage, index)
+                .and_then(|at| Standing::from(at).usage)
+        });
+        let held = held.try_fold(0_i64, |sum, held| Some(sum.saturating_add(held?)));
+        let (Some(seen), Some(held)) = (seen, held) else {
+            return Vec::new();
+        };
+        beyond(state.policy.thresholds(), signal, &seen, held)
     }
 
     /// Who would go first, seen from one workload.

@@ -75,6 +75,9 @@ impl Views {
         let orders = orders_against(state, &workload);
         let mut reasons = ranked.reasons(index, place, other);
         reasons.extend(made_again(state, &workload));
+        if place.is_some() && workload.refusal.is_none() {
+            reasons.extend(ranked.beyond_reach(state));
+        }
         Explanation {
             api_version: API_VERSION.to_owned(),
             kind: "Explanation".to_owned(),

@@ -1,12 +1,18 @@
 //! Whether a minimum reclaim can be had at all: not more than what is available once everybody is gone who may be evicted.
 
+use brink_core::node::observe::Observation;
+use brink_core::node::rank::{Preferences, Ranking, held_of_disk};
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::Threshold;
+use brink_core::node::workload::PodUsage;
 
 use super::some;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
-use crate::record::text::bytes;
+use crate::doctor::facts::workloads::Bound;
+use crate::guard::disks::Role;
+use crate::guard::storage::DiskUsage;
+use crate::record::text::amount;
 
 /// Thresholds that are told; the rest is counted.
 const MOST: usize = 5;
@@ -16,87 +22,155 @@ const SUBJECT: Subject = Subject(
     "minimum reclaim that can be reached",
 );
 
-/// Thresholds, whose they are, and how much memory would be available with nobody left whom they evict.
+/// A threshold with a minimum reclaim, whose it is, and what is known of its signal.
 struct Reach<'a> {
     whose: &'static str,
-    thresholds: Vec<&'a Threshold>,
-    most: Option<i64>,
+    threshold: &'a Threshold,
+    seen: Option<Observation>,
+    /// What those hold together that may be evicted.
+    held: Option<i64>,
 }
 
-/// None where no threshold on memory has a minimum reclaim.
+/// What is known of one that can be reached, or is not known to be beyond reach.
+enum Found {
+    Within,
+    Beyond(String),
+    Unknown(String),
+}
+
+/// None where no threshold has a minimum reclaim.
 pub(super) fn check(facts: &Facts) -> Option<Check> {
-    let memory = facts.memory.figures.as_ref().ok();
-    let memory = memory.and_then(|(figures, _)| figures.memory);
-    let with = |more: Option<i64>| Some(memory?.available.saturating_add(more?));
-    let of_pods = facts.kubelet.pods_working_set;
     let kubelets = facts.kubelet.settings.as_ref();
     let kubelets = kubelets.and_then(|settings| settings.as_ref().ok());
-    let all = [
-        Reach {
-            whose: "Brink's",
-            thresholds: asking(facts.config.policy.thresholds()),
-            most: with(facts.workloads.evictable()),
-        },
-        Reach {
-            whose: "the kubelet's",
-            thresholds: asking(kubelets.map_or(&[], |settings| &settings.thresholds)),
-            most: with(of_pods.and_then(|bytes| i64::try_from(bytes).ok())),
-        },
-    ];
-    let all: Vec<&Reach<'_>> = all
-        .iter()
-        .filter(|reach| !reach.thresholds.is_empty())
-        .collect();
-    if all.is_empty() {
-        return None;
-    }
-    let Some(capacity) = memory.map(|memory| memory.capacity) else {
-        return Some(SUBJECT.unknown("the node's memory is not known"));
-    };
-    let beyond: Vec<String> = all
-        .iter()
-        .flat_map(|reach| reach.beyond(capacity))
-        .collect();
-    if !beyond.is_empty() {
-        return Some(
-            SUBJECT
-                .warning(some(&beyond, MOST))
-                .follows(
-                    "once such a threshold is met, one after the other is evicted until nobody is left, and it lets go all the same \
-                     only when the system itself gives memory back",
-                )
-                .next("a smaller evictionMinimumReclaim, or a lower threshold"),
-        );
-    }
-    if all.iter().any(|reach| reach.most.is_none()) {
-        return Some(SUBJECT.unknown("what workloads and pods hold now is not known"));
-    }
-    Some(SUBJECT.ok("what workloads hold now would be enough for each"))
+    let kubelets = kubelets.map_or(&[][..], |settings| &settings.thresholds);
+    let pods = facts.kubelet.pods_working_set;
+    let pods = pods.and_then(|bytes| i64::try_from(bytes).ok());
+    let ours = asking(facts.config.policy.thresholds()).map(|threshold| Reach {
+        whose: "Brink's",
+        threshold,
+        seen: seen(facts, threshold.signal),
+        held: held(facts, threshold.signal),
+    });
+    // What pods hold of disks and process ids is looked at for those alone that Brink watches over.
+    let of_memory = |threshold: &&Threshold| threshold.signal == Signal::MemoryAvailable;
+    let theirs = asking(kubelets).filter(of_memory).map(|threshold| Reach {
+        whose: "the kubelet's",
+        threshold,
+        seen: seen(facts, threshold.signal),
+        held: pods,
+    });
+    let found: Vec<Found> = ours.chain(theirs).map(|reach| reach.judge()).collect();
+    (!found.is_empty()).then(|| in_words(found))
 }
 
-fn asking(thresholds: &[Threshold]) -> Vec<&Threshold> {
-    let asks =
-        |one: &&Threshold| one.signal == Signal::MemoryAvailable && one.min_reclaim.is_some();
-    thresholds.iter().filter(asks).collect()
+fn in_words(all: Vec<Found>) -> Check {
+    let (mut beyond, mut unknown) = (Vec::new(), Vec::new());
+    for found in all {
+        match found {
+            Found::Within => {}
+            Found::Beyond(why) => beyond.push(why),
+            Found::Unknown(why) => unknown.push(why),
+        }
+    }
+    if !beyond.is_empty() {
+        return SUBJECT
+            .warning(some(&beyond, MOST))
+            .follows(
+                "once such a threshold is met, one after the other is evicted until nobody is left, and it lets go all the same \
+                 only when the system itself gives something back",
+            )
+            .next("a smaller evictionMinimumReclaim, or a lower threshold");
+    }
+    if !unknown.is_empty() {
+        return SUBJECT.unknown(some(&unknown, MOST));
+    }
+    SUBJECT.ok("what workloads hold now would be enough for each")
+}
+
+fn asking(thresholds: &[Threshold]) -> impl Iterator<Item = &Threshold> {
+    // The others are the same under another name, or nobody's minimum.
+    let is_own = |signal: Signal| {
+        matches!(signal, Signal::MemoryAvailable | Signal::PidAvailable)
+            || Role::of(signal).is_some()
+    };
+    thresholds
+        .iter()
+        .filter(move |one| one.min_reclaim.is_some() && is_own(one.signal))
+}
+
+/// What is left by a signal now.
+fn seen(facts: &Facts, signal: Signal) -> Option<Observation> {
+    if Role::of(signal).is_some() {
+        return facts.disks.as_ref()?.seen(signal);
+    }
+    let (figures, slow) = facts.memory.figures.as_ref().ok()?;
+    figures.observations(*slow)[signal]
+}
+
+/// What those hold of it that Brink may evict.
+fn held(facts: &Facts, signal: Signal) -> Option<i64> {
+    let workloads = &facts.workloads;
+    match signal {
+        Signal::MemoryAvailable => workloads.evictable(|one| one.working_set),
+        Signal::PidAvailable => workloads.evictable(|one| one.tasks),
+        _ => {
+            let ranking = Ranking {
+                signal,
+                layout: facts.disks.as_ref()?.layout(),
+                preferences: Preferences::Ignore,
+            };
+            workloads.evictable(|one| held_of(one, ranking))
+        }
+    }
+}
+
+/// Nobody goes for a filesystem who is not known to hold any of it.
+fn held_of(one: &Bound, ranking: Ranking) -> Option<u64> {
+    let DiskUsage {
+        rootfs,
+        logs,
+        volumes,
+    } = one.disk?;
+    let used = PodUsage {
+        rootfs,
+        logs,
+        volumes,
+        ..PodUsage::default()
+    };
+    Some(held_of_disk(ranking, &used).unwrap_or(0))
 }
 
 impl Reach<'_> {
-    /// Those that let go only above what there can be.
-    fn beyond(&self, capacity: i64) -> Vec<String> {
-        let Some(most) = self.most else {
-            return Vec::new();
+    /// Whether it lets go only above what there can be.
+    fn judge(&self) -> Found {
+        let (whose, threshold) = (self.whose, self.threshold);
+        let signal = threshold.signal;
+        let Some(seen) = self.seen else {
+            return Found::Unknown(format!(
+                "{whose} {threshold}: what there is now is not known"
+            ));
         };
-        let beyond = self.thresholds.iter().filter_map(|threshold| {
-            let release = threshold.release(capacity).value();
-            (release > most).then(|| {
-                format!(
-                    "{} {threshold} lets go at {}, and with everybody evicted who may be, {} would be available",
-                    self.whose,
-                    bytes(release),
-                    bytes(most)
-                )
-            })
-        });
-        beyond.collect()
+        let release = threshold.release(seen.capacity).value();
+        if release <= seen.available {
+            return Found::Within;
+        }
+        let Some(held) = self.held else {
+            return Found::Unknown(format!(
+                "{whose} {threshold}: what workloads and pods hold now is not known"
+            ));
+        };
+        let most = seen.available.saturating_add(held);
+        if release <= most {
+            return Found::Within;
+        }
+        let aside = match Role::of(signal) {
+            Some(_) => ", unused images aside,",
+            None => "",
+        };
+        Found::Beyond(format!(
+            "{whose} {threshold} lets go at {}, and with everybody evicted who may be, {}{aside} would be available",
+            amount(signal.name(), release),
+            amount(signal.name(), most)
+        ))
     }
 }

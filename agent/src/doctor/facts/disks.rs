@@ -5,14 +5,18 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use brink_core::node::observe::{Layout, Observation};
+use brink_core::node::signal::Signal;
 use brink_host::disk::Filesystem;
 
 use super::source::{Known, known};
 use crate::config::AgentConfig;
 use crate::disks::discover::{folders, kubelet_root};
+use crate::disks::plan::{Measured, Sources, plan};
 use crate::disks::runtime::{ContainerRuntime, Stopper};
 use crate::disks::{RuntimeState, concerns};
 use crate::guard::disks::Role;
+use crate::guard::figures::saturated;
 
 /// A filesystem that does not answer for so long hangs.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -71,6 +75,47 @@ impl Disks {
             filesystems: found.collect(),
             runtime: runtime.state().clone(),
         })
+    }
+}
+
+impl Disks {
+    /// How the filesystems are laid out.
+    pub fn layout(&self) -> Layout {
+        self.plan().0
+    }
+
+    /// What is left of a filesystem by a signal; none where its filesystem is not known, or may not be written.
+    pub fn seen(&self, signal: Signal) -> Option<Observation> {
+        let role = Role::of(signal)?;
+        let [bytes, inodes] = role.signals();
+        let (_, sources) = self.plan();
+        let found = self.of((*sources.get(role as usize)?)?)?;
+        let (available, capacity) = match signal {
+            _ if found.read_only || found.capacity == 0 => return None,
+            signal if signal == bytes => (found.available, found.capacity),
+            signal if signal == inodes => found.inodes.map(|all| (all.free, all.total))?,
+            _ => return None,
+        };
+        Some(Observation {
+            available: saturated(available),
+            capacity: saturated(capacity),
+            at: None,
+        })
+    }
+
+    fn of(&self, role: Role) -> Option<Filesystem> {
+        let found = self.filesystems.iter().find(|found| found.role == role)?;
+        found.filesystem.as_ref().ok().copied()
+    }
+
+    fn plan(&self) -> (Layout, Sources) {
+        let is_named = |role| self.filesystems.iter().any(|found| found.role == role);
+        let measured = Measured {
+            nodefs: self.of(Role::Nodefs),
+            images: self.of(Role::Imagefs),
+            layers: self.of(Role::Containerfs),
+        };
+        plan(Role::ALL.map(is_named), &measured, Layout::Single)
     }
 }
 

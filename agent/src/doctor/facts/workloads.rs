@@ -1,9 +1,11 @@
 //! What is watched over: the cgroups that would be workloads now, and the pods that manifests describe.
 
 use std::path::Path;
+use std::time::Duration;
 
+use brink_core::node::threshold::Threshold;
 use brink_core::node::workload::Workload;
-use brink_host::cgroup::Layout;
+use brink_host::cgroup::{CgroupDir, Controller, Layout};
 
 use super::oom_scores::Audit;
 use super::source::{Known, known};
@@ -12,8 +14,11 @@ use crate::config::document::{Limits, Node, Origins, Reader, Value};
 use crate::config::finding::Report;
 use crate::config::{AgentConfig, drop_ins, read_documents};
 use crate::equip::builder;
+use crate::guard::disks::Role;
 use crate::guard::roster::Roster;
+use crate::guard::storage::DiskUsage;
 use crate::pod::{Manifest, Reading, read_folder, read_pod};
+use crate::storage::once;
 
 /// What is watched over.
 #[derive(Debug)]
@@ -39,7 +44,14 @@ pub struct Bound {
     pub runs: bool,
     /// What it holds now, bytes; none where that cannot be read.
     pub working_set: Option<u64>,
+    /// Its tasks; none where they are not counted.
+    pub tasks: Option<u64>,
+    /// What it uses of disks; none where nothing here asks for that, or it could not be measured.
+    pub disk: Option<DiskUsage>,
 }
+
+/// For measuring what all of them use of disks.
+const MEASURED: Duration = Duration::from_secs(5);
 
 /// A folder of manifests.
 #[derive(Debug, Default)]
@@ -89,7 +101,10 @@ impl Workloads {
             Audit::read(&config.paths.root, scores, &built.roster.scores)
         });
         let (bound, troubles) = match built {
-            Ok(built) => (Ok(bound(&built.roster)), built.troubles),
+            Ok(built) => {
+                let used = used(config, &built.roster);
+                (Ok(bound(&built.roster, layout, &used)), built.troubles)
+            }
             Err(why) => (Err(why), Vec::new()),
         };
         Self {
@@ -103,18 +118,38 @@ impl Workloads {
 }
 
 impl Workloads {
-    /// What all hold together that may be evicted, bytes; none where that is not known of one of them.
-    pub fn evictable(&self) -> Option<i64> {
+    /// What all hold together that may be evicted; none where that is not known of one of them.
+    pub fn evictable(&self, held: impl Fn(&Bound) -> Option<u64>) -> Option<i64> {
         let all = self.bound.as_ref().ok()?.iter();
         let mut open = all.filter(|one| {
             one.runs && one.workload.is_candidate() && one.workload.spared().is_none()
         });
-        let sum = open.try_fold(0_u64, |sum, one| Some(sum.saturating_add(one.working_set?)));
+        let sum = open.try_fold(0_u64, |sum, one| Some(sum.saturating_add(held(one)?)));
         i64::try_from(sum?).ok()
     }
 }
 
-fn bound(roster: &Roster) -> Vec<Bound> {
+/// What workloads use of disks, where a minimum reclaim on one asks for it; shorter than they are where nobody does.
+fn used(config: &AgentConfig, roster: &Roster) -> Vec<Option<DiskUsage>> {
+    let asks = |one: &Threshold| Role::of(one.signal).is_some() && one.min_reclaim.is_some();
+    if !config.policy.thresholds().iter().any(asks) {
+        return Vec::new();
+    }
+    let workloads = roster.table.workloads().iter().cloned();
+    let all = workloads.zip(roster.owned.iter().cloned()).collect();
+    once::measured(config, all, MEASURED).unwrap_or_default()
+}
+
+fn bound(roster: &Roster, layout: &Known<Layout>, used: &[Option<DiskUsage>]) -> Vec<Bound> {
+    let ids = layout.as_ref().ok();
+    let ids = ids.and_then(|layout| layout.hierarchy(Controller::Pids));
+    let tasks = |index: usize| {
+        let mut groups = roster.of(index);
+        groups.try_fold(0_u64, |sum, (_, group)| {
+            let dir = CgroupDir::open(ids?, group.paths.first()?).ok()?;
+            Some(sum.saturating_add(dir.tasks().ok()?))
+        })
+    };
     let runs = |index: usize| {
         let mut groups = roster.of(index);
         groups.any(|(_, group)| !group.is_empty())
@@ -132,6 +167,8 @@ fn bound(roster: &Roster) -> Vec<Bound> {
         workload: workload.clone(),
         runs: runs(index),
         working_set: working_set(index),
+        tasks: tasks(index),
+        disk: used.get(index).copied().flatten(),
     })
     .collect()
 }

@@ -201,7 +201,7 @@ pub(super) fn usage_of(ranking: Ranking, used: &PodUsage) -> Quantity {
 
 /// What a pod is known to hold of the filesystem of the signal, in bytes or inodes; none where nobody knows, and of what is no
 /// filesystem.
-pub(super) fn held_of_disk(ranking: Ranking, used: &PodUsage) -> Option<u64> {
+pub fn held_of_disk(ranking: Ranking, used: &PodUsage) -> Option<u64> {
     match ranking.signal.resource() {
         Resource::EphemeralStorage => measured(ranking, used).bytes,
         Resource::Inodes => measured(ranking, used).inodes,
