@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use super::parse_command_line;
+use super::{behind_name, parse_command_line};
 use crate::error::HostError;
 use crate::hot_file::read_bytes;
 use crate::scan;
@@ -54,8 +54,7 @@ impl Place {
     fn parse(stat: &[u8]) -> Option<Self> {
         // The 48th to the 51st field; the third is the first behind the name.
         const BEFORE: usize = 48 - 3;
-        let close = stat.iter().rposition(|byte| *byte == b')')?;
-        let mut words = scan::words(stat.get(close + 1..)?).skip(BEFORE);
+        let mut words = behind_name(stat)?.skip(BEFORE);
         let mut next = || scan::number(words.next()?);
         let place = Self {
             arguments: [next()?, next()?],

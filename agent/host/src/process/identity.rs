@@ -7,6 +7,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::behind_name;
 use crate::error::{HostError, HotError};
 use crate::hot_file::HotFile;
 use crate::scan;
@@ -76,11 +77,9 @@ impl StartReader {
     }
 }
 
-/// When a process began, by its `stat`: the twentieth field behind the name, which is whatever stands between the first bracket and the last.
+/// When a process began, by its `stat`: the twentieth field behind the name.
 pub(super) fn start_ticks(stat: &[u8]) -> Option<u64> {
-    let close = stat.iter().rposition(|byte| *byte == b')')?;
-    let ticks = scan::words(stat.get(close + 1..)?).nth(19)?;
-    scan::number(ticks)
+    scan::number(behind_name(stat)?.nth(19)?)
 }
 
 #[cfg(test)]

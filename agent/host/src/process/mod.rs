@@ -186,10 +186,16 @@ pub fn unreaped(root: &Path) -> Result<u64, HostError> {
     Ok(u64::try_from(found).unwrap_or(u64::MAX))
 }
 
+/// The words of a process's `stat` behind its name, which is whatever stands between the first bracket and the last: the third field
+/// and those after it. None where there is no name.
+fn behind_name(stat: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
+    let close = stat.iter().rposition(|byte| *byte == b')')?;
+    Some(scan::words(stat.get(close + 1..)?))
+}
+
 /// Whether a process has ended, or is about to; none where its file cannot be understood.
 fn is_exiting(stat: &[u8]) -> Option<bool> {
-    let close = stat.iter().rposition(|byte| *byte == b')')?;
-    let mut words = scan::words(stat.get(close + 1..)?);
+    let mut words = behind_name(stat)?;
     let state = words.next()?;
     let flags = scan::number(words.nth(5)?)?;
     Some(matches!(state, b"Z" | b"X" | b"x") || flags & u64::from(EXITING) != 0)
@@ -247,7 +253,7 @@ impl Glimpse {
         let open = text.iter().position(|byte| *byte == b'(')?;
         let close = text.iter().rposition(|byte| *byte == b')')?;
         let name = text.get(open + 1..close)?;
-        let flags = scan::words(text.get(close + 1..)?).nth(6)?;
+        let flags = behind_name(text)?.nth(6)?;
         Some(Self {
             name: String::from_utf8_lossy(name).into_owned(),
             is_kernel_thread: scan::number(flags)? & u64::from(KERNEL_THREAD) != 0,
