@@ -1,7 +1,7 @@
 //! What each workload uses, at the instant of a decision: the sampler's numbers or the files', less warm inactive file memory.
 
 use brink_core::base::Moment;
-use brink_core::node::rank::{Preferences, Ranking, rank_head};
+use brink_core::node::rank::rank_head;
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::ThresholdSet;
 use brink_core::node::workload::PodUsage;
@@ -84,11 +84,7 @@ impl Guard {
 
     /// Reads the figures of those who would be chosen anew, since theirs decide.
     pub(super) fn verify_first(&mut self, signal: Signal) {
-        let ranking = Ranking {
-            signal,
-            layout: self.engine.policy().layout(),
-            preferences: Preferences::Respect,
-        };
+        let ranking = self.engine.ranking(signal);
         let mut usage = std::mem::take(&mut self.usage);
         let mut order = std::mem::take(&mut self.order);
         let read_anew = |workload: usize, used: &mut Option<PodUsage>| match signal {
@@ -115,11 +111,7 @@ impl Guard {
 
     /// Goes through the ranking up to the first one that would go and in which somebody runs; those before it refuse then.
     fn pass_over_the_empty(&mut self, signal: Signal, at: Moment) {
-        let ranking = Ranking {
-            signal,
-            layout: self.engine.policy().layout(),
-            preferences: Preferences::Respect,
-        };
+        let ranking = self.engine.ranking(signal);
         let mut usage = std::mem::take(&mut self.usage);
         let mut order = std::mem::take(&mut self.order);
         let (mut seen, mut head) = (0, FIRST_HEAD);

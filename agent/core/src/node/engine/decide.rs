@@ -147,11 +147,7 @@ impl Engine {
         credit: u64,
     ) -> Option<Decision> {
         let threshold = self.policy.thresholds()[chosen];
-        let ranking = Ranking {
-            signal: threshold.signal,
-            layout: self.policy.layout(),
-            preferences: Preferences::Respect,
-        };
+        let ranking = self.ranking(threshold.signal);
         let (victim, ranking) = self.find_victim(now, ranking, sample.usage);
         Some(Decision {
             // A ledger or journal can recall any number: beyond the last there is none.
@@ -235,6 +231,15 @@ impl Engine {
             places.push(ranked);
         }
         (victim, places)
+    }
+
+    /// How workloads are ranked for a signal.
+    pub const fn ranking(&self, signal: Signal) -> Ranking {
+        Ranking {
+            signal,
+            layout: self.policy.layout(),
+            preferences: Preferences::Respect,
+        }
     }
 
     /// Why a workload would not go for a signal now, if so.

@@ -10,7 +10,7 @@ use super::super::input::Sample;
 use super::super::observe::{Layout, Observations};
 use super::super::order::{End, OpenOrder, Stake};
 use super::super::policy::Policy;
-use super::super::rank::{self, Preferences, Ranking};
+use super::super::rank;
 use super::super::reclaim;
 use super::super::signal::{Resource, Signal};
 use super::super::threshold::{Threshold, ThresholdSet};
@@ -133,11 +133,7 @@ impl Engine {
 
     /// What a workload is known to hold of a signal's filesystem, in bytes or inodes.
     pub(super) fn held(&self, signal: Signal, usage: &[Option<PodUsage>], index: usize) -> u64 {
-        let ranking = Ranking {
-            signal,
-            layout: self.policy.layout(),
-            preferences: Preferences::Respect,
-        };
+        let ranking = self.ranking(signal);
         let used = usage_at(usage, index);
         used.and_then(|used| rank::held_of_disk(ranking, used))
             .unwrap_or(0)
