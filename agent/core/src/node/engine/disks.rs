@@ -121,14 +121,11 @@ impl Engine {
         if Stake::of(signal) != Stake::Disk {
             return None;
         }
+        if self.is_measuring {
+            return Some(Reason::Unmeasured);
+        }
         let is_owed = self.debts.is_owed(self.policy.layout(), signal);
-        let rules = [
-            (self.is_measuring, Reason::Unmeasured),
-            (is_owed, Reason::Owed),
-        ];
-        rules
-            .into_iter()
-            .find_map(|(holds, reason)| holds.then_some(reason))
+        is_owed.then_some(Reason::Owed)
     }
 
     /// What a workload is known to hold of a signal's filesystem, in bytes or inodes.
