@@ -11,18 +11,8 @@ fn process(tgid: u32, total_vm: Option<u64>) -> Process {
         tgid,
         tid: tgid,
         comm: "twin".to_owned(),
-        start_ns: None,
-        uid: None,
-        oom_score_adj: None,
-        anon: None,
-        file: None,
-        shmem: None,
-        swap: None,
-        page_tables: None,
         total_vm,
-        peak: None,
-        cgroup: None,
-        unified: None,
+        ..Process::default()
     }
 }
 

@@ -452,18 +452,8 @@ fn kill_of(child: &Child, cgroup: u64) -> Kill {
         tgid: child.id(),
         tid: child.id(),
         comm: "cat".to_owned(),
-        start_ns: None,
-        uid: None,
-        oom_score_adj: None,
-        anon: None,
-        file: None,
-        shmem: None,
-        swap: None,
-        page_tables: None,
-        total_vm: None,
-        peak: None,
         cgroup: Some(cgroup),
-        unified: None,
+        ..Process::default()
     };
     let sender = Actor {
         tgid: 77,

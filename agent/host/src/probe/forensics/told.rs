@@ -14,7 +14,7 @@ pub enum Told {
 }
 
 /// A process as it was when it was killed. None is what could not be read.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
     /// thread-group id
     pub tgid: u32,
