@@ -200,6 +200,17 @@ fn the_sampler_is_believed_although_a_zone_is_below_its_reserve() {
     assert_eq!(verdict(figures.numbers_by_zone()), Verdict::Agrees);
 }
 
+/// A machine with 300 of 1,000 threads, and a group on it without a pids controller.
+fn machine_with_ids() -> Machine {
+    let machine = Machine::new(V2, 0);
+    machine.write("sys/fs/cgroup/cgroup.controllers", "memory pids\n");
+    machine.group_v2("/node");
+    machine.write("proc/loadavg", "0.1 0.2 0.3 1/300 4242\n");
+    machine.write("proc/sys/kernel/pid_max", "4194304\n");
+    machine.write("proc/sys/kernel/threads-max", "1000\n");
+    machine
+}
+
 /// Available process ids and how many there may be, after the limits were read again.
 fn ids(files: &mut NodeFiles) -> Option<(i64, i64)> {
     files.refresh().unwrap();
@@ -209,12 +220,7 @@ fn ids(files: &mut NodeFiles) -> Option<(i64, i64)> {
 
 #[test]
 fn a_group_with_a_limit_of_tasks_has_what_that_and_the_machine_leave() {
-    let machine = Machine::new(V2, 0);
-    machine.write("sys/fs/cgroup/cgroup.controllers", "memory pids\n");
-    machine.group_v2("/node");
-    machine.write("proc/loadavg", "0.1 0.2 0.3 1/300 4242\n");
-    machine.write("proc/sys/kernel/pid_max", "4194304\n");
-    machine.write("proc/sys/kernel/threads-max", "1000\n");
+    let machine = machine_with_ids();
     let mut of_machine = machine.open(&NodePlan::default());
     let mut without = machine.open(&group("/node"));
     assert_eq!(ids(&mut of_machine), Some((700, 1000)));
@@ -251,12 +257,7 @@ fn a_group_with_a_limit_of_tasks_has_what_that_and_the_machine_leave() {
 
 #[test]
 fn a_pids_controller_that_was_off_counts_anew() {
-    let machine = Machine::new(V2, 0);
-    machine.write("sys/fs/cgroup/cgroup.controllers", "memory pids\n");
-    machine.group_v2("/node");
-    machine.write("proc/loadavg", "0.1 0.2 0.3 1/300 4242\n");
-    machine.write("proc/sys/kernel/pid_max", "4194304\n");
-    machine.write("proc/sys/kernel/threads-max", "1000\n");
+    let machine = machine_with_ids();
     let mut files = machine.open(&group("/node"));
     let switch_on = |tasks: &str| {
         machine.write("sys/fs/cgroup/node/pids.max", "500\n");
