@@ -4,6 +4,7 @@ use brink_abi::MAX_ZONES;
 use brink_abi::command::{Knobs, Terms};
 
 use crate::atomic::{exchange, swap};
+use crate::controller::Controller;
 
 /// Longest `pglist_data.vm_stat` the scratch holds, in counters.
 pub const MAX_STATS: usize = 64;
@@ -65,11 +66,9 @@ impl Counters {
 /// One cgroup whose usage is followed.
 #[repr(C)]
 pub struct Slot {
-    /// address of the memory controller's state
-    pub css: u64,
-    /// its cgroup, serial number and id when armed; each read compares the first two
-    pub cgroup: u64,
-    pub serial: u64,
+    /// its memory controller, or its pids controller
+    pub controller: Controller,
+    /// the cgroup's id
     pub id: u64,
     pub terms: Terms,
     pub generation: u64,

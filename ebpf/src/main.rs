@@ -9,6 +9,7 @@
 
 mod atomic;
 mod cgroup;
+mod controller;
 mod emit;
 mod engine;
 mod forensics;

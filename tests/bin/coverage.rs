@@ -44,6 +44,7 @@ fn family(family: Family) -> &'static str {
         Family::Process => "process",
         Family::Cgroup => "cgroup",
         Family::Forensics => "forensics",
+        Family::Recorder => "recorder",
     }
 }
 
@@ -51,6 +52,7 @@ fn family(family: Family) -> &'static str {
 fn hook(hook: Hook) -> String {
     match hook {
         Hook::TestRun => "bpf_timer".to_owned(),
+        Hook::Call => "raw_tp".to_owned(),
         Hook::Typed(tracepoint, _) => format!("tp_btf/{tracepoint}"),
         Hook::Classic(category, name) => format!("tp/{category}/{name}"),
         Hook::Tasks => "iter/task".to_owned(),

@@ -41,7 +41,7 @@ fn every_program_runs_here() {
     }
     let wishes = Wishes {
         forensics: true,
-        ..Wishes::default()
+        ..Wishes::default().recording(10_000_000)
     };
     let settings = coverage::settings(&facts, wishes);
     let probe = Probe::load(&facts, &settings).unwrap();

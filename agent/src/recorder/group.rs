@@ -74,6 +74,11 @@ impl GroupReader {
         })
     }
 
+    /// Its folder.
+    pub const fn dir(&self) -> &CgroupDir {
+        &self.dir
+    }
+
     /// Its own limit, in bytes; none without one, or where it cannot be read.
     pub fn limit(&self) -> Option<u64> {
         self.dir.memory_limit().ok()?.value()
@@ -91,18 +96,19 @@ impl GroupReader {
         }
     }
 
-    /// Reads it now. `count` asks for what is counted of a cgroup by its id, if anybody counts. A cgroup that was removed answers
-    /// `ENODEV`.
+    /// Reads it now; its usage only where it is not known. `count` asks for what is counted of a cgroup by its id, if anybody
+    /// counts. A cgroup that was removed answers `ENODEV`.
     ///
     /// # Errors
     /// [`HotError`].
     pub fn read(
         &mut self,
         at: Stamp,
+        usage: Option<u64>,
         pulse: Option<Pulse>,
         count: impl FnOnce(u64) -> Option<Counts>,
     ) -> Result<Reading, HotError> {
-        let usage = self.usage.read()?;
+        let usage = usage.map_or_else(|| self.usage.read(), Ok)?;
         let parts = match self.parts {
             Some(parts) if !is_stale(&parts, at, usage) => parts,
             _ => self.read_parts(at, usage)?,
@@ -207,7 +213,9 @@ mod tests {
         assert_eq!(reader.limit(), None);
         let mut check = |millis: u64, usage: u64, inactive_file: u64, seen: u64| {
             write(root.path(), usage, inactive_file);
-            let reading = reader.read(at(millis), None, |_| None).expect("readable");
+            let reading = reader
+                .read(at(millis), None, None, |_| None)
+                .expect("readable");
             assert_eq!(reading.usage, usage, "{millis}");
             assert_eq!(reading.working_set, usage - seen, "{millis}");
             assert_eq!(reading.held, usage - seen - 15, "{millis}");
@@ -246,7 +254,9 @@ mod tests {
                 let reclaims = 0;
                 Some(Counts { reclaims, forks })
             };
-            let reading = reader.read(at(millis), pulse, count).expect("readable");
+            let reading = reader
+                .read(at(millis), None, pulse, count)
+                .expect("readable");
             let seen = reading.counts.map_or(0, |counts| counts.forks);
             assert_eq!((seen, asked), expected, "{millis}");
         };
@@ -278,7 +288,9 @@ mod tests {
             told(total);
             write(root.path(), usage, 0);
             let count = |_| Some(Counts { reclaims, forks: 0 });
-            let reading = reader.read(at(millis), None, count).expect("readable");
+            let reading = reader
+                .read(at(millis), None, None, count)
+                .expect("readable");
             assert_eq!(reading.stall_us, Some(expected), "{millis}");
         };
         check(0, 100 << 20, 1, 1, 1);
@@ -288,7 +300,9 @@ mod tests {
         check(1_200, (100 << 20) + 4096, 2, 5, 4);
         check(1_300, (100 << 20) + 4096, 2, 6, 6);
         reader.tell_pressure(false);
-        let reading = reader.read(at(1_400), None, |_| None).expect("readable");
+        let reading = reader
+            .read(at(1_400), None, None, |_| None)
+            .expect("readable");
         assert_eq!(reading.stall_us, None);
     }
 

@@ -1,9 +1,9 @@
 //! The flight recorder: the minute before an incident, of the node and of up to 512 cgroups, in memory that is taken once.
 //!
 //! The node's points come from the kernel's sampler, which leaves one every 10 ms in a ring of its own; they are read only
-//! when a recording is cut. An ordinary thread reads the rest from files: how long tasks wait for memory, the 32 cgroups
-//! nearest to their limit every 100 ms, the others every second, and the node as often where the sampler does not run. The
-//! guard has no part in it.
+//! when a recording is cut. An ordinary thread reads the rest: the 32 cgroups nearest to their limit every 100 ms, the others
+//! every second, and from files how long tasks wait for memory, and the node where the sampler does not run. What cgroups use a
+//! program of the kernel tells in one call, or their files where it cannot run. The guard has no part in it.
 
 pub mod approach;
 pub mod book;
@@ -28,7 +28,7 @@ use brink_core::base::{Moment, Span};
 use brink_host::HostError;
 use brink_host::cgroup::{Controller, Layout, Version};
 use brink_host::clock;
-use brink_host::probe::{FlightReader, Meters};
+use brink_host::probe::{FlightReader, Meters, Survey};
 use brink_host::psi::PressureReader;
 use brink_host::realtime;
 use brink_stream::model::incident::Recording;
@@ -63,6 +63,8 @@ pub struct Source {
     /// The rings.
     pub book: Mutex<Book>,
     kernel: Mutex<Option<Kernel>>,
+    /// For the thread, until it takes it.
+    survey: Mutex<Option<Survey>>,
     stop: AtomicBool,
 }
 
@@ -115,9 +117,10 @@ impl Recorder {
         })
     }
 
-    /// Takes what the kernel's programs record, once they are loaded.
-    pub fn attach(&self, flight: FlightReader, meters: Arc<Meters>) {
+    /// Takes what the kernel's programs record, once they are loaded. Without a survey usage comes from files.
+    pub fn attach(&self, flight: FlightReader, meters: Arc<Meters>, survey: Option<Survey>) {
         *self.source.kernel() = Some(Kernel::new(flight, meters));
+        *self.source.survey() = survey;
     }
 
     /// The minute before `at` (`CLOCK_MONOTONIC`), with the cgroup of the victim, a path in the hierarchy of the memory
@@ -203,6 +206,10 @@ impl Drop for Recorder {
 impl Source {
     fn kernel(&self) -> std::sync::MutexGuard<'_, Option<Kernel>> {
         self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn survey(&self) -> std::sync::MutexGuard<'_, Option<Survey>> {
+        self.survey.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The counters of the kernel's programs.

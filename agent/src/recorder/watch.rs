@@ -5,14 +5,17 @@
 //! processor that others would miss it, beats come more seldom; the book says how seldom, and so does whoever asks the agent.
 
 use std::collections::HashSet;
+use std::os::fd::AsFd as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brink_host::HotError;
 use brink_host::cgroup::Hierarchy;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::clock;
+use brink_host::probe::survey::{Places, Survey};
 use brink_host::probe::{Meters, Row};
 use rustix::io::Errno;
+use tracing::{debug, warn};
 
 use super::Source;
 use super::approach::{Approach, Forecast};
@@ -61,6 +64,8 @@ pub struct Watch {
     /// The group below which all are recorded.
     scope: String,
     node: NodeSource,
+    /// What tells the usage of many at once; the place of a cgroup there is that of its group here.
+    survey: Option<Survey>,
     groups: Box<[Option<Group>]>,
     fresh: Vec<(usize, Reading, Into)>,
     candidates: Vec<Candidate>,
@@ -98,6 +103,7 @@ impl Watch {
             hierarchy,
             scope,
             node,
+            survey: None,
             groups: groups.into(),
             fresh: Vec::with_capacity(GROUPS),
             candidates: Vec::with_capacity(GROUPS),
@@ -142,6 +148,9 @@ impl Watch {
         if self.begins_round() {
             self.settle(at, &source.book);
             self.is_recorded = source.is_kernel_recording(now_ns);
+            if let Some(survey) = source.survey().take() {
+                self.take_over(survey);
+            }
         }
         self.read(at, meters.as_deref(), &mut warn);
         let mut book = lock(&source.book);
@@ -157,21 +166,18 @@ impl Watch {
     fn read(&mut self, at: Stamp, meters: Option<&Meters>, warn: &mut impl FnMut(Warning)) {
         let turn = usize::try_from(self.beat % BEATS as u64).unwrap_or(0);
         let pulse = self.feel(meters);
+        let surveyed = self.look(turn);
         for (slot, group) in self.groups.iter_mut().enumerate() {
-            let Some(group) = group.as_mut().filter(|group| group.gone.is_none()) else {
+            let Some(group) = group else { continue };
+            let Some(into) = group.turn(slot, turn) else {
                 continue;
             };
-            let into = Into {
-                near: group.lane.is_some(),
-                all: slot % BEATS == turn,
-            };
-            if !into.near && !into.all {
-                continue;
-            }
             let Some(reader) = &mut group.reader else {
                 continue;
             };
-            match reader.read(at, pulse, |id| counts(meters?, id)) {
+            let survey = self.survey.as_ref();
+            let usage = survey.and_then(|survey| survey.usage(surveyed?, slot));
+            match reader.read(at, usage, pulse, |id| counts(meters?, id)) {
                 Ok(reading) => {
                     group.latest = reading;
                     self.fresh.push((slot, reading, into));
@@ -181,11 +187,44 @@ impl Watch {
                 }
                 Err(HotError::Io(Errno::NODEV | Errno::NOENT)) => {
                     group.leave(at);
+                    unseat(&mut self.survey, slot);
                     // Another may have taken its name.
                     self.search_at = self.search_at.min(self.beat + BEATS as u64);
                 }
                 // Once more in the next round: what is missing is missing from the recording.
                 Err(_) => {}
+            }
+        }
+    }
+
+    /// Whose turn it is, by what the kernel's program found of them now; none where it does not run.
+    fn look(&mut self, turn: usize) -> Option<Places> {
+        let survey = self.survey.as_mut()?;
+        let mut wanted = Places::default();
+        for (slot, group) in self.groups.iter().enumerate() {
+            if group
+                .as_ref()
+                .is_some_and(|group| group.turn(slot, turn).is_some())
+            {
+                wanted.add(slot);
+            }
+        }
+        match survey.look(wanted) {
+            Ok(()) => Some(wanted),
+            Err(error) => {
+                warn!(%error, "what cgroups use is read from their files from now on");
+                self.survey = None;
+                None
+            }
+        }
+    }
+
+    /// Whoever is recorded gets his place in the survey.
+    fn take_over(&mut self, survey: Survey) {
+        self.survey = Some(survey);
+        for (slot, group) in self.groups.iter().enumerate() {
+            if let Some(reader) = group.as_ref().and_then(|group| group.reader.as_ref()) {
+                seat(&mut self.survey, slot, reader);
             }
         }
     }
@@ -262,9 +301,13 @@ impl Watch {
         let paths = groups_below(&self.hierarchy, &self.scope, MOST_LISTED).unwrap_or_default();
         if !paths.is_empty() {
             let listed: HashSet<&str> = paths.iter().map(String::as_str).collect();
-            for group in self.groups.iter_mut().flatten() {
-                if group.gone.is_none() && !listed.contains(&*group.path) {
+            for (slot, group) in self.groups.iter_mut().enumerate() {
+                if let Some(group) = group
+                    && group.gone.is_none()
+                    && !listed.contains(&*group.path)
+                {
                     group.leave(at);
+                    unseat(&mut self.survey, slot);
                 }
             }
         }
@@ -306,6 +349,7 @@ impl Watch {
         };
         let path: Arc<str> = path.into();
         let limit = reader.limit();
+        seat(&mut self.survey, slot, &reader);
         lock(book).admit(slot, Arc::clone(&path), limit);
         if let Some(place) = self.groups.get_mut(slot) {
             *place = Some(Group {
@@ -328,7 +372,32 @@ impl Watch {
     }
 }
 
+/// Gives a cgroup its place in the survey. Where it gets none, its file tells, and whether it is gone.
+fn seat(survey: &mut Option<Survey>, slot: usize, reader: &GroupReader) {
+    if let Some(survey) = survey
+        && let Err(error) = survey.seat(slot, reader.dir().as_fd())
+    {
+        debug!(%error, group = reader.dir().group(), "its usage is read from its file");
+    }
+}
+
+/// Gives the place of one that is gone back. One that stays there is not looked at.
+fn unseat(survey: &mut Option<Survey>, slot: usize) {
+    if let Some(survey) = survey {
+        let _is_not_looked_at = survey.leave(slot);
+    }
+}
+
 impl Group {
+    /// What a reading of it goes into in this turn; none if it is not read, or gone.
+    fn turn(&self, slot: usize, turn: usize) -> Option<Into> {
+        let into = Into {
+            near: self.lane.is_some(),
+            all: slot % BEATS == turn,
+        };
+        (self.gone.is_none() && (into.near || into.all)).then_some(into)
+    }
+
     /// It is gone: what is known of it stays for a while, and its files are closed.
     fn leave(&mut self, at: Stamp) {
         self.gone = Some(at);

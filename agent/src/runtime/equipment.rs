@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use brink_host::probe::forensics::ForensicsRing;
 use brink_host::probe::programs::Program;
 use brink_host::probe::{
-    Absence, BirthReader, EvidenceReader, FlightReader, GfpNames, Meters, Probe, Row, Wishes,
+    Absence, BirthReader, EvidenceReader, FlightReader, GfpNames, Meters, Probe, Row, Survey,
+    Wishes,
 };
 use tracing::warn;
 
@@ -40,6 +41,8 @@ pub struct Equipment {
     pub evidence: Option<EvidenceReader>,
     /// The node as the sampler records it, for the flight recorder.
     pub flight: Option<FlightReader>,
+    /// The usage of many cgroups at once, for the flight recorder too.
+    pub survey: Option<Survey>,
     /// Kills, for the collector.
     pub forensics: Option<ForensicsRing>,
     /// Who forked whom, for the collector too.
@@ -71,6 +74,7 @@ impl Equipment {
             (meters, probe.take_evidence(), probe.take_forensics())
         });
         let flight = probe.as_mut().ok().and_then(Probe::take_flight);
+        let survey = probe.as_mut().ok().and_then(Probe::take_survey);
         let births = probe.as_mut().ok().and_then(Probe::take_births);
         let gfp_names = probe.as_mut().ok().and_then(Probe::take_gfp_names);
         let sampler = probe.map(|probe| Box::new(Kernel::new(probe, meters.clone())));
@@ -85,6 +89,7 @@ impl Equipment {
             meters,
             evidence,
             flight,
+            survey,
             forensics,
             births,
             gfp_names,

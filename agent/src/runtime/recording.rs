@@ -54,6 +54,6 @@ pub(super) fn attach(recorder: Option<&Recorder>, equipment: &mut Equipment) {
     if let (Some(recorder), Some(meters)) = (recorder, meters)
         && let Some(flight) = equipment.flight.take()
     {
-        recorder.attach(flight, meters);
+        recorder.attach(flight, meters, equipment.survey.take());
     }
 }

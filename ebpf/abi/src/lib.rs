@@ -21,6 +21,7 @@ pub mod meter;
 pub mod plain;
 pub mod record;
 pub mod sample;
+pub mod survey;
 pub mod truth;
 
 pub use plain::Plain;

@@ -4,10 +4,11 @@ use aya_ebpf::helpers::bpf_get_current_task;
 use brink_abi::command::{self, Mailbox, Terms};
 use brink_abi::sample::{USAGE_EMPTY, USAGE_GONE, USAGE_PENDING};
 
-use super::usage::{STATE_BYTES, valid, write};
+use super::usage::write;
 use crate::atomic::{add, swap};
+use crate::controller::{Controller, STATE_BYTES};
 use crate::engine::{Engine, Slot};
-use crate::kernel::{cgroup_id, layout, opened_cgroup, pointer, read};
+use crate::kernel::{cgroup_id, layout, opened_cgroup, read};
 use crate::maps::{SAMPLER, SLOT_OF, SLOTS, USAGE};
 
 /// Binds a slot to the cgroup behind the command's descriptor: [`command::ARM_SLOT`].
@@ -43,7 +44,7 @@ pub fn arm(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
         }
         // Checked after the removal's hook can find the slot: a removal before this point shows in the flags, one
         // after it finds the slot.
-        if !valid(slot) {
+        if !Controller::is_valid(&raw const (*slot).controller) {
             let _ = SLOT_OF.remove((*slot).id);
             return command::NO_MEMORY_CONTROLLER;
         }
@@ -59,16 +60,13 @@ pub fn arm(engine: *mut Engine, mailbox: *mut Mailbox) -> u32 {
 /// is none.
 #[inline(always)]
 pub fn bind(slot: *mut Slot, cgroup: u64, controller: u32) -> bool {
-    let css = pointer(cgroup, controller);
-    let serial = css.and_then(|css| read::<u64>(css, layout!(css_serial)));
-    let (Some(css), Some(serial), Some(id)) = (css, serial, cgroup_id(cgroup)) else {
+    let (Some(controller), Some(id)) = (Controller::find(cgroup, controller), cgroup_id(cgroup))
+    else {
         return false;
     };
     // SAFETY: a map value, held by the caller.
     unsafe {
-        (*slot).css = css;
-        (*slot).cgroup = cgroup;
-        (*slot).serial = serial;
+        (*slot).controller = controller;
         (*slot).id = id;
     }
     true

@@ -9,8 +9,9 @@ use brink_abi::layout::ABSENT;
 use brink_abi::sample::{USAGE_EMPTY, USAGE_PENDING};
 
 use super::slots::bind;
-use super::usage::{STATE_BYTES, valid};
 use crate::atomic::swap;
+use crate::controller::{Controller, STATE_BYTES};
+use crate::engine::Slot;
 use crate::kernel::{layout, opened_cgroup, read};
 use crate::maps::{NODE_TASKS, PROCESS};
 
@@ -39,7 +40,9 @@ pub fn arm(mailbox: *mut Mailbox) -> u32 {
             Some(_) => {}
             None => return command::NOT_A_CGROUP,
         }
-        if !bind(slot, cgroup, layout!(cgroup_pids)) || !valid(slot) {
+        if !bind(slot, cgroup, layout!(cgroup_pids))
+            || !Controller::is_valid(&raw const (*slot).controller)
+        {
             return command::NO_PIDS_CONTROLLER;
         }
         swap(&raw mut (*slot).state, u64::from(USAGE_PENDING));
@@ -70,7 +73,7 @@ pub fn tasks() -> i64 {
         return -1;
     };
     // SAFETY: a map value.
-    let css = unsafe { (*slot).css };
+    let css = unsafe { (*slot).controller.css };
     let pids = css.wrapping_sub(u64::from(layout!(pids_css)));
     read::<i64>(pids, layout!(pids_counter)).unwrap_or(-1)
 }
@@ -78,5 +81,7 @@ pub fn tasks() -> i64 {
 /// Whether the counter that was read is still that of the cgroup.
 #[inline(always)]
 pub fn is_sure() -> bool {
+    // SAFETY: a map value.
+    let valid = |slot: *const Slot| Controller::is_valid(unsafe { &raw const (*slot).controller });
     NODE_TASKS.get_ptr(0).is_some_and(valid)
 }

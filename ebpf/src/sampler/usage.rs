@@ -1,57 +1,24 @@
-//! Reading the usage of armed cgroups, and the check without which an address is not read.
-//!
-//! A slot keeps the address of a cgroup's memory controller. The kernel frees that memory only a grace period after it
-//! took the controller offline, and every program and timer callback runs inside a read-side section. So a controller
-//! that is online, under the armed serial number, stays readable for the rest of the run; one that is not is unknown.
+//! Reading the usage of armed cgroups.
 
 use aya_ebpf::cty::c_void;
-use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 use brink_abi::MAX_SLOTS;
 use brink_abi::sample::{USAGE_EMPTY, USAGE_GONE, USAGE_KNOWN, USAGE_UNKNOWN, Usage, UsageTable};
 
 use crate::atomic::{add, swap};
+use crate::controller::Controller;
 use crate::emit::now;
 use crate::engine::{Engine, Slot, begin, finish};
-use crate::kernel::{layout, read};
 use crate::maps::{SAMPLER, SLOTS, USAGE};
 use crate::pass::pass;
-
-/// Bytes of a controller's state that hold what is compared.
-pub const STATE_BYTES: usize = 128;
-
-/// Whether the controller behind the slot is online and still the one that was armed.
-#[inline(always)]
-pub fn valid(slot: *const Slot) -> bool {
-    let mut state = [0u64; STATE_BYTES / 8];
-    let state = (&raw mut state).cast::<u64>();
-    // SAFETY: `slot` is a map value. The helper checks the address it reads from and fills what it is given. The three
-    // offsets lie inside `css_bytes`, which arming compared with the length of `state`.
-    unsafe {
-        let from = (*slot).css as *const c_void;
-        if bpf_probe_read_kernel(state.cast(), STATE_BYTES as u32, from) != 0 {
-            return false;
-        }
-        let flags = state.byte_add(layout!(css_flags) as usize).cast::<u32>();
-        let flags = flags.read_volatile();
-        let cgroup = state.byte_add(layout!(css_cgroup) as usize).read_volatile();
-        let serial = state.byte_add(layout!(css_serial) as usize).read_volatile();
-        let online = flags & (layout!(css_online) | layout!(css_dying)) == layout!(css_online);
-        online && cgroup == (*slot).cgroup && serial == (*slot).serial
-    }
-}
 
 /// Bytes charged to the slot's cgroup; `None` when the check failed or nothing is armed.
 #[inline(always)]
 pub fn charged(slot: *const Slot) -> Option<i64> {
-    let armed = !matches!(state(slot), USAGE_EMPTY | USAGE_GONE);
-    if !armed || !valid(slot) {
+    if matches!(state(slot), USAGE_EMPTY | USAGE_GONE) {
         return None;
     }
     // SAFETY: a map value.
-    let css = unsafe { (*slot).css };
-    let memcg = css.wrapping_sub(u64::from(layout!(memcg_css)));
-    let pages: i64 = read(memcg, layout!(memcg_usage))?;
-    Some(pages.max(0) << layout!(page_shift))
+    Controller::charged(unsafe { &raw const (*slot).controller })
 }
 
 /// Writes one entry of the usage table; what follows sees every write of other CPUs before it.

@@ -33,7 +33,8 @@ pub(crate) fn probe(wishes: Wishes) -> Result<Probe, String> {
     for (program, why) in probe.coverage().absences() {
         match why {
             _ if program.is_spare() => {}
-            Absence::NotWanted if program.family == Family::Forensics => {}
+            Absence::NotWanted
+                if matches!(program.family, Family::Forensics | Family::Recorder) => {}
             Absence::Refused(_) | Absence::NotAttached(_) => panic!("{}: {why}", program.name),
             _ if without.contains(&program.family) => {}
             _ => return Err(format!("{}: {why}", program.name)),

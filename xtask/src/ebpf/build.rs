@@ -20,7 +20,7 @@ const LINKER: Tool = Tool {
     version: "0.10.4",
 };
 /// The binaries of the package, each one object.
-const OBJECTS: [&str; 2] = ["brink-programs", "brink-truth"];
+const OBJECTS: [&str; 3] = ["brink-programs", "brink-survey", "brink-truth"];
 const TARGET: &str = "bpfel-unknown-none";
 
 /// Builds every object and returns its name and bytes, as the linker left them.

@@ -179,8 +179,12 @@ pub struct Settings {
 pub fn decide(facts: &Facts, wishes: &Wishes) -> Coverage {
     let everywhere = forbidden(facts);
     let one = |(position, program): (usize, &Program)| {
-        let is_extra = program.family == Family::Forensics;
-        let state = if wishes.without.contains(&program.family) || is_extra && !wishes.forensics {
+        let is_wanted = match program.family {
+            Family::Forensics => wishes.forensics,
+            Family::Recorder => wishes.knobs.flight_ns != 0,
+            _ => true,
+        };
+        let state = if wishes.without.contains(&program.family) || !is_wanted {
             Err(Absence::NotWanted)
         } else if let Some(absence) = &everywhere {
             Err(absence.clone())

@@ -41,15 +41,18 @@ fn facts() -> Facts {
     }
 }
 
+fn everything() -> Wishes {
+    Wishes {
+        forensics: true,
+        ..Wishes::default().recording(10_000_000)
+    }
+}
+
 /// Changes one fact and names the families that are no longer whole, with one reason.
 fn check(change: impl FnOnce(&mut Facts), lost: &[Family], reason: &str) {
     let mut host = facts();
     change(&mut host);
-    let wishes = Wishes {
-        forensics: true,
-        ..Wishes::default()
-    };
-    let coverage = decide(&host, &wishes);
+    let coverage = decide(&host, &everything());
     let families = [
         Family::Sampler,
         Family::Reclaim,
@@ -57,6 +60,7 @@ fn check(change: impl FnOnce(&mut Facts), lost: &[Family], reason: &str) {
         Family::Process,
         Family::Cgroup,
         Family::Forensics,
+        Family::Recorder,
     ];
     let found: Vec<Family> = families
         .into_iter()
@@ -80,6 +84,7 @@ const ALL: &[Family] = &[
     Family::Process,
     Family::Cgroup,
     Family::Forensics,
+    Family::Recorder,
 ];
 
 fn miss(facts: &mut Facts, need: Need, what: &str) {
@@ -116,7 +121,7 @@ fn one_fact_takes_away_what_depends_on_it() {
     );
     check(
         |f| miss(f, Need::Slot, "CSS_ONLINE"),
-        &[Family::Sampler],
+        &[Family::Sampler, Family::Recorder],
         "CSS_ONLINE",
     );
     check(
@@ -202,20 +207,15 @@ fn the_pace_follows_the_fastest_growth() {
 }
 
 #[test]
-fn programs_on_kills_run_only_when_asked_for() {
+fn programs_on_kills_and_for_the_recorder_run_only_when_asked_for() {
     let mut coverage = decide(&facts(), &Wishes::default());
     let lost = |coverage: &Coverage| -> Vec<Absence> {
         coverage.absences().map(|(_, why)| why.clone()).collect()
     };
-    let of_family = |program: &&Program| program.family == Family::Forensics;
-    let all = PROGRAMS.iter().filter(of_family).count();
+    let is_extra =
+        |program: &&Program| matches!(program.family, Family::Forensics | Family::Recorder);
+    let all = PROGRAMS.iter().filter(is_extra).count();
     assert_eq!(lost(&coverage), vec![Absence::NotWanted; all]);
-    coverage = decide(
-        &facts(),
-        &Wishes {
-            forensics: true,
-            ..Wishes::default()
-        },
-    );
+    coverage = decide(&facts(), &everything());
     assert_eq!(lost(&coverage), []);
 }

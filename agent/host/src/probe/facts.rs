@@ -244,7 +244,7 @@ fn types(path: &Path) -> Fact<KernelTypes> {
 /// The type a program attaches to, with the arguments it expects checked by name.
 fn target(btf: &Btf<'_>, program: &Program) -> Result<Target, String> {
     let (kind, name) = match program.hook {
-        Hook::TestRun | Hook::Classic(..) => return Ok(Target { type_id: 0 }),
+        Hook::TestRun | Hook::Call | Hook::Classic(..) => return Ok(Target { type_id: 0 }),
         Hook::Tasks => (Kind::Func, "bpf_iter_task".to_owned()),
         Hook::Entry(function) => (Kind::Func, function.to_owned()),
         Hook::Typed(tracepoint, arguments) => {

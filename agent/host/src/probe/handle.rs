@@ -22,6 +22,7 @@ use super::load::{load, take};
 use super::meters::Meters;
 use super::pod::Pod;
 use super::processes::Excess;
+use super::survey::Survey;
 use crate::realtime::trim_heap;
 
 /// Tries of a copy that a tick may be rewriting.
@@ -45,6 +46,7 @@ pub struct Probe {
     evidence: Option<EvidenceReader>,
     forensics: Option<ForensicsRing>,
     flight: Option<FlightReader>,
+    survey: Option<Survey>,
     births: Option<BirthReader>,
     gfp_names: Option<GfpNames>,
     meters: Option<Meters>,
@@ -64,11 +66,16 @@ impl Probe {
     pub fn load(facts: &Facts, settings: &Settings) -> Result<Self, ProbeError> {
         let mut coverage = decide(facts, &settings.wishes);
         let mut object = load(facts, settings, &mut coverage)?;
+        let survey = Survey::load(settings, &mut coverage);
         // The type description was parsed in many small pieces; what is left of them is a multiple of what we need.
         trim_heap();
         tell_starts_of(&settings.wishes.names, &mut object)?;
+        let mut meters = Meters::take(&mut object)?;
+        if let Some(survey) = &survey {
+            meters.add_maps(survey.map_bytes());
+        }
         let mut probe = Self {
-            meters: Some(Meters::take(&mut object)?),
+            meters: Some(meters),
             signals: take(&mut object, "SIGNALS")?,
             evidence: Some(EvidenceReader::new(take(&mut object, "EVIDENCE")?)),
             forensics: settings
@@ -77,6 +84,7 @@ impl Probe {
                 .then(|| take(&mut object, "FORENSICS").map(ForensicsRing::new))
                 .transpose()?,
             flight: FlightReader::take(&mut object, settings, &coverage)?,
+            survey,
             births: BirthReader::take(&mut object, &coverage)?,
             gfp_names: facts.gfp_names().cloned(),
             mailbox: take(&mut object, "MAILBOX")?,
@@ -120,6 +128,11 @@ impl Probe {
     /// The reader of the recorded points of the node, for another thread; once, and none where none are left.
     pub fn take_flight(&mut self) -> Option<FlightReader> {
         self.flight.take()
+    }
+
+    /// What tells the usage of many cgroups at once, for another thread; once, and none where it is not wanted or not possible.
+    pub fn take_survey(&mut self) -> Option<Survey> {
+        self.survey.take()
     }
 
     /// The reader of who forked whom, for another thread; once, and none where nobody keeps it.

@@ -2,7 +2,8 @@
 
 use aya::maps::Map;
 use aya::programs::{
-    BtfTracePoint, FEntry, Iter, Program as Loaded, ProgramError, SocketFilter, TracePoint,
+    BtfTracePoint, FEntry, Iter, Program as Loaded, ProgramError, RawTracePoint, SocketFilter,
+    TracePoint,
 };
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use brink_abi::births::PAGES;
@@ -34,7 +35,9 @@ pub(super) fn load(
         .unwrap_or_default();
     let types = describe(targets)?;
     for program in PROGRAMS {
-        if coverage.has(program.name)
+        // What is called has an object of its own.
+        if program.hook != Hook::Call
+            && coverage.has(program.name)
             && let Err(absence) = start(&mut object, program, &types)
         {
             coverage.lose(program.name, &absence);
@@ -105,6 +108,10 @@ fn start(object: &mut Ebpf, program: &Program, types: &Btf) -> Result<(), Absenc
         Hook::TestRun => {
             let filter: &mut SocketFilter = typed(loaded)?;
             filter.load().map_err(refused)
+        }
+        Hook::Call => {
+            let called: &mut RawTracePoint = typed(loaded)?;
+            called.load().map_err(refused)
         }
         Hook::Typed(tracepoint, _) => {
             let hook: &mut BtfTracePoint = typed(loaded)?;

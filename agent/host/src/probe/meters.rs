@@ -151,6 +151,11 @@ impl Meters {
             .filter_map(|entry| entry.ok().map(|(id, Pod(found))| (id, found)))
     }
 
+    /// Adds the maps of another object.
+    pub(super) fn add_maps(&mut self, bytes: Option<u64>) {
+        self.map_bytes = self.map_bytes.zip(bytes).map(|(all, more)| all + more);
+    }
+
     /// Bytes of kernel memory all maps of the probe occupy, as the kernel accounted them at load; `None` when it does
     /// not tell. The maps are preallocated, so the number stays.
     pub fn map_bytes(&self) -> Option<u64> {
@@ -173,7 +178,7 @@ fn second(
 }
 
 /// `memlock:` of a map's `fdinfo`.
-fn memlock(map: &Map) -> Option<u64> {
+pub(super) fn memlock(map: &Map) -> Option<u64> {
     let (Map::Array(data)
     | Map::HashMap(data)
     | Map::LruHashMap(data)

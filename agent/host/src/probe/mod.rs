@@ -28,6 +28,7 @@ mod pod;
 mod processes;
 pub mod programs;
 pub mod shortage;
+pub mod survey;
 mod thin;
 pub mod truth;
 
@@ -47,3 +48,4 @@ pub use meters::{Meters, Row};
 pub use pace::Growth;
 pub use processes::Victim;
 pub use programs::Family;
+pub use survey::Survey;

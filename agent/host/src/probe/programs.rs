@@ -17,6 +17,8 @@ pub enum Family {
     Cgroup,
     /// who was killed, by whom, for which limit, and when it was over, and who forked whom; only when it is asked for
     Forensics,
+    /// usage of the cgroups that the flight recorder looks at; only when it is asked for. Without it their files are read
+    Recorder,
 }
 
 impl Family {
@@ -29,6 +31,7 @@ impl Family {
             Self::Process => "process",
             Self::Cgroup => "cgroup",
             Self::Forensics => "forensics",
+            Self::Recorder => "recorder",
         }
     }
 }
@@ -38,6 +41,8 @@ impl Family {
 pub enum Hook {
     /// run once by user space
     TestRun,
+    /// run by user space whenever it asks; in an object of its own
+    Call,
     /// tracepoint with typed arguments: its name, and the names expected of the arguments the program uses
     Typed(&'static str, &'static [&'static str]),
     /// tracepoint record: category and name
@@ -64,7 +69,7 @@ pub struct Program {
 impl Program {
     /// Another way serves where it is absent: nothing is lost without it.
     pub fn is_spare(&self) -> bool {
-        self.name == OOM_ENTERED
+        self.name == OOM_ENTERED || self.name == SURVEY
     }
 }
 
@@ -243,11 +248,20 @@ pub const PROGRAMS: &[Program] = &[
         &["mm"],
         &[],
     ),
+    Program {
+        name: SURVEY,
+        family: Family::Recorder,
+        hook: Hook::Call,
+        needs: &[Need::TaskCgroup, Need::Cgroup, Need::Slot],
+    },
 ];
 
 /// The program that is told of each decision of the OOM killer. Where the kernel cannot be hooked at functions,
 /// `oom_victim` finds the decision by itself.
 pub const OOM_ENTERED: &str = "oom_entered";
+
+/// The program that tells what many cgroups use. Where it is absent their files tell.
+pub const SURVEY: &str = "survey";
 
 const IN_HIERARCHY: &[Need] = &[Need::TaskCgroup, Need::Cgroup];
 const OF_TASK: &[Need] = &[Need::TaskCgroup, Need::Process];

@@ -22,7 +22,7 @@ pub(super) fn description(targets: &[Result<Target, String>]) -> Vec<u8> {
                 }
                 Hook::Tasks => Some((id, Kind::Func, "bpf_iter_task".to_owned())),
                 Hook::Entry(function) => Some((id, Kind::Func, function.to_owned())),
-                Hook::TestRun | Hook::Classic(..) => None,
+                Hook::TestRun | Hook::Call | Hook::Classic(..) => None,
             }
         })
         .collect();
@@ -78,7 +78,7 @@ mod tests {
             .iter()
             .enumerate()
             .map(|(index, program)| match program.hook {
-                Hook::TestRun | Hook::Classic(..) => Ok(Target { type_id: 0 }),
+                Hook::TestRun | Hook::Call | Hook::Classic(..) => Ok(Target { type_id: 0 }),
                 _ if program.name == "kswapd_end" => Err("absent".into()),
                 // Programs that share a tracepoint share its id.
                 Hook::Typed("cgroup_attach_task", _) => Ok(Target { type_id: 999 }),

@@ -1,0 +1,180 @@
+//! The survey, from user space: what up to 512 cgroups use, asked of the kernel in one call instead of a file each.
+//!
+//! An object of its own beside the probe's: whoever asks owns all of it, and the guard has no part in it.
+
+use std::os::fd::{AsRawFd as _, BorrowedFd};
+
+use aya::maps::{Array, MapData};
+use aya::programs::{ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun as _};
+use aya::{Ebpf, EbpfLoader};
+use brink_abi::Plain as _;
+use brink_abi::survey::{LEAVE, LOOK, SEAT, Surveyed, UNKNOWN, WORDS};
+
+use super::coverage::{Absence, Coverage, Settings};
+use super::error::{ProbeError, Refusal};
+use super::load::{chain, take};
+use super::meters::memlock;
+use super::pod::Pod;
+use super::programs::SURVEY as NAME;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../ebpf/prebuilt/brink-survey.bpf.o");
+
+/// The program and what it found. Dropping it unloads it.
+pub struct Survey {
+    object: Ebpf,
+    table: Array<MapData, Pod<Surveyed>>,
+    found: Box<Surveyed>,
+    /// What was found last could not be taken over.
+    is_behind: bool,
+    map_bytes: Option<u64>,
+}
+
+/// A set of places.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Places([u64; WORDS]);
+
+impl Places {
+    /// Adds a place; one that a survey does not have is none.
+    pub fn add(&mut self, place: usize) {
+        if let Some(word) = self.0.get_mut(place / 64) {
+            *word |= 1 << (place % 64);
+        }
+    }
+
+    fn has(self, place: usize) -> bool {
+        let word = self.0.get(place / 64);
+        word.is_some_and(|word| (word >> (place % 64)) & 1 == 1)
+    }
+}
+
+impl Survey {
+    /// Loads it where the coverage has it; a kernel that refuses it is noted there.
+    pub(super) fn load(settings: &Settings, coverage: &mut Coverage) -> Option<Self> {
+        if !coverage.has(NAME) {
+            return None;
+        }
+        let refused = |error: ProbeError| Absence::Refused(error.to_string());
+        Self::create(settings)
+            .map_err(|error| coverage.lose(NAME, &refused(error)))
+            .ok()
+    }
+
+    fn create(settings: &Settings) -> Result<Self, ProbeError> {
+        let layout = Pod(settings.layout);
+        let mut object = EbpfLoader::new()
+            .btf(None)
+            .override_global("LAYOUT", &layout, true)
+            .load(OBJECT)
+            .map_err(|error| ProbeError::Object(chain(&error)))?;
+        program(&mut object)?
+            .load()
+            .map_err(|error| ProbeError::Object(chain(&error)))?;
+        let map_bytes = object.maps().map(|(_, map)| memlock(map)).sum();
+        let mut found = Box::new(Surveyed::ZERO);
+        found.usage.fill(UNKNOWN);
+        Ok(Self {
+            table: take(&mut object, "SURVEYED")?,
+            object,
+            found,
+            is_behind: true,
+            map_bytes,
+        })
+    }
+
+    /// Takes a cgroup in, by its open directory, at a place below [`MAX_SURVEYED`](brink_abi::survey::MAX_SURVEYED); whoever had it is out.
+    ///
+    /// # Errors
+    /// [`ProbeError::Refused`]: not a cgroup, no memory controller, or no such place.
+    pub fn seat(&mut self, place: usize, cgroup: BorrowedFd<'_>) -> Result<(), ProbeError> {
+        self.change(SEAT, place, cgroup.as_raw_fd())
+    }
+
+    /// Lets go of a cgroup. An empty place is no error.
+    ///
+    /// # Errors
+    /// [`ProbeError::Refused`] when there is no such place.
+    pub fn leave(&mut self, place: usize) -> Result<(), ProbeError> {
+        self.change(LEAVE, place, -1)
+    }
+
+    fn change(&mut self, what: u64, place: usize, fd: i32) -> Result<(), ProbeError> {
+        if let Some(usage) = self.found.usage.get_mut(place) {
+            *usage = UNKNOWN;
+        }
+        let mut args = [0; 12];
+        // A descriptor is not negative, and what is none is refused.
+        args[..3].copy_from_slice(&[what, place as u64, i64::from(fd).cast_unsigned()]);
+        match Refusal::from_result(self.run(args)?) {
+            None => Ok(()),
+            Some(why) => Err(ProbeError::Refused { what: NAME, why }),
+        }
+    }
+
+    /// Looks at these cgroups now. Some microseconds, and as much again where any of them uses another amount than before.
+    ///
+    /// # Errors
+    /// [`ProbeError`] when the program cannot run or its map not be read; then nothing is known of anybody until the next look.
+    pub fn look(&mut self, wanted: Places) -> Result<(), ProbeError> {
+        let mut args = [0; 12];
+        args[0] = LOOK;
+        args[1..=WORDS].copy_from_slice(&wanted.0);
+        let was_behind = std::mem::replace(&mut self.is_behind, true);
+        if self.run(args)? > 0 || was_behind {
+            let Pod(found) = self.table.get(&0, 0).map_err(|error| ProbeError::Map {
+                name: "SURVEYED",
+                error,
+            })?;
+            *self.found = found;
+        }
+        self.is_behind = false;
+        Ok(())
+    }
+
+    /// What the cgroup at this place used at the last look that wanted it, in bytes; none where that is not known.
+    pub fn usage(&self, wanted: Places, place: usize) -> Option<u64> {
+        let usage = self.found.usage.get(place).copied()?;
+        let is_known = !self.is_behind && wanted.has(place) && usage != UNKNOWN;
+        is_known.then_some(usage)
+    }
+
+    /// Bytes of kernel memory its maps occupy; none where the kernel does not tell.
+    pub fn map_bytes(&self) -> Option<u64> {
+        self.map_bytes
+    }
+
+    fn run(&mut self, args: [u64; 12]) -> Result<u32, ProbeError> {
+        let options = RawTracePointRunOptions { args, cpu: None };
+        let result = program(&mut self.object)?
+            .test_run(options)
+            .map_err(failed)?;
+        Ok(result.return_value)
+    }
+}
+
+fn program(object: &mut Ebpf) -> Result<&mut RawTracePoint, ProbeError> {
+    let loaded = object
+        .program_mut(NAME)
+        .ok_or(ProbeError::NotLoaded(NAME))?;
+    loaded.try_into().map_err(failed)
+}
+
+fn failed(error: ProgramError) -> ProbeError {
+    ProbeError::Program { name: NAME, error }
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_abi::survey::MAX_SURVEYED;
+
+    use super::*;
+
+    #[test]
+    fn a_set_holds_its_places_and_none_beyond_a_survey() {
+        let mut places = Places::default();
+        for place in [0, 63, 64, MAX_SURVEYED - 1, MAX_SURVEYED] {
+            places.add(place);
+        }
+        let held: Vec<usize> = (0..2 * MAX_SURVEYED).filter(|at| places.has(*at)).collect();
+        assert_eq!(held, [0, 63, 64, MAX_SURVEYED - 1]);
+    }
+}

@@ -1,0 +1,121 @@
+//! The survey on a real kernel: what it says of a cgroup's usage is what its file says, and of one that is gone it says nothing.
+#![expect(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed; only the functions marked as tests are known as such"
+)]
+
+use std::fs;
+use std::os::fd::AsFd as _;
+
+use brink_host::probe::abi::survey::MAX_SURVEYED;
+use brink_host::probe::survey::Places;
+use brink_host::probe::{ProbeError, Refusal, Survey, Wishes};
+use brink_tests::lacks;
+use probe_support::{Group, MIB, sampling};
+
+mod probe_support;
+
+/// One point of the recorder every 10 ms, which is what asks for a survey.
+const RECORDED_NS: u64 = 10_000_000;
+
+fn survey() -> Result<Survey, String> {
+    let mut probe = sampling(Wishes::default().recording(RECORDED_NS))?;
+    let why = "the programs came without a survey";
+    probe.take_survey().ok_or_else(|| why.to_owned())
+}
+
+fn places(of: &[usize]) -> Places {
+    let mut places = Places::default();
+    of.iter().for_each(|place| places.add(*place));
+    places
+}
+
+/// The kernel keeps up to 64 pages a CPU charged in advance.
+fn close(a: u64, b: u64) -> bool {
+    a.abs_diff(b) <= 2 * MIB
+}
+
+#[test]
+fn usage_is_that_of_the_file_and_none_of_who_is_not_asked_for() {
+    let (mut survey, group) = match (survey(), Group::new("survey")) {
+        (Ok(survey), Ok(group)) => (survey, group),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
+    };
+    group.set_limit(128 * MIB);
+    let inner = group.child("inner");
+    let last = MAX_SURVEYED - 1;
+    survey.seat(3, group.open().as_fd()).unwrap();
+    survey.seat(last, inner.open().as_fd()).unwrap();
+    let both = places(&[3, last]);
+    assert_eq!(survey.usage(both, 3), None, "nobody has looked yet");
+    let mut look = |wanted: Places| {
+        survey.look(wanted).unwrap();
+        [3, last, 4].map(|place| survey.usage(wanted, place))
+    };
+    let [before, ..] = look(both);
+    assert!(before.unwrap() < 16 * MIB, "{before:?}");
+    let held = inner.charge(64 * MIB);
+    let [outer_usage, inner_usage, empty] = look(both);
+    for (found, group) in [(outer_usage, &group), (inner_usage, &inner)] {
+        let (found, file) = (found.unwrap(), group.usage());
+        assert!(close(found, file), "{found}, and {file} by the file");
+        assert!(found >= 63 * MIB, "{found}");
+    }
+    assert_eq!(empty, None);
+    // Nothing has changed: the same is said without another reading of the table.
+    assert_eq!(look(both), [outer_usage, inner_usage, None]);
+    assert_eq!(look(places(&[last])), [None, inner_usage, None]);
+    drop(held);
+    let [after, ..] = look(both);
+    assert!(after.unwrap() < 16 * MIB, "{after:?}");
+}
+
+#[test]
+fn one_that_is_removed_is_unknown_and_so_is_one_that_was_let_go() {
+    let (mut survey, group) = match (survey(), Group::new("surveyed")) {
+        (Ok(survey), Ok(group)) => (survey, group),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
+    };
+    let inner = group.child("inner");
+    survey.seat(0, group.open().as_fd()).unwrap();
+    survey.seat(1, inner.open().as_fd()).unwrap();
+    let both = places(&[0, 1]);
+    survey.look(both).unwrap();
+    assert!(survey.usage(both, 0).is_some() && survey.usage(both, 1).is_some());
+    inner.remove();
+    survey.look(both).unwrap();
+    assert!(survey.usage(both, 0).is_some());
+    assert_eq!(survey.usage(both, 1), None);
+    survey.leave(0).unwrap();
+    survey.look(both).unwrap();
+    assert_eq!(survey.usage(both, 0), None);
+    // Who takes its place is asked anew.
+    survey.seat(1, group.open().as_fd()).unwrap();
+    survey.look(both).unwrap();
+    assert!(survey.usage(both, 1).is_some());
+}
+
+#[test]
+fn only_a_cgroup_is_taken_in_and_only_where_there_is_a_place() {
+    let (mut survey, group) = match (survey(), Group::new("refused")) {
+        (Ok(survey), Ok(group)) => (survey, group),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
+    };
+    let mut seat = |place, file: &fs::File| match survey.seat(place, file.as_fd()) {
+        Ok(()) => None,
+        Err(ProbeError::Refused { why, .. }) => Some(why),
+        Err(other) => panic!("{other}"),
+    };
+    let (folder, device) = (fs::File::open("/tmp"), fs::File::open("/dev/null"));
+    assert_eq!(seat(0, &folder.unwrap()), Some(Refusal::NotACgroup));
+    assert_eq!(seat(0, &device.unwrap()), Some(Refusal::NotACgroup));
+    assert_eq!(seat(MAX_SURVEYED, &group.open()), Some(Refusal::Invalid));
+    assert_eq!(seat(0, &group.open()), None);
+    // Who is refused leaves the place empty, whoever had it.
+    assert_eq!(
+        seat(0, &fs::File::open("/tmp").unwrap()),
+        Some(Refusal::NotACgroup)
+    );
+    survey.look(places(&[0])).unwrap();
+    assert_eq!(survey.usage(places(&[0]), 0), None);
+}
