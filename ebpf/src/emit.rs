@@ -124,6 +124,12 @@ pub fn kill<T: Plain>(
     emit(&FORENSICS, flags(wake, &FORENSICS), row, kind, at, fill);
 }
 
+/// Whether the ring of kills has room for what is not needed.
+#[inline(always)]
+pub fn has_room() -> bool {
+    FORENSICS.query(WAITING) < FORENSICS.query(SIZE) / 8
+}
+
 /// Sends a record on the large ring.
 #[inline(always)]
 pub fn evidence<T: Plain>(wake: Wake, row: u32, kind: u32, at: u64, fill: impl FnOnce(*mut T)) {

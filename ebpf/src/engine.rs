@@ -84,6 +84,8 @@ pub struct Engine {
     pub running: u64,
     /// when the timer fires next
     pub due_ns: u64,
+    /// when a tick compares next, at the latest; 0 for the next one
+    pub compare_ns: u64,
     pub boost_until_ns: u64,
     pub pulled_ns: u64,
     pub knobs: Knobs,

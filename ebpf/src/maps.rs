@@ -12,7 +12,7 @@ use brink_abi::sample::{Published, UsageTable, Watch};
 use brink_abi::{COMM, MAX_NAMES, MAX_NODES, MAX_SLOTS, MAX_WATCHES, Plain};
 
 use crate::engine::{Engine, Node, Slot};
-use crate::forensics::{Deciding, Killed, Signalled};
+use crate::forensics::{Deciding, Killed, Signalled, Stacked};
 use crate::reclaim::{Begun, Ended};
 
 /// The kernel finds the timer by the BTF name of its type, so the map must be a BTF map.
@@ -118,6 +118,10 @@ pub static BIRTHS: Array<BirthPage> = Array::with_max_entries(PAGES_OF_BIRTHS, 0
 /// The last SIGKILL of the kernel's own that was sent from each processor.
 #[map]
 pub static SIGNALLED: PerCpuArray<Signalled> = PerCpuArray::with_max_entries(1, 0);
+
+/// Whose stacks were taken last on each processor.
+#[map]
+pub static STACKED: PerCpuArray<Stacked> = PerCpuArray::with_max_entries(1, 0);
 
 /// What the OOM killer decides now: it decides one thing at a time.
 #[map]

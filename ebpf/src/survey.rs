@@ -17,10 +17,13 @@ use aya_ebpf::helpers::bpf_get_current_task;
 use aya_ebpf::macros::map;
 use aya_ebpf::maps::Array;
 use brink_abi::command;
-use brink_abi::survey::{LEAVE, LOOK, MAX_SURVEYED, SEAT, Surveyed, UNKNOWN, WORDS};
+use brink_abi::layout::ABSENT;
+use brink_abi::survey::{
+    LEAVE, LIMITS, LOOK, MAX_SURVEYED, SEAT, Surveyed, UNKNOWN, UNLIMITED, WORDS,
+};
 
 use crate::controller::{Controller, STATE_BYTES};
-use crate::kernel::{layout, opened_cgroup};
+use crate::kernel::{layout, opened_cgroup, read};
 use crate::pass::{ends, pass};
 
 /// What a look works with.
@@ -39,6 +42,9 @@ static SEATS: Array<Controller> = Array::with_max_entries(MAX_SURVEYED as u32, 0
 
 #[map]
 static SURVEYED: Array<Surveyed> = Array::with_max_entries(1, 0);
+
+#[map]
+static LIMITED: Array<Surveyed> = Array::with_max_entries(1, 0);
 
 #[map]
 static ROUND: Array<Round> = Array::with_max_entries(1, 0);
@@ -69,6 +75,7 @@ fn survey(arguments: *const u64) -> u32 {
                 (*round).moved as u32
             }
         }
+        LIMITS => limits(),
         SEAT => seat(first as u32, second as i32),
         LEAVE => leave(first as u32),
         _ => command::INVALID,
@@ -94,9 +101,55 @@ extern "C" fn look(
             return ends(index, end);
         }
         let found = Controller::charged(controller).map_or(UNKNOWN, |bytes| bytes as u64);
-        let place = usage(table, index);
+        let place = entry(table, index);
         (*round).moved += u64::from(place.read() != found);
         place.write(found);
+        ends(index, end)
+    }
+}
+
+/// Reads the limits of all.
+#[inline(always)]
+fn limits() -> u32 {
+    // What follows is dead code where the kernel has no such counter.
+    if layout!(memcg_max) == ABSENT {
+        return command::UNSUPPORTED;
+    }
+    let Some(round) = ROUND.get_ptr_mut(0) else {
+        return command::INVALID;
+    };
+    // SAFETY: a map value.
+    pass(&SEATS, limit, unsafe { (*round).end });
+    command::OK
+}
+
+/// Reads one limit.
+extern "C" fn limit(
+    _map: *mut c_void,
+    index: *const u32,
+    controller: *mut Controller,
+    end: *const u64,
+) -> i64 {
+    let Some(table) = LIMITED.get_ptr_mut(0) else {
+        return 1;
+    };
+    // SAFETY: the helper's arguments and a map value.
+    unsafe {
+        let (index, end) = (*index, *end);
+        let found = if Controller::is_valid(controller) {
+            let memcg = (*controller)
+                .css
+                .wrapping_sub(u64::from(layout!(memcg_css)));
+            read::<u64>(memcg, layout!(memcg_max))
+        } else {
+            None
+        };
+        let most = (i64::MAX as u64) >> layout!(page_shift);
+        entry(table, index).write(match found {
+            None => UNKNOWN,
+            Some(pages) if pages >= most => UNLIMITED,
+            Some(pages) => pages << layout!(page_shift),
+        });
         ends(index, end)
     }
 }
@@ -139,20 +192,20 @@ fn leave(place: u32) -> u32 {
     unsafe { (*seat).css = 0 };
     if let Some(table) = SURVEYED.get_ptr_mut(0) {
         // SAFETY: a map value.
-        unsafe { usage(table, place).write(UNKNOWN) };
+        unsafe { entry(table, place).write(UNKNOWN) };
     }
     command::OK
 }
 
-/// Where the usage of this place stands.
+/// Where the number of this place stands.
 ///
 /// # Safety
 /// `table` is a map value.
 #[inline(always)]
-unsafe fn usage(table: *mut Surveyed, place: u32) -> *mut u64 {
+unsafe fn entry(table: *mut Surveyed, place: u32) -> *mut u64 {
     let place = place as usize & (MAX_SURVEYED - 1);
     // SAFETY: the caller's promise; the mask keeps the place below the length.
-    unsafe { (&raw mut (*table).usage).cast::<u64>().add(place) }
+    unsafe { (&raw mut (*table).bytes).cast::<u64>().add(place) }
 }
 
 #[cfg(target_arch = "bpf")]

@@ -85,8 +85,9 @@ fn assert_counted(meters: &Meters) {
 
 /// The stacks lead from the allocation to the OOM killer, and the kernel's has names.
 fn assert_stacks(oom: &Oom) {
-    let (Stack::Frames(kernel), Stack::Frames(user)) = (&oom.kernel_stack, &oom.user_stack) else {
-        panic!("{:?}, {:?}", oom.kernel_stack, oom.user_stack)
+    let (Stack::Frames(kernel), Stack::Frames(user)) = (&oom.stacks.kernel, &oom.stacks.user)
+    else {
+        panic!("{:?}", oom.stacks)
     };
     let mut symbols = KernelSymbols::new("/proc/kallsyms".as_ref());
     let names = symbols.stack(kernel).unwrap();

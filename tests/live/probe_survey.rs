@@ -71,6 +71,25 @@ fn usage_is_that_of_the_file_and_none_of_who_is_not_asked_for() {
 }
 
 #[test]
+fn limits_are_those_of_the_files() {
+    let (mut survey, group) = match (survey(), Group::new("limits")) {
+        (Ok(survey), Ok(group)) => (survey, group),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
+    };
+    let (inner, gone) = (group.child("inner"), group.child("gone"));
+    group.set_limit(48 * MIB);
+    for (place, group) in [(0, &group), (1, &inner), (2, &gone)] {
+        survey.seat(place, group.open().as_fd()).unwrap();
+    }
+    gone.remove();
+    let limits = survey.limits().unwrap();
+    let of = [0, 1, 2, 3].map(|place| limits.of(place));
+    assert_eq!(of, [Some(Some(48 * MIB)), Some(None), None, None]);
+    group.set_limit(64 * MIB);
+    assert_eq!(survey.limits().unwrap().of(0), Some(Some(64 * MIB)));
+}
+
+#[test]
 fn one_that_is_removed_is_unknown_and_so_is_one_that_was_let_go() {
     let (mut survey, group) = match (survey(), Group::new("surveyed")) {
         (Ok(survey), Ok(group)) => (survey, group),

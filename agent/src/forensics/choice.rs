@@ -1,15 +1,14 @@
 //! One choice of the kernel's OOM killer, whoever told it: the program beside the sampler, or the one on kills.
 
-use std::fmt::Write as _;
-
 use brink_host::probe::abi::record::{UNKNOWN, VictimRecord};
 use brink_host::probe::decode::name;
-use brink_host::probe::forensics::{Decision, Frame, Limit, Method, Oom, Process, Stack};
+use brink_host::probe::forensics::{Decision, Limit, Method, Oom, Process};
 use brink_host::probe::shortage::Shortage;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::UserFrame;
 
 use super::gather::victim::Told;
+use super::stacks;
 
 /// Who was chosen, in whose context, and for whose limit as far as that was told.
 #[derive(Clone, Debug)]
@@ -101,8 +100,8 @@ impl Choice {
             exact: decision.cloned(),
             // It was looked for, and is not where the kernels that are known have it.
             undecided: Missing::KernelLacksIt,
-            kernel_stack: stack(&oom.kernel_stack, Clone::clone),
-            user_stack: stack(&oom.user_stack, frame),
+            kernel_stack: stacks::kernel(&oom.stacks),
+            user_stack: stacks::user(&oom.stacks),
         }
     }
 
@@ -180,70 +179,5 @@ const fn reclaimed(shortage: Shortage) -> &'static str {
         Shortage::Unknown => {
             "nobody saw the task that ran out of memory reclaim: where memory was short is not known"
         }
-    }
-}
-
-fn stack<F, T>(stack: &Stack<F>, each: impl Fn(&F) -> T) -> Field<Vec<T>> {
-    match stack {
-        Stack::Frames(frames) => Field::Value(frames.iter().map(each).collect()),
-        // A task of the kernel's has no memory of a user's.
-        Stack::Failed(errno) if *errno == -libc::EFAULT => Field::Missing(Missing::NotApplicable),
-        Stack::Failed(errno) if *errno == -libc::EOPNOTSUPP => {
-            Field::Missing(Missing::KernelLacksIt)
-        }
-        Stack::Failed(_) => Field::Missing(Missing::Malformed),
-    }
-}
-
-fn frame(frame: &Frame) -> UserFrame {
-    match *frame {
-        Frame::File { build_id, offset } => UserFrame {
-            build_id: Some(hexadecimal(&build_id)),
-            offset,
-        },
-        Frame::Address(offset) => UserFrame {
-            build_id: None,
-            offset,
-        },
-    }
-}
-
-/// A build id of 20, 16 or 8 bytes, the shorter ones followed by zeros.
-fn hexadecimal(bytes: &[u8; 20]) -> String {
-    let is_blank = |from: usize| bytes[from..].iter().all(|byte| *byte == 0);
-    let length = [8, 16].into_iter().find(|from| is_blank(*from));
-    let shown = &bytes[..length.unwrap_or(20)];
-    let mut text = String::with_capacity(40);
-    for byte in shown {
-        let _never_fails = write!(text, "{byte:02x}");
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn build_ids_are_as_long_as_they_were() {
-        let check = |length: usize| {
-            let mut id = [0; 20];
-            id[..length].fill(0xab);
-            assert_eq!(hexadecimal(&id), "ab".repeat(length));
-        };
-        check(20);
-        check(16);
-        check(8);
-    }
-
-    #[test]
-    fn a_stack_that_is_none_says_why() {
-        let check = |errno, expected| {
-            let found: Field<Vec<u64>> = stack(&Stack::Failed(errno), Clone::clone);
-            assert_eq!(found, Field::Missing(expected));
-        };
-        check(-libc::EFAULT, Missing::NotApplicable);
-        check(-libc::EOPNOTSUPP, Missing::KernelLacksIt);
-        check(-libc::EEXIST, Missing::Malformed);
     }
 }

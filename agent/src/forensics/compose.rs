@@ -10,15 +10,12 @@ use brink_stream::model::incident::{
 };
 
 use super::choice::{Actor, Choice};
+use super::stacks;
 
 /// In whose context the kernel chose. `cgroup` is that task's, `names` those of allocation flags, if the kernel tells any.
 pub(super) fn trigger(choice: &Choice, cgroup: Field<String>, names: Option<&GfpNames>) -> Trigger {
     let Actor { pid, tid, comm, .. } = &choice.trigger;
     let exact = choice.exact.as_ref();
-    let kernel_stack = match &choice.kernel_stack {
-        Field::Value(_) => Field::Missing(Missing::Pending),
-        Field::Missing(reason) => Field::Missing(*reason),
-    };
     Trigger {
         pid: *pid,
         tid: *tid,
@@ -35,14 +32,17 @@ pub(super) fn trigger(choice: &Choice, cgroup: Field<String>, names: Option<&Gfp
             (Some(exact), Some(names)) => Field::Value(names.names(exact.gfp)),
         },
         order: Field::or(exact.map(|exact| exact.order), choice.undecided),
-        kernel_stack,
+        kernel_stack: stacks::unnamed(&choice.kernel_stack),
         user_stack: choice.user_stack.clone(),
     }
 }
 
-/// Who sent a signal. `cgroup` is that task's.
-pub(super) fn sender(kill: &Kill, cgroup: Field<String>) -> Trigger {
-    Trigger {
+/// Who sent a signal, and the addresses of his kernel stack. `cgroup` is that task's.
+pub(super) fn sender(kill: &Kill, cgroup: Field<String>) -> (Trigger, Vec<u64>) {
+    let missing = stacks::missing(kill);
+    let found = kill.stacks.as_ref();
+    let kernel_stack = found.map_or(Field::Missing(missing), stacks::kernel);
+    let trigger = Trigger {
         pid: kill.sender.tgid,
         tid: kill.sender.tid,
         comm: kill.sender.comm.clone(),
@@ -51,9 +51,10 @@ pub(super) fn sender(kill: &Kill, cgroup: Field<String>) -> Trigger {
         gfp: Field::Missing(Missing::NotApplicable),
         gfp_flags: Field::Missing(Missing::NotApplicable),
         order: Field::Missing(Missing::NotApplicable),
-        kernel_stack: Field::Missing(Missing::NotApplicable),
-        user_stack: Field::Missing(Missing::NotApplicable),
-    }
+        kernel_stack: stacks::unnamed(&kernel_stack),
+        user_stack: found.map_or(Field::Missing(missing), stacks::user),
+    };
+    (trigger, kernel_stack.value().cloned().unwrap_or_default())
 }
 
 /// Whether we had ordered a workload to go that somebody else killed in.

@@ -17,6 +17,7 @@ pub mod roll;
 mod root;
 mod scene;
 mod sharers;
+mod stacks;
 mod symbols;
 #[cfg(test)]
 mod tests;

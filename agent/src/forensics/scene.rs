@@ -179,8 +179,9 @@ impl Scene {
             cgroup: kill.sender.cgroup,
         };
         let cgroup = self.cgroup_of(&sender);
-        incident.trigger = Field::Value(compose::sender(kill, cgroup));
-        let known = (before(&states, None, owed), owed, Vec::new());
+        let (trigger, kernel_stack) = compose::sender(kill, cgroup);
+        incident.trigger = Field::Value(trigger);
+        let known = (before(&states, None, owed), owed, kernel_stack);
         self.opened(Kind::KillObserved, incident, (path, opened, states), known)
     }
 

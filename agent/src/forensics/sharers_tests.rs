@@ -1,6 +1,6 @@
 //! Who is told from whom by one signal of the kernel's.
 
-use brink_host::probe::forensics::{Actor, Process, Stack};
+use brink_host::probe::forensics::{Actor, Process, Stack, Stacks};
 
 use super::*;
 
@@ -34,8 +34,10 @@ fn mark(victim: u32) -> Oom {
         is_signalled: true,
         trigger: actor(8),
         decision: None,
-        kernel_stack: Stack::Frames(Vec::new()),
-        user_stack: Stack::Frames(Vec::new()),
+        stacks: Stacks {
+            kernel: Stack::Frames(Vec::new()),
+            user: Stack::Frames(Vec::new()),
+        },
     }
 }
 
@@ -46,6 +48,7 @@ fn kill(tgid: u32) -> Kill {
         sender: actor(8),
         code: SignalCode::Kernel,
         is_group: true,
+        stacks: None,
     }
 }
 

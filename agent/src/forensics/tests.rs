@@ -469,6 +469,7 @@ fn kill_of(child: &Child, cgroup: u64) -> Kill {
         sender,
         code: SignalCode::User,
         is_group: true,
+        stacks: None,
     }
 }
 

@@ -13,9 +13,11 @@ const MOVED: u64 = 256 << 10;
 const MOVED_PART: u64 = 64;
 /// And after so long in any case, in milliseconds: at once if usage moved at all, later if not.
 const STALE_MS: u32 = 1_000;
-const STALE_UNMOVED_MS: u32 = 10_000;
+const STALE_UNMOVED_MS: u32 = 30_000;
 /// How long its tasks waited is read again when anything else has moved, and after so long in any case, in milliseconds.
 const WAITED_MS: u32 = 1_000;
+/// The same where reclaims are counted and there were none.
+const WAITED_CALM_MS: u32 = 10_000;
 
 /// Whether what the kernel's programs count of cgroups has changed: while this number stays, nothing of it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,10 +159,11 @@ impl GroupReader {
     /// How long its tasks waited for memory. At its limit a cgroup's usage hardly moves while they do, so reclaims count as well.
     fn waits(&mut self, at: Stamp, usage: u64, reclaims: Option<u64>) -> Option<u64> {
         let file = self.pressure.as_ref()?;
+        let longest = reclaims.map_or(WAITED_MS, |_| WAITED_CALM_MS);
         if let Some(waited) = &self.waited
             && waited.usage == usage
             && waited.reclaims == reclaims
-            && waited.at.before(at).is_some_and(|age| age < WAITED_MS)
+            && waited.at.before(at).is_some_and(|age| age < longest)
         {
             return Some(waited.stall_us);
         }
@@ -226,8 +229,8 @@ mod tests {
         check(300, (100 << 20) + (1 << 20), 2 << 20, 2 << 20);
         check(1_200, (100 << 20) + (1 << 20) + 4096, 3 << 20, 2 << 20);
         check(1_300, (100 << 20) + (1 << 20) + 4096, 3 << 20, 3 << 20);
-        check(11_299, (100 << 20) + (1 << 20) + 4096, 4 << 20, 3 << 20);
-        check(11_300, (100 << 20) + (1 << 20) + 4096, 4 << 20, 4 << 20);
+        check(31_299, (100 << 20) + (1 << 20) + 4096, 4 << 20, 3 << 20);
+        check(31_300, (100 << 20) + (1 << 20) + 4096, 4 << 20, 4 << 20);
     }
 
     fn group(root: &Path) -> GroupReader {
@@ -274,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_read_when_anything_moves_and_every_second() {
+    fn waits_are_read_when_anything_moves_and_now_and_then() {
         let root = tempfile::tempdir().expect("temporary folder");
         let mut reader = group(root.path());
         let told = |total: u64| {
@@ -284,24 +287,28 @@ mod tests {
         };
         told(0);
         reader.tell_pressure(true);
-        let mut check = |millis, usage: u64, reclaims, total, expected: u64| {
+        let mut check = |millis, usage: u64, reclaims: Option<u64>, total, expected: u64| {
             told(total);
             write(root.path(), usage, 0);
-            let count = |_| Some(Counts { reclaims, forks: 0 });
+            let count = |_| reclaims.map(|reclaims| Counts { reclaims, forks: 0 });
             let reading = reader
                 .read(at(millis), None, None, count)
                 .expect("readable");
             assert_eq!(reading.stall_us, Some(expected), "{millis}");
         };
-        check(0, 100 << 20, 1, 1, 1);
-        check(100, 100 << 20, 1, 2, 1);
-        check(200, 100 << 20, 2, 3, 3);
-        check(300, (100 << 20) + 4096, 2, 4, 4);
-        check(1_200, (100 << 20) + 4096, 2, 5, 4);
-        check(1_300, (100 << 20) + 4096, 2, 6, 6);
+        check(0, 100 << 20, Some(1), 1, 1);
+        check(100, 100 << 20, Some(1), 2, 1);
+        check(200, 100 << 20, Some(2), 3, 3);
+        check(300, (100 << 20) + 4096, Some(2), 4, 4);
+        check(10_200, (100 << 20) + 4096, Some(2), 5, 4);
+        check(10_300, (100 << 20) + 4096, Some(2), 6, 6);
+        // Where nobody counts reclaims.
+        check(10_400, (100 << 20) + 4096, None, 7, 7);
+        check(11_300, (100 << 20) + 4096, None, 8, 7);
+        check(11_400, (100 << 20) + 4096, None, 9, 9);
         reader.tell_pressure(false);
         let reading = reader
-            .read(at(1_400), None, None, |_| None)
+            .read(at(11_500), None, None, |_| None)
             .expect("readable");
         assert_eq!(reading.stall_us, None);
     }

@@ -31,6 +31,11 @@ impl Kernel {
         meter.is_ok_and(|meter| meter.flights > 0 && meter.flight_ns >= since_ns)
     }
 
+    /// Whether every cgroup that comes or goes is counted.
+    pub const fn tells_cgroups(&self) -> bool {
+        self.flight.tells().cgroups
+    }
+
     /// From one point to the next, in milliseconds.
     pub fn period_ms(&self) -> u32 {
         u32::try_from(self.flight.every_ns() / 1_000_000).unwrap_or(0)

@@ -219,6 +219,12 @@ impl Source {
             .map(|kernel| Arc::clone(kernel.meters()))
     }
 
+    /// Whether the kernel's programs tell of every cgroup that comes or goes.
+    fn tells_cgroups(&self) -> bool {
+        let kernel = self.kernel();
+        kernel.as_ref().is_some_and(Kernel::tells_cgroups)
+    }
+
     fn is_kernel_recording(&self, now_ns: u64) -> bool {
         let since = now_ns.saturating_sub(SILENCE_NS);
         self.kernel()

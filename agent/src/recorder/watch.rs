@@ -36,8 +36,12 @@ const LONGEST_STRETCH: u32 = 10;
 /// is no reason to record less when something does: this is for machines on which a look at a file takes many times as long.
 const DEAR: u64 = 1_000;
 const CHEAP: u64 = 750;
-/// The tree is looked through so often at least, in beats.
+/// The tree is looked through so often at least, in beats: where the kernel's programs tell of every cgroup that comes or goes, and
+/// where they do not.
+const SEARCH_TOLD: u64 = 600;
 const SEARCH: u64 = 100;
+/// All limits are read so often, in beats.
+const LIMITS: u64 = 100;
 /// A search may take one part of so many of a processor.
 const SEARCH_SHARE: u64 = 200;
 /// Groups that are looked through; what lies beyond is not recorded.
@@ -78,9 +82,12 @@ pub struct Watch {
     pulse: Option<u64>,
     /// Whether the kernel's sampler recorded the node when that was asked last.
     is_recorded: bool,
-    /// When the tree is looked through next, in beats.
+    /// When the tree is looked through next, in beats, and when limits are read.
     search_at: u64,
+    limits_at: u64,
     changes: Option<u64>,
+    /// Whether the kernel's programs tell of every cgroup that comes or goes.
+    is_told: bool,
 }
 
 struct Group {
@@ -114,7 +121,9 @@ impl Watch {
             pulse: None,
             is_recorded: false,
             search_at: 0,
+            limits_at: 0,
             changes: None,
+            is_told: false,
         }
     }
 
@@ -145,9 +154,14 @@ impl Watch {
         if self.beat >= self.search_at || self.has_changed(meters.as_deref()) {
             self.search(at, now_ns, &source.book);
         }
+        if self.beat >= self.limits_at {
+            self.limits_at = self.beat + LIMITS;
+            self.read_limits(&source.book);
+        }
         if self.begins_round() {
             self.settle(at, &source.book);
             self.is_recorded = source.is_kernel_recording(now_ns);
+            self.is_told = source.tells_cgroups();
             if let Some(survey) = source.survey().take() {
                 self.take_over(survey);
             }
@@ -295,7 +309,7 @@ impl Watch {
         self.changes.replace(seen) != Some(seen)
     }
 
-    /// Looks through the tree for cgroups that are new or gone, and reads every limit again.
+    /// Looks through the tree for cgroups that are new or gone.
     fn search(&mut self, at: Stamp, now_ns: u64, book: &Mutex<Book>) {
         let began = clock::thread_cpu();
         let paths = groups_below(&self.hierarchy, &self.scope, MOST_LISTED).unwrap_or_default();
@@ -318,9 +332,25 @@ impl Watch {
                 self.admit(at, path, book);
             }
         }
-        for group in self.groups.iter_mut().flatten() {
-            if let Some(reader) = &group.reader {
-                group.limit = reader.limit();
+        let spent = clock::thread_cpu().saturating_sub(began);
+        self.searched_ns += u64::try_from(spent.as_nanos()).unwrap_or(0);
+        let took = clock::monotonic_ns().saturating_sub(now_ns);
+        let penance = took * SEARCH_SHARE / (u64::from(BEAT_MS) * 1_000_000);
+        let least = if self.is_told { SEARCH_TOLD } else { SEARCH };
+        self.search_at = self.beat + least.max(penance);
+    }
+
+    /// Reads every limit again.
+    fn read_limits(&mut self, book: &Mutex<Book>) {
+        let survey = self.survey.as_mut();
+        // Where the kernel's are not found, each has its file.
+        let known = survey.and_then(|survey| survey.limits().ok());
+        for (slot, group) in self.groups.iter_mut().enumerate() {
+            if let Some(group) = group
+                && let Some(reader) = &group.reader
+            {
+                let told = known.as_ref().and_then(|limits| limits.of(slot));
+                group.limit = told.unwrap_or_else(|| reader.limit());
             }
         }
         let mut book = lock(book);
@@ -329,12 +359,6 @@ impl Watch {
                 entry.limit = group.limit;
             }
         }
-        drop(book);
-        let spent = clock::thread_cpu().saturating_sub(began);
-        self.searched_ns += u64::try_from(spent.as_nanos()).unwrap_or(0);
-        let took = clock::monotonic_ns().saturating_sub(now_ns);
-        let penance = took * SEARCH_SHARE / (u64::from(BEAT_MS) * 1_000_000);
-        self.search_at = self.beat + SEARCH.max(penance);
     }
 
     /// Opens a cgroup and gives it a slot: a free one, or that of one that is gone. Without either it is not recorded.

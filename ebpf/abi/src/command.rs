@@ -84,20 +84,15 @@ shared! {
 }
 
 impl Knobs {
-    /// Time until the next tick with so many bytes left to the nearest limit: no growth that the pace was made for can use
+    /// Time until the next comparison with so many bytes left to the nearest limit: no growth that the pace was made for can use
     /// them up in less than eight of them, unless that calls for less than the shortest.
     #[inline]
     pub const fn period_ns(&self, slack: u64) -> u64 {
-        let longest = if self.flight_ns != 0 && self.flight_ns < self.max_period_ns {
-            self.flight_ns
-        } else {
-            self.max_period_ns
-        };
         // Not `clamp`, and no division by zero, which may panic.
         match slack.checked_div(self.slack_per_ns) {
             None => self.min_period_ns,
             Some(period) if period < self.min_period_ns => self.min_period_ns,
-            Some(period) if period > longest => longest,
+            Some(period) if period > self.max_period_ns => self.max_period_ns,
             Some(period) => period,
         }
     }

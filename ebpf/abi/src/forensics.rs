@@ -12,6 +12,8 @@ pub const KILL: u32 = 65;
 pub const END: u32 = 66;
 /// `Head::kind`, ring of kills: [`ReleasedRecord`].
 pub const RELEASED: u32 = 67;
+/// `Head::kind`, ring of kills: [`StackedKillRecord`].
+pub const STACKED_KILL: u32 = 68;
 
 /// Frames of a kernel stack that a record holds.
 pub const KERNEL_FRAMES: usize = 48;
@@ -107,6 +109,18 @@ shared! {
 }
 
 shared! {
+    /// The stacks of the current task.
+    pub struct Stacks {
+        /// bytes of `kernel` and of `user` in use, or a negative error
+        pub kernel_bytes: i32,
+        pub user_bytes: i32,
+        /// addresses, innermost first
+        pub kernel: [u64; KERNEL_FRAMES],
+        pub user: [UserFrame; USER_FRAMES],
+    }
+}
+
+shared! {
     /// The OOM killer marked a process; its memory is still there.
     pub struct OomRecord {
         pub head: Head,
@@ -117,12 +131,8 @@ shared! {
         pub method: u32,
         /// 1 when SIGKILL was sent for it; else it was dying already and was only given the reserves
         pub signalled: u32,
-        /// bytes of `kernel_stack` and of `user_stack` in use, or a negative error
-        pub kernel_bytes: i32,
-        pub user_bytes: i32,
-        /// addresses, innermost first
-        pub kernel_stack: [u64; KERNEL_FRAMES],
-        pub user_stack: [UserFrame; USER_FRAMES],
+        /// of the trigger
+        pub stacks: Stacks,
     }
 }
 
@@ -136,6 +146,14 @@ shared! {
         pub code: i32,
         /// 1 when it was sent to the whole process
         pub group: u32,
+    }
+}
+
+shared! {
+    /// The same with the stacks of the sender: of the first of those that one sends in a row.
+    pub struct StackedKillRecord {
+        pub kill: KillRecord,
+        pub stacks: Stacks,
     }
 }
 

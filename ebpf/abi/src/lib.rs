@@ -27,7 +27,7 @@ pub mod truth;
 pub use plain::Plain;
 
 /// Raised whenever a shared layout changes its meaning. Objects and agent are built from one tree, so nobody compares it.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Most NUMA nodes with memory that the sampler sums over.
 pub const MAX_NODES: usize = 64;

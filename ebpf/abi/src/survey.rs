@@ -15,13 +15,18 @@ pub const LOOK: u64 = 0;
 pub const SEAT: u64 = 1;
 /// First argument: empty the place of the second. The result is the same.
 pub const LEAVE: u64 = 2;
+/// First argument: read the limits of all that have a place. The result is one of the same, `UNSUPPORTED` where this kernel's are not
+/// found.
+pub const LIMITS: u64 = 3;
 
 /// What is not known: the place is empty, the cgroup gone, or its counter cannot be read.
 pub const UNKNOWN: u64 = u64::MAX;
+/// A limit that is none.
+pub const UNLIMITED: u64 = u64::MAX - 1;
 
 shared! {
-    /// What was found, by place, in bytes.
+    /// What was found, by place, in bytes: usage, or limits.
     pub struct Surveyed {
-        pub usage: [u64; MAX_SURVEYED],
+        pub bytes: [u64; MAX_SURVEYED],
     }
 }

@@ -6,7 +6,8 @@ use brink_abi::births::{Birth, BirthPage};
 use brink_abi::command::{Command, Knobs, Mailbox, Reply, Terms};
 use brink_abi::flight::{FlightPage, FlightPoint};
 use brink_abi::forensics::{
-    Actor, Decision, EndRecord, Figures, KillRecord, OomRecord, ReleasedRecord, UserFrame,
+    Actor, Decision, EndRecord, Figures, KillRecord, OomRecord, ReleasedRecord, StackedKillRecord,
+    Stacks, UserFrame,
 };
 use brink_abi::layout::{ABSENT, Formats, Layout};
 use brink_abi::meter::{CgroupMeter, Loss, Process, ProcessMeter, SamplerMeter};
@@ -15,6 +16,7 @@ use brink_abi::record::{
     ThreadsRecord, VictimRecord,
 };
 use brink_abi::sample::{Published, Sample, SampleRecord, Usage, UsageTable, Watch};
+use brink_abi::survey::Surveyed;
 use brink_abi::truth::{Crossing, TruthOrder, TruthResult, TruthWatch};
 use brink_abi::{Plain, VERSION, plain};
 
@@ -22,7 +24,7 @@ use brink_abi::{Plain, VERSION, plain};
 #[test]
 fn sizes() {
     let check = |name: &str, size: usize, expected: usize| assert_eq!(size, expected, "{name}");
-    assert_eq!(VERSION, 7);
+    assert_eq!(VERSION, 8);
     check("Head", size_of::<Head>(), 24);
     check("VictimRecord", size_of::<VictimRecord>(), 160);
     check("RetryRecord", size_of::<RetryRecord>(), 80);
@@ -37,6 +39,8 @@ fn sizes() {
     check("Decision", size_of::<Decision>(), 64);
     check("UserFrame", size_of::<UserFrame>(), 32);
     check("OomRecord", size_of::<OomRecord>(), 1672);
+    check("Stacks", size_of::<Stacks>(), 1416);
+    check("StackedKillRecord", size_of::<StackedKillRecord>(), 1608);
     check("KillRecord", size_of::<KillRecord>(), 192);
     check("EndRecord", size_of::<EndRecord>(), 40);
     check("ReleasedRecord", size_of::<ReleasedRecord>(), 40);
@@ -62,6 +66,7 @@ fn sizes() {
     check("Process", size_of::<Process>(), 8);
     check("Layout", size_of::<Layout>(), 340);
     check("Formats", size_of::<Formats>(), 68);
+    check("Surveyed", size_of::<Surveyed>(), 4096);
     check("TruthOrder", size_of::<TruthOrder>(), 1576);
     check("TruthWatch", size_of::<TruthWatch>(), 40);
     check("Crossing", size_of::<Crossing>(), 72);
@@ -83,11 +88,14 @@ fn places() {
     assert_eq!(offset_of!(SampleRecord, head), 0);
     assert_eq!(offset_of!(CgroupRecord, head), 0);
     // Where the kernel's helper puts frames of eight bytes and of `bpf_stack_build_id`.
-    assert_eq!(offset_of!(OomRecord, kernel_stack) % 8, 0);
+    assert_eq!(offset_of!(OomRecord, stacks) % 8, 0);
+    assert_eq!(offset_of!(StackedKillRecord, stacks) % 8, 0);
+    assert_eq!(offset_of!(Stacks, kernel) % 8, 0);
     assert_eq!(offset_of!(UserFrame, build_id), 4);
     assert_eq!(offset_of!(UserFrame, offset), 24);
     assert_eq!(offset_of!(OomRecord, head), 0);
     assert_eq!(offset_of!(KillRecord, head), 0);
+    assert_eq!(offset_of!(StackedKillRecord, kill), 0);
     assert_eq!(offset_of!(Sample, values), 168);
     assert_eq!(align_of::<SampleRecord>(), 8);
 }

@@ -6,6 +6,7 @@ mod figures;
 mod oom;
 mod search;
 mod sent;
+mod stacks;
 
 use brink_abi::Plain;
 use brink_abi::layout::ABSENT;
@@ -30,6 +31,15 @@ pub struct Signalled {
     pub sender: u64,
     /// the task it was sent to; valid as long as the sender has not gone on
     pub task: u64,
+}
+
+/// Somebody whose stacks were taken as he sent SIGKILL.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Stacked {
+    /// process and thread, as the helper gives them
+    pub sender: u64,
+    pub at_ns: u64,
 }
 
 /// What the OOM killer decides.

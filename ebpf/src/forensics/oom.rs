@@ -2,7 +2,6 @@
 
 use aya_ebpf::EbpfContext as _;
 use aya_ebpf::cty::c_void;
-use aya_ebpf::helpers::generated::bpf_get_stack;
 use aya_ebpf::helpers::{bpf_get_current_pid_tgid, bpf_get_current_task};
 use aya_ebpf::macros::{btf_tracepoint, fentry};
 use aya_ebpf::programs::{BtfTracePointContext, FEntryContext};
@@ -14,14 +13,10 @@ use brink_abi::record::UNKNOWN;
 
 use super::figures::{describe, describe_current, id_of};
 use super::search::search;
-use super::{Deciding, at, number};
+use super::{Deciding, at, number, stacks};
 use crate::emit::{Fate, Wake, count, kill, now};
 use crate::kernel::layout;
 use crate::maps::{DECISION, SIGNALLED};
-
-/// Flags of the stack helper.
-const USER_STACK: u64 = 1 << 8;
-const USER_BUILD_ID: u64 = 1 << 11;
 
 /// The kernel takes up a decision. It does so under one lock, so the one slot is enough.
 #[fentry(function = "out_of_memory")]
@@ -63,22 +58,14 @@ pub fn oom_victim(context: BtfTracePointContext) -> i32 {
         OOM,
         at_ns,
         |record: *mut OomRecord| {
-            // SAFETY: the reserved memory of the record; the head is written after. The helper keeps to the given lengths.
+            // SAFETY: the reserved memory of the record; the head is written after.
             unsafe {
                 describe(task, &raw mut (*record).victim);
                 describe_current(&raw mut (*record).trigger);
                 (*record).method = method;
                 (*record).signalled = u32::from(signalled == task);
                 decide(control, since, &raw mut (*record).decision);
-                let kernel = &raw mut (*record).kernel_stack;
-                let size = size_of_val(&*kernel) as u32;
-                (*record).kernel_bytes =
-                    bpf_get_stack(context.as_ptr(), kernel.cast(), size, 0) as i32;
-                let user = &raw mut (*record).user_stack;
-                let size = size_of_val(&*user) as u32;
-                let flags = USER_STACK | USER_BUILD_ID;
-                (*record).user_bytes =
-                    bpf_get_stack(context.as_ptr(), user.cast(), size, flags) as i32;
+                stacks::take(context.as_ptr(), &raw mut (*record).stacks);
             }
         },
     );

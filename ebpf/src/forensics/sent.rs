@@ -1,18 +1,18 @@
 //! SIGKILL, as it is sent: to whom, by whom, from where.
 
-use aya_ebpf::Global;
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
-use brink_abi::forensics::{KILL, KillRecord};
+use aya_ebpf::{EbpfContext as _, Global};
+use brink_abi::forensics::{KILL, KillRecord, STACKED_KILL, StackedKillRecord};
 use brink_abi::meter::SIGNAL_KILLS;
 
 use super::figures::{describe, describe_current};
-use super::number;
-use crate::emit::{Fate, Wake, count, kill, now};
+use super::{number, stacks};
+use crate::emit::{Fate, Wake, count, has_room, kill, now};
 use crate::kernel::layout;
-use crate::maps::SIGNALLED;
+use crate::maps::{SIGNALLED, STACKED};
 
 const SIGKILL: i32 = 9;
 /// `SI_USER`, which a sender without further information stands for (`SEND_SIG_NOINFO`, 0).
@@ -23,6 +23,9 @@ const KERNEL: i32 = 0x80;
 const IGNORED: i32 = 1;
 /// `TRACE_SIGNAL_ALREADY_PENDING`
 const PENDING: i32 = 2;
+
+/// Of those that one sends in a row without such a pause, the first has his stacks.
+const PAUSE_NS: u64 = 100_000_000;
 
 /// The process that reads the ring, as it knows itself; the loader overrides it.
 #[unsafe(no_mangle)]
@@ -57,26 +60,61 @@ pub fn sigkill_sent(context: BtfTracePointContext) -> i32 {
     }
     // The reader's own: it is told of them another way once the last is sent, and is not kept from sending the next. To wake
     // somebody takes longer than all the rest.
-    let wake = if (bpf_get_current_pid_tgid() >> 32) as u32 == READER.load() {
+    let sender = bpf_get_current_pid_tgid();
+    let is_own = (sender >> 32) as u32 == READER.load();
+    let wake = if is_own {
         Wake::WhenFilling
     } else {
         Wake::AtOnce
     };
-    kill(
-        false,
-        wake,
-        SIGNAL_KILLS,
-        KILL,
-        now(),
-        |record: *mut KillRecord| {
-            // SAFETY: the reserved memory of the record; the head is written after.
-            unsafe {
-                describe(task, &raw mut (*record).target);
-                describe_current(&raw mut (*record).sender);
-                (*record).code = code;
-                (*record).group = u32::from(group != 0);
-            }
-        },
-    );
+    let (at, group) = (now(), u32::from(group != 0));
+    // Why the kernel itself sends one its code says, and who is current has no part in it.
+    if is_own || code == KERNEL || !is_first(sender, at) {
+        kill(false, wake, SIGNAL_KILLS, KILL, at, |record| {
+            fill(record, task, code, group);
+        });
+    } else {
+        kill(
+            false,
+            wake,
+            SIGNAL_KILLS,
+            STACKED_KILL,
+            at,
+            |record: *mut StackedKillRecord| {
+                // SAFETY: the reserved memory of the record.
+                unsafe {
+                    fill(&raw mut (*record).kill, task, code, group);
+                    stacks::take(context.as_ptr(), &raw mut (*record).stacks);
+                }
+            },
+        );
+    }
     0
+}
+
+#[inline(always)]
+fn fill(record: *mut KillRecord, task: u64, code: i32, group: u32) {
+    // SAFETY: the reserved memory of the record; the head is written after.
+    unsafe {
+        describe(task, &raw mut (*record).target);
+        describe_current(&raw mut (*record).sender);
+        (*record).code = code;
+        (*record).group = group;
+    }
+}
+
+/// Whether stacks are taken of who sends one now: they make a record nine times as long, and whoever kills a thousand in a row
+/// does it from one place.
+#[inline(always)]
+fn is_first(sender: u64, at: u64) -> bool {
+    let Some(last) = STACKED.get_ptr_mut(0) else {
+        return false;
+    };
+    // SAFETY: a map value of this processor's.
+    unsafe {
+        let is_first = (*last).sender != sender || at.wrapping_sub((*last).at_ns) >= PAUSE_NS;
+        (*last).sender = sender;
+        (*last).at_ns = at;
+        is_first && has_room()
+    }
 }

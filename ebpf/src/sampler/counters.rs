@@ -95,33 +95,61 @@ unsafe fn add_zones(node: *const Node, sums: *mut Counters) -> bool {
     true
 }
 
+/// Whether the sums are those of the node.
+#[inline(always)]
+pub fn known(engine: *const Engine) -> bool {
+    // SAFETY: a map value, held by the caller.
+    unsafe { (*engine).node_count != 0 && (*engine).sums.failed == 0 }
+}
+
+/// `Sample::available` by the sums, in bytes.
+#[inline(always)]
+pub fn available(engine: *const Engine) -> i64 {
+    // SAFETY: a map value, held by the caller.
+    let (sums, capacity) = unsafe { (&(*engine).sums, (*engine).capacity) };
+    let used = sums.anon + sums.file - sums.inactive_file;
+    capacity - (used << layout!(page_shift))
+}
+
+/// `Sample::headroom` by the sums, in bytes.
+#[inline(always)]
+pub fn headroom(engine: *const Engine) -> i64 {
+    // SAFETY: a map value, held by the caller.
+    let sums = unsafe { &(*engine).sums };
+    let clean = (sums.active_file + sums.inactive_file - sums.dirty - sums.writeback).max(0);
+    (sums.spare + deferred(engine) + clean + sums.reclaimable) << layout!(page_shift)
+}
+
+/// Pages that are free and not managed by a zone yet. They become free ones of a zone in the moment it comes to manage them.
+#[inline(always)]
+fn deferred(engine: *const Engine) -> i64 {
+    // SAFETY: a map value, held by the caller.
+    let (managed, deferred, before) = unsafe {
+        let sums = &(*engine).sums;
+        (sums.managed, (*engine).deferred, (*engine).managed)
+    };
+    if deferred == 0 {
+        return 0;
+    }
+    (deferred - (managed - before).max(0)).max(0)
+}
+
 /// Fills the node's part of the sample; all zero, without [`NODE_KNOWN`], when it could not be read.
 #[inline(always)]
 pub fn measure(engine: *mut Engine, sample: *mut Sample) {
     sum(engine);
+    let known = known(engine);
+    let deferred = if known { deferred(engine) } else { 0 };
     // SAFETY: both are map values, held by the caller.
     unsafe {
-        let known = (*engine).node_count != 0 && (*engine).sums.failed == 0;
+        (*sample).flags =
+            if known { NODE_KNOWN } else { 0 } | if deferred > 0 { DEFERRED } else { 0 };
+        (*sample).available = if known { available(engine) } else { 0 };
+        (*sample).headroom = if known { headroom(engine) } else { 0 };
         if !known {
             (*engine).sums = Counters::NONE;
         }
         let (sums, shift) = (&(*engine).sums, layout!(page_shift));
-        // Deferred pages become free ones of a zone in the moment the zone comes to manage them.
-        let deferred = if known && (*engine).deferred != 0 {
-            ((*engine).deferred - (sums.managed - (*engine).managed).max(0)).max(0)
-        } else {
-            0
-        };
-        let used = sums.anon + sums.file - sums.inactive_file;
-        let clean = (sums.active_file + sums.inactive_file - sums.dirty - sums.writeback).max(0);
-        (*sample).flags =
-            if known { NODE_KNOWN } else { 0 } | if deferred > 0 { DEFERRED } else { 0 };
-        (*sample).available = if known {
-            (*engine).capacity - (used << shift)
-        } else {
-            0
-        };
-        (*sample).headroom = (sums.spare + deferred + clean + sums.reclaimable) << shift;
         (*sample).anon = sums.anon << shift;
         (*sample).file = sums.file << shift;
         (*sample).inactive_file = sums.inactive_file << shift;

@@ -25,7 +25,43 @@ use crate::maps::{LATEST, SAMPLER, SIGNALS};
 /// `SampleRecord::head.kind` of a tick that has nothing to tell.
 const QUIET: u32 = 0;
 
-/// One tick. The caller holds the engine. Returns the time until the next one.
+/// One tick of the timer. The caller holds the engine. Returns the time until the next one.
+///
+/// With the flight recorder a tick comes every 10 ms at the latest. One that comes only for that leaves a point, and nothing is
+/// compared: growth that the pace was made for cannot have used the slack up.
+#[inline(always)]
+fn beat(engine: *mut Engine, at: u64) -> u64 {
+    // SAFETY: a map value, held by the caller.
+    unsafe {
+        let every = (*engine).knobs.flight_ns;
+        // As early as a point may be left.
+        let early = at + every / 8;
+        let compares = early >= (*engine).compare_ns || at < (*engine).boost_until_ns;
+        if compares || !between(engine, at) {
+            (*engine).compare_ns = at + tick(engine, at);
+        }
+        let rest = (*engine).compare_ns - at;
+        if every != 0 { rest.min(every) } else { rest }
+    }
+}
+
+/// A tick that only leaves a point; false where the node cannot be read, which is told.
+#[inline(never)]
+fn between(engine: *mut Engine, at: u64) -> bool {
+    counters::sum(engine);
+    let Some(meter) = SAMPLER.get_ptr_mut(0) else {
+        return false;
+    };
+    if !counters::known(engine) {
+        return false;
+    }
+    // SAFETY: a map value, held by the caller.
+    unsafe { (*meter).ticks += 1 };
+    flight::note(engine, at, meter);
+    true
+}
+
+/// One tick with all it compares. The caller holds the engine. Returns the time until the next one like it.
 #[inline(never)]
 fn tick(engine: *mut Engine, at: u64) -> u64 {
     let (Some(latest), Some(meter)) = (LATEST.get_ptr_mut(0), SAMPLER.get_ptr_mut(0)) else {
@@ -55,7 +91,7 @@ fn tick(engine: *mut Engine, at: u64) -> u64 {
         (*sample).before_ns = (*sample).at_ns;
         (*sample).at_ns = at;
         (*sample).period_ns = period;
-        flight::note(engine, sample, meter);
+        flight::note(engine, at, meter);
         let size = size_of::<SampleRecord>() as u32;
         (*latest).record.head = Head {
             kind,

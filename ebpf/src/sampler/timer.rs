@@ -4,7 +4,7 @@ use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::generated::{bpf_timer_init, bpf_timer_set_callback, bpf_timer_start};
 use brink_abi::command;
 
-use super::tick;
+use super::beat;
 use crate::atomic::add;
 use crate::emit::now;
 use crate::engine::Engine;
@@ -52,7 +52,7 @@ extern "C" fn on_timer(_map: *mut c_void, _key: *mut u32, slot: *mut TimerSlot) 
         let late = at.saturating_sub((*engine).due_ns);
         let mut period = (*engine).knobs.min_period_ns;
         if Engine::try_lock(engine) {
-            period = tick(engine, at);
+            period = beat(engine, at);
             Engine::unlock(engine);
             (*meter).late_ns += late;
             (*meter).late_max_ns = (*meter).late_max_ns.max(late);
@@ -78,6 +78,7 @@ pub fn hurry(engine: *mut Engine) {
     };
     // SAFETY: both are map values, the engine is held by the caller.
     unsafe {
+        (*engine).compare_ns = 0;
         if (*engine).running != 0 {
             (*engine).due_ns = now();
             bpf_timer_start(&raw mut (*slot).timer, 0, 0);
@@ -102,6 +103,7 @@ pub fn pull(at: u64, hold: bool) {
         } else if at.wrapping_sub((*engine).pulled_ns) < PULL_GAP_NS {
             return;
         }
+        (*engine).compare_ns = 0;
         let least = (*engine).knobs.min_period_ns;
         if (*engine).due_ns > at + least {
             (*engine).due_ns = at + least;

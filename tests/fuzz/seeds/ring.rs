@@ -2,7 +2,7 @@
 
 use brink_host::probe::abi::forensics::{
     DECISION_ENTERED, Decision, END, EndRecord, FRAME_ADDRESS, FRAME_BUILD_ID, KILL, KillRecord,
-    OOM, OomRecord, RELEASED, ReleasedRecord,
+    OOM, OomRecord, RELEASED, ReleasedRecord, STACKED_KILL, StackedKillRecord, Stacks,
 };
 use brink_host::probe::abi::plain::bytes_of;
 use brink_host::probe::abi::record::{
@@ -125,14 +125,27 @@ fn evidence() {
     write("records", "exec", bytes_of(&exec));
 }
 
+/// Two frames in the kernel, and two in a program.
+fn stacks() -> Stacks {
+    let mut stacks = Stacks {
+        kernel_bytes: 16,
+        user_bytes: 64,
+        ..Plain::ZERO
+    };
+    stacks.kernel[..2].copy_from_slice(&[0xffff_ffff_8100_1234, 0xffff_ffff_8100_5678]);
+    stacks.user[0].status = FRAME_BUILD_ID;
+    stacks.user[0].build_id = [7; 20];
+    stacks.user[1].status = FRAME_ADDRESS;
+    stacks.user[1].offset = 0x7f00_1234_5678;
+    stacks
+}
+
 /// Records of the ring of kills.
 pub(super) fn kills() {
     let mut oom = OomRecord {
         head: head::<OomRecord>(OOM),
         method: DECISION_ENTERED,
         signalled: 1,
-        kernel_bytes: 16,
-        user_bytes: 64,
         decision: Decision {
             cgroup: 4711,
             max: 32 << 20,
@@ -145,11 +158,7 @@ pub(super) fn kills() {
     oom.victim.anon = 31 << 20;
     oom.victim.comm = comm("hog");
     oom.trigger.comm = comm("hog");
-    oom.kernel_stack[..2].copy_from_slice(&[0xffff_ffff_8100_1234, 0xffff_ffff_8100_5678]);
-    oom.user_stack[0].status = FRAME_BUILD_ID;
-    oom.user_stack[0].build_id = [7; 20];
-    oom.user_stack[1].status = FRAME_ADDRESS;
-    oom.user_stack[1].offset = 0x7f00_1234_5678;
+    oom.stacks = stacks();
     write("records", "oom", bytes_of(&oom));
     let mut kill = KillRecord {
         head: head::<KillRecord>(KILL),
@@ -160,6 +169,12 @@ pub(super) fn kills() {
     kill.target.tgid = 4242;
     kill.sender.comm = comm("bash");
     write("records", "kill", bytes_of(&kill));
+    kill.head = head::<StackedKillRecord>(STACKED_KILL);
+    let stacked = StackedKillRecord {
+        kill,
+        stacks: stacks(),
+    };
+    write("records", "kill-with-stacks", bytes_of(&stacked));
     let end = EndRecord {
         head: head::<EndRecord>(END),
         tgid: 4242,

@@ -44,13 +44,17 @@ pub(crate) fn records(bytes: &[u8]) -> Taken {
 
 /// What is made of a record is bounded by what a record holds.
 fn check_told(told: &Told) {
-    if let Told::Oom(oom) = told {
-        if let Stack::Frames(frames) = &oom.kernel_stack {
-            assert!(frames.len() <= KERNEL_FRAMES && !frames.contains(&0));
-        }
-        if let Stack::Frames(frames) = &oom.user_stack {
-            assert!(frames.len() <= USER_FRAMES);
-        }
+    let stacks = match told {
+        Told::Oom(oom) => Some(&oom.stacks),
+        Told::Kill(kill) => kill.stacks.as_ref(),
+        Told::End(_) | Told::Released(_) => None,
+    };
+    let Some(stacks) = stacks else { return };
+    if let Stack::Frames(frames) = &stacks.kernel {
+        assert!(frames.len() <= KERNEL_FRAMES && !frames.contains(&0));
+    }
+    if let Stack::Frames(frames) = &stacks.user {
+        assert!(frames.len() <= USER_FRAMES);
     }
 }
 

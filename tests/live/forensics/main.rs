@@ -403,6 +403,18 @@ fn a_kill_by_somebody_else_names_its_sender_and_one_of_ours_is_none() {
     assert_eq!(opened.workload.value().unwrap().name, "web");
     let closed = scene.about(Kind::IncidentClosed, pid);
     assert!(closed.course.exited.value().is_some());
+    // By which way the sender came to it.
+    let trigger = closed.trigger.value().unwrap();
+    let (kernel, user) = (&trigger.kernel_stack, &trigger.user_stack);
+    let is_whole = |stack: &Vec<String>| {
+        stack.iter().any(|frame| frame.contains("kill"))
+            && !stack.iter().any(|frame| frame.contains("bpf"))
+    };
+    assert!(kernel.value().is_some_and(is_whole), "{kernel:#?}");
+    assert!(
+        user.value().is_some_and(|stack| !stack.is_empty()),
+        "{user:#?}"
+    );
     end(theirs);
 }
 

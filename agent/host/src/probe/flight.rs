@@ -17,13 +17,15 @@ pub struct FlightReader {
     tells: Tells,
 }
 
-/// Which of the counters of a point mean something.
+/// Which of the counters mean something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tells {
     /// Direct reclaims are counted.
     pub reclaims: bool,
     /// Forks are.
     pub forks: bool,
+    /// So are changes of cgroups, which no point has.
+    pub cgroups: bool,
 }
 
 impl FlightReader {
@@ -37,6 +39,7 @@ impl FlightReader {
         let tells = Tells {
             reclaims: coverage.whole(Family::Reclaim),
             forks: coverage.whole(Family::Process),
+            cgroups: coverage.whole(Family::Cgroup),
         };
         let is_on = every_ns != 0 && coverage.whole(Family::Sampler);
         Ok(is_on.then_some(Self {

@@ -7,8 +7,9 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use aya::maps::{Array, MapData};
 use aya::programs::{ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun as _};
 use aya::{Ebpf, EbpfLoader};
-use brink_abi::Plain as _;
-use brink_abi::survey::{LEAVE, LOOK, SEAT, Surveyed, UNKNOWN, WORDS};
+use brink_abi::survey::{
+    LEAVE, LIMITS, LOOK, MAX_SURVEYED, SEAT, Surveyed, UNKNOWN, UNLIMITED, WORDS,
+};
 
 use super::coverage::{Absence, Coverage, Settings};
 use super::error::{ProbeError, Refusal};
@@ -19,11 +20,15 @@ use super::programs::SURVEY as NAME;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../ebpf/prebuilt/brink-survey.bpf.o");
 
+const USAGES: &str = "SURVEYED";
+const LIMITED: &str = "LIMITED";
+
 /// The program and what it found. Dropping it unloads it.
 pub struct Survey {
     object: Ebpf,
-    table: Array<MapData, Pod<Surveyed>>,
-    found: Box<Surveyed>,
+    usages: Array<MapData, Pod<Surveyed>>,
+    limits: Array<MapData, Pod<Surveyed>>,
+    found: Box<[u64; MAX_SURVEYED]>,
     /// What was found last could not be taken over.
     is_behind: bool,
     map_bytes: Option<u64>,
@@ -70,18 +75,20 @@ impl Survey {
             .load()
             .map_err(|error| ProbeError::Object(chain(&error)))?;
         let map_bytes = object.maps().map(|(_, map)| memlock(map)).sum();
-        let mut found = Box::new(Surveyed::ZERO);
-        found.usage.fill(UNKNOWN);
+        let (mut usages, mut limits) = (take(&mut object, USAGES)?, take(&mut object, LIMITED)?);
+        forget(&mut usages, USAGES)?;
+        forget(&mut limits, LIMITED)?;
         Ok(Self {
-            table: take(&mut object, "SURVEYED")?,
+            usages,
+            limits,
             object,
-            found,
+            found: Box::new([UNKNOWN; MAX_SURVEYED]),
             is_behind: true,
             map_bytes,
         })
     }
 
-    /// Takes a cgroup in, by its open directory, at a place below [`MAX_SURVEYED`](brink_abi::survey::MAX_SURVEYED); whoever had it is out.
+    /// Takes a cgroup in, by its open directory, at a place below [`MAX_SURVEYED`]; whoever had it is out.
     ///
     /// # Errors
     /// [`ProbeError::Refused`]: not a cgroup, no memory controller, or no such place.
@@ -98,16 +105,13 @@ impl Survey {
     }
 
     fn change(&mut self, what: u64, place: usize, fd: i32) -> Result<(), ProbeError> {
-        if let Some(usage) = self.found.usage.get_mut(place) {
+        if let Some(usage) = self.found.get_mut(place) {
             *usage = UNKNOWN;
         }
         let mut args = [0; 12];
         // A descriptor is not negative, and what is none is refused.
         args[..3].copy_from_slice(&[what, place as u64, i64::from(fd).cast_unsigned()]);
-        match Refusal::from_result(self.run(args)?) {
-            None => Ok(()),
-            Some(why) => Err(ProbeError::Refused { what: NAME, why }),
-        }
+        self.obey(args)
     }
 
     /// Looks at these cgroups now. Some microseconds, and as much again where any of them uses another amount than before.
@@ -120,11 +124,7 @@ impl Survey {
         args[1..=WORDS].copy_from_slice(&wanted.0);
         let was_behind = std::mem::replace(&mut self.is_behind, true);
         if self.run(args)? > 0 || was_behind {
-            let Pod(found) = self.table.get(&0, 0).map_err(|error| ProbeError::Map {
-                name: "SURVEYED",
-                error,
-            })?;
-            *self.found = found;
+            *self.found = column(&self.usages, USAGES)?;
         }
         self.is_behind = false;
         Ok(())
@@ -132,14 +132,32 @@ impl Survey {
 
     /// What the cgroup at this place used at the last look that wanted it, in bytes; none where that is not known.
     pub fn usage(&self, wanted: Places, place: usize) -> Option<u64> {
-        let usage = self.found.usage.get(place).copied()?;
+        let usage = self.found.get(place).copied()?;
         let is_known = !self.is_behind && wanted.has(place) && usage != UNKNOWN;
         is_known.then_some(usage)
+    }
+
+    /// Reads the limits of all that have a place.
+    ///
+    /// # Errors
+    /// [`ProbeError::Refused`] where this kernel's limits are not found.
+    pub fn limits(&mut self) -> Result<Limits, ProbeError> {
+        let mut args = [0; 12];
+        args[0] = LIMITS;
+        self.obey(args)?;
+        column(&self.limits, LIMITED).map(|bytes| Limits(Box::new(bytes)))
     }
 
     /// Bytes of kernel memory its maps occupy; none where the kernel does not tell.
     pub fn map_bytes(&self) -> Option<u64> {
         self.map_bytes
+    }
+
+    fn obey(&mut self, args: [u64; 12]) -> Result<(), ProbeError> {
+        match Refusal::from_result(self.run(args)?) {
+            None => Ok(()),
+            Some(why) => Err(ProbeError::Refused { what: NAME, why }),
+        }
     }
 
     fn run(&mut self, args: [u64; 12]) -> Result<u32, ProbeError> {
@@ -149,6 +167,40 @@ impl Survey {
             .map_err(failed)?;
         Ok(result.return_value)
     }
+}
+
+/// Limits as they were read, by place.
+pub struct Limits(Box<[u64; MAX_SURVEYED]>);
+
+impl Limits {
+    /// The own limit of the cgroup at this place, in bytes: `Some(None)` if it has none, and none where that is not known.
+    pub fn of(&self, place: usize) -> Option<Option<u64>> {
+        match self.0.get(place).copied()? {
+            UNKNOWN => None,
+            UNLIMITED => Some(None),
+            bytes => Some(Some(bytes)),
+        }
+    }
+}
+
+/// Nothing is known of anybody.
+fn forget(table: &mut Array<MapData, Pod<Surveyed>>, name: &'static str) -> Result<(), ProbeError> {
+    let nothing = Surveyed {
+        bytes: [UNKNOWN; MAX_SURVEYED],
+    };
+    table
+        .set(0, Pod(nothing), 0)
+        .map_err(|error| ProbeError::Map { name, error })
+}
+
+fn column(
+    table: &Array<MapData, Pod<Surveyed>>,
+    name: &'static str,
+) -> Result<[u64; MAX_SURVEYED], ProbeError> {
+    let Pod(found) = table
+        .get(&0, 0)
+        .map_err(|error| ProbeError::Map { name, error })?;
+    Ok(found.bytes)
 }
 
 fn program(object: &mut Ebpf) -> Result<&mut RawTracePoint, ProbeError> {
@@ -164,8 +216,6 @@ fn failed(error: ProgramError) -> ProbeError {
 
 #[cfg(test)]
 mod tests {
-    use brink_abi::survey::MAX_SURVEYED;
-
     use super::*;
 
     #[test]

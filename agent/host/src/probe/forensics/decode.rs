@@ -2,14 +2,15 @@
 
 use brink_abi::forensics::{
     self, DECISION_ENTERED, DECISION_FOUND, END, EndRecord, FRAME_ADDRESS, FRAME_BUILD_ID, Figures,
-    KILL, KillRecord, OOM, OomRecord, RELEASED, ReleasedRecord, UserFrame,
+    KILL, KillRecord, OOM, OomRecord, RELEASED, ReleasedRecord, STACKED_KILL, StackedKillRecord,
+    UserFrame,
 };
 use brink_abi::plain;
 use brink_abi::record::{Head, UNKNOWN};
 
 use super::super::decode::{DecodeError, name};
 use super::told::{
-    Actor, Decision, End, Frame, Kill, Limit, Method, Oom, Process, Released, Stack, Told,
+    Actor, Decision, End, Frame, Kill, Limit, Method, Oom, Process, Released, Stack, Stacks, Told,
 };
 
 /// Reads a record of the ring of kills.
@@ -20,7 +21,11 @@ pub fn told(bytes: &[u8]) -> Result<Told, DecodeError> {
     let kind = plain::read::<Head>(bytes).map(|head| head.kind);
     let found = match kind {
         Some(OOM) => plain::read(bytes).map(|record| Told::Oom(Box::new(oom(&record)))),
-        Some(KILL) => plain::read(bytes).map(|record| Told::Kill(Box::new(kill(&record)))),
+        Some(KILL) => plain::read(bytes).map(|record| Told::Kill(Box::new(kill(&record, None)))),
+        Some(STACKED_KILL) => plain::read(bytes).map(|record: StackedKillRecord| {
+            let stacks = stacks(&record.stacks);
+            Told::Kill(Box::new(kill(&record.kill, Some(stacks))))
+        }),
         Some(END) => plain::read(bytes).map(|record| Told::End(end(&record))),
         Some(RELEASED) => plain::read(bytes).map(|record| Told::Released(released(&record))),
         _ => None,
@@ -32,25 +37,28 @@ pub fn told(bytes: &[u8]) -> Result<Told, DecodeError> {
 }
 
 fn oom(record: &OomRecord) -> Oom {
-    let kernel = |bytes: usize| {
-        let frames = record.kernel_stack.iter().take(bytes / size_of::<u64>());
-        frames.copied().filter(|address| *address != 0).collect()
-    };
-    let user = |bytes: usize| {
-        let frames = record
-            .user_stack
-            .iter()
-            .take(bytes / size_of::<UserFrame>());
-        frames.filter_map(frame).collect()
-    };
     Oom {
         at_ns: record.head.at_ns,
         victim: process(&record.victim),
         is_signalled: record.signalled != 0,
         trigger: actor(&record.trigger),
         decision: decision(record),
-        kernel_stack: stack(record.kernel_bytes, kernel),
-        user_stack: stack(record.user_bytes, user),
+        stacks: stacks(&record.stacks),
+    }
+}
+
+fn stacks(found: &forensics::Stacks) -> Stacks {
+    let kernel = |bytes: usize| {
+        let frames = found.kernel.iter().take(bytes / size_of::<u64>());
+        frames.copied().filter(|address| *address != 0).collect()
+    };
+    let user = |bytes: usize| {
+        let frames = found.user.iter().take(bytes / size_of::<UserFrame>());
+        frames.filter_map(frame).collect()
+    };
+    Stacks {
+        kernel: stack(found.kernel_bytes, kernel),
+        user: stack(found.user_bytes, user),
     }
 }
 
@@ -97,13 +105,14 @@ fn decision(record: &OomRecord) -> Option<Decision> {
     })
 }
 
-fn kill(record: &KillRecord) -> Kill {
+fn kill(record: &KillRecord, stacks: Option<Stacks>) -> Kill {
     Kill {
         at_ns: record.head.at_ns,
         target: process(&record.target),
         sender: actor(&record.sender),
         code: record.code.into(),
         is_group: record.group != 0,
+        stacks,
     }
 }
 
@@ -251,17 +260,43 @@ mod tests {
     #[test]
     fn stacks_end_where_the_record_says() {
         let oom = oom_of(|record| {
-            record.kernel_stack.fill(1);
-            record.kernel_bytes = 24;
-            record.user_stack[0].status = FRAME_ADDRESS;
-            record.user_stack[0].offset = 3;
-            record.user_stack[1].status = 77;
-            record.user_bytes = i32::MAX;
+            record.stacks.kernel.fill(1);
+            record.stacks.kernel_bytes = 24;
+            record.stacks.user[0].status = FRAME_ADDRESS;
+            record.stacks.user[0].offset = 3;
+            record.stacks.user[1].status = 77;
+            record.stacks.user_bytes = i32::MAX;
         });
-        assert_eq!(oom.kernel_stack, Stack::Frames(vec![1, 1, 1]));
-        assert_eq!(oom.user_stack, Stack::Frames(vec![Frame::Address(3)]));
-        let failed = oom_of(|record| record.user_bytes = -14);
-        assert_eq!(failed.user_stack, Stack::Failed(-14));
+        assert_eq!(oom.stacks.kernel, Stack::Frames(vec![1, 1, 1]));
+        assert_eq!(oom.stacks.user, Stack::Frames(vec![Frame::Address(3)]));
+        let failed = oom_of(|record| record.stacks.user_bytes = -14);
+        assert_eq!(failed.stacks.user, Stack::Failed(-14));
+    }
+
+    #[test]
+    fn a_kill_has_stacks_only_where_they_were_sent() {
+        let mut record = StackedKillRecord {
+            kill: KillRecord {
+                head: head::<StackedKillRecord>(STACKED_KILL),
+                ..Plain::ZERO
+            },
+            ..Plain::ZERO
+        };
+        record.kill.sender.tgid = 7;
+        record.stacks.kernel[0] = 1;
+        record.stacks.kernel_bytes = 8;
+        record.stacks.user_bytes = -14;
+        let of = |bytes: &[u8]| match told(bytes) {
+            Ok(Told::Kill(kill)) => (kill.sender.tgid, kill.stacks),
+            other => panic!("{other:?}"),
+        };
+        let stacks = Stacks {
+            kernel: Stack::Frames(vec![1]),
+            user: Stack::Failed(-14),
+        };
+        assert_eq!(of(bytes_of(&record)), (7, Some(stacks)));
+        record.kill.head = head::<KillRecord>(KILL);
+        assert_eq!(of(bytes_of(&record.kill)), (7, None));
     }
 
     proptest! {
@@ -275,6 +310,7 @@ mod tests {
                 KILL => size_of::<KillRecord>(),
                 END => size_of::<EndRecord>(),
                 RELEASED => size_of::<ReleasedRecord>(),
+                STACKED_KILL => size_of::<StackedKillRecord>(),
                 _ => usize::MAX,
             };
             prop_assert_eq!(told(&bytes).is_ok(), bytes.len() >= whole);

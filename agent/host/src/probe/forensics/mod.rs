@@ -50,7 +50,7 @@ use aya::maps::{MapData, RingBuf};
 pub use decode::told;
 pub use told::{
     Actor, Decision, End, Frame, Kill, Limit, Method, Oom, Process, Released, SignalCode, Stack,
-    Told,
+    Stacks, Told,
 };
 
 /// The reading end of the ring of kills.

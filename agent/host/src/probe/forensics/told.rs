@@ -78,10 +78,8 @@ pub struct Oom {
     pub trigger: Actor,
     /// what the kernel decided; none where its decision was not found
     pub decision: Option<Decision>,
-    /// kernel stack of the trigger: addresses, innermost first
-    pub kernel_stack: Stack<u64>,
-    /// user stack of the trigger by frame pointers, innermost first
-    pub user_stack: Stack<Frame>,
+    /// of the trigger
+    pub stacks: Stacks,
 }
 
 /// What the kernel decided, as its `oom_control` says.
@@ -130,6 +128,15 @@ pub enum Limit {
     },
 }
 
+/// The stacks of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stacks {
+    /// in the kernel: addresses, innermost first
+    pub kernel: Stack<u64>,
+    /// in its own program, by frame pointers, innermost first
+    pub user: Stack<Frame>,
+}
+
 /// A stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stack<T> {
@@ -166,6 +173,8 @@ pub struct Kill {
     pub code: SignalCode,
     /// to the process, and not to one thread of it (which ends the process too)
     pub is_group: bool,
+    /// of the sender; none of the kernel's own signals, nor of those after the first that one sends in a row
+    pub stacks: Option<Stacks>,
 }
 
 /// `si_code`: from where a signal came.
