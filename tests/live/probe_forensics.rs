@@ -215,6 +215,11 @@ fn a_victim_is_told_with_the_limit_that_was_hit() {
             _ => None,
         },
     );
+    // In the order that this kernel is taken to have.
+    let place = |is: &dyn Fn(&Told) -> bool| seen.iter().position(is);
+    let end = place(&|told| matches!(told, Told::End(end) if end.tgid == pid));
+    let back = place(&|told| matches!(told, Told::Released(back) if back.tgid == pid));
+    assert_eq!(end < back, ring.ends_early(), "{seen:?}");
     assert_counted(&meters);
     assert_eq!(ring.undecoded(), 0);
 }

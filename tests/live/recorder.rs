@@ -20,7 +20,7 @@ use brink_host::cgroup::{Controller, Layout};
 use brink_host::clock::monotonic_ns;
 use brink_host::hog::{HogSpec, Load};
 use brink_host::probe::abi::flight::FlightPoint;
-use brink_host::probe::programs::OOM_ENTERED;
+use brink_host::probe::programs::is_spare;
 use brink_host::probe::{Facts, Probe, Roots, Wishes, coverage};
 use brink_stream::hub::{Line, Next};
 use brink_stream::model::kind::Kind;
@@ -133,6 +133,47 @@ fn without_the_wish_no_point_is_left() {
         Ok(mut probe) => assert!(probe.take_flight().is_none()),
         Err(error) => lacks!("needs kernel programs: {error}"),
     }
+}
+
+#[test]
+fn what_cgroups_use_is_told_by_the_survey_whoever_comes_and_goes() {
+    let sandbox = match Sandbox::new(&[Controller::Memory], 200 * MIB) {
+        Ok(sandbox) => sandbox,
+        Err(error) => lacks!("needs a memory cgroup: {error}"),
+    };
+    let mut probe = match recording_probe() {
+        Ok(probe) => probe,
+        Err(why) => lacks!("{why}"),
+    };
+    let Some(survey) = probe.take_survey() else {
+        lacks!("needs the survey");
+    };
+    let (recorder, _told) = recorder(&Layout::detect(Path::new("/")).unwrap());
+    // Others' cgroups come and go as well.
+    let all_are_surveyed = || {
+        let pace = recorder.pace(now())?;
+        let all = pace.near + pace.others;
+        (all > 0 && pace.surveyed == all).then_some(all)
+    };
+    let files = wait_until(PATIENCE, || recorder.pace(now()));
+    assert_eq!(files.expect("a first round").surveyed, 0);
+    recorder.survey_with(survey);
+    wait_until(PATIENCE, all_are_surveyed).expect("the survey tells of all");
+    let child = sandbox.group.child("short").unwrap();
+    let path = child.group().to_owned();
+    let recorded = |above: u64| {
+        let recording = recorder.cut(now(), Some(&path));
+        recording.cgroup.iter().any(|point| point.usage > above)
+    };
+    let spec = HogSpec::new(Load::Anon, 64 * MIB, PATIENCE);
+    let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+    let mut hog = Hog::spawn(program, Some(&child), &spec).unwrap();
+    hog.start();
+    wait_until(PATIENCE, || recorded(60 * MIB).then_some(())).expect("its usage is recorded");
+    wait_until(PATIENCE, all_are_surveyed).expect("by the survey");
+    drop(hog);
+    drop(child);
+    wait_until(PATIENCE, all_are_surveyed).expect("and so are all after it has gone");
 }
 
 #[test]
@@ -278,7 +319,7 @@ fn an_incident_comes_after_its_warning_and_closes_with_its_minute() {
     leak.start();
     let told = told_until(&running, Kind::IncidentClosed, "leak");
     // Nothing depends on the one that some kernels refuse.
-    let runs = |program: &ProgramState| program.absent.is_none() || program.name == OOM_ENTERED;
+    let runs = |program: &ProgramState| program.absent.is_none() || is_spare(&program.name);
     let is_whole = running.loaded.programs().iter().all(runs);
     let recorder = running.recorder.get();
     let pace = recorder.and_then(|recorder| recorder.pace(now()));

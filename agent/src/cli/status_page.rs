@@ -1,6 +1,6 @@
 //! The page of `brink status`: mode, order, rung, signals, thresholds, and what was lost.
 
-use brink_host::probe::programs::OOM_ENTERED;
+use brink_host::probe::programs::is_spare;
 
 use super::pause::pause_end;
 use super::status_disks::disks;
@@ -173,7 +173,7 @@ fn rung(screen: &mut Screen, status: &Status) {
     let absent = status.programs.iter().filter(|program| !program.running);
     for program in absent {
         let why = program.why.as_deref().unwrap_or("no reason given");
-        let (but, paint) = if program.name == OOM_ENTERED {
+        let (but, paint) = if is_spare(&program.name) {
             (", and nothing depends on it", Paint::Faint)
         } else {
             ("", Paint::Warning)
@@ -473,7 +473,7 @@ mod tests {
     fn a_program_that_nothing_depends_on_is_told_as_such() {
         let text = include_str!("../../tests/page/status.json");
         let mut status: Status = serde_json::from_str(text).unwrap();
-        status.programs = ["sampler", OOM_ENTERED]
+        status.programs = ["sampler", "oom_entered"]
             .map(|name| ProgramView {
                 name: name.to_owned(),
                 family: "any".to_owned(),

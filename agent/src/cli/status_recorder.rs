@@ -54,6 +54,7 @@ mod tests {
             others_period_ms: 1_000,
             near: 32,
             others: 78,
+            surveyed: 110,
         };
         check(
             view,
@@ -78,6 +79,7 @@ mod tests {
             others_period_ms: 4_000,
             near: 2,
             others: 1,
+            surveyed: 0,
         };
         check(
             view,

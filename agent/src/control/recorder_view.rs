@@ -18,6 +18,9 @@ pub struct RecorderView {
     pub near: u32,
     /// The other cgroups that are recorded.
     pub others: u32,
+    /// Of both, those whose usage a program of the kernel's tells; the files of the others do.
+    #[serde(default)]
+    pub surveyed: u32,
 }
 
 impl RecorderView {
@@ -27,6 +30,7 @@ impl RecorderView {
             periods,
             near,
             others,
+            surveyed,
         } = pace;
         Self {
             node_period_ms: periods.node_ms,
@@ -34,6 +38,7 @@ impl RecorderView {
             others_period_ms: periods.others_ms,
             near,
             others,
+            surveyed,
         }
     }
 }

@@ -39,9 +39,10 @@ pub(super) fn trigger(choice: &Choice, cgroup: Field<String>, names: Option<&Gfp
 
 /// Who sent a signal, and the addresses of his kernel stack. `cgroup` is that task's.
 pub(super) fn sender(kill: &Kill, cgroup: Field<String>) -> (Trigger, Vec<u64>) {
-    let missing = stacks::missing(kill);
     let found = kill.stacks.as_ref();
-    let kernel_stack = found.map_or(Field::Missing(missing), stacks::kernel);
+    // Only of the first of many in a row, or while there is room.
+    let lost = Missing::Lost;
+    let kernel_stack = found.map_or(Field::Missing(lost), stacks::kernel);
     let trigger = Trigger {
         pid: kill.sender.tgid,
         tid: kill.sender.tid,
@@ -52,7 +53,7 @@ pub(super) fn sender(kill: &Kill, cgroup: Field<String>) -> (Trigger, Vec<u64>) 
         gfp_flags: Field::Missing(Missing::NotApplicable),
         order: Field::Missing(Missing::NotApplicable),
         kernel_stack: stacks::unnamed(&kernel_stack),
-        user_stack: found.map_or(Field::Missing(missing), stacks::user),
+        user_stack: found.map_or(Field::Missing(lost), stacks::user),
     };
     (trigger, kernel_stack.value().cloned().unwrap_or_default())
 }

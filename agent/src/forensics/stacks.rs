@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use brink_host::probe::forensics::{Frame, Kill, SignalCode, Stack, Stacks};
+use brink_host::probe::forensics::{Frame, Stack, Stacks};
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::UserFrame;
 
@@ -14,15 +14,6 @@ pub(super) fn kernel(stacks: &Stacks) -> Field<Vec<u64>> {
 /// The user stack.
 pub(super) fn user(stacks: &Stacks) -> Field<Vec<UserFrame>> {
     stack(&stacks.user, frame)
-}
-
-/// Why the sender of a signal has none.
-pub(super) const fn missing(kill: &Kill) -> Missing {
-    match kill.code {
-        // It is no sender's: the kernel itself had a reason.
-        SignalCode::Kernel => Missing::NotApplicable,
-        _ => Missing::Lost,
-    }
 }
 
 /// The kernel stack with names still to come, or why there is none.

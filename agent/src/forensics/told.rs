@@ -87,10 +87,14 @@ impl Worker {
                 Told::Oom(oom) => self.oom(&oom),
                 Told::Kill(kill) => self.kill(*kill),
                 Told::End(End { tgid, at_ns, .. }) => {
-                    self.watched.remove(tgid);
                     self.sharers.ended(tgid);
                     self.halves.end(tgid, at_ns);
-                    self.exited(tgid, at_ns);
+                    // Its memory is still there where this comes early; its descriptor tells when it is not.
+                    let ring = self.ring.as_ref();
+                    if !ring.is_some_and(ForensicsRing::ends_early) || !self.watched.has(tgid) {
+                        self.watched.remove(tgid);
+                        self.exited(tgid, at_ns);
+                    }
                 }
                 Told::Released(released) => self.released(released.tgid, released.at_ns),
             }

@@ -26,6 +26,12 @@ impl Watched {
         self.0.retain(|(watched, _)| *watched != pid);
     }
 
+    /// Whether its exit will be told by a descriptor.
+    pub(super) fn has(&self, pid: u32) -> bool {
+        let mut watched = self.0.iter();
+        watched.any(|(watched, fd)| *watched == pid && fd.is_some())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

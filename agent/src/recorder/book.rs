@@ -36,6 +36,8 @@ pub struct Book {
     stall_us: Option<u64>,
     /// From one point to the next, for now.
     pub periods: Periods,
+    /// Cgroups whose usage a program of the kernel's tells.
+    pub surveyed: usize,
     /// Whether the kernel tells how long tasks of a cgroup wait for memory.
     pub tells_stalls: bool,
 }
@@ -89,6 +91,7 @@ impl Default for Book {
             stalls: Lanes::new(1, NODE_POINTS),
             stall_us: None,
             periods: Periods::default(),
+            surveyed: 0,
             tells_stalls: false,
         }
     }
@@ -192,7 +195,9 @@ impl Book {
 
     /// What a cgroup held at `at` without inactive file pages, in bytes, as of the newest point that is no later.
     pub fn working_set(&self, path: &str, at: Stamp) -> Option<u64> {
-        let (slot, _) = self.entries().find(|(_, entry)| *entry.path == *path)?;
+        // One that went before may have had the same name.
+        let named = self.entries().filter(|(_, entry)| *entry.path == *path);
+        let (slot, _) = named.min_by_key(|(_, entry)| entry.gone.is_some())?;
         let points = self.points(slot);
         let before = points.take_while(|point| point.at.before(at).is_some());
         before.last().map(|point| bytes(point.working_set))

@@ -13,10 +13,12 @@ const MOVED: u64 = 256 << 10;
 const MOVED_PART: u64 = 64;
 /// And after so long in any case, in milliseconds: at once if usage moved at all, later if not.
 const STALE_MS: u32 = 1_000;
-const STALE_UNMOVED_MS: u32 = 30_000;
+const STALE_UNMOVED_MS: u32 = 10_000;
+/// The same far from a limit.
+const STALE_CALM_MS: u32 = 30_000;
 /// How long its tasks waited is read again when anything else has moved, and after so long in any case, in milliseconds.
 const WAITED_MS: u32 = 1_000;
-/// The same where reclaims are counted and there were none.
+/// The same far from a limit, where reclaims are counted and there were none.
 const WAITED_CALM_MS: u32 = 10_000;
 
 /// Whether what the kernel's programs count of cgroups has changed: while this number stays, nothing of it has.
@@ -98,7 +100,8 @@ impl GroupReader {
         }
     }
 
-    /// Reads it now; its usage only where it is not known. `count` asks for what is counted of a cgroup by its id, if anybody
+    /// Reads it now; its usage only where that is not `given`. Where `is_calm`, far from any limit of its own, what does not move is
+    /// read more seldom: at its limit usage hardly moves, while what it consists of does. `count` asks for what is counted of a cgroup by its id, if anybody
     /// counts. A cgroup that was removed answers `ENODEV`.
     ///
     /// # Errors
@@ -106,17 +109,18 @@ impl GroupReader {
     pub fn read(
         &mut self,
         at: Stamp,
-        usage: Option<u64>,
+        (given, is_calm): (Option<u64>, bool),
         pulse: Option<Pulse>,
         count: impl FnOnce(u64) -> Option<Counts>,
     ) -> Result<Reading, HotError> {
-        let usage = usage.map_or_else(|| self.usage.read(), Ok)?;
+        let usage = given.map_or_else(|| self.usage.read(), Ok)?;
         let parts = match self.parts {
-            Some(parts) if !is_stale(&parts, at, usage) => parts,
+            Some(parts) if !is_stale(&parts, at, (usage, is_calm)) => parts,
             _ => self.read_parts(at, usage)?,
         };
         let counts = self.counted(pulse, count);
-        let stall_us = self.waits(at, usage, counts.map(|counts| counts.reclaims));
+        let reclaims = counts.map(|counts| counts.reclaims);
+        let stall_us = self.waits(at, (usage, reclaims), is_calm);
         let known = |bytes: Option<u64>| bytes.unwrap_or(0);
         let stat = &parts.stat;
         let reclaimable = known(stat.inactive_file)
@@ -157,9 +161,18 @@ impl GroupReader {
     }
 
     /// How long its tasks waited for memory. At its limit a cgroup's usage hardly moves while they do, so reclaims count as well.
-    fn waits(&mut self, at: Stamp, usage: u64, reclaims: Option<u64>) -> Option<u64> {
+    fn waits(
+        &mut self,
+        at: Stamp,
+        (usage, reclaims): (u64, Option<u64>),
+        is_calm: bool,
+    ) -> Option<u64> {
         let file = self.pressure.as_ref()?;
-        let longest = reclaims.map_or(WAITED_MS, |_| WAITED_CALM_MS);
+        let longest = if is_calm && reclaims.is_some() {
+            WAITED_CALM_MS
+        } else {
+            WAITED_MS
+        };
         if let Some(waited) = &self.waited
             && waited.usage == usage
             && waited.reclaims == reclaims
@@ -179,12 +192,12 @@ impl GroupReader {
 }
 
 /// Whether the parts no longer go with this usage.
-fn is_stale(parts: &Parts, at: Stamp, usage: u64) -> bool {
+fn is_stale(parts: &Parts, at: Stamp, (usage, is_calm): (u64, bool)) -> bool {
     let moved = usage.abs_diff(parts.usage);
-    let longest = if moved == 0 {
-        STALE_UNMOVED_MS
-    } else {
-        STALE_MS
+    let longest = match (moved, is_calm) {
+        (0, true) => STALE_CALM_MS,
+        (0, false) => STALE_UNMOVED_MS,
+        _ => STALE_MS,
     };
     moved >= MOVED.min(usage / MOVED_PART).max(1 << 14)
         || parts.at.before(at).is_none_or(|age| age >= longest)
@@ -217,7 +230,7 @@ mod tests {
         let mut check = |millis: u64, usage: u64, inactive_file: u64, seen: u64| {
             write(root.path(), usage, inactive_file);
             let reading = reader
-                .read(at(millis), None, None, |_| None)
+                .read(at(millis), (None, true), None, |_| None)
                 .expect("readable");
             assert_eq!(reading.usage, usage, "{millis}");
             assert_eq!(reading.working_set, usage - seen, "{millis}");
@@ -258,7 +271,7 @@ mod tests {
                 Some(Counts { reclaims, forks })
             };
             let reading = reader
-                .read(at(millis), None, pulse, count)
+                .read(at(millis), (None, true), pulse, count)
                 .expect("readable");
             let seen = reading.counts.map_or(0, |counts| counts.forks);
             assert_eq!((seen, asked), expected, "{millis}");
@@ -292,7 +305,7 @@ mod tests {
             write(root.path(), usage, 0);
             let count = |_| reclaims.map(|reclaims| Counts { reclaims, forks: 0 });
             let reading = reader
-                .read(at(millis), None, None, count)
+                .read(at(millis), (None, true), None, count)
                 .expect("readable");
             assert_eq!(reading.stall_us, Some(expected), "{millis}");
         };
@@ -308,7 +321,7 @@ mod tests {
         check(11_400, (100 << 20) + 4096, None, 9, 9);
         reader.tell_pressure(false);
         let reading = reader
-            .read(at(11_500), None, None, |_| None)
+            .read(at(11_500), (None, true), None, |_| None)
             .expect("readable");
         assert_eq!(reading.stall_us, None);
     }

@@ -117,10 +117,14 @@ impl Recorder {
         })
     }
 
-    /// Takes what the kernel's programs record, once they are loaded. Without a survey usage comes from files.
-    pub fn attach(&self, flight: FlightReader, meters: Arc<Meters>, survey: Option<Survey>) {
+    /// Takes what the kernel's programs record, once they are loaded.
+    pub fn attach(&self, flight: FlightReader, meters: Arc<Meters>) {
         *self.source.kernel() = Some(Kernel::new(flight, meters));
-        *self.source.survey() = survey;
+    }
+
+    /// Asks this survey what cgroups use from now on, and files no longer.
+    pub fn survey_with(&self, survey: Survey) {
+        *self.source.survey() = Some(survey);
     }
 
     /// The minute before `at` (`CLOCK_MONOTONIC`), with the cgroup of the victim, a path in the hierarchy of the memory
@@ -156,6 +160,8 @@ pub struct Pace {
     pub near: u32,
     /// The others.
     pub others: u32,
+    /// Of both, those whose usage a program of the kernel's tells, and no file.
+    pub surveyed: u32,
 }
 
 impl Recorder {
@@ -180,6 +186,7 @@ impl Recorder {
             periods,
             near: count(near),
             others: count(alive().count() - near),
+            surveyed: count(book.surveyed),
         })
     }
 

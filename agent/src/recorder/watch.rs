@@ -88,6 +88,8 @@ pub struct Watch {
     changes: Option<u64>,
     /// Whether the kernel's programs tell of every cgroup that comes or goes.
     is_told: bool,
+    /// A cgroup could not be opened in the last search.
+    reopens: bool,
 }
 
 struct Group {
@@ -99,6 +101,8 @@ struct Group {
     latest: Reading,
     lane: Option<usize>,
     gone: Option<Stamp>,
+    /// Its usage came from the kernel's program the last time.
+    is_surveyed: bool,
 }
 
 impl Watch {
@@ -124,6 +128,7 @@ impl Watch {
             limits_at: 0,
             changes: None,
             is_told: false,
+            reopens: false,
         }
     }
 
@@ -191,7 +196,9 @@ impl Watch {
             };
             let survey = self.survey.as_ref();
             let usage = survey.and_then(|survey| survey.usage(surveyed?, slot));
-            match reader.read(at, usage, pulse, |id| counts(meters?, id)) {
+            group.is_surveyed = usage.is_some();
+            let is_calm = is_calm(group.latest.usage, group.limit);
+            match reader.read(at, (usage, is_calm), pulse, |id| counts(meters?, id)) {
                 Ok(reading) => {
                     group.latest = reading;
                     self.fresh.push((slot, reading, into));
@@ -233,6 +240,12 @@ impl Watch {
         }
     }
 
+    /// Cgroups whose usage the kernel's program tells, as of their last turn.
+    fn surveyed(&self) -> usize {
+        let groups = self.groups.iter().flatten();
+        groups.filter(|group| group.is_surveyed).count()
+    }
+
     /// Whoever is recorded gets his place in the survey.
     fn take_over(&mut self, survey: Survey) {
         self.survey = Some(survey);
@@ -252,7 +265,9 @@ impl Watch {
 
     /// Tells the periods, chooses who is near, and forgets who is long gone.
     fn settle(&mut self, at: Stamp, book: &Mutex<Book>) {
+        let surveyed = self.surveyed();
         let mut book = lock(book);
+        book.surveyed = surveyed;
         book.periods = Periods {
             node_ms: self.rest_ms(),
             near_ms: self.rest_ms(),
@@ -369,6 +384,8 @@ impl Watch {
         };
         // One that cannot be opened has gone again, or has no memory controller.
         let Ok(reader) = GroupReader::open(&self.hierarchy, path) else {
+            // Which it may be given later, and nobody tells of that.
+            self.reopens = true;
             return;
         };
         let path: Arc<str> = path.into();
@@ -384,6 +401,7 @@ impl Watch {
                 latest: Reading::default(),
                 lane: None,
                 gone: None,
+                is_surveyed: false,
             });
         }
     }
@@ -394,6 +412,11 @@ impl Watch {
             groups.filter_map(|(slot, group)| Some((group.as_ref()?.gone?.before(at)?, slot)));
         gone.max().map(|(_, slot)| slot)
     }
+}
+
+/// Whether so much of a limit is no cause to look closely: less than three quarters.
+fn is_calm(usage: u64, limit: Option<u64>) -> bool {
+    limit.is_none_or(|limit| usage < limit - limit / 4)
 }
 
 /// Gives a cgroup its place in the survey. Where it gets none, its file tells, and whether it is gone.
@@ -426,6 +449,7 @@ impl Group {
     fn leave(&mut self, at: Stamp) {
         self.gone = Some(at);
         self.reader = None;
+        self.is_surveyed = false;
     }
 
     /// A warning, if the limit is near. The limit is read again first: it may just have been raised.

@@ -51,9 +51,12 @@ pub(super) fn wishes(is_recorded: bool) -> Wishes {
 /// Hands the recorder what the loaded programs record.
 pub(super) fn attach(recorder: Option<&Recorder>, equipment: &mut Equipment) {
     let meters = equipment.meters.clone();
+    if let (Some(recorder), Some(survey)) = (recorder, equipment.survey.take()) {
+        recorder.survey_with(survey);
+    }
     if let (Some(recorder), Some(meters)) = (recorder, meters)
         && let Some(flight) = equipment.flight.take()
     {
-        recorder.attach(flight, meters, equipment.survey.take());
+        recorder.attach(flight, meters);
     }
 }

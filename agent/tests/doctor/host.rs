@@ -21,6 +21,7 @@ fn a_whole_machine_has_nothing_wrong_but_its_missing_type_description() {
         "programs.process",
         "programs.cgroup",
         "programs.forensics",
+        "programs.recorder",
         "scheduling.fifo",
         "scheduling.nice",
         "scheduling.oom-score",

@@ -148,6 +148,8 @@ pub fn measure(engine: *mut Engine, sample: *mut Sample) {
         (*sample).headroom = if known { headroom(engine) } else { 0 };
         if !known {
             (*engine).sums = Counters::NONE;
+            // They are no sums of anything, for whoever comes after.
+            (*engine).sums.failed = 1;
         }
         let (sums, shift) = (&(*engine).sums, layout!(page_shift));
         (*sample).anon = sums.anon << shift;

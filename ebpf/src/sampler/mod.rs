@@ -36,11 +36,16 @@ fn beat(engine: *mut Engine, at: u64) -> u64 {
         let every = (*engine).knobs.flight_ns;
         // As early as a point may be left.
         let early = at + every / 8;
-        let compares = early >= (*engine).compare_ns || at < (*engine).boost_until_ns;
-        if compares || !between(engine, at) {
-            (*engine).compare_ns = at + tick(engine, at);
-        }
-        let rest = (*engine).compare_ns - at;
+        // A hook may bring it nearer at any time: it is read once.
+        let next = (&raw const (*engine).compare_ns).read_volatile();
+        let compares = early >= next || at < (*engine).boost_until_ns;
+        let rest = if compares || !between(engine, at) {
+            let period = tick(engine, at);
+            (*engine).compare_ns = at + period;
+            period
+        } else {
+            next - at
+        };
         if every != 0 { rest.min(every) } else { rest }
     }
 }

@@ -51,9 +51,9 @@ extern "C" fn on_timer(_map: *mut c_void, _key: *mut u32, slot: *mut TimerSlot) 
         (*meter).fired_ns = at;
         let late = at.saturating_sub((*engine).due_ns);
         let mut period = (*engine).knobs.min_period_ns;
-        if Engine::try_lock(engine) {
+        let locked = Engine::try_lock(engine);
+        if locked {
             period = beat(engine, at);
-            Engine::unlock(engine);
             (*meter).late_ns += late;
             (*meter).late_max_ns = (*meter).late_max_ns.max(late);
         } else {
@@ -62,6 +62,10 @@ extern "C" fn on_timer(_map: *mut c_void, _key: *mut u32, slot: *mut TimerSlot) 
         bpf_timer_start(&raw mut (*slot).timer, period, 0);
         let done = now();
         (*engine).due_ns = done + period;
+        // Not before: a command that hurries the timer would be undone.
+        if locked {
+            Engine::unlock(engine);
+        }
         let cost = done.wrapping_sub(at);
         (*meter).cost_ns += cost;
         (*meter).cost_max_ns = (*meter).cost_max_ns.max(cost);
@@ -108,6 +112,8 @@ pub fn pull(at: u64, hold: bool) {
         if (*engine).due_ns > at + least {
             (*engine).due_ns = at + least;
             (*engine).pulled_ns = at;
+            // A tick that was under way may have set it meanwhile.
+            (*engine).compare_ns = 0;
             bpf_timer_start(&raw mut (*slot).timer, least, 0);
             if let Some(meter) = SAMPLER.get_ptr_mut(0) {
                 add(&raw mut (*meter).pulls, 1);

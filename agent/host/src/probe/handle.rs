@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, RingBuf};
 use brink_abi::command::Mailbox;
+use brink_abi::layout::ABSENT;
 use brink_abi::meter::ProcessMeter;
 use brink_abi::sample::{Published, Sample, Usage, UsageTable};
 use brink_abi::{COMM, MAX_SLOTS, Plain};
@@ -81,7 +82,11 @@ impl Probe {
             forensics: settings
                 .wishes
                 .forensics
-                .then(|| take(&mut object, "FORENSICS").map(ForensicsRing::new))
+                .then(|| {
+                    // The argument came with the change.
+                    let ends_early = settings.layout.arg_group_dead != ABSENT;
+                    take(&mut object, "FORENSICS").map(|ring| ForensicsRing::new(ring, ends_early))
+                })
                 .transpose()?,
             flight: FlightReader::take(&mut object, settings, &coverage)?,
             survey,

@@ -69,7 +69,7 @@ pub struct Program {
 impl Program {
     /// Another way serves where it is absent: nothing is lost without it.
     pub fn is_spare(&self) -> bool {
-        self.name == OOM_ENTERED || self.name == SURVEY
+        is_spare(self.name)
     }
 }
 
@@ -255,6 +255,11 @@ pub const PROGRAMS: &[Program] = &[
         needs: &[Need::TaskCgroup, Need::Cgroup, Need::Slot],
     },
 ];
+
+/// Whether another way serves where the program of this name is absent.
+pub fn is_spare(name: &str) -> bool {
+    [OOM_ENTERED, SURVEY].contains(&name)
+}
 
 /// The program that is told of each decision of the OOM killer. Where the kernel cannot be hooked at functions,
 /// `oom_victim` finds the decision by itself.

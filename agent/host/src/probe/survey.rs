@@ -78,14 +78,17 @@ impl Survey {
         let (mut usages, mut limits) = (take(&mut object, USAGES)?, take(&mut object, LIMITED)?);
         forget(&mut usages, USAGES)?;
         forget(&mut limits, LIMITED)?;
-        Ok(Self {
+        let mut survey = Self {
             usages,
             limits,
             object,
             found: Box::new([UNKNOWN; MAX_SURVEYED]),
             is_behind: true,
             map_bytes,
-        })
+        };
+        // A kernel may take the program and not let it be called.
+        survey.look(Places::default())?;
+        Ok(survey)
     }
 
     /// Takes a cgroup in, by its open directory, at a place below [`MAX_SURVEYED`]; whoever had it is out.

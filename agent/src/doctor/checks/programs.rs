@@ -2,7 +2,7 @@
 
 use brink_host::probe::Wishes;
 use brink_host::probe::coverage::{Absence, decide};
-use brink_host::probe::programs::{Family, OOM_ENTERED, PROGRAMS};
+use brink_host::probe::programs::{Family, PROGRAMS, is_spare};
 
 use super::count;
 use crate::doctor::check::{Check, Subject};
@@ -12,7 +12,7 @@ use crate::doctor::verdict::{agrees, tolerance};
 use crate::record::text::{bytes, unsigned};
 
 /// Each family with what is lost without it.
-const FAMILIES: [(Family, Subject, &str); 6] = [
+const FAMILIES: [(Family, Subject, &str); 7] = [
     (
         Family::Sampler,
         Subject("programs.sampler", "sampler of memory in the kernel"),
@@ -42,6 +42,11 @@ const FAMILIES: [(Family, Subject, &str); 6] = [
         Family::Forensics,
         Subject("programs.forensics", "programs on kills"),
         "who killed what, and for which limit, is pieced together from files, where it can be",
+    ),
+    (
+        Family::Recorder,
+        Subject("programs.recorder", "program for the flight recorder"),
+        "it reads the files of control groups instead, which takes more of a processor",
     ),
 ];
 
@@ -93,7 +98,7 @@ fn loaded(
 ) -> Check {
     let (spare, absent): (Vec<_>, Vec<_>) = programs
         .absent(family)
-        .partition(|(name, _)| *name == OOM_ENTERED);
+        .partition(|(name, _)| is_spare(name));
     if absent.is_empty() {
         let but = match spare.first() {
             Some((name, why)) => format!(", but {name}, which nothing depends on ({why})"),

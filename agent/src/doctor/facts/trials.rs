@@ -24,6 +24,7 @@ use crate::guard::figures::saturated;
 use crate::guard::files::NodeFiles;
 use crate::guard::kernel::Kernel;
 use crate::guard::watches::Terrain;
+use crate::recorder::NODE_PERIOD_NS;
 use crate::runtime::cluster::{Answered, try_out};
 
 /// The score the agent asks for.
@@ -240,7 +241,7 @@ fn try_programs(ground: Ground<'_>) -> Load {
     }
     let wishes = Wishes {
         forensics: true,
-        ..Wishes::default()
+        ..Wishes::default().recording(NODE_PERIOD_NS)
     };
     let decided = decide(ground.kernel, &wishes);
     if let Some((_, why)) = decided.absences().next()

@@ -57,11 +57,22 @@ pub use told::{
 pub struct ForensicsRing {
     ring: RingBuf<MapData>,
     undecoded: u64,
+    ends_early: bool,
 }
 
 impl ForensicsRing {
-    pub(super) fn new(ring: RingBuf<MapData>) -> Self {
-        Self { ring, undecoded: 0 }
+    pub(super) fn new(ring: RingBuf<MapData>, ends_early: bool) -> Self {
+        Self {
+            ring,
+            undecoded: 0,
+            ends_early,
+        }
+    }
+
+    /// Whether an [`End`] is told before the process gives its memory back, and not after that: since 6.16 the kernel tells of an exit
+    /// as it begins.
+    pub const fn ends_early(&self) -> bool {
+        self.ends_early
     }
 
     /// Readable when a record waits. It stays so until everything that waits was taken.
