@@ -40,7 +40,8 @@ fn a_process_that_shares_the_victims_memory_is_in_its_record() {
     let [closed, opened] = &told[..] else {
         panic!("not one that opens and closes: {told:#?}");
     };
-    other.wait_touched(48 * MIB, PATIENCE).unwrap();
+    // Between the victims' end and their memory the kernel may choose it too: it sees no victim any more then.
+    let _it_may_be_killed = other.wait_touched(48 * MIB, PATIENCE);
     assert_eq!(closed.id, opened.id);
     assert_eq!(closed.cause, Cause::MemcgOom, "{closed:#?}");
     let found: BTreeSet<u32> = closed.victims.iter().map(|victim| victim.pid).collect();
