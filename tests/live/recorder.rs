@@ -161,7 +161,7 @@ fn what_cgroups_use_is_told_by_the_survey_whoever_comes_and_goes() {
     wait_until(PATIENCE, all_are_surveyed).expect("the survey tells of all");
     let child = sandbox.group.child("short").unwrap();
     let path = child.group().to_owned();
-    let recorded = |above: u64| {
+    let is_seen = |above: u64| {
         let recording = recorder.cut(now(), Some(&path));
         recording.cgroup.iter().any(|point| point.usage > above)
     };
@@ -169,7 +169,7 @@ fn what_cgroups_use_is_told_by_the_survey_whoever_comes_and_goes() {
     let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
     let mut hog = Hog::spawn(program, Some(&child), &spec).unwrap();
     hog.start();
-    wait_until(PATIENCE, || recorded(60 * MIB).then_some(())).expect("its usage is recorded");
+    wait_until(PATIENCE, || is_seen(60 * MIB).then_some(())).expect("its usage is recorded");
     wait_until(PATIENCE, all_are_surveyed).expect("by the survey");
     drop(hog);
     drop(child);

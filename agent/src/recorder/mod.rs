@@ -15,6 +15,7 @@ pub mod lanes;
 pub mod node;
 pub mod point;
 pub mod thin;
+pub mod turns;
 pub mod watch;
 
 use std::path::Path;

@@ -24,11 +24,10 @@ use super::choose::{Candidate, choose, nearness};
 use super::group::{GroupReader, Pulse};
 use super::node::NodeSource;
 use super::point::{Counts, Reading, Stamp};
+use super::turns::{BEATS, Turns};
 
 /// From one beat to the next when nothing is too dear, in milliseconds.
 pub const BEAT_MS: u32 = 100;
-/// Beats in which every cgroup is read once.
-const BEATS: usize = 10;
 /// The most that beats may be stretched.
 const LONGEST_STRETCH: u32 = 10;
 /// What beats may cost of a processor before they are stretched, in parts of a hundred thousand; and what they would have to cost at
@@ -71,6 +70,7 @@ pub struct Watch {
     /// What tells the usage of many at once; the place of a cgroup there is that of its group here.
     survey: Option<Survey>,
     groups: Box<[Option<Group>]>,
+    turns: Turns,
     fresh: Vec<(usize, Reading, Into)>,
     candidates: Vec<Candidate>,
     beat: u64,
@@ -116,6 +116,7 @@ impl Watch {
             node,
             survey: None,
             groups: groups.into(),
+            turns: Turns::default(),
             fresh: Vec::with_capacity(GROUPS),
             candidates: Vec::with_capacity(GROUPS),
             beat: 0,
@@ -165,6 +166,7 @@ impl Watch {
         }
         if self.begins_round() {
             self.settle(at, &source.book);
+            self.turns.are_stale = true;
             self.is_recorded = source.is_kernel_recording(now_ns);
             self.is_told = source.tells_cgroups();
             if let Some(survey) = source.survey().take() {
@@ -185,12 +187,15 @@ impl Watch {
     fn read(&mut self, at: Stamp, meters: Option<&Meters>, warn: &mut impl FnMut(Warning)) {
         let turn = usize::try_from(self.beat % BEATS as u64).unwrap_or(0);
         let pulse = self.feel(meters);
+        if self.turns.are_stale {
+            self.give_turns();
+        }
         let surveyed = self.look(turn);
-        for (slot, group) in self.groups.iter_mut().enumerate() {
-            let Some(group) = group else { continue };
-            let Some(into) = group.turn(slot, turn) else {
+        for &(slot, into) in self.turns.of(turn) {
+            let Some(Some(group)) = self.groups.get_mut(slot) else {
                 continue;
             };
+            // Closed once it is gone.
             let Some(reader) = &mut group.reader else {
                 continue;
             };
@@ -218,17 +223,22 @@ impl Watch {
         }
     }
 
+    /// Gives everybody who is there his turns.
+    fn give_turns(&mut self) {
+        let groups = self.groups.iter().enumerate();
+        let here = groups.filter_map(|(slot, group)| {
+            let group = group.as_ref().filter(|group| group.gone.is_none())?;
+            Some((slot, group.lane.is_some()))
+        });
+        self.turns.give(here);
+    }
+
     /// Whose turn it is, by what the kernel's program found of them now; none where it does not run.
     fn look(&mut self, turn: usize) -> Option<Places> {
         let survey = self.survey.as_mut()?;
         let mut wanted = Places::default();
-        for (slot, group) in self.groups.iter().enumerate() {
-            if group
-                .as_ref()
-                .is_some_and(|group| group.turn(slot, turn).is_some())
-            {
-                wanted.add(slot);
-            }
+        for (slot, _) in self.turns.of(turn) {
+            wanted.add(*slot);
         }
         match survey.look(wanted) {
             Ok(()) => Some(wanted),
@@ -336,6 +346,7 @@ impl Watch {
                     && !listed.contains(&*group.path)
                 {
                     group.leave(at);
+                    self.turns.are_stale = true;
                     unseat(&mut self.survey, slot);
                 }
             }
@@ -391,6 +402,7 @@ impl Watch {
         let path: Arc<str> = path.into();
         let limit = reader.limit();
         seat(&mut self.survey, slot, &reader);
+        self.turns.are_stale = true;
         lock(book).admit(slot, Arc::clone(&path), limit);
         if let Some(place) = self.groups.get_mut(slot) {
             *place = Some(Group {
@@ -436,15 +448,6 @@ fn unseat(survey: &mut Option<Survey>, slot: usize) {
 }
 
 impl Group {
-    /// What a reading of it goes into in this turn; none if it is not read, or gone.
-    fn turn(&self, slot: usize, turn: usize) -> Option<Into> {
-        let into = Into {
-            near: self.lane.is_some(),
-            all: slot % BEATS == turn,
-        };
-        (self.gone.is_none() && (into.near || into.all)).then_some(into)
-    }
-
     /// It is gone: what is known of it stays for a while, and its files are closed.
     fn leave(&mut self, at: Stamp) {
         self.gone = Some(at);

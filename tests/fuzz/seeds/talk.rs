@@ -178,6 +178,7 @@ fn recorder() -> RecorderView {
         others_period_ms: 1_000,
         near: 32,
         others: 78,
+        surveyed: 110,
     }
 }
 

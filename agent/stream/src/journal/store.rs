@@ -52,6 +52,8 @@ pub struct Store<D: Disk> {
     waiting_events: u64,
     /// Events that were written and may not be safe yet.
     unsafe_events: u64,
+    /// Events that were written and could not be made safe.
+    doubtful: u64,
 }
 
 /// The name of a segment.
@@ -90,6 +92,7 @@ impl<D: Disk> Store<D> {
             waiting: Vec::new(),
             waiting_events: 0,
             unsafe_events: 0,
+            doubtful: 0,
         };
         store.trim(now, 0)?;
         Ok((store, recovery))
@@ -186,15 +189,16 @@ impl<D: Disk> Store<D> {
             && let Err(error) = current.file.sync()
         {
             self.retire();
+            self.doubtful += std::mem::take(&mut self.unsafe_events);
             return Err(error);
         }
         self.unsafe_events = 0;
         Ok(())
     }
 
-    /// Events that may be lost since [`Store::sync`] failed; asked for once.
-    pub fn take_unsafe(&mut self) -> u64 {
-        std::mem::take(&mut self.unsafe_events)
+    /// Events that may be lost since a [`Store::sync`] failed, this one or that of a segment that was over; asked for once.
+    pub fn take_doubtful(&mut self) -> u64 {
+        std::mem::take(&mut self.doubtful)
     }
 
     fn segment_size(&self) -> u64 {

@@ -203,6 +203,23 @@ fn a_full_disk_is_an_error_and_what_waits_is_written_when_there_is_room() {
 }
 
 #[test]
+fn what_a_segment_that_is_over_could_not_make_safe_is_counted() {
+    let disk = Simulated::default();
+    let (mut store, _) = open(&disk, 0);
+    store.push(1, &text(1), 0);
+    store.write(0).unwrap();
+    disk.set_sync_fails(true);
+    // Its age alone ends the segment.
+    let later = i64::MAX / 2;
+    store.push(2, &text(2), later);
+    assert!(store.write(later).is_err());
+    disk.set_sync_fails(false);
+    store.write(later).unwrap();
+    store.sync().unwrap();
+    assert_eq!(store.take_doubtful(), 1);
+}
+
+#[test]
 fn a_sync_that_fails_is_told_and_a_new_segment_begun() {
     let disk = Simulated::default();
     let (mut store, _) = open(&disk, 0);
@@ -210,7 +227,7 @@ fn a_sync_that_fails_is_told_and_a_new_segment_begun() {
     store.write(0).unwrap();
     disk.set_sync_fails(true);
     assert!(store.sync().is_err());
-    assert_eq!((store.take_unsafe(), store.take_unsafe()), (1, 0));
+    assert_eq!((store.take_doubtful(), store.take_doubtful()), (1, 0));
     disk.set_sync_fails(false);
     store.push(2, &text(2), 0);
     store.write(0).unwrap();

@@ -100,6 +100,7 @@ impl<D: Disk> Writer<D> {
             }
             if is_closed && self.queue.status().waiting == 0 {
                 let outcome = self.store.sync();
+                self.queue.lose(self.store.take_doubtful());
                 self.show(outcome);
                 return;
             }
@@ -119,7 +120,9 @@ impl<D: Disk> Writer<D> {
     }
 
     fn write(&mut self, hand: &mut InHand, allowance: &mut Allowance) -> io::Result<()> {
-        self.store.write((self.clock)())?;
+        let written = self.store.write((self.clock)());
+        self.queue.lose(self.store.take_doubtful());
+        written?;
         let left_out = std::mem::take(&mut hand.left_out);
         let lost = self.queue.written(self.store.size(), left_out);
         if lost > 0 {
@@ -134,10 +137,9 @@ impl<D: Disk> Writer<D> {
         let is_due = hand.is_urgent || count >= FLUSH_EVENTS || since.elapsed() >= FLUSH;
         if is_due || allowance.take(Instant::now()) {
             *hand = InHand::default();
-            if let Err(error) = self.store.sync() {
-                self.queue.lose(self.store.take_unsafe());
-                return Err(error);
-            }
+            let outcome = self.store.sync();
+            self.queue.lose(self.store.take_doubtful());
+            outcome?;
         }
         Ok(())
     }
