@@ -18,6 +18,8 @@ const WAITING: usize = 64;
 pub(super) struct Sharers {
     mark: Option<Mark>,
     waiting: VecDeque<Kill>,
+    /// Those whose victim's incident was not known in time, or who were too many.
+    lost: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +37,7 @@ struct Mark {
 impl Sharers {
     /// A victim was marked, and signalled.
     pub(super) fn marked(&mut self, oom: &Oom) {
-        self.waiting.clear();
+        self.lost += self.waiting.drain(..).count() as u64;
         self.mark = Some(Mark {
             at: oom.at_ns,
             victim: oom.victim.tgid,
@@ -62,12 +64,19 @@ impl Sharers {
         self.waiting.drain(..).collect()
     }
 
+    /// Those that are in no incident, since the start.
+    pub(super) const fn lost(&self) -> u64 {
+        self.lost
+    }
+
     /// Takes a SIGKILL of the kernel's own: the incident it belongs to, with the victim whose memory it is, if it is one of these and
     /// that is known by now.
     pub(super) fn take(&mut self, kill: &Kill) -> Option<(Key, u32)> {
         let mark = self.mark.filter(|mark| mark.is_followed_by(kill))?;
         if mark.key.is_none() && self.waiting.len() < WAITING {
             self.waiting.push_back(kill.clone());
+        } else if mark.key.is_none() {
+            self.lost += 1;
         }
         Some((mark.key?, mark.victim))
     }

@@ -82,10 +82,22 @@ fn who_is_killed_before_the_incident_is_known_waits_for_it() {
     }
     assert!(sharers.belong(5, Key(9)).is_empty(), "another victim");
     assert_eq!(sharers.belong(1, Key(3)).len(), WAITING);
+    assert_eq!(sharers.lost(), 98 - WAITING as u64, "there was no room");
     assert_eq!(sharers.take(&kill(100)), Some((Key(3), 1)));
     sharers.marked(&mark(6));
     assert_eq!(sharers.take(&kill(101)), None, "it waits for the next one");
     assert_eq!(sharers.belong(6, Key(4)).len(), 1);
+}
+
+#[test]
+fn who_waits_for_an_incident_that_never_comes_is_counted_as_lost() {
+    let mut sharers = Sharers::default();
+    sharers.marked(&mark(1));
+    assert_eq!(sharers.take(&kill(2)), None);
+    assert_eq!(sharers.lost(), 0);
+    sharers.marked(&mark(6));
+    assert!(sharers.belong(6, Key(4)).is_empty());
+    assert_eq!(sharers.lost(), 1);
 }
 
 #[test]

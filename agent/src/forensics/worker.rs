@@ -215,7 +215,8 @@ impl Worker {
 
     fn tell_lost(&mut self) {
         let undecoded = self.ring.as_ref().map_or(0, ForensicsRing::undecoded);
-        let total = self.lost.refused + self.inbox.kills_lost() + undecoded;
+        let refused = self.lost.refused + self.sharers.lost();
+        let total = refused + self.inbox.kills_lost() + undecoded;
         if total > self.lost.told {
             self.outlet.lost(total - self.lost.told, total);
             self.lost.told = total;

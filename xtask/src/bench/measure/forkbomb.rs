@@ -208,11 +208,14 @@ fn ids<'a>(arena: &Arena, group: &'a OwnedCgroup) -> anyhow::Result<&'a CgroupDi
 }
 
 /// What became of a bomb by the tracer's entries, with so many tasks on the node before it.
+///
+/// The kernel counts a fork before it tells of it, and one that a kill gives up it never tells of. If that was the one that crossed,
+/// the time counts from the one before it, which is a little early.
 fn judge(entries: &[Entry], before: u64, group: &str) -> Found {
     let (mut tasks, mut births) = (before, 1_u32);
     let (mut found, mut exits, mut crossed) = (Found::default(), 0_u32, None);
     let path = format!("path={group} ");
-    let mut signalled = None;
+    let (mut signalled, mut last, mut emptied) = (None, None, None);
     for entry in entries {
         match entry.name.as_str() {
             "task_newtask" => {
@@ -222,6 +225,9 @@ fn judge(entries: &[Entry], before: u64, group: &str) -> Found {
                 found.peak = found.peak.max(u32::try_from(tasks).unwrap_or(u32::MAX));
                 if tasks > MOST - LEFT && crossed.is_none() {
                     crossed = Some(entry.at);
+                }
+                if signalled.is_none() {
+                    last = (tasks == MOST - LEFT).then_some(entry.at);
                 }
             }
             "sched_process_exit" => {
@@ -235,14 +241,18 @@ fn judge(entries: &[Entry], before: u64, group: &str) -> Found {
             "cgroup_notify_populated"
                 if entry.fields.contains(&path) && entry.fields.ends_with("val=0") =>
             {
-                found.empty = crossed.map(|crossed| between(crossed, entry.at));
+                emptied = Some(entry.at);
             }
             _ => {}
         }
     }
-    found.signal = crossed
-        .zip(signalled)
-        .map(|(crossed, signalled)| between(crossed, signalled));
+    let in_time = |at: &u64| signalled.is_none_or(|signalled| *at <= signalled);
+    let crossed = crossed
+        .filter(in_time)
+        .or(last.filter(|_| signalled.is_some()));
+    let since = |at| Some(between(crossed?, at));
+    found.empty = emptied.and_then(since);
+    found.signal = signalled.and_then(since);
     found.escaped = births.saturating_sub(exits);
     found
 }
@@ -286,6 +296,12 @@ mod tests {
         assert_eq!((found.peak, found.born, found.escaped), (1802, 1, 1));
         entries.push(exit(11));
         assert_eq!(judge(&entries, MOST - LEFT - 1, "/node/victim1").escaped, 0);
+        // The fork that crossed was counted, and given up.
+        let told = judge(&entries, MOST - LEFT - 2, "/node/victim1");
+        assert_eq!(
+            (told.signal, told.empty),
+            (Some(2_000_000), Some(6_000_000))
+        );
         let early = judge(&entries, 10, "/node/victim1");
         assert_eq!((early.signal, early.empty), (None, None));
     }
