@@ -116,17 +116,23 @@ pub fn kill<T: Plain>(
     at: u64,
     fill: impl FnOnce(*mut T),
 ) {
-    let size = FORENSICS.query(SIZE);
-    if !first && FORENSICS.query(WAITING) > size - size / 8 {
+    if !first && !has_room() {
         count(row, Fate::Dropped);
         return;
     }
     emit(&FORENSICS, flags(wake, &FORENSICS), row, kind, at, fill);
 }
 
-/// Whether the ring of kills has room for what is not needed.
+/// Whether the ring of kills has room for those who are not first.
 #[inline(always)]
 pub fn has_room() -> bool {
+    let size = FORENSICS.query(SIZE);
+    FORENSICS.query(WAITING) <= size - size / 8
+}
+
+/// Whether it has room for what is not needed.
+#[inline(always)]
+pub fn is_quiet() -> bool {
     FORENSICS.query(WAITING) < FORENSICS.query(SIZE) / 8
 }
 

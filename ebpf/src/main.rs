@@ -15,19 +15,9 @@ mod engine;
 mod forensics;
 mod kernel;
 mod maps;
+mod object;
 mod oom;
 mod pass;
 mod process;
 mod reclaim;
 mod sampler;
-
-#[cfg(target_arch = "bpf")]
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo) -> ! {
-    loop {}
-}
-
-/// Helpers that read kernel memory are open to GPL-compatible programs only.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

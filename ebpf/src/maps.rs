@@ -7,6 +7,7 @@ use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use brink_abi::births::{BirthPage, PAGES as PAGES_OF_BIRTHS};
 use brink_abi::command::Mailbox;
 use brink_abi::flight::{FlightPage, PAGES};
+use brink_abi::forensics::KillRecord;
 use brink_abi::meter::{CgroupMeter, Loss, Process, ProcessMeter, ROWS, SamplerMeter};
 use brink_abi::sample::{Published, UsageTable, Watch};
 use brink_abi::{COMM, MAX_NAMES, MAX_NODES, MAX_SLOTS, MAX_WATCHES, Plain};
@@ -118,6 +119,10 @@ pub static BIRTHS: Array<BirthPage> = Array::with_max_entries(PAGES_OF_BIRTHS, 0
 /// The last SIGKILL of the kernel's own that was sent from each processor.
 #[map]
 pub static SIGNALLED: PerCpuArray<Signalled> = PerCpuArray::with_max_entries(1, 0);
+
+/// The SIGKILL that is told from each processor: described once, whichever record it goes into.
+#[map]
+pub static SENT: PerCpuArray<KillRecord> = PerCpuArray::with_max_entries(1, 0);
 
 /// Whose stacks were taken last on each processor.
 #[map]

@@ -10,6 +10,7 @@ mod controller;
     reason = "the survey needs the way to a descriptor's cgroup, not that to the node's counters"
 )]
 mod kernel;
+mod object;
 mod pass;
 
 use aya_ebpf::cty::c_void;
@@ -207,14 +208,3 @@ unsafe fn entry(table: *mut Surveyed, place: u32) -> *mut u64 {
     // SAFETY: the caller's promise; the mask keeps the place below the length.
     unsafe { (&raw mut (*table).bytes).cast::<u64>().add(place) }
 }
-
-#[cfg(target_arch = "bpf")]
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo) -> ! {
-    loop {}
-}
-
-/// Helpers that read kernel memory are open to GPL-compatible programs only.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

@@ -10,6 +10,7 @@
     reason = "the truth needs the way to the counters, not that to a task's cgroup"
 )]
 mod kernel;
+mod object;
 mod pass;
 
 #[path = "truth/judge.rs"]
@@ -178,14 +179,3 @@ extern "C" fn on_truth(_map: *mut c_void, _key: *mut u32, slot: *mut TimerSlot) 
     }
     0
 }
-
-#[cfg(target_arch = "bpf")]
-#[panic_handler]
-fn panic(_info: &core::panic::PanicInfo) -> ! {
-    loop {}
-}
-
-/// Helpers that read kernel memory are open to GPL-compatible programs only.
-#[unsafe(link_section = "license")]
-#[unsafe(no_mangle)]
-static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";

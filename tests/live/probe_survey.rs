@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::fd::AsFd as _;
 
+use brink::recorder::NODE_PERIOD_NS;
 use brink_host::probe::abi::survey::MAX_SURVEYED;
 use brink_host::probe::survey::Places;
 use brink_host::probe::{ProbeError, Refusal, Survey, Wishes};
@@ -11,11 +12,8 @@ use probe_support::{Group, MIB, sampling};
 
 mod probe_support;
 
-/// One point of the recorder every 10 ms, which is what asks for a survey.
-const RECORDED_NS: u64 = 10_000_000;
-
 fn survey() -> Result<Survey, String> {
-    let mut probe = sampling(Wishes::default().recording(RECORDED_NS))?;
+    let mut probe = sampling(Wishes::default().recording(NODE_PERIOD_NS))?;
     let why = "the programs came without a survey";
     probe.take_survey().ok_or_else(|| why.to_owned())
 }

@@ -73,12 +73,15 @@ impl Sharers {
     /// that is known by now.
     pub(super) fn take(&mut self, kill: &Kill) -> Option<(Key, u32)> {
         let mark = self.mark.filter(|mark| mark.is_followed_by(kill))?;
-        if mark.key.is_none() && self.waiting.len() < WAITING {
+        if let Some(key) = mark.key {
+            return Some((key, mark.victim));
+        }
+        if self.waiting.len() < WAITING {
             self.waiting.push_back(kill.clone());
-        } else if mark.key.is_none() {
+        } else {
             self.lost += 1;
         }
-        Some((mark.key?, mark.victim))
+        None
     }
 }
 

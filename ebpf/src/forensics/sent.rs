@@ -5,14 +5,14 @@ use aya_ebpf::helpers::bpf_get_current_pid_tgid;
 use aya_ebpf::macros::btf_tracepoint;
 use aya_ebpf::programs::BtfTracePointContext;
 use aya_ebpf::{EbpfContext as _, Global};
-use brink_abi::forensics::{KILL, KillRecord, STACKED_KILL, StackedKillRecord};
+use brink_abi::forensics::{KILL, STACKED_KILL, StackedKillRecord};
 use brink_abi::meter::SIGNAL_KILLS;
 
 use super::figures::{describe, describe_current};
 use super::{number, stacks};
-use crate::emit::{Fate, Wake, count, has_room, kill, now};
+use crate::emit::{Fate, Wake, count, has_room, is_quiet, kill, now};
 use crate::kernel::layout;
-use crate::maps::{SIGNALLED, STACKED};
+use crate::maps::{SENT, SIGNALLED, STACKED};
 
 const SIGKILL: i32 = 9;
 /// `SI_USER`, which a sender without further information stands for (`SEND_SIG_NOINFO`, 0).
@@ -67,40 +67,45 @@ pub fn sigkill_sent(context: BtfTracePointContext) -> i32 {
     } else {
         Wake::AtOnce
     };
-    let (at, group) = (now(), u32::from(group != 0));
-    // Why the kernel itself sends one its code says, and who is current has no part in it.
+    if !has_room() {
+        count(SIGNAL_KILLS, Fate::Dropped);
+        return 0;
+    }
+    let Some(sent) = SENT.get_ptr_mut(0) else {
+        count(SIGNAL_KILLS, Fate::Dropped);
+        return 0;
+    };
+    let at = now();
+    // SAFETY: a map value of this processor's, on which the signal's lock keeps everybody else from this program.
+    unsafe {
+        describe(task, &raw mut (*sent).target);
+        describe_current(&raw mut (*sent).sender);
+        (*sent).code = code;
+        (*sent).group = u32::from(group != 0);
+    }
+    // Why the kernel itself sends one its code says, and who is current has no part in it. Nobody is kept out who has room now.
     if is_own || code == KERNEL || !is_first(sender, at) {
-        kill(false, wake, SIGNAL_KILLS, KILL, at, |record| {
-            fill(record, task, code, group);
+        kill(true, wake, SIGNAL_KILLS, KILL, at, |record| {
+            // SAFETY: the map value, and the reserved memory of the record; the head is written after.
+            unsafe { *record = *sent };
         });
     } else {
         kill(
-            false,
+            true,
             wake,
             SIGNAL_KILLS,
             STACKED_KILL,
             at,
             |record: *mut StackedKillRecord| {
-                // SAFETY: the reserved memory of the record.
+                // SAFETY: as above.
                 unsafe {
-                    fill(&raw mut (*record).kill, task, code, group);
+                    (*record).kill = *sent;
                     stacks::take(context.as_ptr(), &raw mut (*record).stacks);
                 }
             },
         );
     }
     0
-}
-
-#[inline(always)]
-fn fill(record: *mut KillRecord, task: u64, code: i32, group: u32) {
-    // SAFETY: the reserved memory of the record; the head is written after.
-    unsafe {
-        describe(task, &raw mut (*record).target);
-        describe_current(&raw mut (*record).sender);
-        (*record).code = code;
-        (*record).group = group;
-    }
 }
 
 /// Whether stacks are taken of who sends one now: they make a record nine times as long, and whoever kills a thousand in a row
@@ -115,6 +120,6 @@ fn is_first(sender: u64, at: u64) -> bool {
         let is_first = (*last).sender != sender || at.wrapping_sub((*last).at_ns) >= PAUSE_NS;
         (*last).sender = sender;
         (*last).at_ns = at;
-        is_first && has_room()
+        is_first && is_quiet()
     }
 }

@@ -111,18 +111,18 @@ pub fn available(engine: *const Engine) -> i64 {
     capacity - (used << layout!(page_shift))
 }
 
-/// `Sample::headroom` by the sums, in bytes.
+/// `Sample::headroom` by the sums and the deferred pages, in bytes.
 #[inline(always)]
-pub fn headroom(engine: *const Engine) -> i64 {
+pub fn headroom(engine: *const Engine, deferred: i64) -> i64 {
     // SAFETY: a map value, held by the caller.
     let sums = unsafe { &(*engine).sums };
     let clean = (sums.active_file + sums.inactive_file - sums.dirty - sums.writeback).max(0);
-    (sums.spare + deferred(engine) + clean + sums.reclaimable) << layout!(page_shift)
+    (sums.spare + deferred + clean + sums.reclaimable) << layout!(page_shift)
 }
 
 /// Pages that are free and not managed by a zone yet. They become free ones of a zone in the moment it comes to manage them.
 #[inline(always)]
-fn deferred(engine: *const Engine) -> i64 {
+pub fn deferred(engine: *const Engine) -> i64 {
     // SAFETY: a map value, held by the caller.
     let (managed, deferred, before) = unsafe {
         let sums = &(*engine).sums;
@@ -145,7 +145,7 @@ pub fn measure(engine: *mut Engine, sample: *mut Sample) {
         (*sample).flags =
             if known { NODE_KNOWN } else { 0 } | if deferred > 0 { DEFERRED } else { 0 };
         (*sample).available = if known { available(engine) } else { 0 };
-        (*sample).headroom = if known { headroom(engine) } else { 0 };
+        (*sample).headroom = if known { headroom(engine, deferred) } else { 0 };
         if !known {
             (*engine).sums = Counters::NONE;
             // They are no sums of anything, for whoever comes after.

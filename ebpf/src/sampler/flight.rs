@@ -3,11 +3,11 @@
 use brink_abi::flight::{FlightPage, FlightPoint, PAGE_POINTS, PAGES};
 use brink_abi::meter::SamplerMeter;
 
-use super::counters::{available, headroom, known};
+use super::counters::{available, deferred, headroom, known};
 use crate::atomic::swap;
 use crate::engine::Engine;
 use crate::kernel::layout;
-use crate::maps::{FLIGHT, PROCESS, SAMPLER};
+use crate::maps::{FLIGHT, PROCESS};
 
 /// The masks need it.
 const _: () = assert!(PAGE_POINTS.is_power_of_two() && PAGES.is_power_of_two());
@@ -29,30 +29,29 @@ pub fn note(engine: *mut Engine, at: u64, meter: *mut SamplerMeter) -> u32 {
         let Some(page) = FLIGHT.get_ptr_mut(index) else {
             return 0;
         };
-        write(page, number, engine, at);
+        write(page, engine, meter);
         swap(&raw mut (*meter).flights, number + 1);
     }
     1
 }
 
 /// # Safety
-/// `page` and `engine` are map values.
+/// All are map values.
 #[inline(always)]
-unsafe fn write(page: *mut FlightPage, number: u64, engine: *const Engine, at: u64) {
-    let place = number as usize & (PAGE_POINTS - 1);
+unsafe fn write(page: *mut FlightPage, engine: *const Engine, meter: *const SamplerMeter) {
     let amount = |pages: i64| FlightPoint::amount(pages << layout!(page_shift)) as u32;
     // SAFETY: the caller's promise; the place is below the length of the points.
     unsafe {
         let counted = PROCESS.get_ptr_mut(0);
         let forks = counted.map_or(0, |process| (*process).forks);
-        let reclaims = SAMPLER.get_ptr_mut(0).map_or(0, |meter| (*meter).reclaims);
+        let place = (*meter).flights as usize & (PAGE_POINTS - 1);
         let point = (&raw mut (*page).points).cast::<FlightPoint>().add(place);
-        (*point).at_ns = at;
+        (*point).at_ns = (*meter).flight_ns;
         (*point).available = FlightPoint::amount(available(engine));
-        (*point).headroom = FlightPoint::amount(headroom(engine));
+        (*point).headroom = FlightPoint::amount(headroom(engine, deferred(engine)));
         (*point).anon = amount((*engine).sums.anon);
         (*point).file = amount((*engine).sums.file);
-        (*point).reclaims = reclaims as u32;
+        (*point).reclaims = (*meter).reclaims as u32;
         (*point).forks = forks as u32;
     }
 }

@@ -72,6 +72,15 @@ fn create(settings: &Settings) -> Result<Ebpf, ProbeError> {
         .map_err(|error| ProbeError::Object(chain(&error)))
 }
 
+/// Parses an object that shares nothing with the probe's, and creates its maps.
+pub(super) fn alone(object: &[u8], settings: &Settings) -> Result<Ebpf, ProbeError> {
+    EbpfLoader::new()
+        .btf(None)
+        .override_global("LAYOUT", &Pod(settings.layout), true)
+        .load(object)
+        .map_err(|error| ProbeError::Object(chain(&error)))
+}
+
 /// What the programs on kills remember: as many as may be told as killed and have not ended.
 const KILLED: u32 = 1024;
 

@@ -4,16 +4,16 @@
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
+use aya::Ebpf;
 use aya::maps::{Array, MapData};
 use aya::programs::{ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun as _};
-use aya::{Ebpf, EbpfLoader};
 use brink_abi::survey::{
     LEAVE, LIMITS, LOOK, MAX_SURVEYED, SEAT, Surveyed, UNKNOWN, UNLIMITED, WORDS,
 };
 
 use super::coverage::{Absence, Coverage, Settings};
 use super::error::{ProbeError, Refusal};
-use super::load::{chain, take};
+use super::load::{alone, chain, take};
 use super::meters::memlock;
 use super::pod::Pod;
 use super::programs::SURVEY as NAME;
@@ -65,12 +65,7 @@ impl Survey {
     }
 
     fn create(settings: &Settings) -> Result<Self, ProbeError> {
-        let layout = Pod(settings.layout);
-        let mut object = EbpfLoader::new()
-            .btf(None)
-            .override_global("LAYOUT", &layout, true)
-            .load(OBJECT)
-            .map_err(|error| ProbeError::Object(chain(&error)))?;
+        let mut object = alone(OBJECT, settings)?;
         program(&mut object)?
             .load()
             .map_err(|error| ProbeError::Object(chain(&error)))?;

@@ -2,15 +2,15 @@
 //!
 //! Not part of the agent: nothing here is linked into it unless it is called.
 
+use aya::Ebpf;
 use aya::maps::{Array, MapData};
 use aya::programs::{ProgramError, SocketFilter, TestRun as _, TestRunOptions};
-use aya::{Ebpf, EbpfLoader};
 use brink_abi::Plain;
 use brink_abi::truth::{Crossing, TRUTH_RESET, TRUTH_START, TruthOrder, TruthResult, TruthWatch};
 
 use super::coverage::Settings;
 use super::error::{ProbeError, Refusal};
-use super::load::{chain, take};
+use super::load::{alone, chain, take};
 use super::pod::Pod;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../ebpf/prebuilt/brink-truth.bpf.o");
@@ -45,12 +45,7 @@ impl Truth {
     /// # Errors
     /// [`ProbeError`] when the object, its maps or its program cannot be loaded.
     pub fn load(settings: &Settings) -> Result<Self, ProbeError> {
-        let layout = Pod(settings.layout);
-        let mut object = EbpfLoader::new()
-            .btf(None)
-            .override_global("LAYOUT", &layout, true)
-            .load(OBJECT)
-            .map_err(|error| ProbeError::Object(chain(&error)))?;
+        let mut object = alone(OBJECT, settings)?;
         program(&mut object)?
             .load()
             .map_err(|error| ProbeError::Object(chain(&error)))?;

@@ -202,13 +202,19 @@ fn a_full_disk_is_an_error_and_what_waits_is_written_when_there_is_room() {
     }
 }
 
-#[test]
-fn what_a_segment_that_is_over_could_not_make_safe_is_counted() {
+/// A store that has written the first event, on a disk that makes nothing safe.
+fn unsafe_store() -> (Simulated, Store<Simulated>) {
     let disk = Simulated::default();
     let (mut store, _) = open(&disk, 0);
     store.push(1, &text(1), 0);
     store.write(0).unwrap();
     disk.set_sync_fails(true);
+    (disk, store)
+}
+
+#[test]
+fn what_a_segment_that_is_over_could_not_make_safe_is_counted() {
+    let (disk, mut store) = unsafe_store();
     // Its age alone ends the segment.
     let later = i64::MAX / 2;
     store.push(2, &text(2), later);
@@ -221,11 +227,7 @@ fn what_a_segment_that_is_over_could_not_make_safe_is_counted() {
 
 #[test]
 fn a_sync_that_fails_is_told_and_a_new_segment_begun() {
-    let disk = Simulated::default();
-    let (mut store, _) = open(&disk, 0);
-    store.push(1, &text(1), 0);
-    store.write(0).unwrap();
-    disk.set_sync_fails(true);
+    let (disk, mut store) = unsafe_store();
     assert!(store.sync().is_err());
     assert_eq!((store.take_doubtful(), store.take_doubtful()), (1, 0));
     disk.set_sync_fails(false);
