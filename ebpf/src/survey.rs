@@ -57,7 +57,7 @@ const _: () = assert!(MAX_SURVEYED.is_power_of_two() && WORDS.is_power_of_two())
 /// macro for such programs drops their result.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "raw_tp")]
-fn survey(arguments: *const u64) -> u32 {
+extern "C" fn survey(arguments: *const u64) -> u32 {
     // SAFETY: the kernel hands over as many arguments as the program reads, or refuses the call.
     let [what, first, second] = [0, 1, 2].map(|n| unsafe { arguments.add(n).read() });
     match what {
