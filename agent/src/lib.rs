@@ -1,6 +1,7 @@
 //! The node daemon and command line of Brink.
 
 pub mod backend;
+pub mod bell;
 pub mod cli;
 pub mod config;
 pub mod control;

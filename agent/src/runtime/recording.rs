@@ -10,7 +10,7 @@ use tracing::warn;
 use super::equipment::Equipment;
 use crate::guard;
 use crate::guard::files::NodePlan;
-use crate::recorder::watch::Warning;
+use crate::recorder::tracked::Warning;
 use crate::recorder::{NODE_PERIOD_NS, Recorder};
 use crate::telling::Telling;
 

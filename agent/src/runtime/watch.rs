@@ -1,7 +1,6 @@
 //! The watcher: notices changes of cgroups, manifests and the stop button, and makes the guard know of them.
 
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -10,7 +9,7 @@ use brink_host::clock;
 use brink_host::probe::abi::record::{CGROUP_ATTACH, CGROUP_MKDIR, CGROUP_RMDIR};
 use brink_host::probe::{Evidence, EvidenceReader, Row};
 use jiff::Timestamp;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use tracing::{info, warn};
 
@@ -25,6 +24,7 @@ use super::steps::make_room;
 use super::stop_button::{Pressed, StopButton, Written};
 use crate::backend::build::{Builder, Built, Scan};
 use crate::backend::source::{PodSource as _, Sources};
+use crate::bell::Bell;
 use crate::config::{CgroupRule, OomScores, Selection};
 use crate::forensics::Collector;
 use crate::guard;
@@ -126,13 +126,6 @@ impl Reload {
     }
 }
 
-/// Wakes the watcher.
-#[derive(Debug)]
-pub struct Bell {
-    fd: OwnedFd,
-    stop: std::sync::atomic::AtomicBool,
-}
-
 /// Why the watcher woke.
 #[derive(Clone, Copy, Debug, Default)]
 struct Woken {
@@ -146,35 +139,6 @@ impl Woken {
         let changes = [(self.workloads, SETTLE), (self.processes, SETTLE_PROCESSES)];
         let settle = changes.into_iter().find(|(changed, _)| *changed);
         settle.map(|(_, settle)| now + settle)
-    }
-}
-
-impl Bell {
-    /// A silent bell.
-    ///
-    /// # Errors
-    /// When the kernel has no event descriptor for us.
-    pub fn new() -> io::Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        Ok(Self {
-            fd: eventfd(0, flags)?,
-            stop: false.into(),
-        })
-    }
-
-    /// Makes the watcher look at everything now.
-    pub fn ring(&self) {
-        let _rung_already = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
-    }
-
-    /// Ends the watcher.
-    pub fn stop(&self) {
-        self.stop.store(true, std::sync::atomic::Ordering::Release);
-        self.ring();
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop.load(std::sync::atomic::Ordering::Acquire)
     }
 }
 
@@ -250,7 +214,7 @@ impl Watcher {
 
     /// Waits for a reason to look.
     fn wait(&mut self, folders: &Folders, timeout: Duration, for_evidence: bool) -> Woken {
-        let bell = self.bell.fd.as_fd();
+        let bell = self.bell.as_fd();
         let evidence = self.evidence.as_ref().filter(|_| for_evidence);
         let evidence = evidence.map(EvidenceReader::fd);
         let fds = [Some(bell), folders.fd(), evidence];
@@ -268,8 +232,7 @@ impl Watcher {
             workloads: rung,
             processes: false,
         };
-        let mut rings = [0; 8];
-        let _silent = rustix::io::read(&self.bell.fd, &mut rings);
+        self.bell.hush();
         folders.drain(|folder| woken.workloads |= self.sources.folder() == Some(folder));
         self.drain_evidence(&mut woken);
         woken

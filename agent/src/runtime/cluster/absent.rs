@@ -5,12 +5,12 @@ use std::thread::JoinHandle;
 
 use super::{Answered, Voice};
 use crate::backend::source::PodSource;
+use crate::bell::Bell;
 use crate::config::AgentConfig;
 use crate::control::protocol::KubernetesView;
 use crate::disks::answer::AsksApi;
 use crate::guard::ports::{Evicted, Ports};
 use crate::runtime::deliver::Deliver;
-use crate::runtime::watch::Bell;
 
 /// There is none.
 #[derive(Debug)]

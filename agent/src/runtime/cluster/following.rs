@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use super::source::{ClusterPods, manifest_of};
 use super::{Answered, Voice};
 use crate::backend::source::PodSource;
+use crate::bell::Bell;
 use crate::config::{AgentConfig, Kubernetes, StreamingLists};
 use crate::control::protocol::KubernetesView;
 use crate::disks::answer::{AsksApi, PodIs};
@@ -28,7 +29,6 @@ use crate::runtime::deliver::speaker::Speaker;
 use crate::runtime::deliver::tasks::Tasks;
 use crate::runtime::deliver::{self, Deliver, Tell as _};
 use crate::runtime::process::spawn;
-use crate::runtime::watch::Bell;
 use crate::telling::machine_name;
 
 /// How long the last words to the cluster may take.
