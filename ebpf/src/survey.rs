@@ -1,9 +1,17 @@
 //! The survey of the flight recorder: what many cgroups use, asked in one call.
 //!
-//! Reading as many files takes several times as long. The program runs in the caller's context, and only one thread calls it.
+//! Reading as many files takes several times as long. The program runs in the caller's context, and only one thread calls it. A few
+//! cgroups are followed by a timer beside it.
 #![no_std]
 #![no_main]
+#![feature(core_intrinsics)]
+#![expect(
+    internal_features,
+    reason = "the target has atomic operations that `core::sync` does not offer"
+)]
 
+#[expect(dead_code, reason = "only one of the operations is needed")]
+mod atomic;
 mod controller;
 #[expect(
     dead_code,
@@ -13,6 +21,9 @@ mod kernel;
 mod object;
 mod pass;
 
+#[path = "survey/follow.rs"]
+mod follow;
+
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::bpf_get_current_task;
 use aya_ebpf::macros::map;
@@ -20,7 +31,7 @@ use aya_ebpf::maps::Array;
 use brink_abi::command;
 use brink_abi::layout::ABSENT;
 use brink_abi::survey::{
-    LEAVE, LIMITS, LOOK, MAX_SURVEYED, SEAT, Surveyed, UNKNOWN, UNLIMITED, WORDS,
+    FOLLOW, LEAVE, LIMITS, LOOK, MAX_SURVEYED, SEAT, Surveyed, UNKNOWN, UNLIMITED, WORDS,
 };
 
 use crate::controller::{Controller, STATE_BYTES};
@@ -39,7 +50,7 @@ pub struct Round {
 }
 
 #[map]
-static SEATS: Array<Controller> = Array::with_max_entries(MAX_SURVEYED as u32, 0);
+pub static SEATS: Array<Controller> = Array::with_max_entries(MAX_SURVEYED as u32, 0);
 
 #[map]
 static SURVEYED: Array<Surveyed> = Array::with_max_entries(1, 0);
@@ -59,7 +70,7 @@ const _: () = assert!(MAX_SURVEYED.is_power_of_two() && WORDS.is_power_of_two())
 #[unsafe(link_section = "raw_tp")]
 extern "C" fn survey(arguments: *const u64) -> u32 {
     // SAFETY: the kernel hands over as many arguments as the program reads, or refuses the call.
-    let [what, first, second] = [0, 1, 2].map(|n| unsafe { arguments.add(n).read() });
+    let [what, first, second, third] = [0, 1, 2, 3].map(|n| unsafe { arguments.add(n).read() });
     match what {
         LOOK => {
             let Some(round) = ROUND.get_ptr_mut(0) else {
@@ -79,6 +90,7 @@ extern "C" fn survey(arguments: *const u64) -> u32 {
         LIMITS => limits(),
         SEAT => seat(first as u32, second as i32),
         LEAVE => leave(first as u32),
+        FOLLOW => follow::assign(first as u32, second, third != 0),
         _ => command::INVALID,
     }
 }

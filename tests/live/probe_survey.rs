@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::os::fd::AsFd as _;
+use std::time::Duration;
 
 use brink::recorder::NODE_PERIOD_NS;
-use brink_host::probe::abi::survey::MAX_SURVEYED;
+use brink_host::probe::abi::flight::UNIT_SHIFT;
+use brink_host::probe::abi::survey::{MAX_SURVEYED, PAGE_TRACES, TRACE_PAGES, Trace, UNTRACED};
 use brink_host::probe::survey::Places;
 use brink_host::probe::{ProbeError, Refusal, Survey, Wishes};
-use brink_tests::lacks;
+use brink_tests::{lacks, wait_until};
 use probe_support::{Group, MIB, sampling};
+use rustix::event::{PollFd, PollFlags, poll};
 
 mod probe_support;
 
@@ -133,4 +136,122 @@ fn only_a_cgroup_is_taken_in_and_only_where_there_is_a_place() {
     );
     survey.look(places(&[0])).unwrap();
     assert_eq!(survey.usage(places(&[0]), 0), None);
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+/// From one trace to the next.
+const PERIOD: Duration = Duration::from_millis(20);
+
+/// Whether somebody moves within so long.
+#[expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed"
+)]
+fn moves(survey: &Survey, within: Duration) -> bool {
+    let fd = survey.moved_fd().expect("it follows");
+    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    poll(&mut fds, Some(&within.try_into().unwrap())).unwrap() > 0
+}
+
+/// What was left since the last time: when, and what lane 2 used, in bytes.
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+fn traces(survey: &mut Survey) -> Vec<(u64, Option<u64>)> {
+    let mut found = Vec::new();
+    let each = |trace: &Trace| {
+        let nobody = trace
+            .units
+            .iter()
+            .enumerate()
+            .filter(|(lane, _)| *lane != 2);
+        assert!(nobody.into_iter().all(|(_, units)| *units == UNTRACED));
+        let units = trace.units[2];
+        let usage = (units != UNTRACED).then_some(u64::from(units) << UNIT_SHIFT);
+        found.push((trace.at_ns, usage));
+    };
+    survey.traces(each).unwrap();
+    found
+}
+
+#[test]
+fn who_is_followed_leaves_traces_and_wakes_only_when_it_moves() {
+    let (mut survey, group) = match (survey(), Group::new("followed")) {
+        (Ok(survey), Ok(group)) => (survey, group),
+        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
+    };
+    if survey.moved_fd().is_none() {
+        lacks!("the survey came without its timer");
+    }
+    group.set_limit(128 * MIB);
+    let inner = group.child("inner");
+    survey.seat(MAX_SURVEYED - 1, inner.open().as_fd()).unwrap();
+    survey.follow(2, Some(MAX_SURVEYED - 1), false).unwrap();
+    survey.follow_every(PERIOD).unwrap();
+    assert!(moves(&survey, PATIENCE), "it was not known before");
+    traces(&mut survey);
+    // One that stands still is looked at all the same, and nobody is woken for it.
+    assert!(!moves(&survey, 10 * PERIOD));
+    let still = traces(&mut survey);
+    assert!(still.len() >= 3, "{still:?}");
+    assert!(
+        still
+            .iter()
+            .all(|(_, usage)| *usage == still[0].1 && usage.is_some()),
+        "{still:?}"
+    );
+    for pair in still.windows(2) {
+        let apart = Duration::from_nanos(pair[1].0 - pair[0].0);
+        assert!(apart >= PERIOD, "{apart:?} apart");
+    }
+    let held = inner.charge(64 * MIB);
+    assert!(moves(&survey, PATIENCE));
+    let grown = wait_until(PATIENCE, || {
+        let (_, usage) = *traces(&mut survey).last()?;
+        usage.filter(|usage| *usage >= 63 * MIB)
+    });
+    assert!(close(grown.expect("it is followed"), inner.usage()));
+    assert_eq!(
+        traces(&mut survey).len(),
+        0,
+        "each trace is handed over once"
+    );
+    drop(held);
+    assert!(moves(&survey, PATIENCE));
+    traces(&mut survey);
+    inner.remove();
+    let gone = wait_until(PATIENCE, || {
+        let last = traces(&mut survey).last().copied()?;
+        last.1.is_none().then_some(last)
+    });
+    gone.expect("of one that is gone nothing is known");
+    let counted = survey.follower().unwrap();
+    assert!((3..counted.traces).contains(&counted.told), "{counted:?}");
+    assert!(counted.cost_ns > 0 && counted.cost_max_ns <= counted.cost_ns);
+}
+
+#[test]
+fn traces_that_nobody_read_in_time_are_overwritten_and_the_others_are_whole() {
+    let mut survey = match survey() {
+        Ok(survey) => survey,
+        Err(why) => lacks!("{why}"),
+    };
+    if survey.moved_fd().is_none() {
+        lacks!("the survey came without its timer");
+    }
+    survey.follow_every(Duration::from_millis(1)).unwrap();
+    let length = PAGE_TRACES * TRACE_PAGES as usize;
+    let mut at = 0;
+    for _ in 0..3 {
+        // Three times as many as there is room for.
+        std::thread::sleep(Duration::from_millis(3 * length as u64));
+        let mut count = 0;
+        survey
+            .traces(|trace| {
+                assert!(trace.at_ns > at, "{} after {at}", trace.at_ns);
+                at = trace.at_ns;
+                count += 1;
+            })
+            .unwrap();
+        assert!((1..=length).contains(&count), "{count} traces");
+    }
 }

@@ -13,7 +13,7 @@ use super::error::ProbeError;
 use super::facts::{Facts, Target};
 use super::flight;
 use super::pod::Pod;
-use super::programs::{Hook, PROGRAMS, Program};
+use super::programs::{Family, Hook, PROGRAMS, Program};
 use super::thin;
 
 /// The object as it was built and checked in; see `cargo xtask ebpf --check`.
@@ -35,8 +35,8 @@ pub(super) fn load(
         .unwrap_or_default();
     let types = describe(targets)?;
     for program in PROGRAMS {
-        // What is called has an object of its own.
-        if program.hook != Hook::Call
+        // The recorder's have an object of their own.
+        if program.family != Family::Recorder
             && coverage.has(program.name)
             && let Err(absence) = start(&mut object, program, &types)
         {

@@ -14,6 +14,7 @@ pub mod error;
 pub mod evidence;
 pub mod facts;
 pub mod flight;
+mod follow;
 pub mod forensics;
 pub mod format;
 pub mod gfp;

@@ -17,7 +17,8 @@ pub enum Family {
     Cgroup,
     /// who was killed, by whom, for which limit, and when it was over, and who forked whom; only when it is asked for
     Forensics,
-    /// usage of the cgroups that the flight recorder looks at; only when it is asked for. Without it their files are read
+    /// usage of the cgroups that the flight recorder looks at, in an object of its own; only when it is asked for. Without it their
+    /// files are read
     Recorder,
 }
 
@@ -39,9 +40,9 @@ impl Family {
 /// How a program reaches the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// run once by user space
+    /// run by user space; it starts a timer
     TestRun,
-    /// run by user space whenever it asks; in an object of its own
+    /// run by user space whenever it asks
     Call,
     /// tracepoint with typed arguments: its name, and the names expected of the arguments the program uses
     Typed(&'static str, &'static [&'static str]),
@@ -252,13 +253,19 @@ pub const PROGRAMS: &[Program] = &[
         name: SURVEY,
         family: Family::Recorder,
         hook: Hook::Call,
-        needs: &[Need::TaskCgroup, Need::Cgroup, Need::Slot],
+        needs: OF_CGROUPS,
+    },
+    Program {
+        name: FOLLOW,
+        family: Family::Recorder,
+        hook: Hook::TestRun,
+        needs: OF_CGROUPS,
     },
 ];
 
 /// Whether another way serves where the program of this name is absent.
 pub fn is_spare(name: &str) -> bool {
-    [OOM_ENTERED, SURVEY].contains(&name)
+    [OOM_ENTERED, SURVEY, FOLLOW].contains(&name)
 }
 
 /// The program that is told of each decision of the OOM killer. Where the kernel cannot be hooked at functions,
@@ -268,7 +275,11 @@ pub const OOM_ENTERED: &str = "oom_entered";
 /// The program that tells what many cgroups use. Where it is absent their files tell.
 pub const SURVEY: &str = "survey";
 
+/// The program that starts the survey's timer. Where it is absent, the survey is asked as often as the timer would look.
+pub const FOLLOW: &str = "follow";
+
 const IN_HIERARCHY: &[Need] = &[Need::TaskCgroup, Need::Cgroup];
+const OF_CGROUPS: &[Need] = &[Need::TaskCgroup, Need::Cgroup, Need::Slot];
 const OF_TASK: &[Need] = &[Need::TaskCgroup, Need::Process];
 const OF_KILL: &[Need] = &[Need::TaskCgroup, Need::Process, Need::Killed];
 const STALLED: &[Need] = &[Need::TaskCgroup];

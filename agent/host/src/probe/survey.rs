@@ -3,20 +3,23 @@
 //! An object of its own beside the probe's: whoever asks owns all of it, and the guard has no part in it.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::time::Duration;
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData};
 use aya::programs::{ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun as _};
 use brink_abi::survey::{
-    LEAVE, LIMITS, LOOK, MAX_SURVEYED, SEAT, Surveyed, UNKNOWN, UNLIMITED, WORDS,
+    FOLLOW, Follower, LEAVE, LIMITS, LOOK, MAX_SURVEYED, NOBODY, SEAT, Surveyed, Trace, UNKNOWN,
+    UNLIMITED, WORDS,
 };
 
 use super::coverage::{Absence, Coverage, Settings};
 use super::error::{ProbeError, Refusal};
+use super::follow::Follow;
 use super::load::{alone, chain, take};
 use super::meters::memlock;
 use super::pod::Pod;
-use super::programs::SURVEY as NAME;
+use super::programs::{FOLLOW as FOLLOWING, SURVEY as NAME};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../../../../ebpf/prebuilt/brink-survey.bpf.o");
 
@@ -31,6 +34,8 @@ pub struct Survey {
     found: Box<[u64; MAX_SURVEYED]>,
     /// What was found last could not be taken over.
     is_behind: bool,
+    /// None where the kernel has no such timer.
+    follow: Option<Follow>,
     map_bytes: Option<u64>,
 }
 
@@ -59,9 +64,21 @@ impl Survey {
             return None;
         }
         let refused = |error: ProbeError| Absence::Refused(error.to_string());
-        Self::create(settings)
-            .map_err(|error| coverage.lose(NAME, &refused(error)))
-            .ok()
+        let mut survey = match Self::create(settings) {
+            Ok(survey) => survey,
+            Err(error) => {
+                let absence = refused(error);
+                coverage.lose(NAME, &absence);
+                coverage.lose(FOLLOWING, &absence);
+                return None;
+            }
+        };
+        if coverage.has(FOLLOWING) {
+            survey.follow = Follow::load(&mut survey.object)
+                .map_err(|error| coverage.lose(FOLLOWING, &refused(error)))
+                .ok();
+        }
+        Some(survey)
     }
 
     fn create(settings: &Settings) -> Result<Self, ProbeError> {
@@ -79,6 +96,7 @@ impl Survey {
             object,
             found: Box::new([UNKNOWN; MAX_SURVEYED]),
             is_behind: true,
+            follow: None,
             map_bytes,
         };
         // A kernel may take the program and not let it be called.
@@ -144,6 +162,53 @@ impl Survey {
         args[0] = LIMITS;
         self.obey(args)?;
         column(&self.limits, LIMITED).map(|bytes| Limits(Box::new(bytes)))
+    }
+
+    /// Begins to follow, or goes on at another pace: from then on a trace is left once in a period.
+    ///
+    /// # Errors
+    /// [`ProbeError`] where the timer does not run. It does not where the program is absent.
+    pub fn follow_every(&mut self, period: Duration) -> Result<(), ProbeError> {
+        let nanos = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        let follow = self.follow.as_mut();
+        let follow = follow.ok_or(ProbeError::NotLoaded(FOLLOWING))?;
+        follow.start(&mut self.object, nanos)
+    }
+
+    /// Follows the cgroup at this place in a lane from now on, or nobody. Whoever waits for a movement is woken when its usage moves
+    /// by [`movement`](brink_abi::survey::movement), or at all with `is_close`; and when it is gone.
+    ///
+    /// # Errors
+    /// [`ProbeError::Refused`] when there is no such lane.
+    pub fn follow(
+        &mut self,
+        lane: usize,
+        place: Option<usize>,
+        is_close: bool,
+    ) -> Result<(), ProbeError> {
+        let mut args = [0; 12];
+        let place = place.map_or(NOBODY, |place| place as u64);
+        args[..4].copy_from_slice(&[FOLLOW, lane as u64, place, u64::from(is_close)]);
+        self.obey(args)
+    }
+
+    /// Hands over the traces that were left since the last time, oldest first, and takes notice of every movement up to them.
+    ///
+    /// # Errors
+    /// [`ProbeError`] when they cannot be read, or nobody is followed.
+    pub fn traces(&mut self, each: impl FnMut(&Trace)) -> Result<(), ProbeError> {
+        let follow = self.follow.as_mut();
+        follow.ok_or(ProbeError::NotLoaded(FOLLOWING))?.read(each)
+    }
+
+    /// Readable when one of those that are followed has moved; none where nobody can be.
+    pub fn moved_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.follow.as_ref().map(Follow::moved_fd)
+    }
+
+    /// What following had taken when its traces were read last; none where nobody can be followed.
+    pub fn follower(&self) -> Option<Follower> {
+        self.follow.as_ref().map(Follow::counted)
     }
 
     /// Bytes of kernel memory its maps occupy; none where the kernel does not tell.
