@@ -11,7 +11,7 @@ use brink::config::{Sources, load};
 use brink::guard::files::NodePlan;
 use brink::guard::now;
 use brink::guard::rung::LOADING;
-use brink::recorder::watch::Warning;
+use brink::recorder::tracked::Warning;
 use brink::recorder::{NODE_PERIOD_NS, Recorder};
 use brink::runtime::equipment::ProgramState;
 use brink::runtime::prepare::{self, Running};
@@ -23,6 +23,7 @@ use brink_host::probe::abi::flight::FlightPoint;
 use brink_host::probe::programs::is_spare;
 use brink_host::probe::{Facts, Probe, Roots, Wishes, coverage};
 use brink_stream::hub::{Line, Next};
+use brink_stream::model::incident::CgroupPoint;
 use brink_stream::model::kind::Kind;
 use brink_tests::{Hog, Sandbox, files_are_in_memory, lacks, slowed, wait_until};
 
@@ -174,6 +175,96 @@ fn what_cgroups_use_is_told_by_the_survey_whoever_comes_and_goes() {
     drop(hog);
     drop(child);
     wait_until(PATIENCE, all_are_surveyed).expect("and so are all after it has gone");
+}
+
+/// How often the recorder's thread of this process has gone to sleep.
+fn sleeps_of_the_recorder() -> u64 {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let texts = tasks.filter_map(|task| fs::read_to_string(task.path().join("status")).ok());
+    let recorders = texts.filter(|text| text.starts_with("Name:\tbrink-recorder\n"));
+    let sleeps = recorders.filter_map(|text| {
+        let line = text
+            .lines()
+            .find(|line| line.starts_with("voluntary_ctxt_switches:"))?;
+        line.split_whitespace().nth(1)?.parse::<u64>().ok()
+    });
+    sleeps.sum()
+}
+
+#[test]
+fn who_does_not_move_is_recorded_closely_and_nobody_wakes_for_it() {
+    let sandbox = match Sandbox::new(&[Controller::Memory], 200 * MIB) {
+        Ok(sandbox) => sandbox,
+        Err(error) => lacks!("needs a memory cgroup: {error}"),
+    };
+    let mut probe = match recording_probe() {
+        Ok(probe) => probe,
+        Err(why) => lacks!("{why}"),
+    };
+    let Some(survey) = probe
+        .take_survey()
+        .filter(|survey| survey.moved_fd().is_some())
+    else {
+        lacks!("needs the survey's timer");
+    };
+    let (recorder, _told) = recorder(&Layout::detect(Path::new("/")).unwrap());
+    let (flight, meters) = (probe.take_flight().unwrap(), probe.take_meters().unwrap());
+    recorder.attach(flight, Arc::new(meters));
+    recorder.survey_with(survey);
+    let spec = HogSpec::new(Load::Anon, 64 * MIB, PATIENCE);
+    let program = Path::new(env!("CARGO_BIN_EXE_brink-hog"));
+    let mut hog = Hog::spawn(program, Some(&sandbox.group), &spec).unwrap();
+    let followed = || {
+        recorder
+            .pace(now())?
+            .follower
+            .filter(|counted| counted.traces > 0)
+    };
+    wait_until(PATIENCE, followed).expect("it is followed");
+    let path = sandbox.group.group().to_owned();
+    let track = || recorder.cut(now(), Some(&path)).cgroup;
+    wait_until(PATIENCE, || track().last().copied()).expect("it is recorded");
+    hog.start();
+    let is_held = || {
+        track()
+            .last()
+            .filter(|point| point.anon >= 60 * MIB)
+            .copied()
+    };
+    wait_until(PATIENCE, is_held).expect("what it holds is recorded");
+    let points = track();
+    // What it grew by was told apart at once, not when a second was over.
+    let first = |held: fn(&CgroupPoint) -> u64| {
+        let found = points.iter().find(|point| held(point) >= 48 * MIB);
+        Duration::from_millis(found.expect("it grew").before_ms.into())
+    };
+    let late = first(|point| point.usage).saturating_sub(first(|point| point.anon));
+    assert!(
+        late <= slowed(Duration::from_millis(300)),
+        "{late:?} late: {points:?}"
+    );
+    let (before, told) = (sleeps_of_the_recorder(), followed().unwrap().told);
+    let rest = Duration::from_secs(6);
+    std::thread::sleep(rest);
+    let (after, told_after) = (sleeps_of_the_recorder(), followed().unwrap().told);
+    let points = track();
+    // Others may move meanwhile, and have somebody woken.
+    let most = told_after - told + 2 * rest.as_secs();
+    assert!(
+        after - before <= most,
+        "{} times, not {most}",
+        after - before
+    );
+    let lately = points.iter().map(|point| u64::from(point.before_ms));
+    let lately: Vec<u64> = lately.filter(|before| *before < 5_000).collect();
+    let gaps = lately
+        .windows(2)
+        .map(|pair| (pair[0] - pair[1]) * 1_000_000);
+    check_pace(gaps.collect(), Duration::from_millis(100));
+    assert!(
+        lately.last().is_some_and(|last| *last <= 300),
+        "up to now: {lately:?}"
+    );
 }
 
 #[test]

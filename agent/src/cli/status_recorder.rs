@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::control::protocol::RecorderView;
 use crate::record::text::{counted, stretch};
-use crate::recorder::watch::BEAT_MS;
+use crate::recorder::pace::BEAT_MS;
 use crate::terminal::{Paint, Screen};
 
 /// How often the node, the cgroups near their limit and the others are recorded; a warning where that is less than it should be.
@@ -55,6 +55,7 @@ mod tests {
             near: 32,
             others: 78,
             surveyed: 110,
+            timer: None,
         };
         check(
             view,
@@ -80,6 +81,7 @@ mod tests {
             near: 2,
             others: 1,
             surveyed: 0,
+            timer: None,
         };
         check(
             view,

@@ -374,8 +374,8 @@ pub struct RingView {
     pub filtered: u64,
 }
 
-/// Cost of the sampler.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// Cost of the sampler, or of another timer in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SamplerView {
     /// Ticks since its start.

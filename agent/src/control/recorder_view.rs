@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::protocol::SamplerView;
 use crate::recorder::Pace;
 
 /// How often the flight recorder records.
@@ -21,16 +22,20 @@ pub struct RecorderView {
     /// Of both, those whose usage a program of the kernel's tells; the files of the others do.
     #[serde(default)]
     pub surveyed: u32,
+    /// Cost of the kernel's timer that follows those near their limit; none where files or calls tell.
+    #[serde(default)]
+    pub timer: Option<SamplerView>,
 }
 
 impl RecorderView {
     /// As the recorder tells it.
-    pub const fn of(pace: Pace) -> Self {
+    pub fn of(pace: Pace) -> Self {
         let Pace {
             periods,
             near,
             others,
             surveyed,
+            follower,
         } = pace;
         Self {
             node_period_ms: periods.node_ms,
@@ -39,6 +44,11 @@ impl RecorderView {
             near,
             others,
             surveyed,
+            timer: follower.map(|counted| SamplerView {
+                ticks: counted.traces,
+                mean_ns: counted.cost_ns.checked_div(counted.traces).unwrap_or(0),
+                max_ns: counted.cost_max_ns,
+            }),
         }
     }
 }

@@ -79,6 +79,7 @@ families! {
     EVENT_JOURNAL_BYTES = Gauge "brink_event_journal_bytes" &[], "Bytes of the event journal's files.";
     EVENT_JOURNAL_WAITING = Gauge "brink_event_journal_waiting" &[], "Events that wait for the event journal.";
     OUTLET = Gauge "brink_event_outlet_failing" &["outlet"], "Whether another way out of events fails now: what it cannot hand out is lost once it is too late.";
+    RECORDER_BUSY = Counter "brink_recorder_timer_busy_seconds" &[], "Time that the flight recorder's timer in the kernel took.";
     RECORDER = Gauge "brink_recorder_period_seconds" &["of"], "From one point of the flight recorder to the next; nothing where it does not run.";
 
     KUBERNETES = Gauge "brink_kubernetes_connected" &[], "Whether the API server is reached and the pods of this node are up to date; nothing where they are not asked for.";

@@ -329,6 +329,9 @@ fn add_event_journal(page: &mut Exposition, status: &Status) {
 }
 
 fn add_recorder(page: &mut Exposition, view: Option<RecorderView>) {
+    let timer = view.and_then(|view| view.timer);
+    let busy = timer.map(|timer| Seconds(timer.mean_ns.saturating_mul(timer.ticks)));
+    page.family(&of::RECORDER_BUSY).add_known(&[], busy);
     let mut samples = page.family(&of::RECORDER);
     let Some(view) = view else { return };
     let periods = [

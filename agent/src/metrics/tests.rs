@@ -242,7 +242,8 @@ fn status() -> Status {
     });
     status["storage"] = json!({"folders": 3, "roundAgeMs": 500, "roundMs": 4, "feeds": 1, "changes": 9, "changesLost": 0, "withoutFeed": [],
             "troubles": ["a/b, volume /x: /x is not there"], "workloads": []});
-    status["recorder"] = json!({"nodePeriodMs": 10, "nearPeriodMs": 100, "othersPeriodMs": 1000, "near": 2, "others": 3});
+    status["recorder"] = json!({"nodePeriodMs": 10, "nearPeriodMs": 100, "othersPeriodMs": 1000, "near": 2, "others": 3,
+            "timer": {"ticks": 5, "meanNs": 4, "maxNs": 9}});
     serde_json::from_value(status).unwrap()
 }
 
@@ -335,6 +336,7 @@ fn the_page_tells_what_is_known() {
         "brink_event_journal_waiting 2",
         "brink_event_outlet_failing{outlet=\"file\"} 1",
         "brink_event_outlet_failing{outlet=\"otlp\"} 0",
+        "brink_recorder_timer_busy_seconds_total 0.000000020",
         "brink_recorder_period_seconds{of=\"node\"} 0.010000000",
         "brink_recorder_period_seconds{of=\"near\"} 0.100000000",
         "brink_recorder_period_seconds{of=\"others\"} 1.000000000",

@@ -11,6 +11,8 @@
 
 use std::sync::Arc;
 
+use brink_host::probe::abi::survey::Follower;
+
 use super::lanes::Lanes;
 use super::point::{Counts, FilePoint, GroupPoint, Reading, StallPoint, Stamp, bytes, low};
 
@@ -38,6 +40,8 @@ pub struct Book {
     pub periods: Periods,
     /// Cgroups whose usage a program of the kernel's tells.
     pub surveyed: usize,
+    /// What the kernel's timer has taken, where it follows those near their limit.
+    pub follower: Option<Follower>,
     /// Whether the kernel tells how long tasks of a cgroup wait for memory.
     pub tells_stalls: bool,
 }
@@ -92,6 +96,7 @@ impl Default for Book {
             stall_us: None,
             periods: Periods::default(),
             surveyed: 0,
+            follower: None,
             tells_stalls: false,
         }
     }

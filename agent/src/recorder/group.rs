@@ -3,15 +3,14 @@
 use brink_host::cgroup::stat::{MemoryStat, StatReader};
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::cgroup::{CgroupDir, Hierarchy, Version};
+use brink_host::probe::abi::survey::movement;
 use brink_host::psi::PressureReader;
 use brink_host::{HostError, HotError};
 
 use super::point::{Counts, Reading, Stamp};
 
-/// What usage consists of is read again when usage has moved by this many bytes, or by this part of itself.
-const MOVED: u64 = 256 << 10;
-const MOVED_PART: u64 = 64;
-/// And after so long in any case, in milliseconds: at once if usage moved at all, later if not.
+/// What usage consists of is read again when usage has moved by [`movement`], and after so long in any case, in milliseconds: at once
+/// if usage moved at all, later if not.
 const STALE_MS: u32 = 1_000;
 const STALE_UNMOVED_MS: u32 = 10_000;
 /// The same far from a limit.
@@ -121,20 +120,15 @@ impl GroupReader {
         let counts = self.counted(pulse, count);
         let reclaims = counts.map(|counts| counts.reclaims);
         let stall_us = self.waits(at, (usage, reclaims), is_calm);
-        let known = |bytes: Option<u64>| bytes.unwrap_or(0);
-        let stat = &parts.stat;
-        let reclaimable = known(stat.inactive_file)
-            .saturating_add(known(stat.active_file))
-            .saturating_add(known(stat.slab_reclaimable));
-        Ok(Reading {
-            usage,
-            working_set: stat.working_set(usage).unwrap_or(usage),
-            anon: known(stat.anon),
-            file: known(stat.file),
-            held: usage.saturating_sub(reclaimable),
-            stall_us,
-            counts,
-        })
+        Ok(reading(usage, &parts.stat, stall_us, counts))
+    }
+
+    /// What it was when it used so much, without a look at it: all but usage is as of the last reading. None before the first.
+    pub fn assumed(&self, usage: u64) -> Option<Reading> {
+        let stall_us = self.waited.map(|waited| waited.stall_us);
+        let counts = self.counts.map(|(counts, _)| counts);
+        let parts = self.parts.as_ref()?;
+        Some(reading(usage, &parts.stat, stall_us, counts))
     }
 
     fn read_parts(&mut self, at: Stamp, usage: u64) -> Result<Parts, HotError> {
@@ -191,6 +185,27 @@ impl GroupReader {
     }
 }
 
+fn reading(
+    usage: u64,
+    stat: &MemoryStat,
+    stall_us: Option<u64>,
+    counts: Option<Counts>,
+) -> Reading {
+    let known = |bytes: Option<u64>| bytes.unwrap_or(0);
+    let reclaimable = known(stat.inactive_file)
+        .saturating_add(known(stat.active_file))
+        .saturating_add(known(stat.slab_reclaimable));
+    Reading {
+        usage,
+        working_set: stat.working_set(usage).unwrap_or(usage),
+        anon: known(stat.anon),
+        file: known(stat.file),
+        held: usage.saturating_sub(reclaimable),
+        stall_us,
+        counts,
+    }
+}
+
 /// Whether the parts no longer go with this usage.
 fn is_stale(parts: &Parts, at: Stamp, (usage, is_calm): (u64, bool)) -> bool {
     let moved = usage.abs_diff(parts.usage);
@@ -199,8 +214,7 @@ fn is_stale(parts: &Parts, at: Stamp, (usage, is_calm): (u64, bool)) -> bool {
         (0, false) => STALE_UNMOVED_MS,
         _ => STALE_MS,
     };
-    moved >= MOVED.min(usage / MOVED_PART).max(1 << 14)
-        || parts.at.before(at).is_none_or(|age| age >= longest)
+    moved >= movement(usage) || parts.at.before(at).is_none_or(|age| age >= longest)
 }
 
 #[cfg(test)]

@@ -9,18 +9,20 @@ pub mod approach;
 pub mod book;
 pub mod choose;
 pub mod cut;
+pub mod follow;
 pub mod group;
 pub mod kernel;
 pub mod lanes;
 pub mod node;
+pub mod pace;
 pub mod point;
 pub mod thin;
-pub mod turns;
+pub mod tracked;
 pub mod watch;
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -29,19 +31,24 @@ use brink_core::base::{Moment, Span};
 use brink_host::HostError;
 use brink_host::cgroup::{Controller, Layout, Version};
 use brink_host::clock;
+use brink_host::probe::abi::survey::Follower;
 use brink_host::probe::{FlightReader, Meters, Survey};
 use brink_host::psi::PressureReader;
 use brink_host::realtime;
 use brink_stream::model::incident::Recording;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 use tracing::{debug, warn};
 
+use crate::bell::Bell;
 use crate::guard::files::{NodeFiles, NodePlan, Scope};
 use book::{Book, Periods};
 use cut::{BRIEF, FULL, Request};
 use kernel::Kernel;
 use node::NodeSource;
 use point::Stamp;
-use watch::{Warning, Watch};
+use tracked::Warning;
+use watch::Watch;
 
 /// From one point of the node to the next, in nanoseconds.
 pub const NODE_PERIOD_NS: u64 = 10_000_000;
@@ -59,14 +66,21 @@ pub struct Recorder {
 }
 
 /// What the thread and those who cut share.
-#[derive(Default)]
 pub struct Source {
     /// The rings.
     pub book: Mutex<Book>,
     kernel: Mutex<Option<Kernel>>,
     /// For the thread, until it takes it.
     survey: Mutex<Option<Survey>>,
-    stop: AtomicBool,
+    /// What the thread works with; none before its first beat. Whoever cuts may have it for a beat of his own.
+    hands: OnceLock<Mutex<Hands>>,
+    bell: Bell,
+}
+
+/// The rounds, and who is told what they find.
+struct Hands {
+    watch: Watch,
+    warn: Box<dyn FnMut(Warning) + Send>,
 }
 
 impl Recorder {
@@ -74,7 +88,7 @@ impl Recorder {
     /// limit that will soon be reached.
     ///
     /// # Errors
-    /// [`HostError`] when there is no memory controller, or the thread cannot be started.
+    /// [`HostError`] when there is no memory controller, or the thread or what wakes it cannot be made.
     pub fn start(
         root: &Path,
         layout: &Layout,
@@ -87,7 +101,7 @@ impl Recorder {
             Scope::Group(group) => group.clone(),
         };
         let files = (root.to_path_buf(), layout.clone(), plan.clone());
-        let source = Arc::<Source>::default();
+        let source = Arc::new(Source::new()?);
         let has_pressure = PressureReader::node(root, "memory").is_ok();
         // Those of v1 have none, whatever the node has.
         watch::lock(&source.book).tells_stalls = has_pressure && hierarchy.version == Version::V2;
@@ -104,7 +118,13 @@ impl Recorder {
                     NodeFiles::open(&root, &layout, &plan).ok(),
                     PressureReader::node(&root, "memory").ok(),
                 );
-                run(&shared, Watch::new(hierarchy, scope, node), warn);
+                let hands = shared.hands.get_or_init(|| {
+                    Mutex::new(Hands {
+                        watch: Watch::new(hierarchy, scope, node),
+                        warn: Box::new(warn),
+                    })
+                });
+                run(&shared, hands);
             })
             .map_err(|source| HostError::Call {
                 what: "starting the flight recorder",
@@ -137,6 +157,10 @@ impl Recorder {
             .unwrap_or_else(PoisonError::into_inner);
         let form = if allowance.take(at) { FULL } else { BRIEF };
         drop(allowance);
+        // In a storm something moves, and the thread does not sleep.
+        if !form.is_brief() {
+            self.source.catch_up();
+        }
         let at_ns = u64::try_from(at.as_nanos()).unwrap_or(0);
         let kernel = self.source.kernel();
         let since = at_ns.saturating_sub(SILENCE_NS);
@@ -163,6 +187,8 @@ pub struct Pace {
     pub others: u32,
     /// Of both, those whose usage a program of the kernel's tells, and no file.
     pub surveyed: u32,
+    /// What the kernel's timer has taken, where it follows those near their limit.
+    pub follower: Option<Follower>,
 }
 
 impl Recorder {
@@ -188,6 +214,7 @@ impl Recorder {
             near: count(near),
             others: count(alive().count() - near),
             surveyed: count(book.surveyed),
+            follower: book.follower,
         })
     }
 
@@ -201,17 +228,52 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        self.source.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            if thread.join().is_err() {
-                warn!("the flight recorder had died");
-            }
+        self.source.bell.stop();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            warn!("the flight recorder had died");
         }
     }
 }
 
 impl Source {
+    fn new() -> Result<Self, HostError> {
+        let bell = Bell::new().map_err(|source| HostError::Call {
+            what: "making what wakes the flight recorder",
+            source,
+        })?;
+        Ok(Self {
+            book: Mutex::default(),
+            kernel: Mutex::default(),
+            survey: Mutex::default(),
+            hands: OnceLock::new(),
+            bell,
+        })
+    }
+
+    /// Takes what the kernel's timer left while the thread slept, unless that is at it now.
+    fn catch_up(&self) {
+        let Some(Ok(mut hands)) = self.hands.get().map(Mutex::try_lock) else {
+            return;
+        };
+        let Hands { watch, warn } = &mut *hands;
+        let now = clock::monotonic_ns();
+        if watch.sleeps() && !watch.begins_round(now) {
+            watch.beat(now, self, warn);
+        }
+    }
+
+    /// Waits for so long, or until that is readable, or the thread is to end.
+    fn wait(&self, moved: Option<BorrowedFd<'_>>, timeout: Duration) {
+        let bell = self.bell.as_fd();
+        let mut fds =
+            [bell, moved.unwrap_or(bell)].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let timeout = Timespec::try_from(timeout).ok();
+        // An interrupted wait is an early beat.
+        let _interrupted = poll(&mut fds, timeout.as_ref());
+    }
+
     fn kernel(&self) -> std::sync::MutexGuard<'_, Option<Kernel>> {
         self.kernel.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -241,19 +303,21 @@ impl Source {
     }
 }
 
-fn run(source: &Source, mut watch: Watch, mut warn: impl FnMut(Warning)) {
+fn run(source: &Source, hands: &Mutex<Hands>) {
     let mut counted = clock::thread_cpu();
-    while !source.stop.load(Ordering::Acquire) {
-        if watch.begins_round() {
+    while !source.bell.is_stopped() {
+        let mut held = hands.lock().unwrap_or_else(PoisonError::into_inner);
+        let Hands { watch, warn } = &mut *held;
+        let now = clock::monotonic_ns();
+        if watch.begins_round(now) {
             let spent = clock::thread_cpu();
             let round = spent.saturating_sub(std::mem::replace(&mut counted, spent));
             watch.spent(u64::try_from(round.as_nanos()).unwrap_or(u64::MAX));
         }
-        let now = clock::monotonic_ns();
-        watch.beat(now, source, &mut warn);
-        let took = Duration::from_nanos(clock::monotonic_ns().saturating_sub(now));
-        let rest = Duration::from_millis(watch.rest_ms().into());
-        std::thread::park_timeout(rest.saturating_sub(took));
+        watch.beat(now, source, warn);
+        let (moved, rest) = (watch.moved(), watch.rest(now, clock::monotonic_ns()));
+        drop(held);
+        source.wait(moved.as_deref().map(AsFd::as_fd), rest);
     }
 }
 
@@ -265,7 +329,7 @@ mod tests {
     fn in_a_storm_recordings_are_brief_until_time_has_passed() {
         let start = Moment::from_secs(100);
         let recorder = Recorder {
-            source: Arc::default(),
+            source: Arc::new(Source::new().unwrap()),
             allowance: Mutex::new(TokenBucket::new(FULL_AT_ONCE, FULL_EVERY, start)),
             thread: None,
         };

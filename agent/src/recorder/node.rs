@@ -1,10 +1,13 @@
 //! The node from files: how long its tasks wait for memory, and its memory where the kernel's sampler records none.
 
+use std::sync::Mutex;
+
 use brink_core::base::Moment;
 use brink_host::psi::PressureReader;
 
 use super::book::Book;
 use super::point::{FilePoint, Stamp, units};
+use super::watch::lock;
 use crate::guard::files::NodeFiles;
 use brink_host::probe::abi::flight::FlightPoint;
 
@@ -29,18 +32,22 @@ impl NodeSource {
         }
     }
 
-    /// Reads the node into the book; its memory only where nobody else records it.
-    pub fn read(&mut self, at: Stamp, is_recorded: bool, book: &mut Book) {
+    /// Reads the node into the book; its memory only where nobody else records it. Says whether tasks have waited since the last time.
+    pub fn read(&mut self, at: Stamp, is_recorded: bool, book: &Mutex<Book>) -> bool {
         let pressure = self.pressure.as_ref().and_then(|file| file.read().ok());
-        if let Some(pressure) = pressure {
-            book.note_stall(at, pressure.some.total_us);
+        let stall_us = pressure.map(|pressure| pressure.some.total_us);
+        let memory = if is_recorded { None } else { self.memory(at) };
+        let mut book = lock(book);
+        let before = book.stall_us();
+        if let Some(stall_us) = stall_us {
+            book.note_stall(at, stall_us);
         }
-        if is_recorded {
-            return;
-        }
-        if let Some(point) = self.memory(at) {
+        if let Some(point) = memory {
             book.note_node(point);
         }
+        before
+            .zip(stall_us)
+            .is_some_and(|(before, now)| now > before)
     }
 
     fn memory(&mut self, at: Stamp) -> Option<FilePoint> {

@@ -1,65 +1,47 @@
 //! The recorder's rounds: which files are read when, and what becomes of the readings.
 //!
-//! A beat comes every 100 ms. In each, the cgroups near their limit are read, and a tenth of the others, so that every one
-//! is read once a second. Every tenth beat it is chosen anew who is near. Only where a second's work takes so much of a
-//! processor that others would miss it, beats come more seldom; the book says how seldom, and so does whoever asks the agent.
+//! A round comes once a second, and in it every cgroup is read; those near their limit are recorded every 100 ms. Where the kernel
+//! follows them, a beat between two rounds comes only when one of them has moved, and what the others used is taken from the kernel's
+//! traces afterwards; where it does not, a beat comes every 100 ms. Only where a second's work takes so much of a processor that
+//! others would miss it, both come more seldom; the book says how seldom, and so does whoever asks the agent.
 
 use std::collections::HashSet;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use brink_host::HotError;
 use brink_host::cgroup::Hierarchy;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::clock;
 use brink_host::probe::survey::{Places, Survey};
-use brink_host::probe::{Meters, Row};
+use brink_host::probe::{Meters, ProbeError, Row};
 use rustix::io::Errno;
 use tracing::{debug, warn};
 
 use super::Source;
-use super::approach::{Approach, Forecast};
-use super::book::{Book, GROUPS, Into, Periods};
+use super::approach::Approach;
+use super::book::{Book, GROUPS, Into, NEAR, Periods};
 use super::choose::{Candidate, choose, nearness};
+use super::follow::Following;
 use super::group::{GroupReader, Pulse};
 use super::node::NodeSource;
+use super::pace::{BEAT_MS, BEATS, stretched};
 use super::point::{Counts, Reading, Stamp};
-use super::turns::{BEATS, Turns};
+use super::tracked::{Group, Warning, is_calm};
 
-/// From one beat to the next when nothing is too dear, in milliseconds.
-pub const BEAT_MS: u32 = 100;
-/// The most that beats may be stretched.
-const LONGEST_STRETCH: u32 = 10;
-/// What beats may cost of a processor before they are stretched, in parts of a hundred thousand; and what they would have to cost at
-/// the next shorter stretch to come back to that. Where nothing happens the whole agent is to stay below 200, which is measured, and
-/// is no reason to record less when something does: this is for machines on which a look at a file takes many times as long.
-const DEAR: u64 = 1_000;
-const CHEAP: u64 = 750;
-/// The tree is looked through so often at least, in beats: where the kernel's programs tell of every cgroup that comes or goes, and
+/// The tree is looked through so often at least, in rounds: where the kernel's programs tell of every cgroup that comes or goes, and
 /// where they do not.
-const SEARCH_TOLD: u64 = 600;
-const SEARCH: u64 = 100;
-/// All limits are read so often, in beats.
-const LIMITS: u64 = 100;
+const SEARCH_TOLD: u64 = 60;
+const SEARCH: u64 = 10;
+/// All limits are read so often, in rounds.
+const LIMITS: u64 = 10;
 /// A search may take one part of so many of a processor.
 const SEARCH_SHARE: u64 = 200;
 /// Groups that are looked through; what lies beyond is not recorded.
 const MOST_LISTED: usize = 1 << 14;
 /// A cgroup that is gone is remembered for so long, in milliseconds.
 const KEPT_MS: u32 = 60_000;
-
-/// A limit that will soon be reached.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Warning {
-    /// The cgroup whose limit it is.
-    pub cgroup: Arc<str>,
-    /// What it uses, in bytes.
-    pub usage: u64,
-    /// Its limit, in bytes.
-    pub limit: u64,
-    /// When it is reached.
-    pub forecast: Forecast,
-}
 
 /// What the thread has in hand.
 pub struct Watch {
@@ -69,40 +51,50 @@ pub struct Watch {
     node: NodeSource,
     /// What tells the usage of many at once; the place of a cgroup there is that of its group here.
     survey: Option<Survey>,
+    /// Those near their limit, where the survey follows them by itself.
+    following: Option<Following>,
+    moved: Option<Arc<OwnedFd>>,
     groups: Box<[Option<Group>]>,
-    turns: Turns,
-    fresh: Vec<(usize, Reading, Into)>,
+    /// The slots of those near their limit.
+    near: Vec<usize>,
     candidates: Vec<Candidate>,
-    beat: u64,
+    /// Rounds that have begun.
+    round: u64,
+    /// When the next one is due (`CLOCK_MONOTONIC`), and how many times as long as it should be one is.
+    round_at_ns: u64,
     stretch: u32,
     spent_ns: u64,
     /// What searches took of that: they have a share of their own.
     searched_ns: u64,
     /// The pulse of the beat before.
     pulse: Option<u64>,
-    /// Whether the kernel's sampler recorded the node when that was asked last.
-    is_recorded: bool,
-    /// When the tree is looked through next, in beats, and when limits are read.
+    state: State,
+    /// When the tree is looked through next, in rounds, and when limits are read.
     search_at: u64,
     limits_at: u64,
     changes: Option<u64>,
-    /// Whether the kernel's programs tell of every cgroup that comes or goes.
-    is_told: bool,
     /// A cgroup could not be opened in the last search.
     reopens: bool,
 }
 
-struct Group {
-    path: Arc<str>,
-    /// Its files; none once it is gone: held open, they would keep what the kernel has of it.
-    reader: Option<GroupReader>,
-    limit: Option<u64>,
-    approach: Approach,
-    latest: Reading,
-    lane: Option<usize>,
-    gone: Option<Stamp>,
-    /// Its usage came from the kernel's program the last time.
-    is_surveyed: bool,
+/// How it stood when that was asked last.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// The kernel's sampler records the node.
+    is_recorded: bool,
+    /// The kernel's programs tell of every cgroup that comes or goes.
+    is_told: bool,
+    /// Tasks of the node waited for memory.
+    is_stalled: bool,
+}
+
+/// One beat's look at whoever is due.
+struct Look<'a> {
+    at: Stamp,
+    is_round: bool,
+    pulse: Option<Pulse>,
+    meters: Option<&'a Meters>,
+    book: &'a Mutex<Book>,
 }
 
 impl Watch {
@@ -115,32 +107,57 @@ impl Watch {
             scope,
             node,
             survey: None,
+            following: None,
+            moved: None,
             groups: groups.into(),
-            turns: Turns::default(),
-            fresh: Vec::with_capacity(GROUPS),
+            near: Vec::with_capacity(NEAR),
             candidates: Vec::with_capacity(GROUPS),
-            beat: 0,
+            round: 0,
+            round_at_ns: 0,
             stretch: 1,
             spent_ns: 0,
             searched_ns: 0,
             pulse: None,
-            is_recorded: false,
+            state: State::default(),
             search_at: 0,
             limits_at: 0,
             changes: None,
-            is_told: false,
             reopens: false,
         }
     }
 
-    /// Until the next beat, in milliseconds.
-    pub const fn rest_ms(&self) -> u32 {
+    /// From one point of those near their limit to the next, in milliseconds.
+    const fn beat_ms(&self) -> u32 {
         BEAT_MS * self.stretch
     }
 
-    /// Whether the next beat begins a round, which looks at what the one before it took.
-    pub const fn begins_round(&self) -> bool {
-        self.beat.is_multiple_of(BEATS as u64)
+    /// Whether no beat comes before the next round unless somebody moves. How long the node waits, and what it holds where the kernel
+    /// does not record that, only files tell.
+    pub const fn sleeps(&self) -> bool {
+        self.following.is_some() && self.state.is_recorded && !self.state.is_stalled
+    }
+
+    /// How long it is until the next beat, unless somebody moves before; `now_ns` is `CLOCK_MONOTONIC`, and that of the last beat
+    /// `since_ns`.
+    pub fn rest(&self, since_ns: u64, now_ns: u64) -> Duration {
+        let beat_at_ns = since_ns + u64::from(self.beat_ms()) * 1_000_000;
+        let due = if self.sleeps() {
+            self.round_at_ns
+        } else {
+            beat_at_ns.min(self.round_at_ns)
+        };
+        Duration::from_nanos(due.saturating_sub(now_ns))
+    }
+
+    /// Readable when somebody near his limit has moved; none where a beat has to look for that.
+    pub fn moved(&self) -> Option<Arc<OwnedFd>> {
+        let _follows = self.following.as_ref()?;
+        self.moved.clone()
+    }
+
+    /// Whether a beat now begins a round, which looks at what the one before it took.
+    pub const fn begins_round(&self, now_ns: u64) -> bool {
+        now_ns >= self.round_at_ns
     }
 
     /// What beats took of a processor, in nanoseconds.
@@ -152,99 +169,149 @@ impl Watch {
     pub fn beat(&mut self, now_ns: u64, source: &Source, mut warn: impl FnMut(Warning)) {
         let at = Stamp::of(now_ns);
         let meters = source.meters();
-        if self.begins_round() {
-            let spent = std::mem::take(&mut self.spent_ns);
-            let beats = spent.saturating_sub(std::mem::take(&mut self.searched_ns));
-            self.stretch = stretched(self.stretch, beats);
+        let is_round = self.begins_round(now_ns);
+        if is_round {
+            self.begin(now_ns, source, meters.as_deref());
         }
-        if self.beat >= self.search_at || self.has_changed(meters.as_deref()) {
+        self.read(at, is_round, source, (meters.as_deref(), &mut warn));
+        self.state.is_stalled = self.node.read(at, self.state.is_recorded, &source.book);
+        if is_round {
+            self.settle(at, &source.book);
+        }
+    }
+
+    /// Begins a round.
+    fn begin(&mut self, now_ns: u64, source: &Source, meters: Option<&Meters>) {
+        let at = Stamp::of(now_ns);
+        let spent = std::mem::take(&mut self.spent_ns);
+        let beats = spent.saturating_sub(std::mem::take(&mut self.searched_ns));
+        self.stretch = stretched(self.stretch, beats);
+        self.round_at_ns = now_ns + u64::from(self.beat_ms() * BEATS) * 1_000_000;
+        if self.round >= self.search_at || self.has_changed(meters) {
             self.search(at, now_ns, &source.book);
         }
-        if self.beat >= self.limits_at {
-            self.limits_at = self.beat + LIMITS;
+        if self.round >= self.limits_at {
+            self.limits_at = self.round + LIMITS;
             self.read_limits(&source.book);
         }
-        if self.begins_round() {
-            self.settle(at, &source.book);
-            self.turns.are_stale = true;
-            self.is_recorded = source.is_kernel_recording(now_ns);
-            self.is_told = source.tells_cgroups();
-            if let Some(survey) = source.survey().take() {
-                self.take_over(survey);
-            }
+        self.state.is_recorded = source.is_kernel_recording(now_ns);
+        self.state.is_told = source.tells_cgroups();
+        if let Some(survey) = source.survey().take() {
+            self.take_over(survey);
         }
-        self.read(at, meters.as_deref(), &mut warn);
-        let mut book = lock(&source.book);
-        self.node.read(at, self.is_recorded, &mut book);
-        for (slot, reading, into) in self.fresh.drain(..) {
-            book.note(slot, at, &reading, into);
-        }
-        drop(book);
-        self.beat += 1;
+        self.round += 1;
     }
 
-    /// Reads whoever's turn it is.
-    fn read(&mut self, at: Stamp, meters: Option<&Meters>, warn: &mut impl FnMut(Warning)) {
-        let turn = usize::try_from(self.beat % BEATS as u64).unwrap_or(0);
-        let pulse = self.feel(meters);
-        if self.turns.are_stale {
-            self.give_turns();
-        }
-        let surveyed = self.look(turn);
-        for &(slot, into) in self.turns.of(turn) {
-            let Some(Some(group)) = self.groups.get_mut(slot) else {
-                continue;
+    /// Reads those near their limit, and in a round everybody.
+    fn read(
+        &mut self,
+        at: Stamp,
+        is_round: bool,
+        source: &Source,
+        (meters, warn): (Option<&Meters>, &mut impl FnMut(Warning)),
+    ) {
+        let look = Look {
+            at,
+            is_round,
+            pulse: self.feel(meters),
+            meters,
+            book: &source.book,
+        };
+        self.collect();
+        let surveyed = self.survey_now(is_round);
+        let due = if is_round { GROUPS } else { self.near.len() };
+        for index in 0..due {
+            let slot = if is_round {
+                Some(index)
+            } else {
+                self.near.get(index).copied()
             };
-            // Closed once it is gone.
-            let Some(reader) = &mut group.reader else {
-                continue;
-            };
-            let survey = self.survey.as_ref();
-            let usage = survey.and_then(|survey| survey.usage(surveyed?, slot));
-            group.is_surveyed = usage.is_some();
-            let is_calm = is_calm(group.latest.usage, group.limit);
-            match reader.read(at, (usage, is_calm), pulse, |id| counts(meters?, id)) {
-                Ok(reading) => {
-                    group.latest = reading;
-                    self.fresh.push((slot, reading, into));
-                    if let Some(warning) = group.look_ahead(at) {
-                        warn(warning);
-                    }
-                }
-                Err(HotError::Io(Errno::NODEV | Errno::NOENT)) => {
-                    group.leave(at);
-                    unseat(&mut self.survey, slot);
-                    // Another may have taken its name.
-                    self.search_at = self.search_at.min(self.beat + BEATS as u64);
-                }
-                // Once more in the next round: what is missing is missing from the recording.
-                Err(_) => {}
+            if let Some(slot) = slot {
+                self.read_one(slot, surveyed, &look, warn);
             }
         }
     }
 
-    /// Gives everybody who is there his turns.
-    fn give_turns(&mut self) {
-        let groups = self.groups.iter().enumerate();
-        let here = groups.filter_map(|(slot, group)| {
-            let group = group.as_ref().filter(|group| group.gone.is_none())?;
-            Some((slot, group.lane.is_some()))
-        });
-        self.turns.give(here);
+    /// Reads the cgroup of a slot, if there is one.
+    fn read_one(
+        &mut self,
+        slot: usize,
+        surveyed: Option<Places>,
+        look: &Look<'_>,
+        warn: &mut impl FnMut(Warning),
+    ) {
+        let Some(Some(group)) = self.groups.get_mut(slot) else {
+            return;
+        };
+        let lane = self.following.as_ref().zip(group.lane);
+        let traces = lane.map(|(following, lane)| following.of(lane, slot));
+        let is_followed = traces.is_some();
+        let trace = traces.and_then(|traces| group.trace(slot, traces, look.book, warn));
+        if is_followed && trace.is_none() && !look.is_round {
+            return;
+        }
+        let left = trace.and_then(|(at, usage)| Some((at, usage?)));
+        let survey = self.survey.as_ref();
+        let looked = || Some((look.at, survey?.usage(surveyed?, slot)?));
+        let found = left.or_else(looked);
+        // Closed once it is gone.
+        let Some(reader) = &mut group.reader else {
+            return;
+        };
+        group.is_surveyed = found.is_some();
+        let (at, usage) = found.map_or((look.at, None), |(at, usage)| (at, Some(usage)));
+        let is_calm = is_calm(group.latest.usage, group.limit);
+        let count = |id| counts(look.meters?, id);
+        match reader.read(at, (usage, is_calm), look.pulse, count) {
+            Ok(reading) => {
+                let into = Into {
+                    near: group.lane.is_some(),
+                    all: look.is_round,
+                };
+                group.note(slot, (at, reading), into, look.book, warn);
+            }
+            Err(HotError::Io(Errno::NODEV | Errno::NOENT)) => {
+                group.leave(at);
+                unseat(&mut self.survey, slot);
+                // Another may have taken its name.
+                self.search_at = self.search_at.min(self.round);
+            }
+            // Once more in the next round: what is missing is missing from the recording.
+            Err(_) => {}
+        }
     }
 
-    /// Whose turn it is, by what the kernel's program found of them now; none where it does not run.
-    fn look(&mut self, turn: usize) -> Option<Places> {
+    /// Takes what the kernel's timer left of those near their limit.
+    fn collect(&mut self) {
+        if let (Some(following), Some(survey)) = (&mut self.following, &mut self.survey)
+            && let Err(error) = following.collect(survey)
+        {
+            self.stop_following(&error);
+        }
+    }
+
+    fn stop_following(&mut self, error: &ProbeError) {
+        warn!(%error, "cgroups near their limit are looked at every 100 ms from now on");
+        self.following = None;
+    }
+
+    /// What the kernel's program finds of those to be read now, but for those that are followed; none where it does not run.
+    fn survey_now(&mut self, is_round: bool) -> Option<Places> {
         let survey = self.survey.as_mut()?;
         let mut wanted = Places::default();
-        for (slot, _) in self.turns.of(turn) {
-            wanted.add(*slot);
+        if is_round {
+            (0..GROUPS).for_each(|slot| wanted.add(slot));
+        } else if self.following.is_some() {
+            return None;
+        } else {
+            self.near.iter().for_each(|slot| wanted.add(*slot));
         }
         match survey.look(wanted) {
             Ok(()) => Some(wanted),
             Err(error) => {
                 warn!(%error, "what cgroups use is read from their files from now on");
                 self.survey = None;
+                self.following = None;
                 None
             }
         }
@@ -258,6 +325,9 @@ impl Watch {
 
     /// Whoever is recorded gets his place in the survey.
     fn take_over(&mut self, survey: Survey) {
+        let moved = survey.moved_fd().map(|fd| fd.try_clone_to_owned());
+        self.moved = moved.and_then(Result::ok).map(Arc::new);
+        self.following = self.moved.as_ref().map(|_| Following::default());
         self.survey = Some(survey);
         for (slot, group) in self.groups.iter().enumerate() {
             if let Some(reader) = group.as_ref().and_then(|group| group.reader.as_ref()) {
@@ -278,10 +348,12 @@ impl Watch {
         let surveyed = self.surveyed();
         let mut book = lock(book);
         book.surveyed = surveyed;
+        let survey = self.survey.as_ref().filter(|_| self.following.is_some());
+        book.follower = survey.and_then(Survey::follower);
         book.periods = Periods {
-            node_ms: self.rest_ms(),
-            near_ms: self.rest_ms(),
-            others_ms: self.rest_ms() * u32::try_from(BEATS).unwrap_or(1),
+            node_ms: self.beat_ms(),
+            near_ms: self.beat_ms(),
+            others_ms: self.beat_ms() * BEATS,
         };
         self.forget(at, &mut book);
         self.candidates.clear();
@@ -299,15 +371,42 @@ impl Watch {
             });
         }
         choose(&mut self.candidates);
+        self.near.clear();
         for Candidate { slot, lane, .. } in self.candidates.iter().rev().copied() {
             book.move_near(slot, lane);
             if let Some(Some(group)) = self.groups.get_mut(slot) {
                 group.lane = lane;
                 if let Some(reader) = &mut group.reader {
                     reader.tell_pressure(lane.is_some());
+                    self.near.extend(lane.map(|_| slot));
                 }
             }
         }
+        drop(book);
+        if let Err(error) = self.follow() {
+            self.stop_following(&error);
+        }
+    }
+
+    /// Has the kernel follow those near their limit.
+    fn follow(&mut self) -> Result<(), ProbeError> {
+        let period = Duration::from_millis(self.beat_ms().into());
+        let (Some(following), Some(survey)) = (&mut self.following, &mut self.survey) else {
+            return Ok(());
+        };
+        let mut holders = [None; NEAR];
+        for slot in &self.near {
+            if let Some(Some(group)) = self.groups.get(*slot)
+                && let Some(place) = group.lane.and_then(|lane| holders.get_mut(lane))
+            {
+                let is_close = !is_calm(group.latest.usage, group.limit);
+                *place = Some((*slot, is_close));
+            }
+        }
+        for (lane, holder) in holders.into_iter().enumerate() {
+            following.assign(survey, lane, holder)?;
+        }
+        following.keep_pace(survey, period)
     }
 
     fn forget(&mut self, at: Stamp, book: &mut Book) {
@@ -322,11 +421,8 @@ impl Watch {
         }
     }
 
-    /// Whether a cgroup was made or removed since the last look, as far as the kernel's programs tell. Asked once a second.
+    /// Whether a cgroup was made or removed since the last look, as far as the kernel's programs tell.
     fn has_changed(&mut self, meters: Option<&Meters>) -> bool {
-        if !self.begins_round() {
-            return false;
-        }
         let seen = meters.and_then(|meters| meters.loss(Row::CgroupEvidence).ok());
         let Some(seen) = seen.map(|loss| loss.seen) else {
             return false;
@@ -346,11 +442,11 @@ impl Watch {
                     && !listed.contains(&*group.path)
                 {
                     group.leave(at);
-                    self.turns.are_stale = true;
                     unseat(&mut self.survey, slot);
                 }
             }
         }
+        self.reopens = false;
         // The first is the node itself.
         for path in paths.iter().skip(1) {
             let mut known = self.groups.iter().flatten();
@@ -361,9 +457,13 @@ impl Watch {
         let spent = clock::thread_cpu().saturating_sub(began);
         self.searched_ns += u64::try_from(spent.as_nanos()).unwrap_or(0);
         let took = clock::monotonic_ns().saturating_sub(now_ns);
-        let penance = took * SEARCH_SHARE / (u64::from(BEAT_MS) * 1_000_000);
-        let least = if self.is_told { SEARCH_TOLD } else { SEARCH };
-        self.search_at = self.beat + least.max(penance);
+        let penance = took * SEARCH_SHARE / (u64::from(BEAT_MS * BEATS) * 1_000_000);
+        let least = if self.state.is_told && !self.reopens {
+            SEARCH_TOLD
+        } else {
+            SEARCH
+        };
+        self.search_at = self.round + least.max(penance);
     }
 
     /// Reads every limit again.
@@ -402,7 +502,6 @@ impl Watch {
         let path: Arc<str> = path.into();
         let limit = reader.limit();
         seat(&mut self.survey, slot, &reader);
-        self.turns.are_stale = true;
         lock(book).admit(slot, Arc::clone(&path), limit);
         if let Some(place) = self.groups.get_mut(slot) {
             *place = Some(Group {
@@ -426,11 +525,6 @@ impl Watch {
     }
 }
 
-/// Whether so much of a limit is no cause to look closely: less than three quarters.
-fn is_calm(usage: u64, limit: Option<u64>) -> bool {
-    limit.is_none_or(|limit| usage < limit - limit / 4)
-}
-
 /// Gives a cgroup its place in the survey. Where it gets none, its file tells, and whether it is gone.
 fn seat(survey: &mut Option<Survey>, slot: usize, reader: &GroupReader) {
     if let Some(survey) = survey
@@ -444,45 +538,6 @@ fn seat(survey: &mut Option<Survey>, slot: usize, reader: &GroupReader) {
 fn unseat(survey: &mut Option<Survey>, slot: usize) {
     if let Some(survey) = survey {
         let _is_not_looked_at = survey.leave(slot);
-    }
-}
-
-impl Group {
-    /// It is gone: what is known of it stays for a while, and its files are closed.
-    fn leave(&mut self, at: Stamp) {
-        self.gone = Some(at);
-        self.reader = None;
-        self.is_surveyed = false;
-    }
-
-    /// A warning, if the limit is near. The limit is read again first: it may just have been raised.
-    fn look_ahead(&mut self, at: Stamp) -> Option<Warning> {
-        let forecast = self.approach.note(at, self.latest.held, self.limit)?;
-        let limit = self.reader.as_ref()?.limit()?;
-        if self.limit.replace(limit) != Some(limit) {
-            self.approach = Approach::default();
-            return None;
-        }
-        Some(Warning {
-            cgroup: Arc::clone(&self.path),
-            usage: self.latest.usage,
-            limit,
-            forecast,
-        })
-    }
-}
-
-/// The stretch of the next round, from that of the last one and what its beats took of a processor, in nanoseconds.
-fn stretched(stretch: u32, spent_ns: u64) -> u32 {
-    let round_ns = |stretch: u32| u64::from(BEAT_MS * stretch) * BEATS as u64 * 1_000_000;
-    let parts = |stretch| spent_ns.saturating_mul(100_000) / round_ns(stretch);
-    let shorter = (stretch - 1).max(1);
-    if parts(stretch) >= DEAR {
-        (stretch * 2).min(LONGEST_STRETCH)
-    } else if parts(shorter) < CHEAP {
-        shorter
-    } else {
-        stretch
     }
 }
 

@@ -30,7 +30,7 @@ impl Scene {
         Self {
             watch: Watch::new(hierarchy, "/".to_owned(), NodeSource::default()),
             root,
-            source: Source::default(),
+            source: Source::new().expect("an event descriptor"),
             now: 5_000,
             warned: Vec::new(),
         }
@@ -57,7 +57,7 @@ impl Scene {
                 .beat(self.now * 1_000_000, &self.source, |warning| {
                     warned.push(warning);
                 });
-            self.now += u64::from(self.watch.rest_ms());
+            self.now += u64::from(self.watch.beat_ms());
         }
     }
 
@@ -209,7 +209,7 @@ fn the_files_of_who_is_gone_are_closed_and_what_is_known_of_it_stays() {
         fs::remove_dir_all(scene.group(&format!("/job{index}"))).expect("fake group");
     }
     scene.watch.search_at = 0;
-    scene.beats(1);
+    scene.beats(10);
     assert_eq!(open_files(), before);
     assert_eq!(scene.points("/job7").last().map(|point| point.1), Some(7));
 }
@@ -241,31 +241,17 @@ fn what_is_too_dear_comes_more_seldom_and_the_book_says_so() {
 }
 
 #[test]
-fn periods_are_stretched_by_what_they_cost_and_no_longer_than_that() {
-    let check = |stretch, percent_of_a_core: f64, expected: u32| {
-        let round_ns = f64::from(stretch) * 1e9;
-        let spent = round_ns * percent_of_a_core / 100.0;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a few seconds"
-        )]
-        let spent = spent as u64;
-        assert_eq!(
-            stretched(stretch, spent),
-            expected,
-            "{stretch}, {percent_of_a_core} %"
-        );
+fn a_cgroup_that_could_not_be_opened_is_remembered_until_it_could() {
+    let mut scene = Scene::new();
+    scene.set("/pod", 7, Some(100));
+    let reopens = |scene: &mut Scene| {
+        scene.watch.search_at = 0;
+        scene.beats(10);
+        scene.watch.reopens
     };
-    check(1, 0.0, 1);
-    check(1, 0.2, 1);
-    check(1, 0.9, 1);
-    check(1, 1.1, 2);
-    check(6, 1.1, 10);
-    check(10, 5.0, 10);
-    // At half the pace it costs half: 0.3 % there are 0.6 % at the whole one, which is borne; 0.4 % are not yet.
-    check(2, 0.3, 1);
-    check(2, 0.4, 2);
-    check(10, 0.6, 9);
-    check(10, 0.7, 10);
+    assert!(!reopens(&mut scene));
+    fs::create_dir(scene.group("/bare")).expect("fake group");
+    assert!(reopens(&mut scene));
+    scene.set("/bare", 7, None);
+    assert!(!reopens(&mut scene));
 }

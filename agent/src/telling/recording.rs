@@ -11,7 +11,7 @@ use brink_stream::model::kind::Kind;
 use super::Telling;
 use super::workloads::{Key, subject};
 use crate::recorder::Recorder;
-use crate::recorder::watch::Warning;
+use crate::recorder::tracked::Warning;
 
 impl Telling {
     /// Lets every incident have its minute before from this recorder, as long as that runs. Only the first one counts.

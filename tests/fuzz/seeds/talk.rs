@@ -179,6 +179,11 @@ fn recorder() -> RecorderView {
         near: 32,
         others: 78,
         surveyed: 110,
+        timer: Some(SamplerView {
+            ticks: 600,
+            mean_ns: 4_000,
+            max_ns: 20_000,
+        }),
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::Context as _;
+use brink::control::protocol::SamplerView;
 
 use super::super::{
     random::SplitMix64,
@@ -27,7 +28,8 @@ const TELLING: &str = "110 workloads, with events";
 const PODS: &str = "110 workloads in a cgroup of all pods of 2 GiB";
 const THREADS: &str = "threads";
 const SAMPLER: &str = "sampler in the kernel";
-const BOTH: &str = "threads and sampler";
+const TIMER: &str = "recorder's timer in the kernel";
+const WHOLE: &str = "threads and timers";
 const TICK: &str = "sampler, mean of a tick";
 /// Workloads that have a limit of their own in the case with events: as many as are recorded closely. It is far from what they hold.
 const LIMITED: usize = 32;
@@ -82,8 +84,8 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
 
 /// Holds it to its figures.
 pub(super) fn hold(outcome: &mut Outcome, settings: &Settings) {
-    outcome.limit_median(CASE, BOTH, settings.time(0.05));
-    outcome.limit_median(TELLING, BOTH, settings.time(0.2));
+    outcome.limit_median(CASE, WHOLE, settings.time(0.05));
+    outcome.limit_median(TELLING, WHOLE, settings.time(0.2));
     outcome.limit_median(CASE, RATIO, settings.figure(2.0, 1.0));
     // What the recorder owes, at the worst moment that was looked at.
     for (what, most) in [
@@ -144,8 +146,8 @@ impl Round {
         })
     }
 
-    fn both(&self) -> f64 {
-        self.agent.both()
+    fn whole(&self) -> f64 {
+        self.agent.whole()
     }
 }
 
@@ -154,12 +156,13 @@ fn share(nanos: u64, elapsed: Duration) -> f64 {
     millis(signed(nanos)) / (elapsed.as_secs_f64() * 10.0)
 }
 
-/// The time of threads and sampler in each window, and of the polls.
+/// The time of threads and of timers in the kernel in each window, and of the polls.
 fn add_time(outcome: &mut Outcome, case: &str, rounds: &[Round]) {
     let values = |value: &dyn Fn(&Round) -> f64| rounds.iter().map(value).collect::<Vec<_>>();
     outcome.add(case, THREADS, SHARE, values(&|round| round.agent.threads()));
     outcome.add(case, SAMPLER, SHARE, values(&|round| round.agent.sampler()));
-    outcome.add(case, BOTH, SHARE, values(&Round::both));
+    outcome.add(case, TIMER, SHARE, values(&|round| round.agent.timer()));
+    outcome.add(case, WHOLE, SHARE, values(&Round::whole));
     outcome.add(case, TICK, "µs", values(&|round| round.agent.tick()));
     for (index, (name, _)) in POLLS.iter().enumerate() {
         outcome.add(case, name, SHARE, values(&|round| round.polls[index]));
@@ -168,13 +171,13 @@ fn add_time(outcome: &mut Outcome, case: &str, rounds: &[Round]) {
         case,
         RATIO,
         "",
-        values(&|round| round.both() / round.polls[0]),
+        values(&|round| round.whole() / round.polls[0]),
     );
     if let Some(round) = rounds.last() {
         outcome.notes.push(format!(
             "{case}: in the last {:.0} s of the agent alone {} ticks; threads' share by name: {}",
             round.agent.elapsed.as_secs_f64(),
-            round.agent.ticks,
+            round.agent.kernel.ticks,
             round.agent.by_name()
         ));
         outcome.notes.push(format!(
@@ -262,7 +265,8 @@ fn add_case(
     let values = |value: fn(&Costs) -> f64| costs.iter().map(value).collect();
     outcome.add(case, THREADS, SHARE, values(Costs::threads));
     outcome.add(case, SAMPLER, SHARE, values(Costs::sampler));
-    outcome.add(case, BOTH, SHARE, values(Costs::both));
+    outcome.add(case, TIMER, SHARE, values(Costs::timer));
+    outcome.add(case, WHOLE, SHARE, values(Costs::whole));
     if let Some(last) = costs.last() {
         let by_name = last.by_name();
         let note = format!("{case}: threads' share by name: {by_name}");
@@ -283,23 +287,56 @@ fn add_memory(outcome: &mut Outcome, pid: u32, case: &str) -> anyhow::Result<()>
 struct Costs {
     elapsed: Duration,
     by_name: BTreeMap<String, u64>,
-    sampled: Duration,
+    /// Between the two questions to the agent.
+    asked: Duration,
+    /// What its timers in the kernel took between those.
+    kernel: Timers,
+}
+
+/// The agent's timers in the kernel: what they took, in nanoseconds.
+#[derive(Clone, Copy)]
+struct Timers {
     sampler: u64,
     ticks: u64,
+    recorder: u64,
+}
+
+impl Timers {
+    /// So far.
+    fn of(agent: &Agent) -> anyhow::Result<Self> {
+        let status = agent.status()?;
+        let sampler = status.sampler.context("the sampler does not run")?;
+        // Where the recorder has none, nothing.
+        let timer = status.recorder.and_then(|recorder| recorder.timer);
+        let spent = |view: SamplerView| view.mean_ns.saturating_mul(view.ticks);
+        Ok(Self {
+            sampler: spent(sampler),
+            ticks: sampler.ticks,
+            recorder: timer.map_or(0, spent),
+        })
+    }
+
+    const fn since(self, before: Self) -> Self {
+        Self {
+            sampler: self.sampler.saturating_sub(before.sampler),
+            ticks: self.ticks.saturating_sub(before.ticks),
+            recorder: self.recorder.saturating_sub(before.recorder),
+        }
+    }
 }
 
 impl Costs {
     /// Waits for a window. Nobody asks the agent anything meanwhile.
     fn of(agent: &Agent) -> anyhow::Result<Self> {
-        let (ticks, sampler) = sampled(agent)?;
+        let timers = Timers::of(agent)?;
         let asked = Instant::now();
         // What the question took is over by then.
         sleep(Duration::from_millis(500));
         let (began, before) = (Instant::now(), threads(agent)?);
         sleep(WINDOW);
         let (elapsed, after) = (began.elapsed(), threads(agent)?);
-        let sampled_for = asked.elapsed();
-        let (ticks_after, sampler_after) = sampled(agent)?;
+        let asked = asked.elapsed();
+        let kernel = Timers::of(agent)?.since(timers);
         let spent = after.into_iter().map(|(name, nanos)| {
             let before = before.get(&name).copied().unwrap_or(0);
             (name, nanos.saturating_sub(before))
@@ -307,9 +344,8 @@ impl Costs {
         Ok(Self {
             elapsed,
             by_name: spent.collect(),
-            sampled: sampled_for,
-            sampler: sampler_after.saturating_sub(sampler),
-            ticks: ticks_after.saturating_sub(ticks),
+            asked,
+            kernel,
         })
     }
 
@@ -318,16 +354,20 @@ impl Costs {
     }
 
     fn sampler(&self) -> f64 {
-        share(self.sampler, self.sampled)
+        share(self.kernel.sampler, self.asked)
     }
 
-    fn both(&self) -> f64 {
-        self.threads() + self.sampler()
+    fn timer(&self) -> f64 {
+        share(self.kernel.recorder, self.asked)
+    }
+
+    fn whole(&self) -> f64 {
+        self.threads() + self.sampler() + self.timer()
     }
 
     /// The sampler's mean time a tick, in microseconds.
     fn tick(&self) -> f64 {
-        let mean = self.sampler.checked_div(self.ticks);
+        let mean = self.kernel.sampler.checked_div(self.kernel.ticks);
         mean.map_or(f64::NAN, |nanos| micros(signed(nanos)))
     }
 
@@ -337,16 +377,6 @@ impl Costs {
             spent.map(|(name, nanos)| format!("{name} {:.4} %", share(*nanos, self.elapsed)));
         spent.collect::<Vec<_>>().join(", ")
     }
-}
-
-/// The sampler's ticks so far, and what they took.
-fn sampled(agent: &Agent) -> anyhow::Result<(u64, u64)> {
-    let sampler = agent
-        .status()?
-        .sampler
-        .context("the sampler does not run")?;
-    let spent = sampler.mean_ns.saturating_mul(sampler.ticks);
-    Ok((sampler.ticks, spent))
 }
 
 /// What each thread has spent, by name.
