@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use brink::guard::files::{NodeFiles, NodePlan, Scope};
 use brink::guard::kernel::Kernel;
 use brink::guard::watches::Terrain;
+use brink::recorder::NODE_PERIOD_NS;
 use brink_core::node;
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::policy::{Policy, Settings};
@@ -242,10 +243,24 @@ fn a_crossing_of_a_cgroup_is_told_with_fresh_usage() {
 
 #[test]
 fn a_watch_that_is_below_already_is_told_at_once() {
-    let mut probe = match sampling(Wishes::default()) {
-        Ok(probe) => probe,
-        Err(why) => lacks!("{why}"),
-    };
+    for wishes in with_and_without_the_recorder() {
+        match sampling(wishes) {
+            Ok(probe) => check_that_one_below_is_told_at_once(probe),
+            Err(why) => lacks!("{why}"),
+        }
+    }
+}
+
+/// With the flight recorder most ticks compare nothing, and must not stand in the way of one that does.
+fn with_and_without_the_recorder() -> [Wishes; 2] {
+    [
+        Wishes::default(),
+        Wishes::default().recording(NODE_PERIOD_NS),
+    ]
+}
+
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+fn check_that_one_below_is_told_at_once(mut probe: Probe) {
     let below = [Watch {
         source: SOURCE_NODE_AVAILABLE,
         slot: 0,
@@ -270,10 +285,16 @@ fn a_watch_that_is_below_already_is_told_at_once() {
 
 #[test]
 fn another_capacity_and_another_cgroup_bring_the_next_tick_at_once() {
-    let (mut probe, group) = match (sampling(Wishes::default()), Group::new("hurry")) {
-        (Ok(probe), Ok(group)) => (probe, group),
-        (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
-    };
+    for wishes in with_and_without_the_recorder() {
+        match (sampling(wishes), Group::new("hurry")) {
+            (Ok(probe), Ok(group)) => check_that_a_change_brings_a_tick(probe, &group),
+            (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
+        }
+    }
+}
+
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+fn check_that_a_change_brings_a_tick(mut probe: Probe, group: &Group) {
     let folder = group.open();
     let mut quickest = |change: &mut dyn FnMut(&mut Probe, u32)| {
         let tries = (0..10).map(|number| {
