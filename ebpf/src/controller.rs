@@ -4,6 +4,8 @@
 //! timer callback runs inside a read-side section. So a controller that is online, under the serial number it was found
 //! with, stays readable for the rest of the run; one that is not is unknown.
 
+use core::mem::MaybeUninit;
+
 use aya_ebpf::cty::c_void;
 use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 
@@ -38,8 +40,9 @@ impl Controller {
     /// Whether it is online and still the one that was found.
     #[inline(always)]
     pub fn is_valid(this: *const Self) -> bool {
-        let mut state = [0u64; STATE_BYTES / 8];
-        let state = (&raw mut state).cast::<u64>();
+        // Zeroing it, byte by byte, would take longer than all the rest.
+        let mut state = MaybeUninit::<[u64; STATE_BYTES / 8]>::uninit();
+        let state = state.as_mut_ptr().cast::<u64>();
         // SAFETY: `this` is a map value. The helper checks the address it reads from and fills what it is given. The three
         // offsets lie inside `css_bytes`, which whoever found it compared with the length of `state`.
         unsafe {

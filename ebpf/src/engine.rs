@@ -48,19 +48,17 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub const NONE: Self = Self {
-        free: 0,
-        spare: 0,
-        managed: 0,
-        anon: 0,
-        file: 0,
-        inactive_file: 0,
-        active_file: 0,
-        dirty: 0,
-        writeback: 0,
-        reclaimable: 0,
-        failed: 0,
-    };
+    /// Sets all to zero. As one value it would be written byte by byte.
+    ///
+    /// # Safety
+    /// `this` is a field of a map value, and the caller its only writer.
+    #[inline(always)]
+    pub unsafe fn clear(this: *mut Self) {
+        for word in 0..size_of::<Self>() / size_of::<u64>() {
+            // SAFETY: the caller's promise; every field is a word.
+            unsafe { this.cast::<u64>().add(word).write_volatile(0) };
+        }
+    }
 }
 
 /// One cgroup whose usage is followed.

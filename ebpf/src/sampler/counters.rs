@@ -15,7 +15,7 @@ use crate::pass::{ends, pass};
 pub fn sum(engine: *mut Engine) {
     // SAFETY: a map value, held by the caller.
     let count = unsafe {
-        (*engine).sums = Counters::NONE;
+        Counters::clear(&raw mut (*engine).sums);
         (*engine).node_count
     };
     pass(&NODES, add_node, count);
@@ -147,7 +147,7 @@ pub fn measure(engine: *mut Engine, sample: *mut Sample) {
         (*sample).available = if known { available(engine) } else { 0 };
         (*sample).headroom = if known { headroom(engine, deferred) } else { 0 };
         if !known {
-            (*engine).sums = Counters::NONE;
+            Counters::clear(&raw mut (*engine).sums);
             // They are no sums of anything, for whoever comes after.
             (*engine).sums.failed = 1;
         }
