@@ -18,7 +18,8 @@ const SLACK_PER_SECOND: i64 = 512 << 20;
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Whoever is chosen is read anew, so old figures far from every threshold cost nothing but this reading.
 const LONGEST: Duration = Duration::from_secs(30);
-/// An incident shows the figures as they stand, and may come with memory to spare.
+/// An incident shows the figures as they stand, and may come with memory to spare. In between, page cache is read of those alone whose
+/// usage has changed.
 const LONGEST_SHOWN: Duration = Duration::from_secs(10);
 /// With less rest than this memory is short.
 const CALM: Duration = Duration::from_secs(1);
@@ -142,13 +143,29 @@ fn rest(slack: i64, longest: Duration) -> Duration {
     Duration::from_millis(millis).clamp(SHORTEST, longest)
 }
 
+/// Whether a pass reads the page cache of all: where memory is not far from short, and where it would get too old before the next.
+fn is_whole(since: Option<Duration>, rest: Duration) -> bool {
+    let slip = Duration::from_secs(1);
+    rest < LONGEST_SHOWN || since.is_none_or(|since| since + rest > LONGEST + slip)
+}
+
 fn run(warmth: &Warmth) {
     let mut rounds = Rounds::default();
+    // When the page cache of all was read.
+    let mut whole_at: Option<Instant> = None;
     while !warmth.stop.load(Ordering::Acquire) {
         let work = Arc::clone(&warmth.work.lock().unwrap_or_else(PoisonError::into_inner));
         let before = clock::thread_cpu();
-        pass(&work, warmth.count_processes.load(Ordering::Relaxed));
         let rest = rest(warmth.slack.load(Ordering::Relaxed), warmth.longest);
+        let is_whole = is_whole(whole_at.map(|at| at.elapsed()), rest);
+        if is_whole {
+            whole_at = Some(Instant::now());
+        }
+        pass(
+            &work,
+            is_whole,
+            warmth.count_processes.load(Ordering::Relaxed),
+        );
         let scores = if rest >= CALM { SCORES } else { SCORES_SHORT };
         rounds.turn(&warmth.auditor, (&work.scores, scores), Instant::now());
         let spent = clock::thread_cpu().saturating_sub(before);
@@ -160,23 +177,28 @@ fn run(warmth: &Warmth) {
     }
 }
 
-fn pass(work: &Work, count: bool) {
+fn pass(work: &Work, is_whole: bool, count: bool) {
     let Some(board) = &work.board else {
         return;
     };
     for (index, member) in work.members.iter().enumerate() {
         if let Some(figures) = board.get(index) {
-            warm(&member.group, figures, count);
+            warm(&member.group, figures, (is_whole, count));
         }
     }
 }
 
-/// One group; what cannot be read keeps its last value, and its age shows it.
-fn warm(group: &Group, figures: &Figures, count: bool) {
-    if let Ok(bytes) = group.stat.inactive_file() {
+/// One group; what cannot be read keeps its last value, and its age shows it. Unless this is a whole pass, its page cache is left as it is
+/// while its usage is what it was.
+fn warm(group: &Group, figures: &Figures, (is_whole, count): (bool, bool)) {
+    let usage = group.usage.read().ok();
+    let is_still = usage.is_some() && usage == figures.usage() && figures.inactive_file().is_some();
+    if (is_whole || !is_still)
+        && let Ok(bytes) = group.stat.inactive_file()
+    {
         figures.set_inactive_file(bytes);
     }
-    if let Ok(bytes) = group.usage.read() {
+    if let Some(bytes) = usage {
         figures.set_usage(now(), bytes);
     }
     if count {
@@ -187,6 +209,22 @@ fn warm(group: &Group, figures: &Figures, count: bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn page_cache_of_who_stands_still_is_no_older_than_half_a_minute() {
+        let check = |since: Option<u64>, rest, expected| {
+            let since = since.map(Duration::from_millis);
+            assert_eq!(is_whole(since, rest), expected, "{since:?} {rest:?}");
+        };
+        check(None, LONGEST_SHOWN, true);
+        // With events the first and each third pass after it.
+        check(Some(10_001), LONGEST_SHOWN, false);
+        check(Some(20_002), LONGEST_SHOWN, false);
+        check(Some(30_003), LONGEST_SHOWN, true);
+        // Without them each.
+        check(Some(2_000), LONGEST, true);
+        check(Some(100), Duration::from_secs(9), true);
+    }
 
     #[test]
     fn less_slack_less_rest() {
