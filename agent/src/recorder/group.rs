@@ -14,7 +14,7 @@ use super::point::{Counts, Reading, Stamp};
 const STALE_MS: u32 = 1_000;
 const STALE_UNMOVED_MS: u32 = 10_000;
 /// The same far from a limit.
-const STALE_CALM_MS: u32 = 30_000;
+const STALE_CALM_MS: u32 = 60_000;
 /// How long its tasks waited is read again when anything else has moved, and after so long in any case, in milliseconds.
 const WAITED_MS: u32 = 1_000;
 /// The same far from a limit, where reclaims are counted and there were none.
@@ -256,8 +256,8 @@ mod tests {
         check(300, (100 << 20) + (1 << 20), 2 << 20, 2 << 20);
         check(1_200, (100 << 20) + (1 << 20) + 4096, 3 << 20, 2 << 20);
         check(1_300, (100 << 20) + (1 << 20) + 4096, 3 << 20, 3 << 20);
-        check(31_299, (100 << 20) + (1 << 20) + 4096, 4 << 20, 3 << 20);
-        check(31_300, (100 << 20) + (1 << 20) + 4096, 4 << 20, 4 << 20);
+        check(61_299, (100 << 20) + (1 << 20) + 4096, 4 << 20, 3 << 20);
+        check(61_300, (100 << 20) + (1 << 20) + 4096, 4 << 20, 4 << 20);
     }
 
     fn group(root: &Path) -> GroupReader {
