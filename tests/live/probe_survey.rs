@@ -149,8 +149,8 @@ const PERIOD: Duration = Duration::from_millis(20);
     reason = "a test that cannot go on has failed"
 )]
 fn moves(survey: &Survey, within: Duration) -> bool {
-    let fd = survey.moved_fd().expect("it follows");
-    let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
+    let fd = survey.moved().expect("it follows");
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     poll(&mut fds, Some(&within.try_into().unwrap())).unwrap() > 0
 }
 
@@ -179,7 +179,7 @@ fn who_is_followed_leaves_traces_and_wakes_only_when_it_moves() {
         (Ok(survey), Ok(group)) => (survey, group),
         (Err(why), _) | (_, Err(why)) => lacks!("{why}"),
     };
-    if survey.moved_fd().is_none() {
+    if survey.moved().is_none() {
         lacks!("the survey came without its timer");
     }
     group.set_limit(128 * MIB);
@@ -235,7 +235,7 @@ fn traces_that_nobody_read_in_time_are_overwritten_and_the_others_are_whole() {
         Ok(survey) => survey,
         Err(why) => lacks!("{why}"),
     };
-    if survey.moved_fd().is_none() {
+    if survey.moved().is_none() {
         lacks!("the survey came without its timer");
     }
     survey.follow_every(Duration::from_millis(1)).unwrap();

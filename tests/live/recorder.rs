@@ -203,7 +203,7 @@ fn who_does_not_move_is_recorded_closely_and_nobody_wakes_for_it() {
     };
     let Some(survey) = probe
         .take_survey()
-        .filter(|survey| survey.moved_fd().is_some())
+        .filter(|survey| survey.moved().is_some())
     else {
         lacks!("needs the survey's timer");
     };

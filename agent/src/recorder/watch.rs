@@ -53,7 +53,6 @@ pub struct Watch {
     survey: Option<Survey>,
     /// Those near their limit, where the survey follows them by itself.
     following: Option<Following>,
-    moved: Option<Arc<OwnedFd>>,
     groups: Box<[Option<Group>]>,
     /// The slots of those near their limit.
     near: Vec<usize>,
@@ -108,7 +107,6 @@ impl Watch {
             node,
             survey: None,
             following: None,
-            moved: None,
             groups: groups.into(),
             near: Vec::with_capacity(NEAR),
             candidates: Vec::with_capacity(GROUPS),
@@ -152,7 +150,7 @@ impl Watch {
     /// Readable when somebody near his limit has moved; none where a beat has to look for that.
     pub fn moved(&self) -> Option<Arc<OwnedFd>> {
         let _follows = self.following.as_ref()?;
-        self.moved.clone()
+        self.survey.as_ref()?.moved()
     }
 
     /// Whether a beat now begins a round, which looks at what the one before it took.
@@ -325,9 +323,7 @@ impl Watch {
 
     /// Whoever is recorded gets his place in the survey.
     fn take_over(&mut self, survey: Survey) {
-        let moved = survey.moved_fd().map(|fd| fd.try_clone_to_owned());
-        self.moved = moved.and_then(Result::ok).map(Arc::new);
-        self.following = self.moved.as_ref().map(|_| Following::default());
+        self.following = survey.moved().map(|_| Following::default());
         self.survey = Some(survey);
         for (slot, group) in self.groups.iter().enumerate() {
             if let Some(reader) = group.as_ref().and_then(|group| group.reader.as_ref()) {

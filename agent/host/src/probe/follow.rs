@@ -1,6 +1,7 @@
 //! The cgroups that the survey follows by itself: a timer in the kernel leaves what they use in a ring, and wakes only when one moves.
 
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData, RingBuf};
@@ -23,6 +24,8 @@ const PACKET: [u8; 32] = [0; 32];
 pub(super) struct Follow {
     pace: Array<MapData, u64>,
     moved: RingBuf<MapData>,
+    /// The same, for whoever waits while another uses the survey.
+    moved_fd: Arc<OwnedFd>,
     traces: Array<MapData, Pod<TracePage>>,
     follower: Array<MapData, Pod<Follower>>,
     /// Traces that were read, or passed over.
@@ -37,9 +40,16 @@ impl Follow {
         program(object)?
             .load()
             .map_err(|error| ProbeError::Object(chain(&error)))?;
+        let moved: RingBuf<MapData> = take(object, "MOVED")?;
+        let moved_fd = moved.as_fd().try_clone_to_owned();
+        let moved_fd = moved_fd.map_err(|error| ProbeError::Io {
+            what: "a second descriptor of the ring that wakes the flight recorder",
+            error,
+        })?;
         Ok(Self {
             pace: take(object, "PACE")?,
-            moved: take(object, "MOVED")?,
+            moved,
+            moved_fd: Arc::new(moved_fd),
             traces: take(object, TRACES)?,
             follower: take(object, FOLLOWER)?,
             read: 0,
@@ -66,8 +76,8 @@ impl Follow {
     }
 
     /// Readable when one has moved.
-    pub(super) fn moved_fd(&self) -> BorrowedFd<'_> {
-        self.moved.as_fd()
+    pub(super) fn moved(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.moved_fd)
     }
 
     /// Hands over what was left since the last time, oldest first. Of what was overwritten meanwhile nothing is said.

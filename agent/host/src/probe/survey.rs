@@ -2,7 +2,8 @@
 //!
 //! An object of its own beside the probe's: whoever asks owns all of it, and the guard has no part in it.
 
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use aya::Ebpf;
@@ -202,8 +203,8 @@ impl Survey {
     }
 
     /// Readable when one of those that are followed has moved; none where nobody can be.
-    pub fn moved_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.follow.as_ref().map(Follow::moved_fd)
+    pub fn moved(&self) -> Option<Arc<OwnedFd>> {
+        self.follow.as_ref().map(Follow::moved)
     }
 
     /// What following had taken when its traces were read last; none where nobody can be followed.
