@@ -146,7 +146,8 @@ impl<D: Disk> Store<D> {
         let is_over = self.current.as_ref().is_some_and(|current| {
             let is_full = current.length + length > self.segment_size();
             let age = now.saturating_sub(current.begun);
-            (is_full && current.length > HEAD as u64) || age > self.longest()
+            (is_full && current.length > HEAD as u64)
+                || age > self.limits.age_micros() / PARTS.cast_signed()
         });
         if is_over {
             self.sync()?;
@@ -252,20 +253,14 @@ impl<D: Disk> Store<D> {
         Ok(())
     }
 
-    /// A segment is written for so long at most, in microseconds.
-    fn longest(&self) -> i64 {
-        self.limits.age_micros() / PARTS.cast_signed()
-    }
-
     /// Removes the oldest segments: what is too old, and what must make room for `more` bytes.
     fn trim(&mut self, now: i64, more: u64) -> io::Result<()> {
         let more = more + HEAD as u64;
         while let Some(oldest) = self.old.front().copied() {
-            // What was written last in it was written before the next one was begun; or, where there is none, before it was over.
+            // What was written last in it was written before the next one was begun.
             let next = self.old.get(1).map(|next| next.begun);
             let next = next.or(self.current.as_ref().map(|current| current.begun));
-            let over = || oldest.begun.saturating_add(self.longest());
-            let age = now.saturating_sub(next.unwrap_or_else(over));
+            let age = next.map_or(0, |begun| now.saturating_sub(begun));
             let is_too_much =
                 self.size() + more > self.limits.size || self.old.len() >= MOST_SEGMENTS;
             if !is_too_much && age <= self.limits.age_micros() {

@@ -176,28 +176,6 @@ fn it_forgets_what_is_too_old() {
 }
 
 #[test]
-fn what_is_too_old_goes_where_nothing_is_written_any_more_too() {
-    let disk = Simulated::default();
-    let (mut store, _) = open(&disk, 0);
-    store.push(1, &text(1), 0);
-    store.write(0).unwrap();
-    let kept = |store: &mut Store<Simulated>, hour: i64| {
-        store.write(hour * HOUR).unwrap();
-        numbers(&disk)
-    };
-    assert_eq!(kept(&mut store, 1_600), [1]);
-    // What is written in the same segment may be a sixteenth of the age younger than its beginning.
-    assert_eq!(kept(&mut store, 1_700), [1]);
-    assert_eq!(kept(&mut store, 1_701), [0; 0]);
-    store.push(2, &text(2), 1_800 * HOUR);
-    assert_eq!(kept(&mut store, 1_800), [2]);
-    // The same for what an earlier run has left.
-    drop(store);
-    let (mut store, _) = open(&disk, 3_501 * HOUR);
-    assert_eq!(kept(&mut store, 3_501), [0; 0]);
-}
-
-#[test]
 fn a_full_disk_is_an_error_and_what_waits_is_written_when_there_is_room() {
     for capacity in 0..1200 {
         let disk = Simulated::default();
