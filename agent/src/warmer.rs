@@ -56,8 +56,8 @@ pub struct Warmer {
 }
 
 impl Warmer {
-    /// Starts the thread with nothing to warm. Figures that are shown in incidents never get older than ten seconds, others
-    /// than thirty.
+    /// Starts the thread with nothing to warm. Usage that is shown in incidents never gets older than ten seconds, other
+    /// figures than thirty.
     ///
     /// # Errors
     /// [`HostError::Call`] when it cannot be started.
@@ -188,7 +188,7 @@ fn pass(work: &Work, is_whole: bool, count: bool) {
     }
 }
 
-/// One group; what cannot be read keeps its last value, and its age shows it. Unless this is a whole pass, its page cache is left as it is
+/// One group; what cannot be read keeps its last value, and usage shows its age. Unless this is a whole pass, its page cache is left as it is
 /// while its usage is what it was.
 fn warm(group: &Group, figures: &Figures, (is_whole, count): (bool, bool)) {
     let usage = group.usage.read().ok();

@@ -1,6 +1,6 @@
 //! The survey of the flight recorder: what many cgroups use, asked in one call.
 //!
-//! Reading as many files takes several times as long. The program runs in the caller's context, and only one thread calls it. A few
+//! Reading as many files takes several times as long. The program runs in the caller's context, and only one thread at a time calls it. A few
 //! cgroups are followed by a timer beside it.
 #![no_std]
 #![no_main]

@@ -210,10 +210,11 @@ fn who_is_followed_leaves_traces_and_wakes_only_when_it_moves() {
         usage.filter(|usage| *usage >= 63 * MIB)
     });
     assert!(close(grown.expect("it is followed"), inner.usage()));
-    assert_eq!(
-        traces(&mut survey).len(),
-        0,
-        "each trace is handed over once"
+    let last = traces(&mut survey).last().map_or(0, |(at, _)| *at);
+    let next = wait_until(PATIENCE, || traces(&mut survey).first().copied());
+    assert!(
+        next.expect("it goes on").0 > last,
+        "each is handed over once"
     );
     drop(held);
     assert!(moves(&survey, PATIENCE));
@@ -238,12 +239,12 @@ fn traces_that_nobody_read_in_time_are_overwritten_and_the_others_are_whole() {
     if survey.moved().is_none() {
         lacks!("the survey came without its timer");
     }
-    survey.follow_every(Duration::from_millis(1)).unwrap();
+    survey.follow_every(Duration::from_millis(5)).unwrap();
     let length = PAGE_TRACES * TRACE_PAGES as usize;
     let mut at = 0;
-    for _ in 0..3 {
+    for _ in 0..2 {
         // Three times as many as there is room for.
-        std::thread::sleep(Duration::from_millis(3 * length as u64));
+        std::thread::sleep(Duration::from_millis(15 * length as u64));
         let mut count = 0;
         survey
             .traces(|trace| {

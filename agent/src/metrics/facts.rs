@@ -31,6 +31,8 @@ pub struct Facts {
     pub pressure: Option<Pressure>,
     /// Nanoseconds that the sampler's ticks took; none where it does not run.
     pub sampler_busy: Option<u64>,
+    /// Nanoseconds that the flight recorder's timer in the kernel took; none where it does not run.
+    pub recorder_busy: Option<u64>,
     /// Kernel memory of the maps; none without programs.
     pub map_bytes: Option<u64>,
     /// The agent's own process.
@@ -75,6 +77,10 @@ impl Facts {
             sampler_busy: meters
                 .as_ref()
                 .and_then(|meters| Some(meters.sampler().ok()?.cost_ns)),
+            recorder_busy: running
+                .recorder
+                .get()
+                .and_then(|recorder| Some(recorder.pace(guard::now())?.follower?.cost_ns)),
             map_bytes: meters.and_then(|meters| meters.map_bytes()),
             own: Own::read(root, running.started.realtime_ns),
         }

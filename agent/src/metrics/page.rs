@@ -53,7 +53,7 @@ pub fn page(facts: &Facts, format: Format) -> String {
     add_programs(&mut page, facts);
     add_events(&mut page, facts);
     add_event_journal(&mut page, &facts.status);
-    add_recorder(&mut page, facts.status.recorder);
+    add_recorder(&mut page, facts.status.recorder, facts.recorder_busy);
     add_kubernetes(&mut page, &facts.status);
     add_process(&mut page, facts);
     page.finish()
@@ -328,10 +328,9 @@ fn add_event_journal(page: &mut Exposition, status: &Status) {
     }
 }
 
-fn add_recorder(page: &mut Exposition, view: Option<RecorderView>) {
-    let timer = view.and_then(|view| view.timer);
-    let busy = timer.map(|timer| Seconds(timer.mean_ns.saturating_mul(timer.ticks)));
-    page.family(&of::RECORDER_BUSY).add_known(&[], busy);
+fn add_recorder(page: &mut Exposition, view: Option<RecorderView>, busy: Option<u64>) {
+    page.family(&of::RECORDER_BUSY)
+        .add_known(&[], busy.map(Seconds));
     let mut samples = page.family(&of::RECORDER);
     let Some(view) = view else { return };
     let periods = [

@@ -274,6 +274,7 @@ fn facts() -> Facts {
             full: Some(stall),
         }),
         sampler_busy: Some(47),
+        recorder_busy: Some(20),
         map_bytes: Some(4096),
         own: Own {
             cpu: 1,

@@ -64,11 +64,6 @@ pub struct NodePart {
 }
 
 impl Form {
-    /// Whether it leaves most out.
-    pub const fn is_brief(&self) -> bool {
-        self.is_brief
-    }
-
     /// Takes the node's points as this form wants them.
     pub const fn node(&self) -> Thinner<NodePoint> {
         Thinner::new(self.node, |one, other| one.available < other.available)

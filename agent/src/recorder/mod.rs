@@ -22,7 +22,7 @@ pub mod watch;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -55,6 +55,8 @@ pub const NODE_PERIOD_NS: u64 = 10_000_000;
 /// Full recordings that may be cut at once, and how often one more.
 const FULL_AT_ONCE: u32 = 4;
 const FULL_EVERY: Span = Span::from_secs(2);
+/// Whoever cuts waits so long for the thread at most, in milliseconds.
+const PATIENCE_MS: u32 = 5;
 /// A sampler that has left no point for so long records nothing, in nanoseconds.
 const SILENCE_NS: u64 = 1_000_000_000;
 
@@ -84,8 +86,8 @@ struct Hands {
 }
 
 impl Recorder {
-    /// Starts the thread, at nice 0: it must not run ahead of those it looks at. `warn` is told, on that thread, of each
-    /// limit that will soon be reached.
+    /// Starts the thread, at nice 0: it must not run ahead of those it looks at. `warn` is told, on that thread or on one that
+    /// cuts, of each limit that will soon be reached.
     ///
     /// # Errors
     /// [`HostError`] when there is no memory controller, or the thread or what wakes it cannot be made.
@@ -149,7 +151,8 @@ impl Recorder {
     }
 
     /// The minute before `at` (`CLOCK_MONOTONIC`), with the cgroup of the victim, a path in the hierarchy of the memory
-    /// controller. Takes some hundred microseconds. Where many are cut at once, they are brief ones.
+    /// controller. Takes some hundred microseconds, and some milliseconds
+    /// where the thread is at work. Where many are cut at once, they are brief ones.
     pub fn cut(&self, at: Moment, cgroup: Option<&str>) -> Recording {
         let mut allowance = self
             .allowance
@@ -157,10 +160,7 @@ impl Recorder {
             .unwrap_or_else(PoisonError::into_inner);
         let form = if allowance.take(at) { FULL } else { BRIEF };
         drop(allowance);
-        // In a storm something moves, and the thread does not sleep.
-        if !form.is_brief() {
-            self.source.catch_up();
-        }
+        self.source.catch_up();
         let at_ns = u64::try_from(at.as_nanos()).unwrap_or(0);
         let kernel = self.source.kernel();
         let since = at_ns.saturating_sub(SILENCE_NS);
@@ -252,15 +252,20 @@ impl Source {
         })
     }
 
-    /// Takes what the kernel's timer left while the thread slept, unless that is at it now.
+    /// Takes what the kernel's timer left while the thread slept. Where that is at work for long, it has taken it itself.
     fn catch_up(&self) {
-        let Some(Ok(mut hands)) = self.hands.get().map(Mutex::try_lock) else {
+        let Some(hands) = self.hands.get() else {
             return;
         };
-        let Hands { watch, warn } = &mut *hands;
-        let now = clock::monotonic_ns();
-        if watch.sleeps() && !watch.begins_round(now) {
-            watch.beat(now, self, warn);
+        for _ in 0..PATIENCE_MS {
+            match hands.try_lock() {
+                Ok(mut hands) => {
+                    let Hands { watch, warn } = &mut *hands;
+                    return watch.catch_up(clock::monotonic_ns(), self, warn);
+                }
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+                Err(TryLockError::Poisoned(_)) => return,
+            }
         }
     }
 

@@ -54,13 +54,13 @@ impl Group {
         self.is_surveyed = false;
     }
 
-    /// Notes what the kernel's timer left of it: all but the last, which comes with a look at the rest, and is returned.
+    /// Keeps what the kernel's timer left of it: all but the last, which comes with a look at the rest, and is returned. Nothing but
+    /// usage is known of those, so nothing is foretold from them: it may be page cache that they grew by.
     pub(super) fn trace(
-        &mut self,
+        &self,
         slot: usize,
         traces: impl Iterator<Item = (Stamp, Option<u64>)>,
         book: &Mutex<Book>,
-        warn: &mut impl FnMut(Warning),
     ) -> Option<(Stamp, Option<u64>)> {
         let mut latest = None;
         for trace in traces {
@@ -70,7 +70,7 @@ impl Group {
                     .as_ref()
                     .and_then(|reader| reader.assumed(usage))
             {
-                self.note(slot, (at, reading), NEAR_ALONE, book, warn);
+                lock(book).note(slot, at, &reading, NEAR_ALONE);
             }
         }
         latest

@@ -178,6 +178,15 @@ impl Watch {
         }
     }
 
+    /// Takes what the kernel's timer left of those near their limit, and reads those of them alone; no round begins.
+    pub fn catch_up(&mut self, now_ns: u64, source: &Source, mut warn: impl FnMut(Warning)) {
+        if self.following.is_some() {
+            let meters = source.meters();
+            let at = Stamp::of(now_ns);
+            self.read(at, false, source, (meters.as_deref(), &mut warn));
+        }
+    }
+
     /// Begins a round.
     fn begin(&mut self, now_ns: u64, source: &Source, meters: Option<&Meters>) {
         let at = Stamp::of(now_ns);
@@ -244,7 +253,7 @@ impl Watch {
         let lane = self.following.as_ref().zip(group.lane);
         let traces = lane.map(|(following, lane)| following.of(lane, slot));
         let is_followed = traces.is_some();
-        let trace = traces.and_then(|traces| group.trace(slot, traces, look.book, warn));
+        let trace = traces.and_then(|traces| group.trace(slot, traces, look.book));
         if is_followed && trace.is_none() && !look.is_round {
             return;
         }

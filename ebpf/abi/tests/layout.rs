@@ -16,7 +16,7 @@ use brink_abi::record::{
     ThreadsRecord, VictimRecord,
 };
 use brink_abi::sample::{Published, Sample, SampleRecord, Usage, UsageTable, Watch};
-use brink_abi::survey::Surveyed;
+use brink_abi::survey::{Follower, Surveyed, Trace, TracePage};
 use brink_abi::truth::{Crossing, TruthOrder, TruthResult, TruthWatch};
 use brink_abi::{Plain, VERSION, plain};
 
@@ -67,6 +67,9 @@ fn sizes() {
     check("Layout", size_of::<Layout>(), 340);
     check("Formats", size_of::<Formats>(), 68);
     check("Surveyed", size_of::<Surveyed>(), 4096);
+    check("Trace", size_of::<Trace>(), 136);
+    check("TracePage", size_of::<TracePage>(), 2176);
+    check("Follower", size_of::<Follower>(), 32);
     check("TruthOrder", size_of::<TruthOrder>(), 1576);
     check("TruthWatch", size_of::<TruthWatch>(), 40);
     check("Crossing", size_of::<Crossing>(), 72);

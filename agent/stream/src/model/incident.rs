@@ -520,8 +520,8 @@ pub struct NodePoint {
     pub anon: u64,
     /// File pages.
     pub file: u64,
-    /// Microseconds in which some task had waited for memory, as of the latest reading before, which come every 100 ms; none
-    /// without PSI.
+    /// Microseconds in which some task had waited for memory, as of the latest reading before, which come every 100 ms
+    /// while tasks do, and every second otherwise; none without PSI.
     pub stall_us: Option<u64>,
     /// Direct reclaims begun, since the kernel's programs were loaded; none where they do not tell.
     pub reclaims: Option<u64>,
