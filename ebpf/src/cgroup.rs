@@ -10,11 +10,12 @@ use brink_abi::record::{
     EmptyRecord,
 };
 
-use crate::emit::{Fate, Wake, count, evidence, now, signal};
+use crate::emit::{Fate, Wake, count, evidence, signal};
 use crate::kernel::{cgroup_id, layout, pointer, read};
 use crate::maps::{CGROUP_KEY, VICTIMS};
 use crate::process::{bury, member};
 use crate::sampler::forget;
+use crate::timer::now;
 
 #[btf_tracepoint(function = "cgroup_mkdir")]
 pub fn cgroup_mkdir(context: BtfTracePointContext) -> i32 {

@@ -1,12 +1,12 @@
 //! Records into the rings, and the count of each one's fate: seen = sent + dropped + filtered.
 
-use aya_ebpf::helpers::bpf_ktime_get_ns;
 use aya_ebpf::maps::RingBuf;
 use brink_abi::Plain;
 use brink_abi::record::Head;
 
 use crate::atomic::add;
 use crate::maps::{EVIDENCE, FORENSICS, LOSS, SIGNALS};
+use crate::timer::now;
 
 /// Ring flag: wake the reader whether or not it has caught up.
 pub const FORCE_WAKEUP: u64 = 2;
@@ -23,13 +23,6 @@ const SIZE: u64 = 1;
 pub enum Wake {
     AtOnce,
     WhenFilling,
-}
-
-/// Monotonic time in nanoseconds.
-#[inline(always)]
-pub fn now() -> u64 {
-    // SAFETY: the helper takes no argument.
-    unsafe { bpf_ktime_get_ns() }
 }
 
 /// What became of an occasion to send a record.

@@ -21,3 +21,4 @@ mod pass;
 mod process;
 mod reclaim;
 mod sampler;
+mod timer;

@@ -1,7 +1,5 @@
 //! The maps, and the kernel-only state behind them.
 
-use aya_ebpf::bindings::bpf_timer;
-use aya_ebpf::btf_maps::Array as BtfArray;
 use aya_ebpf::macros::{btf_map, map};
 use aya_ebpf::maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf};
 use brink_abi::births::{BirthPage, PAGES as PAGES_OF_BIRTHS};
@@ -15,15 +13,10 @@ use brink_abi::{COMM, MAX_NAMES, MAX_NODES, MAX_SLOTS, MAX_WATCHES, Plain};
 use crate::engine::{Engine, Node, Slot};
 use crate::forensics::{Deciding, Killed, Signalled, Stacked};
 use crate::reclaim::{Begun, Ended};
-
-/// The kernel finds the timer by the BTF name of its type, so the map must be a BTF map.
-#[repr(C)]
-pub struct TimerSlot {
-    pub timer: bpf_timer,
-}
+use crate::timer::TimerMap;
 
 #[btf_map]
-pub static TIMERS: BtfArray<TimerSlot, 1, 0> = BtfArray::new();
+pub static TIMERS: TimerMap = TimerMap::new();
 
 /// Crossings and other signals: small, and every record wakes the reader.
 #[map]

@@ -15,9 +15,10 @@ use brink_abi::meter::OOM_SIGNALS;
 use brink_abi::record::{RETRY, RetryRecord, UNKNOWN, VICTIM, VictimRecord};
 use brink_abi::{COMM, Plain};
 
-use crate::emit::{Fate, count, now, signal};
+use crate::emit::{Fate, count, signal};
 use crate::kernel::{memory_cgroup, read};
 use crate::maps::{ENGINE, PROCESSES, RECLAIMED};
+use crate::timer::now;
 
 #[unsafe(no_mangle)]
 pub static FORMATS: Global<Formats> = Global::new(Formats::UNKNOWN);

@@ -9,10 +9,11 @@ use brink_abi::record::{
 };
 
 use crate::atomic::add;
-use crate::emit::{Fate, Wake, count, evidence, now};
+use crate::emit::{Fate, Wake, count, evidence};
 use crate::kernel::{layout, memory_cgroup};
 use crate::maps::{ENGINE, RECLAIMED, RECLAIMS, SAMPLER, cgroup_meter};
 use crate::sampler::pull;
+use crate::timer::now;
 
 /// A reclaim under way.
 #[repr(C)]

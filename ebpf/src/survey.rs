@@ -20,6 +20,7 @@ mod controller;
 mod kernel;
 mod object;
 mod pass;
+mod timer;
 
 #[path = "survey/follow.rs"]
 mod follow;

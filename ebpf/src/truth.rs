@@ -12,17 +12,16 @@
 mod kernel;
 mod object;
 mod pass;
+mod timer;
 
 #[path = "truth/judge.rs"]
 mod judge;
 #[path = "truth/nodes.rs"]
 mod nodes;
 
-use aya_ebpf::bindings::bpf_timer;
-use aya_ebpf::btf_maps::Array as BtfArray;
 use aya_ebpf::cty::c_void;
-use aya_ebpf::helpers::generated::{bpf_timer_init, bpf_timer_set_callback, bpf_timer_start};
-use aya_ebpf::helpers::{bpf_get_current_task, bpf_ktime_get_ns};
+use aya_ebpf::helpers::bpf_get_current_task;
+use aya_ebpf::helpers::generated::bpf_timer_start;
 use aya_ebpf::macros::{btf_map, map, socket_filter};
 use aya_ebpf::maps::Array;
 use aya_ebpf::programs::SkBuffContext;
@@ -33,12 +32,7 @@ use crate::judge::{find_controller, forget, judge};
 use crate::kernel::root_memory;
 use crate::nodes::{add_node, find_node};
 use crate::pass::pass;
-
-/// The timer, found by the BTF name of its type.
-#[repr(C)]
-pub struct TimerSlot {
-    timer: bpf_timer,
-}
+use crate::timer::{TimerMap, TimerSlot, now, timer};
 
 /// A zone's address, 0 when it has no pages, and the pages it kept back when the truth was started.
 #[repr(C)]
@@ -77,7 +71,7 @@ pub struct Sums {
 }
 
 #[btf_map]
-static TRUTH_TIMERS: BtfArray<TimerSlot, 1, 0> = BtfArray::new();
+static TRUTH_TIMERS: TimerMap = TimerMap::new();
 
 #[map]
 static ORDER: Array<TruthOrder> = Array::with_max_entries(1, 0);
@@ -98,8 +92,6 @@ static TRUTH_NODES: Array<Node> = Array::with_max_entries(MAX_NODES as u32, 0);
 #[map]
 static CONTROLLERS: Array<[u64; 2]> = Array::with_max_entries(MAX_WATCHES as u32, 0);
 
-const CLOCK_MONOTONIC: u64 = 1;
-
 /// Starts the truth as ordered, or forgets what it saw.
 #[socket_filter]
 pub fn truth(_context: SkBuffContext) -> i64 {
@@ -110,7 +102,7 @@ pub fn truth(_context: SkBuffContext) -> i64 {
     ) else {
         return i64::from(command::INVALID);
     };
-    // SAFETY: all are map values; the timer lies in the map that is passed with it.
+    // SAFETY: all are map values.
     unsafe {
         if (*order).op == TRUTH_RESET {
             pass(&CROSSINGS, forget, 0);
@@ -124,14 +116,8 @@ pub fn truth(_context: SkBuffContext) -> i64 {
         }
         pass(&CONTROLLERS, find_controller, 0);
         (*sums).baseline = 0;
-        let timer = &raw mut (*slot).timer;
-        bpf_timer_init(
-            timer,
-            (&raw const TRUTH_TIMERS).cast_mut().cast(),
-            CLOCK_MONOTONIC,
-        );
-        if bpf_timer_set_callback(timer, on_truth as *mut c_void) != 0
-            || bpf_timer_start(timer, 0, 0) != 0
+        if timer(&TRUTH_TIMERS, slot, on_truth)
+            .is_none_or(|timer| bpf_timer_start(timer, 0, 0) != 0)
         {
             return i64::from(command::TIMER_REFUSED);
         }
@@ -141,8 +127,7 @@ pub fn truth(_context: SkBuffContext) -> i64 {
 
 /// One tick of the truth.
 extern "C" fn on_truth(_map: *mut c_void, _key: *mut u32, slot: *mut TimerSlot) -> i64 {
-    // SAFETY: the helper takes no argument.
-    let at = unsafe { bpf_ktime_get_ns() };
+    let at = now();
     let (Some(order), Some(sums), Some(result)) = (
         ORDER.get_ptr_mut(0),
         SUMS.get_ptr_mut(0),
@@ -173,7 +158,7 @@ extern "C" fn on_truth(_map: *mut c_void, _key: *mut u32, slot: *mut TimerSlot) 
         (*result).last_ns = at;
         (*result).ticks += 1;
         bpf_timer_start(&raw mut (*slot).timer, (*order).period_ns, 0);
-        let cost = bpf_ktime_get_ns() - at;
+        let cost = now() - at;
         (*result).cost_ns += cost;
         (*result).cost_max_ns = (*result).cost_max_ns.max(cost);
     }

@@ -10,10 +10,10 @@ use brink_abi::record::UNKNOWN;
 
 use super::{at, number};
 use crate::atomic::{add_signed, swap};
-use crate::emit::now;
 use crate::kernel::{layout, memory_cgroup};
 use crate::maps::{BIRTHS, PROCESS};
 use crate::process::member;
+use crate::timer::now;
 
 /// The masks need it.
 const _: () = assert!(PAGE_BIRTHS.is_power_of_two() && PAGES.is_power_of_two());

@@ -7,10 +7,11 @@ use brink_abi::forensics::{END, EndRecord, RELEASED, ReleasedRecord};
 use brink_abi::meter::KILL_ENDS;
 
 use super::{at, number};
-use crate::emit::{Fate, Wake, count, kill, now};
+use crate::emit::{Fate, Wake, count, kill};
 use crate::kernel::layout;
 use crate::maps::{KILLED, SPACES};
 use crate::process::{last_thread, member};
+use crate::timer::now;
 
 #[btf_tracepoint(function = "sched_process_exit")]
 pub fn killed_exit(context: BtfTracePointContext) -> i32 {

@@ -14,9 +14,10 @@ use brink_abi::record::UNKNOWN;
 use super::figures::{describe, describe_current, id_of};
 use super::search::search;
 use super::{Deciding, at, number, stacks};
-use crate::emit::{Fate, Wake, count, kill, now};
+use crate::emit::{Fate, Wake, count, kill};
 use crate::kernel::layout;
 use crate::maps::{DECISION, SIGNALLED};
+use crate::timer::now;
 
 /// The kernel takes up a decision. It does so under one lock, so the one slot is enough.
 #[fentry(function = "out_of_memory")]

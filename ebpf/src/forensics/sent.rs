@@ -10,9 +10,10 @@ use brink_abi::meter::SIGNAL_KILLS;
 
 use super::figures::{describe, describe_current};
 use super::{number, stacks};
-use crate::emit::{Fate, Wake, count, has_room, is_quiet, kill, now};
+use crate::emit::{Fate, Wake, count, has_room, is_quiet, kill};
 use crate::kernel::layout;
 use crate::maps::{SENT, SIGNALLED, STACKED};
+use crate::timer::now;
 
 const SIGKILL: i32 = 9;
 /// `SI_USER`, which a sender without further information stands for (`SEND_SIG_NOINFO`, 0).

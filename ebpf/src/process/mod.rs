@@ -16,9 +16,10 @@ use brink_abi::meter::{PROCESS_EVIDENCE, PROCESS_SIGNALS};
 use brink_abi::record::{EXEC, EXIT, ExecRecord, ExitRecord, UNKNOWN};
 
 use crate::atomic::add;
-use crate::emit::{Fate, Wake, count, evidence, now, signal, unhurried_signal};
+use crate::emit::{Fate, Wake, count, evidence, signal, unhurried_signal};
 use crate::kernel::{layout, memory_cgroup, pointer, read};
 use crate::maps::{CGROUP_KEY, NAMES, PROCESS, VICTIMS};
+use crate::timer::now;
 
 /// A member of a task the tracepoint passed, loaded without a helper: the verifier knows the pointer's type.
 ///

@@ -11,10 +11,11 @@ use brink_abi::record::{THREADS, ThreadsRecord};
 
 use super::{member, table};
 use crate::atomic::{add, add_signed};
-use crate::emit::{Fate, count, now, signal};
+use crate::emit::{Fate, count, signal};
 use crate::kernel::{layout, memory_cgroup};
 use crate::maps::PROCESS;
 use crate::sampler::{is_counted, is_sure, tasks};
+use crate::timer::now;
 
 #[btf_tracepoint(function = "task_newtask")]
 pub fn fork(context: BtfTracePointContext) -> i32 {

@@ -7,9 +7,9 @@ use brink_abi::command::{Command, Mailbox};
 
 use super::{node as nodes, slots, tasks, tick, timer, usage, watches};
 use crate::atomic::add_signed;
-use crate::emit::now;
 use crate::engine::Engine;
 use crate::maps::{ENGINE, MAILBOX, PROCESS};
+use crate::timer::now;
 
 /// Carries out the command in the mailbox once. Returns one of the results in [`brink_abi::command`].
 #[socket_filter]

@@ -18,9 +18,10 @@ pub use slots::forget;
 pub use tasks::{is_counted, is_sure, tasks};
 pub use timer::pull;
 
-use crate::emit::{FORCE_WAKEUP, Fate, count, now};
+use crate::emit::{FORCE_WAKEUP, Fate, count};
 use crate::engine::{Engine, begin, finish};
 use crate::maps::{LATEST, SAMPLER, SIGNALS};
+use crate::timer::now;
 
 /// `SampleRecord::head.kind` of a tick that has nothing to tell.
 const QUIET: u32 = 0;

@@ -1,16 +1,14 @@
 //! The timer that drives the ticks, and the hooks' way to hurry it.
 
 use aya_ebpf::cty::c_void;
-use aya_ebpf::helpers::generated::{bpf_timer_init, bpf_timer_set_callback, bpf_timer_start};
+use aya_ebpf::helpers::generated::bpf_timer_start;
 use brink_abi::command;
 
 use super::beat;
 use crate::atomic::add;
-use crate::emit::now;
 use crate::engine::Engine;
-use crate::maps::{ENGINE, SAMPLER, TIMERS, TimerSlot};
-
-const CLOCK_MONOTONIC: u64 = 1;
+use crate::maps::{ENGINE, SAMPLER, TIMERS};
+use crate::timer::{TimerSlot, now, timer};
 
 /// A pull that does not hold the pace comes no sooner than this after the one before.
 const PULL_GAP_NS: u64 = 1_000_000;
@@ -21,15 +19,11 @@ pub fn start(engine: *mut Engine) -> u32 {
     let Some(slot) = TIMERS.get_ptr_mut(0) else {
         return command::INVALID;
     };
-    // SAFETY: the timer lies in the map that is passed with it, and `on_timer` has the signature the kernel calls.
+    // SAFETY: both are map values.
     unsafe {
-        let timer = &raw mut (*slot).timer;
-        let map = (&raw const TIMERS).cast_mut().cast();
-        // Refused as busy when it was initialised before, which is as good.
-        bpf_timer_init(timer, map, CLOCK_MONOTONIC);
-        if bpf_timer_set_callback(timer, on_timer as *mut c_void) != 0 {
+        let Some(timer) = timer(&TIMERS, slot, on_timer) else {
             return command::TIMER_REFUSED;
-        }
+        };
         (*engine).running = 1;
         (*engine).due_ns = now();
         if bpf_timer_start(timer, 0, 0) != 0 {

@@ -6,10 +6,10 @@ use brink_abi::sample::{USAGE_EMPTY, USAGE_GONE, USAGE_KNOWN, USAGE_UNKNOWN, Usa
 
 use crate::atomic::{add, swap};
 use crate::controller::Controller;
-use crate::emit::now;
 use crate::engine::{Engine, Slot, begin, finish};
 use crate::maps::{SAMPLER, SLOTS, USAGE};
 use crate::pass::pass;
+use crate::timer::now;
 
 /// Bytes charged to the slot's cgroup; `None` when the check failed or nothing is armed.
 #[inline(always)]

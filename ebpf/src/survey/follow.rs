@@ -1,10 +1,7 @@
 //! The cgroups that are followed: a timer reads them at its own pace into a ring, and wakes whoever reads that only when one moves.
 
-use aya_ebpf::bindings::bpf_timer;
-use aya_ebpf::btf_maps::Array as BtfArray;
 use aya_ebpf::cty::c_void;
-use aya_ebpf::helpers::bpf_ktime_get_ns;
-use aya_ebpf::helpers::generated::{bpf_timer_init, bpf_timer_set_callback, bpf_timer_start};
+use aya_ebpf::helpers::generated::bpf_timer_start;
 use aya_ebpf::macros::{btf_map, map, socket_filter};
 use aya_ebpf::maps::{Array, RingBuf};
 use aya_ebpf::programs::SkBuffContext;
@@ -19,15 +16,10 @@ use crate::SEATS;
 use crate::atomic::swap;
 use crate::controller::Controller;
 use crate::pass::{ends, pass};
-
-/// The kernel finds the timer by the BTF name of its type, so the map must be a BTF map.
-#[repr(C)]
-pub struct TimerSlot {
-    timer: bpf_timer,
-}
+use crate::timer::{TimerMap, TimerSlot, now, timer};
 
 #[btf_map]
-static PACER: BtfArray<TimerSlot, 1, 0> = BtfArray::new();
+static PACER: TimerMap = TimerMap::new();
 
 /// From one trace to the next, in nanoseconds.
 #[map]
@@ -62,7 +54,6 @@ struct Lane {
 const _: () = assert!(PAGE_TRACES.is_power_of_two() && TRACE_PAGES.is_power_of_two());
 const _: () = assert!(LANES.is_power_of_two());
 
-const CLOCK_MONOTONIC: u64 = 1;
 /// Ring flag: wake the reader whether or not it has caught up.
 const FORCE_WAKEUP: u64 = 2;
 
@@ -72,14 +63,9 @@ pub fn follow(_context: SkBuffContext) -> i64 {
     let Some(slot) = PACER.get_ptr_mut(0) else {
         return i64::from(command::INVALID);
     };
-    // SAFETY: the timer lies in the map that is passed with it, and `on_timer` has the signature the kernel calls.
+    // SAFETY: a map value.
     let started = unsafe {
-        let timer = &raw mut (*slot).timer;
-        let map = (&raw const PACER).cast_mut().cast();
-        // Refused as busy when it was initialised before, which is as good.
-        bpf_timer_init(timer, map, CLOCK_MONOTONIC);
-        bpf_timer_set_callback(timer, on_timer as *mut c_void) == 0
-            && bpf_timer_start(timer, 0, 0) == 0
+        timer(&PACER, slot, on_timer).is_some_and(|timer| bpf_timer_start(timer, 0, 0) == 0)
     };
     i64::from(if started {
         command::OK
@@ -212,10 +198,4 @@ fn moves(told: u64, found: u64, close: bool) -> bool {
     }
     let least = if close { 1 } else { movement(found) };
     found.abs_diff(told) >= least
-}
-
-#[inline(always)]
-fn now() -> u64 {
-    // SAFETY: the helper takes no argument.
-    unsafe { bpf_ktime_get_ns() }
 }
