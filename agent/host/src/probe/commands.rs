@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-use aya::programs::{ProgramError, SocketFilter, TestRun as _, TestRunOptions};
 use brink_abi::command::{self, Command, Knobs, Mailbox, Reply, Terms};
 use brink_abi::sample::{SOURCE_SLOT_HEADROOM, Watch};
 use brink_abi::{MAX_SLOTS, Plain};
 
+use super::call::{done, program, run};
 use super::error::{ProbeError, Refusal};
 use super::handle::Probe;
 use super::pod::Pod;
@@ -18,8 +18,6 @@ const NAME: &str = "command";
 const TRIES: usize = 200;
 /// Free memory beyond the zones' own under this many bytes is movement between two readings.
 const DEFERRED_MIN: i64 = 64 << 20;
-/// A packet for the test run; the program never looks at it, the kernel wants an Ethernet header's worth.
-const PACKET: [u8; 32] = [0; 32];
 
 /// What arming the node found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,30 +259,18 @@ impl Probe {
             reply: Reply::ZERO,
         };
         self.mailbox.set(0, Pod(mail), 0).map_err(map)?;
-        match Refusal::from_result(self.run_command()?) {
-            None => self
-                .mailbox
-                .get(&0, 0)
-                .map(|Pod(mail)| mail.reply)
-                .map_err(map),
-            Some(why) => Err(ProbeError::Refused { what, why }),
-        }
+        done(what, self.run_command()?)?;
+        self.mailbox
+            .get(&0, 0)
+            .map(|Pod(mail)| mail.reply)
+            .map_err(map)
     }
 
     /// Runs the command program, again while a tick holds the engine.
     fn run_command(&mut self) -> Result<u32, ProbeError> {
-        let failed = |error: ProgramError| ProbeError::Program { name: NAME, error };
-        let loaded = self
-            .object
-            .program_mut(NAME)
-            .ok_or(ProbeError::NotLoaded(NAME))?;
-        let filter: &mut SocketFilter = loaded.try_into().map_err(failed)?;
+        let filter = program(&mut self.object, NAME)?;
         for _ in 0..TRIES {
-            let options = TestRunOptions {
-                data_in: Some(&PACKET),
-                ..TestRunOptions::default()
-            };
-            let result = filter.test_run(options).map_err(failed)?.return_value;
+            let result = run(filter, NAME)?;
             if result != command::BUSY {
                 return Ok(result);
             }

@@ -7,8 +7,14 @@ use brink_abi::flight::{FlightPage, FlightPoint, PAGE_POINTS, PAGES};
 use super::coverage::{Coverage, Settings, Wishes};
 use super::error::ProbeError;
 use super::load::take;
+use super::pages::Shape;
 use super::pod::Pod;
 use super::programs::Family;
+
+const RING: Shape = Shape {
+    page: PAGE_POINTS,
+    pages: PAGES,
+};
 
 /// The reading end of the ring. A reading takes one look-up a page.
 pub struct FlightReader {
@@ -71,29 +77,15 @@ impl FlightReader {
         (from_ns, to_ns): (u64, u64),
         mut each: impl FnMut(&FlightPoint),
     ) -> Result<(), ProbeError> {
-        for number in pages_of(written) {
-            let index = u32::try_from(number % u64::from(PAGES)).unwrap_or(0);
-            let Pod(page) = self.pages.get(&index, 0).map_err(|error| ProbeError::Map {
-                name: "FLIGHT",
-                error,
-            })?;
-            let left = written.saturating_sub(number * PAGE_POINTS as u64);
-            let count = usize::try_from(left).unwrap_or(PAGE_POINTS);
+        RING.read((&self.pages, "FLIGHT"), (0, written), |first, page| {
+            let count = usize::try_from(written.saturating_sub(first)).unwrap_or(PAGE_POINTS);
             for point in page.points.iter().take(count) {
                 if (from_ns..=to_ns).contains(&point.at_ns) {
                     each(point);
                 }
             }
-        }
-        Ok(())
+        })
     }
-}
-
-/// The pages to be read, by their number since the start, oldest first: all but the one that comes next, which the
-/// kernel may begin while they are read.
-fn pages_of(written: u64) -> std::ops::Range<u64> {
-    let end = written.div_ceil(PAGE_POINTS as u64);
-    end.saturating_sub(u64::from(PAGES) - 1)..end
 }
 
 /// Pages that these wishes call for.
@@ -102,23 +94,5 @@ pub(super) const fn pages(wishes: &Wishes) -> u32 {
         1
     } else {
         PAGES
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_that_comes_next_is_not_read() {
-        let check = |written: u64, expected| assert_eq!(pages_of(written), expected, "{written}");
-        let (points, pages) = (PAGE_POINTS as u64, u64::from(PAGES));
-        check(0, 0..0);
-        check(1, 0..1);
-        check(points, 0..1);
-        check(points + 1, 0..2);
-        check((pages - 1) * points, 0..pages - 1);
-        check(pages * points, 1..pages);
-        check(pages * points + 1, 2..pages + 1);
     }
 }

@@ -5,20 +5,22 @@ use std::sync::Arc;
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData, RingBuf};
-use aya::programs::{ProgramError, SocketFilter, TestRun as _, TestRunOptions};
+use aya::programs::SocketFilter;
 use brink_abi::survey::{Follower, PAGE_TRACES, TRACE_PAGES, Trace, TracePage};
 
-use super::error::{ProbeError, Refusal};
+use super::call::{done, program, run};
+use super::error::ProbeError;
 use super::load::{chain, take};
+use super::pages::Shape;
 use super::pod::Pod;
 use super::programs::FOLLOW as NAME;
 
 const TRACES: &str = "TRACES";
 const FOLLOWER: &str = "FOLLOWER";
-/// Traces of the whole ring.
-const LENGTH: u64 = PAGE_TRACES as u64 * TRACE_PAGES as u64;
-/// A packet for the test run; the program never looks at it, the kernel wants an Ethernet header's worth.
-const PACKET: [u8; 32] = [0; 32];
+const RING: Shape = Shape {
+    page: PAGE_TRACES,
+    pages: TRACE_PAGES,
+};
 
 /// The reading ends of what the timer leaves.
 pub(super) struct Follow {
@@ -37,7 +39,7 @@ pub(super) struct Follow {
 impl Follow {
     /// Loads the program. The timer stands still until it gets a pace.
     pub(super) fn load(object: &mut Ebpf) -> Result<Self, ProbeError> {
-        program(object)?
+        program::<SocketFilter>(object, NAME)?
             .load()
             .map_err(|error| ProbeError::Object(chain(&error)))?;
         let moved: RingBuf<MapData> = take(object, "MOVED")?;
@@ -64,15 +66,7 @@ impl Follow {
             error,
         };
         self.pace.set(0, period_ns, 0).map_err(failed)?;
-        let options = TestRunOptions {
-            data_in: Some(&PACKET),
-            ..TestRunOptions::default()
-        };
-        let result = program(object)?.test_run(options).map_err(broken)?;
-        match Refusal::from_result(result.return_value) {
-            None => Ok(()),
-            Some(why) => Err(ProbeError::Refused { what: NAME, why }),
-        }
+        done(NAME, run(program(object, NAME)?, NAME)?)
     }
 
     /// Readable when one has moved.
@@ -86,21 +80,14 @@ impl Follow {
         while self.moved.next().is_some() {}
         self.counted = self.counts()?;
         let left = self.counted.traces;
-        for number in pages_of(self.read, left) {
-            let index = u32::try_from(number % u64::from(TRACE_PAGES)).unwrap_or(0);
-            let Pod(page) = self
-                .traces
-                .get(&index, 0)
-                .map_err(|error| ProbeError::Map {
-                    name: TRACES,
-                    error,
-                })?;
-            for (place, trace) in (number * PAGE_TRACES as u64..).zip(&page.traces) {
-                if (self.read..left).contains(&place) {
+        let unread = (self.read, left);
+        RING.read((&self.traces, TRACES), unread, |first, page| {
+            for (place, trace) in (first..).zip(&page.traces) {
+                if (unread.0..unread.1).contains(&place) {
                     each(trace);
                 }
             }
-        }
+        })?;
         self.read = left;
         Ok(())
     }
@@ -117,44 +104,5 @@ impl Follow {
             error,
         })?;
         Ok(found)
-    }
-}
-
-/// The pages of what was left and not read, by their number since the start: all but one that may be begun meanwhile.
-fn pages_of(read: u64, left: u64) -> std::ops::Range<u64> {
-    let page = PAGE_TRACES as u64;
-    let end = left.div_ceil(page);
-    let oldest = end.saturating_sub(LENGTH / page - 1);
-    (read / page).max(oldest)..end
-}
-
-fn program(object: &mut Ebpf) -> Result<&mut SocketFilter, ProbeError> {
-    let loaded = object
-        .program_mut(NAME)
-        .ok_or(ProbeError::NotLoaded(NAME))?;
-    loaded.try_into().map_err(broken)
-}
-
-fn broken(error: ProgramError) -> ProbeError {
-    ProbeError::Program { name: NAME, error }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_was_not_read_is_read_but_for_the_page_that_comes_next() {
-        let check =
-            |read, left, expected| assert_eq!(pages_of(read, left), expected, "{read} {left}");
-        let (page, pages) = (PAGE_TRACES as u64, u64::from(TRACE_PAGES));
-        check(0, 0, 0..0);
-        check(0, 1, 0..1);
-        check(1, 1, 0..1);
-        check(page - 1, page + 1, 0..2);
-        check(page, page + 1, 1..2);
-        check(0, pages * page, 1..pages);
-        check(0, pages * page + 1, 2..pages + 1);
-        check(5 * page, pages * page + 1, 5..pages + 1);
     }
 }

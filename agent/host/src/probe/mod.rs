@@ -7,6 +7,7 @@
 pub mod births;
 pub mod btf;
 pub mod calibrate;
+mod call;
 mod commands;
 pub mod coverage;
 pub mod decode;
@@ -25,6 +26,7 @@ mod load;
 pub mod log;
 pub mod meters;
 pub mod pace;
+mod pages;
 mod pod;
 mod processes;
 pub mod programs;

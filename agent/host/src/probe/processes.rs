@@ -8,6 +8,7 @@ use brink_abi::Plain;
 use brink_abi::command::{self, Command};
 use brink_abi::meter::ProcessMeter;
 
+use super::call::{failed, program};
 use super::error::ProbeError;
 use super::handle::Probe;
 use super::pod::Pod;
@@ -156,15 +157,10 @@ impl Probe {
     /// [`ProbeError`] when the iterator is absent or cannot run.
     pub fn sync_processes(&mut self) -> Result<(), ProbeError> {
         const NAME: &str = "sync_processes";
-        let program = |error| ProbeError::Program { name: NAME, error };
         let io_error = |error| ProbeError::Io { what: NAME, error };
-        let loaded = self
-            .object
-            .program_mut(NAME)
-            .ok_or(ProbeError::NotLoaded(NAME))?;
-        let iterator: &mut Iter = loaded.try_into().map_err(program)?;
-        let link = iterator.attach().map_err(program)?;
-        let link = iterator.take_link(link).map_err(program)?;
+        let iterator: &mut Iter = program(&mut self.object, NAME)?;
+        let link = iterator.attach().map_err(failed(NAME))?;
+        let link = iterator.take_link(link).map_err(failed(NAME))?;
         let mut file = link
             .into_file()
             .map_err(|error| io_error(io::Error::other(error.to_string())))?;

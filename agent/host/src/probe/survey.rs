@@ -8,14 +8,15 @@ use std::time::Duration;
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData};
-use aya::programs::{ProgramError, RawTracePoint, RawTracePointRunOptions, TestRun as _};
+use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _};
 use brink_abi::survey::{
     FOLLOW, Follower, LEAVE, LIMITS, LOOK, MAX_SURVEYED, NOBODY, SEAT, Surveyed, Trace, UNKNOWN,
     UNLIMITED, WORDS,
 };
 
+use super::call::{done, failed, program};
 use super::coverage::{Absence, Coverage, Settings};
-use super::error::{ProbeError, Refusal};
+use super::error::ProbeError;
 use super::follow::Follow;
 use super::load::{alone, chain, take};
 use super::meters::memlock;
@@ -84,7 +85,7 @@ impl Survey {
 
     fn create(settings: &Settings) -> Result<Self, ProbeError> {
         let mut object = alone(OBJECT, settings)?;
-        program(&mut object)?
+        program::<RawTracePoint>(&mut object, NAME)?
             .load()
             .map_err(|error| ProbeError::Object(chain(&error)))?;
         let map_bytes = object.maps().map(|(_, map)| memlock(map)).sum();
@@ -218,17 +219,13 @@ impl Survey {
     }
 
     fn obey(&mut self, args: [u64; 12]) -> Result<(), ProbeError> {
-        match Refusal::from_result(self.run(args)?) {
-            None => Ok(()),
-            Some(why) => Err(ProbeError::Refused { what: NAME, why }),
-        }
+        done(NAME, self.run(args)?)
     }
 
     fn run(&mut self, args: [u64; 12]) -> Result<u32, ProbeError> {
         let options = RawTracePointRunOptions { args, cpu: None };
-        let result = program(&mut self.object)?
-            .test_run(options)
-            .map_err(failed)?;
+        let program: &mut RawTracePoint = program(&mut self.object, NAME)?;
+        let result = program.test_run(options).map_err(failed(NAME))?;
         Ok(result.return_value)
     }
 }
@@ -265,17 +262,6 @@ fn column(
         .get(&0, 0)
         .map_err(|error| ProbeError::Map { name, error })?;
     Ok(found.bytes)
-}
-
-fn program(object: &mut Ebpf) -> Result<&mut RawTracePoint, ProbeError> {
-    let loaded = object
-        .program_mut(NAME)
-        .ok_or(ProbeError::NotLoaded(NAME))?;
-    loaded.try_into().map_err(failed)
-}
-
-fn failed(error: ProgramError) -> ProbeError {
-    ProbeError::Program { name: NAME, error }
 }
 
 #[cfg(test)]

@@ -4,10 +4,11 @@
 
 use aya::Ebpf;
 use aya::maps::{Array, MapData};
-use aya::programs::{ProgramError, SocketFilter, TestRun as _, TestRunOptions};
+use aya::programs::SocketFilter;
 use brink_abi::Plain;
 use brink_abi::truth::{Crossing, TRUTH_RESET, TRUTH_START, TruthOrder, TruthResult, TruthWatch};
 
+use super::call::{done, program, run};
 use super::coverage::Settings;
 use super::error::{ProbeError, Refusal};
 use super::load::{alone, chain, take};
@@ -46,7 +47,7 @@ impl Truth {
     /// [`ProbeError`] when the object, its maps or its program cannot be loaded.
     pub fn load(settings: &Settings) -> Result<Self, ProbeError> {
         let mut object = alone(OBJECT, settings)?;
-        program(&mut object)?
+        program::<SocketFilter>(&mut object, NAME)?
             .load()
             .map_err(|error| ProbeError::Object(chain(&error)))?;
         Ok(Self {
@@ -124,30 +125,8 @@ impl Truth {
 
     fn obey(&mut self, order: &TruthOrder) -> Result<(), ProbeError> {
         self.order.set(0, Pod(*order), 0).map_err(map("ORDER"))?;
-        let options = TestRunOptions {
-            data_in: Some(&[0; 32]),
-            ..TestRunOptions::default()
-        };
-        let result = program(&mut self.object)?
-            .test_run(options)
-            .map_err(failed)?
-            .return_value;
-        match Refusal::from_result(result) {
-            None => Ok(()),
-            Some(why) => Err(ProbeError::Refused { what: NAME, why }),
-        }
+        done(NAME, run(program(&mut self.object, NAME)?, NAME)?)
     }
-}
-
-fn program(object: &mut Ebpf) -> Result<&mut SocketFilter, ProbeError> {
-    let loaded = object
-        .program_mut(NAME)
-        .ok_or(ProbeError::NotLoaded(NAME))?;
-    loaded.try_into().map_err(failed)
-}
-
-fn failed(error: ProgramError) -> ProbeError {
-    ProbeError::Program { name: NAME, error }
 }
 
 fn map(name: &'static str) -> impl Fn(aya::maps::MapError) -> ProbeError {
