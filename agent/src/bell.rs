@@ -28,6 +28,7 @@ impl Bell {
 
     /// Makes the thread look at everything now.
     pub fn ring(&self) {
+        // A bell that cannot be rung has been rung more often than its counter holds, and not heard.
         let _rung_already = rustix::io::write(&self.fd, &1_u64.to_ne_bytes());
     }
 

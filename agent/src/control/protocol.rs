@@ -386,6 +386,17 @@ pub struct SamplerView {
     pub max_ns: u64,
 }
 
+impl SamplerView {
+    /// So many ticks, the time they took, and the longest of them, in nanoseconds.
+    pub fn of(ticks: u64, cost_ns: u64, max_ns: u64) -> Self {
+        Self {
+            ticks,
+            mean_ns: cost_ns.checked_div(ticks).unwrap_or(0),
+            max_ns,
+        }
+    }
+}
+
 /// Who would go now.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

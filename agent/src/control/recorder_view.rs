@@ -44,10 +44,8 @@ impl RecorderView {
             near,
             others,
             surveyed,
-            timer: follower.map(|counted| SamplerView {
-                ticks: counted.traces,
-                mean_ns: counted.cost_ns.checked_div(counted.traces).unwrap_or(0),
-                max_ns: counted.cost_max_ns,
+            timer: follower.map(|counted| {
+                SamplerView::of(counted.traces, counted.cost_ns, counted.cost_max_ns)
             }),
         }
     }

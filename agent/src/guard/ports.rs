@@ -1,7 +1,7 @@
 //! The queues between the guard and everything that can wait: bounded, lock-free, counted when full.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -14,7 +14,6 @@ use brink_core::node::order::Phase;
 use brink_host::ledger::{Ledger, SlotId};
 use brink_host::probe::abi::record::VictimRecord;
 use crossbeam_queue::ArrayQueue;
-use rustix::event::{EventfdFlags, eventfd};
 
 use super::again::{Again, Newcomer};
 use super::disks::{DiskBoard, ReclaimAsked};
@@ -23,6 +22,7 @@ use super::page::Page;
 use super::roster::{Group, Roster};
 use super::rung::Standing;
 use super::step::Step;
+use crate::bell::Bell;
 use crate::ledger::entry::Crossed;
 
 /// What the enforcer before us left.
@@ -138,7 +138,7 @@ pub enum Report {
 /// Queue, bell and count of what found no room.
 pub struct Port<T> {
     queue: ArrayQueue<T>,
-    bell: OwnedFd,
+    bell: Bell,
     lost: AtomicU64,
 }
 
@@ -176,10 +176,9 @@ impl<T> Port<T> {
     /// # Errors
     /// When the kernel has no event descriptor for us.
     pub fn new(capacity: usize) -> io::Result<Self> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Self {
             queue: ArrayQueue::new(capacity),
-            bell: eventfd(0, flags)?,
+            bell: Bell::new()?,
             lost: AtomicU64::new(0),
         })
     }
@@ -211,8 +210,7 @@ impl<T> Port<T> {
 
     /// Rings without anything to take.
     pub fn ring(&self) {
-        // A bell that cannot be rung has been rung four billion times and not heard.
-        let _rung = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        self.bell.ring();
     }
 
     /// Whether the next one would find no room.
@@ -227,8 +225,7 @@ impl<T> Port<T> {
 
     /// Silences the bell; to be called before the queue is emptied.
     pub fn hush(&self) {
-        let mut rings = [0; 8];
-        let _silent = rustix::io::read(&self.bell, &mut rings);
+        self.bell.hush();
     }
 
     /// What found no room so far.

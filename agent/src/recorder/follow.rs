@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use brink_host::clock;
-use brink_host::probe::abi::flight::UNIT_SHIFT;
 use brink_host::probe::abi::survey::{LANES, PAGE_TRACES, TRACE_PAGES, Trace, UNTRACED};
 use brink_host::probe::{ProbeError, Survey};
 
 use super::book::NEAR;
-use super::point::Stamp;
+use super::point::{Stamp, bytes};
 
 /// Whoever is recorded closely has a lane there too.
 const _: () = assert!(NEAR == LANES);
@@ -72,7 +71,7 @@ impl Following {
         let traces = traces.filter(move |trace| trace.at_ns > found.since_ns);
         traces.map(move |trace| {
             let units = trace.units.get(lane).copied().unwrap_or(UNTRACED);
-            let usage = (units != UNTRACED).then_some(u64::from(units) << UNIT_SHIFT);
+            let usage = (units != UNTRACED).then(|| bytes(units));
             (Stamp::of(trace.at_ns), usage)
         })
     }

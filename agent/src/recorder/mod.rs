@@ -42,7 +42,7 @@ use tracing::{debug, warn};
 
 use crate::bell::Bell;
 use crate::guard::files::{NodeFiles, NodePlan, Scope};
-use book::{Book, Periods};
+use book::{Book, Periods, lock};
 use cut::{BRIEF, FULL, Request};
 use kernel::Kernel;
 use node::NodeSource;
@@ -106,7 +106,7 @@ impl Recorder {
         let source = Arc::new(Source::new()?);
         let has_pressure = PressureReader::node(root, "memory").is_ok();
         // Those of v1 have none, whatever the node has.
-        watch::lock(&source.book).tells_stalls = has_pressure && hierarchy.version == Version::V2;
+        lock(&source.book).tells_stalls = has_pressure && hierarchy.version == Version::V2;
         let shared = Arc::clone(&source);
         let thread = std::thread::Builder::new()
             .name("brink-recorder".into())
@@ -168,11 +168,7 @@ impl Recorder {
         let node = recording.and_then(|kernel| kernel.node(at_ns, form).ok());
         drop(kernel);
         let at = Stamp::of(at_ns);
-        cut::cut(
-            &watch::lock(&self.source.book),
-            Request { at, cgroup, form },
-            node,
-        )
+        cut::cut(&lock(&self.source.book), Request { at, cgroup, form }, node)
     }
 }
 
@@ -201,7 +197,7 @@ impl Recorder {
         let recording = kernel.as_ref().filter(|kernel| kernel.is_recording(since));
         let sampled = recording.map(Kernel::period_ms);
         drop(kernel);
-        let book = watch::lock(&self.source.book);
+        let book = lock(&self.source.book);
         let periods = Periods {
             node_ms: sampled.unwrap_or(book.periods.node_ms),
             ..book.periods
@@ -218,11 +214,16 @@ impl Recorder {
         })
     }
 
+    /// What the kernel's timer has taken, where it follows those near their limit.
+    pub fn follower(&self) -> Option<Follower> {
+        lock(&self.source.book).follower
+    }
+
     /// What a cgroup held at `at` (`CLOCK_MONOTONIC`) without inactive file pages, in bytes: as of the point before that, which is
     /// a second old at most. None where it was not recorded yet.
     pub fn working_set(&self, cgroup: &str, at: Moment) -> Option<u64> {
         let at = Stamp::of(u64::try_from(at.as_nanos()).unwrap_or(0));
-        watch::lock(&self.source.book).working_set(cgroup, at)
+        lock(&self.source.book).working_set(cgroup, at)
     }
 }
 

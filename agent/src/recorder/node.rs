@@ -5,9 +5,8 @@ use std::sync::Mutex;
 use brink_core::base::Moment;
 use brink_host::psi::PressureReader;
 
-use super::book::Book;
+use super::book::{Book, lock};
 use super::point::{FilePoint, Stamp, units};
-use super::watch::lock;
 use crate::guard::files::NodeFiles;
 use brink_host::probe::abi::flight::FlightPoint;
 

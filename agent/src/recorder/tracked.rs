@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use super::approach::{Approach, Forecast};
-use super::book::{Book, Into};
+use super::book::{Book, Into, lock};
 use super::group::GroupReader;
 use super::point::{Reading, Stamp};
-use super::watch::lock;
 
 /// A limit that will soon be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]

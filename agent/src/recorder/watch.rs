@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brink_host::HotError;
@@ -21,7 +21,7 @@ use tracing::{debug, warn};
 
 use super::Source;
 use super::approach::Approach;
-use super::book::{Book, GROUPS, Into, NEAR, Periods};
+use super::book::{Book, GROUPS, Into, NEAR, Periods, lock};
 use super::choose::{Candidate, choose, nearness};
 use super::follow::Following;
 use super::group::{GroupReader, Pulse};
@@ -131,7 +131,7 @@ impl Watch {
 
     /// Whether no beat comes before the next round unless somebody moves. How long the node waits, and what it holds where the kernel
     /// does not record that, only files tell.
-    pub const fn sleeps(&self) -> bool {
+    const fn sleeps(&self) -> bool {
         self.following.is_some() && self.state.is_recorded && !self.state.is_stalled
     }
 
@@ -226,14 +226,12 @@ impl Watch {
         };
         self.collect();
         let surveyed = self.survey_now(is_round);
-        let due = if is_round { GROUPS } else { self.near.len() };
-        for index in 0..due {
-            let slot = if is_round {
-                Some(index)
-            } else {
-                self.near.get(index).copied()
-            };
-            if let Some(slot) = slot {
+        if is_round {
+            (0..GROUPS).for_each(|slot| self.read_one(slot, surveyed, &look, warn));
+            return;
+        }
+        for index in 0..self.near.len() {
+            if let Some(slot) = self.near.get(index).copied() {
                 self.read_one(slot, surveyed, &look, warn);
             }
         }
@@ -552,11 +550,6 @@ fn counts(meters: &Meters, id: u64) -> Option<Counts> {
         reclaims: meter.direct.saturating_add(meter.memcg),
         forks: meter.forks,
     })
-}
-
-/// The book, for a moment. Whoever died with it locked left points behind that mean what they say.
-pub fn lock(book: &Mutex<Book>) -> MutexGuard<'_, Book> {
-    book.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

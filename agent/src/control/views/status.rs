@@ -128,11 +128,11 @@ impl Views {
 
     fn sampler(&self) -> Option<SamplerView> {
         let meter = self.running.loaded.meters()?.sampler().ok()?;
-        Some(SamplerView {
-            ticks: meter.ticks,
-            mean_ns: meter.cost_ns.checked_div(meter.ticks).unwrap_or(0),
-            max_ns: meter.cost_max_ns,
-        })
+        Some(SamplerView::of(
+            meter.ticks,
+            meter.cost_ns,
+            meter.cost_max_ns,
+        ))
     }
 }
 
