@@ -7,19 +7,17 @@
 use std::fmt;
 use std::hint::black_box;
 use std::io;
-use std::ops::Range;
 use std::path::Path;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MlockAllFlags};
+use rustix::mm::MlockAllFlags;
 
 use crate::cgroup::layout::Layout;
 use crate::error::HostError;
-use crate::hot_file::read_bytes;
-use crate::scan;
 
 pub mod group;
 pub mod oom_score;
+pub mod program;
 pub mod refusal;
 
 pub use refusal::FifoRefusal;
@@ -254,89 +252,6 @@ pub fn prefault_buffer<T: Clone>(buffer: &mut Vec<T>, filler: &T) {
     buffer.clear();
 }
 
-/// Code within so many bytes of a function belongs to the same layer, and may be called by it: a layer's functions lie
-/// together in the program, and the largest has 300 KiB.
-const REACH: usize = 256 << 10;
-
-/// Keeps of our own program what a kill needs, so that the first one does not wait for a disk to find its code; with locked
-/// memory it stays. That is all constants, and the code around each of the functions `around`. Commands, parsers and servers
-/// are several times that; what start-up has used of them is let go, and comes back when it is used. Returns how many bytes
-/// were read in.
-///
-/// # Errors
-/// [`HostError`] when our own mappings cannot be read; a kernel before 5.14 cannot read in, and 0 is returned.
-pub fn prefault_program(root: &Path, around: &[*const ()]) -> Result<usize, HostError> {
-    let maps = read_bytes(&root.join("proc/self/maps"))?;
-    let program = std::env::current_exe().unwrap_or_default();
-    let page = rustix::param::page_size();
-    let mut read = 0;
-    for mapping in scan::lines(&maps).filter_map(|line| Mapping::parse(line, &program)) {
-        if mapping.is_code {
-            // Locked pages stay; there is nothing to be done about them.
-            let _refused = advise(&mapping.whole(), Advice::LinuxDontNeed);
-        }
-        for part in mapping.parts(around, page) {
-            let is_read = advise(&part, Advice::LinuxPopulateRead).is_ok();
-            read += if is_read { part.len() } else { 0 };
-        }
-    }
-    Ok(read)
-}
-
-/// Reads pages in or lets them go, of a mapping that [`Mapping::parse`] has found.
-fn advise(part: &Range<usize>, advice: Advice) -> rustix::io::Result<()> {
-    let address = std::ptr::with_exposed_provenance_mut(part.start);
-    // SAFETY: needed because no safe wrapper exists. The range lies in a file mapping of our own program that nobody writes to:
-    // what is let go is the same when it is read again, and the address is used for nothing else.
-    unsafe { rustix::mm::madvise(address, part.len(), advice) }
-}
-
-/// A readable mapping of a file.
-#[derive(Debug, PartialEq, Eq)]
-struct Mapping {
-    start: usize,
-    length: usize,
-    is_code: bool,
-}
-
-impl Mapping {
-    /// Understands a line of maps, if it is of that file: `55d0-55e0 r-xp 00001000 08:01 1234 /usr/bin/brink`.
-    fn parse(line: &[u8], file: &Path) -> Option<Self> {
-        let line = std::str::from_utf8(line).ok()?;
-        let mut words = line.split_ascii_whitespace();
-        let (start, end) = words.next()?.split_once('-')?;
-        let rights = words.next()?;
-        let path = words.nth(3)?;
-        let number = |text| usize::from_str_radix(text, 16).ok();
-        let (start, end) = (number(start)?, number(end)?);
-        let length = end.checked_sub(start)?;
-        (rights.starts_with('r') && Path::new(path) == file).then_some(Self {
-            start,
-            length,
-            is_code: rights.contains('x'),
-        })
-    }
-
-    const fn whole(&self) -> Range<usize> {
-        self.start..self.start + self.length
-    }
-
-    /// What of it is read in: all of it, or of code whole pages within [`REACH`] of a function. Parts may overlap.
-    fn parts(&self, around: &[*const ()], page: usize) -> Vec<Range<usize>> {
-        let whole = self.whole();
-        if !self.is_code {
-            return std::iter::once(whole).collect();
-        }
-        let near = |function: &*const ()| {
-            let address = function.addr();
-            let first = (address.saturating_sub(REACH) / page * page).max(whole.start);
-            let last = (address.saturating_add(REACH) / page * page).min(whole.end);
-            whole.contains(&address).then_some(first..last)
-        };
-        around.iter().filter_map(near).collect()
-    }
-}
-
 /// Makes the allocator return what is freed at the end of the heap, whatever was freed before, and have one heap for all
 /// threads (glibc only; to be called before there are any). By itself it keeps as much as the largest piece that was ever freed,
 /// and has a heap for each thread, whose free pages do not go back to the kernel once memory is locked: under many events they
@@ -380,51 +295,6 @@ mod tests {
             "SCHED_FIFO 49"
         );
         assert_eq!(Scheduling::Nice(-20).to_string(), "nice -20");
-    }
-
-    #[test]
-    fn only_mappings_of_the_program_are_read_in() {
-        let program = Path::new("/usr/bin/brink");
-        let line = |text: &str| Mapping::parse(text.as_bytes(), program);
-        assert_eq!(
-            line("1000-3000 r-xp 00001000 08:01 1234    /usr/bin/brink"),
-            Some(Mapping {
-                start: 0x1000,
-                length: 0x2000,
-                is_code: true
-            })
-        );
-        for other in [
-            "1000-3000 ---p 00001000 08:01 1234 /usr/bin/brink",
-            "1000-3000 r-xp 00001000 08:01 1234 /usr/lib/libc.so.6",
-            "1000-3000 rw-p 00000000 00:00 0",
-            "3000-1000 r-xp 00001000 08:01 1234 /usr/bin/brink",
-            "",
-        ] {
-            assert_eq!(line(other), None, "{other:?}");
-        }
-    }
-
-    #[test]
-    fn of_code_what_lies_near_a_function_is_read_in() {
-        const MIB: usize = 1 << 20;
-        let at = |address: usize| std::ptr::without_provenance::<()>(address);
-        let mapping = |is_code| Mapping {
-            start: MIB,
-            length: 4 * MIB,
-            is_code,
-        };
-        let around = [at(MIB + 5), at(3 * MIB + 5), at(9 * MIB)];
-        assert_eq!(
-            mapping(true).parts(&around, 4096),
-            [MIB..MIB + REACH, 3 * MIB - REACH..3 * MIB + REACH]
-        );
-        let whole = mapping(false).parts(&around, 4096);
-        assert_eq!(whole.first(), Some(&(MIB..5 * MIB)));
-        let own = [prefault_program as *const ()];
-        let whole = prefault_program(Path::new("/"), &own).expect("our own mappings");
-        let constants = prefault_program(Path::new("/"), &[]).expect("our own mappings");
-        assert!(whole > constants && constants > 0, "{whole} {constants}");
     }
 
     #[test]

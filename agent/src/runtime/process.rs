@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use anyhow::Context as _;
 use brink_host::open_files;
-use brink_host::realtime::{self, oom_score, trim_heap};
+use brink_host::realtime::{self, oom_score, program, trim_heap};
 use tracing::{debug, warn};
 
 use crate::guard;
@@ -37,7 +37,7 @@ pub(super) fn prepare(root: &Path) {
 /// and gave back could not be returned to the kernel while it was locked, and is several times what we need.
 pub(super) fn settle_memory(root: &Path, lock: bool) {
     trim_heap();
-    if let Err(error) = realtime::prefault_program(root, &guard::way_of_a_kill()) {
+    if let Err(error) = program::prefault(root, &guard::way_of_a_kill()) {
         warn!(%error, "our own program is not read in: the first kill may wait for it");
     }
     if lock && let Err(error) = realtime::lock_memory() {

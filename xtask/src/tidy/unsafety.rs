@@ -7,7 +7,7 @@ use super::{
 };
 
 /// Where `unsafe` may stand (one `*` a path, for any part of a name), and why it has to.
-const PLACES: [(&str, &str); 8] = [
+const PLACES: [(&str, &str); 9] = [
     (
         "ebpf/*.rs",
         "kernel programs: helpers and kernel pointers have no safe form",
@@ -23,6 +23,10 @@ const PLACES: [(&str, &str); 8] = [
     (
         "agent/host/src/realtime.rs",
         "scheduling policy and memory locking of one thread",
+    ),
+    (
+        "agent/host/src/realtime/program.rs",
+        "which pages of our own program are read in",
     ),
     (
         "agent/host/src/ledger*.rs",
