@@ -164,12 +164,13 @@ impl Watcher {
             // Once a roster is due at once, more changes of cgroups are no news.
             let for_evidence = due.is_none_or(|due| due > Instant::now() + SETTLE);
             let mut woken = self.wait(&folders, timeout, for_evidence);
-            heard = self.tell_button(&mut told, heard);
             self.evidence = self.evidence.take().or_else(|| self.loaded.take_evidence());
             if self.take_reload() || folders.are_others() {
                 folders = self.folders();
                 woken.workloads = true;
             }
+            // Only now: of what was made in a folder before it was watched nobody tells.
+            heard = self.tell_button(&mut told, heard);
             let now = Instant::now();
             wanted = wanted.into_iter().chain(woken.due(now)).min();
             let due = wanted.is_some_and(|wanted| now >= wanted.max(earliest));
