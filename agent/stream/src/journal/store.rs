@@ -146,19 +146,22 @@ impl<D: Disk> Store<D> {
         let is_over = self.current.as_ref().is_some_and(|current| {
             let is_full = current.length + length > self.segment_size();
             let age = now.saturating_sub(current.begun);
-            (is_full && current.length > HEAD as u64)
-                || age > self.limits.age_micros() / PARTS.cast_signed()
+            let is_old = age > self.limits.age_micros() / PARTS.cast_signed();
+            current.length > HEAD as u64 && (is_full || is_old)
         });
         if is_over {
             self.sync()?;
             self.retire();
         }
         self.trim(now, length)?;
+        // One that is over has a successor though nothing is to be written to it: by its beginning the age of the other is
+        // known, and once that is gone, by its number, that there was one.
+        let is_wanted = length > 0 || !self.old.is_empty();
+        if self.current.is_none() && is_wanted {
+            self.begin(now)?;
+        }
         if length == 0 {
             return Ok(());
-        }
-        if self.current.is_none() {
-            self.begin(now)?;
         }
         self.put()
     }

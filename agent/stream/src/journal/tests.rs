@@ -176,6 +176,37 @@ fn it_forgets_what_is_too_old() {
 }
 
 #[test]
+fn what_is_too_old_goes_where_nothing_is_written_any_more_too() {
+    let disk = Simulated::default();
+    let (mut store, _) = open(&disk, 0);
+    store.push(1, &text(1), 0);
+    store.write(0).unwrap();
+    let kept = |store: &mut Store<Simulated>, hour: i64| {
+        store.write(hour * HOUR).unwrap();
+        let segments = Reader::new(disk.clone()).segments().unwrap();
+        (numbers(&disk), segments)
+    };
+    assert_eq!(kept(&mut store, 100), (vec![1], vec![1]));
+    // It is over, and its age counts from when the next one was begun.
+    assert_eq!(kept(&mut store, 101), (vec![1], vec![1, 2]));
+    assert_eq!(kept(&mut store, 1_701), (vec![1], vec![1, 2]));
+    assert_eq!(kept(&mut store, 1_702), (vec![], vec![2]));
+    // An empty one is not over, whatever its age.
+    assert_eq!(kept(&mut store, 9_000), (vec![], vec![2]));
+    // Who has the number of an event that is gone learns that others may have been.
+    let reader = Reader::new(disk.clone());
+    assert!(matches!(reader.after(BOOT, 1), Ok(After::Cut(_))));
+    store.push(2, &text(2), 9_001 * HOUR);
+    assert_eq!(kept(&mut store, 9_001), (vec![2], vec![2]));
+    // The same for what an earlier run has left, of this boot or another one.
+    drop(store);
+    let other = "00000000-0000-4000-8000-000000000001";
+    let (mut store, _) = Store::open(disk.clone(), SMALL, other, 9_100 * HOUR).unwrap();
+    assert_eq!(kept(&mut store, 9_100), (vec![2], vec![2, 3]));
+    assert_eq!(kept(&mut store, 10_701), (vec![], vec![3]));
+}
+
+#[test]
 fn a_full_disk_is_an_error_and_what_waits_is_written_when_there_is_room() {
     for capacity in 0..1200 {
         let disk = Simulated::default();
