@@ -161,6 +161,19 @@ impl Identities {
         groups
     }
 
+    /// The container that a cgroup is or lies in, by its path; where it is in none, the workload's own cgroup.
+    pub fn container(&self, path: &str) -> Option<String> {
+        let is_container = |path: &String| {
+            let parsed = self.roots.parse(path);
+            parsed.is_some_and(|pod| {
+                !pod.nested && matches!(pod.member, Some(PodMember::Container(_)))
+            })
+        };
+        let mut paths = ancestry(path);
+        let workload = || ancestry(path).find(|path| self.workloads.contains_key(path));
+        paths.find(is_container).or_else(workload)
+    }
+
     /// The same as it is told, with the container that the cgroup is.
     pub fn identity(&self, path: &str) -> Option<Identity> {
         let workload = self.workload(path)?;

@@ -37,13 +37,14 @@ pub fn infer(levels: &[Level], shortage: Shortage, slack: u64) -> Option<Limit> 
     if let [first, rest @ ..] = &risen[..] {
         // Several have had one since: the innermost is met first, and no more is known.
         let confidence = if rest.is_empty() {
-            Confidence::High
+            sure
         } else {
             Confidence::Low
         };
         return Some(limit(&first.path, LimitMethod::EventDelta, confidence));
     }
-    // The kernel marks all below the one that is short: the outermost is it, unless its tasks wait for as long as they like.
+    // The kernel marks all below the one that is short: the outermost is it, unless its tasks wait for as long as they like. The mark
+    // stands for no longer than the shortage, so nothing of before is taken for it.
     let under = levels.iter().rfind(|level| level.under_oom == Some(true));
     if let Some(level) = under.filter(|level| !level.spares) {
         return Some(limit(&level.path, LimitMethod::UnderOom, Confidence::High));
@@ -123,6 +124,9 @@ mod tests {
         levels[1].ooms = Some((3, 4));
         let found = ("/a", LimitMethod::EventDelta, Confidence::High);
         check(&levels, Shortage::Cgroup, Some(found));
+        // Where nobody knows who was short, it may have risen without a kill that was told.
+        let unsure = ("/a", LimitMethod::EventDelta, Confidence::Low);
+        check(&levels, Shortage::Unknown, Some(unsure));
         levels[0].ooms = Some((3, 4));
         let nearest = ("/a/b", LimitMethod::EventDelta, Confidence::Low);
         check(&levels, Shortage::Cgroup, Some(nearest));

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use brink_host::cgroup::{CgroupDir, Version};
+use brink_host::cgroup::CgroupDir;
+use brink_host::kill::KillTarget;
 use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Incident, Victim};
@@ -27,6 +28,8 @@ pub(super) struct Open {
     pub(super) since: Instant,
     /// The cgroup of the first victim.
     pub(super) group: Option<CgroupDir>,
+    /// The container that this one is or lies in, or else the workload.
+    pub(super) container: Option<KillTarget>,
     /// Bytes that were in use in it, at the least, when the first victim was chosen.
     pub(super) before: u64,
     /// The smallest use seen since.
@@ -148,31 +151,31 @@ impl Open {
     /// What came back. Others in the cgroup may have taken some of it at once; nothing else than that is to be seen.
     fn freed(&self) -> Field<u64> {
         let has_ended = self.incident.course.exited.value().is_some();
-        let seen = match (&self.group, self.least) {
-            (Some(group), _) if !group.is_alive() => Some(self.before),
-            (_, Some(least)) => Some(self.before.saturating_sub(least)),
-            _ => None,
+        let seen = match (self.least, &self.group) {
+            (Some(least), _) => Some(self.before.saturating_sub(least)),
+            // What was still charged to it when it was removed is its parent's now; nobody has seen how much that was.
+            (None, Some(group)) if !group.is_alive() => Some(self.owed),
+            (None, _) => None,
         };
         let owed = has_ended.then_some(self.owed).filter(|owed| *owed > 0);
         Field::or(seen.max(owed), Missing::ProcessGone)
     }
 
-    /// Whether the victim's cgroup still has processes.
+    /// Whether the container still has processes, in its own cgroup or below.
     fn survived(&self) -> Field<bool> {
-        let Some(group) = &self.group else {
-            return Field::Missing(Missing::ProcessGone);
-        };
-        if group.is_root() {
+        if self.group.as_ref().is_some_and(CgroupDir::is_root) {
             return Field::Missing(Missing::NotApplicable);
         }
-        if !group.is_alive() {
+        let Some(container) = &self.container else {
+            return Field::Missing(Missing::ProcessGone);
+        };
+        if !container.dir().is_alive() {
             return Field::Value(false);
         }
-        let populated = match group.version() {
-            Version::V2 => group.state().map(|state| state.populated),
-            Version::V1 => group.processes().map(|processes| !processes.is_empty()),
-        };
-        populated.map_or(Field::Missing(Missing::ProcessGone), Field::Value)
+        // v1 has lists alone.
+        let listed = || Some(container.processes()? > 0);
+        let populated = container.is_populated().or_else(listed);
+        Field::or(populated, Missing::ProcessGone)
     }
 }
 

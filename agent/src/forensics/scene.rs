@@ -8,6 +8,7 @@ use brink_core::base::Moment;
 use brink_host::cgroup::pod::PodRoots;
 use brink_host::cgroup::{Controller, Layout};
 use brink_host::clock::{monotonic_ns, since_boot_ns};
+use brink_host::kill::KillTarget;
 use brink_host::probe::forensics::{self as told, Decision, Kill};
 use brink_host::probe::shortage::Shortage;
 use brink_host::probe::{BirthReader, GfpNames};
@@ -203,6 +204,7 @@ impl Scene {
             opens: Some(opens),
             is_told: false,
             since: Instant::now(),
+            container: path.as_deref().and_then(|path| self.container(path)),
             group: if opened.is_empty() {
                 None
             } else {
@@ -315,6 +317,12 @@ impl Scene {
         hierarchy.map_or_else(Vec::new, |hierarchy| group::open(hierarchy, path))
     }
 
+    /// The container that a cgroup is or lies in, or else the workload; itself where it belongs to none.
+    fn container(&self, path: &str) -> Option<KillTarget> {
+        let own = self.identities.container(path);
+        KillTarget::open(&self.layout, own.as_deref().unwrap_or(path)).ok()
+    }
+
     fn path_of(&self, id: u64) -> Option<String> {
         self.identities.path(id).map(str::to_owned)
     }
@@ -329,7 +337,12 @@ impl Scene {
             return Field::Value(known);
         }
         let pid = i32::try_from(actor.pid).unwrap_or(0);
-        victim::membership(&self.root, &self.layout, pid)
+        let found = victim::membership(&self.root, &self.layout, pid);
+        // A process that has exited is told as in the root, and its number may be somebody else's by now.
+        if actor.cgroup.is_some() && self.id_of(&found) != actor.cgroup {
+            return Field::Missing(Missing::ProcessGone);
+        }
+        found
     }
 
     /// What reclaim had cost the tasks of a cgroup, in nanoseconds.

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use brink_host::cgroup::events::MemoryEvents;
+use brink_host::cgroup::membership::Membership;
 use brink_host::cgroup::{Controller, Version};
 use brink_host::zoneinfo::{Zone, Zoneinfo};
 use brink_stream::model::field::{Field, Missing};
@@ -17,6 +18,7 @@ use brink_tests::{guest_only, lacks, skip, slowed, wait_until};
 use crate::log::Log;
 use crate::scene::{MIB, PATIENCE, Scene, end};
 
+mod course;
 mod foreign;
 mod inferred;
 mod log;
@@ -400,6 +402,15 @@ fn a_kill_by_somebody_else_names_its_sender_and_one_of_ours_is_none() {
     let trigger = opened.trigger.value().unwrap();
     assert_eq!((trigger.pid, trigger.comm.as_str()), (sender, "sh"));
     assert_eq!(trigger.signal_code, Field::Value(0));
+    // A shell that has exited by the time it is looked at is told as in the root by its files, where it never was.
+    match &trigger.cgroup {
+        Field::Value(cgroup) => {
+            let own = Membership::read(Path::new("/"), "self").unwrap();
+            let own = own.of(&scene.sandbox.layout, Controller::Memory);
+            assert_eq!(Some(cgroup.as_str()), own);
+        }
+        Field::Missing(reason) => assert_eq!(*reason, Missing::ProcessGone),
+    }
     assert_eq!(opened.workload.value().unwrap().name, "web");
     let closed = scene.about(Kind::IncidentClosed, pid);
     assert!(closed.course.exited.value().is_some());

@@ -454,8 +454,8 @@ pub struct Course {
     pub memory_back: Field<Time>,
     /// Bytes that came back.
     pub freed: Field<u64>,
-    /// Whether the container (the victim's cgroup) still had processes after it. Of an eviction of ours: false where all were seen to
-    /// go, true where nobody was killed or asked to end.
+    /// Whether the container still had processes after it: the one that the victim's cgroup is or lies in, else the workload's own
+    /// cgroup, else the victim's. Of an eviction of ours: false where all were seen to go, true where nobody was killed or asked to end.
     pub container_survived: Field<bool>,
     /// Why it is over; none while it is open.
     pub end: Option<String>,
