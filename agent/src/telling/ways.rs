@@ -141,6 +141,7 @@ impl Ways {
             Ok((journal, recovery)) => {
                 report(&recovery);
                 journal.attach(&opener.hub);
+                tell_unwritten(opener, recovery.unwritten);
                 let past = journal.past();
                 self.past.open(journal.past());
                 self.lock().journal = Some(journal);
@@ -253,6 +254,21 @@ fn open_journal(
     Journal::open(&config.path, config.limits, around)
 }
 
+/// Tells of what an earlier run could not write. At least so many: it may have been killed before it counted the last of them.
+fn tell_unwritten(opener: &Opener, count: u64) {
+    if count > 0 {
+        let loss = Loss {
+            place: "journal".to_owned(),
+            count,
+            total: count,
+            uncounted: true,
+            first: None,
+            last: None,
+        };
+        tell(&opener.hub, opener.clocks, &loss);
+    }
+}
+
 /// Says what was found, where it is not what a run leaves that ends in order.
 fn report(recovery: &Recovery) {
     for (old, new) in &recovery.put_aside {
@@ -339,7 +355,11 @@ fn tell_loss(hub: &Hub, clocks: ClockPair, missed: Lost) {
         first,
         last: until,
     };
-    match Draft::new(Kind::Loss, time_now(clocks), None, &told) {
+    tell(hub, clocks, &told);
+}
+
+fn tell(hub: &Hub, clocks: ClockPair, told: &Loss) {
+    match Draft::new(Kind::Loss, time_now(clocks), None, told) {
         Ok(draft) => {
             hub.tell(draft);
         }

@@ -6,6 +6,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 /// A folder of files.
 pub trait Disk: Debug {
     /// An open file of it.
@@ -62,10 +64,10 @@ pub trait DiskFile: Debug {
     /// The system's.
     fn length(&self) -> io::Result<u64>;
 
-    /// Fills the front of `bytes` from there on; less only where the file ends.
+    /// Fills the front of `bytes` from there on; less only where the file ends, or a part comes that cannot be read.
     ///
     /// # Errors
-    /// The system's.
+    /// The system's, where nothing can be read.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
 
     /// Writes all of `bytes` there. After an error some of it may be there.
@@ -132,6 +134,26 @@ impl Folder {
             Err(fs::TryLockError::Error(error)) => Err(error),
         }
     }
+
+    /// Opens a file that is a plain one; anything else is [`io::ErrorKind::InvalidInput`].
+    fn plain(&self, options: &OpenOptions, name: &str) -> io::Result<File> {
+        let other = || io::Error::new(io::ErrorKind::InvalidInput, "not a plain file");
+        let file = match options.open(self.path.join(name)) {
+            Ok(file) => file,
+            // A link, and a socket.
+            Err(error)
+                if matches!(
+                    Errno::from_io_error(&error),
+                    Some(Errno::LOOP | Errno::NXIO)
+                ) =>
+            {
+                return Err(other());
+            }
+            Err(error) => return Err(error),
+        };
+        let is_plain = file.metadata()?.is_file();
+        is_plain.then_some(file).ok_or_else(other)
+    }
 }
 
 /// Not a folder: an error, and no waiting for the other end of a pipe.
@@ -145,15 +167,9 @@ const PLAIN: i32 = rustix::fs::OFlags::NOFOLLOW
     .bits()
     .cast_signed();
 
-fn plain(file: File) -> io::Result<File> {
-    if file.metadata()?.is_file() {
-        Ok(file)
-    } else {
-        Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "not a plain file",
-        ))
-    }
+/// Whether the disk cannot give back what was written there.
+pub(super) fn is_damage(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::IO)
 }
 
 impl Disk for Folder {
@@ -171,13 +187,13 @@ impl Disk for Folder {
     fn open(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(PLAIN);
-        plain(options.open(self.path.join(name))?)
+        self.plain(&options, name)
     }
 
     fn open_for_writing(&self, name: &str) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).custom_flags(PLAIN);
-        plain(options.open(self.path.join(name))?)
+        self.plain(&options, name)
     }
 
     fn create(&self, name: &str) -> io::Result<File> {
@@ -212,6 +228,7 @@ impl DiskFile for File {
                 Ok(0) => break,
                 Ok(length) => filled += length,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) if filled > 0 => break,
                 Err(error) => return Err(error),
             }
         }

@@ -17,6 +17,7 @@ mod simulated;
 pub mod store;
 #[cfg(test)]
 mod tests;
+mod unwritten;
 mod writer;
 #[cfg(test)]
 mod writer_tests;
@@ -35,6 +36,7 @@ pub use self::queue::{JournalState, JournalStatus};
 use self::read::Reader;
 pub use self::recover::Recovery;
 use self::store::Store;
+use self::unwritten::Unwritten;
 use self::writer::Writer;
 pub use self::writer::{OnLoss, WallClock};
 use crate::hub::{Hub, Sink};
@@ -149,15 +151,18 @@ impl Journal {
             let path = path.to_path_buf();
             return Err(JournalError::Busy { path });
         }
+        let (unwritten, left) = Unwritten::open(&folder);
         let opened = Store::open(folder, limits, around.boot_id, (around.clock)());
         let (store, mut recovery) = opened.map_err(fail)?;
         recovery.put_aside.extend(aside);
+        recovery.unwritten = left;
         let queue = Arc::new(Queue::default());
         queue.written(store.size(), 0);
         let files = Reader::new(Folder::of(path).map_err(fail)?);
         let run = (around.boot_id.into(), Arc::clone(&queue));
         let writer = Writer {
             store,
+            unwritten,
             queue: Arc::clone(&queue),
             clock: around.clock,
             on_loss: around.on_loss,

@@ -152,14 +152,15 @@ impl Queue {
         self.lock().lose(count);
     }
 
-    /// Everything that waits is lost.
-    pub(super) fn lose_all(&self) {
+    /// Everything that waits is lost; returns how much that is, with what was lost and never told.
+    pub(super) fn lose_all(&self) -> u64 {
         let mut inside = self.lock();
         let count = inside.lines.len() as u64;
         inside.lines.clear();
         inside.bytes = 0;
         inside.in_hand = 0;
         inside.lose(count);
+        inside.untold
     }
 
     /// Sets the state; returns the one before.

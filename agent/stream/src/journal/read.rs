@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::disk::Disk;
+use super::disk::{Disk, is_damage};
 use super::record::{HEAD, Head, What};
 use super::scan::Scan;
 use super::store::{name, number};
@@ -284,7 +284,11 @@ impl<D: Disk> Reader<D> {
             Err(error) => return Err(error),
         };
         let mut bytes = [0; HEAD];
-        let length = file.read_at(&mut bytes, 0)?;
+        let length = match file.read_at(&mut bytes, 0) {
+            Ok(length) => length,
+            Err(error) if is_damage(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         let head = Head::decode(&bytes[..length]);
         Ok(head.map(|head| (head, Scan::new(file, HEAD as u64))))
     }

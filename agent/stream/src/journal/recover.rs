@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use super::disk::{Disk, DiskFile};
+use super::disk::{Disk, DiskFile, is_damage};
 use super::record::{HEAD, Head, What};
 use super::scan::Scan;
 use super::store::{Current, Segment, name, number};
@@ -19,6 +19,8 @@ pub struct Recovery {
     pub unreadable: u64,
     /// Files that were no segments, by their old and new names.
     pub put_aside: Vec<(String, String)>,
+    /// Events of earlier runs that waited for the disk when those ended, at the least: they are lost.
+    pub unwritten: u64,
 }
 
 /// The files that a run goes on with.
@@ -86,7 +88,11 @@ fn head_of<D: Disk>(disk: &D, number: u64) -> io::Result<Found> {
     };
     let size = file.length()?;
     let mut bytes = [0; HEAD];
-    let length = file.read_at(&mut bytes, 0)?;
+    let length = match file.read_at(&mut bytes, 0) {
+        Ok(length) => length,
+        Err(error) if is_damage(&error) => return Ok(Found::Foreign),
+        Err(error) => return Err(error),
+    };
     let bytes = &bytes[..length];
     if let Some(head) = Head::decode(bytes) {
         return Ok(Found::Segment(head, size));

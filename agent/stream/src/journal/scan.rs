@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::Range;
 
-use super::disk::DiskFile;
+use super::disk::{DiskFile, is_damage};
 use super::record::{Piece, What, first};
 
 /// Bytes that are read at once.
@@ -119,6 +119,11 @@ impl<F: DiskFile> Scan<F> {
         self.window.resize(wanted, 0);
         let length = match self.file.read_at(&mut self.window[kept..], self.read_to) {
             Ok(length) => length,
+            // The rest of the file is given up: a disk that fails takes long for each part that it cannot read.
+            Err(error) if is_damage(&error) => {
+                self.unreadable += left as u64;
+                0
+            }
             Err(error) => {
                 self.window.truncate(kept);
                 return Err(error);
@@ -126,7 +131,9 @@ impl<F: DiskFile> Scan<F> {
         };
         self.window.truncate(kept + length);
         self.read_to += length as u64;
-        self.is_at_end = kept + length < needed;
+        // What ends before the file does ends at something that cannot be read, which the next look is told of.
+        let is_all = length == 0 || length >= left;
+        self.is_at_end = is_all && kept + length < needed;
         Ok(())
     }
 }

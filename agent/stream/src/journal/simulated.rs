@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use rustix::io::Errno;
+
 use super::disk::{Disk, DiskFile};
 
 /// What was done and is not safe yet.
@@ -55,6 +57,8 @@ struct State {
     /// Acts that may be done before the power fails.
     acts_left: Option<usize>,
     sync_fails: bool,
+    /// What is read of it is an error from there on, by the name of the file.
+    unreadable: Option<(String, u64)>,
     syncs: usize,
 }
 
@@ -98,6 +102,11 @@ impl Simulated {
 
     pub(super) fn set_capacity(&self, bytes: Option<usize>) {
         self.lock().capacity = bytes;
+    }
+
+    /// A sector of a file goes bad.
+    pub(super) fn set_unreadable(&self, name: &str, from: u64) {
+        self.lock().unreadable = Some((name.to_owned(), from));
     }
 
     pub(super) fn set_sync_fails(&self, fails: bool) {
@@ -245,10 +254,17 @@ impl DiskFile for SimulatedFile {
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
         let state = self.disk.lock();
+        let bad = state.unreadable.as_ref();
+        let bad = bad.filter(|(name, _)| state.now.names.get(name) == Some(&self.file));
+        let readable = bad.map_or(u64::MAX, |(_, from)| from.saturating_sub(offset));
+        if readable == 0 {
+            return Err(io::Error::from_raw_os_error(Errno::IO.raw_os_error()));
+        }
         let content = &state.now.files[&self.file];
         let rest = content.get(usize::try_from(offset).unwrap()..);
         let rest = rest.unwrap_or_default();
         let length = rest.len().min(bytes.len());
+        let length = length.min(usize::try_from(readable).unwrap_or(usize::MAX));
         bytes[..length].copy_from_slice(&rest[..length]);
         Ok(length)
     }
@@ -257,7 +273,11 @@ impl DiskFile for SimulatedFile {
         let offset = usize::try_from(offset).unwrap();
         let capacity = self.disk.lock().capacity.unwrap_or(usize::MAX);
         let room = capacity.saturating_sub(self.disk.used());
-        let length = bytes.len().min(room);
+        let behind = usize::try_from(self.length()?)
+            .unwrap()
+            .saturating_sub(offset);
+        // What is written over takes no room.
+        let length = bytes.len().min(behind.saturating_add(room));
         self.disk
             .act(Act::Write(self.file, offset, bytes[..length].to_vec()))?;
         if length < bytes.len() {

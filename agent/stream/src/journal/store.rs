@@ -263,6 +263,8 @@ impl<D: Disk> Store<D> {
             // What was written last in it was written before the next one was begun.
             let next = self.old.get(1).map(|next| next.begun);
             let next = next.or(self.current.as_ref().map(|current| current.begun));
+            // A machine without a clock of its own begins the next one long ago.
+            let next = next.map(|begun| begun.max(oldest.begun));
             let age = next.map_or(0, |begun| now.saturating_sub(begun));
             let is_too_much =
                 self.size() + more > self.limits.size || self.old.len() >= MOST_SEGMENTS;

@@ -176,6 +176,52 @@ fn it_forgets_what_is_too_old() {
 }
 
 #[test]
+fn a_sector_that_cannot_be_read_costs_what_was_behind_it_in_its_file() {
+    let disk = Simulated::default();
+    let (mut store, _) = open(&disk, 0);
+    for seq in 1..=4 {
+        store.push(seq, &text(seq), 0);
+    }
+    store.write(0).unwrap();
+    let length = disk.used() as u64;
+    drop(store);
+    // In the third event.
+    disk.set_unreadable(&super::store::name(1), length * 5 / 8);
+    let (mut store, recovery) = open(&disk, 1);
+    assert_eq!(recovery.last.map(|last| last.1), Some(2));
+    assert!(recovery.unreadable > 0 && recovery.put_aside.is_empty());
+    store.push(5, &text(5), 1);
+    store.write(1).unwrap();
+    let page = Reader::new(disk.clone()).page(Cursor::default(), ALL);
+    let page = page.unwrap();
+    let seen: Vec<u64> = page.events.iter().map(|kept| kept.seq).collect();
+    assert_eq!(seen, [1, 2, 5]);
+    assert!(page.unreadable > 0);
+    // Where the head cannot be read it is no segment.
+    disk.set_unreadable(&super::store::name(1), 0);
+    let (_, recovery) = open(&disk, 2);
+    assert_eq!(recovery.put_aside.len(), 1);
+    assert_eq!(numbers(&disk), [5]);
+}
+
+#[test]
+fn a_clock_that_comes_late_costs_nothing_of_before_the_boot() {
+    let disk = Simulated::default();
+    let (mut store, _) = open(&disk, 0);
+    store.push(1, &text(1), 100_000 * HOUR);
+    store.write(100_000 * HOUR).unwrap();
+    drop(store);
+    // The next boot begins long ago, and learns the time later.
+    let other = "00000000-0000-4000-8000-000000000001";
+    let (mut store, _) = Store::open(disk.clone(), SMALL, other, 5 * HOUR).unwrap();
+    store.push(1, &text(1), 5 * HOUR);
+    store.write(5 * HOUR).unwrap();
+    store.push(2, &text(2), 100_001 * HOUR);
+    store.write(100_001 * HOUR).unwrap();
+    assert_eq!(numbers(&disk), [1, 1, 2]);
+}
+
+#[test]
 fn what_is_too_old_goes_where_nothing_is_written_any_more_too() {
     let disk = Simulated::default();
     let (mut store, _) = open(&disk, 0);

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::disk::Disk;
 use super::queue::{JournalState, Queue};
 use super::store::Store;
+use super::unwritten::Unwritten;
 
 /// An event waits at most so long to be safe. Incidents never wait, and others only where too many came before.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -27,6 +28,7 @@ pub type WallClock = fn() -> i64;
 /// What the thread works with.
 pub(super) struct Writer<D: Disk> {
     pub(super) store: Store<D>,
+    pub(super) unwritten: Unwritten<D::File>,
     pub(super) queue: Arc<Queue>,
     pub(super) clock: WallClock,
     pub(super) on_loss: OnLoss,
@@ -94,8 +96,9 @@ impl<D: Disk> Writer<D> {
             let outcome = self.write(&mut hand, &mut allowance);
             is_failing = outcome.is_err();
             self.show(outcome);
+            self.keep(is_failing);
             if is_failing && !self.queue.stays_open(RETRY) {
-                self.queue.lose_all();
+                self.give_up();
                 return;
             }
             if is_closed && self.queue.status().waiting == 0 {
@@ -142,6 +145,26 @@ impl<D: Disk> Writer<D> {
             outcome?;
         }
         Ok(())
+    }
+
+    /// Keeps how many events wait for the disk, for the run that comes after this one.
+    fn keep(&mut self, is_failing: bool) {
+        let status = self.queue.status();
+        if is_failing {
+            self.unwritten.wait(status.waiting as u64);
+        } else if status.waiting == 0 && status.written > 0 {
+            self.unwritten.settle();
+        }
+    }
+
+    /// The run ends, and the disk takes nothing.
+    fn give_up(&mut self) {
+        let lost = self.queue.lose_all();
+        self.unwritten.wait(lost);
+        tracing::error!(
+            lost,
+            "events were never written to the event journal: its disk took none until the end; the next run tells of them"
+        );
     }
 
     /// Shows a change of state to whoever asks, and in the log.

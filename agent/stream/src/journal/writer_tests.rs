@@ -13,6 +13,7 @@ use super::past::JournalPast;
 use super::queue::{JournalSink, Queue};
 use super::simulated::{Fate, Simulated};
 use super::store::Store;
+use super::unwritten::Unwritten;
 use super::writer::Writer;
 use super::{Journal, JournalError, JournalState, Limits, Recovery, Surroundings};
 use crate::hub::{Hub, Identity, Line, Look, Past, Position};
@@ -222,6 +223,21 @@ fn a_folder_in_use_and_a_file_in_its_place_are_told_apart() {
     drop(journal);
 }
 
+/// Whatever has the name of a segment and is no file is out of the way, and keeps nobody from the rest.
+#[test]
+fn a_link_and_a_socket_in_the_place_of_a_segment_are_put_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |number| folder.path().join(super::store::name(number));
+    std::os::unix::fs::symlink("/dev/null", file(1)).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(file(2)).unwrap();
+    let (journal, recovery) = open(folder.path(), BOOT);
+    assert_eq!(recovery.put_aside.len(), 2, "{recovery:?}");
+    let hub = hub(BOOT, 0);
+    journal.attach(&hub);
+    hub.tell(draft(Kind::OomKill, 10));
+    until("it is written", || journal.status().written == 1);
+}
+
 #[test]
 fn an_event_of_a_later_version_is_passed_over_and_counted() {
     let root = tempfile::tempdir().unwrap();
@@ -344,13 +360,18 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
-        let disk = Simulated::default();
+        Self::on(Simulated::default())
+    }
+
+    fn on(disk: Simulated) -> Self {
         let (store, _) = Store::open(disk.clone(), Limits::default(), BOOT, 1).unwrap();
         let queue = Arc::new(Queue::default());
         let told = Arc::<Mutex<Vec<_>>>::default();
         let telling = Arc::clone(&told);
+        let (unwritten, _) = Unwritten::open(&disk);
         let writer = Writer {
             store,
+            unwritten,
             queue: Arc::clone(&queue),
             clock,
             on_loss: Box::new(move |count, total| telling.lock().unwrap().push((count, total))),
@@ -463,6 +484,31 @@ fn memory_is_bounded_while_the_disk_is_full_and_the_end_does_not_wait_for_it() {
     scene.end();
     let status = scene.queue.status();
     assert_eq!((status.waiting, status.lost, status.written), (0, 40, 0));
+}
+
+/// What waits for a full disk is kept count of on that disk, for the run that comes after this one.
+#[test]
+fn the_next_run_knows_what_the_disk_had_no_room_for() {
+    let mut scene = Scene::new();
+    scene.hub.tell(draft(Kind::OomKill, 10));
+    until("it is safe", || scene.safe() == [1]);
+    let left = |disk: &Simulated| Unwritten::open(disk).1;
+    assert_eq!(left(&scene.disk), 0);
+    scene.disk.set_capacity(Some(scene.disk.used()));
+    for _ in 0..3 {
+        scene.hub.tell(draft(Kind::OomKill, 10));
+    }
+    // Whoever is killed now has left their number; and so has a run that ends in order.
+    until("it is kept", || left(&scene.disk) == 3);
+    scene.hub.tell(draft(Kind::OomKill, 10));
+    scene.end();
+    assert_eq!(left(&scene.disk), 4);
+    // Once the next run has written what it tells of that, it is over.
+    scene.disk.set_capacity(None);
+    let mut next = Scene::on(scene.disk.clone());
+    next.hub.tell(draft(Kind::Loss, 10));
+    until("it is over", || left(&next.disk) == 0);
+    next.end();
 }
 
 #[test]

@@ -181,7 +181,8 @@ pub struct Loss {
     pub count: u64,
     /// How many in this run; for a reader, in its connection.
     pub total: u64,
-    /// Whether there were more, which nobody can count: they left the journal before they were read.
+    /// Whether there may be more, which nobody can count: they left the journal before they were read; or they waited for its disk when
+    /// an earlier run ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncounted: bool,
     /// For a reader that was too slow: the first number it missed.
