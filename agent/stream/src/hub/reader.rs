@@ -22,7 +22,9 @@ pub enum Next {
     },
 }
 
-/// Reads events in the order of their numbers; each number comes once, as an event or inside a loss.
+/// Reads events in the order of their numbers; each number comes once, as an event or inside a loss. A clone reads on from the same
+/// place by itself.
+#[derive(Clone)]
 pub struct Reader {
     shared: Arc<Shared>,
     /// The last number that it has had.
@@ -84,6 +86,11 @@ impl Reader {
     /// The last number that it has had, as an event or inside a loss.
     pub const fn after(&self) -> u64 {
         self.after
+    }
+
+    /// The last number that was told.
+    pub fn told(&self) -> u64 {
+        self.shared.lock().last
     }
 
     /// Whether the hub is closed. What is still there can be read all the same.

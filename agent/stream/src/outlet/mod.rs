@@ -1,12 +1,15 @@
 //! The other ways out: a rotated file, standard output, journald, and OTLP. Each is a thread with a reader of its own.
 //!
 //! A way out that fails is tried again, and nothing is kept for it meanwhile but what the hub keeps for everybody: what it then
-//! misses, its reader is told by exact numbers, and so is everybody else.
+//! misses, its reader is told by exact numbers, and so is everybody else. What it has not handed out at the end is told in the log.
 
+#[cfg(test)]
+mod ending_tests;
 pub mod file;
 pub mod journald;
 #[cfg(any(test, feature = "otlp"))]
 pub mod otlp;
+mod progress;
 #[cfg(test)]
 pub(crate) mod samples;
 pub mod stdout;
@@ -16,10 +19,13 @@ mod tests;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use tracing::{info, warn};
+
+use self::progress::{Left, Progress, lock};
 use crate::cloud_event;
 use crate::hub::{Line, Next, Reader};
 use crate::model::kind::Kind;
@@ -103,11 +109,12 @@ pub struct OutletStatus {
 /// Told of what a way out has lost, by its thread.
 pub type OnLoss = Box<dyn Fn(Lost) + Send>;
 
-/// A way out that runs. It ends with it: what is left is handed out first, if that is possible soon.
-#[derive(Debug)]
+/// A way out that runs. It ends with it: what is left is handed out first, if that is possible soon, and told in the log if not.
 pub struct Running {
     name: &'static str,
-    status: Arc<Mutex<OutletStatus>>,
+    progress: Arc<Mutex<Progress>>,
+    /// Reads nothing: it knows what was told last.
+    hub: Reader,
     /// Dropped to end it.
     end: Option<Sender<()>>,
     ended: Receiver<()>,
@@ -125,7 +132,8 @@ impl Running {
         is_wanted: fn(Kind) -> bool,
         on_loss: OnLoss,
     ) -> io::Result<Self> {
-        let status = Arc::<Mutex<OutletStatus>>::default();
+        let hub = reader.clone();
+        let progress = Arc::new(Mutex::new(Progress::of(&reader)));
         let (end, over) = channel();
         let (over_now, ended) = channel();
         let name = outlet.name();
@@ -134,7 +142,7 @@ impl Running {
             reader,
             is_wanted,
             on_loss,
-            status: Arc::clone(&status),
+            progress: Arc::clone(&progress),
             over,
             batch: VecDeque::new(),
         };
@@ -147,7 +155,8 @@ impl Running {
             })?;
         Ok(Self {
             name,
-            status,
+            progress,
+            hub,
             end: Some(end),
             ended,
             thread: Some(thread),
@@ -161,23 +170,48 @@ impl Running {
 
     /// How it stands.
     pub fn status(&self) -> OutletStatus {
-        lock(&self.status).clone()
+        self.status_at(Instant::now())
+    }
+
+    fn status_at(&self, now: Instant) -> OutletStatus {
+        lock(&self.progress).status_at(now)
+    }
+
+    /// Ends it within that time if it can be had; what it has not handed out.
+    fn end_within(&mut self, span: Duration) -> Option<Left> {
+        drop(self.end.take());
+        let is_over = self.ended.recv_timeout(span) == Err(RecvTimeoutError::Disconnected);
+        if is_over && let Some(thread) = self.thread.take() {
+            // A panic of it was printed.
+            let _ = thread.join();
+        }
+        let last = self.hub.told();
+        lock(&self.progress).left(last, !is_over)
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        drop(self.end.take());
-        let is_over = self.ended.recv_timeout(LAST) == Err(RecvTimeoutError::Disconnected);
-        if is_over && let Some(thread) = self.thread.take() {
-            // A panic of it was printed.
-            let _ = thread.join();
+        let Some(left) = self.end_within(LAST) else {
+            return;
+        };
+        let (outlet, count) = (self.name, left.count);
+        let (first, last) = (left.first, left.last);
+        if left.is_hung {
+            warn!(
+                outlet,
+                count,
+                first,
+                last,
+                "the end is not waited for: of these events none was handed out, or only the first ones"
+            );
+        } else {
+            warn!(
+                outlet,
+                count, first, last, "these events were not handed out before the end"
+            );
         }
     }
-}
-
-fn lock(status: &Mutex<OutletStatus>) -> std::sync::MutexGuard<'_, OutletStatus> {
-    status.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Work {
@@ -185,7 +219,7 @@ struct Work {
     reader: Reader,
     is_wanted: fn(Kind) -> bool,
     on_loss: OnLoss,
-    status: Arc<Mutex<OutletStatus>>,
+    progress: Arc<Mutex<Progress>>,
     over: Receiver<()>,
     batch: VecDeque<Arc<Line>>,
 }
@@ -199,9 +233,12 @@ impl Work {
             match self.hand_out() {
                 Some(again) if self.is_over_within(again) => return,
                 Some(_) => {}
+                None if !self.batch.is_empty() || self.gather() > 0 => {}
                 None => {
-                    let is_over = self.is_over_within(Duration::ZERO) || self.reader.is_closed();
-                    if is_over && self.gather() == 0 && self.batch.is_empty() {
+                    // Of a hub that is closed nothing is waited for, but something may be told until this is over.
+                    let is_closed = self.reader.is_closed();
+                    let span = if is_closed { LOOK } else { Duration::ZERO };
+                    if self.is_over_within(span) && self.gather() == 0 {
                         return;
                     }
                 }
@@ -231,19 +268,23 @@ impl Work {
     /// Hands out what there is; when to try again, if not all of it went.
     fn hand_out(&mut self) -> Option<Duration> {
         if self.batch.is_empty() {
+            self.note(None);
             return None;
         }
+        self.note(Some(Instant::now()));
         let lines = self.batch.make_contiguous();
         let count = lines.len();
         match self.outlet.put(lines) {
             Ok(()) => {
                 self.batch.clear();
+                self.note(None);
                 self.show(count as u64, None);
                 None
             }
             Err(failure) => {
                 let done = failure.done.min(count);
                 self.batch.drain(..done);
+                self.note(None);
                 let sent = (done as u64).saturating_sub(failure.lost);
                 self.show(sent, Some(failure.why));
                 if failure.lost > 0 {
@@ -255,31 +296,39 @@ impl Work {
         }
     }
 
+    /// Leaves word of what was read and is not done with, and since when the way out has it in hand.
+    fn note(&self, since: Option<Instant>) {
+        let first = self.batch.front().map(|line| line.seq);
+        let mut progress = lock(&self.progress);
+        progress.since = since;
+        progress.read = self.reader.after();
+        progress.held = first.map(|first| (self.batch.len() as u64, first));
+    }
+
     fn show(&self, sent: u64, failed: Option<String>) {
-        let mut status = lock(&self.status);
-        status.sent += sent;
-        let before = std::mem::replace(&mut status.failed, failed);
-        let now = status.failed.clone();
-        drop(status);
+        let mut progress = lock(&self.progress);
+        progress.status.sent += sent;
+        let before = std::mem::replace(&mut progress.status.failed, failed);
+        let now = progress.status.failed.clone();
+        drop(progress);
         let outlet = self.outlet.name();
         match (before, now) {
             (None, Some(why)) => {
-                tracing::warn!(
+                warn!(
                     outlet,
-                    why,
-                    "events cannot be handed out; it is tried again"
+                    why, "events cannot be handed out; it is tried again"
                 );
             }
-            (Some(_), None) => tracing::info!(outlet, "events are handed out again"),
+            (Some(_), None) => info!(outlet, "events are handed out again"),
             (None, None) | (Some(_), Some(_)) => {}
         }
     }
 
     fn lose(&self, count: u64, numbers: Option<(u64, u64)>) {
         let total = {
-            let mut status = lock(&self.status);
-            status.lost += count;
-            status.lost
+            let mut progress = lock(&self.progress);
+            progress.status.lost += count;
+            progress.status.lost
         };
         (self.on_loss)(Lost {
             place: self.outlet.name(),

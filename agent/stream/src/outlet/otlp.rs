@@ -1,7 +1,8 @@
 //! Events as log records of OpenTelemetry: OTLP over plain HTTP with bodies of JSON, to a collector that takes it from there.
 //!
-//! What a collector says is worth another try (429, 502, 503, 504, no answer) is tried again, each time later and not for ever;
-//! anything else it refuses is lost at once. Both are counted and told.
+//! What a collector says is worth another try (429, 502, 503, 504), and what it does not answer, is tried again until it goes, each
+//! time later and every half a minute in the end: the hub keeps what comes meanwhile, as for the other ways out. Anything else it
+//! refuses is lost at once, counted and told.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -17,10 +18,8 @@ use crate::model::kind::Kind;
 
 /// How long a collector may take for anything.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Tries of one batch.
-const TRIES: u32 = 8;
-/// The longest wait between two of them.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// The shortest and the longest wait between two tries, whatever a collector asks for.
+const WAITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
 /// Bytes of an answer that are read.
 const LONGEST_ANSWER: u64 = 64 << 10;
 
@@ -69,6 +68,7 @@ pub struct Otlp {
     endpoint: Endpoint,
     identity: Identity,
     version: &'static str,
+    /// Tries of the batch in hand so far.
     tries: u32,
 }
 
@@ -100,19 +100,16 @@ impl Otlp {
         read_answer(stream)
     }
 
-    /// A failure after which the same is tried again, as long as it has not been tried too often.
-    fn later(&mut self, count: usize, why: String, asked: Option<Duration>) -> Failure {
-        self.tries += 1;
-        if self.tries >= TRIES {
-            self.tries = 0;
-            return refused(count, count as u64, format!("{why}; given up"));
-        }
-        let wait = Duration::from_secs(1 << (self.tries - 1).min(5));
+    /// A failure after which the same is tried again: after 1 s, 2 s, 4 s and so on, or when the collector asks for it.
+    fn later(&mut self, why: String, asked: Option<Duration>) -> Failure {
+        let (shortest, longest) = WAITS;
+        let wait = shortest * (1_u32 << self.tries.min(5));
+        self.tries = self.tries.saturating_add(1);
         Failure {
             done: 0,
             lost: 0,
             why,
-            again: asked.unwrap_or(wait).min(LONGEST_WAIT),
+            again: asked.unwrap_or(wait).clamp(shortest, longest),
         }
     }
 }
@@ -231,7 +228,7 @@ impl Outlet for Otlp {
             Ok(answer) => answer,
             Err(error) => {
                 let why = format!("the collector at {}: {error}", self.endpoint.authority);
-                return Err(self.later(count, why, None));
+                return Err(self.later(why, None));
             }
         };
         let why = format!(
@@ -250,7 +247,7 @@ impl Outlet for Otlp {
                     ))
                 })
             }
-            429 | 502 | 503 | 504 => Err(self.later(count, why, answer.again)),
+            429 | 502 | 503 | 504 => Err(self.later(why, answer.again)),
             _ => {
                 self.tries = 0;
                 Err(refused(count, count as u64, why))
@@ -417,15 +414,19 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_tried_again_is_and_not_for_ever() {
+    fn what_may_be_tried_again_is_until_it_goes_and_what_is_refused_is_lost() {
         const LATER: &str = "HTTP/1.1 503 Busy\r\nRetry-After: 7\r\nContent-Length: 0\r\n\r\n";
+        const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}";
+        const NOW: &str = "HTTP/1.1 429 Slow\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n";
         const GONE: &str = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
         const PART: &str = "HTTP/1.1 200 OK\r\n\r\n{\"partialSuccess\":{\"rejectedLogRecords\":\"1\",\"errorMessage\":\"too old\"}}";
-        let (address, collector) = collector(&[LATER, "", GONE, PART]);
+        let (address, collector) = collector(&[LATER, NOW, "", GONE, PART]);
         let mut otlp = otlp(address);
         let batch = [line(1), line(2)];
         let failure = otlp.put(&batch).unwrap_err();
         assert_eq!((failure.done, failure.again), (0, Duration::from_secs(7)));
+        let failure = otlp.put(&batch).unwrap_err();
+        assert_eq!((failure.done, failure.again), (0, Duration::from_secs(1)));
         let failure = otlp.put(&batch).unwrap_err();
         assert_eq!(
             (failure.done, failure.lost),
@@ -439,10 +440,19 @@ mod tests {
         assert_eq!((failure.done, failure.lost), (2, 1));
         assert!(failure.why.contains("too old"), "{}", failure.why);
         collector.join().unwrap();
-        // Nobody listens any more.
-        let tries = (1..=TRIES).map(|_| otlp.put(&batch).unwrap_err());
-        let tries: Vec<_> = tries.map(|failure| (failure.done, failure.lost)).collect();
-        assert!(tries[..7].iter().all(|tried| *tried == (0, 0)), "{tries:?}");
-        assert_eq!(tries[7], (2, 2), "given up");
+        // Nobody listens any more: nothing is lost for that, however long it lasts.
+        let mut waits = Vec::new();
+        for _ in 0..40 {
+            let failure = otlp.put(&batch).unwrap_err();
+            assert_eq!((failure.done, failure.lost), (0, 0), "{}", failure.why);
+            waits.push(failure.again.as_secs());
+        }
+        assert_eq!(waits[..7], [1, 2, 4, 8, 16, 30, 30]);
+        assert!(waits[7..].iter().all(|wait| *wait == 30), "{waits:?}");
+        // Who listens there again gets the batch.
+        let (address, collector) = self::collector(&[OK]);
+        otlp.endpoint = Endpoint::parse(&format!("http://{address}")).unwrap();
+        otlp.put(&batch).unwrap();
+        assert_eq!((collector.join().unwrap().len(), otlp.tries), (1, 0));
     }
 }

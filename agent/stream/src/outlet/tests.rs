@@ -20,9 +20,9 @@ use super::{Failure, Format, Lost, Outlet, Running};
 use crate::hub::Line;
 use crate::model::kind::Kind;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(super) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < end, "it never came: {what}");
@@ -322,9 +322,9 @@ fn journald_gets_what_is_too_long_for_a_datagram_as_a_sealed_file() {
 
 /// Takes what it is allowed to.
 #[derive(Clone, Default)]
-struct Gate {
-    seen: Arc<Mutex<Vec<u64>>>,
-    is_open: Arc<Mutex<bool>>,
+pub(super) struct Gate {
+    pub(super) seen: Arc<Mutex<Vec<u64>>>,
+    pub(super) is_open: Arc<Mutex<bool>>,
     refuses: Option<u64>,
 }
 

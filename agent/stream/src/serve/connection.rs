@@ -11,6 +11,7 @@ use tracing::debug;
 use super::feed::{Feed, Filled};
 use super::head::{self, LONGEST, Method, Request};
 use super::incidents::Asked;
+use super::places::{Doing, Place};
 use super::query::Query;
 use super::reply::Length;
 use super::{Reply, Service, write};
@@ -35,12 +36,12 @@ enum Answer {
 
 pub(super) async fn converse(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    entrance: Entrance,
+    place: &Place,
     service: &Arc<Service>,
 ) {
     let mut unread = Vec::new();
     loop {
-        match one(&mut stream, entrance, service, &mut unread).await {
+        match one(&mut stream, place, service, &mut unread).await {
             Ok(true) => {}
             Ok(false) => return write::farewell(&mut stream).await,
             Err(error) => return debug!(%error, "a client of the event stream is gone"),
@@ -51,12 +52,18 @@ pub(super) async fn converse(
 /// Hears one request and answers it; says whether there may be another.
 async fn one<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
-    entrance: Entrance,
+    place: &Place,
     service: &Arc<Service>,
     unread: &mut Vec<u8>,
 ) -> io::Result<bool> {
     let stall = service.bounds.stall;
-    let request = match hear(stream, unread, service).await? {
+    place.begins(Doing::Hearing);
+    let heard = hear(stream, unread, service).await?;
+    // Who has said nothing makes room as before while it is bidden farewell.
+    if !matches!(heard, Heard::Nothing) {
+        place.begins(Doing::Answering);
+    }
+    let request = match heard {
         Heard::Request(request) => request,
         Heard::Nothing => return Ok(false),
         Heard::Refused(refusal) => {
@@ -64,6 +71,7 @@ async fn one<S: AsyncRead + AsyncWrite + Unpin>(
             return Ok(false);
         }
     };
+    let entrance = place.entrance();
     let with_body = request.method == Method::Get;
     let answer = if entrance == Entrance::Loopback && is_sent_by_stranger(&request) {
         let next = "use the address of this machine itself, such as http://127.0.0.1:PORT";

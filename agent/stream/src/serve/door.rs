@@ -10,10 +10,10 @@ use std::time::Duration;
 use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
 use tokio::net::{TcpListener, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::connection::{Entrance, converse};
+use super::places::Places;
 use super::refused::Doorman;
 use super::{Reply, Service};
 
@@ -161,8 +161,8 @@ impl Door {
     }
 
     pub(super) async fn serve(self, service: Arc<Service>) {
-        // A room of its own: anybody on the machine can fill the port's, and must not keep root from the socket.
-        let room = Arc::new(Semaphore::new(service.bounds.connections));
+        // Places of its own: anybody on the machine can fill the port's, and must not keep root from the socket.
+        let places = Arc::new(Places::new(self.entrance, service.bounds.connections));
         let doorman = Doorman::default();
         loop {
             let met = match &self.listener {
@@ -173,7 +173,7 @@ impl Door {
                 },
             };
             match met {
-                Ok(client) => let_in(client, self.entrance, &service, &room, &doorman),
+                Ok(client) => let_in(client, &service, &places, &doorman),
                 Err(error) => {
                     warn!(%error, "the event stream cannot accept");
                     tokio::time::sleep(Duration::from_millis(100)).await;
@@ -184,19 +184,13 @@ impl Door {
 }
 
 /// Gives a client a place of its own, or tells it why it gets none.
-fn let_in(
-    client: Client,
-    entrance: Entrance,
-    service: &Arc<Service>,
-    room: &Arc<Semaphore>,
-    doorman: &Doorman,
-) {
+fn let_in(client: Client, service: &Arc<Service>, places: &Arc<Places>, doorman: &Doorman) {
     if let Client::Unix(stream) = &client
         && let Some(refusal) = refusal_of(stranger(stream))
     {
         return doorman.refuse(client, refusal, service.bounds);
     }
-    let Ok(place) = Arc::clone(room).try_acquire_owned() else {
+    let Some((place, ended)) = places.take() else {
         let most = service.bounds.connections;
         let problem = format!("all {most} connections are in use");
         let next = "close one of them, or try again in ten seconds";
@@ -205,11 +199,17 @@ fn let_in(
     };
     let service = Arc::clone(service);
     tokio::spawn(async move {
-        match client {
-            Client::Unix(stream) => converse(stream, entrance, &service).await,
-            Client::Tcp(stream) => converse(stream, entrance, &service).await,
+        let talk = async {
+            match client {
+                Client::Unix(stream) => converse(stream, &place, &service).await,
+                Client::Tcp(stream) => converse(stream, &place, &service).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            _ = ended => debug!("a client of the event stream had to make room"),
+            () = talk => {}
         }
-        drop(place);
     });
 }
 

@@ -8,6 +8,7 @@ pub mod door;
 mod feed;
 pub mod head;
 mod incidents;
+mod places;
 pub mod query;
 mod refused;
 mod reply;
@@ -33,7 +34,7 @@ use crate::model::event::Time;
 /// Bounds on what those who ask can take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at a time at each door; one more is refused.
+    /// Connections at a time at each door. One more is refused, or at a port has the place of one that only waits.
     pub connections: usize,
     /// How long a client may take to send the head of a request.
     pub hearing: Duration,

@@ -1,5 +1,10 @@
 //! Clients that mean harm or know no better.
 
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
+
 use super::*;
 
 fn bounded(connections: usize, hearing: Duration) -> Bounds {
@@ -112,16 +117,88 @@ fn whoever_fills_the_port_keeps_nobody_from_the_socket() {
         let doors = vec![Door::unix(&path).unwrap(), port];
         let served = service(&hub).with_bounds(bounded(2, PATIENCE));
         tokio::spawn(Arc::new(served).serve(doors));
-        let connect = || tokio::net::TcpStream::connect(address);
-        let crowd = [connect().await.unwrap(), connect().await.unwrap()];
+        // Who follows keeps its place; who only waits does not.
+        let follow = b"GET /v1/events?follow=1 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+        let mut crowd = Vec::new();
+        for _ in 0..2 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(follow).await.unwrap();
+            stream.read_u8().await.unwrap();
+            crowd.push(stream);
+        }
         let mut raw = Vec::new();
-        let mut third = connect().await.unwrap();
+        let mut third = TcpStream::connect(address).await.unwrap();
         third.read_to_end(&mut raw).await.unwrap();
         assert_eq!(Answer::parse(&raw).status, 503);
         let request = b"GET /v1/events HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
         let answer = say(&path, request).await;
         assert_eq!((answer.status, answer.numbers()), (200, vec![1]));
         drop(crowd);
+    });
+}
+
+/// A public port, and what is served there.
+fn public(bounds: Bounds, body: Bytes) -> SocketAddr {
+    let mut routes = Routes::default();
+    let page = move |_: &Request| Reply::new(200, "text/plain", body.clone());
+    routes.add("/livez", Arc::new(page));
+    let service = service(&hub_of(0, 10)).with_public(routes);
+    let door = Door::public("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = door.address().unwrap();
+    tokio::spawn(Arc::new(service.with_bounds(bounds)).serve(vec![door]));
+    address
+}
+
+const PROBE: &[u8] = b"GET /livez HTTP/1.1\r\nHost: 192.0.2.7:9820\r\n\r\n";
+
+/// Asks as a kubelet does, and reads the head of the answer.
+async fn probe(stream: &mut TcpStream) -> Answer {
+    stream.write_all(PROBE).await.unwrap();
+    let mut raw = Vec::new();
+    while !raw.windows(4).any(|four| four == b"\r\n\r\n") {
+        let read = stream.read_buf(&mut raw).await.unwrap();
+        assert!(read > 0, "the head of the answer");
+    }
+    Answer::parse(&raw)
+}
+
+#[test]
+fn connections_that_say_nothing_keep_no_probe_from_its_answer() {
+    run(async {
+        let bounds = Bounds::default();
+        let address = public(bounds, Bytes::from_static(b"ok"));
+        let mut silent = Vec::new();
+        for place in 0..bounds.connections {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            // Some have asked once and stay, as a client does that asks every nine seconds.
+            if place % 4 == 1 {
+                assert_eq!(probe(&mut stream).await.status, 200);
+            }
+            silent.push(stream);
+        }
+        let mut kubelet = TcpStream::connect(address).await.unwrap();
+        assert_eq!(probe(&mut kubelet).await.status, 200);
+        // The longest wait has ended for it, and no other.
+        assert_eq!(silent[0].read(&mut [0]).await.unwrap(), 0);
+        let last = silent.last_mut().unwrap();
+        assert_eq!(probe(last).await.status, 200);
+    });
+}
+
+#[test]
+fn who_does_not_take_a_public_answer_keeps_no_probe_from_its_own() {
+    run(async {
+        // More than the kernel takes for a client that reads nothing.
+        let long = Bytes::from(vec![b'x'; 32 << 20]);
+        let address = public(bounded(2, PATIENCE), long);
+        let mut crowd = Vec::new();
+        for _ in 0..2 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            assert_eq!(probe(&mut stream).await.status, 200);
+            crowd.push(stream);
+        }
+        let mut kubelet = TcpStream::connect(address).await.unwrap();
+        assert_eq!(probe(&mut kubelet).await.status, 200);
     });
 }
 
