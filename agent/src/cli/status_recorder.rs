@@ -23,6 +23,9 @@ pub(super) fn recorder(screen: &mut Screen, view: &RecorderView) {
         let others = counted(view.others.into(), "other");
         let _ = write!(text, ", {others} {}", every(view.others_period_ms));
     }
+    if view.left_out > 0 {
+        let _ = write!(text, "; {} more find no room", view.left_out);
+    }
     let is_stretched = view.near_period_ms > BEAT_MS;
     if is_stretched {
         text += "; more often would take too much of a processor";
@@ -55,6 +58,7 @@ mod tests {
             near: 32,
             others: 78,
             surveyed: 110,
+            left_out: 0,
             timer: None,
         };
         check(
@@ -70,6 +74,16 @@ mod tests {
             },
             "recorder    the node every 10 ms, 1 cgroup nearest to a limit every 100 ms\n",
         );
+        let left_out = 37;
+        check(
+            RecorderView {
+                near,
+                others,
+                left_out,
+                ..view
+            },
+            "recorder    the node every 10 ms, 1 cgroup nearest to a limit every 100 ms; 37 more find no room\n",
+        );
     }
 
     #[test]
@@ -81,6 +95,7 @@ mod tests {
             near: 2,
             others: 1,
             surveyed: 0,
+            left_out: 0,
             timer: None,
         };
         check(

@@ -22,6 +22,9 @@ pub struct RecorderView {
     /// Of both, those whose usage a program of the kernel's tells; the files of the others do.
     #[serde(default)]
     pub surveyed: u32,
+    /// Cgroups that are not recorded: there is room for 512, and one without a limit makes way for one that has one.
+    #[serde(default)]
+    pub left_out: u32,
     /// Cost of the kernel's timer that follows those near their limit; none where files or calls tell.
     #[serde(default)]
     pub timer: Option<SamplerView>,
@@ -35,6 +38,7 @@ impl RecorderView {
             near,
             others,
             surveyed,
+            left_out,
             follower,
         } = pace;
         Self {
@@ -44,6 +48,7 @@ impl RecorderView {
             near,
             others,
             surveyed,
+            left_out,
             timer: follower.map(|counted| {
                 SamplerView::of(counted.traces, counted.cost_ns, counted.cost_max_ns)
             }),

@@ -81,6 +81,7 @@ families! {
     OUTLET = Gauge "brink_event_outlet_failing" &["outlet"], "Whether another way out of events fails now: what it cannot hand out is lost once it is too late.";
     RECORDER_BUSY = Counter "brink_recorder_timer_busy_seconds" &[], "Time that the flight recorder's timer in the kernel took.";
     RECORDER = Gauge "brink_recorder_period_seconds" &["of"], "From one point of the flight recorder to the next; nothing where it does not run.";
+    RECORDER_LEFT_OUT = Gauge "brink_recorder_cgroups_left_out" &[], "Cgroups that the flight recorder has no room for; nothing where it does not run.";
 
     KUBERNETES = Gauge "brink_kubernetes_connected" &[], "Whether the API server is reached and the pods of this node are up to date; nothing where they are not asked for.";
     KUBERNETES_PODS = Gauge "brink_kubernetes_pods" &[], "Pods of this node that are known from the API.";

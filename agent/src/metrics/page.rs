@@ -331,16 +331,19 @@ fn add_event_journal(page: &mut Exposition, status: &Status) {
 fn add_recorder(page: &mut Exposition, view: Option<RecorderView>, busy: Option<u64>) {
     page.family(&of::RECORDER_BUSY)
         .add_known(&[], busy.map(Seconds));
+    let periods = view.map(|view| {
+        [
+            view.node_period_ms,
+            view.near_period_ms,
+            view.others_period_ms,
+        ]
+    });
     let mut samples = page.family(&of::RECORDER);
-    let Some(view) = view else { return };
-    let periods = [
-        view.node_period_ms,
-        view.near_period_ms,
-        view.others_period_ms,
-    ];
-    for (what, millis) in RECORDED.into_iter().zip(periods) {
+    for (what, millis) in RECORDED.into_iter().zip(periods.into_iter().flatten()) {
         samples.add(&[what], Seconds(u64::from(millis) * 1_000_000));
     }
+    page.family(&of::RECORDER_LEFT_OUT)
+        .add_known(&[], view.map(|view| view.left_out));
 }
 
 fn add_kubernetes(page: &mut Exposition, status: &Status) {

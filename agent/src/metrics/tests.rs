@@ -243,7 +243,7 @@ fn status() -> Status {
     status["storage"] = json!({"folders": 3, "roundAgeMs": 500, "roundMs": 4, "feeds": 1, "changes": 9, "changesLost": 0, "withoutFeed": [],
             "troubles": ["a/b, volume /x: /x is not there"], "workloads": []});
     status["recorder"] = json!({"nodePeriodMs": 10, "nearPeriodMs": 100, "othersPeriodMs": 1000, "near": 2, "others": 3,
-            "timer": {"ticks": 5, "meanNs": 4, "maxNs": 9}});
+            "leftOut": 37, "timer": {"ticks": 5, "meanNs": 4, "maxNs": 9}});
     serde_json::from_value(status).unwrap()
 }
 
@@ -341,6 +341,7 @@ fn the_page_tells_what_is_known() {
         "brink_recorder_period_seconds{of=\"node\"} 0.010000000",
         "brink_recorder_period_seconds{of=\"near\"} 0.100000000",
         "brink_recorder_period_seconds{of=\"others\"} 1.000000000",
+        "brink_recorder_cgroups_left_out 37",
         "brink_config_last_reload_successful 0",
         "brink_build_info{version=\"0.1.0\"} 1",
         "process_resident_memory_bytes 2",

@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "pu1PPr3oC4LDMQlDmrznR0xMOx7jmrTDpDhF7WUkp3Y=",
+    sha256: "Lvi4RHHqsqZAIMXmOv2hveCivwFab0y1p2tSc3qoiUQ=",
 };
 
 /// What asks the agent and listens to it.

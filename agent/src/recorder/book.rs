@@ -40,6 +40,8 @@ pub struct Book {
     pub periods: Periods,
     /// Cgroups whose usage a program of the kernel's tells.
     pub surveyed: usize,
+    /// Cgroups for which there was no room at the last search.
+    pub left_out: usize,
     /// What the kernel's timer has taken, where it follows those near their limit.
     pub follower: Option<Follower>,
     /// Whether the kernel tells how long tasks of a cgroup wait for memory.
@@ -96,6 +98,7 @@ impl Default for Book {
             stall_us: None,
             periods: Periods::default(),
             surveyed: 0,
+            left_out: 0,
             follower: None,
             tells_stalls: false,
         }

@@ -81,6 +81,7 @@ pub fn cut(book: &Book, request: Request<'_>, node: Option<NodePart>) -> Recordi
     });
     Recording {
         node: node.points,
+        cgroup_missing: cgroup_missing(request, &cgroup),
         stall_missing: stall_missing(book, &cgroup),
         cgroup,
         others: others(book, request),
@@ -137,6 +138,14 @@ fn track(
         kept.push(point.before_ms, point);
     }
     kept.finish()
+}
+
+/// Why the victim's cgroup has no points, if it has none.
+fn cgroup_missing(request: Request<'_>, points: &[CgroupPoint]) -> Option<Missing> {
+    points.is_empty().then_some(match request.cgroup {
+        Some("/") => Missing::NotApplicable,
+        _ => Missing::Lost,
+    })
 }
 
 /// Why points do not say how long tasks had waited, if one does not: it is read of cgroups near their limit alone.

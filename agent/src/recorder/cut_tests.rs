@@ -35,9 +35,31 @@ fn reading(usage: u64) -> Reading {
 }
 
 #[test]
-fn an_empty_book_gives_an_empty_recording() {
-    let recording = cut(&Book::default(), request(5, Some("/a"), FULL), None);
-    assert_eq!(recording, Recording::default());
+fn an_empty_book_gives_an_empty_recording_with_the_reason() {
+    let check = |cgroup, expected| {
+        let expected = Recording {
+            cgroup_missing: Some(expected),
+            ..Recording::default()
+        };
+        assert_eq!(
+            cut(&Book::default(), request(5, cgroup, FULL), None),
+            expected
+        );
+    };
+    check(Some("/a"), Missing::Lost);
+    check(None, Missing::Lost);
+    check(Some("/"), Missing::NotApplicable);
+}
+
+/// One that was admitted after the incident has an entry, and nothing in it that the incident could have.
+#[test]
+fn points_that_are_all_later_are_none() {
+    let mut book = Book::default();
+    book.admit(0, "/a".into(), None);
+    book.note(0, at(5_000), &reading(MIB), BOTH);
+    let missing = |millis| cut(&book, request(millis, Some("/a"), FULL), None).cgroup_missing;
+    assert_eq!(missing(4_000), Some(Missing::Lost));
+    assert_eq!(missing(6_000), None);
 }
 
 #[test]

@@ -183,6 +183,8 @@ pub struct Pace {
     pub others: u32,
     /// Of both, those whose usage a program of the kernel's tells, and no file.
     pub surveyed: u32,
+    /// Cgroups that are not recorded for want of room, as of the last search.
+    pub left_out: u32,
     /// What the kernel's timer has taken, where it follows those near their limit.
     pub follower: Option<Follower>,
 }
@@ -210,6 +212,7 @@ impl Recorder {
             near: count(near),
             others: count(alive().count() - near),
             surveyed: count(book.surveyed),
+            left_out: count(book.left_out),
             follower: book.follower,
         })
     }

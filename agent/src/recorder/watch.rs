@@ -5,41 +5,32 @@
 //! traces afterwards; where it does not, a beat comes every 100 ms. Only where a second's work takes so much of a processor that
 //! others would miss it, both come more seldom; the book says how seldom, and so does whoever asks the agent.
 
-use std::collections::HashSet;
+mod search;
+
+use std::collections::HashMap;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use brink_host::HotError;
 use brink_host::cgroup::Hierarchy;
-use brink_host::cgroup::walk::groups_below;
-use brink_host::clock;
 use brink_host::probe::survey::{Places, Survey};
 use brink_host::probe::{Meters, ProbeError, Row};
 use rustix::io::Errno;
 use tracing::{debug, warn};
 
 use super::Source;
-use super::approach::Approach;
 use super::book::{Book, GROUPS, Into, NEAR, Periods, lock};
 use super::choose::{Candidate, choose, nearness};
 use super::follow::Following;
 use super::group::{GroupReader, Pulse};
 use super::node::NodeSource;
 use super::pace::{BEAT_MS, BEATS, stretched};
-use super::point::{Counts, Reading, Stamp};
+use super::point::{Counts, Stamp};
 use super::tracked::{Group, Warning, is_calm};
 
-/// The tree is looked through so often at least, in rounds: where the kernel's programs tell of every cgroup that comes or goes, and
-/// where they do not.
-const SEARCH_TOLD: u64 = 60;
-const SEARCH: u64 = 10;
 /// All limits are read so often, in rounds.
 const LIMITS: u64 = 10;
-/// A search may take one part of so many of a processor.
-const SEARCH_SHARE: u64 = 200;
-/// Groups that are looked through; what lies beyond is not recorded.
-const MOST_LISTED: usize = 1 << 14;
 /// A cgroup that is gone is remembered for so long, in milliseconds.
 const KEPT_MS: u32 = 60_000;
 
@@ -72,8 +63,12 @@ pub struct Watch {
     search_at: u64,
     limits_at: u64,
     changes: Option<u64>,
-    /// A cgroup could not be opened in the last search.
+    /// In the last search a cgroup could not be opened, or one without a slot was seen for the first time and had no limit.
     reopens: bool,
+    /// When the limits of cgroups without a slot were read, in rounds, by the hashes of their paths.
+    looked: HashMap<u64, u64>,
+    /// What kept cgroups from being listed in the last search.
+    trouble: Option<String>,
 }
 
 /// How it stood when that was asked last.
@@ -121,6 +116,8 @@ impl Watch {
             limits_at: 0,
             changes: None,
             reopens: false,
+            looked: HashMap::new(),
+            trouble: None,
         }
     }
 
@@ -433,42 +430,6 @@ impl Watch {
         self.changes.replace(seen) != Some(seen)
     }
 
-    /// Looks through the tree for cgroups that are new or gone.
-    fn search(&mut self, at: Stamp, now_ns: u64, book: &Mutex<Book>) {
-        let began = clock::thread_cpu();
-        let paths = groups_below(&self.hierarchy, &self.scope, MOST_LISTED).unwrap_or_default();
-        if !paths.is_empty() {
-            let listed: HashSet<&str> = paths.iter().map(String::as_str).collect();
-            for (slot, group) in self.groups.iter_mut().enumerate() {
-                if let Some(group) = group
-                    && group.gone.is_none()
-                    && !listed.contains(&*group.path)
-                {
-                    group.leave(at);
-                    unseat(&mut self.survey, slot);
-                }
-            }
-        }
-        self.reopens = false;
-        // The first is the node itself.
-        for path in paths.iter().skip(1) {
-            let mut known = self.groups.iter().flatten();
-            if !known.any(|group| group.gone.is_none() && &*group.path == path.as_str()) {
-                self.admit(at, path, book);
-            }
-        }
-        let spent = clock::thread_cpu().saturating_sub(began);
-        self.searched_ns += u64::try_from(spent.as_nanos()).unwrap_or(0);
-        let took = clock::monotonic_ns().saturating_sub(now_ns);
-        let penance = took * SEARCH_SHARE / (u64::from(BEAT_MS * BEATS) * 1_000_000);
-        let least = if self.state.is_told && !self.reopens {
-            SEARCH_TOLD
-        } else {
-            SEARCH
-        };
-        self.search_at = self.round + least.max(penance);
-    }
-
     /// Reads every limit again.
     fn read_limits(&mut self, book: &Mutex<Book>) {
         let survey = self.survey.as_mut();
@@ -488,43 +449,6 @@ impl Watch {
                 entry.limit = group.limit;
             }
         }
-    }
-
-    /// Opens a cgroup and gives it a slot: a free one, or that of one that is gone. Without either it is not recorded.
-    fn admit(&mut self, at: Stamp, path: &str, book: &Mutex<Book>) {
-        let free = self.groups.iter().position(Option::is_none);
-        let Some(slot) = free.or_else(|| self.longest_gone(at)) else {
-            return;
-        };
-        // One that cannot be opened has gone again, or has no memory controller.
-        let Ok(reader) = GroupReader::open(&self.hierarchy, path) else {
-            // Which it may be given later, and nobody tells of that.
-            self.reopens = true;
-            return;
-        };
-        let path: Arc<str> = path.into();
-        let limit = reader.limit();
-        seat(&mut self.survey, slot, &reader);
-        lock(book).admit(slot, Arc::clone(&path), limit);
-        if let Some(place) = self.groups.get_mut(slot) {
-            *place = Some(Group {
-                path,
-                reader: Some(reader),
-                limit,
-                approach: Approach::default(),
-                latest: Reading::default(),
-                lane: None,
-                gone: None,
-                is_surveyed: false,
-            });
-        }
-    }
-
-    fn longest_gone(&self, at: Stamp) -> Option<usize> {
-        let groups = self.groups.iter().enumerate();
-        let gone =
-            groups.filter_map(|(slot, group)| Some((group.as_ref()?.gone?.before(at)?, slot)));
-        gone.max().map(|(_, slot)| slot)
     }
 }
 

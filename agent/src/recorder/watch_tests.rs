@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::{MutexGuard, PoisonError};
 
 use brink_host::cgroup::Version;
+use brink_stream::model::field::Missing;
 
 use super::super::cut::{FULL, Request, cut};
 use super::*;
@@ -214,14 +216,188 @@ fn the_files_of_who_is_gone_are_closed_and_what_is_known_of_it_stays() {
     assert_eq!(scene.points("/job7").last().map(|point| point.1), Some(7));
 }
 
-#[test]
-fn beyond_the_room_nobody_is_recorded_and_nothing_breaks() {
-    let mut scene = Scene::new();
-    for index in 0..GROUPS + 5 {
-        scene.set(&format!("/g{index}"), 1, None);
+/// As many cgroups without a limit as there are slots; `/g0` uses 2 MiB, and each later one more. Each has files open, and a process
+/// may have so many: there is one such scene at a time.
+fn crowd() -> (Scene, MutexGuard<'static, ()>) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let scene = Scene::new();
+    for index in 0..GROUPS as u64 {
+        scene.set(&format!("/g{index}"), 2 + index, None);
     }
+    (scene, alone)
+}
+
+impl Scene {
+    /// Searches at the next round, and goes through that.
+    fn search(&mut self) {
+        self.watch.search_at = 0;
+        self.beats(10);
+    }
+
+    fn is_recorded(&self, path: &str) -> bool {
+        let book = lock(&self.source.book);
+        book.entries().any(|(_, entry)| &*entry.path == path)
+    }
+
+    /// Who uses least of those that are not near.
+    fn smallest(&self) -> String {
+        let groups = self.watch.groups.iter().flatten();
+        let far = groups.filter(|group| group.lane.is_none());
+        let smallest = far.min_by_key(|group| group.latest.usage);
+        smallest.expect("somebody is far").path.to_string()
+    }
+
+    fn alive(&self) -> usize {
+        let groups = self.watch.groups.iter().flatten();
+        groups.filter(|group| group.gone.is_none()).count()
+    }
+
+    fn left_out(&self) -> usize {
+        lock(&self.source.book).left_out
+    }
+
+    fn missing(&self, path: &str) -> Option<Missing> {
+        let request = Request {
+            at: Stamp::of(self.now * 1_000_000),
+            cgroup: Some(path),
+            form: FULL,
+        };
+        cut(&lock(&self.source.book), request, None).cgroup_missing
+    }
+}
+
+#[test]
+fn beyond_the_room_nobody_without_a_limit_is_recorded_and_that_is_told() {
+    let (mut scene, _alone) = crowd();
     scene.beats(12);
+    assert_eq!(scene.left_out(), 0);
+    for index in 0..5 {
+        scene.set(&format!("/late{index}"), 5_000, None);
+    }
+    for _ in 0..3 {
+        scene.search();
+        assert_eq!(lock(&scene.source.book).entries().count(), GROUPS);
+        assert_eq!(scene.left_out(), 5);
+        assert!(!scene.is_recorded("/late0"));
+    }
+    assert_eq!(scene.missing("/late0"), Some(Missing::Lost));
+    assert_eq!(scene.missing("/g7"), None);
+}
+
+#[test]
+fn one_with_a_limit_takes_the_slot_of_the_smallest_without_and_keeps_it() {
+    let (mut scene, _alone) = crowd();
+    scene.beats(12);
+    let driven_out = scene.smallest();
+    scene.set("/pods/pod/app", 90, Some(100));
+    scene.search();
+    assert!(scene.is_recorded("/pods/pod/app"));
+    assert!(!scene.is_recorded(&driven_out));
+    assert_eq!(scene.missing(&driven_out), Some(Missing::Lost));
+    // It, and the two above the one with a limit.
+    assert_eq!(scene.left_out(), 3);
+    for _ in 0..30 {
+        scene.search();
+    }
+    assert!(scene.points("/pods/pod/app").len() > 25);
+    assert!(!scene.is_recorded(&driven_out));
+    assert_eq!(scene.left_out(), 3);
     assert_eq!(lock(&scene.source.book).entries().count(), GROUPS);
+}
+
+#[test]
+fn at_the_start_containers_with_a_limit_are_recorded_though_they_are_listed_last() {
+    let (mut scene, _alone) = crowd();
+    for index in 0..40 {
+        scene.set(&format!("/g{index}/pod/app"), 50, Some(100));
+    }
+    // One search finds everybody, and the next one knows who uses least.
+    scene.search();
+    scene.search();
+    for index in 0..40 {
+        assert!(scene.is_recorded(&format!("/g{index}/pod/app")));
+    }
+    // Those above them have none.
+    assert_eq!(scene.left_out(), 80);
+    assert_eq!(scene.lanes(), NEAR);
+}
+
+#[test]
+fn whoever_got_a_limit_since_is_not_driven_out() {
+    let (mut scene, _alone) = crowd();
+    scene.beats(12);
+    let smallest = scene.smallest();
+    // The recorder reads limits every ten rounds.
+    scene.watch.limits_at = u64::MAX;
+    write(&scene.group(&smallest), "memory.max", "1000000000");
+    scene.set("/late", 1, Some(100));
+    scene.search();
+    assert!(scene.is_recorded("/late"));
+    assert!(scene.is_recorded(&smallest));
+}
+
+#[test]
+fn a_limit_that_came_later_is_found_and_where_all_have_one_nobody_makes_room() {
+    let (mut scene, _alone) = crowd();
+    scene.beats(12);
+    scene.set("/late", 1, None);
+    scene.search();
+    assert!(!scene.is_recorded("/late"));
+    scene.set("/late", 1, Some(100));
+    // It was just looked at.
+    scene.search();
+    assert!(!scene.is_recorded("/late"));
+    for _ in 0..10 {
+        scene.search();
+    }
+    assert!(scene.is_recorded("/late"));
+
+    for index in 0..GROUPS {
+        scene.set(&format!("/g{index}"), 5, Some(1_000));
+    }
+    for _ in 0..30 {
+        scene.search();
+    }
+    let limited = scene.watch.groups.iter().flatten();
+    assert!(limited.clone().all(|group| group.limit.is_some()));
+    let before: Vec<_> = limited.map(|group| Arc::clone(&group.path)).collect();
+    scene.set("/later", 1, Some(100));
+    scene.search();
+    let after = scene.watch.groups.iter().flatten();
+    assert!(after.map(|group| &group.path).eq(&before));
+    assert_eq!(scene.left_out(), 2);
+}
+
+#[test]
+fn who_cannot_be_listed_takes_nobody_else_along() {
+    let mut scene = Scene::new();
+    scene.set("/a", 7, Some(100));
+    scene.search();
+    assert_eq!(scene.watch.trouble, None);
+    // A path that is longer than a call takes.
+    let name = "x".repeat(250);
+    let mut folder = fs::File::open(scene.group("/a")).expect("fake group");
+    for _ in 0..20 {
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mkdirat(&folder, name.as_str(), mode).expect("fake group");
+        let flags = rustix::fs::OFlags::DIRECTORY;
+        let below = rustix::fs::openat(&folder, name.as_str(), flags, mode).expect("fake group");
+        folder = below.into();
+    }
+    scene.set("/b", 7, Some(100));
+    scene.search();
+    assert!(scene.is_recorded("/b"));
+    let trouble = scene.watch.trouble.clone().expect("a trouble");
+    assert!(trouble.starts_with("cannot read "), "{trouble}");
+    // Of those below it nothing is known, and so nobody is gone.
+    fs::remove_dir_all(scene.group("/b")).expect("fake group");
+    scene.search();
+    assert_eq!(scene.alive(), 2);
+    fs::remove_dir_all(scene.group("/a").join(&name)).expect("fake group");
+    scene.search();
+    assert_eq!(scene.alive(), 1);
+    assert_eq!(scene.watch.trouble, None);
 }
 
 #[test]

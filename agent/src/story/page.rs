@@ -1,6 +1,7 @@
 //! An incident as a page of text: what happened, how sure that is, when each thing was, to whom, and in which state all was.
 
 use brink_stream::model::event::Time;
+use brink_stream::model::field::Missing;
 use brink_stream::model::incident::{Incident, Recording, Trigger};
 
 use super::chart::{Chart, Point};
@@ -259,6 +260,16 @@ fn chart(screen: &mut Screen, incident: &Incident, width: usize, is_ascii: bool)
     for line in lines {
         screen.drawing(&line);
     }
+    if let Some(reason) = unrecorded(incident, recording) {
+        let text = format!("the victim's cgroup was not recorded: {}", reason.words());
+        screen.paragraph("  ", &text, Some(Paint::Faint));
+    }
+}
+
+/// Why the node is drawn where the victim's cgroup would be. An order of ours is about the node, and so is a victim in the root.
+fn unrecorded(incident: &Incident, recording: &Recording) -> Option<Missing> {
+    let reason = recording.cgroup_missing?;
+    (reason != Missing::NotApplicable && decision(incident).is_none()).then_some(reason)
 }
 
 /// The cgroup whose use the incident is about or, of one of the node's, what the node had left.

@@ -62,6 +62,31 @@ fn what_is_missing_of_a_workload_is_told_with_the_rest() {
     );
 }
 
+/// Not without a word: the reader looks for the cgroup.
+#[test]
+fn where_the_node_is_drawn_for_want_of_the_cgroup_it_is_said_why() {
+    let check = |missing: Option<Missing>, expected: bool| {
+        let mut incident: Incident =
+            serde_json::from_str(sample(Kind::OomKill).data.get()).unwrap();
+        let Field::Value(recording) = &mut incident.recording else {
+            panic!("the sample has one");
+        };
+        if missing.is_some() {
+            recording.cgroup.clear();
+        }
+        recording.cgroup_missing = missing;
+        let page = page(&incident, Style::default(), true);
+        let said =
+            page.contains("the victim's cgroup was not recorded: no time or room to take it");
+        assert_eq!(said, expected, "{page}");
+        let draws_node = page.contains("The node's memory.available before it");
+        assert_eq!(draws_node, missing.is_some());
+    };
+    check(None, false);
+    check(Some(Missing::Lost), true);
+    check(Some(Missing::NotApplicable), false);
+}
+
 #[test]
 fn a_page_fits_its_terminal_and_no_name_steers_it() {
     for kind in Kind::ALL.into_iter().filter(|kind| kind.is_incident()) {

@@ -106,6 +106,24 @@ fn an_address_that_is_none_names_an_unknown_incident() {
 }
 
 #[test]
+fn of_a_cgroup_that_was_not_recorded_it_is_said_why() {
+    let browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(missing) => brink_tests::skip!("{missing}"),
+    };
+    let agent = Recorded::start();
+    let mut incident = full();
+    incident["recording"]["value"]["cgroup"] = json!([]);
+    incident["recording"]["value"]["cgroupMissing"] = json!("lost");
+    agent.tell_incident(Kind::OomKill, &incident);
+    browser.open(&format!("{}/#/incident/3f2a-17", agent.origin()));
+    browser.wait_for(&shows(
+        "The victim’s cgroup was not recorded: no time or room to take it.",
+    ));
+    check_quiet(&browser);
+}
+
+#[test]
 fn what_was_short_and_a_limit_that_is_none_are_told_as_what_they_are() {
     let browser = match Browser::start() {
         Ok(browser) => browser,

@@ -179,6 +179,7 @@ fn recorder() -> RecorderView {
         near: 32,
         others: 78,
         surveyed: 110,
+        left_out: 37,
         timer: Some(SamplerView {
             ticks: 600,
             mean_ns: 4_000,

@@ -145,47 +145,79 @@ fn counts_links(found: &StatFs) -> bool {
         .contains(&kind)
 }
 
+/// A group and those below it, as far as they could be listed.
+#[derive(Debug)]
+pub struct Listing {
+    /// Their paths, as `/proc/<pid>/cgroup` writes them, parents first.
+    pub groups: Vec<String>,
+    /// What kept the first of the others out; none where none is missing.
+    pub trouble: Option<HostError>,
+}
+
 /// The paths of a group and all groups below it, as `/proc/<pid>/cgroup` writes them, parents first, at most `most`.
 ///
 /// # Errors
-/// [`HostError::TooMany`] beyond the bound; [`HostError`] with the path when the first group cannot be read.
+/// [`HostError::TooMany`] beyond the bound; [`HostError`] with the path when a group cannot be read.
 pub fn groups_below(
     hierarchy: &Hierarchy,
     group: &str,
     most: usize,
 ) -> Result<Vec<String>, HostError> {
+    let Listing { groups, trouble } = listed_below(hierarchy, group, most);
+    trouble.map_or(Ok(groups), Err)
+}
+
+/// As [`groups_below`], and what cannot be listed takes nothing else with it: beyond the bound the first ones are there, and of a
+/// group that cannot be read those below it are missing.
+pub fn listed_below(hierarchy: &Hierarchy, group: &str, most: usize) -> Listing {
+    let mut listing = Listing {
+        groups: Vec::new(),
+        trouble: None,
+    };
     let Some(folder) = hierarchy.folder(group) else {
-        return Ok(Vec::new());
+        return listing;
     };
     let first = format!("/{}", group.trim_matches('/'));
-    let mut found = vec![first];
+    let own = first.trim_end_matches('/').to_owned();
+    listing.groups.push(first);
     let counting = counting_device(&folder);
     let mut next = 0;
-    while let Some(parent) = found.get(next).cloned() {
+    while let Some(parent) = listing.groups.get(next).cloned() {
         let relative = parent
-            .strip_prefix(found[0].trim_end_matches('/'))
+            .strip_prefix(own.as_str())
             .unwrap_or("")
             .trim_start_matches('/');
         let path = folder.join(relative);
         match children(&path, counting) {
-            Ok(names) => found.extend(
+            Ok(names) => listing.groups.extend(
                 names
                     .iter()
                     .map(|name| format!("{}/{name}", parent.trim_end_matches('/'))),
             ),
-            Err(source) if next > 0 && source.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(HostError::Read { path, source }),
+            Err(source) if next > 0 && is_gone(&source) => {}
+            Err(source) => {
+                let trouble = HostError::Read { path, source };
+                listing.trouble.get_or_insert(trouble);
+            }
         }
-        if found.len() > most {
-            return Err(HostError::TooMany {
+        if listing.groups.len() > most {
+            listing.groups.truncate(most);
+            listing.trouble.get_or_insert(HostError::TooMany {
                 path: folder,
                 what: "groups",
                 limit: most,
             });
+            break;
         }
         next += 1;
     }
-    Ok(found)
+    listing
+}
+
+/// Whether a group was removed while it was read.
+fn is_gone(source: &io::Error) -> bool {
+    source.kind() == io::ErrorKind::NotFound
+        || source.raw_os_error() == Some(Errno::NODEV.raw_os_error())
 }
 
 /// The device of a folder whose file system counts directories by their links; none of any other.
@@ -284,6 +316,43 @@ mod tests {
             groups_below(&hierarchy, "/none", 5),
             Err(HostError::Read { .. })
         ));
+    }
+
+    #[test]
+    fn what_cannot_be_listed_takes_nothing_else_with_it() {
+        let (_root, hierarchy) = tree(&["a/b/c", "a/d", "e"]);
+        let listing = listed_below(&hierarchy, "/", 4);
+        assert_eq!(listing.groups, ["/", "/a", "/e", "/a/b"]);
+        assert!(matches!(
+            listing.trouble,
+            Some(HostError::TooMany { limit: 4, .. })
+        ));
+        let listing = listed_below(&hierarchy, "/none", 4);
+        assert_eq!(listing.groups, ["/none"]);
+        assert!(matches!(listing.trouble, Some(HostError::Read { .. })));
+        let listing = listed_below(&hierarchy, "/a", 4);
+        assert_eq!(listing.groups, ["/a", "/a/b", "/a/d", "/a/b/c"]);
+        assert!(listing.trouble.is_none());
+    }
+
+    /// Root reads any folder, but nobody one whose path is longer than a call takes.
+    #[test]
+    fn of_a_group_that_cannot_be_read_those_below_are_missing() {
+        let (root, hierarchy) = tree(&["a", "b/c"]);
+        let name = "x".repeat(250);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let top = root.path().join("a");
+        let mut folder =
+            rustix::fs::openat(CWD, top.as_path(), flags, Mode::empty()).expect("open");
+        for _ in 0..20 {
+            rustix::fs::mkdirat(&folder, name.as_str(), Mode::RWXU).expect("fake group");
+            folder =
+                rustix::fs::openat(&folder, name.as_str(), flags, Mode::empty()).expect("open");
+        }
+        let listing = listed_below(&hierarchy, "/", 1_000);
+        assert!(listing.groups.contains(&"/b/c".to_owned()));
+        assert!(matches!(listing.trouble, Some(HostError::Read { .. })));
+        assert!(groups_below(&hierarchy, "/", 1_000).is_err());
     }
 
     #[test]

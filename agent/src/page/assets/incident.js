@@ -144,8 +144,10 @@ function recorder(incident, recording) {
   const choice = el('select', { id: 'track' }, tracks.map((each, index) => el('option', { value: index }, each.path)));
   choice.addEventListener('change', () => show(tracks[Number(choice.value)]));
   if (tracks.length) show(tracks[0]);
+  const reason = recording.cgroupMissing;
   return [
     recording.isBrief ? el('p', { class: 'note' }, 'Thinned, and without other cgroups: many incidents came at once.') : null,
+    reason && reason !== 'notApplicable' ? el('p', { class: 'note' }, `The victim’s cgroup was not recorded: ${MISSING[reason] ?? reason}.`) : null,
     tracks.length > 1 ? el('p', null, el('label', { for: 'track' }, 'Cgroup '), choice) : null,
     tracks.length ? place : none('No cgroup was recorded.'),
     recording.node.length ? drawn('node-table', 'The node before it', nodePanels(incident, recording.node), recording.node)

@@ -470,6 +470,10 @@ pub struct Recording {
     pub node: Vec<NodePoint>,
     /// The victim's cgroup, every 100 ms if it was near its limit, else every second.
     pub cgroup: Vec<CgroupPoint>,
+    /// Why there is no point of it: `lost` where there was no room for it, where it was not read in time, and where it is not known
+    /// which it is; `notApplicable` of the root, which is the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup_missing: Option<Missing>,
     /// Why points of it have no `stallUs`, where some have none: `kernelLacksIt` without PSI for cgroups; `lost` where that was not
     /// read, as of one that was far from its limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
