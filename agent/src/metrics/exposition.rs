@@ -16,7 +16,7 @@ pub enum Format {
 /// What a family's samples are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It only rises, and begins at zero with the agent; its samples end in `_total`.
+    /// It only rises, and begins at zero with the agent unless its help says otherwise; its samples end in `_total`.
     Counter,
     /// A value of the moment.
     Gauge,

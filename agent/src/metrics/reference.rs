@@ -8,7 +8,7 @@ use brink_host::probe::Row;
 use super::catalogue::ALL;
 use super::counters::{CHAIN, ENDS};
 use super::events::{CAUSES, PLACES};
-use super::exposition::{Family, Format};
+use super::exposition::{Family, Format, Kind};
 use super::facts::QUEUES;
 use super::page::{JOURNAL_STATES, MODES, RECORDED, REMOVED, RESULTS, RUNGS, SCOPES};
 use crate::guard::disks::Role;
@@ -41,6 +41,21 @@ fn the_reference_lists_every_family() {
         found == wanted,
         "the list in docs/metrics.md must be\n{wanted}"
     );
+}
+
+/// Whoever looks at a counter after a restart has to know whether it began anew.
+#[test]
+fn counters_that_are_older_than_the_agent_are_named() {
+    let text = std::fs::read_to_string(PAGE).unwrap();
+    let (head, _) = text.split_once("## All of them").unwrap();
+    let (_, older) = head
+        .split_once("Counters begin at zero with the agent")
+        .unwrap();
+    for family in ALL.iter().filter(|family| family.kind == Kind::Counter) {
+        let name = format!("`{}`", family.sample_name());
+        let is_older = family.help.contains("since boot");
+        assert_eq!(older.contains(&name), is_older, "{name}");
+    }
 }
 
 /// What a label may say.

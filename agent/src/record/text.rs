@@ -9,7 +9,7 @@ pub fn moment(time: &Time) -> String {
     format!("{} (monotonic {})", time.wall, monotonic(time.monotonic_ns))
 }
 
-/// Seconds of `CLOCK_MONOTONIC`, to the microsecond.
+/// Seconds of a clock that begins with the boot, to the microsecond.
 pub fn monotonic(nanos: i64) -> String {
     let micros = nanos.div_euclid(1000);
     let (seconds, rest) = (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000));
