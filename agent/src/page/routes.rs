@@ -55,8 +55,10 @@ fn guarded(reply: Reply) -> Reply {
 }
 
 fn rank(asked: &dyn Asked, request: &Request) -> Reply {
-    let mut signals = request.query.iter().filter(|(key, _)| key == "signal");
-    let signal = signals.next().map(|(_, value)| value.as_str());
+    let signal = match signal_of(request) {
+        Ok(signal) => signal,
+        Err(refusal) => return refusal,
+    };
     match asked.ranking(signal) {
         Answer::Ranking(ranking) => Reply::json(200, &ranking),
         Answer::Refused(refusal) => refused(&refusal),
@@ -66,6 +68,22 @@ fn rank(asked: &dyn Asked, request: &Request) -> Reply {
             "this is a defect of the agent; report it",
         ),
     }
+}
+
+/// The only key, given once: a slip in it would be answered for another signal.
+fn signal_of(request: &Request) -> Result<Option<&str>, Reply> {
+    let mut signal = None;
+    for (key, value) in &request.query {
+        if key != "signal" {
+            let problem = format!("there is no key {key:?}");
+            return Err(Reply::refusal(400, &problem, "the only key is signal"));
+        }
+        if signal.replace(value.as_str()).is_some() {
+            let problem = "signal is given twice";
+            return Err(Reply::refusal(400, problem, "give it once"));
+        }
+    }
+    Ok(signal)
 }
 
 fn refused(refusal: &Refusal) -> Reply {

@@ -72,6 +72,41 @@ fn other_names_and_other_sites_are_refused_and_nothing_can_be_changed() {
     check(&agent, events, "Origin: http://evil.example\r\n", 403);
 }
 
+/// What is not understood would be answered as if it had not been asked.
+#[test]
+fn a_ranking_is_asked_for_by_its_signal_alone() {
+    let agent = Recorded::start();
+    for (query, status, says) in [
+        ("", 200, "\"kind\":\"Ranking\""),
+        ("?signal=pid.available", 200, "\"kind\":\"Ranking\""),
+        (
+            "?signals=pid.available",
+            400,
+            "there is no key \\\"signals\\\"",
+        ),
+        (
+            "?Signal=pid.available",
+            400,
+            "there is no key \\\"Signal\\\"",
+        ),
+        (
+            "?signal=pid.available&limit=3",
+            400,
+            "the only key is signal",
+        ),
+        (
+            "?signal=pid.available&signal=memory.available",
+            400,
+            "signal is given twice",
+        ),
+    ] {
+        let request = format!("GET /v1/rank{query}");
+        check(&agent, &request, "", status);
+        let (_, body) = asked(&agent, &request, "");
+        assert!(body.contains(says), "{query}: {body}");
+    }
+}
+
 #[test]
 fn the_policy_goes_with_every_file_and_known_ones_are_not_sent_again() {
     let agent = Recorded::start();
