@@ -128,6 +128,12 @@ impl Browser {
         self.post("/url", &json!({"url": url}));
     }
 
+    /// Opens one more tab, which is the one that is driven from now on.
+    pub fn open_tab(&self) {
+        let made = self.post("/window/new", &json!({"type": "tab"}));
+        self.post("/window", &json!({"handle": made["handle"]}));
+    }
+
     /// What a function's body returns.
     pub fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", &json!({"script": script, "args": []}))

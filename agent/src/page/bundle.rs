@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "Lvi4RHHqsqZAIMXmOv2hveCivwFab0y1p2tSc3qoiUQ=",
+    sha256: "kloO4xCPM704sHTTogBj3X6NJRxVmw867WHUbvpjjT4=",
 };
 
 /// What asks the agent and listens to it.
@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "+/LfHl/OMTwjAJHB/n2RNg+Lx+e04Uh2sDDREgRK3UY=",
+    sha256: "wkOML/hTNgTpaIOtQ3ZKx0ThhZCiO2cSC/PzdF1NuHI=",
 };
 
 /// What the exported file begins by; not served.

@@ -1,7 +1,7 @@
 //! An incident as a page of text: what happened, how sure that is, when each thing was, to whom, and in which state all was.
 
 use brink_stream::model::event::Time;
-use brink_stream::model::field::Missing;
+use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Incident, Recording, Trigger};
 
 use super::chart::{Chart, Point};
@@ -9,7 +9,7 @@ use super::headline::{certainty, decision, headline, killed, millis_after, short
 use super::missing::missing;
 use super::tables;
 use super::workloads::workloads;
-use crate::record::text::{counted, moment, stage_words, unsigned};
+use crate::record::text::{counted, moment, monotonic, stage_words, unsigned};
 use crate::terminal::{Column, Paint, Screen, Style};
 
 /// Columns of a chart where nobody says how wide the output is.
@@ -23,6 +23,7 @@ pub fn page(incident: &Incident, style: Style, is_ascii: bool) -> String {
     head(&mut screen, incident);
     timeline(&mut screen, incident);
     tables::victims(&mut screen, incident);
+    tables::other_kills(&mut screen, incident);
     fork_root(&mut screen, incident);
     trigger(&mut screen, incident);
     tables::cgroups(&mut screen, incident);
@@ -37,6 +38,7 @@ pub fn page(incident: &Incident, style: Style, is_ascii: bool) -> String {
     workloads(&mut screen, incident);
     tables::node(&mut screen, incident);
     ours(&mut screen, incident);
+    tables::configuration(&mut screen, incident);
     unknown(&mut screen, incident);
     screen.into_text()
 }
@@ -162,12 +164,13 @@ fn fork_root(screen: &mut Screen, incident: &Incident) {
     };
     screen.gap();
     screen.heading("Where its processes came from");
-    screen.line("  process    ", &format!("{}, pid {}", root.comm, root.pid));
+    let text = forker(&root.comm, root.pid, &root.start_ns);
+    screen.line("  process    ", &text);
     if let Some(argv) = root.argv.value() {
         screen.line("  arguments  ", &argv.join(" "));
     }
     if let Some(parent) = root.parent.value() {
-        let text = format!("{}, pid {}", parent.comm, parent.pid);
+        let text = forker(&parent.comm, parent.pid, &parent.start_ns);
         screen.line("  forked by  ", &text);
     }
     let text = format!(
@@ -175,6 +178,15 @@ fn fork_root(screen: &mut Screen, incident: &Incident) {
         root.descendants, root.of
     );
     screen.line("  share      ", &text);
+}
+
+/// Its name, its id, and when it was started: ids are given again.
+fn forker(comm: &str, pid: u32, start_ns: &Field<u64>) -> String {
+    let started = start_ns.value().map_or_else(String::new, |nanos| {
+        let nanos = i64::try_from(*nanos).unwrap_or(i64::MAX);
+        format!(", started {} after boot", monotonic(nanos))
+    });
+    format!("{comm}, pid {pid}{started}")
 }
 
 fn trigger(screen: &mut Screen, incident: &Incident) {
@@ -342,7 +354,7 @@ fn unknown(screen: &mut Screen, incident: &Incident) {
 }
 
 /// `09:36:31.250877` of `2026-11-20T09:36:31.250877Z`.
-fn time_of_day(wall: &str) -> &str {
+pub(super) fn time_of_day(wall: &str) -> &str {
     let time = wall.split_once('T').map_or(wall, |(_, time)| time);
     time.trim_end_matches('Z')
 }

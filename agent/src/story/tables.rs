@@ -1,10 +1,13 @@
-//! The tables of an incident's page: victims, cgroups, memory.stat, processes and the node.
+//! The tables of an incident's page: victims, kills by others, cgroups, memory.stat, processes, the node and the configuration.
 
 use std::collections::BTreeMap;
 
 use brink_stream::model::field::Field;
-use brink_stream::model::incident::{CgroupState, Incident, NodeState, ProcessLine, Victim};
+use brink_stream::model::incident::{
+    CgroupState, Incident, NodeState, OtherKill, ProcessLine, Victim,
+};
 
+use super::page::time_of_day;
 use crate::record::text::{bytes, stretch, unsigned};
 use crate::terminal::{Column, Screen};
 
@@ -63,6 +66,39 @@ fn victim(victim: &Victim) -> Vec<String> {
         amount(&victim.page_tables),
         number(&victim.oom_score_adj),
         age.map_or_else(String::new, stretch),
+    ]
+}
+
+/// Whom somebody else killed while our order for their workload was open.
+pub(super) fn other_kills(screen: &mut Screen, incident: &Incident) {
+    if incident.other_kills.is_empty() {
+        return;
+    }
+    screen.gap();
+    screen.heading("Killed by others meanwhile");
+    let rows: Vec<Vec<String>> = incident.other_kills.iter().map(other_kill).collect();
+    let columns = [
+        Column::Right("PID"),
+        Column::Name("NAME"),
+        Column::Left("UTC"),
+        Column::Right("BY PID"),
+        Column::Name("BY"),
+        Column::Right("SIGNAL CODE"),
+    ];
+    screen.table(&columns, &rows);
+    if let Some(more) = incident.more_other_kills {
+        screen.line("  ", &format!("and {more} more"));
+    }
+}
+
+fn other_kill(kill: &OtherKill) -> Vec<String> {
+    vec![
+        kill.pid.to_string(),
+        kill.comm.clone(),
+        time_of_day(&kill.at.wall).to_owned(),
+        kill.sender_pid.to_string(),
+        kill.sender_comm.clone(),
+        kill.signal_code.to_string(),
     ]
 }
 
@@ -280,5 +316,34 @@ fn zones(screen: &mut Screen, node: &NodeState) {
         Column::Right("LOW"),
         Column::Right("HIGH"),
     ];
+    screen.table(&columns, &rows);
+}
+
+/// What the agent was configured with.
+pub(super) fn configuration(screen: &mut Screen, incident: &Incident) {
+    let Some(found) = incident.configuration.value() else {
+        return;
+    };
+    screen.gap();
+    screen.heading("What was configured");
+    let mode = format!("{}, memory policy {}", found.mode, found.memory_policy);
+    screen.line("  mode       ", &mode);
+    if let Some(period) = &found.pressure_transition {
+        screen.line("  transition ", &format!("conditions hold {period} longer"));
+    }
+    if let Some(seconds) = found.max_pod_grace_seconds {
+        let text = format!("{seconds} s at most, of a soft eviction");
+        screen.line("  grace      ", &text);
+    }
+    if found.thresholds.is_empty() {
+        screen.line("  thresholds ", "none");
+        return;
+    }
+    let of = |index: usize| found.parts.get(index)?.min_reclaim.clone();
+    let thresholds = found.thresholds.iter().enumerate();
+    let rows: Vec<Vec<String>> = thresholds
+        .map(|(index, written)| vec![written.clone(), of(index).unwrap_or_default()])
+        .collect();
+    let columns = [Column::Name("THRESHOLD"), Column::Right("MINIMUM RECLAIM")];
     screen.table(&columns, &rows);
 }

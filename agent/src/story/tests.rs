@@ -1,5 +1,6 @@
 //! Pages and sentences of the committed samples: whole, within the terminal, and not steered by any name.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -7,9 +8,16 @@ use brink_stream::model::event::Event;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
+use serde_json::{Value, json};
 
 use super::{missing, page, sentence};
+use crate::page::bundle::INCIDENT;
 use crate::terminal::Style;
+
+/// An incident of which everything is known.
+const FULL: &str = include_str!("../../tests/page/incident-full.json");
+/// Its schema, which is made from the types.
+const SCHEMA: &str = include_str!("../../../docs/schemas/events/incident.schema.json");
 
 fn sample(kind: Kind) -> Event {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/events/v1alpha1");
@@ -116,5 +124,117 @@ fn a_page_fits_its_terminal_and_no_name_steers_it() {
                 assert!(page.lines().count() > 20, "{page}");
             }
         }
+    }
+}
+
+fn told(incident: &Value) -> String {
+    let incident: Incident = serde_json::from_value(incident.clone()).unwrap();
+    page(&incident, Style::default(), true)
+}
+
+#[test]
+fn forks_kills_by_others_and_the_configuration_are_told() {
+    let told = told(&serde_json::from_str(FULL).unwrap());
+    for part in [
+        "  process    bomb, pid 4177, started 7384.001250 s after boot\n",
+        "  arguments  sh -c :(){ :|:& };: # <b>bomb</b>\n",
+        "  forked by  java, pid 4121, started 7000.000000 s after boot\n",
+        "  share      1990 of the 2048 that were forked last descend from it\n",
+        "   PID  NAME         UTC              BY PID  BY            SIGNAL CODE\n",
+        "  4188  cart-helper  12:00:04.000250     990  runtime-shim           -6\n  and 3 more\n",
+        "  mode       enforcing, memory policy confirmed\n",
+        "  transition conditions hold 5m0s longer\n",
+        "  grace      45 s at most, of a soft eviction\n",
+        "  THRESHOLD                         MINIMUM RECLAIM\n",
+        "  memory.available<256Mi                       64Mi\n",
+        "  memory.available<512Mi for 1m30s\n",
+    ] {
+        assert!(told.contains(part), "{part}\n{told}");
+    }
+}
+
+/// Texts that stand in one field alone, by their places in it; the page has them as they are.
+const TEXTS: [(&str, &str); 14] = [
+    ("id", "mark-id"),
+    ("evidence/0", "mark-evidence"),
+    ("at/wall", "2026-01-02T03:04:05.060708Z"),
+    ("victims/0/comm", "mark-victim"),
+    ("otherKills/0/comm", "mark-killed"),
+    ("workload/value/uid", "mark-workload"),
+    ("trigger/value/comm", "mark-trigger"),
+    ("forkRoot/value/comm", "mark-root"),
+    ("limit/value/cgroup", "/mark-limit"),
+    ("cgroups/value/0/path", "/mark-cgroup"),
+    ("topOfCgroup/value/0/comm", "mark-of-cgroup"),
+    ("topOfNode/value/0/comm", "mark-of-node"),
+    ("workloads/value/lines/0/name", "mark-ranked"),
+    ("configuration/value/mode", "mark-mode"),
+];
+
+/// The same of what the page has in its own words. Decision and recording are those of an order of ours.
+fn figures(ours: &Value) -> [(&'static str, Value, &'static str); 10] {
+    let (decision, recording) = (ours["decision"].clone(), ours["recording"].clone());
+    let freed = json!(123 << 20);
+    [
+        ("cause", json!("groupOom"), " together: "),
+        ("isFinal", json!(false), "still open: more is to come"),
+        ("course/end", Value::Null, "still open: more is to come"),
+        ("course/freed/value", freed, "123Mi given back"),
+        ("moreVictims", json!(77), "77 processes of 79"),
+        ("moreOtherKills", json!(83), "and 83 more"),
+        ("memoryStat/value/mark", json!(1_u64 << 40), "  mark "),
+        ("node/value/pressure/value/some", json!(77.5), "77.5 % some"),
+        ("decision", decision, "`brink explain 5` tells it whole"),
+        ("recording", recording, "memory.available before it"),
+    ]
+}
+
+/// Which telling of the incident it is says nothing to whoever has asked for the latest.
+const NOT_IN_THE_TEXT: [&str; 1] = ["revision"];
+
+fn fields(of: &Value) -> BTreeSet<&str> {
+    of.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+/// Whether a script reads this very field.
+fn reads(script: &str, field: &str) -> bool {
+    let read = format!("incident.{field}");
+    let mut rests = script.split(&read).skip(1);
+    rests.any(|rest| !rest.starts_with(char::is_alphanumeric))
+}
+
+/// A new field is shown on both pages, and has its mark above.
+#[test]
+fn every_field_of_an_incident_is_shown() {
+    let full: Value = serde_json::from_str(FULL).unwrap();
+    let ours = sample(Kind::EvictionCompleted);
+    let ours: Value = serde_json::from_str(ours.data.get()).unwrap();
+    let mut marked = full.clone();
+    marked["memoryStat"]["value"]["mark"] = json!(0);
+    let texts = TEXTS.map(|(place, text)| (place, json!(text), text));
+    let marks: Vec<_> = figures(&ours).into_iter().chain(texts).collect();
+    for (place, value, _) in &marks {
+        let found = marked.pointer_mut(&format!("/{place}"));
+        *found.expect(place) = value.clone();
+    }
+
+    let places = marks
+        .iter()
+        .filter_map(|(place, ..)| place.split('/').next());
+    let looked_for: BTreeSet<&str> = places.chain(NOT_IN_THE_TEXT).collect();
+    let schema: Value = serde_json::from_str(SCHEMA).unwrap();
+    let known = fields(&schema["properties"]);
+    assert_eq!(looked_for, known);
+    let typed: Incident = serde_json::from_value(marked.clone()).unwrap();
+    let typed = serde_json::to_value(typed).unwrap();
+    assert_eq!(fields(&typed), known, "as `cargo xtask gen` writes them");
+
+    let (before, after) = (told(&full), told(&marked));
+    for (place, _, text) in &marks {
+        assert!(after.contains(text), "{place} is not shown\n{after}");
+        assert!(!before.contains(text), "{text} is said without {place}");
+    }
+    for field in known {
+        assert!(reads(INCIDENT.text, field), "{field} in {}", INCIDENT.path);
     }
 }

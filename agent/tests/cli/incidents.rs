@@ -181,6 +181,8 @@ fn a_page_tells_the_whole_story() {
         "  shop/web-5d9c7     Burstable            0    256Mi   508Mi  killed",
         "refuses: protected",
         "and 3 more",
+        "  mode       enforcing, memory policy confirmed",
+        "  memory.available<300Mi for 1m30s ",
         "what they used was read up to 2.1 s before",
         "-60 s",
         "postgres",

@@ -29,6 +29,11 @@ fn an_exported_file_draws_itself_and_asks_for_nothing() {
         browser.wait_for(&format!(
             "document.querySelectorAll('.panel').length === {panels}"
         ));
+        // A recording is drawn of those of which everything else is known, too.
+        browser.wait_for(&format!(
+            "document.querySelectorAll('#fork-root code, #other-kills tbody tr').length === {}",
+            if panels > 0 { 2 } else { 0 }
+        ));
         browser.wait_for(
             "window.attacked === undefined && document.querySelectorAll('img').length === 0",
         );

@@ -48,6 +48,13 @@ fn an_incident_is_shown_whole_and_told_anew_in_place() {
         "Longest grace of a soft eviction, in seconds\n45",
         "memory.available<256Mi\t64Mi",
         "memory.available<512Mi for 1m30s",
+        "cart-helper (4188)\t+0.25 ms\t2026-11-21 12:00:04.000250 UTC\truntime-shim (990)\t-6",
+        "3 processes more found no room",
+        "Started\n7384.001250 s after boot",
+        "Arguments\nsh -c ':(){ :|:& };: # <b>bomb</b>'",
+        "Forked by\njava (4121)",
+        "Which was started\n7000.000000 s after boot",
+        "1\u{202f}990 of the 2\u{202f}048 that were forked last descend from it",
     ] {
         browser.wait_for(&shows(text));
     }
@@ -66,6 +73,7 @@ fn an_incident_is_shown_whole_and_told_anew_in_place() {
     browser.open(&format!("{}/#/incident/3f2a-18", agent.origin()));
     browser.wait_for(&shows("the kernel program that tells it is not loaded"));
     browser.wait_for(&shows("it is still open"));
+    browser.wait_for("!document.querySelector('#fork-root, #other-kills')");
     let mut closed = full();
     closed["id"] = json!("3f2a-18");
     closed["revision"] = json!(2);
@@ -192,6 +200,8 @@ fn a_hostile_name_is_text_and_nothing_else() {
     browser.open(&format!("{}/#/incident/3f2a-66", agent.origin()));
     for place in [
         "#victims",
+        "#other-kills",
+        "#fork-root",
         "#cgroups",
         "#trigger",
         "#overview",
@@ -204,6 +214,12 @@ fn a_hostile_name_is_text_and_nothing_else() {
     ] {
         browser.wait_for(&seen(place));
     }
+    // Its quotes at the end are written as a shell would want them.
+    let argument = HOSTILE_SHOWN.trim_end_matches(['\'', '"']);
+    browser.wait_for(&format!(
+        "document.querySelector('#fork-root code').textContent.split({}).length === 3",
+        json!(argument)
+    ));
     unharmed(&browser);
     check_fits(&browser, 360);
     check_requests(&browser, &agent.origin());

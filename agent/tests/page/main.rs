@@ -10,6 +10,7 @@ mod accessible;
 mod colours;
 mod exported;
 mod guarded;
+mod hidden;
 mod incident;
 mod live;
 mod recorded;

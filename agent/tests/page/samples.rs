@@ -55,6 +55,13 @@ pub(crate) fn hostile() -> Value {
     ] {
         incident["workload"]["value"][key] = json!(HOSTILE);
     }
+    for key in ["comm", "senderComm"] {
+        incident["otherKills"][0][key] = json!(HOSTILE);
+    }
+    let root = &mut incident["forkRoot"]["value"];
+    root["comm"] = json!(HOSTILE);
+    root["argv"] = json!({"value": [HOSTILE, HOSTILE]});
+    root["parent"]["value"]["comm"] = json!(HOSTILE);
     incident["trigger"]["value"]["comm"] = json!(HOSTILE);
     incident["trigger"]["value"]["kernelStack"] = json!({"value": [HOSTILE]});
     incident["limit"]["value"]["cgroup"] = json!(HOSTILE);

@@ -7,6 +7,7 @@ const bySize = (map) => Object.entries(map).sort((one, other) => other[1] - one[
 const quoted = (argument) => (/^[\w@%+=:,./-]+$/.test(argument) ? argument : `'${argument.replaceAll("'", "'\\''")}'`);
 const bullets = (texts) => el('ul', null, texts.map((each) => el('li', null, each)));
 const code = (text) => el('code', null, text);
+const commandLine = (argv) => code(argv.map(quoted).join(' '));
 const limitOf = (incident, path) => valueOf(valueOf(incident.cgroups)?.find((one) => one.path === path)?.max) ?? null;
 
 /** What happened, in a sentence. */
@@ -162,12 +163,37 @@ function victims(incident) {
   const row = (one) => [
     processName(one), ...[one.anon, one.file, one.shmem, one.swap, one.pageTables].map((each) => brief(each, bytes)),
     brief(one.oomScoreAdj, String), brief(one.uid, String), brief(one.ageNs, (age) => stretch(age / 1e6)),
-    brief(one.exited, distance(incident)), brief(one.cgroup, code), brief(one.argv, (argv) => code(argv.map(quoted).join(' '))),
+    brief(one.exited, distance(incident)), brief(one.cgroup, code), brief(one.argv, commandLine),
   ];
   return [
     incident.victims.length ? table('Victims', heads, incident.victims.map(row)) : none('No victim is known.'),
     crowded(incident.moreVictims, 'victim'),
   ];
+}
+
+/** Whom somebody else killed while our order for their workload was open. */
+function otherKills(incident) {
+  const row = (one) => [
+    processName(one), distance(incident)(one.at), time(one.at, 6), processName({ comm: one.senderComm, pid: one.senderPid }), String(one.signalCode),
+  ];
+  return [
+    table('Killed by others', ['Process', '#After', '@At', 'Sent by', '#Signal code'], incident.otherKills.map(row)),
+    crowded(incident.moreOtherKills, 'process'),
+  ];
+}
+
+/** Where the processes came from that took all ids. */
+function forkRoot(root) {
+  const started = (one) => field(one.startNs, (nanos) => `${(nanos / 1e9).toFixed(6)} s after boot`);
+  const parent = valueOf(root.parent);
+  return facts([
+    ['Process', processName(root)],
+    ['Started', started(root)],
+    ['Arguments', field(root.argv, commandLine)],
+    ['Forked by', field(root.parent, processName)],
+    ['Which was started', parent && started(parent)],
+    ['Share', `${count(root.descendants)} of the ${count(root.of)} that were forked last descend from it`],
+  ]);
 }
 
 function cgroups(list) {
@@ -300,6 +326,8 @@ function incidentView(incident) {
     section('course', 'What became of it', course(incident)),
     part('recorder', 'Flight recorder', incident.recording, (found) => recorder(incident, found)),
     section('victims', 'Victims', victims(incident)),
+    incident.otherKills?.length ? section('other-kills', 'Killed by others meanwhile', otherKills(incident)) : null,
+    valueOf(incident.forkRoot) ? part('fork-root', 'Where its processes came from', incident.forkRoot, forkRoot) : null,
     part('cgroups', 'Cgroups', incident.cgroups, cgroups),
     part('memory-stat', 'memory.stat of the victim’s cgroup', incident.memoryStat, (map) => amounts('memory-stat', 'memory.stat', map)),
     part('top-of-cgroup', 'Processes of the cgroup', incident.topOfCgroup, (list) => processes('Most memory in the cgroup', list)),

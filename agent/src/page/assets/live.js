@@ -66,6 +66,20 @@ function listen() {
   for (const kind of ['message', ...INCIDENT_KINDS, ...OTHER_KINDS]) source.addEventListener(kind, hear);
 }
 
+/** Ends the wait for the next poll. */
+let wake = () => {};
+
+/** Listens while somebody looks: a browser has six connections to one host, and hidden tabs would keep them from the others. */
+function attend() {
+  if (document.hidden) {
+    link.source?.close();
+    link.source = null;
+  } else if (!link.source) {
+    listen();
+  }
+  wake();
+}
+
 let relisting = null;
 function hear(message) {
   if (message.lastEventId) link.last = message.lastEventId;
@@ -142,7 +156,7 @@ async function poll() {
     link.began ??= status.now.monotonicNs;
     showStatus(status);
     if (!at('home').hidden) await showRanking();
-    if (link.source.readyState === EventSource.CLOSED) listen();
+    if (link.source?.readyState === EventSource.CLOSED) listen();
   } catch (error) {
     link.answers = Boolean(error.answered);
     link.tries += 1;
@@ -155,8 +169,8 @@ async function keepPolling() {
   for (;;) {
     if (!document.hidden) await poll();
     await new Promise((resolve) => {
-      setTimeout(resolve, link.answers ? BOUNDS.pollMs : BOUNDS.retryMs);
-      document.addEventListener('visibilitychange', resolve, { once: true });
+      wake = resolve;
+      if (!document.hidden) setTimeout(resolve, link.answers ? BOUNDS.pollMs : BOUNDS.retryMs);
     });
   }
 }
@@ -329,12 +343,15 @@ function showLists() {
 
 const option = (value, text = value) => el('option', { value }, text);
 
+/** Offers the namespaces that anything is of. */
 function fillNamespaces(names) {
   const select = at('namespace');
-  const known = new Set([...select.options].map((each) => each.value));
-  for (const name of new Set(names)) {
-    if (!known.has(`=${name}`)) select.append(option(`=${name}`, name || '(none)'));
+  const wanted = new Set(names);
+  for (const each of [...select.options].slice(1)) {
+    // What is chosen stays: without it another filter would be in force.
+    if (!wanted.delete(each.value.slice(1)) && !each.selected) each.remove();
   }
+  for (const name of wanted) select.append(option(`=${name}`, name || '(none)'));
 }
 
 function fillFilters() {
@@ -421,7 +438,8 @@ document.querySelector('.skip').addEventListener('click', (event) => {
   at('main').focus();
 });
 addEventListener('hashchange', route);
+document.addEventListener('visibilitychange', attend);
 tellConnection();
-listen();
+attend();
 route();
 keepPolling();
