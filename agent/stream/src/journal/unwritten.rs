@@ -1,5 +1,6 @@
-//! How many events wait for a disk that takes none, kept where that disk has room already: if the run ends meanwhile, the next one
-//! tells of them.
+//! How many events wait for a disk that takes none, for the next run to tell of.
+//!
+//! It is kept where that disk has room already, so that it can be written when there is none.
 
 use std::io;
 
