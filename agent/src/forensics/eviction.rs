@@ -61,11 +61,11 @@ impl Scene {
     ) -> Option<Seen> {
         let groups = self.identities.groups_of(uid);
         let opened = self.open(groups.first()?);
-        let dir = opened.first().and_then(|first| first.dir.as_ref());
-        let memory_stat = dir.map_or_else(
-            || Field::Missing(Missing::ProcessGone),
-            |dir| field(dir.memory_statistics(), group::absent(dir)),
-        );
+        let memory_stat = match opened.first().map(|first| &first.dir) {
+            Some(Ok(dir)) => field(dir.memory_statistics(), group::absent(dir)),
+            Some(Err(reason)) => Field::Missing(*reason),
+            None => Field::Missing(Missing::ProcessGone),
+        };
         let mut pids = self.processes_of(&groups);
         // Who has exited since is in no list any more.
         let gone = ours.iter().filter(|process| self.is_of(process, uid));

@@ -208,7 +208,7 @@ impl Scene {
             group: if opened.is_empty() {
                 None
             } else {
-                opened.swap_remove(0).dir
+                opened.swap_remove(0).dir.ok()
             },
             before,
             least: None,
@@ -239,7 +239,7 @@ impl Scene {
             told::Limit::Node => return Field::Value(from_kernel("/")),
             told::Limit::Cgroup { id, usage, max } => (id, usage, max),
         };
-        let is_it = |opened: &Opened| opened.dir.as_ref().is_some_and(|dir| dir.id().0 == id);
+        let is_it = |opened: &Opened| opened.dir.as_ref().is_ok_and(|dir| dir.id().0 == id);
         let place = opened.iter().position(is_it);
         if let Some(state) = place.and_then(|place| states.get_mut(place)) {
             if let Some(usage) = usage {
@@ -257,8 +257,14 @@ impl Scene {
     /// What is known of the victim's workload and cgroup.
     fn describe(&mut self, incident: &mut Incident, path: &str, opened: &[Opened]) {
         incident.workload = self.identities.told(path);
-        let Some(dir) = opened.first().and_then(|first| first.dir.as_ref()) else {
-            return;
+        let dir = match opened.first().map(|first| &first.dir) {
+            Some(Ok(dir)) => dir,
+            Some(Err(reason)) => {
+                incident.memory_stat = Field::Missing(*reason);
+                incident.top_of_cgroup = Field::Missing(*reason);
+                return;
+            }
+            None => return,
         };
         self.identities.learn(dir.id().0, path, monotonic_ns());
         incident.memory_stat = field(dir.memory_statistics(), group::absent(dir));
@@ -301,7 +307,7 @@ impl Scene {
             .map(|(opened, state)| {
                 let now = own_ooms(opened);
                 // Its count is forgotten with its path.
-                if let Some(dir) = &opened.dir {
+                if let Ok(dir) = &opened.dir {
                     self.identities
                         .learn(dir.id().0, &state.path, monotonic_ns());
                 }
@@ -329,7 +335,7 @@ impl Scene {
 
     fn id_of(&self, path: &Field<String>) -> Option<u64> {
         let opened = self.open(path.value()?);
-        Some(opened.first()?.dir.as_ref()?.id().0)
+        Some(opened.first()?.dir.as_ref().ok()?.id().0)
     }
 
     fn cgroup_of(&self, actor: &Actor) -> Field<String> {
@@ -370,16 +376,15 @@ fn from_kernel(cgroup: &str) -> Limit {
 
 /// Why no limit is told. Where the victim's own cgroup was gone, it may have been the one.
 fn undecided(choice: &Choice, opened: &[Opened]) -> Missing {
-    let is_gone = opened.first().is_none_or(|first| first.dir.is_none());
-    if is_gone {
-        Missing::ProcessGone
-    } else {
-        choice.undecided
+    match opened.first().map(|first| &first.dir) {
+        Some(Ok(_)) => choice.undecided,
+        Some(Err(reason)) => *reason,
+        None => Missing::ProcessGone,
     }
 }
 
 fn own_ooms(opened: &Opened) -> Option<u64> {
-    opened.dir.as_ref()?.own_ooms().ok().flatten()
+    opened.dir.as_ref().ok()?.own_ooms().ok().flatten()
 }
 
 /// Bytes that were in use in the victim's cgroup when it was chosen, at the least. Where its own limit was hit, it was full.

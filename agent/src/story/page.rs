@@ -91,9 +91,9 @@ fn head(screen: &mut Screen, incident: &Incident) {
     let survived = incident.course.container_survived.value();
     let survived = survived.map(|survived| {
         if *survived {
-            "its cgroup still has processes"
+            "its container still has processes"
         } else {
-            "nobody is left in its cgroup"
+            "nobody is left in its container"
         }
     });
     let parts: Vec<String> = freed

@@ -5,7 +5,7 @@ use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::CgroupState;
 
 use super::super::limit::Level;
-use super::field;
+use super::{field, why};
 
 /// Deeper than any tree of cgroups that somebody made on purpose.
 const DEEPEST: usize = 32;
@@ -15,8 +15,8 @@ const DEEPEST: usize = 32;
 pub struct Opened {
     /// Its path.
     pub path: String,
-    /// Its folder; none where it is gone, or is not to be seen from here.
-    pub dir: Option<CgroupDir>,
+    /// Its folder, or why it is not had.
+    pub dir: Result<CgroupDir, Missing>,
 }
 
 /// Opens a cgroup and every one above it, innermost first.
@@ -24,7 +24,7 @@ pub fn open(hierarchy: &Hierarchy, path: &str) -> Vec<Opened> {
     let paths = ancestry(path).take(DEEPEST);
     let seen = paths.filter(|path| hierarchy.folder(path).is_some());
     seen.map(|path| Opened {
-        dir: CgroupDir::open(hierarchy, &path).ok(),
+        dir: CgroupDir::open(hierarchy, &path).map_err(|error| why(&error, Missing::ProcessGone)),
         path,
     })
     .collect()
@@ -48,16 +48,19 @@ pub fn ancestry(path: &str) -> impl Iterator<Item = String> {
 /// What a cgroup shows.
 pub fn state(opened: &Opened) -> CgroupState {
     let path = opened.path.clone();
-    let Some(dir) = &opened.dir else {
-        return CgroupState {
-            path,
-            usage: Field::Missing(Missing::ProcessGone),
-            max: Field::Missing(Missing::ProcessGone),
-            high: Field::Missing(Missing::ProcessGone),
-            swap: Field::Missing(Missing::ProcessGone),
-            events: Field::Missing(Missing::ProcessGone),
-            group: Field::Missing(Missing::ProcessGone),
-        };
+    let dir = match &opened.dir {
+        Ok(dir) => dir,
+        Err(reason) => {
+            return CgroupState {
+                path,
+                usage: Field::Missing(*reason),
+                max: Field::Missing(*reason),
+                high: Field::Missing(*reason),
+                swap: Field::Missing(*reason),
+                events: Field::Missing(*reason),
+                group: Field::Missing(*reason),
+            };
+        }
     };
     let absent = absent(dir);
     let bytes = |limit: Limit| limit.value();
@@ -143,6 +146,15 @@ mod tests {
         let opened = open(&hierarchy, "/a/gone");
         let states: Vec<CgroupState> = opened.iter().map(state).collect();
         assert_eq!(states[0].usage, Field::Missing(Missing::ProcessGone));
+        // One that cannot be opened for another reason is not told as gone.
+        let looped = root.path().join("looped");
+        std::os::unix::fs::symlink(&looped, &looped).unwrap();
+        let unread = open(&hierarchy, "/looped")
+            .iter()
+            .map(state)
+            .next()
+            .unwrap();
+        assert_eq!(unread.usage, Field::Missing(Missing::Lost));
         assert_eq!(
             (&states[1].usage, &states[1].max, &states[1].high),
             (

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use brink_host::HotError;
 use brink_host::cgroup::Layout;
 use brink_host::meminfo;
 use brink_host::psi::{PressureReader, Stall};
@@ -63,14 +64,14 @@ impl NodeReader {
             Ok(reader) => reader,
             Err(reason) => return Field::Missing(*reason),
         };
-        reader
-            .read()
-            .map_or(Field::Missing(Missing::Malformed), |pressure| {
-                Field::Value(PressureState {
-                    some: percent(pressure.some),
-                    full: pressure.full.map_or(0.0, percent),
-                })
-            })
+        match reader.read() {
+            Ok(pressure) => Field::Value(PressureState {
+                some: percent(pressure.some),
+                full: pressure.full.map_or(0.0, percent),
+            }),
+            Err(HotError::Io(_)) => Field::Missing(Missing::Lost),
+            Err(_) => Field::Missing(Missing::Malformed),
+        }
     }
 }
 
