@@ -1,6 +1,7 @@
 //! The event journal of a real agent: over kills of it, on a full disk, and beside another agent.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -264,6 +265,20 @@ fn an_eviction_is_told_as_it_is_ordered_and_whole_when_it_is_over() {
         assert!(victim.exited.value().is_some(), "{victim:?}");
         assert!(matches!(completed.memory_stat, Field::Value(_)), "{text}");
     }
+    let cgroups = completed
+        .cgroups
+        .value()
+        .unwrap_or_else(|| panic!("{text}"));
+    let own = node.groups[leaker].group();
+    let paths: Vec<&str> = cgroups.iter().map(|state| &*state.path).collect();
+    assert_eq!((paths.first(), paths.last()), (Some(&own), Some(&"/")));
+    assert!(
+        paths.windows(2).all(|two| two[0].starts_with(two[1])),
+        "{paths:?}"
+    );
+    let top = completed.top_of_cgroup.value();
+    let top = top.unwrap_or_else(|| panic!("{text}"));
+    assert!(top.iter().any(|line| line.comm == "brink-hog"), "{top:?}");
     let whole = http::get(
         &node.path("state/events.sock"),
         &format!("/v1/incidents/{}", completed.id),
@@ -335,6 +350,48 @@ fn a_full_disk_is_told_and_what_it_cost_and_the_journal_goes_on() {
         of.contains(&Kind::EvictionCompleted) && of.contains(&Kind::Loss),
         "{of:?}"
     );
+    node.stop(Signal::TERM);
+    drop(disk);
+}
+
+#[test]
+fn what_waits_for_a_full_disk_at_the_end_is_told_by_the_next_run() {
+    let mut node = Node::new(300);
+    let leaker = node.workload("leaker", "containers: [{name: c}]");
+    let disk = match SmallDisk::mount(&node.path("disk"), 4 << 10) {
+        Ok(disk) => disk,
+        Err(why) => lacks!("{why}"),
+    };
+    let place = node.path("disk/events");
+    let settings = format!(
+        "evictionHard: {{memory.available: 60Mi}}\nevents: {{enabled: true, journal: {{path: \"{}\"}}}}",
+        place.display()
+    );
+    node.configure("enforce", &settings);
+    node.start(&[]);
+    in_state(&node, "state/brink.sock", "writing");
+    disk.fill();
+    gone_after(&node.load(leaker, Load::Anon, 280 * MIB));
+    node.finished(1);
+    in_state(&node, "state/brink.sock", "full");
+    let kept = || {
+        let bytes = fs::read(place.join("unwritten")).ok()?;
+        let count = u64::from_le_bytes(bytes.try_into().ok()?);
+        let waiting = journal(&node.status()?).waiting;
+        (count > 0 && count == waiting).then_some(count)
+    };
+    let waiting = wait_until(PATIENCE, kept).unwrap_or_else(|| panic!("{:?}", node.status()));
+    node.stop(Signal::KILL);
+    disk.free();
+    node.start(&[]);
+    in_state(&node, "state/brink.sock", "writing");
+    let told = wait_until(PATIENCE, || {
+        let losses = events(&node, "kind=loss&since=1d");
+        let mut losses = losses.iter().map(data::<Loss>);
+        losses.find(|loss| loss.place == "journal" && loss.uncounted)
+    });
+    let told = told.unwrap_or_else(|| panic!("{}", node.log()));
+    assert!(told.count >= waiting, "{told:?}, not {waiting}");
     node.stop(Signal::TERM);
     drop(disk);
 }
