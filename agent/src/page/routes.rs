@@ -55,11 +55,11 @@ fn guarded(reply: Reply) -> Reply {
 }
 
 fn rank(asked: &dyn Asked, request: &Request) -> Reply {
-    let signal = match signal_of(request) {
-        Ok(signal) => signal,
-        Err(refusal) => return refusal,
-    };
-    match asked.ranking(signal) {
+    // A slip in the key would be answered for another signal.
+    if let Err(refusal) = request.only(&["signal"], "the only key is signal", "give it once") {
+        return refusal;
+    }
+    match asked.ranking(request.value("signal")) {
         Answer::Ranking(ranking) => Reply::json(200, &ranking),
         Answer::Refused(refusal) => refused(&refusal),
         _ => Reply::refusal(
@@ -68,22 +68,6 @@ fn rank(asked: &dyn Asked, request: &Request) -> Reply {
             "this is a defect of the agent; report it",
         ),
     }
-}
-
-/// The only key, given once: a slip in it would be answered for another signal.
-fn signal_of(request: &Request) -> Result<Option<&str>, Reply> {
-    let mut signal = None;
-    for (key, value) in &request.query {
-        if key != "signal" {
-            let problem = format!("there is no key {key:?}");
-            return Err(Reply::refusal(400, &problem, "the only key is signal"));
-        }
-        if signal.replace(value.as_str()).is_some() {
-            let problem = "signal is given twice";
-            return Err(Reply::refusal(400, problem, "give it once"));
-        }
-    }
-    Ok(signal)
 }
 
 fn refused(refusal: &Refusal) -> Reply {

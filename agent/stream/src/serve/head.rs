@@ -42,6 +42,33 @@ impl Request {
         let found = all.find(|(own, _)| own == name);
         found.map(|(_, value)| value.as_str())
     }
+
+    /// The value of a key behind the question mark.
+    pub fn value(&self, key: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(own, _)| own == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// Refuses any key but these, and one that is given twice: what is not understood would be answered as if it had not been asked.
+    /// `known` says which there are, and `once` what to do instead of giving one twice.
+    ///
+    /// # Errors
+    /// The answer that says what is wrong.
+    pub fn only(&self, keys: &[&str], known: &str, once: &str) -> Result<(), Reply> {
+        for (at, (key, _)) in self.query.iter().enumerate() {
+            if !keys.contains(&key.as_str()) {
+                return Err(Reply::refusal(
+                    400,
+                    &format!("there is no key {key:?}"),
+                    known,
+                ));
+            }
+            if self.query[..at].iter().any(|(other, _)| other == key) {
+                return Err(Reply::refusal(400, &format!("{key} is given twice"), once));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Reads a head from the start of `bytes`. Nothing if it is not whole yet; otherwise the request and how many bytes it had.

@@ -38,29 +38,22 @@ impl Asked {
         let id = behind.strip_prefix('/').filter(|id| !id.is_empty());
         match (behind.is_empty(), id) {
             (true, _) => Some(Self::newest(request)),
-            (false, Some(id)) => Some(match request.query.first() {
-                Some((key, _)) => Err(unknown_key(key, "an incident is asked for by its id alone")),
-                None => Ok(Self::One(id.to_owned())),
-            }),
+            (false, Some(id)) => {
+                let alone = "an incident is asked for by its id alone";
+                let only = request.only(&[], alone, alone);
+                Some(only.map(|()| Self::One(id.to_owned())))
+            }
             (false, None) => None,
         }
     }
 
     fn newest(request: &Request) -> Result<Self, Reply> {
-        let (mut limit, mut namespace, mut pod) = (None, None, None);
-        for (key, value) in &request.query {
-            let place = match key.as_str() {
-                "limit" => &mut limit,
-                "namespace" => &mut namespace,
-                "pod" => &mut pod,
-                _ => return Err(unknown_key(key, "the keys are limit, namespace, pod")),
-            };
-            if place.replace(value.clone()).is_some() {
-                let problem = format!("{key} is given twice");
-                return Err(Reply::refusal(400, &problem, "give each key once"));
-            }
-        }
-        let limit = match limit.as_deref().map(str::parse) {
+        request.only(
+            &["limit", "namespace", "pod"],
+            "the keys are limit, namespace, pod",
+            "give each key once",
+        )?;
+        let limit = match request.value("limit").map(str::parse) {
             None => FEW,
             Some(Ok(limit)) if (1..=MOST).contains(&limit) => limit,
             Some(_) => {
@@ -68,16 +61,13 @@ impl Asked {
                 return Err(Reply::refusal(400, "limit is out of range", &next));
             }
         };
+        let owned = |key: &str| request.value(key).map(str::to_owned);
         Ok(Self::Newest {
             limit,
-            namespace,
-            pod,
+            namespace: owned("namespace"),
+            pod: owned("pod"),
         })
     }
-}
-
-fn unknown_key(key: &str, next: &str) -> Reply {
-    Reply::refusal(400, &format!("there is no key {key:?}"), next)
 }
 
 /// What is listed of each.

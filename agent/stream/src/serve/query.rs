@@ -82,20 +82,12 @@ impl Query {
     /// The answer that says what is wrong.
     pub fn read(request: &Request) -> Result<Self, Reply> {
         let is_sse = accepts_sse(request);
-        for (at, (key, _)) in request.query.iter().enumerate() {
-            if !KEYS.contains(&key.as_str()) {
-                let next = format!("the keys are {}", KEYS.join(", "));
-                return Err(refuse(&format!("there is no key {key:?}"), &next));
-            }
-            if request.query[..at].iter().any(|(other, _)| other == key) {
-                let next = "give each key once; kinds are separated by commas: kind=oom-kill,loss";
-                return Err(refuse(&format!("{key} is given twice"), next));
-            }
-        }
-        let get = |name: &str| {
-            let found = request.query.iter().find(|(key, _)| key == name);
-            found.map(|(_, value)| value.as_str())
-        };
+        request.only(
+            &KEYS,
+            &format!("the keys are {}", KEYS.join(", ")),
+            "give each key once; kinds are separated by commas: kind=oom-kill,loss",
+        )?;
+        let get = |key: &str| request.value(key);
         let follow = get("follow").map(follow_of).transpose()?.unwrap_or(is_sse);
         // A browser that reconnects asks for the same address again, and says here how far it came.
         let since = match request.header("last-event-id") {
