@@ -2,7 +2,7 @@
 
 use super::text::{
     amount, amount_or_unknown, bytes, counted, end_words, hardness, means_words, millis,
-    mode_words, moment, monotonic, stage_words, unsigned,
+    mode_words, moment, monotonic, stage_words, time_of_day, unsigned,
 };
 use super::wire::{AgainFacts, DecisionRecord, KillFacts, LimitView, MemoryFacts, RankedWorkload};
 use crate::ledger::entry::ReclaimCost;
@@ -202,12 +202,6 @@ fn timeline(screen: &mut Screen, record: &DecisionRecord) {
         Column::Text("STAGE"),
     ];
     screen.table(&columns, &rows);
-}
-
-/// `09:36:31.250877` of `2026-11-20T09:36:31.250877Z`: the day is in the headline.
-fn time_of_day(wall: &str) -> &str {
-    let time = wall.split_once('T').map_or(wall, |(_, time)| time);
-    time.trim_end_matches('Z')
 }
 
 fn outcome(screen: &mut Screen, record: &DecisionRecord) {

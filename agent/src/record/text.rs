@@ -9,6 +9,12 @@ pub fn moment(time: &Time) -> String {
     format!("{} (monotonic {})", time.wall, monotonic(time.monotonic_ns))
 }
 
+/// `09:36:31.250877` of `2026-11-20T09:36:31.250877Z`: the day is in the headline.
+pub fn time_of_day(wall: &str) -> &str {
+    let time = wall.split_once('T').map_or(wall, |(_, time)| time);
+    time.trim_end_matches('Z')
+}
+
 /// Seconds of a clock that begins with the boot, to the microsecond.
 pub fn monotonic(nanos: i64) -> String {
     let micros = nanos.div_euclid(1000);

@@ -9,7 +9,7 @@ use super::headline::{certainty, decision, headline, killed, millis_after, short
 use super::missing::missing;
 use super::tables;
 use super::workloads::workloads;
-use crate::record::text::{counted, moment, monotonic, stage_words, unsigned};
+use crate::record::text::{counted, moment, monotonic, stage_words, time_of_day, unsigned};
 use crate::terminal::{Column, Paint, Screen, Style};
 
 /// Columns of a chart where nobody says how wide the output is.
@@ -351,10 +351,4 @@ fn unknown(screen: &mut Screen, incident: &Incident) {
         let text = format!("{}: {}", reason.words(), fields.join(", "));
         screen.paragraph("  ", &text, Some(Paint::Faint));
     }
-}
-
-/// `09:36:31.250877` of `2026-11-20T09:36:31.250877Z`.
-pub(super) fn time_of_day(wall: &str) -> &str {
-    let time = wall.split_once('T').map_or(wall, |(_, time)| time);
-    time.trim_end_matches('Z')
 }

@@ -7,8 +7,7 @@ use brink_stream::model::incident::{
     CgroupState, Incident, NodeState, OtherKill, ProcessLine, Victim,
 };
 
-use super::page::time_of_day;
-use crate::record::text::{bytes, stretch, unsigned};
+use crate::record::text::{bytes, stretch, time_of_day, unsigned};
 use crate::terminal::{Column, Screen};
 
 /// Entries of memory.stat that are printed.
