@@ -61,11 +61,9 @@ impl Scene {
     ) -> Option<Seen> {
         let groups = self.identities.groups_of(uid);
         let opened = self.open(groups.first()?);
-        let memory_stat = match opened.first().map(|first| &first.dir) {
-            Some(Ok(dir)) => field(dir.memory_statistics(), group::absent(dir)),
-            Some(Err(reason)) => Field::Missing(*reason),
-            None => Field::Missing(Missing::ProcessGone),
-        };
+        let memory_stat = group::first(&opened).map_or_else(Field::Missing, |dir| {
+            field(dir.memory_statistics(), group::absent(dir))
+        });
         let mut pids = self.processes_of(&groups);
         // Who has exited since is in no list any more.
         let gone = ours.iter().filter(|process| self.is_of(process, uid));

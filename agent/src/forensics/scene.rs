@@ -257,14 +257,13 @@ impl Scene {
     /// What is known of the victim's workload and cgroup.
     fn describe(&mut self, incident: &mut Incident, path: &str, opened: &[Opened]) {
         incident.workload = self.identities.told(path);
-        let dir = match opened.first().map(|first| &first.dir) {
-            Some(Ok(dir)) => dir,
-            Some(Err(reason)) => {
-                incident.memory_stat = Field::Missing(*reason);
-                incident.top_of_cgroup = Field::Missing(*reason);
+        let dir = match group::first(opened) {
+            Ok(dir) => dir,
+            Err(reason) => {
+                incident.memory_stat = Field::Missing(reason);
+                incident.top_of_cgroup = Field::Missing(reason);
                 return;
             }
-            None => return,
         };
         self.identities.learn(dir.id().0, path, monotonic_ns());
         incident.memory_stat = field(dir.memory_statistics(), group::absent(dir));
@@ -335,7 +334,7 @@ impl Scene {
 
     fn id_of(&self, path: &Field<String>) -> Option<u64> {
         let opened = self.open(path.value()?);
-        Some(opened.first()?.dir.as_ref().ok()?.id().0)
+        Some(group::first(&opened).ok()?.id().0)
     }
 
     fn cgroup_of(&self, actor: &Actor) -> Field<String> {
@@ -376,11 +375,7 @@ fn from_kernel(cgroup: &str) -> Limit {
 
 /// Why no limit is told. Where the victim's own cgroup was gone, it may have been the one.
 fn undecided(choice: &Choice, opened: &[Opened]) -> Missing {
-    match opened.first().map(|first| &first.dir) {
-        Some(Ok(_)) => choice.undecided,
-        Some(Err(reason)) => *reason,
-        None => Missing::ProcessGone,
-    }
+    group::first(opened).map_or_else(|reason| reason, |_| choice.undecided)
 }
 
 fn own_ooms(opened: &Opened) -> Option<u64> {

@@ -30,6 +30,15 @@ pub fn open(hierarchy: &Hierarchy, path: &str) -> Vec<Opened> {
     .collect()
 }
 
+/// The innermost of them.
+///
+/// # Errors
+/// Why it is not had.
+pub fn first(opened: &[Opened]) -> Result<&CgroupDir, Missing> {
+    let first = opened.first().ok_or(Missing::ProcessGone)?;
+    first.dir.as_ref().map_err(|reason| *reason)
+}
+
 /// Opens one cgroup; none where it is gone.
 pub fn open_one(hierarchy: &Hierarchy, path: &str) -> Option<CgroupDir> {
     CgroupDir::open(hierarchy, path).ok()
