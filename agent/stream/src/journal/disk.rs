@@ -167,6 +167,17 @@ const PLAIN: i32 = rustix::fs::OFlags::NOFOLLOW
     .bits()
     .cast_signed();
 
+/// The bytes at the front of a file, at most so many; none where the disk cannot give them back.
+pub(super) fn front<const BYTES: usize>(file: &impl DiskFile) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = vec![0; BYTES];
+    match file.read_at(&mut bytes, 0) {
+        Ok(length) => bytes.truncate(length),
+        Err(error) if is_damage(&error) => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    Ok(Some(bytes))
+}
+
 /// Whether the disk cannot give back what was written there.
 pub(super) fn is_damage(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::IO)

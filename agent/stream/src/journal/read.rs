@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
-use super::disk::{Disk, is_damage};
+use super::disk::{Disk, front};
 use super::record::{HEAD, Head, What};
 use super::scan::Scan;
 use super::store::{name, number};
@@ -270,7 +270,6 @@ impl<D: Disk> Reader<D> {
 
     /// A segment from its first record on; none where it has gone since, or is no segment.
     fn open(&self, segment: u64) -> io::Result<Option<(Head, Scan<D::File>)>> {
-        use super::disk::DiskFile as _;
         let file = match self.disk.open(&name(segment)) {
             Ok(file) => file,
             Err(error)
@@ -283,13 +282,8 @@ impl<D: Disk> Reader<D> {
             }
             Err(error) => return Err(error),
         };
-        let mut bytes = [0; HEAD];
-        let length = match file.read_at(&mut bytes, 0) {
-            Ok(length) => length,
-            Err(error) if is_damage(&error) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let head = Head::decode(&bytes[..length]);
+        let bytes = front::<HEAD>(&file)?;
+        let head = bytes.and_then(|bytes| Head::decode(&bytes));
         Ok(head.map(|head| (head, Scan::new(file, HEAD as u64))))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use super::disk::{Disk, DiskFile, is_damage};
+use super::disk::{Disk, DiskFile, front};
 use super::record::{HEAD, Head, What};
 use super::scan::Scan;
 use super::store::{Current, Segment, name, number};
@@ -87,17 +87,13 @@ fn head_of<D: Disk>(disk: &D, number: u64) -> io::Result<Found> {
         Err(error) => return Err(error),
     };
     let size = file.length()?;
-    let mut bytes = [0; HEAD];
-    let length = match file.read_at(&mut bytes, 0) {
-        Ok(length) => length,
-        Err(error) if is_damage(&error) => return Ok(Found::Foreign),
-        Err(error) => return Err(error),
+    let Some(bytes) = front::<HEAD>(&file)? else {
+        return Ok(Found::Foreign);
     };
-    let bytes = &bytes[..length];
-    if let Some(head) = Head::decode(bytes) {
+    if let Some(head) = Head::decode(&bytes) {
         return Ok(Found::Segment(head, size));
     }
-    let is_begun = Head::is_begun(bytes) || bytes.iter().all(|byte| *byte == 0);
+    let is_begun = Head::is_begun(&bytes) || bytes.iter().all(|byte| *byte == 0);
     if size <= HEAD as u64 && is_begun {
         return Ok(Found::NeverBegun);
     }

@@ -10,6 +10,7 @@ use super::simulated::{FATES, Fate, Simulated};
 use super::store::Store;
 
 const BOOT: &str = "3f2a0000-0000-4000-8000-000000000000";
+const OTHER_BOOT: &str = "00000000-0000-4000-8000-000000000001";
 const ALL: Most = Most {
     events: usize::MAX,
     bytes: usize::MAX,
@@ -212,8 +213,7 @@ fn a_clock_that_comes_late_costs_nothing_of_before_the_boot() {
     store.write(100_000 * HOUR).unwrap();
     drop(store);
     // The next boot begins long ago, and learns the time later.
-    let other = "00000000-0000-4000-8000-000000000001";
-    let (mut store, _) = Store::open(disk.clone(), SMALL, other, 5 * HOUR).unwrap();
+    let (mut store, _) = Store::open(disk.clone(), SMALL, OTHER_BOOT, 5 * HOUR).unwrap();
     store.push(1, &text(1), 5 * HOUR);
     store.write(5 * HOUR).unwrap();
     store.push(2, &text(2), 100_001 * HOUR);
@@ -246,8 +246,7 @@ fn what_is_too_old_goes_where_nothing_is_written_any_more_too() {
     assert_eq!(kept(&mut store, 9_001), (vec![2], vec![2]));
     // The same for what an earlier run has left, of this boot or another one.
     drop(store);
-    let other = "00000000-0000-4000-8000-000000000001";
-    let (mut store, _) = Store::open(disk.clone(), SMALL, other, 9_100 * HOUR).unwrap();
+    let (mut store, _) = Store::open(disk.clone(), SMALL, OTHER_BOOT, 9_100 * HOUR).unwrap();
     assert_eq!(kept(&mut store, 9_100), (vec![2], vec![2, 3]));
     assert_eq!(kept(&mut store, 10_701), (vec![], vec![3]));
 }
