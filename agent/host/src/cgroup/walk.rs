@@ -120,8 +120,7 @@ fn descend_children(
 }
 
 fn note(walk: &mut Walk, errno: Errno) {
-    // A group removed while it was read is gone, which is what a walk wants to know.
-    if errno != Errno::NOENT && errno != Errno::NODEV {
+    if !is_gone(errno) {
         walk.complete = false;
         walk.first_error.get_or_insert(errno);
     }
@@ -194,7 +193,7 @@ pub fn listed_below(hierarchy: &Hierarchy, group: &str, most: usize) -> Listing 
                     .iter()
                     .map(|name| format!("{}/{name}", parent.trim_end_matches('/'))),
             ),
-            Err(source) if next > 0 && is_gone(&source) => {}
+            Err(source) if next > 0 && Errno::from_io_error(&source).is_some_and(is_gone) => {}
             Err(source) => {
                 let trouble = HostError::Read { path, source };
                 listing.trouble.get_or_insert(trouble);
@@ -214,10 +213,9 @@ pub fn listed_below(hierarchy: &Hierarchy, group: &str, most: usize) -> Listing 
     listing
 }
 
-/// Whether a group was removed while it was read.
-fn is_gone(source: &io::Error) -> bool {
-    source.kind() == io::ErrorKind::NotFound
-        || source.raw_os_error() == Some(Errno::NODEV.raw_os_error())
+/// Whether a group was removed while it was read: it is gone, which is what a walk wants to know.
+fn is_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::NODEV)
 }
 
 /// The device of a folder whose file system counts directories by their links; none of any other.

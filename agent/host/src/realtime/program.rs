@@ -121,24 +121,19 @@ fn unwinding(program: &Path) -> Option<usize> {
 /// The same by the first bytes of a file: a 64-bit ELF of our own byte order, after the System V ABI.
 fn unwinding_by(file: &[u8]) -> Option<usize> {
     const KIND: u32 = 0x6474_e550; // PT_GNU_EH_FRAME
-    let word = |at: usize| {
-        let bytes = file.get(at..at.checked_add(8)?)?;
-        usize::try_from(u64::from_ne_bytes(bytes.try_into().ok()?)).ok()
-    };
-    let half = |at: usize| {
-        Some(usize::from(u16::from_ne_bytes([
-            *file.get(at)?,
-            *file.get(at + 1)?,
-        ])))
-    };
+    let half = |at: usize| Some(u16::from_ne_bytes(*file.get(at..)?.first_chunk()?).into());
+    let word =
+        |at: usize| usize::try_from(u64::from_ne_bytes(*file.get(at..)?.first_chunk()?)).ok();
     if !file.starts_with(b"\x7fELF\x02") {
         return None;
     }
-    let (first, size, count) = (word(32)?, half(54)?, half(56)?);
-    let mut headers = file.get(first..)?.chunks_exact(size.max(56)).take(count);
-    let tables = headers.find(|header| header.starts_with(&KIND.to_ne_bytes()))?;
-    let offset = tables.get(8..16)?;
-    usize::try_from(u64::from_ne_bytes(offset.try_into().ok()?)).ok()
+    let (first, size, count): (usize, usize, usize) = (word(32)?, half(54)?, half(56)?);
+    let mut headers = (0..count).map_while(|index| first.checked_add(index * size));
+    let is_it = |at: &usize| {
+        file.get(*at..)
+            .is_some_and(|rest| rest.starts_with(&KIND.to_ne_bytes()))
+    };
+    word(headers.find(is_it)?.checked_add(8)?)
 }
 
 #[cfg(test)]
