@@ -287,26 +287,30 @@ fn an_eviction_is_told_as_it_is_ordered_and_whole_when_it_is_over() {
     assert_eq!(whole, completed);
 }
 
-#[test]
-fn a_full_disk_is_told_and_what_it_cost_and_the_journal_goes_on() {
+/// A node whose journal's disk is full, and an eviction on it: nobody is spared for it, and the incident waits for room.
+fn evicted_on_a_full_disk() -> Result<(Node, SmallDisk), String> {
     let mut node = Node::new(300);
     let leaker = node.workload("leaker", "containers: [{name: c}]");
-    let disk = match SmallDisk::mount(&node.path("disk"), 4 << 10) {
-        Ok(disk) => disk,
-        Err(why) => lacks!("{why}"),
-    };
-    let place = node.path("disk/events");
+    let disk = SmallDisk::mount(&node.path("disk"), 4 << 10)?;
     let settings = format!(
         "evictionHard: {{memory.available: 60Mi}}\nevents: {{enabled: true, journal: {{path: \"{}\"}}}}",
-        place.display()
+        node.path("disk/events").display()
     );
     node.configure("enforce", &settings);
     node.start(&[]);
     in_state(&node, "state/brink.sock", "writing");
     disk.fill();
-    // Nobody is spared for it, and the incident waits for room.
     gone_after(&node.load(leaker, Load::Anon, 280 * MIB));
     node.finished(1);
+    Ok((node, disk))
+}
+
+#[test]
+fn a_full_disk_is_told_and_what_it_cost_and_the_journal_goes_on() {
+    let (mut node, disk) = match evicted_on_a_full_disk() {
+        Ok(both) => both,
+        Err(why) => lacks!("{why}"),
+    };
     let stands = in_state(&node, "state/brink.sock", "full");
     assert!(stands.why.is_some_and(|why| why.contains("No space")));
     let doctor = node.doctor();
@@ -356,26 +360,13 @@ fn a_full_disk_is_told_and_what_it_cost_and_the_journal_goes_on() {
 
 #[test]
 fn what_waits_for_a_full_disk_at_the_end_is_told_by_the_next_run() {
-    let mut node = Node::new(300);
-    let leaker = node.workload("leaker", "containers: [{name: c}]");
-    let disk = match SmallDisk::mount(&node.path("disk"), 4 << 10) {
-        Ok(disk) => disk,
+    let (mut node, disk) = match evicted_on_a_full_disk() {
+        Ok(both) => both,
         Err(why) => lacks!("{why}"),
     };
-    let place = node.path("disk/events");
-    let settings = format!(
-        "evictionHard: {{memory.available: 60Mi}}\nevents: {{enabled: true, journal: {{path: \"{}\"}}}}",
-        place.display()
-    );
-    node.configure("enforce", &settings);
-    node.start(&[]);
-    in_state(&node, "state/brink.sock", "writing");
-    disk.fill();
-    gone_after(&node.load(leaker, Load::Anon, 280 * MIB));
-    node.finished(1);
     in_state(&node, "state/brink.sock", "full");
     let kept = || {
-        let bytes = fs::read(place.join("unwritten")).ok()?;
+        let bytes = fs::read(node.path("disk/events/unwritten")).ok()?;
         let count = u64::from_le_bytes(bytes.try_into().ok()?);
         let waiting = journal(&node.status()?).waiting;
         (count > 0 && count == waiting).then_some(count)
