@@ -3,7 +3,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`cgroup`] | which layout the machine has; usage, limits, statistics, processes of a group; whose group it is |
-//! | [`meminfo`], [`zoneinfo`], [`swap`], [`psi`], [`loadavg`], [`pid_limits`] | the node's own counters |
+//! | [`meminfo`], [`vmstat`], [`zoneinfo`], [`swap`], [`psi`], [`loadavg`], [`pid_limits`] | the node's own counters |
 //! | [`disk`] | what room filesystems have, and what of it a folder uses |
 //! | [`process`] | who runs here, who must never be killed, which other killers are active |
 //! | [`kill`] | SIGKILL to a whole group at once, and its memory back early |
@@ -40,6 +40,7 @@ pub mod realtime;
 mod scan;
 pub mod swap;
 pub mod symbols;
+pub mod vmstat;
 pub mod zoneinfo;
 
 pub use error::{HostError, HotError};

@@ -168,6 +168,7 @@ impl Seen {
         }
         if let Field::Value(node) = &mut incident.node {
             take(&mut node.meminfo, &mut self.node.meminfo);
+            take(&mut node.vmstat, &mut self.node.vmstat);
             take(&mut node.zones, &mut self.node.zones);
             take(&mut node.pressure, &mut self.node.pressure);
         }

@@ -360,6 +360,7 @@ fn eviction() -> Incident {
         capacity: Field::Missing(Missing::Pending),
         usable_swap: Field::Missing(Missing::Pending),
         meminfo: Field::Missing(Missing::Pending),
+        vmstat: Field::Missing(Missing::Pending),
         zones: Field::Missing(Missing::Pending),
         pressure: Field::Missing(Missing::Pending),
         reclaim_ns: Field::Missing(Missing::Pending),
@@ -409,7 +410,8 @@ fn an_order_of_ours_is_amended_by_what_is_seen_of_it() {
     assert_eq!(known, Some((Some("Burstable"), Some(7))));
     let node = incident.node.value().unwrap();
     assert_eq!(node.available, Field::Value(7), "it was known better");
-    assert!(node.meminfo.value().is_some() && node.zones.value().is_some());
+    assert!(node.meminfo.value().is_some() && node.vmstat.value().is_some());
+    assert!(node.zones.value().is_some());
 }
 
 /// However late it is looked for: what an order ended with comes after everything that was seen of it.

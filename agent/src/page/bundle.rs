@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "kloO4xCPM704sHTTogBj3X6NJRxVmw867WHUbvpjjT4=",
+    sha256: "4TOkl4wdkW+D45GffG7ZMTvvHTZ0FV2UiGxvFBjVaOY=",
 };
 
 /// What asks the agent and listens to it.

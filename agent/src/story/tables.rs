@@ -289,7 +289,27 @@ pub(super) fn node(screen: &mut Screen, incident: &Incident) {
         );
         screen.line("  reclaim    ", &text);
     }
+    if let Some(vmstat) = node.vmstat.value() {
+        screen.line("  since boot ", &since_boot(vmstat));
+    }
     zones(screen, node);
+}
+
+/// What reclaim has done, in pages and events. Kernels count scans by who scans and again by what is scanned.
+fn since_boot(vmstat: &BTreeMap<String, u64>) -> String {
+    let of = |name: &str| vmstat.get(name).copied().unwrap_or_default();
+    let stalls = vmstat
+        .iter()
+        .filter(|(name, _)| name.starts_with("allocstall_"));
+    let stalls: u64 = stalls.map(|(_, count)| *count).fold(0, u64::saturating_add);
+    format!(
+        "kswapd took {} of {} scanned pages, allocations {} of {}; {stalls} allocations stalled, {} OOM kills",
+        of("pgsteal_kswapd"),
+        of("pgscan_kswapd"),
+        of("pgsteal_direct"),
+        of("pgscan_direct"),
+        of("oom_kill")
+    )
 }
 
 fn zones(screen: &mut Screen, node: &NodeState) {

@@ -210,6 +210,7 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     }
     if let Field::Value(node) = &mut incident.node {
         node.meminfo.settle(Missing::Lost);
+        node.vmstat.settle(Missing::Lost);
         node.zones.settle(Missing::Lost);
         node.pressure.settle(Missing::Lost);
     }
@@ -351,6 +352,7 @@ fn node(record: &DecisionRecord) -> NodeState {
             None => Field::Value(record.memory.usable_swap_bytes),
         },
         meminfo: Field::Missing(Missing::Pending),
+        vmstat: Field::Missing(Missing::Pending),
         zones: Field::Missing(Missing::Pending),
         pressure: Field::Missing(Missing::Pending),
         reclaim_ns: Field::or(

@@ -240,7 +240,8 @@ fn an_eviction_is_told_as_it_is_ordered_and_whole_when_it_is_over() {
         "{course:?}"
     );
     let node_state = completed.node.value().unwrap();
-    assert!(node_state.meminfo.value().is_some() && node_state.zones.value().is_some());
+    assert!(node_state.meminfo.value().is_some() && node_state.vmstat.value().is_some());
+    assert!(node_state.zones.value().is_some());
     let table = completed.top_of_node.value();
     // Where the processors are others', it may have been made too late, and its place says so.
     assert!(table.is_none_or(|lines| !lines.is_empty()), "{table:?}");

@@ -4,13 +4,15 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use brink_host::cgroup::owned::OwnedCgroup;
-use brink_stream::model::field::Field;
+use brink_host::cgroup::{Controller, Version};
+use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::kind::Kind;
-use brink_tests::{lacks, wait_until};
+use brink_tests::{Sandbox, lacks, skip, wait_until};
 
-use crate::scene::{MIB, PATIENCE, Scene};
+use crate::scene::{MIB, PATIENCE, Scene, end};
 
 /// Whoever makes cgroups of its own in its container is one container with all of them.
 #[test]
@@ -62,6 +64,48 @@ fn what_a_removed_cgroup_leaves_to_its_parent_has_not_come_back() {
     assert_eq!(closed.victims[0].cgroup, Field::Value(path));
     let freed = *closed.course.freed.value().unwrap();
     assert!((20 * MIB..=48 * MIB).contains(&freed), "{freed}");
+}
+
+/// A task in the freezer of cgroup v1 keeps its SIGKILL until it is let out, long after the rest of the record has settled.
+#[test]
+fn a_victim_that_exits_late_is_told_with_the_time_of_its_exit() {
+    const HELD: Duration = Duration::from_millis(500);
+    let scene = match Scene::new(256) {
+        Ok(scene) => scene,
+        Err(why) => lacks!("{why}"),
+    };
+    let sandbox = match Sandbox::new(&[Controller::Freezer], 0) {
+        Ok(sandbox) => sandbox,
+        Err(error) => lacks!("{error}"),
+    };
+    let freezer = sandbox.dir(Controller::Freezer).unwrap();
+    if freezer.version() == Version::V2 {
+        skip!("the freezer of cgroup v2 lets whoever is killed out at once");
+    }
+    let idler = scene.idler();
+    let pid = idler.id();
+    let state = freezer.path().join("freezer.state");
+    fs::write(freezer.path().join("cgroup.procs"), pid.to_string()).unwrap();
+    fs::write(&state, "FROZEN").unwrap();
+    let is_frozen = || (fs::read_to_string(&state).ok()?.trim() == "FROZEN").then_some(());
+    wait_until(PATIENCE, is_frozen).expect("frozen");
+    let killed = Command::new("sh")
+        .args(["-c", &format!("kill -9 {pid}")])
+        .status()
+        .unwrap();
+    assert!(killed.success());
+    let opened = scene.about(Kind::KillObserved, pid);
+    assert_eq!(opened.course.exited, Field::Missing(Missing::Pending));
+    std::thread::sleep(HELD);
+    fs::write(&state, "THAWED").unwrap();
+    let closed = scene.about(Kind::IncidentClosed, pid);
+    let (killed, exited) = (&closed.course.killed, &closed.course.exited);
+    let (killed, exited) = (killed.value().unwrap(), exited.value().unwrap());
+    let took = exited.monotonic_ns - killed.monotonic_ns;
+    assert!(took >= HELD.as_nanos().try_into().unwrap(), "{took}");
+    assert_eq!(closed.victims[0].exited.value(), Some(exited));
+    assert_eq!(closed.course.container_survived, Field::Value(false));
+    end(idler);
 }
 
 /// Has a process in a cgroup make this file so large, in MiB.

@@ -8,6 +8,8 @@ use brink_host::process::arguments::command_line;
 use brink_host::process::brief::{self, Brief};
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Victim;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use super::{field, why};
 
@@ -60,9 +62,7 @@ pub fn read(reader: Reader<'_>, told: &Told, since_boot_ns: u64) -> Victim {
     let start = started(root, pid, told.start_ns);
     let cgroup = membership(root, layout, pid);
     let gone = status.as_ref().err();
-    let gone = gone.map_or(Missing::ProcessGone, |error| {
-        why(error, Missing::ProcessGone)
-    });
+    let gone = gone.map_or(Missing::ProcessGone, |error| why(error, absent(pid)));
     let seen = status.unwrap_or_default();
     let resident = seen.resident;
     Victim {
@@ -92,7 +92,7 @@ pub fn read(reader: Reader<'_>, told: &Told, since_boot_ns: u64) -> Victim {
 
 /// A process that has given its memory back has no arguments any more: an empty list then says nothing.
 fn arguments(root: &Path, pid: i32) -> Field<Vec<String>> {
-    match field(command_line(root, pid), Missing::ProcessGone) {
+    match field(command_line(root, pid), absent(pid)) {
         Field::Value(argv) if argv.is_empty() => Field::Missing(Missing::ProcessGone),
         found => found,
     }
@@ -104,10 +104,7 @@ fn started(root: &Path, pid: i32, told: Option<u64>) -> Field<u64> {
     }
     let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
     let ticks = brief::start_ticks(root, pid);
-    field(
-        ticks.map(|ticks| ticks.saturating_mul(tick)),
-        Missing::ProcessGone,
-    )
+    field(ticks.map(|ticks| ticks.saturating_mul(tick)), absent(pid))
 }
 
 /// The cgroup of the memory controller that a process is in. One that has exited is told as in the root.
@@ -117,13 +114,25 @@ pub fn membership(root: &Path, layout: &Layout, pid: i32) -> Field<String> {
             Some(path) => Field::Value(path.trim_end_matches(" (deleted)").to_owned()),
             None => Field::Missing(Missing::KernelLacksIt),
         },
-        Err(error) => Field::Missing(why(&error, Missing::ProcessGone)),
+        Err(error) => Field::Missing(why(&error, absent(pid))),
+    }
+}
+
+/// Why a process has no folder: it is gone, or a `/proc` that is mounted with `hidepid=2` hides it.
+fn absent(pid: i32) -> Missing {
+    let found = Pid::from_raw(pid).map(test_kill_process);
+    match found {
+        Some(Ok(()) | Err(Errno::PERM)) => Missing::NotPermitted,
+        _ => Missing::ProcessGone,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Above the largest process id that there can be.
+    const NOBODY: u32 = (1 << 22) + 1;
 
     #[test]
     fn we_are_read_whole_and_what_was_told_goes_before() {
@@ -161,20 +170,28 @@ mod tests {
             command_lines: true,
         };
         let told = Told {
-            pid: 42,
+            pid: NOBODY,
             comm: "leak".to_owned(),
             anon: Some(4096),
             ..Told::default()
         };
         let gone = read(reader, &told, 0);
-        assert_eq!((gone.pid, gone.comm.as_str()), (42, "leak"));
+        assert_eq!((gone.pid, gone.comm.as_str()), (NOBODY, "leak"));
         assert_eq!(gone.anon, Field::Value(4096));
         assert_eq!(gone.argv, Field::Missing(Missing::ProcessGone));
         assert_eq!(gone.uid, Field::Missing(Missing::ProcessGone));
+        let hidden = Told {
+            pid: std::process::id(),
+            ..Told::default()
+        };
+        let hidden = read(reader, &hidden, 0);
+        let not_permitted = Field::Missing(Missing::NotPermitted);
+        assert_eq!(hidden.argv, not_permitted, "it runs, and has no folder");
+        assert_eq!(hidden.cgroup, Field::Missing(Missing::NotPermitted));
         // Between its exit and the end of its entry it is told as nobody.
-        let folder = root.path().join("proc/42");
+        let folder = root.path().join(format!("proc/{NOBODY}"));
         std::fs::create_dir(&folder).unwrap();
         std::fs::write(folder.join("status"), "Name:\tleak\nTgid:\t0\nPid:\t0\n").unwrap();
-        assert_eq!(read(reader, &told, 0).pid, 42);
+        assert_eq!(read(reader, &told, 0).pid, NOBODY);
     }
 }

@@ -263,6 +263,7 @@ function nodeState(node) {
     ]),
     field(node.zones, zones),
     more('meminfo', '/proc/meminfo', field(node.meminfo, (map) => amounts('meminfo', '/proc/meminfo', map))),
+    more('vmstat', 'Reclaim since boot', field(node.vmstat, (map) => table('/proc/vmstat', ['Name', '#Count'], bySize(map).map(([name, number]) => [name, count(number)])))),
   ];
 }
 

@@ -406,6 +406,9 @@ pub struct NodeState {
     pub usable_swap: Field<u64>,
     /// `/proc/meminfo`.
     pub meminfo: Field<BTreeMap<String, u64>>,
+    /// What reclaim, swap and the OOM killer had done since boot, of `/proc/vmstat`: events and pages.
+    #[serde(default = "untold")]
+    pub vmstat: Field<BTreeMap<String, u64>>,
     /// Every zone with pages, against its watermarks.
     pub zones: Field<Vec<ZoneState>>,
     /// Memory pressure of the node: shares of the last 10 s, in percent.
