@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use brink_host::cgroup::Layout;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{HogSpec, Load};
+use brink_host::process::brief::start_ticks;
 use serde_json::Value;
 
 use crate::Hog;
@@ -24,8 +25,11 @@ const MOST: usize = 512 << 20;
 /// One line of an agent's, and when it could be read.
 pub type Heard = (u64, Vec<u8>);
 
-/// Whom a limit has killed, by process id, and the path of the cgroup whose limit that was.
-pub type Killed = BTreeMap<u64, String>;
+/// A process, by its id and when it was started, in clock ticks since boot: among many forks an id is soon another's.
+pub type Process = (u64, u64);
+
+/// Whom a limit has killed, and the path of the cgroup whose limit that was.
+pub type Killed = BTreeMap<Process, String>;
 
 /// Kills one process after the other, `per_second` of them, each by the limit of the next group. Returns who that was, and how
 /// long it took.
@@ -54,8 +58,10 @@ pub fn kill_by_limits(
         let due = Duration::from_secs(1) * number / per_second;
         sleep(due.saturating_sub(began.elapsed()));
         let hog = Hog::spawn(program, Some(group), &spec)?;
-        let pid = u64::from(hog.pid().unsigned_abs());
-        killed.insert(pid, group.group().to_owned());
+        // It is there until we reap it.
+        let started = start_ticks(Path::new("/"), hog.pid()).map_err(io::Error::other)?;
+        let process = (u64::from(hog.pid().unsigned_abs()), started);
+        killed.insert(process, group.group().to_owned());
         running.push_back(hog);
     }
     let took = began.elapsed();
@@ -183,7 +189,7 @@ impl Account {
     pub fn of(killed: &Killed, heard: &[Heard]) -> io::Result<Self> {
         let mut account = Self::default();
         let (mut opened, mut closed) = (BTreeSet::new(), BTreeSet::new());
-        let everybody: BTreeSet<u64> = killed.keys().copied().collect();
+        let everybody: BTreeSet<Process> = killed.keys().copied().collect();
         let mut last = None;
         for (at, line) in heard {
             let event: Value = serde_json::from_slice(line)?;
@@ -191,9 +197,9 @@ impl Account {
             let kind = event["type"].as_str().unwrap_or_default();
             *account.kinds.entry(kind.to_owned()).or_default() += 1;
             let victims = event["data"]["victims"].as_array().into_iter().flatten();
-            let pids = victims.filter_map(|victim| victim["pid"].as_u64());
-            let ours: Vec<u64> = pids.filter(|pid| killed.contains_key(pid)).collect();
-            let groups = ours.iter().filter_map(|pid| killed.get(pid));
+            let processes = victims.filter_map(process);
+            let ours: Vec<Process> = processes.filter(|each| killed.contains_key(each)).collect();
+            let groups = ours.iter().filter_map(|each| killed.get(each));
             let groups: Vec<&String> = groups.collect();
             match kind {
                 "oom-kill" if !ours.is_empty() => {
@@ -217,14 +223,15 @@ impl Account {
     /// Takes note of those of whom no incident was opened and closed.
     fn look_for(
         &mut self,
-        killed: &BTreeSet<u64>,
-        (opened, closed): (&BTreeSet<u64>, &BTreeSet<u64>),
+        killed: &BTreeSet<Process>,
+        (opened, closed): (&BTreeSet<Process>, &BTreeSet<Process>),
         heard: &[Heard],
     ) {
         let told = opened & closed;
         self.missing = killed.difference(&told).count();
-        if let Some(pid) = killed.difference(&told).next() {
-            let (opened, closed) = (opened.contains(pid), closed.contains(pid));
+        if let Some(missing) = killed.difference(&told).next() {
+            let (opened, closed) = (opened.contains(missing), closed.contains(missing));
+            let (pid, started) = missing;
             let of_it = |(_, line): &&Heard| {
                 let key = format!("\"pid\":{pid},");
                 line.windows(key.len()).any(|part| part == key.as_bytes())
@@ -233,7 +240,7 @@ impl Account {
                 String::from_utf8_lossy(&line[..line.len().min(500)]).into_owned()
             });
             self.example = Some(format!(
-                "of the kill of {pid}: opened {opened}, closed {closed}; told first: {first:?}"
+                "of the kill of {pid}, started at {started}: opened {opened}, closed {closed}; told first: {first:?}"
             ));
         }
         let missing = u64::try_from(self.missing).unwrap_or(u64::MAX);
@@ -303,6 +310,13 @@ impl Account {
             });
         }
     }
+}
+
+/// A victim of a record, if it is told when it was started.
+fn process(victim: &Value) -> Option<Process> {
+    let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let started = victim["startNs"]["value"].as_u64()? / tick;
+    Some((victim["pid"].as_u64()?, started))
 }
 
 /// Whether a record has a value there.

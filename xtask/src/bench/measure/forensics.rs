@@ -195,14 +195,14 @@ mod tests {
             .iter()
             .map(|(seq, kind, data)| heard(*seq, kind, data))
             .collect();
-        let killed = Killed::from([(7, "/web".to_owned())]);
+        let killed = Killed::from([((7, 3), "/web".to_owned())]);
         Account::of(&killed, &heard).unwrap()
     }
 
     fn incident(is_final: bool, freed: &Value) -> Value {
         let value = json!({"value": 1});
         let victim = json!({
-            "pid": 7, "argv": {"value": ["hog"]}, "startNs": value, "uid": value, "oomScoreAdj": value, "anon": value, "file": value, "shmem": value,
+            "pid": 7, "argv": {"value": ["hog"]}, "startNs": {"value": 39_999_999}, "uid": value, "oomScoreAdj": value, "anon": value, "file": value, "shmem": value,
             "pageTables": value, "ageNs": value, "cgroup": value, "exited": value,
         });
         json!({
@@ -263,6 +263,21 @@ mod tests {
             wrong(&json!({"missing": "processGone"})),
             0,
             "it is not told"
+        );
+    }
+
+    #[test]
+    fn another_process_of_the_same_id_is_not_the_one_that_was_killed() {
+        let mut record = incident(true, &json!({"value": 1}));
+        record["victims"][0]["startNs"] = json!({"value": 40_000_000});
+        let lines = [
+            (1, "oom-kill", record.clone()),
+            (2, "incident-closed", record),
+        ];
+        let found = account(&lines);
+        assert_eq!(
+            (found.missing, found.complete, found.wrong_limits),
+            (1, 0, 0)
         );
     }
 
