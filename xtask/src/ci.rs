@@ -10,7 +10,10 @@ use crate::{
     Verdict,
     bench::{self, Told},
     cluster, deny, ebpf, generate, monitoring,
-    test::{self, Report, artifacts::FEATURES},
+    test::{
+        self, Report,
+        artifacts::{self, FEATURES},
+    },
     tidy, toolchain, vm,
     workspace::{self, succeeds},
 };
@@ -142,7 +145,7 @@ const GUESTS: [&str; 2] = [VM, PEERS];
 const VM: &str = "vm";
 const PEERS: &str = "peers";
 const IN_GUESTS: Duration = Duration::from_mins(8);
-const LEAST_OF_PEERS: Duration = Duration::from_mins(3);
+const LEAST_OF_PEERS: Duration = Duration::from_mins(4);
 
 /// The steps after all others: the tests, and in the time that is left those on a cluster.
 const TESTS: &str = "test";
@@ -170,8 +173,13 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let steps = STEPS.iter().filter(|step| wanted(step.name));
     let form = if args.full { Form::Full } else { Form::Short };
     let mut done: Vec<Done> = Vec::new();
+    let mut ahead = None;
     for step in steps {
         let in_guests = in_guests(&done);
+        // The short form's one guest keeps one processor busy, by a clock that counts instructions: the other builds.
+        if step.name == PEERS && form == Form::Short && wanted(TESTS) {
+            ahead = Some(artifacts::build_ahead()?);
+        }
         done.push(timed(step.name, || (step.run)(Turn { form, in_guests })));
     }
     let mut report = None;
@@ -181,6 +189,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             ..test::Args::default()
         };
         done.push(timed(TESTS, || {
+            drop(ahead);
             let report = report.insert(test::run_suites(&options)?);
             report.print_table();
             Ok(Finding::Verdict(report.verdict()))
@@ -447,7 +456,7 @@ all             0 s
     fn the_comparison_gets_what_the_guests_have_left() {
         let seconds = Duration::from_secs;
         let found = [0, 100, 248, 299, 420, 9_000].map(|spent| left_for_peers(seconds(spent)));
-        assert_eq!(found, [8, 6, 3, 3, 3, 3]);
+        assert_eq!(found, [8, 6, 4, 4, 4, 4]);
         let step = |name| timed(name, || Ok(Finding::Verdict(Verdict::Passed)));
         let mut done = [step("fmt"), step(VM), step(PEERS)];
         for (step, spent) in done.iter_mut().zip([50, 248, 144]) {

@@ -1,7 +1,12 @@
 //! Builds every test binary in one go and says where each one is.
-use std::{collections::BTreeMap, path::PathBuf, process::Command};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+};
 
 use anyhow::Context as _;
+use rustix::process::{Pid, setpriority_process};
 use serde::{Deserialize, Serialize};
 
 use crate::workspace::{self, Package};
@@ -68,11 +73,44 @@ pub(crate) const FEATURES: &str = "brink-tests/live,xtask/bench,xtask/fleet,brin
 /// # Errors
 /// When the build fails.
 pub(crate) fn build(packages: &[Package]) -> anyhow::Result<Vec<Binary>> {
-    let mut cargo = workspace::cargo();
-    cargo.args(["test", "--no-run", "--locked", "--features", FEATURES]);
-    Ok(build_with(&mut cargo, packages)
+    Ok(build_with(&mut of_tests(), packages)
         .context("building the tests")?
         .tests)
+}
+
+fn of_tests() -> Command {
+    let mut cargo = workspace::cargo();
+    cargo.args(["test", "--no-run", "--locked", "--features", FEATURES]);
+    cargo
+}
+
+/// The same build beside something else, which goes first wherever both want a processor. What it says is left to the build that
+/// follows, which does what this one could not.
+///
+/// # Errors
+/// When it cannot be started.
+pub(crate) fn build_ahead() -> anyhow::Result<Ahead> {
+    let mut cargo = of_tests();
+    cargo.arg("--quiet").stdin(Stdio::null());
+    cargo.stdout(Stdio::null()).stderr(Stdio::null());
+    let ahead = Ahead(cargo.spawn().context("building the tests ahead")?);
+    // Before it has started a compiler, which inherits it.
+    let own = i32::try_from(ahead.0.id()).ok().and_then(Pid::from_raw);
+    setpriority_process(own, LAST).context("putting the build behind all else")?;
+    Ok(ahead)
+}
+
+/// The nice value of what has no claim on a processor.
+const LAST: i32 = 19;
+
+/// A build that is under way, and is waited for when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Ahead(Child);
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        let _the_next_build_tells = self.0.wait();
+    }
 }
 
 /// Builds what `cargo` was told to, and says where each binary is.
