@@ -71,7 +71,9 @@ impl Tool {
         // In a folder of its own that Cargo removes, and no better than it has to be.
         cargo.env_remove("CARGO_TARGET_DIR");
         cargo.envs([
-            ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+            ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
+            ("CARGO_PROFILE_RELEASE_LTO", "off"),
+            ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
             ("CARGO_PROFILE_RELEASE_DEBUG", "false"),
         ]);
         if !workspace::succeeds(&mut cargo).with_context(|| format!("installing {name}"))? {

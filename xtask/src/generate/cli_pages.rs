@@ -1,11 +1,11 @@
 //! What packages install beside the binary, made by the binary itself: manual pages and completions.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use anyhow::Context as _;
 
 use super::Files;
-use crate::workspace;
+use crate::{test::artifacts, workspace};
 
 /// Shells and the names they look for.
 const SHELLS: [(&str, &str); 3] = [
@@ -50,7 +50,6 @@ fn tidied(text: &str) -> Vec<u8> {
 }
 
 fn brink(arguments: &[&str]) -> anyhow::Result<String> {
-    let mut command = workspace::cargo();
-    command.args(["run", "--quiet", "--locked", "--package", "brink", "--"]);
+    let mut command = Command::new(artifacts::build_agent()?);
     workspace::stdout_of(command.args(arguments))
 }

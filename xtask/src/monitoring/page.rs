@@ -1,9 +1,9 @@
 //! The page of `/metrics` as the agent makes it, in both formats.
-use std::fs;
+use std::{fs, process::Command};
 
 use anyhow::{Context as _, bail};
 
-use crate::workspace;
+use crate::test::artifacts;
 
 /// The variable that names the folder where the test below leaves the pages.
 const FOLDER: &str = "BRINK_METRICS_PAGES";
@@ -23,15 +23,13 @@ impl Pages {
     /// Has the agent make them.
     pub(super) fn make() -> anyhow::Result<Self> {
         let folder = tempfile::tempdir().context("making a folder for the pages")?;
-        let mut cargo = workspace::cargo();
-        cargo.args(["test", "--locked", "--quiet", "--package", "brink", "--lib"]);
-        cargo.args(["--", "--exact", TEST]);
-        let answer = cargo
+        let answer = Command::new(artifacts::build_agents_tests()?)
+            .args(["--exact", TEST])
             .env(FOLDER, folder.path())
             .output()
-            .context("starting cargo")?;
+            .context("starting the agent's tests")?;
         if !answer.status.success() {
-            let said = String::from_utf8_lossy(&answer.stderr).into_owned();
+            let said = String::from_utf8_lossy(&answer.stdout).into_owned();
             bail!("the agent's test {TEST} failed:\n{said}");
         }
         let read = |name: &str| {

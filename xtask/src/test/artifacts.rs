@@ -131,13 +131,32 @@ pub(crate) fn build_with(cargo: &mut Command, packages: &[Package]) -> anyhow::R
     Ok(built)
 }
 
-/// Builds the agent, with all that is left out by default, for the live tests that start it.
+/// Builds the agent, with all that is left out by default, for whoever starts it: as the tests that start it have it, since with other
+/// features of what it depends on everything would be compiled once more.
+///
+/// # Errors
+/// When the build fails.
 pub(crate) fn build_agent() -> anyhow::Result<PathBuf> {
-    let mut cargo = workspace::cargo();
-    cargo.args(["build", "--locked", "--package", "brink", "--bin", "brink"]);
-    cargo.args(["--features", "otlp"]);
-    let built = build_with(&mut cargo, &[]).context("building the agent")?;
-    built.program("brink")
+    let built = build_with(of_tests().args(["--test", OF_AGENT]), &[]);
+    built.context("building the agent")?.program("brink")
+}
+
+/// A target with tests that start it.
+const OF_AGENT: &str = "cli";
+
+/// Builds the agent's own unit tests, and with them those of all other libraries.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn build_agents_tests() -> anyhow::Result<PathBuf> {
+    let packages = workspace::metadata()?.packages;
+    let built = build_with(of_tests().arg("--lib"), &packages);
+    let tests = built.context("building the unit tests")?.tests;
+    let mut tests = tests.into_iter();
+    let found = tests.find(|test| test.suite == "brink unit");
+    Ok(found
+        .context("cargo built no tests of the agent")?
+        .executable)
 }
 
 fn artifacts(cargo: &mut Command) -> anyhow::Result<Vec<Message>> {
