@@ -78,7 +78,7 @@ pub enum Form {
 /// Asks the agent and prints each event as it comes.
 ///
 /// # Errors
-/// When no agent answers, or it says no.
+/// When no agent answers, or it says no, or it ends while it is followed.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     // What goes on without an end is no export.
     let progress = if args.follow {
@@ -89,8 +89,10 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let mut events = stream::events(&args.socket.socket, &query(args))?;
     let mut data = Data::new();
     let mut day = Day::default();
+    let (mut count, mut last) = (0, None);
     while let Some(Told { line, event }) = events.next()? {
         progress.step(line.len());
+        count += 1;
         let text = match args.output {
             Form::Json => format!("{}\n", String::from_utf8_lossy(&line)),
             form => shown(&event, form, data.style(), &mut day),
@@ -100,13 +102,29 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
         if args.follow {
             data.flush()?;
         }
+        // What was lost before this agent ran has no number.
+        if event.seq > 0 {
+            last = Some((event.boot_id, event.seq));
+        }
     }
     data.flush()?;
     drop(progress);
-    if day.is_unseen() && args.output != Form::Json {
+    if args.follow && args.limit.is_none_or(|limit| count < limit) {
+        return Err(ended(last));
+    }
+    if count == 0 && args.output != Form::Json {
         super::Talk::new().say("no such event is remembered; `brink events -f` waits for the next");
     }
     Ok(Exit::Success)
+}
+
+/// The agent has gone, and with it what was followed.
+fn ended(last: Option<(String, u64)>) -> CliError {
+    let error = CliError::new(Exit::NoAgent, anyhow::anyhow!("the agent has ended"));
+    let since = last.map_or_else(String::new, |(boot, seq)| format!(" --since {boot}:{seq}"));
+    error.advise(format!(
+        "`brink events -f{since}` goes on when it runs again"
+    ))
 }
 
 fn query(args: &Args) -> Vec<(&'static str, String)> {
@@ -149,10 +167,6 @@ const fn is_of_boot(byte: u8) -> bool {
 struct Day(Option<String>);
 
 impl Day {
-    const fn is_unseen(&self) -> bool {
-        self.0.is_none()
-    }
-
     /// Whether this is another day than that of the event before.
     fn turns(&mut self, day: &str) -> bool {
         let is_other = self.0.as_deref() != Some(day);

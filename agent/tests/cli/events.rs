@@ -114,6 +114,29 @@ fn each_event_is_a_line_and_what_was_asked_is_what_was_meant() {
     assert_eq!(agent.asked(), "GET /v1/events HTTP/1.1\r\n");
 }
 
+/// Whoever restarts it can go on without loss or repetition.
+#[test]
+fn the_end_of_an_agent_that_is_followed_is_told_with_where_to_go_on() {
+    let agent = Agent::new(&answer(
+        "200 OK",
+        &event(7, "pressure", "{\"conditions\":[]}"),
+    ));
+    let output = events(&agent.socket(), &["-f", "--limit", "2"]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("the agent has ended"), "{said}");
+    assert!(said.contains(":7` goes on"), "{said}");
+    assert!(stdout(&output).contains("no condition holds any more"));
+    agent.asked();
+    let agent = Agent::new(&answer("200 OK", ""));
+    let output = events(&agent.socket(), &["-f"]);
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("`brink events -f` goes on"), "{said}");
+    assert!(!said.contains("is remembered"), "{said}");
+    agent.asked();
+}
+
 #[test]
 fn what_goes_wrong_has_a_code_and_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();

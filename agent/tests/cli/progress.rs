@@ -231,11 +231,12 @@ fn who_waits_elsewhere_is_told_nothing() {
     let begin = |(args, out, talk)| Export::begin(args, &answer, out, talk);
     let exports = cases.map(begin);
     sleep(SILENCE);
-    for export in exports {
-        assert_eq!(export.end(&answer.rest), Some(0));
-    }
+    let codes = exports.map(|export| export.end(&answer.rest));
+    // Who follows is told that there is nothing to follow any more.
+    assert_eq!(codes, [Some(0), Some(0), Some(0), Some(4)]);
     let written = terminal.end();
     assert!(!written.contains("reading"), "{written:?}");
+    assert!(written.contains("the agent has ended"), "{written:?}");
     assert_eq!(fs::read_to_string(folder.path().join("talk")).unwrap(), "");
     let out = fs::read_to_string(folder.path().join("out")).unwrap();
     assert_eq!(out.lines().count(), 4, "{out}");
