@@ -27,7 +27,7 @@ pub const PLACES: [&str; 6] = [
     "kernel-ring",
     "guard-queue",
     "journal",
-    "reader",
+    Loss::READER,
     "collector",
     "outlet",
 ];
@@ -76,7 +76,7 @@ impl EventCounts {
         let hub = hub.filter(|_| self.is_fed.load(Ordering::Relaxed))?;
         let mut losses = self.losses.each_ref().map(value);
         for (place, count) in PLACES.iter().zip(&mut losses) {
-            if *place == "reader" {
+            if *place == Loss::READER {
                 *count = hub.missed();
             }
         }

@@ -13,8 +13,6 @@ use serde::Deserialize;
 use super::headline::{self, headline};
 use crate::record::text::{amount, counted, hardness, mode_words, stretch, unsigned};
 
-/// The place of what one reader has lost; its total is that of a connection.
-const READER: &str = "reader";
 /// Characters of data that is not understood which are shown.
 const LONGEST_RAW: usize = 200;
 
@@ -201,7 +199,8 @@ fn loss(data: &Loss) -> String {
         (true, count) => format!("at least {count}"),
         (false, count) => count.to_string(),
     };
-    let within = if data.place == READER {
+    // The total of one reader is that of its connection.
+    let within = if data.place == Loss::READER {
         "on this connection"
     } else {
         "in this run"

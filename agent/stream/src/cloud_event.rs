@@ -1,7 +1,8 @@
 //! The envelope of `CloudEvents` 1.0, structured mode, for those who read nothing else.
 //!
 //! `data` is the whole event as everybody else gets it. `source` and `id` together are unique, as that standard demands: the
-//! source is a node and a boot, and the id a number of it.
+//! source is a node and a boot, and the id a number of it. What one reader alone is told in the place of numbers that it missed has the
+//! last of them and its own time: the number is another event's.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use crate::hub::Line;
+use crate::model::data::Loss;
+use crate::model::kind::Kind;
 
 /// What types of events begin with.
 const TYPE: &str = "dev.brink.";
@@ -43,9 +46,24 @@ struct Told<'a> {
 }
 
 #[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct At<'a> {
     #[serde(borrow)]
     wall: Cow<'a, str>,
+    monotonic_ns: i64,
+}
+
+/// Where something was lost.
+#[derive(Deserialize)]
+struct Lost<'a> {
+    #[serde(borrow)]
+    data: Place<'a>,
+}
+
+#[derive(Deserialize)]
+struct Place<'a> {
+    #[serde(borrow)]
+    place: Cow<'a, str>,
 }
 
 /// An event in its envelope: one line of JSON, with its newline.
@@ -56,12 +74,17 @@ pub fn envelope(line: &Line) -> Vec<u8> {
     let data: &RawValue = serde_json::from_slice(text).unwrap_or(RawValue::NULL);
     let envelope = Envelope {
         specversion: "1.0",
-        id: line.seq.to_string(),
+        id: if is_of_one_reader(line.of, text) {
+            format!("{}-{}", line.seq, told.at.monotonic_ns)
+        } else {
+            line.seq.to_string()
+        },
         source: format!("/brink/{}/{}", segment(&told.node), segment(&line.boot)),
         of: format!("{TYPE}{}", line.of.word()),
-        subject: line.subject.as_ref().map(|subject| {
+        subject: line.subject.as_ref().and_then(|subject| {
             let (namespace, name) = (segment(&subject.namespace), segment(&subject.name));
-            format!("{namespace}/{name}")
+            let is_named = !(namespace.is_empty() && name.is_empty());
+            is_named.then(|| format!("{namespace}/{name}"))
         }),
         time: &told.at.wall,
         datacontenttype: "application/json",
@@ -72,6 +95,12 @@ pub fn envelope(line: &Line) -> Vec<u8> {
     let mut text = serde_json::to_vec(&envelope).unwrap_or_default();
     text.push(b'\n');
     text
+}
+
+/// Whether it is the loss that a reader is told of, which nobody else gets.
+fn is_of_one_reader(of: Kind, text: &[u8]) -> bool {
+    of == Kind::Loss
+        && serde_json::from_slice(text).is_ok_and(|lost: Lost<'_>| lost.data.place == Loss::READER)
 }
 
 /// A text as one segment of a path in a URI.
@@ -93,7 +122,8 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::outlet::samples::{line, odd_line};
+    use crate::model::event::Time;
+    use crate::outlet::samples::{hub, line, line_about, odd_line};
 
     fn value(line: &Line) -> Value {
         let text = envelope(line);
@@ -120,6 +150,40 @@ mod tests {
                 "data": told,
             })
         );
+    }
+
+    /// Two sources of one id would be one event for whoever keeps them.
+    #[test]
+    fn what_a_reader_missed_has_no_other_events_id() {
+        let hub = hub("node-1", 0);
+        let missed = |count, last: Option<u64>| Loss {
+            place: Loss::READER.to_owned(),
+            count,
+            total: count,
+            uncounted: last.is_none(),
+            first: last,
+            last,
+        };
+        let id = |loss: &Loss, at| {
+            let at = Time::new(1_700_000_000_000_001, at);
+            let line = hub.loss_line(at, loss.last.unwrap_or(0), loss).unwrap();
+            value(&line)["id"].as_str().unwrap().to_owned()
+        };
+        assert_eq!(id(&missed(3, Some(17)), 40), "17-40");
+        assert_eq!(id(&missed(0, None), 41), "0-41");
+        let of_all = Loss {
+            place: "journal".to_owned(),
+            ..missed(1, Some(18))
+        };
+        assert_eq!(id(&of_all, 42), "18");
+    }
+
+    #[test]
+    fn what_is_about_nobody_has_no_subject() {
+        let nobody = line_about(1, "", "");
+        assert_eq!(value(&nobody).get("subject"), None);
+        let named = line_about(2, "", "web");
+        assert_eq!(value(&named)["subject"], "/web");
     }
 
     #[test]

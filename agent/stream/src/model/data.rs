@@ -193,6 +193,11 @@ pub struct Loss {
     pub last: Option<u64>,
 }
 
+impl Loss {
+    /// The place of what one reader is told that it missed; nobody else gets that event, and its number is another one's.
+    pub const READER: &str = "reader";
+}
+
 /// [`Kind::RungChanged`](super::kind::Kind::RungChanged).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -47,6 +47,11 @@ pub(crate) fn line(seq: u64) -> Arc<Line> {
     told("node-1", seq, draft(Kind::OomKill, "shop", "cart", 10))
 }
 
+/// One about somebody.
+pub(crate) fn line_about(seq: u64, namespace: &str, name: &str) -> Arc<Line> {
+    told("node-1", seq, draft(Kind::OomKill, namespace, name, 10))
+}
+
 /// One with so many bytes of data.
 pub(crate) fn long_line(seq: u64, bytes: usize) -> Arc<Line> {
     told("node-1", seq, draft(Kind::OomKill, "shop", "cart", bytes))

@@ -379,7 +379,7 @@ impl Feed {
         self.service.hub.count_missed(missed.count);
         let (first, last) = missed.range.unzip();
         let loss = Loss {
-            place: "reader".to_owned(),
+            place: Loss::READER.to_owned(),
             count: missed.count,
             total: self.missed,
             uncounted: missed.uncounted,
