@@ -179,16 +179,48 @@ fn parse_answer(bytes: &[u8], is_over: bool) -> io::Result<Option<Answer>> {
             .parse::<u64>()
             .ok()
     };
+    let mut encodings = response.headers.iter();
+    let is_chunked = encodings.any(|header| {
+        header.name.eq_ignore_ascii_case("transfer-encoding")
+            && header.value.to_ascii_lowercase().ends_with(b"chunked")
+    });
     let body = bytes.get(head..).unwrap_or_default();
-    let is_whole = match number("content-length") {
-        Some(length) => body.len() as u64 >= length,
-        None => false,
+    let (body, is_whole) = if is_chunked {
+        unchunked(body)?
+    } else {
+        let length = number("content-length");
+        let is_whole = length.is_some_and(|length| body.len() as u64 >= length);
+        (body.to_vec(), is_whole)
     };
     Ok((is_whole || is_over).then(|| Answer {
         status: response.code.unwrap_or(0),
         again: number("retry-after").map(Duration::from_secs),
-        body: body.to_vec(),
+        body,
     }))
+}
+
+/// What is in the chunks of a body that are there, and whether the last one is.
+fn unchunked(mut body: &[u8]) -> io::Result<(Vec<u8>, bool)> {
+    let mut text = Vec::new();
+    loop {
+        let size = httparse::parse_chunk_size(body)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
+        let httparse::Status::Complete((begin, size)) = size else {
+            return Ok((text, false));
+        };
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let end = begin.saturating_add(size);
+        // Each ends with a line of its own.
+        let (Some(chunk), Some(rest)) = (body.get(begin..end), body.get(end.saturating_add(2)..))
+        else {
+            return Ok((text, size == 0));
+        };
+        if size == 0 {
+            return Ok((text, true));
+        }
+        text.extend_from_slice(chunk);
+        body = rest;
+    }
 }
 
 /// How many records of an accepted batch the collector has refused all the same, and why.
