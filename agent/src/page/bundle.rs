@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "wkOML/hTNgTpaIOtQ3ZKx0ThhZCiO2cSC/PzdF1NuHI=",
+    sha256: "iDXPPotV23ya1A89a1ldKWyYigeNYA+P1yOjM+TSwIs=",
 };
 
 /// What the exported file begins by; not served.

@@ -132,7 +132,7 @@ impl State {
             News::Incidents(rows) => {
                 self.deaf = None;
                 self.incidents = rows;
-                self.tidy();
+                self.incidents.truncate(MOST);
             }
             News::Incident(row) => self.take(*row),
             News::Deaf(why) => self.deaf = Some(why),
@@ -206,15 +206,9 @@ impl State {
         match self.incidents.iter_mut().find(|known| known.id == row.id) {
             Some(known) if known.revision > row.revision => {}
             Some(known) => *known = row,
-            None => self.incidents.push(row),
+            // It is the newest, whatever the wall clock says: that may have been set back.
+            None => self.incidents.insert(0, row),
         }
-        self.tidy();
-    }
-
-    /// The newest first, and no more than are kept.
-    fn tidy(&mut self) {
-        self.incidents
-            .sort_by(|one, other| other.at.wall.cmp(&one.at.wall));
         self.incidents.truncate(MOST);
     }
 

@@ -16,7 +16,13 @@ const MODES = {
 };
 
 const at = (id) => document.getElementById(id);
-const newest = (one, other) => (one.at.wall < other.at.wall ? 1 : one.at.wall > other.at.wall ? -1 : 0);
+/** The boot and the number of an event, or of an incident: within a boot they order, whatever becomes of the wall clock. */
+const place = (one) => (one.bootId ? [one.bootId, one.seq] : one.id.split('-'));
+function newest(one, other) {
+  const [boot, number] = place(one);
+  const [otherBoot, otherNumber] = place(other);
+  return boot === otherBoot ? otherNumber - number : one.at.wall < other.at.wall ? 1 : -1;
+}
 const incidents = new Map();
 let events = [];
 let trend = [];
@@ -90,7 +96,7 @@ function hear(message) {
     const isNew = takeIncident(event.data);
     if (isNew && link.began !== null && event.at.monotonicNs > link.began) announce(event.data);
   } else if (!events.some((known) => known.seq === event.seq && known.bootId === event.bootId)) {
-    events = [event, ...events].sort((one, other) => newest(one, other) || other.seq - one.seq).slice(0, BOUNDS.events);
+    events = [event, ...events].sort(newest).slice(0, BOUNDS.events);
     // What this page was too slow for can be asked for; such losses come in crowds.
     if (event.type === 'loss' && event.data.place === 'reader') {
       relisting ??= setTimeout(() => {
@@ -153,7 +159,8 @@ async function poll() {
   try {
     const status = await ask('/v1/status');
     link.answers = true;
-    link.began ??= status.now.monotonicNs;
+    // That clock begins anew with each boot.
+    if (link.began === null || status.now.monotonicNs < link.began) link.began = status.now.monotonicNs;
     showStatus(status);
     if (!at('home').hidden) await showRanking();
     if (link.source?.readyState === EventSource.CLOSED) listen();
