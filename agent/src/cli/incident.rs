@@ -183,18 +183,19 @@ fn show(data: &mut Data, args: &Args, incident: &Incident) -> Result<(), CliErro
 }
 
 fn as_scenario(data: &mut Data, incident: &Incident) -> Result<(), CliError> {
+    let of = || format!("no scenario of incident {}", plain(&incident.id));
+    if !incident.is_final {
+        let error = anyhow::anyhow!("{}: it is still open", of());
+        return Err(CliError::new(Exit::Failure, error)
+            .advise("its record is whole when it closes: ask again then"));
+    }
     let written = match decision(incident) {
         Some(decision) => scenario::of_decision(&decision, incident.recording.value()),
         None => scenario::of_incident(incident),
     };
     let written = written.map_err(|problem| {
-        let of = format!("no scenario of incident {}: {problem}", plain(&incident.id));
-        let advice = if incident.is_final {
-            "`brink incident ID` shows what its record has"
-        } else {
-            "it is open, and its record is whole when it closes: ask again then"
-        };
-        CliError::new(Exit::Failure, anyhow::anyhow!(of)).advise(advice)
+        CliError::new(Exit::Failure, anyhow::anyhow!("{}: {problem}", of()))
+            .advise("`brink incident ID` shows what its record has")
     })?;
     for note in &written.notes {
         Talk::new().say(note);

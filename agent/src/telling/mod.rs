@@ -63,7 +63,7 @@ struct Inner {
 }
 
 /// Characters of the boot id in an incident's.
-const BOOT_DIGITS: usize = 4;
+const BOOT_DIGITS: usize = 8;
 
 impl Telling {
     /// Tells nobody.

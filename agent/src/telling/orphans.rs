@@ -6,6 +6,7 @@ use std::sync::Arc;
 use brink_stream::hub::{Hub, Line, Look, Past, PastError};
 use brink_stream::model::event::{Draft, Event, Time};
 use brink_stream::model::kind::Kind;
+use serde::de::Error as _;
 use serde_json::Value;
 use tracing::error;
 
@@ -92,10 +93,15 @@ fn closing(line: &Line, at: Time) -> serde_json::Result<Draft> {
     // As it was written: another version may have told more than this one knows.
     let mut incident: Value = serde_json::from_str(event.data.get())?;
     settle(&mut incident);
-    let revision = incident["revision"].as_u64().unwrap_or(1);
-    incident["revision"] = revision.saturating_add(1).into();
-    incident["isFinal"] = true.into();
-    incident["course"]["end"] = END.into();
+    let fields = incident.as_object_mut();
+    let fields =
+        fields.ok_or_else(|| serde_json::Error::custom("an incident that is no object"))?;
+    let revision = fields.get("revision").and_then(Value::as_u64).unwrap_or(1);
+    fields.insert("revision".to_owned(), revision.saturating_add(1).into());
+    fields.insert("isFinal".to_owned(), true.into());
+    if let Some(Value::Object(course)) = fields.get_mut("course") {
+        course.insert("end".to_owned(), END.into());
+    }
     let of = match line.of {
         Kind::EvictionOrdered => Kind::EvictionCompleted,
         _ => Kind::IncidentClosed,

@@ -324,22 +324,43 @@ fn where_no_threshold_is_known_simulate_says_what_to_add() {
 }
 
 #[test]
-fn of_a_kill_without_a_table_of_workloads_there_is_no_scenario() {
-    let path = tests_folder("events/v1alpha1").join("kill-observed.json");
-    let agent = Agent::new(&answer("200 OK", &fs::read_to_string(path).unwrap()));
-    let output = ask(&agent, &["3f2a", "--scenario"]);
-    drop(agent.asked());
-    assert_eq!(
-        (output.status.code(), stdout(&output).as_str()),
-        (Some(1), "")
+fn of_what_is_open_or_has_no_table_of_workloads_there_is_no_scenario() {
+    let told = |name: &str, is_final: bool| {
+        let path = tests_folder("events/v1alpha1").join(name);
+        let text = fs::read_to_string(path).unwrap();
+        let mut event: Value = serde_json::from_str(&text).unwrap();
+        event["data"]["isFinal"] = is_final.into();
+        format!("{event}\n")
+    };
+    let check = |event: &str, parts: [&str; 2]| {
+        let agent = Agent::new(&answer("200 OK", event));
+        let output = ask(&agent, &["3f2a", "--scenario"]);
+        drop(agent.asked());
+        assert_eq!(
+            (output.status.code(), stdout(&output).as_str()),
+            (Some(1), "")
+        );
+        let says = stderr(&output);
+        for part in parts {
+            assert!(says.contains(part), "{part}\n{says}");
+        }
+    };
+    check(
+        &told("kill-observed.json", true),
+        [
+            "no scenario of incident 3f2a-25: its record has no table of the node's workloads",
+            "shows what its record has",
+        ],
     );
-    let says = stderr(&output);
-    for part in [
-        "no scenario of incident 3f2a-25: its record has no table of the node's workloads",
-        "ask again then",
-    ] {
-        assert!(says.contains(part), "{part}\n{says}");
-    }
+    let is_open = "it is still open";
+    check(
+        &told("kill-observed.json", false),
+        [is_open, "ask again then"],
+    );
+    check(
+        &told("eviction-ordered.json", false),
+        [is_open, "ask again then"],
+    );
 }
 
 #[test]
