@@ -42,10 +42,9 @@ pub(super) struct Actor {
 }
 
 impl Choice {
-    /// What the program beside the sampler tells.
-    pub(super) fn marked(record: &VictimRecord) -> Self {
+    /// What the program beside the sampler tells. What only the other one knows is missing for `absent`.
+    pub(super) fn marked(record: &VictimRecord, absent: Missing) -> Self {
         let known = |kibibytes: u64| (record.extended != 0).then(|| kibibytes.saturating_mul(1024));
-        let absent = Missing::ProgramNotLoaded;
         Self {
             at: record.head.at_ns,
             tid: record.pid,

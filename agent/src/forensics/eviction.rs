@@ -64,14 +64,18 @@ impl Scene {
         let memory_stat = group::first(&opened).map_or_else(Field::Missing, |dir| {
             field(dir.memory_statistics(), group::absent(dir))
         });
-        let mut pids = self.processes_of(&groups);
+        let listed = self.processes_of(&groups);
+        let mut pids: Vec<i32> = listed.iter().map(|(pid, _)| *pid).collect();
         // Who has exited since is in no list any more.
         let gone = ours.iter().filter(|process| self.is_of(process, uid));
         let gone = gone.map(|process| process.tgid.cast_signed());
         let gone: Vec<i32> = gone.filter(|pid| !pids.contains(pid)).collect();
         pids.extend(gone);
-        let named = pids.iter().take(MOST_VICTIMS);
-        let victims: Vec<Victim> = named.map(|pid| self.process(*pid, ours)).collect();
+        let paths = listed.iter().map(|(_, path)| Some(&**path));
+        let paths = paths.chain(std::iter::repeat(None));
+        let named = pids.iter().zip(paths).take(MOST_VICTIMS);
+        let victims = named.map(|(pid, path)| self.process(*pid, path, ours));
+        let victims: Vec<Victim> = victims.collect();
         // Most of them have been signalled: who has given its memory back has its place as the kernel had it at the signal.
         let lines = top::with_victims(top::of_group(&self.root, &pids), &victims);
         let fork_root = crowd.map(|crowd| self.fork_root(uid, crowd, &victims));
@@ -86,14 +90,17 @@ impl Scene {
             } else {
                 Field::Value(lines)
             },
-            // What reclaim cost is in the decision.
-            node: self.node.read(Field::Missing(Missing::NotApplicable)),
+            node: {
+                let id = group::first(&opened).ok().map(|dir| dir.id().0);
+                let cost = self.reclaimed(id);
+                self.node.read(cost)
+            },
             known: self.identities.identity(groups.first()?),
         })
     }
 
-    /// The processes of cgroups and of all below them.
-    fn processes_of(&self, groups: &[String]) -> Vec<i32> {
+    /// The processes of cgroups and of all below them, each with the path of its own.
+    fn processes_of(&self, groups: &[String]) -> Vec<(i32, Arc<str>)> {
         let Some(hierarchy) = self.layout.hierarchy(Controller::Memory) else {
             return Vec::new();
         };
@@ -102,11 +109,12 @@ impl Scene {
             // Of a workload with more cgroups than that, its own.
             below.unwrap_or_else(|_| vec![path.clone()])
         });
-        let opened = below.filter_map(|path| {
-            let opened = group::open_one(hierarchy, &path)?;
-            opened.processes().ok()
+        let listed = below.filter_map(|path| {
+            let pids = group::open_one(hierarchy, &path)?.processes().ok()?;
+            let path: Arc<str> = path.into();
+            Some(pids.into_iter().map(move |pid| (pid, Arc::clone(&path))))
         });
-        opened.flatten().collect()
+        listed.flatten().collect()
     }
 
     /// The process that most of a workload's processes come from. `victims` are those that were read.
@@ -135,7 +143,8 @@ impl Scene {
         workload.is_some_and(|workload| *workload.uid == *uid)
     }
 
-    fn process(&self, pid: i32, ours: &VecDeque<Process>) -> Victim {
+    /// One of a workload's processes. `listed` is the cgroup that it was found in.
+    fn process(&self, pid: i32, listed: Option<&str>, ours: &VecDeque<Process>) -> Victim {
         let mut signalled = ours.iter();
         let signalled = signalled.find(|process| process.tgid == pid.unsigned_abs());
         let figures = signalled.map_or_else(Told::default, told);
@@ -145,7 +154,9 @@ impl Scene {
         };
         let cgroup = signalled.and_then(|process| process.cgroup);
         let mut victim = victim::read(self.reader(), &figures, since_boot_ns());
-        if let Some(path) = cgroup.and_then(|id| self.identities.path(id)) {
+        // It may have exited since, and be told as in the root.
+        let known = cgroup.and_then(|id| self.identities.path(id)).or(listed);
+        if let Some(path) = known {
             victim.cgroup = Field::Value(path.to_owned());
         }
         victim
@@ -167,6 +178,11 @@ impl Seen {
             identity.completed_by(known);
         }
         if let Field::Value(node) = &mut incident.node {
+            take(&mut node.available, &mut self.node.available);
+            take(&mut node.headroom, &mut self.node.headroom);
+            take(&mut node.capacity, &mut self.node.capacity);
+            take(&mut node.usable_swap, &mut self.node.usable_swap);
+            take(&mut node.reclaim_ns, &mut self.node.reclaim_ns);
             take(&mut node.meminfo, &mut self.node.meminfo);
             take(&mut node.vmstat, &mut self.node.vmstat);
             take(&mut node.zones, &mut self.node.zones);

@@ -90,7 +90,7 @@ impl Scene {
     }
 
     /// The table of the node for what happened at `at`; none while it is being made.
-    pub(super) fn table_of_node(&mut self, at: Instant) -> Option<Vec<ProcessLine>> {
+    pub(super) fn table_of_node(&mut self, at: Instant) -> Option<Field<Vec<ProcessLine>>> {
         self.table.part(&self.root, at)
     }
 
@@ -351,7 +351,7 @@ impl Scene {
     }
 
     /// What reclaim had cost the tasks of a cgroup, in nanoseconds.
-    fn reclaimed(&self, id: Option<u64>) -> Field<u64> {
+    pub(super) fn reclaimed(&self, id: Option<u64>) -> Field<u64> {
         let Some(meters) = self.loaded.meters() else {
             return Field::Missing(Missing::ProgramNotLoaded);
         };

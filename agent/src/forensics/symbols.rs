@@ -1,9 +1,10 @@
 //! Kernel stacks as names: what was looked up once is known at once, and what is new is looked up in one pass for all.
 
 use std::collections::HashSet;
+use std::io::ErrorKind;
 use std::path::Path;
 
-use brink_host::symbols::KernelSymbols;
+use brink_host::symbols::{KernelSymbols, SymbolError};
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Incident;
 
@@ -15,7 +16,7 @@ const MOST: usize = 2048;
 pub(super) struct Symbols {
     names: KernelSymbols,
     known: HashSet<u64>,
-    /// Names cannot be had at all: the file cannot be read, or hides its addresses.
+    /// The kernel keeps its addresses from us, and will.
     hidden: bool,
 }
 
@@ -29,34 +30,50 @@ impl Symbols {
         }
     }
 
-    /// A stack by names, if all of them are known; by addresses where names cannot be had.
-    pub(super) fn known(&mut self, addresses: &[u64]) -> Option<Vec<String>> {
-        if !self.hidden {
-            if !addresses.iter().all(|address| self.known.contains(address)) {
-                return None;
-            }
-            if let Ok(stack) = self.names.stack(addresses) {
-                return Some(stack);
-            }
+    /// A stack by names; nothing as long as one of them is still to be looked up.
+    pub(super) fn known(&mut self, addresses: &[u64]) -> Option<Field<Vec<String>>> {
+        if self.hidden {
+            return Some(Field::Missing(Missing::NotPermitted));
         }
-        let plain = addresses.iter().map(|address| format!("{address:#x}"));
-        Some(plain.collect())
+        if !addresses.iter().all(|address| self.known.contains(address)) {
+            return None;
+        }
+        let stack = self.names.stack(addresses);
+        Some(stack.map_or_else(|error| Field::Missing(self.absent(&error)), Field::Value))
     }
 
-    /// Looks up those that are not known.
-    pub(super) fn learn(&mut self, addresses: &[u64]) {
+    /// Looks up those that are not known. `Err` says why a stack with one of them has no names.
+    pub(super) fn learn(&mut self, addresses: &[u64]) -> Result<(), Missing> {
         if self.known.len() > MOST {
             self.known.clear();
         }
-        self.hidden = self.hidden || self.names.find(addresses).is_err();
+        self.names
+            .find(addresses)
+            .map_err(|error| self.absent(&error))?;
         self.known.extend(addresses);
+        Ok(())
+    }
+
+    /// Why there are no names. What cannot be read now may be readable later.
+    fn absent(&mut self, error: &SymbolError) -> Missing {
+        match error {
+            SymbolError::Hidden { .. } => self.hidden = true,
+            SymbolError::File { error, .. } => {
+                self.hidden = error.kind() == ErrorKind::PermissionDenied
+            }
+        }
+        if self.hidden {
+            Missing::NotPermitted
+        } else {
+            Missing::Lost
+        }
     }
 }
 
-/// Puts the names of its kernel stack into an incident.
-pub(super) fn put(incident: &mut Incident, names: Vec<String>) {
+/// Puts its kernel stack into an incident.
+pub(super) fn put(incident: &mut Incident, stack: Field<Vec<String>>) {
     if let Field::Value(trigger) = &mut incident.trigger {
-        trigger.kernel_stack = Field::Value(names);
+        trigger.kernel_stack = stack;
     }
 }
 

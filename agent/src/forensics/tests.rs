@@ -234,7 +234,7 @@ fn a_victim_whose_cgroup_is_gone_says_so_everywhere() {
     let (outlet, _told) = channel();
     let mut scene = Scene::new(&plan(outlet));
     let mut child = idler();
-    let choice = Choice::marked(&chosen(&child, monotonic_ns()));
+    let choice = Choice::marked(&chosen(&child, monotonic_ns()), Missing::ProgramNotLoaded);
     child.kill().unwrap();
     child.wait().unwrap();
     let victim = scene.victim(&choice.victim, choice.cgroup);
@@ -332,7 +332,7 @@ fn an_end_speaks_of_those_it_knows() {
         let (outlet, _told) = channel();
         let mut scene = Scene::new(&plan(outlet));
         let child = idler();
-        let choice = Choice::marked(&chosen(&child, monotonic_ns()));
+        let choice = Choice::marked(&chosen(&child, monotonic_ns()), Missing::ProgramNotLoaded);
         let victim = scene.victim(&choice.victim, choice.cgroup);
         let mut open = scene.oom(&choice, victim, &Time::new(0, 0));
         open.incident.more_victims = more_victims;

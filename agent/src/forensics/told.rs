@@ -6,7 +6,7 @@ use std::time::Duration;
 use brink_host::clock::monotonic_ns;
 use brink_host::probe::abi::record::VictimRecord;
 use brink_host::probe::forensics::{End, ForensicsRing, Kill, Oom, Process, SignalCode, Told};
-use brink_stream::model::field::Field;
+use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Cause, OtherKill};
 
 use super::choice::{self, Choice};
@@ -113,7 +113,12 @@ impl Worker {
 
     /// The program beside the sampler tells less than the one on kills: where that runs, its word is waited for.
     pub(super) fn marked(&mut self, record: &VictimRecord) {
-        let choice = Choice::marked(record);
+        // Where the other program runs, its word can only have been lost.
+        let absent = match self.ring {
+            Some(_) => Missing::Lost,
+            None => Missing::ProgramNotLoaded,
+        };
+        let choice = Choice::marked(record, absent);
         if let Some(mut other) = Halves::take(&mut self.halves.undecided, &choice) {
             other.complete(&choice);
             self.choose(&other);

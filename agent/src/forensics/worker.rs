@@ -182,9 +182,9 @@ impl Worker {
                 continue;
             };
             if symbols::are_pending(&open.incident)
-                && let Some(names) = self.symbols.known(&open.kernel_stack)
+                && let Some(stack) = self.symbols.known(&open.kernel_stack)
             {
-                symbols::put(&mut open.incident, names);
+                symbols::put(&mut open.incident, stack);
             }
             if let Some(told) = self.outlet.open(kind, open.incident.clone()) {
                 open.incident = told;
@@ -205,10 +205,14 @@ impl Worker {
         if addresses.is_empty() {
             return;
         }
-        self.symbols.learn(&addresses);
+        let learnt = self.symbols.learn(&addresses);
         for open in self.open.values_mut().filter(pending) {
-            if let Some(names) = self.symbols.known(&open.kernel_stack) {
-                symbols::put(&mut open.incident, names);
+            let stack = match learnt {
+                Ok(()) => self.symbols.known(&open.kernel_stack),
+                Err(reason) => Some(Field::Missing(reason)),
+            };
+            if let Some(stack) = stack {
+                symbols::put(&mut open.incident, stack);
             }
         }
     }
@@ -265,11 +269,11 @@ impl Worker {
         let Some(latest) = waiting.chain(evictions).max() else {
             return false;
         };
-        let Some(lines) = self.scene.table_of_node(latest) else {
+        let Some(table) = self.scene.table_of_node(latest) else {
             return true;
         };
         for open in self.open.values_mut().filter(|open| open.waits_for_table()) {
-            open.incident.top_of_node = Field::Value(lines.clone());
+            open.incident.top_of_node = table.clone();
         }
         for eviction in self
             .evictions
@@ -278,8 +282,12 @@ impl Worker {
         {
             eviction.has_table = true;
             let _over_already = self.outlet.amend(&eviction.uid, &mut |incident| {
-                let lines = top::with_victims(lines.clone(), &incident.victims);
-                incident.top_of_node = Field::Value(lines);
+                incident.top_of_node = match &table {
+                    Field::Value(lines) => {
+                        Field::Value(top::with_victims(lines.clone(), &incident.victims))
+                    }
+                    Field::Missing(reason) => Field::Missing(*reason),
+                };
             });
         }
         false

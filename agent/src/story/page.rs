@@ -2,7 +2,7 @@
 
 use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
-use brink_stream::model::incident::{Incident, Recording, Trigger};
+use brink_stream::model::incident::{Cause, Incident, Recording, Trigger};
 
 use super::chart::{Chart, Point};
 use super::headline::{certainty, decision, headline, killed, millis_after, short};
@@ -341,8 +341,13 @@ fn unknown(screen: &mut Screen, incident: &Incident) {
     screen.heading("Not in this record");
     if unseen > 0 {
         let of = killed(incident);
+        let what = if incident.cause == Cause::WouldEvict {
+            "would have been"
+        } else {
+            "were"
+        };
         let text = format!(
-            "{} of {of} that were killed",
+            "{} of {of} that {what} killed",
             counted(u64::from(unseen), "process")
         );
         screen.line("  ", &text);

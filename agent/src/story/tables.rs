@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use brink_stream::model::field::Field;
 use brink_stream::model::incident::{
-    CgroupState, Incident, NodeState, OtherKill, ProcessLine, Victim,
+    Cause, CgroupState, Incident, NodeState, OtherKill, ProcessLine, Victim,
 };
 
 use crate::record::text::{bytes, stretch, time_of_day, unsigned};
@@ -21,7 +21,11 @@ pub(super) fn victims(screen: &mut Screen, incident: &Incident) {
         return;
     }
     screen.gap();
-    screen.heading("Killed");
+    screen.heading(if incident.cause == Cause::WouldEvict {
+        "Would have been killed"
+    } else {
+        "Killed"
+    });
     let rows: Vec<Vec<String>> = incident.victims.iter().map(victim).collect();
     let columns = [
         Column::Right("PID"),

@@ -187,9 +187,9 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     incident.course = course(record, unseen);
     incident.decision = decision(record);
     incident.fork_root.settle(Missing::Lost);
-    incident.cgroups.settle(Missing::ProcessGone);
-    incident.memory_stat.settle(Missing::ProcessGone);
-    incident.top_of_cgroup.settle(Missing::ProcessGone);
+    incident.cgroups.settle(Missing::Lost);
+    incident.memory_stat.settle(Missing::Lost);
+    incident.top_of_cgroup.settle(Missing::Lost);
     incident.top_of_node.settle(Missing::Lost);
     incident.recording.settle(Missing::Lost);
     incident.configuration.settle(Missing::Lost);
@@ -209,11 +209,30 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
         identity.settle(Missing::Lost);
     }
     if let Field::Value(node) = &mut incident.node {
-        node.meminfo.settle(Missing::Lost);
-        node.vmstat.settle(Missing::Lost);
-        node.zones.settle(Missing::Lost);
-        node.pressure.settle(Missing::Lost);
+        if let Some(cost) = reclaimed(record) {
+            node.reclaim_ns = Field::Value(cost);
+        }
+        settle(node);
     }
+}
+
+/// What nobody has read of the node is not read any more.
+fn settle(node: &mut NodeState) {
+    node.available.settle(Missing::Lost);
+    node.headroom.settle(Missing::Lost);
+    node.capacity.settle(Missing::Lost);
+    node.usable_swap.settle(Missing::Lost);
+    node.meminfo.settle(Missing::Lost);
+    node.vmstat.settle(Missing::Lost);
+    node.zones.settle(Missing::Lost);
+    node.pressure.settle(Missing::Lost);
+    node.reclaim_ns.settle(Missing::Lost);
+}
+
+/// What reclaim had cost the victim's tasks, as it was read for the kill.
+fn reclaimed(record: &DecisionRecord) -> Option<u64> {
+    let cost = record.reclaim.as_ref()?;
+    Some(cost.node_ns.saturating_add(cost.cgroup_ns))
 }
 
 fn is_carried_out(record: &DecisionRecord) -> bool {
@@ -337,28 +356,22 @@ fn identity(record: &DecisionRecord, qos: Option<&str>) -> Identity {
     }
 }
 
-/// What the decision knew of the node; the rest is read by others.
+/// What the decision knew of the node; the rest is read by others. An order for a limit rests on nothing of it.
 fn node(record: &DecisionRecord) -> NodeState {
     let mut signals = record.signals.iter();
     let available = signals.find(|seen| seen.signal == "memory.available");
-    let cost = record.reclaim.as_ref();
+    let swap = record.limit.is_none();
+    let swap = swap.then_some(record.memory.usable_swap_bytes);
     NodeState {
-        available: Field::or(available.map(|seen| seen.available), Missing::KernelLacksIt),
-        headroom: Field::or(record.memory.headroom_bytes, Missing::KernelLacksIt),
-        capacity: Field::or(available.map(|seen| seen.capacity), Missing::KernelLacksIt),
-        // An order for a limit rests on nothing of the node.
-        usable_swap: match &record.limit {
-            Some(_) => Field::Missing(Missing::NotApplicable),
-            None => Field::Value(record.memory.usable_swap_bytes),
-        },
+        available: Field::or(available.map(|seen| seen.available), Missing::Pending),
+        headroom: Field::or(record.memory.headroom_bytes, Missing::Pending),
+        capacity: Field::or(available.map(|seen| seen.capacity), Missing::Pending),
+        usable_swap: Field::or(swap, Missing::Pending),
         meminfo: Field::Missing(Missing::Pending),
         vmstat: Field::Missing(Missing::Pending),
         zones: Field::Missing(Missing::Pending),
         pressure: Field::Missing(Missing::Pending),
-        reclaim_ns: Field::or(
-            cost.map(|cost| cost.node_ns.saturating_add(cost.cgroup_ns)),
-            Missing::ProgramNotLoaded,
-        ),
+        reclaim_ns: Field::or(reclaimed(record), Missing::Pending),
     }
 }
 

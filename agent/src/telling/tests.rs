@@ -165,17 +165,17 @@ fn a_crossing_comes_before_its_order_and_the_order_before_its_end() {
     );
     assert_eq!(
         (opened.id.as_str(), opened.revision, opened.is_final),
-        ("3f2a-18", 1, false)
+        ("3f2a0000-18", 1, false)
     );
     assert_eq!(
         (closed.id.as_str(), closed.revision, closed.is_final),
-        ("3f2a-18", 2, true)
+        ("3f2a0000-18", 2, true)
     );
     assert_eq!((opened.cause, opened.more_victims), (Cause::Eviction, 3));
     let subject = events[2].subject.clone().unwrap();
     assert_eq!(
         (subject.name.as_str(), subject.incident.as_deref()),
-        ("web", Some("3f2a-18"))
+        ("web", Some("3f2a0000-18"))
     );
     assert_eq!(
         opened.workload.value().unwrap().qos.as_deref(),
@@ -212,7 +212,7 @@ fn an_order_without_a_step_and_an_end_without_an_order_are_told_all_the_same() {
     let alone = incident(&events[1]);
     assert_eq!(
         (alone.id.as_str(), alone.revision, alone.is_final),
-        ("3f2a-18", 1, true)
+        ("3f2a0000-18", 1, true)
     );
 }
 
@@ -333,9 +333,18 @@ fn others_fill_in_what_they_know_while_an_order_is_open() {
     assert!(telling.amend(is_web, fill), "one that waits is open");
     telling.completed(&over(decided(5, "enforcing"), "gone"), None);
     assert!(!telling.amend(is_web, fill));
-    let closed = incident(&events(&mut reader)[1]);
+    let events = events(&mut reader);
+    let closed = incident(&events[1]);
+    let node = |incident: &Incident| incident.node.value().unwrap().reclaim_ns.clone();
+    let opened = incident(&events[0]);
+    assert_eq!(node(&opened), Field::Missing(Missing::Pending));
+    assert_eq!(
+        node(&closed),
+        Field::Missing(Missing::Lost),
+        "nobody read it"
+    );
     assert_eq!(closed.memory_stat.value().unwrap()["anon"], 5);
-    assert_eq!(closed.top_of_cgroup, Field::Missing(Missing::ProcessGone));
+    assert_eq!(closed.top_of_cgroup, Field::Missing(Missing::Lost));
     assert_eq!(closed.top_of_node, Field::Missing(Missing::Lost));
 }
 

@@ -16,8 +16,8 @@ use crate::scan;
 /// Bytes of a command line that are kept.
 pub const LONGEST_COMMAND_LINE: usize = 4096;
 
-/// The arguments of a process, at most [`LONGEST_COMMAND_LINE`] bytes of them; none of a zombie and a kernel thread. Where its memory
-/// may not be read (that takes `CAP_SYS_PTRACE`) they are read as `cmdline` has them.
+/// The arguments of a process, at most [`LONGEST_COMMAND_LINE`] bytes of them: if there are more, the last one ends with `…`. None of a
+/// zombie and a kernel thread. Where its memory may not be read (that takes `CAP_SYS_PTRACE`) they are read as `cmdline` has them.
 ///
 /// # Errors
 /// [`HostError`] with the path.
@@ -30,8 +30,13 @@ pub fn command_line(root: &Path, pid: i32) -> Result<Vec<String>, HostError> {
         })?,
         None => read_bytes(&folder.join("cmdline"))?,
     };
+    let is_cut = text.len() > LONGEST_COMMAND_LINE;
     text.truncate(LONGEST_COMMAND_LINE);
-    Ok(parse_command_line(&text))
+    let mut arguments = parse_command_line(&text);
+    if let Some(last) = arguments.last_mut().filter(|_| is_cut) {
+        last.push('…');
+    }
+    Ok(arguments)
 }
 
 /// The bytes of the arguments out of the memory of a process; nothing where that cannot be read.
@@ -93,10 +98,10 @@ impl ReadAt for File {
     }
 }
 
-/// What is between two places, at most as much as is kept.
+/// What is between two places, at most one byte more than is kept.
 fn read(memory: &impl ReadAt, start: u64, end: u64) -> io::Result<Vec<u8>> {
     let length = usize::try_from(end - start).unwrap_or(usize::MAX);
-    let mut text = vec![0; length.min(LONGEST_COMMAND_LINE)];
+    let mut text = vec![0; length.min(LONGEST_COMMAND_LINE + 1)];
     let length = memory.read_at(&mut text, start)?;
     text.truncate(length);
     Ok(text)
@@ -174,13 +179,18 @@ mod tests {
             out.read_exact(&mut line).unwrap();
             let folder = Path::new("/proc").join(child.id().to_string());
             let mut file = read_bytes(&folder.join("cmdline")).unwrap();
-            file.truncate(LONGEST_COMMAND_LINE);
+            file.truncate(LONGEST_COMMAND_LINE + 1);
             let memory = from_memory(&folder).expect("our own child's").unwrap();
             let told = command_line(Path::new("/"), i32::try_from(child.id()).unwrap());
             child.kill().unwrap();
             child.wait().unwrap();
             assert_eq!(memory, file);
-            assert_eq!(told.unwrap(), parse_command_line(&file));
+            let kept = &file[..file.len().min(LONGEST_COMMAND_LINE)];
+            let mut expected = parse_command_line(kept);
+            if kept.len() < file.len() {
+                expected.last_mut().unwrap().push('…');
+            }
+            assert_eq!(told.unwrap(), expected);
         }
     }
 }

@@ -82,6 +82,16 @@ pub fn start_ticks(root: &Path, pid: i32) -> Result<u64, HostError> {
     identity::start_ticks(&text).ok_or(HostError::Malformed { path, what: "stat" })
 }
 
+/// Whether a process is on its way out: it has no memory any more, and cgroup v1 tells it as in the root.
+///
+/// # Errors
+/// [`HostError`] with the path.
+pub fn is_exiting(root: &Path, pid: i32) -> Result<bool, HostError> {
+    let path = folder(root, pid).join("stat");
+    let text = read_bytes(&path)?;
+    identity::is_exiting(&text).ok_or(HostError::Malformed { path, what: "stat" })
+}
+
 /// Pages a process has in memory, by the shortest file that tells it: 0 for one that has given them back.
 ///
 /// # Errors
@@ -136,6 +146,10 @@ mod tests {
         assert_eq!(brief.page_tables, None, "this kernel does not tell");
         assert_eq!(start_ticks(root.path(), 42).expect("there"), 77);
         assert_eq!(ids(root.path()).expect("list"), [42]);
+        assert!(!is_exiting(root.path(), 42).expect("there"));
+        let leaving = "42 (x) Z 1 42 42 0 -1 4228356 0 0 0 0 0 0 0 0 20 0 1 0 77 0 0\n";
+        std::fs::write(root.path().join("proc/42/stat"), leaving).expect("written");
+        assert!(is_exiting(root.path(), 42).expect("there"));
         let gone = Brief::read(root.path(), 43).expect_err("nobody");
         assert_eq!(gone.errno(), Some(libc::ENOENT));
     }

@@ -82,6 +82,13 @@ pub(super) fn start_ticks(stat: &[u8]) -> Option<u64> {
     scan::number(behind_name(stat)?.nth(19)?)
 }
 
+/// Whether a process is on its way out (`PF_EXITING`), by its `stat`: the seventh field behind the name.
+pub(super) fn is_exiting(stat: &[u8]) -> Option<bool> {
+    const EXITING: u64 = 0x4;
+    let flags = scan::number(behind_name(stat)?.nth(6)?)?;
+    Some(flags & EXITING != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

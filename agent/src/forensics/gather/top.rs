@@ -3,10 +3,13 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use brink_host::HostError;
 use brink_host::process::brief::{Brief, ids, resident_pages};
+use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{ProcessLine, Victim};
 
 use super::super::compose;
+use super::why;
 
 /// Lines of a table.
 pub const LINES: usize = 10;
@@ -122,14 +125,20 @@ struct Ready {
 impl NodeTable {
     /// The table for something that happened at `at`, if one serves; otherwise another part of it is made, and `None` says
     /// that more parts are to come.
-    pub fn part(&mut self, root: &Path, at: Instant) -> Option<Vec<ProcessLine>> {
+    pub fn part(&mut self, root: &Path, at: Instant) -> Option<Field<Vec<ProcessLine>>> {
         if let Some(ready) = &self.ready
             && at <= ready.began + ready.serves
         {
-            return Some(ready.lines.clone());
+            return Some(Field::Value(ready.lines.clone()));
         }
         let began = Instant::now();
-        let scan = self.scan.get_or_insert_with(|| Scan::begin(root, began));
+        let scan = match &mut self.scan {
+            Some(scan) => scan,
+            none => match Scan::begin(root, began) {
+                Ok(scan) => none.insert(scan),
+                Err(error) => return Some(Field::Missing(why(&error, Missing::Lost))),
+            },
+        };
         let is_over = scan.go_on(root, began + PART);
         scan.spent += began.elapsed();
         if !is_over {
@@ -142,21 +151,21 @@ impl NodeTable {
             serves: SERVES.max(scan.spent * SHARE),
             lines: lines.clone(),
         });
-        Some(lines)
+        Some(Field::Value(lines))
     }
 }
 
 impl Scan {
-    fn begin(root: &Path, began: Instant) -> Self {
-        let mut pids = ids(root).unwrap_or_default();
+    fn begin(root: &Path, began: Instant) -> Result<Self, HostError> {
+        let mut pids = ids(root)?;
         pids.truncate(MOST_OF_NODE);
-        Self {
+        Ok(Self {
             began,
             pids,
             next: 0,
             ranking: Ranking::default(),
             spent: Duration::ZERO,
-        }
+        })
     }
 
     /// Whether that was the last part.
@@ -220,11 +229,19 @@ mod tests {
         let mut table = NodeTable::default();
         let at = Instant::now();
         let parts = std::iter::repeat_with(|| table.part(root, at));
-        let lines = parts.take(100_000).flatten().next().expect("it ends");
+        let found = parts.take(100_000).flatten().next().expect("it ends");
+        let lines = found.value().expect("/proc can be listed");
         assert!(!lines.is_empty() && lines.len() <= LINES);
         assert!(lines.is_sorted_by(|one, other| one.rss >= other.rss));
-        assert_eq!(table.part(root, at).as_ref(), Some(&lines), "the same");
+        assert_eq!(table.part(root, at).as_ref(), Some(&found), "the same");
         assert!(table.scan.is_none());
+        let nowhere = Path::new("/nonexistent");
+        let none = NodeTable::default().part(nowhere, at);
+        assert_eq!(
+            none,
+            Some(Field::Missing(Missing::Lost)),
+            "not an empty table"
+        );
     }
 
     #[test]

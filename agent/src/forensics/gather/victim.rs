@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use brink_host::cgroup::membership::Membership;
-use brink_host::cgroup::{Controller, Layout};
+use brink_host::cgroup::{Controller, Layout, Version};
 use brink_host::process::arguments::command_line;
 use brink_host::process::brief::{self, Brief};
 use brink_stream::model::field::{Field, Missing};
@@ -107,10 +107,17 @@ fn started(root: &Path, pid: i32, told: Option<u64>) -> Field<u64> {
     field(ticks.map(|ticks| ticks.saturating_mul(tick)), absent(pid))
 }
 
-/// The cgroup of the memory controller that a process is in. One that has exited is told as in the root.
+/// The cgroup of the memory controller that a process is in. By v1 one that is exiting is in the root, wherever it was.
 pub fn membership(root: &Path, layout: &Layout, pid: i32) -> Field<String> {
+    let is_v1 = layout
+        .hierarchy(Controller::Memory)
+        .map(|found| found.version)
+        == Some(Version::V1);
     match Membership::read(root, &pid.to_string()) {
         Ok(groups) => match groups.of(layout, Controller::Memory) {
+            Some("/") if is_v1 && brief::is_exiting(root, pid).unwrap_or(true) => {
+                Field::Missing(Missing::ProcessGone)
+            }
             Some(path) => Field::Value(path.trim_end_matches(" (deleted)").to_owned()),
             None => Field::Missing(Missing::KernelLacksIt),
         },

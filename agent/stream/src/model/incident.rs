@@ -104,7 +104,7 @@ pub struct Victim {
     pub start_ns: Field<u64>,
     /// Its name.
     pub comm: String,
-    /// Its arguments.
+    /// Its arguments: the first 4,096 bytes of them, and then `…`.
     pub argv: Field<Vec<String>>,
     /// Its user.
     pub uid: Field<u32>,
@@ -167,7 +167,7 @@ pub struct Trigger {
     pub gfp_flags: Field<Vec<String>>,
     /// The allocation was of 2^order pages.
     pub order: Field<i32>,
-    /// Its kernel stack, innermost first: symbols with offsets.
+    /// Its kernel stack, innermost first: symbols with offsets, `?` where no function is listed.
     pub kernel_stack: Field<Vec<String>>,
     /// Its user stack, innermost first, by frame pointers.
     pub user_stack: Field<Vec<UserFrame>>,
