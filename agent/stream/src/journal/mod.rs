@@ -100,6 +100,14 @@ pub enum JournalError {
         /// The folder.
         path: PathBuf,
     },
+    /// Where its folder should be there is a file, which may be anybody's.
+    #[error(
+        "{path} is a file, and the event journal is a folder: set events.journal.path to another place, or move the file away"
+    )]
+    File {
+        /// The file.
+        path: PathBuf,
+    },
     /// Its thread cannot be started.
     #[error("the thread of the event journal cannot be started: {0}")]
     Thread(io::Error),
@@ -145,7 +153,10 @@ impl Journal {
         around: Surroundings<'_>,
     ) -> Result<(Self, Recovery), JournalError> {
         let fail = |error| JournalError::open(path, error);
-        let aside = put_file_aside(path).map_err(fail)?;
+        if fs::metadata(path).is_ok_and(|found| found.is_file()) {
+            let path = path.to_path_buf();
+            return Err(JournalError::File { path });
+        }
         let folder = Folder::make(path).map_err(fail)?;
         if !folder.lock().map_err(fail)? {
             let path = path.to_path_buf();
@@ -154,7 +165,6 @@ impl Journal {
         let (unwritten, left) = Unwritten::open(&folder);
         let opened = Store::open(folder, limits, around.boot_id, (around.clock)());
         let (store, mut recovery) = opened.map_err(fail)?;
-        recovery.put_aside.extend(aside);
         recovery.unwritten = left;
         let queue = Arc::new(Queue::default());
         queue.written(store.size(), 0);
@@ -210,29 +220,4 @@ impl Drop for Journal {
             let _ = thread.join();
         }
     }
-}
-
-/// Where the folder should be there is a file: it gets another name, and is told with it.
-fn put_file_aside(path: &Path) -> io::Result<Option<(String, String)>> {
-    match fs::symlink_metadata(path) {
-        Ok(found) if found.is_file() => {}
-        Ok(_) => return Ok(None),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    }
-    for count in 1_u32.. {
-        let mut new = path.as_os_str().to_owned();
-        new.push(if count == 1 {
-            ".damaged".to_owned()
-        } else {
-            format!(".damaged-{count}")
-        });
-        let new = PathBuf::from(new);
-        if fs::symlink_metadata(&new).is_err() {
-            fs::rename(path, &new)?;
-            let words = |path: &Path| path.display().to_string();
-            return Ok(Some((words(path), words(&new))));
-        }
-    }
-    Ok(None)
 }

@@ -209,17 +209,20 @@ fn a_folder_in_use_and_a_file_in_its_place_are_told_apart() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("events");
     std::fs::write(&path, "somebody's").unwrap();
-    let (journal, recovery) = open(&path, BOOT);
-    let (old, new) = &recovery.put_aside[0];
-    assert_eq!(Path::new(old), path);
-    assert_eq!(std::fs::read(new).unwrap(), b"somebody's");
-    let around = Surroundings {
-        boot_id: BOOT,
-        clock,
-        on_loss: Box::new(|_, _| ()),
+    let open_again = || {
+        let around = Surroundings {
+            boot_id: BOOT,
+            clock,
+            on_loss: Box::new(|_, _| ()),
+        };
+        Journal::open(&path, Limits::default(), around).map(|_| ())
     };
-    let second = Journal::open(&path, Limits::default(), around);
-    assert!(matches!(second, Err(JournalError::Busy { .. })));
+    assert!(matches!(open_again(), Err(JournalError::File { .. })));
+    assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
+    std::fs::remove_file(&path).unwrap();
+    let (journal, recovery) = open(&path, BOOT);
+    assert_eq!(recovery.put_aside, []);
+    assert!(matches!(open_again(), Err(JournalError::Busy { .. })));
     drop(journal);
 }
 
