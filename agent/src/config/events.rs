@@ -1,6 +1,6 @@
 //! `events` and `metrics`: whether events are told, and where they and the figures are served.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
@@ -83,15 +83,23 @@ pub(super) fn read_metrics<'a>(
         );
         return None;
     }
-    if events.listen == Some(address) {
+    if events.listen.is_some_and(|other| meet(other, address)) {
         reader.fault(
             node,
-            "metrics.listen and events.listen are the same",
+            "metrics.listen and events.listen have one port of one address",
             "two addresses",
         );
         return None;
     }
     Some(address)
+}
+
+/// Whether nobody can listen at both: one takes all addresses, or they are one, in whatever way they are written.
+fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let [one_ip, other_ip] = [one, other].map(|address| address.ip().to_canonical());
+    let takes = |all: IpAddr, ip: IpAddr| all.is_unspecified() && (all.is_ipv6() || ip.is_ipv4());
+    let is_one = one_ip == other_ip || takes(one_ip, other_ip) || takes(other_ip, one_ip);
+    is_one && one.port() == other.port()
 }
 
 fn read_listen<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<SocketAddr> {

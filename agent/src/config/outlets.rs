@@ -118,7 +118,8 @@ fn read_file<'a>(reader: &mut Reader<'a>, events: Fields<'a>) -> Option<EventFil
         reader.fault(node, "path is missing", "none, or {path: FILE}");
         return None;
     }
-    let path = absolute(reader, fields, "path")?;
+    let path = absolute(reader, fields, "path");
+    let size = size(reader, fields, "maxSize");
     let count = fields
         .get("maxFiles")
         .and_then(|node| reader.integer(node, 0, MOST_FILES))
@@ -128,9 +129,9 @@ fn read_file<'a>(reader: &mut Reader<'a>, events: Fields<'a>) -> Option<EventFil
         .get("format")
         .and_then(|node| reader.word(node, &formats));
     Some(EventFile {
-        path,
+        path: path?,
         rotation: Rotation {
-            size: size(reader, fields, "maxSize").unwrap_or(64 << 20),
+            size: size.unwrap_or(64 << 20),
             count: count.unwrap_or(4),
         },
         format: format.unwrap_or_default(),

@@ -92,11 +92,48 @@ fn metrics_are_served_where_they_are_asked_for_and_not_beside_nothing() {
         ),
         (
             "events: {listen: '127.0.0.1:9820'}\nmetrics: {listen: '127.0.0.1:9820'}",
-            "are the same",
+            "one port of one address",
+        ),
+        (
+            "events: {listen: '127.0.0.1:9820'}\nmetrics: {listen: '[::ffff:127.0.0.1]:9820'}",
+            "one port of one address",
+        ),
+        (
+            "events: {listen: '127.0.0.1:9820'}\nmetrics: {listen: '[::]:9820'}",
+            "one port of one address",
+        ),
+        (
+            "events: {listen: '127.0.0.1:9820'}\nmetrics: {listen: '0.0.0.0:9820'}",
+            "one port of one address",
         ),
     ] {
         let said = faults(text);
         assert_eq!(said.len(), 1, "{text}: {said:#?}");
         assert!(said[0].contains(expected), "{text}: {said:#?}");
+    }
+}
+
+#[test]
+fn what_can_listen_side_by_side_may() {
+    for metrics in ["127.0.0.2:9820", "127.0.0.1:9821", "[::1]:9820"] {
+        let text = format!(
+            "{HEAD}events: {{listen: '127.0.0.1:9820'}}\nmetrics: {{listen: '{metrics}'}}\n"
+        );
+        let folder = Folder::new(&[("config.yaml", &text)]);
+        let told = folder.load().config;
+        assert!(told.metrics_listen.is_some(), "{metrics}");
+    }
+}
+
+#[test]
+fn all_that_is_wrong_with_a_file_of_events_is_told_at_once() {
+    let said = faults("events: {file: {path: rel, format: xml, maxFiles: -1, maxSize: 1}}");
+    assert_eq!(said.len(), 4, "{said:#?}");
+    for key in ["path", "format", "maxFiles", "maxSize"] {
+        let key = format!("events.file.{key}");
+        assert!(
+            said.iter().any(|each| each.contains(&key)),
+            "{key}: {said:#?}"
+        );
     }
 }
