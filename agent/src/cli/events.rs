@@ -89,8 +89,16 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let mut events = stream::events(&args.socket.socket, &query(args))?;
     let mut data = Data::new();
     let mut day = Day::default();
-    let (mut count, mut last) = (0, None);
-    while let Some(Told { line, event }) = events.next()? {
+    let (mut count, mut last) = (0, None::<(String, u64)>);
+    loop {
+        let Told { line, event } = match events.next() {
+            Ok(Some(told)) => told,
+            Ok(None) => break,
+            Err(error) if args.follow && error.exit() == Exit::NoAgent => {
+                return Err(error.advise(going_on(last)));
+            }
+            Err(error) => return Err(error),
+        };
         progress.step(line.len());
         count += 1;
         let text = match args.output {
@@ -110,7 +118,8 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     data.flush()?;
     drop(progress);
     if args.follow && args.limit.is_none_or(|limit| count < limit) {
-        return Err(ended(last));
+        let error = anyhow::anyhow!("the agent has ended");
+        return Err(CliError::new(Exit::NoAgent, error).advise(going_on(last)));
     }
     if count == 0 && args.output != Form::Json {
         super::Talk::new().say("no such event is remembered; `brink events -f` waits for the next");
@@ -118,13 +127,10 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     Ok(Exit::Success)
 }
 
-/// The agent has gone, and with it what was followed.
-fn ended(last: Option<(String, u64)>) -> CliError {
-    let error = CliError::new(Exit::NoAgent, anyhow::anyhow!("the agent has ended"));
-    let since = last.map_or_else(String::new, |(boot, seq)| format!(" --since {boot}:{seq}"));
-    error.advise(format!(
-        "`brink events -f{since}` goes on when it runs again"
-    ))
+/// What to do when what was followed has ended. Without a place to go on from, what is told until then may be some minutes old.
+fn going_on(last: Option<(String, u64)>) -> String {
+    let since = last.map_or_else(|| "10m".to_owned(), |(boot, seq)| format!("{boot}:{seq}"));
+    format!("`brink events -f --since {since}` goes on when an agent runs again")
 }
 
 fn query(args: &Args) -> Vec<(&'static str, String)> {

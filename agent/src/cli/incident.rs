@@ -318,7 +318,7 @@ impl<'a> Known<'a> {
             (None, []) => {
                 let error = anyhow::anyhow!("no incident {} is remembered", plain(id));
                 Err(CliError::new(Exit::Failure, error)
-                    .advise("`brink incident` lists those that are"))
+                    .advise("the same command without an id lists those that are"))
             }
             (None, several) => {
                 let ids: Vec<String> = several.iter().map(|incident| plain(&incident.id)).collect();

@@ -222,10 +222,7 @@ impl<R: Read> Body<R> {
         }
         let room = usize::try_from(left).unwrap_or(usize::MAX).min(into.len());
         match self.from.read(&mut into[..room])? {
-            0 => Err(io::Error::new(
-                io::ErrorKind::UnexpectedEof,
-                "the connection was closed in the middle",
-            )),
+            0 => Err(in_the_middle(io::ErrorKind::UnexpectedEof.into())),
             read => Ok(read as u64),
         }
     }
@@ -235,9 +232,20 @@ impl<R: Read> Body<R> {
         if !is_first && !header(&mut self.from)?.is_empty() {
             return Err(foreign("a chunk longer than it says"));
         }
-        let line = header(&mut self.from)?;
+        let line = header(&mut self.from).map_err(in_the_middle)?;
         let digits = line.split(';').next().unwrap_or_default().trim();
         u64::from_str_radix(digits, 16).map_err(|_| foreign("a chunk without a length"))
+    }
+}
+
+/// The same, of an answer that had begun to come.
+fn in_the_middle(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => {
+            let said = "the connection was closed in the middle of its answer";
+            io::Error::new(io::ErrorKind::UnexpectedEof, said)
+        }
+        _ => error,
     }
 }
 

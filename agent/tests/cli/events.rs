@@ -132,7 +132,10 @@ fn the_end_of_an_agent_that_is_followed_is_told_with_where_to_go_on() {
     let output = events(&agent.socket(), &["-f"]);
     let said = stderr(&output);
     assert_eq!(output.status.code(), Some(4), "{said}");
-    assert!(said.contains("`brink events -f` goes on"), "{said}");
+    assert!(
+        said.contains("`brink events -f --since 10m` goes on"),
+        "{said}"
+    );
     assert!(!said.contains("is remembered"), "{said}");
     agent.asked();
 }
