@@ -79,6 +79,8 @@ impl Scene {
         // Most of them have been signalled: who has given its memory back has its place as the kernel had it at the signal.
         let lines = top::with_victims(top::of_group(&self.root, &pids), &victims);
         let fork_root = crowd.map(|crowd| self.fork_root(uid, crowd, &victims));
+        let own = group::first(&opened).ok().map(|dir| dir.id().0);
+        let cost = self.reclaimed(own);
         Some(Seen {
             fork_root: fork_root.unwrap_or(Field::Missing(Missing::NotApplicable)),
             more: u32::try_from(pids.len() - victims.len()).unwrap_or(u32::MAX),
@@ -90,11 +92,7 @@ impl Scene {
             } else {
                 Field::Value(lines)
             },
-            node: {
-                let id = group::first(&opened).ok().map(|dir| dir.id().0);
-                let cost = self.reclaimed(id);
-                self.node.read(cost)
-            },
+            node: self.node.read(cost),
             known: self.identities.identity(groups.first()?),
         })
     }

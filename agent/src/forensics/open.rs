@@ -172,10 +172,18 @@ impl Open {
         if !container.dir().is_alive() {
             return Field::Value(false);
         }
-        // v1 has lists alone.
-        let listed = || Some(container.processes()? > 0);
-        let populated = container.is_populated().or_else(listed);
-        Field::or(populated, Missing::ProcessGone)
+        // A victim is told to have exited a moment before it leaves its cgroup.
+        let gone = self.incident.victims.iter();
+        let gone = gone.filter(|victim| victim.exited.value().is_some());
+        let gone: Vec<u32> = gone.map(|victim| victim.pid).collect();
+        let mut has_others = false;
+        let is_whole =
+            container.each_process(&mut |pid| has_others |= !gone.contains(&pid.unsigned_abs()));
+        match (has_others, is_whole) {
+            (true, _) => Field::Value(true),
+            (false, true) => Field::Value(false),
+            (false, false) => Field::Missing(Missing::ProcessGone),
+        }
     }
 }
 

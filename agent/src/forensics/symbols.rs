@@ -59,7 +59,7 @@ impl Symbols {
         match error {
             SymbolError::Hidden { .. } => self.hidden = true,
             SymbolError::File { error, .. } => {
-                self.hidden = error.kind() == ErrorKind::PermissionDenied
+                self.hidden = error.kind() == ErrorKind::PermissionDenied;
             }
         }
         if self.hidden {
