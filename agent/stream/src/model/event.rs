@@ -45,7 +45,7 @@ pub struct Event {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
-    /// The namespace of the workload; empty outside of Kubernetes.
+    /// The namespace of the workload; `cgroup` where it is a cgroup without a manifest, and empty where it is not known.
     pub namespace: String,
     /// The name of the pod or workload.
     pub name: String,
@@ -54,6 +54,13 @@ pub struct Subject {
     /// The incident that the event belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incident: Option<String>,
+}
+
+impl Subject {
+    /// Whether it has that name. A cgroup may be named as events are shown: by its path without the first slash.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.name == name || self.name.strip_prefix('/') == Some(name)
+    }
 }
 
 /// An event before the hub has given it a number.

@@ -233,7 +233,8 @@ impl Look for Search {
                 let is = |wanted: &Option<String>, of: &String| {
                     wanted.as_ref().is_none_or(|wanted| wanted == of)
                 };
-                if is(namespace, &subject.namespace) && is(pod, &subject.name) {
+                let is_pods = pod.as_deref().is_none_or(|pod| subject.is_named(pod));
+                if is(namespace, &subject.namespace) && is_pods {
                     let limit = *limit;
                     self.list(line, boot, limit);
                 }

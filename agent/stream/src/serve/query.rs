@@ -120,14 +120,21 @@ impl Query {
         };
         (self.kinds.is_empty() || self.kinds.contains(&line.of))
             && is(&self.namespace, subject.map(|subject| &subject.namespace))
-            && is(&self.pod, subject.map(|subject| &subject.name))
+            && (self.pod.as_deref()).is_none_or(|pod| subject.is_some_and(|of| of.is_named(pod)))
     }
 }
 
 fn accepts_sse(request: &Request) -> bool {
     let accept = request.header("accept").unwrap_or_default();
-    let mut types = accept.split(',').filter_map(|part| part.split(';').next());
-    types.any(|name| name.trim().eq_ignore_ascii_case("text/event-stream"))
+    accept.split(',').any(|part| {
+        let mut words = part.split(';').map(str::trim);
+        let is_it = words
+            .next()
+            .is_some_and(|name| name.eq_ignore_ascii_case("text/event-stream"));
+        // A weight of nothing refuses it.
+        let mut weights = words.filter_map(|word| word.strip_prefix("q="));
+        is_it && !weights.any(|weight| weight.parse() == Ok(0.0))
+    })
 }
 
 fn refuse(error: &str, next: &str) -> Reply {

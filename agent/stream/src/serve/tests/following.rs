@@ -52,6 +52,13 @@ fn server_sent_events_name_their_place_and_go_on_after_it() {
             .get_with("/v1/events?follow=0", "Accept: text/event-stream\r\n")
             .await;
         assert!(answer.is_whole && answer.body.starts_with(&format!("id: {BOOT}:1\n")));
+        let refused = "Accept: text/event-stream;q=0, */*\r\n";
+        let lines = served.get_with("/v1/events", refused).await;
+        assert!(
+            lines.head.contains("application/x-ndjson"),
+            "{}",
+            lines.head
+        );
         let refused = served.get_with("/v1/events", "Last-Event-ID: x\r\n").await;
         assert_eq!(refused.status, 400);
     });
