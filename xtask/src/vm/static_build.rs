@@ -31,7 +31,8 @@ pub(super) struct Programs {
 /// # Errors
 /// When the build fails.
 pub(super) fn build(metadata: &Metadata) -> anyhow::Result<Programs> {
-    let built = run_cargo(metadata)?;
+    let tests: Vec<&str> = live_tests(metadata).collect();
+    let built = statically(&tests, metadata)?;
     Ok(Programs {
         agent: built.program("brink")?,
         hog: built.program("brink-hog")?,
@@ -64,22 +65,21 @@ impl Measuring {
     }
 }
 
-/// Builds the programs that measure, in the same folder.
+/// Builds the programs that measure, in the same folder, and one of the tests: with any of them cargo takes the features that tests ask
+/// of dependencies, and without all would be compiled once more for [`build`].
 ///
 /// # Errors
 /// When the build fails.
 pub(crate) fn build_measuring(metadata: &Metadata) -> anyhow::Result<Measuring> {
-    Measuring::of(&statically(&[], metadata)?)
+    let one: Vec<&str> = live_tests(metadata).take(1).collect();
+    Measuring::of(&statically(&one, metadata)?)
 }
 
-fn run_cargo(metadata: &Metadata) -> anyhow::Result<Built> {
-    let targets = metadata
-        .packages
-        .iter()
-        .flat_map(|package| &package.targets);
+fn live_tests(metadata: &Metadata) -> impl Iterator<Item = &str> {
+    let packages = metadata.packages.iter();
+    let targets = packages.flat_map(|package| &package.targets);
     let live = targets.filter(|target| target.is_live());
-    let tests: Vec<&str> = live.flat_map(|target| ["--test", &target.name]).collect();
-    statically(&tests, metadata)
+    live.map(|target| &*target.name)
 }
 
 /// Builds all programs, and tests. Always with the same features: where they differ all is compiled twice.
@@ -92,7 +92,7 @@ fn statically(tests: &[&str], metadata: &Metadata) -> anyhow::Result<Built> {
         "--features",
         "xtask/bench,brink-tests/live,brink/otlp",
     ]);
-    cargo.args(tests);
+    cargo.args(tests.iter().flat_map(|name| ["--test", name]));
     cargo.args(["--locked", "--target", TARGET]);
     cargo.args(["--profile", PROFILE, "--target-dir"]);
     cargo.arg(metadata.target_directory.join("vm"));
