@@ -10,7 +10,7 @@ use brink_stream::model::incident::Cause;
 use brink_stream::model::kind::Kind;
 use brink_tests::{Hog, lacks, wait_until};
 
-use crate::scene::{MIB, PATIENCE, Scene};
+use crate::scene::{MIB, PATIENCE, Scene, end};
 
 /// Two processes with one memory are no threads of one process: the kernel chooses one of them, and kills the other because nothing
 /// would come back otherwise. Both are victims of one incident, and what they shared counts once.
@@ -34,6 +34,8 @@ fn a_process_that_shares_the_victims_memory_is_in_its_record() {
         .collect();
     assert_eq!(both.len(), 2, "{both:?}");
     assert!(both.contains(&pair.pid().unsigned_abs()));
+    // Whoever else the kernel chooses, this one lives on in the container.
+    let idler = scene.idler();
     // It never holds as much, and fits in once they are gone.
     let mut other = Scene::leak_in(&scene.web, 48);
     let told = scene.all_about(Kind::IncidentClosed, &both);
@@ -74,4 +76,5 @@ fn a_process_that_shares_the_victims_memory_is_in_its_record() {
             .then_some(())
     });
     assert!(gone.is_some());
+    end(idler);
 }
