@@ -302,12 +302,10 @@ fn clippy_ebpf() -> anyhow::Result<Finding> {
         "--target",
         "bpfel-unknown-none",
     ]);
-    // In a folder of its own: `build-std` is asked of a stable compiler, and build scripts look at how. What they say to others
-    // would change with it, and everything that is built for tests be built anew.
-    let folder = workspace::metadata()?.target_directory.join("ebpf");
-    cargo
-        .args(["-Z", "build-std=core", "--target-dir"])
-        .arg(folder);
+    // `build-std` is asked of a stable compiler, and build scripts look at how: in the common folder what they say would change with
+    // it, and everything that is built for tests be built anew.
+    cargo.args(["-Z", "build-std=core", "--target-dir"]);
+    cargo.arg(ebpf::target_folder()?);
     cargo.args(["--", "-D", "warnings"]);
     let holds = succeeds(cargo.env("RUSTC_BOOTSTRAP", "1"))?;
     Ok(Finding::Verdict(Verdict::from_holds(holds)))

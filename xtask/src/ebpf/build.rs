@@ -88,7 +88,7 @@ fn build(folder: &Path, more: &[&str]) -> anyhow::Result<()> {
 }
 
 /// Beside the host's own artifacts, so that neither build throws the other's away.
-fn target_folder() -> anyhow::Result<PathBuf> {
+pub(crate) fn target_folder() -> anyhow::Result<PathBuf> {
     let target = match env::var_os("CARGO_TARGET_DIR") {
         Some(folder) => PathBuf::from(folder),
         None => workspace::root().join("target"),

@@ -7,6 +7,7 @@ use std::{fmt::Write as _, fs, path::PathBuf, process::Command};
 use anyhow::{Context as _, bail};
 use sha2::{Digest as _, Sha256};
 
+pub(crate) use self::build::target_folder;
 use crate::{
     Verdict, toolchain,
     workspace::{self, stdout_of},
