@@ -452,7 +452,9 @@ mod tests {
         const NOW: &str = "HTTP/1.1 429 Slow\r\nRetry-After: 0\r\nContent-Length: 0\r\n\r\n";
         const GONE: &str = "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n";
         const PART: &str = "HTTP/1.1 200 OK\r\n\r\n{\"partialSuccess\":{\"rejectedLogRecords\":\"1\",\"errorMessage\":\"too old\"}}";
-        let (address, collector) = collector(&[LATER, NOW, "", GONE, PART]);
+        // The same from behind a proxy, in two chunks.
+        const CHUNKS: &str = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n20\r\n{\"partialSuccess\":{\"rejectedLogR\r\n9;x=y\r\necords\":1\r\n2\r\n}}\r\n0\r\n\r\n";
+        let (address, collector) = collector(&[LATER, NOW, "", GONE, PART, CHUNKS]);
         let mut otlp = otlp(address);
         let batch = [line(1), line(2)];
         let failure = otlp.put(&batch).unwrap_err();
@@ -471,6 +473,8 @@ mod tests {
         let failure = otlp.put(&batch).unwrap_err();
         assert_eq!((failure.done, failure.lost), (2, 1));
         assert!(failure.why.contains("too old"), "{}", failure.why);
+        let failure = otlp.put(&batch).unwrap_err();
+        assert_eq!((failure.done, failure.lost), (2, 1), "{}", failure.why);
         collector.join().unwrap();
         // Nobody listens any more: nothing is lost for that, however long it lasts.
         let mut waits = Vec::new();
