@@ -106,9 +106,8 @@ impl KernelSymbols {
         Ok(addresses.iter().map(known).collect())
     }
 
-    /// A stack as text, innermost first: functions with offsets, `?` where no function is listed: where
-    /// the kernel's text lies is nobody's to know. The frames of our own
-    /// program, which a stack taken by it begins with, are left out.
+    /// A stack as text, innermost first: functions with offsets, and `?` where none is listed, for where the kernel's text lies is
+    /// nobody's to know. The frames of our own program, which a stack taken by it begins with, are left out.
     ///
     /// # Errors
     /// As [`Self::find`].

@@ -268,13 +268,10 @@ impl Scene {
         self.identities.learn(dir.id().0, path, monotonic_ns());
         incident.memory_stat = field(dir.memory_statistics(), group::absent(dir));
         let processes = field(dir.processes(), Missing::ProcessGone);
-        incident.top_of_cgroup = match processes {
-            Field::Missing(reason) => Field::Missing(reason),
-            Field::Value(processes) => {
-                let lines = top::of_group(&self.root, &processes);
-                Field::Value(top::with_victims(lines, &incident.victims))
-            }
-        };
+        incident.top_of_cgroup = processes.map(|processes| {
+            let lines = top::of_group(&self.root, &processes);
+            top::with_victims(lines, &incident.victims)
+        });
     }
 
     /// Looks once more whose workload it was, or which container, if no roster had it when the incident was opened.

@@ -56,12 +56,10 @@ impl Symbols {
 
     /// Why there are no names. What cannot be read now may be readable later.
     fn absent(&mut self, error: &SymbolError) -> Missing {
-        match error {
-            SymbolError::Hidden { .. } => self.hidden = true,
-            SymbolError::File { error, .. } => {
-                self.hidden = error.kind() == ErrorKind::PermissionDenied;
-            }
-        }
+        self.hidden = match error {
+            SymbolError::Hidden { .. } => true,
+            SymbolError::File { error, .. } => error.kind() == ErrorKind::PermissionDenied,
+        };
         if self.hidden {
             Missing::NotPermitted
         } else {

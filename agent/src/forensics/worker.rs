@@ -282,12 +282,9 @@ impl Worker {
         {
             eviction.has_table = true;
             let _over_already = self.outlet.amend(&eviction.uid, &mut |incident| {
-                incident.top_of_node = match &table {
-                    Field::Value(lines) => {
-                        Field::Value(top::with_victims(lines.clone(), &incident.victims))
-                    }
-                    Field::Missing(reason) => Field::Missing(*reason),
-                };
+                let table = table.clone();
+                incident.top_of_node =
+                    table.map(|lines| top::with_victims(lines, &incident.victims));
             });
         }
         false

@@ -212,21 +212,8 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
         if let Some(cost) = reclaimed(record) {
             node.reclaim_ns = Field::Value(cost);
         }
-        settle(node);
+        node.settle(Missing::Lost);
     }
-}
-
-/// What nobody has read of the node is not read any more.
-fn settle(node: &mut NodeState) {
-    node.available.settle(Missing::Lost);
-    node.headroom.settle(Missing::Lost);
-    node.capacity.settle(Missing::Lost);
-    node.usable_swap.settle(Missing::Lost);
-    node.meminfo.settle(Missing::Lost);
-    node.vmstat.settle(Missing::Lost);
-    node.zones.settle(Missing::Lost);
-    node.pressure.settle(Missing::Lost);
-    node.reclaim_ns.settle(Missing::Lost);
 }
 
 /// What reclaim had cost the victim's tasks, as it was read for the kill.

@@ -77,9 +77,7 @@ impl Resident {
 /// # Errors
 /// [`HostError`] with the path.
 pub fn start_ticks(root: &Path, pid: i32) -> Result<u64, HostError> {
-    let path = folder(root, pid).join("stat");
-    let text = read_bytes(&path)?;
-    identity::start_ticks(&text).ok_or(HostError::Malformed { path, what: "stat" })
+    by_stat(root, pid, identity::start_ticks)
 }
 
 /// Whether a process is on its way out: it has no memory any more, and cgroup v1 tells it as in the root.
@@ -87,9 +85,13 @@ pub fn start_ticks(root: &Path, pid: i32) -> Result<u64, HostError> {
 /// # Errors
 /// [`HostError`] with the path.
 pub fn is_exiting(root: &Path, pid: i32) -> Result<bool, HostError> {
+    by_stat(root, pid, identity::is_exiting)
+}
+
+fn by_stat<T>(root: &Path, pid: i32, of: fn(&[u8]) -> Option<T>) -> Result<T, HostError> {
     let path = folder(root, pid).join("stat");
     let text = read_bytes(&path)?;
-    identity::is_exiting(&text).ok_or(HostError::Malformed { path, what: "stat" })
+    of(&text).ok_or(HostError::Malformed { path, what: "stat" })
 }
 
 /// Pages a process has in memory, by the shortest file that tells it: 0 for one that has given them back.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use brink_host::HostError;
 use brink_host::cgroup::membership::Membership;
 use brink_host::cgroup::{Controller, Layout, Version};
 use brink_host::process::arguments::command_line;
@@ -11,7 +12,7 @@ use brink_stream::model::incident::Victim;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-use super::{field, why};
+use super::why;
 
 /// What is known of a victim before its files are read. Memory in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub fn read(reader: Reader<'_>, told: &Told, since_boot_ns: u64) -> Victim {
     let start = started(root, pid, told.start_ns);
     let cgroup = membership(root, layout, pid);
     let gone = status.as_ref().err();
-    let gone = gone.map_or(Missing::ProcessGone, |error| why(error, absent(pid)));
+    let gone = gone.map_or(Missing::ProcessGone, |error| unread(error, pid));
     let seen = status.unwrap_or_default();
     let resident = seen.resident;
     Victim {
@@ -81,10 +82,7 @@ pub fn read(reader: Reader<'_>, told: &Told, since_boot_ns: u64) -> Victim {
         shmem: Field::or(told.shmem.or(resident.shmem), gone),
         swap: Field::or(told.swap.or(resident.swap), gone),
         page_tables: Field::or(told.page_tables.or(seen.page_tables), gone),
-        age_ns: match start {
-            Field::Value(start) => Field::Value(since_boot_ns.saturating_sub(start)),
-            Field::Missing(reason) => Field::Missing(reason),
-        },
+        age_ns: start.map(|start| since_boot_ns.saturating_sub(start)),
         cgroup,
         exited: Field::Missing(Missing::Pending),
     }
@@ -92,7 +90,7 @@ pub fn read(reader: Reader<'_>, told: &Told, since_boot_ns: u64) -> Victim {
 
 /// A process that has given its memory back has no arguments any more: an empty list then says nothing.
 fn arguments(root: &Path, pid: i32) -> Field<Vec<String>> {
-    match field(command_line(root, pid), absent(pid)) {
+    match found(command_line(root, pid), pid) {
         Field::Value(argv) if argv.is_empty() => Field::Missing(Missing::ProcessGone),
         found => found,
     }
@@ -104,7 +102,7 @@ fn started(root: &Path, pid: i32, told: Option<u64>) -> Field<u64> {
     }
     let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
     let ticks = brief::start_ticks(root, pid);
-    field(ticks.map(|ticks| ticks.saturating_mul(tick)), absent(pid))
+    found(ticks.map(|ticks| ticks.saturating_mul(tick)), pid)
 }
 
 /// The cgroup of the memory controller that a process is in. By v1 one that is exiting is in the root, wherever it was.
@@ -121,17 +119,22 @@ pub fn membership(root: &Path, layout: &Layout, pid: i32) -> Field<String> {
             Some(path) => Field::Value(path.trim_end_matches(" (deleted)").to_owned()),
             None => Field::Missing(Missing::KernelLacksIt),
         },
-        Err(error) => Field::Missing(why(&error, absent(pid))),
+        Err(error) => Field::Missing(unread(&error, pid)),
     }
 }
 
-/// Why a process has no folder: it is gone, or a `/proc` that is mounted with `hidepid=2` hides it.
-fn absent(pid: i32) -> Missing {
-    let found = Pid::from_raw(pid).map(test_kill_process);
-    match found {
+/// What was read of a process.
+fn found<T>(reading: Result<T, HostError>, pid: i32) -> Field<T> {
+    reading.map_or_else(|error| Field::Missing(unread(&error, pid)), Field::Value)
+}
+
+/// Why nothing could be read of a process. One without a folder is gone, or a `/proc` that is mounted with `hidepid=2` hides it.
+fn unread(error: &HostError, pid: i32) -> Missing {
+    let absent = match Pid::from_raw(pid).map(test_kill_process) {
         Some(Ok(()) | Err(Errno::PERM)) => Missing::NotPermitted,
         _ => Missing::ProcessGone,
-    }
+    };
+    why(error, absent)
 }
 
 #[cfg(test)]

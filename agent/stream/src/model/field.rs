@@ -65,6 +65,14 @@ impl<T> Field<T> {
         }
     }
 
+    /// What is made of the value, or the same reason.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Field<U> {
+        match self {
+            Self::Value(value) => Field::Value(make(value)),
+            Self::Missing(reason) => Field::Missing(reason),
+        }
+    }
+
     /// Nothing is still to come: what is pending is missing for `reason`.
     pub fn settle(&mut self, reason: Missing) {
         if matches!(self, Self::Missing(Missing::Pending)) {

@@ -417,6 +417,21 @@ pub struct NodeState {
     pub reclaim_ns: Field<u64>,
 }
 
+impl NodeState {
+    /// Nothing of it is still to come: what is pending is missing for `reason`.
+    pub fn settle(&mut self, reason: Missing) {
+        self.available.settle(reason);
+        self.headroom.settle(reason);
+        self.capacity.settle(reason);
+        self.usable_swap.settle(reason);
+        self.meminfo.settle(reason);
+        self.vmstat.settle(reason);
+        self.zones.settle(reason);
+        self.pressure.settle(reason);
+        self.reclaim_ns.settle(reason);
+    }
+}
+
 /// One zone, in pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
