@@ -154,18 +154,11 @@ fn limit(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "give a number of events, 1 or more".to_owned())
 }
 
-/// Whether it is one of the forms that `--since` takes, as the agent reads them; the id of a boot is hexadecimal.
+/// Whether it is one of the forms that `--since` takes, as the agent reads them.
 fn since(text: &str) -> Result<String, String> {
-    let is_odd =
-        |since: &Since| matches!(since, Since::Place(boot, _) if !boot.bytes().all(is_of_boot));
-    let since = Since::parse(text).filter(|since| !is_odd(since));
-    since.map(|_| text.to_owned()).ok_or_else(|| {
-        "give an age of at most a century (90s, 10m, 2h, 1d), a number (17), BOOT:NUMBER, or now".to_owned()
+    Since::parse(text).map(|_| text.to_owned()).ok_or_else(|| {
+        "give an age of at most a century (90s, 10m, 2h, 1d), a number (17), BOOT:NUMBER with a whole bootId, or now".to_owned()
     })
-}
-
-const fn is_of_boot(byte: u8) -> bool {
-    byte.is_ascii_hexdigit() || byte == b'-'
 }
 
 /// The day of the last event: on a terminal it is said once.
@@ -249,7 +242,7 @@ mod tests {
             "now",
             "17",
             "0",
-            "3f2a-00:17",
+            "3f2a0b1c-5d6e-4f70-8192-a3b4c5d6e7f8:17",
             "90s",
             "10m",
             "1h30m",
@@ -267,9 +260,10 @@ mod tests {
             "m10",
             "1h30",
             ":17",
-            "3f2a:",
-            "3f2a:x",
-            "zz:1",
+            "3f2a:1",
+            "3f2a0b1c-5d6e-4f70-8192-a3b4c5d6e7f8:",
+            "3f2a0b1c-5d6e-4f70-8192-a3b4c5d6e7f8:x",
+            "zz2a0b1c-5d6e-4f70-8192-a3b4c5d6e7f8:1",
             "99999999999999999999999",
             "99999999999d",
         ] {

@@ -2,13 +2,16 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::Mode;
-use rustix::process::{geteuid, umask};
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
+};
+use rustix::process::geteuid;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tracing::{debug, warn};
 
@@ -19,6 +22,8 @@ use super::{Reply, Service};
 
 /// The longest path a socket can have, in bytes.
 pub const LONGEST_PATH: usize = 107;
+/// Clients that wait to be accepted: as many as the kernel allows.
+const MOST_WAITING: i32 = -1;
 
 /// An address that is listened on. The file of a socket goes with it.
 #[derive(Debug)]
@@ -51,14 +56,15 @@ impl PrivateSocket {
             std::fs::create_dir_all(folder)?;
         }
         make_way(path)?;
-        // Nobody can connect between bind and chmod: the umask of the process allows nothing to others.
-        let before = umask(Mode::from_raw_mode(0o177));
-        let bound = UnixListener::bind(path);
-        umask(before);
-        let listener = bound?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        // The file takes its mode from the socket, so there is no moment at which others could connect. The umask would do as well,
+        // but other threads make folders meanwhile.
+        fchmod(&socket, Mode::from_raw_mode(0o600))?;
+        bind(&socket, &SocketAddrUnix::new(path)?)?;
+        listen(&socket, MOST_WAITING)?;
         Ok(Self {
-            listener,
+            listener: UnixListener::from_std(socket.into())?,
             path: path.to_path_buf(),
         })
     }
@@ -162,7 +168,11 @@ impl Door {
 
     pub(super) async fn serve(self, service: Arc<Service>) {
         // Places of its own: anybody on the machine can fill the port's, and must not keep root from the socket.
-        let places = Arc::new(Places::new(self.entrance, service.bounds.connections));
+        let most = match self.entrance {
+            Entrance::Loopback => service.bounds.at_port,
+            Entrance::Socket | Entrance::Public => service.bounds.connections,
+        };
+        let places = Arc::new(Places::new(self.entrance, most));
         let doorman = Doorman::default();
         loop {
             let met = match &self.listener {
@@ -191,7 +201,7 @@ fn let_in(client: Client, service: &Arc<Service>, places: &Arc<Places>, doorman:
         return doorman.refuse(client, refusal, service.bounds);
     }
     let Some((place, ended)) = places.take() else {
-        let most = service.bounds.connections;
+        let most = places.most();
         let problem = format!("all {most} connections are in use");
         let next = "close one of them, or try again in ten seconds";
         let refusal = Reply::refusal(503, &problem, next).with("Retry-After", "10");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Reply, Request, Service};
-use crate::hub::{Line, Look, Next};
+use crate::hub::{Line, Look, Next, Reader};
 use crate::model::API_VERSION;
 use crate::model::event::{Event, Time};
 use crate::model::incident::Cause;
@@ -187,6 +187,15 @@ impl Search {
         self.items.truncate(limit);
     }
 
+    /// Goes through what memory has.
+    fn remember(&mut self, mut memory: Reader) {
+        while let Some(next) = memory.next() {
+            if let Next::Line(line) = next {
+                self.see(&line);
+            }
+        }
+    }
+
     fn reply(&self) -> Reply {
         match &self.asked {
             Asked::Newest { .. } => Reply::json(
@@ -283,18 +292,20 @@ impl Summary {
 
 impl Service {
     pub(super) async fn incidents(&self, asked: Asked) -> Reply {
+        let memory = self.hub.reader(Some(0));
         let mut search = Search::new(asked);
         let Some(past) = self.past().await else {
-            let mut reader = self.hub.reader(Some(0));
-            while let Some(next) = reader.next() {
-                if let Next::Line(line) = next {
-                    search.see(&line);
-                }
-            }
+            search.remember(memory);
             return search.reply();
         };
-        // All incidents are journalled, so the past has them all.
-        let read = self.off_the_runtime(move || past.back(&mut search).map(|()| search.reply()));
+        let read = self.off_the_runtime(move || {
+            // The newest part: what a full disk has had no room for is nowhere else.
+            search.remember(memory);
+            if search.goes_on() {
+                past.back(&mut search)?;
+            }
+            Ok(search.reply())
+        });
         read.await.unwrap_or_else(|error| {
             let problem = format!("the journal cannot be read: {error}");
             let next = "GET /v1/events?since=now reads what is told from now on";

@@ -36,6 +36,9 @@ use crate::model::event::Time;
 pub struct Bounds {
     /// Connections at a time at each door. One more is refused, or at a port has the place of one that only waits.
     pub connections: usize,
+    /// At the port on loopback no more than this: whoever is on the machine may follow there, and each that takes nothing of what it is
+    /// sent holds up to half a MiB.
+    pub at_port: usize,
     /// How long a client may take to send the head of a request.
     pub hearing: Duration,
     /// How long a client may take nothing of what it is sent.
@@ -48,6 +51,7 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: 256,
+            at_port: 64,
             hearing: Duration::from_secs(10),
             stall: Duration::from_mins(1),
             heartbeat: Duration::from_secs(15),

@@ -74,6 +74,11 @@ impl Places {
         }
     }
 
+    /// How many there are.
+    pub(super) const fn most(&self) -> usize {
+        self.most
+    }
+
     /// A place for a newcomer, and what comes when another one gets it; none where nobody makes room.
     pub(super) fn take(self: &Arc<Self>) -> Option<(Place, oneshot::Receiver<()>)> {
         let mut held = self.lock();

@@ -184,19 +184,24 @@ fn format_of(text: &str) -> Result<Format, Reply> {
     }
 }
 
-/// `SEQ` or `BOOT:SEQ`.
+/// `SEQ` or `BOOT:SEQ`. What is no boot's id would be taken for an earlier boot that is no longer kept.
 fn place_of(text: &str) -> Result<Since, ()> {
     let number = |text: &str| {
         let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
         is_plain.then(|| text.parse().ok()).flatten().ok_or(())
     };
     match text.split_once(':') {
-        Some((boot, seq)) if !boot.is_empty() && boot.len() <= 64 => {
-            Ok(Since::Place(boot.to_owned(), number(seq)?))
-        }
+        Some((boot, seq)) if is_boot_id(boot) => Ok(Since::Place(boot.to_owned(), number(seq)?)),
         Some(_) => Err(()),
         None => number(text).map(Since::Number),
     }
+}
+
+/// Whether it is written as the kernel writes `/proc/sys/kernel/random/boot_id`.
+fn is_boot_id(text: &str) -> bool {
+    let is_hexadecimal = |part: &str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let parts = text.split('-');
+    parts.clone().map(str::len).eq([8, 4, 4, 4, 12]) && parts.clone().all(is_hexadecimal)
 }
 
 /// `90s`, `1h30m`: whole numbers with units. At most a century.

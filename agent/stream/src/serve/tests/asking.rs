@@ -64,6 +64,17 @@ fn what_cannot_be_asked_is_refused_with_what_to_do() {
         ("/v1/events?since=", 400, "BOOT:17"),
         ("/v1/events?since=:3", 400, "BOOT:17"),
         ("/v1/events?since=1:2:3", 400, "BOOT:17"),
+        ("/v1/events?since=3f2a:3", 400, "BOOT:17"),
+        (
+            "/v1/events?since=3f2a00000-000-4000-8000-000000000000:3",
+            400,
+            "BOOT:17",
+        ),
+        (
+            "/v1/events?since=3f2a0000-0000-4000-8000-00000000000g:3",
+            400,
+            "BOOT:17",
+        ),
         ("/v1/events?since=99999999999999999999", 400, "BOOT:17"),
         ("/v1/events?since=99999999999999999d", 400, "BOOT:17"),
         ("/v1/events?since=10m5", 400, "BOOT:17"),

@@ -10,6 +10,7 @@ use super::*;
 fn bounded(connections: usize, hearing: Duration) -> Bounds {
     Bounds {
         connections,
+        at_port: connections,
         hearing,
         ..Bounds::default()
     }
@@ -220,5 +221,31 @@ fn who_takes_nothing_for_too_long_is_given_up() {
             tokio::task::yield_now().await;
         }
         assert!(!stalled.rest().await.is_whole);
+    });
+}
+
+#[test]
+fn the_port_on_loopback_has_fewer_places_than_the_socket() {
+    run(async {
+        let hub = hub_of(0, 10);
+        let bounds = Bounds {
+            connections: 3,
+            at_port: 1,
+            ..Bounds::default()
+        };
+        let door = Door::loopback("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = door.address().unwrap();
+        let service = Arc::new(service(&hub).with_bounds(bounds));
+        tokio::spawn(service.serve(vec![door]));
+        let follow = b"GET /v1/events?follow=1 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        let mut streams = Vec::new();
+        for status in ["200", "503"] {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(follow).await.unwrap();
+            let mut head = [0; 12];
+            stream.read_exact(&mut head).await.unwrap();
+            assert_eq!(&head, format!("HTTP/1.1 {status}").as_bytes());
+            streams.push(stream);
+        }
     });
 }

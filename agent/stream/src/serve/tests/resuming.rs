@@ -27,9 +27,9 @@ impl Shared {
         self.0.lock().unwrap().cut = count;
     }
 
-    /// How many events the last who went back has seen.
+    /// How many events the last who went back since the last call has seen.
     pub(super) fn shown(&self) -> usize {
-        self.0.lock().unwrap().shown
+        std::mem::take(&mut self.0.lock().unwrap().shown)
     }
 
     /// Can no longer be read from now on.
@@ -179,6 +179,8 @@ fn what_is_not_journalled_comes_as_far_as_memory_reaches() {
     });
 }
 
+const EARLIER: &str = "2e1f0000-0000-4000-8000-000000000000";
+
 #[test]
 fn an_earlier_boot_is_read_before_this_one() {
     run(async {
@@ -186,7 +188,7 @@ fn an_earlier_boot_is_read_before_this_one() {
         let earlier = Hub::new(
             Identity {
                 node: "node".to_owned(),
-                boot_id: "earlier".to_owned(),
+                boot_id: EARLIER.to_owned(),
             },
             0,
             Limits::default(),
@@ -202,9 +204,9 @@ fn an_earlier_boot_is_read_before_this_one() {
         }
         let served = Served::new(service(&hub).with_past(Arc::new(journal)));
         for (since, expected) in [
-            ("earlier:3", vec![4, 5, 1, 2, 3, 4]),
-            ("earlier:5", vec![1, 2, 3, 4]),
-            ("2", vec![3, 4]),
+            (format!("{EARLIER}:3"), vec![4, 5, 1, 2, 3, 4]),
+            (format!("{EARLIER}:5"), vec![1, 2, 3, 4]),
+            ("2".to_owned(), vec![3, 4]),
         ] {
             let answer = served.get(&format!("/v1/events?since={since}")).await;
             assert_eq!(answer.numbers(), expected, "{since}");
