@@ -7,6 +7,7 @@
 mod ending_tests;
 pub mod file;
 pub mod journald;
+mod losses;
 #[cfg(any(test, feature = "otlp"))]
 pub mod otlp;
 mod progress;
@@ -25,6 +26,7 @@ use std::time::{Duration, Instant};
 
 use tracing::{info, warn};
 
+use self::losses::Losses;
 use self::progress::{Left, Progress, lock};
 use crate::cloud_event;
 use crate::hub::{Line, Next, Reader};
@@ -141,7 +143,7 @@ impl Running {
             outlet,
             reader,
             is_wanted,
-            on_loss,
+            losses: Losses::new(name, on_loss),
             progress: Arc::clone(&progress),
             over,
             batch: VecDeque::new(),
@@ -218,7 +220,7 @@ struct Work {
     outlet: Box<dyn Outlet>,
     reader: Reader,
     is_wanted: fn(Kind) -> bool,
-    on_loss: OnLoss,
+    losses: Losses,
     progress: Arc<Mutex<Progress>>,
     over: Receiver<()>,
     batch: VecDeque<Arc<Line>>,
@@ -226,7 +228,13 @@ struct Work {
 
 impl Work {
     fn run(mut self) {
+        self.work();
+        self.losses.tell_rest();
+    }
+
+    fn work(&mut self) {
         loop {
+            self.losses.tell(Instant::now());
             if self.batch.is_empty() && self.reader.wait(LOOK) {
                 self.gather();
             }
@@ -279,6 +287,7 @@ impl Work {
                 self.batch.clear();
                 self.note(None);
                 self.show(count as u64, None);
+                self.losses.settle();
                 None
             }
             Err(failure) => {
@@ -290,8 +299,8 @@ impl Work {
                 if failure.lost > 0 {
                     self.lose(failure.lost, None);
                 }
-                // Whoever has come further is asked for more at once.
-                (done == 0).then_some(failure.again)
+                // Whoever has taken anything is asked for more at once.
+                (sent == 0).then_some(failure.again)
             }
         }
     }
@@ -324,18 +333,9 @@ impl Work {
         }
     }
 
-    fn lose(&self, count: u64, numbers: Option<(u64, u64)>) {
-        let total = {
-            let mut progress = lock(&self.progress);
-            progress.status.lost += count;
-            progress.status.lost
-        };
-        (self.on_loss)(Lost {
-            place: self.outlet.name(),
-            count,
-            total,
-            numbers,
-        });
+    fn lose(&mut self, count: u64, numbers: Option<(u64, u64)>) {
+        lock(&self.progress).status.lost = self.losses.add(count, numbers);
+        self.losses.tell(Instant::now());
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! What a collector says is worth another try (429, 502, 503, 504), and what it does not answer, is tried again until it goes, each
 //! time later and every half a minute in the end: the hub keeps what comes meanwhile, as for the other ways out. Anything else it
-//! refuses is lost at once, counted and told.
+//! refuses is lost, counted and told.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -114,12 +114,13 @@ impl Otlp {
     }
 }
 
+/// Whoever refuses is not asked again at once.
 fn refused(done: usize, lost: u64, why: String) -> Failure {
     Failure {
         done,
         lost,
         why,
-        again: Duration::ZERO,
+        again: WAITS.0,
     }
 }
 
@@ -470,6 +471,7 @@ mod tests {
         );
         let failure = otlp.put(&batch).unwrap_err();
         assert_eq!((failure.done, failure.lost), (2, 2), "{}", failure.why);
+        assert_eq!(failure.again, Duration::from_secs(1));
         let failure = otlp.put(&batch).unwrap_err();
         assert_eq!((failure.done, failure.lost), (2, 1));
         assert!(failure.why.contains("too old"), "{}", failure.why);

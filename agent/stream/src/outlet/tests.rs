@@ -429,3 +429,38 @@ fn what_is_refused_is_lost_and_told_and_the_end_hands_out_the_rest() {
     assert_eq!(lost.len(), 1);
     assert_eq!((lost[0].count, lost[0].numbers), (1, None));
 }
+
+/// Refuses whatever it is given.
+struct Refusing;
+
+impl Outlet for Refusing {
+    fn name(&self) -> &'static str {
+        "otlp"
+    }
+
+    fn put(&mut self, lines: &[Arc<Line>]) -> Result<(), Failure> {
+        Err(Failure {
+            done: lines.len(),
+            lost: lines.len() as u64,
+            why: "refused".to_owned(),
+            again: Duration::from_millis(1),
+        })
+    }
+}
+
+#[test]
+fn who_refuses_the_loss_of_what_it_refused_makes_no_flood() {
+    let hub = hub("node-1", 0);
+    let telling = hub.clone();
+    let on_loss = move |lost: Lost| {
+        telling.tell(draft(Kind::Loss, "", lost.place, 1));
+    };
+    let reader = hub.reader(None);
+    let running = Running::start(Box::new(Refusing), reader, |_| true, Box::new(on_loss)).unwrap();
+    hub.tell(draft(Kind::Pressure, "a", "b", 1));
+    // Its own loss has come back to it.
+    until("both are refused", || running.status().lost == 2);
+    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(hub.numbering().last, 2);
+    drop(running);
+}
