@@ -5,26 +5,34 @@ use std::sync::Arc;
 
 use brink_stream::hub::{Hub, Line, Look, Past, PastError};
 use brink_stream::model::event::{Draft, Event, Time};
+use brink_stream::model::field::Missing;
 use brink_stream::model::kind::Kind;
 use serde::de::Error as _;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tracing::error;
 
 /// Incidents last for seconds, and orders for minutes: what is older than this by the end of its run was closed, or was left
-/// open by a version that knew nothing of this. In microseconds.
+/// open by a version that knew nothing of this. So was what is older than a run that lasted so long: that one closed it. In microseconds.
 const LATELY: i64 = 3_600_000_000;
 /// Why such an incident is over.
 const END: &str = "the agent ended first; what came after is not known";
 
-/// Closes what runs before this one have left open, at `now`.
+/// Closes what runs before this one have left open, at `now`. Where this one tells no arguments of processes, those of its records
+/// have them no longer.
 ///
 /// # Errors
 /// When the past cannot be read.
-pub(super) fn close(past: &dyn Past, hub: &Hub, now: impl Fn() -> Time) -> Result<(), PastError> {
+pub(super) fn close(
+    past: &dyn Past,
+    hub: &Hub,
+    tells_arguments: bool,
+    now: impl Fn() -> Time,
+) -> Result<(), PastError> {
     let mut search = Search {
         boot: &hub.identity().boot_id,
         base: hub.base(),
-        newest_us: None,
+        runs: Vec::new(),
+        until_us: None,
         is_over: false,
         closed: HashSet::new(),
         open: HashMap::new(),
@@ -33,7 +41,7 @@ pub(super) fn close(past: &dyn Past, hub: &Hub, now: impl Fn() -> Time) -> Resul
     let mut open: Vec<Arc<Line>> = search.open.into_values().collect();
     open.sort_by_key(|line| (line.wall_us, line.seq));
     for line in open {
-        match closing(&line, now()) {
+        match closing(&line, tells_arguments, now()) {
             Ok(draft) => {
                 hub.tell(draft);
             }
@@ -43,27 +51,53 @@ pub(super) fn close(past: &dyn Past, hub: &Hub, now: impl Fn() -> Time) -> Resul
     Ok(())
 }
 
-/// Goes back through the events to the start of the run before this one.
+/// Goes back through the events to a run that lasted: those that were killed before they could close what others left open are
+/// passed.
 struct Search<'a> {
     boot: &'a str,
     /// The last number before this run's.
     base: u64,
-    /// When the last event before this run was told.
-    newest_us: Option<i64>,
+    /// Earlier runs, as far as this part has them, the oldest first.
+    runs: Vec<Run>,
+    /// The end of the run in whose middle the part that was seen last begins.
+    until_us: Option<i64>,
     is_over: bool,
-    /// Incidents whose end was come by, and not yet their beginning.
+    /// Incidents whose end was come by.
     closed: HashSet<String>,
     open: HashMap<String, Arc<Line>>,
+}
+
+/// When a run told what one part has of it.
+struct Run {
+    /// Whether its start is there.
+    is_whole: bool,
+    from_us: i64,
+    until_us: i64,
 }
 
 impl Search<'_> {
     fn note(&mut self, id: &str, line: &Arc<Line>, is_ours: bool) {
         if line.of.closes_incident() {
-            if self.open.remove(id).is_none() {
-                self.closed.insert(id.to_owned());
-            }
-        } else if line.of.is_incident() && !is_ours && !self.closed.remove(id) {
+            self.open.remove(id);
+            self.closed.insert(id.to_owned());
+        } else if line.of.is_incident() && !is_ours && !self.closed.contains(id) {
             self.open.insert(id.to_owned(), Arc::clone(line));
+        }
+    }
+
+    fn follow(&mut self, line: &Line) {
+        let is_start = line.of == Kind::AgentStarted;
+        let at_us = line.wall_us;
+        match self.runs.last_mut().filter(|_| !is_start) {
+            Some(run) => {
+                run.from_us = run.from_us.min(at_us);
+                run.until_us = run.until_us.max(at_us);
+            }
+            None => self.runs.push(Run {
+                is_whole: is_start,
+                from_us: at_us,
+                until_us: at_us,
+            }),
         }
     }
 }
@@ -75,24 +109,29 @@ impl Look for Search<'_> {
             self.note(id, line, is_ours);
         }
         if !is_ours {
-            let newest = *self.newest_us.get_or_insert(line.wall_us);
-            let newest = newest.max(line.wall_us);
-            self.newest_us = Some(newest);
-            self.is_over |= line.of == Kind::AgentStarted || newest - line.wall_us > LATELY;
+            self.follow(line);
         }
     }
 
     fn goes_on(&mut self) -> bool {
+        for run in self.runs.drain(..).rev() {
+            let until_us = run.until_us.max(self.until_us.unwrap_or(run.until_us));
+            self.is_over |= until_us.saturating_sub(run.from_us) > LATELY;
+            self.until_us = (!run.is_whole).then_some(until_us);
+        }
         !self.is_over
     }
 }
 
 /// The same incident once more, with nothing still to come.
-fn closing(line: &Line, at: Time) -> serde_json::Result<Draft> {
+fn closing(line: &Line, tells_arguments: bool, at: Time) -> serde_json::Result<Draft> {
     let event: Event = serde_json::from_slice(&line.text)?;
     // As it was written: another version may have told more than this one knows.
     let mut incident: Value = serde_json::from_str(event.data.get())?;
     settle(&mut incident);
+    if !tells_arguments {
+        redact(&mut incident);
+    }
     let fields = incident.as_object_mut();
     let fields =
         fields.ok_or_else(|| serde_json::Error::custom("an incident that is no object"))?;
@@ -127,11 +166,29 @@ fn settle(value: &mut Value) {
     }
 }
 
+/// Takes the arguments of processes out, wherever they stand.
+fn redact(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(redact),
+        Value::Object(fields) => {
+            for (key, inner) in fields {
+                if key == "argv" && inner.get("value").is_some() {
+                    *inner = json!({"missing": Missing::Redacted});
+                } else {
+                    redact(inner);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
 
     use brink_stream::hub::{Identity, Limits, Next, Page, Position, Sink};
+    use brink_stream::model::field::Field;
     use brink_stream::model::incident::Incident;
 
     use super::*;
@@ -165,18 +222,39 @@ mod tests {
     }
 
     fn run_of(boot: &str, base: u64, kept: &Kept) -> Hub {
+        let hub = hub_of(boot, base, kept);
+        tell(&hub, Kind::AgentStarted, "none");
+        hub
+    }
+
+    fn hub_of(boot: &str, base: u64, kept: &Kept) -> Hub {
         let identity = Identity {
             node: "here".to_owned(),
             boot_id: boot.to_owned(),
         };
         let hub = Hub::new(identity, base, Limits::default());
         hub.attach(Box::new(kept.clone()));
-        tell(&hub, Kind::AgentStarted, "none");
         hub
+    }
+
+    /// A run that starts at such an hour.
+    fn run_at(hour: i64, (boot, base): (&str, u64), kept: &Kept) -> Hub {
+        let hub = hub_of(boot, base, kept);
+        tell_at(&hub, Kind::AgentStarted, "none", Some(at(hour)));
+        hub
+    }
+
+    fn at(hour: i64) -> Time {
+        Time::new(1_700_000_000_000_000 + hour * LATELY, hour)
     }
 
     /// Tells the committed sample of a kind, of an incident with that id.
     fn tell(hub: &Hub, of: Kind, id: &str) {
+        tell_at(hub, of, id, None);
+    }
+
+    /// The same at another time than the sample's.
+    fn tell_at(hub: &Hub, of: Kind, id: &str, at: Option<Time>) {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
         let path = folder.join(format!("../tests/events/v1alpha1/{}.json", of.word()));
         let text = std::fs::read_to_string(path).unwrap();
@@ -192,16 +270,27 @@ mod tests {
             |own| event.data.get().replace(&own, &format!("\"id\":\"{id}\"")),
         );
         let data: Value = serde_json::from_str(&data).unwrap();
-        hub.tell(Draft::new(of, event.at, subject, &data).unwrap());
+        let at = at.unwrap_or(event.at);
+        hub.tell(Draft::new(of, at, subject, &data).unwrap());
     }
 
-    fn closed_by(hub: &Hub, kept: &Kept) -> Vec<(Kind, Incident)> {
+    /// The incidents that a run closes at such an hour.
+    fn ids_closed_by(hub: &Hub, kept: &Kept, hour: i64) -> Vec<String> {
+        let before = kept.0.lock().unwrap().len();
+        close(kept, hub, true, || at(hour)).unwrap();
+        let lines = kept.0.lock().unwrap();
+        let told = lines[before..].iter();
+        told.filter_map(|line| line.subject.as_ref()?.incident.clone())
+            .collect()
+    }
+
+    fn closed_by(hub: &Hub, kept: &Kept, tells_arguments: bool) -> Vec<(Kind, Incident)> {
         let before = hub.numbering().last;
         let now = || Time {
             wall: "2026-11-21T10:00:00.000000Z".to_owned(),
             monotonic_ns: 1,
         };
-        close(kept, hub, now).unwrap();
+        close(kept, hub, tells_arguments, now).unwrap();
         let mut reader = hub.reader(Some(before));
         let lines = std::iter::from_fn(|| match reader.next()? {
             Next::Line(line) => Some(line),
@@ -232,7 +321,7 @@ mod tests {
             }
             let second = run_of(boot, base, &kept);
             tell(&second, Kind::OomKill, "its own");
-            let closed = closed_by(&second, &kept);
+            let closed = closed_by(&second, &kept, true);
             let told = closed
                 .iter()
                 .map(|(of, incident)| (*of, incident.id.as_str()));
@@ -247,12 +336,56 @@ mod tests {
                 assert_eq!((incident.revision, incident.is_final), (2, true));
                 assert_eq!(incident.course.end.as_deref(), Some(END));
             }
-            assert_eq!(closed_by(&second, &kept), []);
+            assert_eq!(closed_by(&second, &kept, true), []);
             // Its own is left to the run after it.
             let third = run_of("later", 0, &kept);
-            let closed = closed_by(&third, &kept);
+            let closed = closed_by(&third, &kept, true);
             assert_eq!(closed.len(), 1, "{closed:?}");
             assert_eq!(closed[0].1.id, "its own");
         }
+    }
+
+    #[test]
+    fn who_tells_no_arguments_passes_none_on_that_another_run_told() {
+        for tells_arguments in [true, false] {
+            let kept = Kept::default();
+            tell(&run_of("3f2a", 0, &kept), Kind::OomKill, "3f2a-2");
+            let second = run_of("b007", 0, &kept);
+            let closed = closed_by(&second, &kept, tells_arguments);
+            let argv = &closed[0].1.victims[0].argv;
+            assert_eq!(argv.value().is_some(), tells_arguments, "{argv:?}");
+            let is_redacted = *argv == Field::Missing(Missing::Redacted);
+            assert_eq!(is_redacted, !tells_arguments, "{argv:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_run_had_no_time_to_close_is_closed_by_one_after_it_and_once() {
+        let kept = Kept::default();
+        let first = run_at(0, ("3f2a", 0), &kept);
+        tell_at(&first, Kind::OomKill, "3f2a-2", Some(at(0)));
+        // Each is killed as it has told its start.
+        drop(run_at(30, ("3f2a", 9), &kept));
+        drop(run_at(50, ("b007", 0), &kept));
+        let fourth = run_at(51, ("b007", 9), &kept);
+        assert_eq!(ids_closed_by(&fourth, &kept, 51), ["3f2a-2"]);
+        for base in [20, 30] {
+            let next = run_at(52, ("b007", base), &kept);
+            assert_eq!(ids_closed_by(&next, &kept, 52), Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn nobody_looks_further_back_than_a_run_that_lasted() {
+        let kept = Kept::default();
+        let first = run_at(0, ("3f2a", 0), &kept);
+        tell_at(&first, Kind::OomKill, "3f2a-2", Some(at(0)));
+        let second = run_at(1, ("3f2a", 9), &kept);
+        for hour in 1..5 {
+            tell_at(&second, Kind::Pressure, "", Some(at(hour)));
+        }
+        drop(run_at(7, ("3f2a", 20), &kept));
+        let fourth = run_at(8, ("3f2a", 30), &kept);
+        assert_eq!(ids_closed_by(&fourth, &kept, 8), Vec::<String>::new());
     }
 }

@@ -7,14 +7,17 @@ use std::time::Duration;
 use anyhow::Context as _;
 use brink_host::clock::{self, BootId, ClockPair};
 use brink_stream::hub::{Found, Hub, Identity, Limits, Numbers};
+use brink_stream::journal;
 use tracing::warn;
 
 use super::Telling;
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, EventJournal};
 use crate::guard;
 
 /// The file in the state directory that numbers are reserved in.
 const NUMBERS: &str = "events.numbers";
+/// So long the journal's disk is waited for before the guard starts, where no number of this boot was left.
+const MOMENT: Duration = Duration::from_millis(20);
 
 impl Telling {
     /// Starts to tell, if the configuration says so: the run's first event is told before this returns. Nobody is protected
@@ -35,9 +38,14 @@ impl Telling {
             boot_id: boot.to_string(),
         };
         let uptime = Duration::from_nanos(clock::since_boot_ns());
-        let (numbers, found) = Numbers::open(&path, &identity.boot_id, uptime);
+        let (mut numbers, found) = Numbers::open(&path, &identity.boot_id, uptime);
         report(&found);
-        let is_first = matches!(found, Found::Nothing | Found::OtherBoot | Found::Elsewhere);
+        let is_lost = is_lost(&found, &config.events.journal, &identity.boot_id);
+        if is_lost {
+            numbers.begin_beyond(uptime);
+        }
+        let is_first =
+            !is_lost && matches!(found, Found::Nothing | Found::OtherBoot | Found::Elsewhere);
         let after = (!is_first).then(|| numbers.last());
         let hub = Hub::numbered(identity, numbers, Limits::default())
             .context("cannot start to number events")?;
@@ -45,6 +53,18 @@ impl Telling {
         telling.started(config.mode.word(), guard::now(), after);
         Ok(telling)
     }
+}
+
+/// Whether a run of this boot may have been before this one although it has left no number: the journal would know of it.
+fn is_lost(found: &Found, kept: &EventJournal, boot_id: &str) -> bool {
+    let is_new = matches!(found, Found::Nothing | Found::OtherBoot);
+    let is_lost = is_new && kept.enabled && journal::may_have(&kept.path, boot_id, MOMENT);
+    if is_lost {
+        warn!(
+            "no number of this boot's events is left, and the event journal has some or does not say at once; this run's begin far beyond"
+        );
+    }
+    is_lost
 }
 
 /// Says what was found, where it is not what a run leaves.

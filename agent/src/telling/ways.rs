@@ -340,7 +340,9 @@ const fn otlp(_config: &Outlets, _hub: &Hub) -> Option<Made> {
 
 /// Closes incidents that a run before this one has left open.
 fn close_orphans(past: &dyn Past, opener: &Opener) {
-    if let Err(error) = orphans::close(past, &opener.hub, || time_now(opener.clocks)) {
+    let tells_arguments = opener.config.command_lines;
+    let now = || time_now(opener.clocks);
+    if let Err(error) = orphans::close(past, &opener.hub, tells_arguments, now) {
         warn!(%error, "incidents that an earlier run left open stay so");
     }
 }

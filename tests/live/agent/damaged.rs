@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
+use brink_stream::hub::{Past as _, Position};
+use brink_stream::journal::past::JournalPast;
 use brink_stream::model::data::Loss;
 use brink_stream::model::kind::Kind;
 use brink_tests::wait_until;
@@ -43,6 +45,17 @@ fn numbers(text: &str) -> BTreeSet<u64> {
         rest.get(..end)?.parse().ok()
     };
     after.filter_map(number).collect()
+}
+
+/// The first event that a reader gets behind those of a segment, and whether it is told that others before it are missing.
+fn behind(node: &Node, boot: &str, (_, numbers): &Segment) -> (u64, bool) {
+    let journal = JournalPast::open(&node.path("state/events")).unwrap();
+    let position = Position {
+        boot: boot.into(),
+        seq: *numbers.last().unwrap(),
+    };
+    let page = journal.after(Some(&position), 1).unwrap();
+    (page.lines[0].seq, page.is_cut)
 }
 
 #[test]
@@ -86,6 +99,12 @@ fn a_damaged_and_a_foreign_segment_cost_what_was_in_them_and_the_agent_says_so()
     let losses: Vec<Loss> = losses.map(data).collect();
     let of_the_journal = |loss: &Loss| loss.place == "reader" && loss.uncounted;
     assert!(losses.iter().any(of_the_journal), "{losses:?}");
+    // The flipped byte is told of too: what the foreign one cost by itself shows between its neighbours.
+    let [whole, _, next, _] = &before[before.len() - 4..] else {
+        panic!("{SEGMENTS} segments at least");
+    };
+    let first = *next.1.first().unwrap();
+    assert_eq!(behind(&node, &told[0].boot_id, whole), (first, true));
     let seen: BTreeSet<u64> = told
         .iter()
         .filter(|event| event.of != Kind::Loss)

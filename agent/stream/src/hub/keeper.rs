@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tracing::{debug, warn};
+use tracing::warn;
 
 use super::{Numbers, Shared, State};
 
@@ -25,12 +25,6 @@ fn keep(shared: &Shared) {
     let mut state = shared.lock();
     while !state.is_closed {
         state = reserve(shared, state);
-    }
-    let last = state.last;
-    if let Some(reserved) = &mut state.numbers
-        && let Err(error) = reserved.numbers.settle(last)
-    {
-        debug!(%error, "the next run's numbers begin further on");
     }
 }
 

@@ -253,7 +253,8 @@ impl Hub {
         }
     }
 
-    /// Says that nothing more is to come: readers end with what is there, and the state file holds the exact last number.
+    /// Says that nothing more is to come: readers end with what is there, and the state file holds the exact last number. What is
+    /// told all the same goes on with the numbers; no other agent has the file before the last clone of the hub is gone.
     pub fn close(&self) {
         self.owner.close();
     }
@@ -270,18 +271,33 @@ impl Owner {
         {
             tracing::warn!("the thread that reserves numbers of events had died");
         }
+        self.shared.settle();
     }
 }
 
 impl Drop for Owner {
     fn drop(&mut self) {
         self.close();
+        if let Some(reserved) = &self.shared.lock().numbers {
+            reserved.numbers.let_go();
+        }
     }
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
+    }
+
+    /// Leaves the last number that was given for the next run.
+    fn settle(&self) {
+        let mut state = self.lock();
+        let last = state.last;
+        if let Some(reserved) = &mut state.numbers
+            && let Err(error) = reserved.numbers.settle(last)
+        {
+            tracing::debug!(%error, "the next run's numbers begin further on");
+        }
     }
 
     fn give(&self, mut state: MutexGuard<'_, State>, parts: Parts) -> u64 {

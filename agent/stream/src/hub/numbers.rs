@@ -47,7 +47,7 @@ pub(super) struct Store {
 /// What was found where the numbers are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing: the first run of this boot.
+    /// Nothing: the first run of this boot, or the state directory was lost within it.
     Nothing,
     /// The file of an earlier boot: the first run of this one.
     OtherBoot,
@@ -84,7 +84,7 @@ impl Numbers {
     /// then they begin at `uptime` in microseconds, which no earlier run of this boot can have reached. The same where another
     /// agent, which runs beside this one, numbers its events in that file, and where nothing can be reserved in it.
     pub fn open(path: &Path, boot_id: &str, uptime: Duration) -> (Self, Found) {
-        let beyond = u64::try_from(uptime.as_micros()).unwrap_or(HIGHEST);
+        let beyond = beyond(uptime);
         let store = Store {
             path: path.to_path_buf(),
             boot: boot_id.to_owned(),
@@ -107,6 +107,20 @@ impl Numbers {
             },
         };
         (numbers, found)
+    }
+
+    /// Goes on beyond any number that an earlier run of this boot can have given, at `uptime` in microseconds: for a run that has
+    /// found nothing here although there was one.
+    pub fn begin_beyond(&mut self, uptime: Duration) {
+        let last = beyond(uptime);
+        if last <= self.last {
+            return;
+        }
+        self.last = last;
+        match self.store.reserve_after(last) {
+            Ok(until) => self.take_over(until),
+            Err(error) => self.failed = Some(error.to_string()),
+        }
     }
 
     /// The highest number that an earlier run may have given; 0 for none.
@@ -143,16 +157,21 @@ impl Numbers {
         self.reserved = self.reserved.max(reserved.unwrap_or(0));
     }
 
-    /// Leaves the exact last number behind.
+    /// Leaves the exact last number behind. The file stays this run's: another number is reserved before it is given.
     pub(super) fn settle(&mut self, last: u64) -> Result<(), NumbersError> {
         let mut written = lock(&self.store.written);
-        let Some(_released) = lock(&self.store.lock).take() else {
+        if lock(&self.store.lock).is_none() {
             return Ok(());
-        };
+        }
         self.store.write(last)?;
         *written = last;
         self.reserved = last;
         Ok(())
+    }
+
+    /// Leaves the file to other agents: no number is given any more.
+    pub(super) fn let_go(&self) {
+        drop(lock(&self.store.lock).take());
     }
 }
 
@@ -211,6 +230,11 @@ impl Store {
         }
         Err(self::error(&self.path, "write")(error))
     }
+}
+
+/// A number that no run of this boot can have reached by then.
+fn beyond(uptime: Duration) -> u64 {
+    u64::try_from(uptime.as_micros()).unwrap_or(HIGHEST)
 }
 
 /// Writes a text over another one of the same length, for which no room is needed.

@@ -305,6 +305,7 @@ fn numbers_go_on_over_a_restart_and_begin_anew_with_a_boot() {
     assert_eq!((hub.tell(draft(0)), found), (1, Found::Nothing));
     hub.tell(draft(0));
     hub.close();
+    drop(hub);
     let (hub, found) = numbered(&path, "one");
     assert_eq!((hub.base(), found), (2, Found::Continued));
     assert_eq!(hub.tell(draft(0)), 3, "no gap after an orderly end");
@@ -354,6 +355,43 @@ fn an_agent_whose_neighbour_has_gone_keeps_its_own_numbers() {
     drop(second);
     let (next, found) = numbered(&path, "one");
     assert_eq!((next.tell(draft(0)), found), (3_000_008, Found::Continued));
+}
+
+/// The last events of a run are told after its streams were closed.
+#[test]
+fn no_other_agent_has_the_file_before_the_last_event_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.seq");
+    let (ending, _) = numbered(&path, "one");
+    ending.tell(draft(0));
+    ending.close();
+    let (other, found) = numbered(&path, "one");
+    assert_eq!((other.tell(draft(0)), found), (3_000_001, Found::Elsewhere));
+    assert_eq!(ending.tell(draft(0)), 2);
+    let text = fs::read(&path).unwrap();
+    let (_, reserved) = numbers::parse(&text).unwrap();
+    assert!(reserved >= 2, "it was reserved before it was given");
+    drop(other);
+    drop(ending);
+    let (next, found) = numbered(&path, "one");
+    assert_eq!((next.tell(draft(0)), found), (3, Found::Continued));
+}
+
+#[test]
+fn a_run_that_has_lost_the_file_goes_on_beyond_those_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.seq");
+    let uptime = Duration::from_secs(3);
+    let (mut numbers, found) = Numbers::open(&path, "one", uptime);
+    assert_eq!((numbers.last(), found), (0, Found::Nothing));
+    numbers.begin_beyond(uptime);
+    let text = fs::read(&path).unwrap();
+    assert!(numbers::parse(&text).is_ok_and(|(_, reserved)| reserved > 3_000_000));
+    let hub = Hub::numbered(identity(), numbers, Limits::default()).unwrap();
+    assert_eq!((hub.base(), hub.tell(draft(0))), (3_000_000, 3_000_001));
+    drop(hub);
+    let (next, found) = numbered(&path, "one");
+    assert_eq!((next.tell(draft(0)), found), (3_000_002, Found::Continued));
 }
 
 #[test]

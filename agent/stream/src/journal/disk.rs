@@ -98,15 +98,12 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// The folder at `path`, made for its owner alone if it is not there.
+    /// The folder at `path`, made for its owner alone if it is not there. What is made is safe before this returns.
     ///
     /// # Errors
     /// The system's.
     pub fn make(path: &Path) -> io::Result<Self> {
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(path)?;
+        make_safely(path, |parent| File::open(parent)?.sync_all())?;
         Self::of(path)
     }
 
@@ -153,6 +150,26 @@ impl Folder {
         };
         let is_plain = file.metadata()?.is_file();
         is_plain.then_some(file).ok_or_else(other)
+    }
+}
+
+/// Makes a folder and those above it that are missing, and then calls `flush` with each folder that has a new one in it.
+fn make_safely(path: &Path, flush: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+    let missing = path.ancestors().take_while(|folder| !folder.exists());
+    let parents: Vec<&Path> = missing.filter_map(Path::parent).map(or_here).collect();
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)?;
+    parents.into_iter().try_for_each(flush)
+}
+
+/// What a path of one name alone is in.
+fn or_here(parent: &Path) -> &Path {
+    if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
     }
 }
 
@@ -256,5 +273,31 @@ impl DiskFile for File {
 
     fn sync(&self) -> io::Result<()> {
         self.sync_data()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_folder_that_has_a_new_one_in_it_is_flushed() {
+        let root = tempfile::tempdir().unwrap();
+        let (root, path) = (root.path(), root.path().join("var/events"));
+        let flushed = || {
+            let mut flushed = Vec::new();
+            let flush = |parent: &Path| {
+                assert!(path.is_dir(), "all are made before");
+                flushed.push(parent.to_path_buf());
+                Ok(())
+            };
+            make_safely(&path, flush).unwrap();
+            flushed
+        };
+        assert_eq!(flushed(), [root.join("var"), root.to_path_buf()]);
+        assert_eq!(flushed(), Vec::<PathBuf>::new(), "it was there");
+        let fails = |_: &Path| Err(io::Error::other("a disk"));
+        assert!(make_safely(&root.join("other"), fails).is_err());
+        assert!(Folder::make(&root.join("one/two")).is_ok());
     }
 }

@@ -6,6 +6,8 @@
 
 mod crc;
 pub mod disk;
+#[cfg(test)]
+mod ending_tests;
 pub mod past;
 mod queue;
 pub mod read;
@@ -25,7 +27,7 @@ mod writer_tests;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -121,6 +123,31 @@ impl JournalError {
             _ => Self::Open { path, source },
         }
     }
+}
+
+/// Whether a journal in the folder `path` may have events of a boot, by its newest segment. One that cannot be read, or says
+/// nothing for so long, may; where there is none, there are none.
+pub fn may_have(path: &Path, boot_id: &str, at_most: Duration) -> bool {
+    let (path, boot_id) = (path.to_path_buf(), boot_id.to_owned());
+    answer(at_most, move || {
+        let folder = Folder::of(&path);
+        folder
+            .and_then(|folder| Reader::new(folder).may_end_in(&boot_id))
+            .unwrap_or_else(|error| error.kind() != io::ErrorKind::NotFound)
+    })
+}
+
+/// What a thread of its own answers in time; yes, where it does not. It may hang on a disk for as long as that likes.
+fn answer(at_most: Duration, ask: impl FnOnce() -> bool + Send + 'static) -> bool {
+    let (told, answer) = mpsc::sync_channel(1);
+    let asking = std::thread::Builder::new()
+        .name("brink-asks".to_owned())
+        .stack_size(STACK)
+        .spawn(move || {
+            // Nobody may wait for it any more.
+            let _too_late = told.send(ask());
+        });
+    asking.is_err() || answer.recv_timeout(at_most).unwrap_or(true)
 }
 
 /// What surrounds a journal.

@@ -83,37 +83,37 @@ impl JournalPast {
         places.truncate(PLACES);
     }
 
-    /// Where to begin, and whether something before it may be missing; none: behind everything.
-    fn begin(&self, position: Option<&Position>) -> io::Result<Option<(Cursor, bool)>> {
+    /// Where to begin (none: behind everything), and whether something before it may be missing.
+    fn begin(&self, position: Option<&Position>) -> io::Result<(Option<Cursor>, bool)> {
         let Some(position) = position else {
-            return Ok(Some((Cursor::default(), false)));
+            return Ok((Some(Cursor::default()), false));
         };
         if let Some(cursor) = self.place(position)
             && self.files.has(cursor)?
         {
-            return Ok(Some((cursor, false)));
+            return Ok((Some(cursor), false));
         }
         let found = self.files.after(&position.boot, position.seq)?;
         let is_ours = self.run.as_ref().is_some_and(|run| run.0 == position.boot);
         Ok(match found {
-            After::Kept(cursor) => Some((cursor, false)),
-            After::Cut(cursor) => Some((cursor, true)),
-            // Of this boot nothing was journalled yet: all that is in the files was told before.
-            After::UnknownBoot if is_ours => None,
-            After::UnknownBoot => Some((Cursor::default(), true)),
+            After::Kept(cursor) => (Some(cursor), false),
+            After::Cut(cursor) => (Some(cursor), true),
+            // Of this boot nothing was journalled yet, or it was put aside: all that is in the files was told before.
+            After::UnknownBoot if is_ours => (None, self.files.ends_aside()?),
+            After::UnknownBoot => (Some(Cursor::default()), true),
         })
     }
 
     fn read(&self, position: Option<&Position>, limit: usize) -> io::Result<Page> {
         // Before the files are looked at: what is written meanwhile is seen twice then, and not never.
         let waiting = self.run.as_ref().map(|run| run.1.waiting());
-        let begin = self.begin(position)?;
+        let (mut next, is_cut) = self.begin(position)?;
         let mut page = Page {
             lines: Vec::new(),
-            is_cut: begin.is_some_and(|(_, is_cut)| is_cut),
+            is_cut,
         };
+        // Of the lines alone: whatever is passed over between them, the reader gets what lies behind it.
         let mut bytes = 0;
-        let mut next = begin.map(|(cursor, _)| cursor);
         while let Some(cursor) = next
             && page.lines.len() < limit
             && bytes < PAGE
@@ -126,9 +126,9 @@ impl JournalPast {
             page.is_cut |= read.is_cut || read.unreadable > 0;
             next = (!read.events.is_empty()).then_some(read.cursor);
             for kept in read.events {
-                bytes += kept.text.len();
                 self.push(&kept, position, &mut page);
             }
+            bytes = page.lines.iter().map(|line| line.text.len()).sum();
             if let Some(last) = page.lines.last() {
                 self.remember(last, read.cursor);
             }
@@ -227,5 +227,90 @@ impl Past for JournalPast {
         let found = self.files.since(wall_us);
         let found = found.map_err(|error| unreadable(&error))?;
         Ok(found.map(|(boot, seq)| Position { boot, seq }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::LONGEST_TEXT;
+    use super::super::store::{Store, name};
+    use super::super::{Journal, Limits, Surroundings};
+    use super::*;
+
+    const BOOT: &str = "3f2a0000-0000-4000-8000-000000000000";
+
+    fn known(seq: u64) -> String {
+        let sample = include_str!("../../../../tests/events/v1alpha1/pressure.json");
+        let mut event: serde_json::Value = serde_json::from_str(sample).unwrap();
+        event["seq"] = seq.into();
+        event["bootId"] = BOOT.into();
+        format!("{event}\n")
+    }
+
+    fn unknown(bytes: usize) -> String {
+        format!("{{\"type\":\"{}\"}}\n", "x".repeat(bytes))
+    }
+
+    /// Begins a journal with these texts as its events, numbered from 1 on.
+    fn write(path: &Path, texts: &[String]) {
+        let folder = Folder::make(path).unwrap();
+        let (mut store, _) = Store::open(folder, Limits::default(), BOOT, 1).unwrap();
+        for (seq, text) in (1..).zip(texts) {
+            assert!(store.push(seq, text.as_bytes(), 1));
+        }
+        store.write(1).unwrap();
+    }
+
+    fn numbers(past: &JournalPast, after: Option<u64>, limit: usize) -> (Vec<u64>, bool) {
+        let position = after.map(|seq| Position {
+            boot: BOOT.into(),
+            seq,
+        });
+        let page = past.after(position.as_ref(), limit).unwrap();
+        let numbers = page.lines.iter().map(|line| line.seq);
+        (numbers.collect(), page.is_cut)
+    }
+
+    #[test]
+    fn what_a_later_version_wrote_hides_nothing_behind_it() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("events");
+        let texts = [
+            unknown(PAGE + 1),
+            unknown(LONGEST_TEXT / 2),
+            unknown(PAGE),
+            known(4),
+            unknown(PAGE),
+            known(6),
+        ];
+        write(&path, &texts);
+        let past = JournalPast::open(&path).unwrap();
+        assert_eq!(numbers(&past, None, 1), (vec![4], true));
+        assert_eq!(numbers(&past, Some(4), 1), (vec![6], true));
+        assert_eq!(numbers(&past, Some(6), 9), (vec![], false), "the end");
+        assert_eq!(numbers(&past, None, 9), (vec![4, 6], true));
+        assert!(past.unread() >= 4);
+    }
+
+    #[test]
+    fn who_comes_while_all_of_its_boot_is_put_aside_is_told_of_a_cut() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("events");
+        write(&path, &[known(1), known(2)]);
+        let file = path.join(name(1));
+        let mut bytes = std::fs::read(&file).unwrap();
+        bytes[3] ^= 4;
+        std::fs::write(&file, &bytes).unwrap();
+        let around = Surroundings {
+            boot_id: BOOT,
+            clock: || 1,
+            on_loss: Box::new(|_, _| ()),
+        };
+        let (journal, recovery) = Journal::open(&path, Limits::default(), around).unwrap();
+        assert_eq!(recovery.put_aside.len(), 1);
+        // Of this run nothing is written yet.
+        let past = journal.past();
+        assert_eq!(numbers(&past, Some(1), 9), (vec![], true));
+        assert_eq!(numbers(&past, None, 9), (vec![], true));
     }
 }

@@ -131,7 +131,8 @@ impl Queue {
         (taken, inside.is_closed)
     }
 
-    /// What is in hand is in the files. Returns what was lost since it was told last.
+    /// What is in hand is in the files. Returns what was lost since it was told last; nothing once it is closed: that it is told
+    /// could not be written any more.
     pub(super) fn written(&self, size: u64, left_out: u64) -> u64 {
         let mut inside = self.lock();
         let count = std::mem::take(&mut inside.in_hand);
@@ -144,7 +145,23 @@ impl Queue {
         inside.status.size = size;
         inside.status.written += (count as u64).saturating_sub(left_out);
         inside.lose(left_out);
+        if inside.is_closed {
+            return 0;
+        }
         std::mem::take(&mut inside.untold)
+    }
+
+    /// So much was told as lost. Where it was closed meanwhile, nobody has taken that.
+    pub(super) fn told(&self, lost: u64) {
+        let mut inside = self.lock();
+        if inside.is_closed {
+            inside.untold += lost;
+        }
+    }
+
+    /// What was lost and is not told.
+    pub(super) fn untold(&self) -> u64 {
+        self.lock().untold
     }
 
     /// Events were lost although they were written, or could not be.

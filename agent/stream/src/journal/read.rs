@@ -3,10 +3,10 @@
 use std::io;
 use std::sync::Arc;
 
-use super::disk::{Disk, front};
+use super::disk::{Disk, DiskFile, front};
 use super::record::{HEAD, Head, What};
 use super::scan::Scan;
-use super::store::{name, number};
+use super::store::{aside_number, name, number};
 
 /// Where a reader stands: behind an event, or in front of the oldest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct Cursor {
 /// Where the events after a number begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// There, and none between is missing.
+    /// There, and none between was removed; what was put aside is told with the page.
     Kept(Cursor),
     /// There; some before were removed, and perhaps some after the number.
     Cut(Cursor),
@@ -48,7 +48,7 @@ pub struct Page {
     pub cursor: Cursor,
     /// Bytes between them that could not be read.
     pub unreadable: u64,
-    /// Whether a segment that was to be read has gone, or is no longer one.
+    /// Whether a segment that was to be read has gone, is no longer one, or was put aside.
     pub is_cut: bool,
 }
 
@@ -68,6 +68,85 @@ pub struct Damage {
     pub file: String,
     /// Bytes that are no events; none where it is no segment at all, or has gone meanwhile.
     pub bytes: Option<u64>,
+}
+
+/// The files of a folder, by their numbers.
+struct Files {
+    /// The oldest first.
+    segments: Vec<u64>,
+    /// What was put aside, in any order.
+    aside: Vec<u64>,
+}
+
+impl Files {
+    /// Behind which number a reader looks for what was put aside. Of what lies before the oldest segment only its neighbour may be no
+    /// older than what is kept.
+    fn before(&self, from: Cursor) -> u64 {
+        if from.segment > 0 {
+            return from.segment;
+        }
+        let oldest = self.segments.first();
+        oldest.map_or(0, |oldest| oldest.saturating_sub(2))
+    }
+
+    fn is_aside_between(&self, before: u64, segment: u64) -> bool {
+        let mut aside = self.aside.iter();
+        aside.any(|number| before < *number && *number < segment)
+    }
+
+    fn is_aside_after(&self, before: u64) -> bool {
+        self.aside.iter().any(|number| before < *number)
+    }
+}
+
+/// A page that is being filled.
+struct Filling {
+    page: Page,
+    most: Most,
+    /// Of the events that were looked at.
+    bytes: usize,
+    /// Whether something is missing before the next event: it is told with that one, which may find no room here.
+    is_cut: bool,
+}
+
+impl Filling {
+    /// Takes what comes next in a segment; `true` when there is no room for the rest.
+    fn take<F: DiskFile>(
+        &mut self,
+        segment: u64,
+        (head, mut scan): (Head, Scan<F>),
+    ) -> io::Result<bool> {
+        let boot_id: Arc<str> = head.boot_id.into();
+        // The same of what lies before an event and cannot be read.
+        let mut unreadable = 0;
+        while let Some(record) = scan.next()? {
+            if record.what != What::Line {
+                continue;
+            }
+            let text = scan.text(&record);
+            self.bytes += text.len();
+            let is_full =
+                self.page.events.len() >= self.most.events || self.bytes > self.most.bytes;
+            if is_full && !self.page.events.is_empty() {
+                self.page.unreadable += unreadable;
+                return Ok(true);
+            }
+            unreadable = scan.unreadable;
+            self.page.is_cut |= std::mem::take(&mut self.is_cut);
+            self.page.events.push(Kept {
+                boot_id: Arc::clone(&boot_id),
+                seq: record.seq,
+                written: record.written,
+                text: text.into(),
+            });
+            self.page.cursor = Cursor {
+                segment,
+                offset: scan.good,
+            };
+        }
+        self.page.unreadable += scan.unreadable;
+        Ok(false)
+    }
 }
 
 /// A reader of the files in a folder.
@@ -171,52 +250,64 @@ impl<D: Disk> Reader<D> {
     /// # Errors
     /// The system's.
     pub fn page(&self, from: Cursor, most: Most) -> io::Result<Page> {
-        let mut page = Page {
-            cursor: from,
-            ..Page::default()
+        let files = self.files()?;
+        let mut filling = Filling {
+            page: Page {
+                cursor: from,
+                is_cut: !self.has(from)?,
+                ..Page::default()
+            },
+            most,
+            bytes: 0,
+            is_cut: false,
         };
-        let mut bytes = 0;
-        page.is_cut = !self.has(from)?;
-        for segment in self.segments()? {
-            if segment < from.segment {
-                continue;
-            }
+        let mut before = files.before(from);
+        let wanted = files.segments.iter().copied();
+        for segment in wanted.filter(|segment| *segment >= from.segment) {
+            filling.is_cut |= files.is_aside_between(before, segment);
+            before = segment;
             let Some((head, mut scan)) = self.open(segment)? else {
-                page.is_cut |= self.is_lost(segment)?;
+                filling.is_cut |= self.is_lost(segment)?;
                 continue;
             };
             if segment == from.segment && from.offset > 0 {
                 scan = Scan::new(self.disk.open(&name(segment))?, from.offset);
             }
-            let boot_id: Arc<str> = head.boot_id.into();
-            // What lies before an event that finds no room here is told with that one.
-            let mut unreadable = 0;
-            while let Some(record) = scan.next()? {
-                if record.what != What::Line {
-                    continue;
-                }
-                let text = scan.text(&record);
-                bytes += text.len();
-                let is_full = page.events.len() >= most.events || bytes > most.bytes;
-                if is_full && !page.events.is_empty() {
-                    page.unreadable += unreadable;
-                    return Ok(page);
-                }
-                unreadable = scan.unreadable;
-                page.events.push(Kept {
-                    boot_id: Arc::clone(&boot_id),
-                    seq: record.seq,
-                    written: record.written,
-                    text: text.into(),
-                });
-                page.cursor = Cursor {
-                    segment,
-                    offset: scan.good,
-                };
+            if filling.take(segment, (head, scan))? {
+                return Ok(filling.page);
             }
-            page.unreadable += scan.unreadable;
         }
+        let mut page = filling.page;
+        page.is_cut |= filling.is_cut || files.is_aside_after(before);
         Ok(page)
+    }
+
+    /// Whether a file that is newer than every segment was put aside.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn ends_aside(&self) -> io::Result<bool> {
+        let files = self.files()?;
+        let newest = files.segments.last().copied();
+        Ok(files.is_aside_after(newest.unwrap_or(0)))
+    }
+
+    /// Whether the newest segment is of a boot, or may be for it cannot be read.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn may_end_in(&self, boot_id: &str) -> io::Result<bool> {
+        if self.ends_aside()? {
+            return Ok(true);
+        }
+        for segment in self.segments()?.into_iter().rev() {
+            match self.open(segment)? {
+                Some((head, _)) => return Ok(head.boot_id == boot_id),
+                None if self.is_lost(segment)? => return Ok(true),
+                None => {}
+            }
+        }
+        Ok(false)
     }
 
     /// The events of one segment, oldest first, each shown to `see`; none if it has gone.
@@ -262,10 +353,15 @@ impl<D: Disk> Reader<D> {
     /// # Errors
     /// The system's.
     pub fn segments(&self) -> io::Result<Vec<u64>> {
+        Ok(self.files()?.segments)
+    }
+
+    fn files(&self) -> io::Result<Files> {
         let names = self.disk.list()?;
-        let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
-        numbers.sort_unstable();
-        Ok(numbers)
+        let mut segments: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
+        segments.sort_unstable();
+        let aside = names.iter().filter_map(|name| aside_number(name)).collect();
+        Ok(Files { segments, aside })
     }
 
     /// A segment from its first record on; none where it has gone since, or is no segment.
@@ -289,7 +385,6 @@ impl<D: Disk> Reader<D> {
 
     /// Whether events may have been in what can no longer be opened as a segment. One that is being begun has none yet.
     fn is_lost(&self, segment: u64) -> io::Result<bool> {
-        use super::disk::DiskFile as _;
         match self.disk.open(&name(segment)) {
             Ok(file) => Ok(file.length()? > HEAD as u64),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(false),

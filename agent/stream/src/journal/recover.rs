@@ -6,7 +6,7 @@ use std::io;
 use super::disk::{Disk, DiskFile, front};
 use super::record::{HEAD, Head, What};
 use super::scan::Scan;
-use super::store::{Current, Segment, name, number};
+use super::store::{ASIDE, Current, Segment, aside_number, name, number};
 
 /// What was found when the journal was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,27 +33,22 @@ pub(super) struct Files<F> {
 
 pub(super) fn recover<D: Disk>(disk: &D, boot_id: &str) -> io::Result<(Files<D::File>, Recovery)> {
     let mut recovery = Recovery::default();
-    let names = disk.list()?;
-    let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
-    numbers.sort_unstable();
-    let next_number = numbers.last().map_or(1, |last| last.saturating_add(1));
-    let mut found = Vec::new();
-    for number in numbers {
-        match head_of(disk, number)? {
-            Found::Segment(head, size) => found.push((number, head, size)),
-            Found::NeverBegun => disk.remove(&name(number))?,
-            Found::Foreign => recovery.put_aside.push(put_aside(disk, &names, number)?),
-        }
-    }
+    let Sorted {
+        mut found,
+        last,
+        aside,
+    } = sort_out(disk, &mut recovery)?;
     let mut files = Files {
         old: VecDeque::new(),
         current: None,
-        next_number,
+        next_number: last.max(aside).map_or(1, |last| last.saturating_add(1)),
     };
     let is_clean = look_back(disk, &found, &mut recovery)?;
-    if is_clean
-        && let Some((number, head, size)) = found.pop_if(|(_, head, _)| head.boot_id == boot_id)
-    {
+    // Never before what was put aside: the gap between the numbers tells readers of it.
+    let goes_on = |(number, head, _): &mut (u64, Head, u64)| {
+        is_clean && head.boot_id == boot_id && aside < Some(*number)
+    };
+    if let Some((number, head, size)) = found.pop_if(goes_on) {
         files.current = Some(Current {
             number,
             file: disk.open_for_writing(&name(number))?,
@@ -70,6 +65,38 @@ pub(super) fn recover<D: Disk>(disk: &D, boot_id: &str) -> io::Result<(Files<D::
         })
         .collect();
     Ok((files, recovery))
+}
+
+/// What there is by the names in the folder.
+struct Sorted {
+    /// The segments with their sizes, the oldest first.
+    found: Vec<(u64, Head, u64)>,
+    /// The highest number of a file.
+    last: Option<u64>,
+    /// The highest of one that was put aside, now or before.
+    aside: Option<u64>,
+}
+
+fn sort_out<D: Disk>(disk: &D, recovery: &mut Recovery) -> io::Result<Sorted> {
+    let names = disk.list()?;
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
+    numbers.sort_unstable();
+    let mut sorted = Sorted {
+        found: Vec::new(),
+        last: numbers.last().copied(),
+        aside: names.iter().filter_map(|name| aside_number(name)).max(),
+    };
+    for number in numbers {
+        match head_of(disk, number)? {
+            Found::Segment(head, size) => sorted.found.push((number, head, size)),
+            Found::NeverBegun => disk.remove(&name(number))?,
+            Found::Foreign => {
+                recovery.put_aside.push(put_aside(disk, &names, number)?);
+                sorted.aside = sorted.aside.max(Some(number));
+            }
+        }
+    }
+    Ok(sorted)
 }
 
 enum Found {
@@ -102,11 +129,11 @@ fn head_of<D: Disk>(disk: &D, number: u64) -> io::Result<Found> {
 
 fn put_aside<D: Disk>(disk: &D, names: &[String], number: u64) -> io::Result<(String, String)> {
     let old = name(number);
-    let mut new = format!("{old}.damaged");
+    let mut new = format!("{old}{ASIDE}");
     let mut count = 1_u32;
     while names.contains(&new) {
         count += 1;
-        new = format!("{old}.damaged-{count}");
+        new = format!("{old}{ASIDE}-{count}");
     }
     disk.rename(&old, &new)?;
     disk.sync_names()?;

@@ -68,6 +68,14 @@ pub(super) fn number(name: &str) -> Option<u64> {
     (self::name(number) == name).then_some(number)
 }
 
+/// What the name of a file that was put aside has behind the one that it had.
+pub(super) const ASIDE: &str = ".damaged";
+
+/// The number of a segment that was put aside, in the name that it has now.
+pub(super) fn aside_number(name: &str) -> Option<u64> {
+    number(name.split_once(ASIDE)?.0)
+}
+
 impl<D: Disk> Store<D> {
     /// Takes up the files in a folder. `now` is in microseconds since 1970.
     ///

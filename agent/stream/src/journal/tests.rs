@@ -407,6 +407,129 @@ fn what_was_removed_is_known_to_be_missing() {
     assert!(matches!(reader.after(BOOT, first).unwrap(), After::Kept(_)));
 }
 
+/// A head that is none any more.
+fn damage(disk: &Simulated, segment: u64) {
+    disk.edit(&super::store::name(segment), |bytes| bytes[3] ^= 4);
+}
+
+/// The numbers of so many events from there on, whether some before them are missing, and where it goes on.
+fn some(disk: &Simulated, from: Cursor, events: usize) -> (Vec<u64>, bool, Cursor) {
+    let most = Most { events, ..ALL };
+    let page = Reader::new(disk.clone()).page(from, most).unwrap();
+    let numbers = page.events.iter().map(|kept| kept.seq);
+    (numbers.collect(), page.is_cut, page.cursor)
+}
+
+/// A journal of as many segments, each with two events.
+fn segments_of_two(count: u64) -> Simulated {
+    let disk = Simulated::default();
+    let (mut store, _) = open(&disk, 0);
+    for segment in 1..=count {
+        // The one before it is over by its age.
+        let now = i64::try_from(segment).unwrap() * 101 * HOUR;
+        for seq in [2 * segment - 1, 2 * segment] {
+            store.push(seq, &text(seq), now);
+        }
+        store.write(now).unwrap();
+    }
+    disk
+}
+
+#[test]
+fn a_segment_that_was_put_aside_is_told_of_once_with_the_event_behind_it() {
+    let disk = segments_of_two(5);
+    damage(&disk, 3);
+    let (_, recovery) = open(&disk, 505 * HOUR);
+    assert_eq!(recovery.put_aside.len(), 1);
+    let (seen, is_cut, before) = some(&disk, Cursor::default(), 4);
+    assert_eq!((seen, is_cut), (vec![1, 2, 3, 4], false));
+    let (seen, is_cut, behind) = some(&disk, before, 1);
+    assert_eq!((seen, is_cut), (vec![7], true));
+    let (seen, is_cut, _) = some(&disk, behind, 9);
+    assert_eq!((seen, is_cut), (vec![8, 9, 10], false));
+    let (seen, is_cut, _) = some(&disk, Cursor::default(), 9);
+    assert_eq!((seen.len(), is_cut), (8, true));
+    let reader = Reader::new(disk.clone());
+    for (after, first, expected) in [(4, 7, true), (5, 7, true), (7, 8, false)] {
+        let After::Kept(cursor) = reader.after(BOOT, after).unwrap() else {
+            panic!("nothing was removed");
+        };
+        let (seen, is_cut, _) = some(&disk, cursor, 1);
+        assert_eq!((seen, is_cut), (vec![first], expected), "after {after}");
+    }
+    // A number that no file has may never have had one.
+    disk.remove("events-000000000003.log.damaged").unwrap();
+    let (seen, is_cut, _) = some(&disk, before, 1);
+    assert_eq!((seen, is_cut), (vec![7], false));
+}
+
+#[test]
+fn what_is_written_behind_a_file_that_was_put_aside_has_a_gap_before_it() {
+    let disk = segments_of_two(3);
+    let (_, _, end) = some(&disk, Cursor::default(), 4);
+    damage(&disk, 3);
+    let now = 303 * HOUR;
+    drop(open(&disk, now));
+    let (seen, is_cut, _) = some(&disk, end, 9);
+    assert_eq!((seen, is_cut), (vec![], true), "nothing is behind it yet");
+    // The run that put it aside has written nothing; the next one does.
+    let (mut store, recovery) = open(&disk, now);
+    assert_eq!(recovery.put_aside, []);
+    store.push(9, &text(9), now);
+    store.write(now).unwrap();
+    let reader = Reader::new(disk.clone());
+    assert_eq!(reader.segments().unwrap(), [1, 2, 4]);
+    let (seen, is_cut, behind) = some(&disk, end, 9);
+    assert_eq!((seen, is_cut), (vec![9], true));
+    assert_eq!(some(&disk, behind, 9), (vec![], false, behind));
+}
+
+/// Files that were put aside stay for ever; whoever reads from the oldest on is told of none that is older.
+#[test]
+fn a_file_that_was_put_aside_before_all_that_is_kept_is_no_loss() {
+    let disk = segments_of_two(4);
+    damage(&disk, 1);
+    drop(open(&disk, 404 * HOUR));
+    let from_the_oldest = || {
+        let (seen, is_cut, _) = some(&disk, Cursor::default(), 9);
+        (seen[0], is_cut)
+    };
+    assert_eq!(from_the_oldest(), (3, true), "it may be as young");
+    disk.remove(&super::store::name(2)).unwrap();
+    assert_eq!(from_the_oldest(), (5, false));
+}
+
+#[test]
+fn a_journal_says_whether_it_may_have_events_of_a_boot() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("events");
+    let patience = Duration::from_mins(1);
+    let both = || [BOOT, OTHER_BOOT].map(|boot| super::may_have(&path, boot, patience));
+    let write = |boot: &str| {
+        let folder = Folder::make(&path).unwrap();
+        let (mut store, _) = Store::open(folder, SMALL, boot, 0).unwrap();
+        store.push(1, &text(1), 0);
+        store.write(0).unwrap();
+    };
+    assert_eq!(both(), [false, false], "there is none");
+    write(BOOT);
+    assert_eq!(both(), [true, false]);
+    write(OTHER_BOOT);
+    assert_eq!(both(), [false, true]);
+    std::fs::write(path.join(super::store::name(3)), "").unwrap();
+    assert_eq!(both(), [false, true], "one that was never begun");
+    std::fs::write(path.join(super::store::name(4)), [7_u8; 200]).unwrap();
+    assert_eq!(both(), [true, true], "nobody knows of which it was");
+    std::fs::remove_dir_all(&path).unwrap();
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(both(), [true, true], "nor what is to be there");
+    // Who asks a disk that hangs goes on.
+    let (hanging, disk) = std::sync::mpsc::channel::<()>();
+    let ask = move || disk.recv().is_ok();
+    assert!(super::answer(Duration::from_millis(1), ask));
+    drop(hanging);
+}
+
 #[test]
 fn the_folder_is_for_its_owner_alone_and_for_one_agent() {
     use std::os::unix::fs::PermissionsExt as _;

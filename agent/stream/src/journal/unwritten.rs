@@ -4,10 +4,15 @@
 
 use std::io;
 
+use super::crc::crc32;
 use super::disk::{Disk, DiskFile};
 
-/// Beside the segments. Eight bytes, the number as a little-endian integer; written over in place, which takes no room.
+/// Beside the segments. It is written over in place, which takes no room.
 const NAME: &str = "unwritten";
+/// What it begins with.
+const MARK: [u8; 8] = *b"BRINKUNW";
+/// Its bytes: the mark, the number (8) and the CRC-32 of both (4), little-endian.
+const LENGTH: usize = MARK.len() + 8 + 4;
 
 /// The file; none where it cannot be had, and then nothing is kept.
 #[derive(Debug)]
@@ -51,7 +56,7 @@ impl<F: DiskFile> Unwritten<F> {
             return;
         }
         if let Some(file) = &self.file
-            && let Err(error) = file.write_at(&count.to_le_bytes(), 0)
+            && let Err(error) = file.write_at(&encode(count), 0)
         {
             tracing::warn!(%error, count, "how many events wait for the event journal's disk cannot be kept for the next run");
         }
@@ -66,11 +71,85 @@ fn open<D: Disk>(disk: &D) -> io::Result<(D::File, u64)> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(NAME)?,
         Err(error) => return Err(error),
     };
-    let mut bytes = [0; 8];
-    if file.read_at(&mut bytes, 0)? == bytes.len() {
-        return Ok((file, u64::from_le_bytes(bytes)));
+    // One more than it has: what is longer is something else.
+    let mut bytes = [0; LENGTH + 1];
+    let length = file.read_at(&mut bytes, 0)?;
+    if let Some(count) = decode(&bytes[..length]) {
+        return Ok((file, count));
+    }
+    if length > 0 {
+        tracing::warn!(
+            file = NAME,
+            "this file of the event journal is damaged, or none of ours: how many events an earlier run could not write is not known"
+        );
+    }
+    if length > LENGTH {
+        file.cut(LENGTH as u64)?;
     }
     // Its room is taken now, while there may be some.
-    file.write_at(&[0; 8], 0)?;
+    file.write_at(&encode(0), 0)?;
     Ok((file, 0))
+}
+
+fn encode(count: u64) -> [u8; LENGTH] {
+    let mut bytes = [0; LENGTH];
+    bytes[..8].copy_from_slice(&MARK);
+    bytes[8..16].copy_from_slice(&count.to_le_bytes());
+    let sum = crc32(&bytes[..16]);
+    bytes[16..].copy_from_slice(&sum.to_le_bytes());
+    bytes
+}
+
+/// The number in the bytes of the file; none where they are something else.
+fn decode(bytes: &[u8]) -> Option<u64> {
+    let count = bytes.get(8..16)?.try_into().ok().map(u64::from_le_bytes)?;
+    (*bytes == encode(count)).then_some(count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::simulated::Simulated;
+    use super::*;
+
+    fn left(disk: &Simulated) -> u64 {
+        Unwritten::open(disk).1
+    }
+
+    #[test]
+    fn what_was_kept_is_read_again_and_nothing_else_is() {
+        let disk = Simulated::default();
+        let (mut unwritten, earlier) = Unwritten::open(&disk);
+        assert_eq!(earlier, 0);
+        unwritten.wait(905);
+        assert_eq!((left(&disk), left(&disk)), (905, 905));
+        let good = encode(905);
+        let flipped = (0..good.len()).map(|at| {
+            let mut bytes = good.to_vec();
+            bytes[at] ^= 4;
+            bytes
+        });
+        let torn = (0..good.len()).map(|end| good[..end].to_vec());
+        // Foreign bytes, among them as many as an earlier version had written, and ours with more behind them.
+        let foreign = [vec![b'2'; 8], vec![b'x'; 9999], [&good[..], &[0]].concat()];
+        for bytes in flipped.chain(torn).chain(foreign) {
+            disk.edit(NAME, |file| file.clone_from(&bytes));
+            let (mut unwritten, earlier) = Unwritten::open(&disk);
+            assert_eq!(earlier, 0, "{bytes:?}");
+            assert_eq!(left(&disk), 0);
+            unwritten.wait(7);
+            assert_eq!(left(&disk), 7, "and it is kept again behind {bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_foreign_file_on_a_full_disk_is_written_over() {
+        let disk = Simulated::default();
+        let (_, earlier) = Unwritten::open(&disk);
+        assert_eq!(earlier, 0);
+        disk.edit(NAME, |file| *file = vec![b'x'; 9999]);
+        disk.set_capacity(Some(LENGTH));
+        let (mut unwritten, _) = Unwritten::open(&disk);
+        unwritten.wait(3);
+        assert_eq!(left(&disk), 3);
+    }
 }

@@ -102,9 +102,7 @@ impl<D: Disk> Writer<D> {
                 return;
             }
             if is_closed && self.queue.status().waiting == 0 {
-                let outcome = self.store.sync();
-                self.queue.lose(self.store.take_doubtful());
-                self.show(outcome);
+                self.finish();
                 return;
             }
         }
@@ -130,6 +128,7 @@ impl<D: Disk> Writer<D> {
         let lost = self.queue.written(self.store.size(), left_out);
         if lost > 0 {
             (self.on_loss)(lost, self.queue.status().lost);
+            self.queue.told(lost);
         }
         let count = self.store.unsafe_events();
         if count == 0 {
@@ -155,6 +154,22 @@ impl<D: Disk> Writer<D> {
         } else if status.waiting == 0 && status.written > 0 {
             self.unwritten.settle();
         }
+    }
+
+    /// The run ends, and all that was told is written. What cannot be made safe, and what was lost so late that nobody could be
+    /// told, is left to the next run.
+    pub(super) fn finish(&mut self) {
+        let outcome = self.store.sync();
+        self.queue.lose(self.store.take_doubtful());
+        let lost = self.queue.untold();
+        if lost > 0 {
+            self.unwritten.wait(lost);
+            tracing::error!(
+                lost,
+                "events are not in the event journal, or may not be safe there; the next run tells of them"
+            );
+        }
+        self.show(outcome);
     }
 
     /// The run ends, and the disk takes nothing.
