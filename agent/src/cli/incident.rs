@@ -142,7 +142,7 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let mut known = Known::new(args);
     match &args.journal.folder {
         Some(path) => known.read(path)?,
-        None => known.ask(&args.socket.socket)?,
+        None => known.ask(&args.socket.socket).map_err(or_journal)?,
     }
     if known.is_cut {
         Talk::new().say(
@@ -164,6 +164,19 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     }
     data.flush()?;
     Ok(Exit::Success)
+}
+
+/// Where no agent answers, what one has left can be read.
+fn or_journal(error: CliError) -> CliError {
+    const OR: &str = "`--journal DIR` reads what an agent has left: events.journal.path, /var/lib/brink/events if nothing else is set";
+    match error {
+        CliError::Other {
+            exit: Exit::NoAgent,
+            error,
+            advice: Some(advice),
+        } => CliError::new(Exit::NoAgent, error).advise(format!("{advice}. {OR}")),
+        other => other,
+    }
 }
 
 fn show(data: &mut Data, args: &Args, incident: &Incident) -> Result<(), CliError> {

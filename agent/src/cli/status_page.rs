@@ -383,7 +383,11 @@ fn events(screen: &mut Screen, told: &EventsView) {
     let troubles = outlets.map(|(name, why)| format!("events.{name} fails: {why}"));
     let numbers = told.numbers.iter();
     let numbers = numbers.map(|why| format!("their numbers cannot be kept: {why}"));
-    for trouble in troubles.chain(numbers) {
+    let doors = told.doors.iter();
+    let doors = doors.filter_map(|door| Some((door, door.why.as_ref()?)));
+    let doors = doors
+        .map(|(door, why)| format!("{} is not served at {}: {why}", door.setting, door.address));
+    for trouble in troubles.chain(doors).chain(numbers) {
         screen.paragraph("            ", &trouble, Some(Paint::Warning));
     }
 }

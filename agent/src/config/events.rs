@@ -7,7 +7,7 @@ use std::path::Path;
 use brink_stream::serve::door::LONGEST_PATH;
 
 use super::document::{Fields, Node, Reader};
-use super::outlets::{read_journal, read_outlets};
+use super::outlets::{Outlets, read_journal, read_outlets};
 use super::schema::{absolute, section};
 use super::settings::{Events, Paths};
 
@@ -55,6 +55,10 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Path
         outlets: read_outlets(reader, section),
     };
     check_sockets(reader, fields, &events, paths);
+    check_file(reader, section, &events);
+    if !events.enabled {
+        doubt_ways_out(reader, section, &events);
+    }
     if let Some(node) = page.filter(|_| events.page && events.listen.is_none()) {
         let problem = "without events.listen no browser can open it";
         reader.fault(
@@ -126,6 +130,40 @@ fn read_address<'a>(reader: &mut Reader<'a>, node: &'a Node, accepted: &str) -> 
         return None;
     }
     Some(address)
+}
+
+/// A file of lines among the segments of the journal would be in the way of both.
+fn check_file<'a>(reader: &mut Reader<'a>, section: Fields<'a>, events: &Events) {
+    let Some(file) = &events.outlets.file else {
+        return;
+    };
+    let is_among = events.journal.enabled && file.path.starts_with(&events.journal.path);
+    let written = section.get("file").and_then(|node| node.get("path"));
+    if let Some(node) = written.filter(|_| is_among) {
+        let problem = "it is in the folder of the event journal";
+        reader.fault(node, problem, "a file elsewhere");
+    }
+}
+
+/// What is asked for beside `enabled: false` is kept for later, and does nothing meanwhile.
+fn doubt_ways_out<'a>(reader: &mut Reader<'a>, section: Fields<'a>, events: &Events) {
+    let Outlets {
+        file,
+        stdout,
+        journald,
+        otlp,
+    } = &events.outlets;
+    for (key, is_asked_for) in [
+        ("listen", events.listen.is_some()),
+        ("file", file.is_some()),
+        ("stdout", stdout.is_some()),
+        ("journald", *journald),
+        ("otlp", otlp.is_some()),
+    ] {
+        if let Some(node) = section.get(key).filter(|_| is_asked_for) {
+            reader.warn(node, "with events.enabled: false no event goes there");
+        }
+    }
 }
 
 /// Both sockets must fit into the kernel's address of a socket, and be two.

@@ -272,6 +272,20 @@ pub struct EventsView {
     pub journal: Option<EventJournalView>,
     /// The other ways out.
     pub outlets: Vec<OutletView>,
+    /// Where they are to be served.
+    pub doors: Vec<DoorView>,
+}
+
+/// An address where events, or the metrics alone, are to be served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DoorView {
+    /// The setting it comes from: `events.socket`, `events.listen` or `metrics.listen`.
+    pub setting: String,
+    /// The path of the socket, or address and port.
+    pub address: String,
+    /// Why nobody can be served there for now, and what to do; none while it is served.
+    pub why: Option<String>,
 }
 
 /// How the event journal stands.

@@ -73,7 +73,8 @@ async fn serve(
     running: &Arc<Running>,
 ) -> anyhow::Result<()> {
     let socket = &config.paths.socket;
-    let views = Arc::new(Views::new(Arc::clone(running)));
+    let states = doors.as_ref().map_or_else(Vec::new, Doors::states);
+    let views = Arc::new(Views::new(Arc::clone(running), states));
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;

@@ -30,7 +30,7 @@ mod starts;
 pub mod state;
 mod steps;
 pub mod stop_button;
-mod streaming;
+pub mod streaming;
 pub mod watch;
 
 /// Name of the enforcer's lock in the agent's folder under /run: agents that share the folder share the lock.

@@ -2,11 +2,10 @@
 //!
 //! No door keeps the agent from protecting the node: one that is taken is told of and tried again every second.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use brink_stream::hub::LatePast;
@@ -36,6 +35,17 @@ impl Doors {
             port: config.listen.map(Address::Port).map(Place::open),
             metrics: metrics.map(Address::Metrics).map(Place::open),
         })
+    }
+
+    /// How each of them stands, for as long as they are open or tried.
+    pub(super) fn states(&self) -> Vec<Arc<DoorState>> {
+        let places = [
+            Some(&self.socket),
+            self.port.as_ref(),
+            self.metrics.as_ref(),
+        ];
+        let states = places.into_iter().flatten();
+        states.map(|place| Arc::clone(&place.state)).collect()
     }
 
     /// Serves a running agent's events until the future is dropped; `public` is what anybody may see.
@@ -83,20 +93,61 @@ impl Doors {
     }
 }
 
+/// How a door stands, as it is told to whoever asks.
+#[derive(Debug)]
+pub struct DoorState {
+    /// The setting that names it.
+    pub setting: &'static str,
+    /// Where it is.
+    pub address: String,
+    why: Mutex<Option<String>>,
+}
+
+impl DoorState {
+    fn of(address: &Address) -> Self {
+        let (setting, address) = match address {
+            Address::Socket(path) => ("events.socket", path.display().to_string()),
+            Address::Port(address) => ("events.listen", address.to_string()),
+            Address::Metrics(address) => ("metrics.listen", address.to_string()),
+        };
+        Self {
+            setting,
+            address,
+            why: Mutex::default(),
+        }
+    }
+
+    /// Why it cannot be had, and what to do; none where it can.
+    pub fn why(&self) -> Option<String> {
+        self.lock().clone()
+    }
+
+    /// Takes down how it stands; whether that is something new.
+    fn set(&self, why: Option<String>) -> bool {
+        let mut known = self.lock();
+        let is_new = *known != why;
+        *known = why;
+        is_new
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<String>> {
+        self.why.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// An address, and the door there once it could be had.
 struct Place {
     address: Address,
     door: Option<Door>,
-    /// Why it could not be had, as it was told last.
-    told: String,
+    state: Arc<DoorState>,
 }
 
 impl Place {
     fn open(address: Address) -> Self {
         let mut place = Self {
+            state: Arc::new(DoorState::of(&address)),
             address,
             door: None,
-            told: String::new(),
         };
         place.attempt();
         place
@@ -105,13 +156,17 @@ impl Place {
     /// Tries to open the door; what is in the way is told once.
     fn attempt(&mut self) {
         match self.address.open() {
-            Ok(door) => self.door = Some(door),
+            Ok(door) => {
+                self.door = Some(door);
+                self.state.set(None);
+            }
             Err(error) => {
-                let why = error.to_string();
-                if why != self.told {
-                    let next = self.address.advice(&error);
-                    warn!(address = %self.address, %error, next, "events cannot be served there yet; it is tried every second");
-                    self.told = why;
+                let next = self.address.advice(&error);
+                if self.state.set(Some(format!("{error}; {next}"))) {
+                    let DoorState {
+                        setting, address, ..
+                    } = &*self.state;
+                    warn!(%address, %setting, %error, next, "events cannot be served there yet; it is tried every second");
                 }
             }
         }
@@ -126,7 +181,7 @@ impl Place {
             tokio::time::sleep(AGAIN).await;
             self.attempt();
             if self.door.is_some() {
-                info!(address = %self.address, "events are served");
+                info!(address = %self.state.address, setting = self.state.setting, "events are served");
             }
         }
     }
@@ -166,16 +221,6 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Socket(path) => write!(f, "{} (events.socket)", path.display()),
-            Self::Port(address) => write!(f, "{address} (events.listen)"),
-            Self::Metrics(address) => write!(f, "{address} (metrics.listen)"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,14 +242,24 @@ mod tests {
             Place::open(Address::Socket(path.clone())),
         ];
         for place in &places {
-            assert!(place.door.is_none(), "{}", place.address);
-            assert!(!place.told.is_empty(), "{}", place.address);
+            assert!(place.door.is_none(), "{:?}", place.state);
         }
+        let why = places.each_ref().map(|place| place.state.why().unwrap());
+        assert!(
+            why[0].contains("in use") && why[0].contains("ss -ltnp"),
+            "{why:?}"
+        );
+        assert_eq!(why[0], why[1]);
+        assert!(
+            why[2].contains("is no socket; set events.socket"),
+            "{why:?}"
+        );
         drop(other);
         std::fs::remove_file(&path).unwrap();
         for place in &mut places {
             place.attempt();
-            assert!(place.door.is_some(), "{}: {}", place.address, place.told);
+            assert!(place.door.is_some(), "{:?}", place.state);
+            assert_eq!(place.state.why(), None);
             // The next one wants the same port.
             place.door = None;
         }

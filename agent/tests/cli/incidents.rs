@@ -468,3 +468,18 @@ fn a_journal_that_is_none_is_said_to_be_none() {
         assert!(stderr(&output).contains(says), "{}", stderr(&output));
     }
 }
+
+#[test]
+fn where_no_agent_answers_its_journal_is_named() {
+    let output = run(&["incident", "--socket", "/nonexistent/events.sock"], "");
+    assert_eq!(output.status.code(), Some(4));
+    let said = stderr(&output);
+    for part in [
+        "no agent",
+        "`brink run`",
+        "`--journal DIR`",
+        "/var/lib/brink/events",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}

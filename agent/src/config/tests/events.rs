@@ -26,6 +26,25 @@ fn the_socket_follows_the_state_directory_and_the_port_is_asked_for() {
 }
 
 #[test]
+fn a_way_out_of_events_that_are_off_is_doubted() {
+    let doubts = |text: &str| {
+        let folder = Folder::new(&[("config.yaml", &format!("{HEAD}{text}\n"))]);
+        let warnings = folder.load().warnings.into_iter();
+        warnings.map(|each| each.path).collect::<Vec<_>>()
+    };
+    let asked =
+        "listen: '127.0.0.1:9753', page: true, file: {path: /tmp/e}, stdout: json, journald: true";
+    assert_eq!(
+        doubts(&format!("events: {{enabled: false, {asked}}}")),
+        ["listen", "file", "stdout", "journald"].map(|key| format!("events.{key}"))
+    );
+    let none = "listen: none, file: none, stdout: none, journald: false";
+    for quiet in [format!("enabled: false, {none}"), asked.to_owned()] {
+        assert_eq!(doubts(&format!("events: {{{quiet}}}")), [""; 0], "{quiet}");
+    }
+}
+
+#[test]
 fn what_is_no_place_is_a_fault_with_its_own() {
     let long = format!("/{}", "x".repeat(107));
     for (text, expected) in [
@@ -65,6 +84,14 @@ fn what_is_no_place_is_a_fault_with_its_own() {
         assert_eq!(said.len(), 1, "{text}: {said:#?}");
         assert!(said[0].contains(expected), "{text}: {said:#?}");
     }
+    for file in ["/var/lib/brink/events/lines.json", "/j/a/b"] {
+        let journal = "journal: {path: /j}, ".repeat(usize::from(file.starts_with("/j")));
+        let said = faults(&format!("events: {{{journal}file: {{path: {file}}}}}"));
+        assert_eq!(said.len(), 1, "{file}: {said:#?}");
+        assert!(said[0].contains("events.file.path: "), "{said:#?}");
+    }
+    let apart = "events: {journal: {enabled: false}, file: {path: /var/lib/brink/events/lines}}";
+    assert!(events(apart).outlets.file.is_some());
     let state = format!("paths: {{stateDir: /{}}}", "x".repeat(100));
     let said = faults(&state);
     assert!(said[0].contains("paths.stateDir: "), "{said:#?}");

@@ -25,6 +25,7 @@ use crate::record::words::mode_word;
 use crate::runtime::prepare::Running;
 use crate::runtime::state::State;
 use crate::runtime::stop_button::Pressed;
+use crate::runtime::streaming::DoorState;
 
 /// How long to wait for fresh figures before older ones are shown.
 const FRESH: Duration = Duration::from_millis(200);
@@ -34,15 +35,18 @@ const HEARD: Duration = Duration::from_secs(2);
 /// Everything that answers are made from.
 pub struct Views {
     running: Arc<Running>,
+    /// Where events are to be served.
+    doors: Vec<Arc<DoorState>>,
     /// Tickets given to requests so far.
     tickets: AtomicU64,
 }
 
 impl Views {
     /// Views of a running agent.
-    pub const fn new(running: Arc<Running>) -> Self {
+    pub const fn new(running: Arc<Running>, doors: Vec<Arc<DoorState>>) -> Self {
         Self {
             running,
+            doors,
             tickets: AtomicU64::new(0),
         }
     }

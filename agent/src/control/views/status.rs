@@ -12,7 +12,7 @@ use brink_stream::outlet::OutletStatus;
 
 use super::Views;
 use crate::control::protocol::{
-    BrokenManifestView, EventJournalView, EventsView, OomView, OutletView, ProgramView,
+    BrokenManifestView, DoorView, EventJournalView, EventsView, OomView, OutletView, ProgramView,
     RecorderView, RefusedView, RingView, SamplerView, Status, ThresholdState,
 };
 use crate::guard;
@@ -23,6 +23,7 @@ use crate::runtime::cluster::Cluster;
 use crate::runtime::equipment::ProgramState;
 use crate::runtime::oom_tally::OomTally;
 use crate::runtime::state::State;
+use crate::runtime::streaming::DoorState;
 
 impl Views {
     /// How the agent and the node are now, by the latest figures.
@@ -91,6 +92,7 @@ impl Views {
             numbers: numbering.failed,
             journal: telling.journal().map(journal),
             outlets: outlets.map(outlet).collect(),
+            doors: self.doors.iter().map(|door| door_view(door)).collect(),
         })
     }
 
@@ -168,6 +170,14 @@ fn outlet((name, status): (&'static str, OutletStatus)) -> OutletView {
         why: status.failed,
         sent: status.sent,
         lost: status.lost,
+    }
+}
+
+fn door_view(door: &DoorState) -> DoorView {
+    DoorView {
+        setting: door.setting.to_owned(),
+        address: door.address.clone(),
+        why: door.why(),
     }
 }
 
