@@ -144,9 +144,9 @@ fn behind<'a>(key: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
 fn loss_of(text: &[u8]) -> Option<(usize, u64)> {
     let event: Event = serde_json::from_slice(text).ok()?;
     let loss: Loss = serde_json::from_str(event.data.get()).ok()?;
-    let place = PLACES
-        .iter()
-        .position(|place| loss.place.starts_with(place));
+    // `kernel-ring/oom` is a part of `kernel-ring`; `journald` is none of `journal`.
+    let whole = loss.place.split('/').next().unwrap_or_default();
+    let place = PLACES.iter().position(|place| *place == whole);
     Some((place.unwrap_or(PLACES.len() - 1), loss.count))
 }
 
@@ -195,7 +195,7 @@ mod tests {
             Kind::OomKill,
             &json!({"name": "\"cause\":\"memcgOom\""}),
         );
-        for (place, count) in [("journal", 5), ("kernel-ring/oom", 2), ("file", 1)] {
+        for (place, count) in [("journal", 5), ("kernel-ring/oom", 2), ("file", 1), ("journald", 3)] {
             tell(
                 &hub,
                 Kind::Loss,
@@ -206,10 +206,10 @@ mod tests {
         let of = |kind| told.kinds[Kind::ALL.iter().position(|one| *one == kind).unwrap()];
         assert_eq!(
             (of(Kind::AgentStarted), of(Kind::OomKill), of(Kind::Loss)),
-            (1, 2, 3)
+            (1, 2, 4)
         );
         assert_eq!(told.causes, [1, 0, 0, 0, 1, 1, 0]);
-        assert_eq!(told.losses, [2, 0, 5, 0, 0, 1]);
+        assert_eq!(told.losses, [2, 0, 5, 0, 0, 4]);
         assert_eq!(counts.read(None), None);
     }
 }

@@ -10,7 +10,7 @@ use brink_core::node::order::End;
 use brink_core::node::rank::Excess;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::{PerSignal, Signal};
-use brink_core::node::workload::Preference;
+use brink_core::node::workload::{Preference, PreferenceBy};
 use brink_host::probe::shortage::Shortage;
 use brink_host::psi::{Pressure, Stall};
 use brink_stream::model::kind::Kind as EventKind;
@@ -41,6 +41,7 @@ fn victim() -> Place<'static> {
         uid: "c",
         standing: Standing {
             preference: Preference::Normal,
+            preference_by: PreferenceBy::Node,
             excess: Excess::Over,
             priority: 0,
             usage: None,
@@ -240,6 +241,7 @@ fn status() -> Status {
             "journal": {"state": "full", "why": "No space left", "size": 4096, "written": 9, "waiting": 2, "lost": 1}},
         "kubernetes": {"node": "n", "connected": true, "since": null, "why": null, "pods": 12, "stateAgeMs": 0, "leftOut": 0, "failures": 3}
     });
+    status["events"]["doors"] = json!([]);
     status["storage"] = json!({"folders": 3, "roundAgeMs": 500, "roundMs": 4, "feeds": 1, "changes": 9, "changesLost": 0, "withoutFeed": [],
             "troubles": ["a/b, volume /x: /x is not there"], "workloads": []});
     status["recorder"] = json!({"nodePeriodMs": 10, "nearPeriodMs": 100, "othersPeriodMs": 1000, "near": 2, "others": 3,
