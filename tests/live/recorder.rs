@@ -23,7 +23,8 @@ use brink_host::probe::abi::flight::FlightPoint;
 use brink_host::probe::programs::is_spare;
 use brink_host::probe::{Facts, Probe, Roots, Wishes, coverage};
 use brink_stream::hub::{Line, Next};
-use brink_stream::model::incident::CgroupPoint;
+use brink_stream::model::field::Missing;
+use brink_stream::model::incident::{CgroupPoint, Recording};
 use brink_stream::model::kind::Kind;
 use brink_tests::{Hog, Sandbox, files_are_in_memory, lacks, slowed, wait_until};
 
@@ -124,6 +125,34 @@ fn the_sampler_leaves_points_of_the_node() {
         let used = FlightPoint::bytes(i64::from(point.anon) + i64::from(point.file));
         assert!((1..=total).contains(&used), "{point:?} of {total}");
     }
+}
+
+/// A sampler that falls silent takes nothing with it that it has left: files go on from there.
+#[test]
+fn what_a_sampler_left_before_it_fell_silent_is_recorded() {
+    let mut probe = match recording_probe() {
+        Ok(probe) => probe,
+        Err(why) => lacks!("needs the sampler: {why}"),
+    };
+    let flight = probe.take_flight().expect("it was asked for");
+    if !flight.tells().forks {
+        lacks!("needs the programs that count forks");
+    }
+    let (recorder, _told) = recorder(&Layout::detect(Path::new("/")).unwrap());
+    recorder.attach(flight, Arc::new(probe.take_meters().unwrap()));
+    let cut = || recorder.cut(now(), None);
+    let until = |what: &str, is_so: &dyn Fn(&Recording) -> bool| {
+        let found = wait_until(PATIENCE, || Some(cut()).filter(|cut| is_so(cut)));
+        found.unwrap_or_else(|| panic!("{what}: {:?}", cut().node))
+    };
+    let of_sampler = |cut: &Recording| cut.node.iter().any(|point| point.forks.is_some());
+    until("the sampler leaves points", &|cut| {
+        of_sampler(cut) && cut.node_period_ms == 10
+    });
+    drop(probe);
+    let told = until("files tell", &|cut| cut.node_period_ms >= 100);
+    assert!(of_sampler(&told), "{:?}", told.node);
+    assert_eq!(told.node_forks_missing, Some(Missing::Lost));
 }
 
 #[test]

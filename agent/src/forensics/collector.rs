@@ -11,9 +11,9 @@ use brink_host::cgroup::Layout;
 use brink_host::clock::ClockPair;
 use brink_host::probe::abi::record::VictimRecord;
 
-use super::Outlet;
 use super::identity::Snapshot;
 use super::worker::Worker;
+use super::{Outlet, eviction};
 use crate::guard::files::NodePlan;
 use crate::guard::ports::Port;
 use crate::guard::roster::Roster;
@@ -22,6 +22,8 @@ use crate::runtime::equipment::Loaded;
 
 /// What may wait for the thread.
 pub(super) const WAITING: usize = 512;
+/// Beginnings and ends of orders of ours that may wait beside that: those of all that are followed.
+pub(super) const MOST_STEPS: usize = 2 * eviction::MOST_OPEN;
 
 /// What the collector needs.
 pub struct Plan {
@@ -50,12 +52,17 @@ pub(super) enum Note {
     Chosen(Box<VictimRecord>),
     /// Something new lies beside the queue.
     Beside,
-    /// An order of ours was given.
-    Ordered(Ordered),
-    /// One is over.
-    Completed(Box<Over>),
     /// End.
     Stop,
+}
+
+/// What is told of an order of ours.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// It was given.
+    Given(Ordered),
+    /// It is over.
+    Over(Box<Over>),
 }
 
 /// An order of ours.
@@ -106,6 +113,9 @@ pub(super) struct Beside {
     pub(super) roster: Option<Box<Snapshot>>,
     /// The kernel's programs have been loaded.
     pub(super) is_loaded: bool,
+    /// What was told of orders of ours, in its order. However many the kernel kills, it has its own room: an order whose end is not
+    /// heard of stays open.
+    pub(super) steps: Vec<Step>,
 }
 
 /// The end of an order of ours.
@@ -134,10 +144,20 @@ impl Inbox {
         let _awake_anyway = self.notes.send(Note::Beside);
     }
 
-    fn kill(&self, note: Note) {
-        if self.notes.send(note).is_err() {
-            self.kills_lost.fetch_add(1, Ordering::Relaxed);
-        }
+    /// Puts a step of an order there; false where there is no room for it.
+    fn step(&self, step: Step) -> bool {
+        let mut has_room = false;
+        self.put(|beside| {
+            has_room = beside.steps.len() < MOST_STEPS;
+            if has_room {
+                beside.steps.push(step);
+            }
+        });
+        has_room
+    }
+
+    fn lose_a_kill(&self) {
+        self.kills_lost.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -168,8 +188,10 @@ impl Collector {
 
     /// The kernel's killer chose a process.
     pub fn chosen(&self, record: &VictimRecord) {
-        if let Some(inbox) = &self.0 {
-            inbox.kill(Note::Chosen(Box::new(*record)));
+        if let Some(inbox) = &self.0
+            && inbox.notes.send(Note::Chosen(Box::new(*record))).is_err()
+        {
+            inbox.lose_a_kill();
         }
     }
 
@@ -183,8 +205,10 @@ impl Collector {
 
     /// An order of ours was given, and told.
     pub fn ordered(&self, record: &DecisionRecord) {
-        if let Some(inbox) = &self.0 {
-            inbox.kill(Note::Ordered(Ordered::of(record)));
+        if let Some(inbox) = &self.0
+            && !inbox.step(Step::Given(Ordered::of(record)))
+        {
+            inbox.lose_a_kill();
         }
     }
 
@@ -195,8 +219,7 @@ impl Collector {
             return false;
         };
         let record = record.clone();
-        let over = Box::new(Over { record, qos });
-        inbox.notes.send(Note::Completed(over)).is_ok()
+        inbox.step(Step::Over(Box::new(Over { record, qos })))
     }
 
     /// The kernel's programs are loaded: what they tell of kills is to be taken from where they were left.

@@ -123,13 +123,24 @@ pub fn line(victim: &Victim) -> ProcessLine {
         pid: victim.pid,
         comm: victim.comm.clone(),
         rss: parts.into_iter().map(bytes).fold(0, u64::saturating_add),
-        swap: bytes(&victim.swap),
-        oom_score_adj: victim.oom_score_adj.value().copied().unwrap_or(0),
+        swap: victim.swap.value().copied(),
+        swap_missing: victim.swap.missing(),
+        oom_score_adj: victim.oom_score_adj.value().copied(),
+        oom_score_adj_missing: victim.oom_score_adj.missing(),
+    }
+}
+
+/// Why nothing is known of a victim's cgroup, where nothing is: for what its path is missing for, or because it was gone by then.
+pub(super) const fn unknown(victim: &Victim) -> Missing {
+    match &victim.cgroup {
+        Field::Value(_) => Missing::ProcessGone,
+        Field::Missing(reason) => *reason,
     }
 }
 
 /// An incident of which nothing is known but its first victim, when it was killed, and the node.
 pub fn blank(cause: Cause, at: &Time, victim: Victim, node: NodeState) -> Incident {
+    let unknown = unknown(&victim);
     Incident {
         id: String::new(),
         cause,
@@ -142,13 +153,13 @@ pub fn blank(cause: Cause, at: &Time, victim: Victim, node: NodeState) -> Incide
         other_kills: Vec::new(),
         more_other_kills: None,
         // Whose cgroup it was in is not known, until it is.
-        workload: Field::Missing(Missing::ProcessGone),
+        workload: Field::Missing(unknown),
         trigger: Field::Missing(Missing::NotApplicable),
         fork_root: Field::Missing(Missing::NotApplicable),
         limit: Field::Missing(Missing::NotApplicable),
-        cgroups: Field::Missing(Missing::ProcessGone),
-        memory_stat: Field::Missing(Missing::ProcessGone),
-        top_of_cgroup: Field::Missing(Missing::ProcessGone),
+        cgroups: Field::Missing(unknown),
+        memory_stat: Field::Missing(unknown),
+        top_of_cgroup: Field::Missing(unknown),
         top_of_node: Field::Missing(Missing::Pending),
         workloads: Field::Missing(Missing::Pending),
         configuration: Field::Missing(Missing::Pending),

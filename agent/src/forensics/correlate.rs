@@ -228,6 +228,18 @@ impl Correlator {
         }
     }
 
+    /// Whether an order of ours for this workload, whose incident takes nothing more, has ended just now. One whose end nobody has told
+    /// of is over too, for who knows how long, and is forgotten.
+    pub fn has_ended(&mut self, workload: &str) -> bool {
+        let is_it = |known: &Arc<str>| **known == *workload;
+        let mut orders = self.orders.iter();
+        let has_ended = orders.any(|(known, end)| is_it(known) && end.is_some());
+        if !has_ended {
+            self.orders.retain(|(known, _)| !is_it(known));
+        }
+        has_ended
+    }
+
     /// Closes what is over at `now`.
     pub fn due(&mut self, now: u64) -> Vec<(Key, End)> {
         self.orders

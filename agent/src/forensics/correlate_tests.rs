@@ -117,6 +117,22 @@ fn what_others_send_while_we_had_ordered_is_told_beside_the_order_or_apart() {
     assert!(all.orders.is_empty(), "it is over and done with");
 }
 
+/// An order whose end was lost on its way is not said to have ended just now, however much later somebody kills.
+#[test]
+fn an_order_whose_end_nobody_told_of_is_forgotten() {
+    let mut all = Correlator::default();
+    all.ordered("web".into());
+    all.ordered("db".into());
+    all.completed("db", SECOND);
+    let kill = |pid, workload| killed(pid, 2 * SECOND, Sender::Process(9), Some(workload));
+    assert_eq!(all.killed(&kill(1, "web")), Answer::Beside);
+    assert!(!all.has_ended("web"));
+    assert_eq!(all.apart(&kill(1, "web")), Answer::Opened(Key(1)));
+    assert_eq!(all.killed(&kill(2, "web")), Answer::Joined(Key(1)));
+    assert_eq!(all.killed(&kill(3, "db")), Answer::Beside);
+    assert!(all.has_ended("db") && all.has_ended("db"));
+}
+
 /// The kernel's own choice is an incident whatever we had ordered, and its signal is none.
 #[test]
 fn an_oom_while_we_had_ordered_is_the_kernels() {

@@ -4,7 +4,6 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::Arc;
 
-use brink_core::node::workload::QosClass;
 use brink_host::cgroup::pod::{PodMember, PodRoots};
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Identity;
@@ -13,6 +12,7 @@ use super::gather::group::ancestry;
 use super::roll::Roll;
 use crate::guard::roster::Roster;
 use crate::pod::container_name;
+use crate::telling::qos_word;
 
 /// Who is gone stays known for so long, in nanoseconds.
 const KEPT: u64 = 120_000_000_000;
@@ -222,8 +222,8 @@ impl Identities {
     /// Forgets the counts of what is not known any more.
     fn forget_ooms(&mut self) {
         let paths = self.paths.values();
-        let known: HashSet<&str> = paths.flat_map(|kept| around(&kept.value)).collect();
-        self.ooms.retain(|path, _| known.contains(path.as_str()));
+        let known: HashSet<String> = paths.flat_map(|kept| ancestry(&kept.value)).collect();
+        self.ooms.retain(|path, _| known.contains(path));
     }
 
     /// How often a cgroup's own limit could not be kept at the last look, which `now` takes the place of.
@@ -238,14 +238,6 @@ impl Identities {
     pub fn has_ooms(&self, path: &str) -> bool {
         self.ooms.contains_key(path)
     }
-}
-
-/// A path and those above it.
-fn around(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path), |path| {
-        let (above, last) = path.rsplit_once('/')?;
-        (!last.is_empty()).then_some(if above.is_empty() { "/" } else { above })
-    })
 }
 
 /// Marks everything as gone that is not yet, until it is seen again.
@@ -277,16 +269,10 @@ fn forget<K: Eq + Hash, T>(all: &mut HashMap<K, Kept<T>>, now: u64) {
     });
 }
 
-const fn qos_word(class: QosClass) -> &'static str {
-    match class {
-        QosClass::BestEffort => "BestEffort",
-        QosClass::Burstable => "Burstable",
-        QosClass::Guaranteed => "Guaranteed",
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use brink_core::node::workload::QosClass;
+
     use super::*;
 
     const UID: &str = "7f4a1b2c-0d3e-4f56-8a9b-0c1d2e3f4a5b";

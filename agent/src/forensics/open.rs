@@ -10,6 +10,7 @@ use brink_stream::model::incident::{Incident, Victim};
 use brink_stream::model::kind::Kind;
 use brink_stream::model::workloads::Workloads;
 
+use super::compose;
 use super::correlate::End;
 use super::gather::top;
 
@@ -158,7 +159,13 @@ impl Open {
             (None, _) => None,
         };
         let owed = has_ended.then_some(self.owed).filter(|owed| *owed > 0);
-        Field::or(seen.max(owed), Missing::ProcessGone)
+        Field::or(seen.max(owed), self.unknown())
+    }
+
+    /// Why nothing is known of the first victim's cgroup, where nothing is.
+    fn unknown(&self) -> Missing {
+        let first = self.incident.victims.first();
+        first.map_or(Missing::ProcessGone, compose::unknown)
     }
 
     /// Whether the container still has processes, in its own cgroup or below.
@@ -167,7 +174,7 @@ impl Open {
             return Field::Missing(Missing::NotApplicable);
         }
         let Some(container) = &self.container else {
-            return Field::Missing(Missing::ProcessGone);
+            return Field::Missing(self.unknown());
         };
         if !container.dir().is_alive() {
             return Field::Value(false);

@@ -12,7 +12,7 @@ use brink_stream::model::workloads::{WorkloadLine, Workloads};
 
 use crate::guard::board::{Board, Figures};
 use crate::guard::roster::Roster;
-use crate::record::words::preference_word;
+use crate::record::words::{preference_by_word, preference_word};
 use crate::telling::qos_word;
 
 /// Lines of a table.
@@ -121,6 +121,7 @@ impl Roll {
             cgroup: only.flatten().map(|(_, path)| path.clone()),
             qos: qos_word(row.qos).to_owned(),
             preference: preference_word(row.preference).to_owned(),
+            preference_by: preference_by_word(row.preference_by).map(str::to_owned),
             priority: row.priority,
             request: row.memory_request.value(),
             usage: Field::or(usage, Missing::Lost),
@@ -160,7 +161,8 @@ fn length(line: &WorkloadLine) -> usize {
 mod tests {
     use brink_core::base::{Quantity, Span};
     use brink_core::node::workload::{
-        Container, Origin, Preference, Protection, ResourceList, Resources, Stage, Workload,
+        Container, Origin, Preference, PreferenceBy, Protection, ResourceList, Resources, Stage,
+        Workload,
     };
 
     use super::*;
@@ -256,7 +258,10 @@ mod tests {
                 ..one("over", 0, &[])
             },
             One {
-                change: |workload| workload.preference = Preference::Prefer,
+                change: |workload| {
+                    workload.preference = Preference::Prefer;
+                    workload.preference_by = PreferenceBy::Annotation;
+                },
                 ..one("preferred", 9, &[Some(2)])
             },
         ];
@@ -292,6 +297,8 @@ mod tests {
             ("Burstable", 80 << 20, "uid-within")
         );
         assert_eq!(line("preferred").preference, "prefer");
+        let by = |name: &str| line(name).preference_by.as_deref();
+        assert_eq!((by("preferred"), by("kept")), (Some("annotation"), None));
     }
 
     #[test]

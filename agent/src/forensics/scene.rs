@@ -100,12 +100,10 @@ impl Scene {
         let Some(id) = cgroup else {
             return victim;
         };
-        if let Some(known) = self.path_of(id) {
-            victim.cgroup = Field::Value(known);
-        } else if self.id_of(&victim.cgroup) != Some(id) {
-            // A process that has exited is told as in the root.
-            victim.cgroup = Field::Missing(Missing::ProcessGone);
-        }
+        victim.cgroup = match self.path_of(id) {
+            Some(known) => Field::Value(known),
+            None => self.confirmed(victim.cgroup, id),
+        };
         victim
     }
 
@@ -119,7 +117,7 @@ impl Scene {
         let Field::Value(path) = victim::membership(&self.root, &self.layout, pid) else {
             return None;
         };
-        if self.id_of(&Field::Value(path.clone())) != Some(id) {
+        if self.id_of(&path) != Ok(id) {
             return None;
         }
         self.identities.learn(id, &path, monotonic_ns());
@@ -144,9 +142,10 @@ impl Scene {
             .map_or_else(Vec::new, |path| self.open(path));
         let mut states: Vec<CgroupState> = opened.iter().map(group::state).collect();
         let inferred = self.limit(&opened, &states, choice.shortage);
+        let unknown = compose::unknown(&victim);
         let limit = match &choice.exact {
-            Some(exact) => self.exact(exact, (&opened, &mut states)),
-            None => Field::or(inferred, undecided(choice, &opened)),
+            Some(exact) => self.exact(exact, (&opened, &mut states), unknown),
+            None => Field::or(inferred, undecided(choice, &opened, unknown)),
         };
         let cause = compose::cause(choice.shortage, limit.value(), &states);
         let node = self.node.read(self.reclaimed(choice.cgroup));
@@ -229,11 +228,13 @@ impl Scene {
         Field::or(table, Missing::BeforeStart)
     }
 
-    /// The limit that the kernel itself names; what that cgroup used then is put into its state.
+    /// The limit that the kernel itself names; what that cgroup used then is put into its state. Where nobody knows its path, it is
+    /// missing for `unknown`.
     fn exact(
         &self,
         exact: &Decision,
         (opened, states): (&[Opened], &mut [CgroupState]),
+        unknown: Missing,
     ) -> Field<Limit> {
         let (id, usage, max) = match exact.limit {
             told::Limit::Node => return Field::Value(from_kernel("/")),
@@ -251,7 +252,7 @@ impl Scene {
             return Field::Value(from_kernel(&state.path));
         }
         let path = self.path_of(id);
-        Field::or(path.map(|path| from_kernel(&path)), Missing::ProcessGone)
+        Field::or(path.map(|path| from_kernel(&path)), unknown)
     }
 
     /// What is known of the victim's workload and cgroup.
@@ -329,9 +330,21 @@ impl Scene {
         self.identities.path(id).map(str::to_owned)
     }
 
-    fn id_of(&self, path: &Field<String>) -> Option<u64> {
-        let opened = self.open(path.value()?);
-        Some(group::first(&opened).ok()?.id().0)
+    fn id_of(&self, path: &str) -> Result<u64, Missing> {
+        Ok(group::first(&self.open(path))?.id().0)
+    }
+
+    /// A path as it was read of a task, if it is that of the task's cgroup.
+    fn confirmed(&self, read: Field<String>, id: u64) -> Field<String> {
+        let Field::Value(path) = &read else {
+            return read;
+        };
+        match self.id_of(path) {
+            Ok(found) if found == id => read,
+            // A process that has exited is told as in the root, and its number may be somebody else's by now.
+            Ok(_) => Field::Missing(Missing::ProcessGone),
+            Err(reason) => Field::Missing(reason),
+        }
     }
 
     fn cgroup_of(&self, actor: &Actor) -> Field<String> {
@@ -340,11 +353,10 @@ impl Scene {
         }
         let pid = i32::try_from(actor.pid).unwrap_or(0);
         let found = victim::membership(&self.root, &self.layout, pid);
-        // A process that has exited is told as in the root, and its number may be somebody else's by now.
-        if actor.cgroup.is_some() && self.id_of(&found) != actor.cgroup {
-            return Field::Missing(Missing::ProcessGone);
+        match actor.cgroup {
+            Some(id) => self.confirmed(found, id),
+            None => found,
         }
-        found
     }
 
     /// What reclaim had cost the tasks of a cgroup, in nanoseconds.
@@ -370,8 +382,11 @@ fn from_kernel(cgroup: &str) -> Limit {
     }
 }
 
-/// Why no limit is told. Where the victim's own cgroup was gone, it may have been the one.
-fn undecided(choice: &Choice, opened: &[Opened]) -> Missing {
+/// Why no limit is told. Where the victim's own cgroup was gone, or is not known, it may have been the one.
+fn undecided(choice: &Choice, opened: &[Opened], unknown: Missing) -> Missing {
+    if opened.is_empty() {
+        return unknown;
+    }
     group::first(opened).map_or_else(|reason| reason, |_| choice.undecided)
 }
 

@@ -40,10 +40,13 @@ fn frame(frame: &Frame) -> UserFrame {
     match *frame {
         Frame::File { build_id, offset } => UserFrame {
             build_id: Some(hexadecimal(&build_id)),
+            build_id_missing: None,
             offset,
         },
+        // It has looked for the file, and says no more than this.
         Frame::Address(offset) => UserFrame {
             build_id: None,
+            build_id_missing: Some(Missing::KernelLacksIt),
             offset,
         },
     }
@@ -75,6 +78,22 @@ mod tests {
         check(20);
         check(16);
         check(8);
+    }
+
+    #[test]
+    fn a_frame_without_a_file_says_why() {
+        let told = |found: Frame| {
+            let found = frame(&found);
+            (found.build_id, found.build_id_missing)
+        };
+        let lacks = Some(Missing::KernelLacksIt);
+        assert_eq!(told(Frame::Address(7)), (None, lacks));
+        let build_id = [0xab; 20];
+        let (id, missing) = told(Frame::File {
+            build_id,
+            offset: 7,
+        });
+        assert_eq!((id, missing), (Some("ab".repeat(20)), None));
     }
 
     #[test]

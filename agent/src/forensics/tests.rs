@@ -1,6 +1,7 @@
 //! The collector's thread on this machine: what it is told, and the incidents that it tells.
 
-use std::collections::VecDeque;
+mod orders;
+
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -14,7 +15,6 @@ use brink_host::clock::{ClockPair, monotonic_ns};
 use brink_host::kill::pid_set::ProtectedPids;
 use brink_host::probe::abi::Plain as _;
 use brink_host::probe::abi::record::{Head, RECLAIM_MEMCG, UNKNOWN, VictimRecord};
-use brink_host::probe::forensics::{Actor, Kill, Process, SignalCode};
 use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{Cause, Incident, NodeState};
@@ -27,11 +27,9 @@ use super::correlate::End;
 use super::gather::victim::{self, Told};
 use super::identity::Snapshot;
 use super::scene::Scene;
-use super::worker::Worker;
 use super::{Collector, Outlet, Over, Plan};
 use crate::guard::files::NodePlan;
 use crate::guard::roster::Roster;
-use crate::record::DecisionRecord;
 use crate::runtime::equipment::Loaded;
 
 /// Longest wait for anything that should take milliseconds.
@@ -244,6 +242,34 @@ fn a_victim_whose_cgroup_is_gone_says_so_everywhere() {
     assert_eq!(opened.cgroups, Field::Missing(Missing::ProcessGone));
 }
 
+/// It runs, and `/proc` is hidden from us: nothing of it is told as gone.
+#[test]
+fn a_victim_whose_cgroup_cannot_be_read_says_why_everywhere() {
+    let (outlet, _told) = channel();
+    let root = tempfile::tempdir().unwrap();
+    let mut plan = plan(outlet);
+    plan.root = root.path().to_path_buf();
+    let mut scene = Scene::new(&plan);
+    let child = idler();
+    let mut record = chosen(&child, monotonic_ns());
+    record.cgroup = 7;
+    let choice = Choice::marked(&record, Missing::ProgramNotLoaded);
+    let victim = scene.victim(&choice.victim, choice.cgroup);
+    let mut open = scene.oom(&choice, victim, &Time::new(0, 0));
+    open.close(End::TimedOut);
+    let told = &open.incident;
+    let hidden = Missing::NotPermitted;
+    assert_eq!(told.victims[0].cgroup, Field::Missing(hidden));
+    assert_eq!(told.cgroups, Field::Missing(hidden));
+    assert_eq!(told.memory_stat, Field::Missing(hidden));
+    assert_eq!(told.top_of_cgroup, Field::Missing(hidden));
+    assert_eq!(told.workload, Field::Missing(hidden));
+    assert_eq!(told.limit, Field::Missing(hidden));
+    assert_eq!(told.course.freed, Field::Missing(hidden));
+    assert_eq!(told.course.container_survived, Field::Missing(hidden));
+    end(child);
+}
+
 /// A pod that is killed before a roster has it: whose it was is told when a roster does.
 #[test]
 fn a_pod_killed_right_after_its_start_gets_its_name_in_the_end() {
@@ -378,148 +404,4 @@ fn eviction() -> Incident {
     incident.victims.clear();
     incident.cgroups = Field::Missing(Missing::Pending);
     incident
-}
-
-#[test]
-fn an_order_of_ours_is_amended_by_what_is_seen_of_it() {
-    let layout = Layout::detect(Path::new("/")).unwrap();
-    let own = std::process::id().cast_signed();
-    let group = victim::membership(Path::new("/"), &layout, own);
-    let group = group.value().unwrap().clone();
-    let (outlet, _told) = channel();
-    let mut scene = Scene::new(&plan(outlet));
-    assert!(
-        scene.eviction("web", None, &VecDeque::new()).is_none(),
-        "nobody of that name"
-    );
-    scene.follow(Snapshot::of_one("web", &group));
-    let mut seen = scene.eviction("web", None, &VecDeque::new()).unwrap();
-    let mut incident = eviction();
-    let mut identity = scene.identities.identity(&group).unwrap();
-    identity.owner_missing = Some(Missing::Pending);
-    (identity.qos, identity.request) = (None, None);
-    incident.workload = Field::Value(identity);
-    seen.fill(&mut incident);
-    let found = incident.cgroups.value().expect("they are there");
-    assert_eq!(found[0].path, group);
-    assert!(!incident.victims.is_empty());
-    let identity = incident.workload.value();
-    let owner = identity.map(|identity| (&identity.owner, identity.owner_missing));
-    assert_eq!(owner, Some((&None, Some(Missing::NotApplicable))));
-    let known = identity.map(|identity| (identity.qos.as_deref(), identity.request));
-    assert_eq!(known, Some((Some("Burstable"), Some(7))));
-    let node = incident.node.value().unwrap();
-    assert_eq!(node.available, Field::Value(7), "it was known better");
-    assert!(node.meminfo.value().is_some() && node.vmstat.value().is_some());
-    assert!(node.zones.value().is_some());
-}
-
-/// However late it is looked for: what an order ended with comes after everything that was seen of it.
-#[test]
-fn an_order_of_ours_ends_when_all_that_was_seen_of_it_is_told() {
-    let sample = include_str!("../../../tests/events/v1alpha1/eviction-completed.json");
-    let sample: serde_json::Value = serde_json::from_str(sample).unwrap();
-    let record: DecisionRecord =
-        serde_json::from_value(sample["data"]["decision"]["value"].clone()).unwrap();
-    let layout = Layout::detect(Path::new("/")).unwrap();
-    let own = std::process::id().cast_signed();
-    let group = victim::membership(Path::new("/"), &layout, own);
-    let snapshot = Snapshot::of_one(&record.victim.uid, group.value().unwrap());
-
-    let mut running = Running::start();
-    let roster = Box::new(snapshot);
-    let inbox = running.collector.inbox();
-    inbox.put(|beside| beside.roster = Some(roster));
-    running.collector.ordered(&record);
-    assert!(running.collector.completed(&record, None));
-    let seen = running.next(Kind::EvictionOrdered);
-    assert!(!seen.victims.is_empty());
-    let table = running.next(Kind::EvictionOrdered).top_of_node;
-    assert!(table.value().is_some(), "{table:?}");
-    running.next(Kind::EvictionCompleted);
-
-    // Of a workload that nobody knows nothing is waited for.
-    let mut unknown = record;
-    unknown.victim.uid = "nobody".to_owned();
-    running.collector.ordered(&unknown);
-    assert!(running.collector.completed(&unknown, None));
-    running.next(Kind::EvictionCompleted);
-    running.stop();
-    assert!(!Collector::default().completed(&unknown, None), "it is off");
-}
-
-/// SIGKILL from a shell to a process in the cgroup with that id.
-fn kill_of(child: &Child, cgroup: u64) -> Kill {
-    let target = Process {
-        tgid: child.id(),
-        tid: child.id(),
-        comm: "cat".to_owned(),
-        cgroup: Some(cgroup),
-        ..Process::default()
-    };
-    let sender = Actor {
-        tgid: 77,
-        tid: 77,
-        comm: "sh".to_owned(),
-        uid: 0,
-        cgroup: None,
-        unified: None,
-    };
-    Kill {
-        at_ns: monotonic_ns(),
-        target,
-        sender,
-        code: SignalCode::User,
-        is_group: true,
-        stacks: None,
-    }
-}
-
-/// A kill by somebody else is told with our order for that workload, and by itself where the order's incident is over.
-#[test]
-fn who_else_kills_while_we_had_ordered_is_told() {
-    let check = |is_open: bool| {
-        let (sender, told) = channel();
-        let mut plan = plan(sender.clone());
-        plan.outlet = Box::new(Recording(sender, is_open));
-        let (collector, _thread) = Collector::new(self::plan(channel().0)).unwrap();
-        let mut worker = Worker::new(plan, collector.inbox());
-        let layout = Layout::detect(Path::new("/")).unwrap();
-        let own = std::process::id().cast_signed();
-        let group = victim::membership(Path::new("/"), &layout, own);
-        let group = group.value().unwrap().clone();
-        worker.scene.follow(Snapshot::of_one("web", &group));
-        worker.scene.identities.learn(7, &group, 0);
-        worker.correlator.ordered("web".into());
-        let child = idler();
-        let kill = kill_of(&child, 7);
-        worker.kill(kill.clone());
-        worker.kill(kill);
-        let amended: Vec<Incident> = told.try_iter().map(|(_, incident)| incident).collect();
-        let mut open: Vec<Incident> = worker
-            .open
-            .values()
-            .map(|open| open.incident.clone())
-            .collect();
-        end(child);
-        assert_eq!(
-            (amended.len(), open.len()),
-            (usize::from(is_open), usize::from(!is_open))
-        );
-        if is_open {
-            let other = &amended[0].other_kills[0];
-            assert_eq!((other.sender_pid, other.sender_comm.as_str()), (77, "sh"));
-            assert_eq!((other.comm.as_str(), other.signal_code), ("cat", 0));
-        } else {
-            let alone = open.remove(0);
-            assert_eq!(alone.cause, Cause::ForeignKill);
-            assert!(
-                alone.evidence[1].contains("our order for its workload had just ended"),
-                "{:?}",
-                alone.evidence
-            );
-        }
-    };
-    check(true);
-    check(false);
 }

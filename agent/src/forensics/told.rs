@@ -231,15 +231,23 @@ impl Worker {
             sender: Sender::Process(kill.sender.tgid),
             workload: self.scene.identities.uid(&path),
         };
-        let answer = self.correlator.killed(&killed);
-        if answer != Answer::Beside {
-            self.foreign(&kill, answer, Order::None);
-        } else if self.is_told_beside(&kill, killed.workload.as_deref()) {
-            self.correlator.remember(killed.pid, killed.at);
-        } else {
-            let answer = self.correlator.apart(&killed);
-            self.foreign(&kill, answer, Order::Over);
+        match self.correlator.killed(&killed) {
+            Answer::Beside => self.beside(&kill, &killed),
+            answer => self.foreign(&kill, answer, Order::None),
         }
+    }
+
+    /// Takes a kill by somebody else that an order of ours for that workload has to do with.
+    fn beside(&mut self, kill: &Kill, killed: &Killed) {
+        let uid = killed.workload.as_deref();
+        if self.is_told_beside(kill, uid) {
+            self.correlator.remember(killed.pid, killed.at);
+            return;
+        }
+        let has_ended = uid.is_some_and(|uid| self.correlator.has_ended(uid));
+        let order = if has_ended { Order::Over } else { Order::None };
+        let answer = self.correlator.apart(killed);
+        self.foreign(kill, answer, order);
     }
 
     /// Adds a kill by somebody else to the incident of our order for that workload; false where that is open no more.

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::Outlet;
-use super::collector::{Inbox, Note, Ordered, Over, Plan};
+use super::collector::{Inbox, Note, Ordered, Over, Plan, Step};
 use super::correlate::{Correlator, End, Key};
 use super::eviction::{self, Eviction};
 use super::gather::top;
@@ -47,7 +47,7 @@ pub(super) struct Worker {
     pub(super) open: BTreeMap<Key, Open>,
     pub(super) watched: Watched,
     /// Orders of ours that are not over.
-    evictions: Vec<Eviction>,
+    pub(super) evictions: Vec<Eviction>,
     symbols: Symbols,
     pub(super) lost: Lost,
     pub(super) scene: Scene,
@@ -78,11 +78,14 @@ impl Worker {
             self.inbox.notes.hush();
             while let Some(note) = self.inbox.notes.take() {
                 self.look_beside();
-                if matches!(note, Note::Stop) {
-                    self.finish();
-                    return;
+                match note {
+                    Note::Chosen(record) => self.marked(&record),
+                    Note::Beside => {}
+                    Note::Stop => {
+                        self.finish();
+                        return;
+                    }
                 }
-                self.take(note);
             }
             self.drain();
             self.tell_opened();
@@ -98,17 +101,8 @@ impl Worker {
         }
     }
 
-    fn take(&mut self, note: Note) {
-        match note {
-            Note::Chosen(record) => self.marked(&record),
-            Note::Ordered(order) => self.ordered(order),
-            Note::Completed(over) => self.completed(over),
-            Note::Beside | Note::Stop => {}
-        }
-    }
-
     /// Takes what lies beside the queue.
-    fn look_beside(&mut self) {
+    pub(super) fn look_beside(&mut self) {
         let beside = self.inbox.beside();
         if let Some(snapshot) = beside.roster {
             self.scene.follow(*snapshot);
@@ -118,12 +112,20 @@ impl Worker {
             self.scene.births = self.scene.loaded.take_births();
             self.scene.gfp_names = self.scene.loaded.take_gfp_names();
         }
+        for step in beside.steps {
+            match step {
+                Step::Given(order) => self.ordered(order),
+                Step::Over(over) => self.completed(over),
+            }
+        }
     }
 
     /// Adds to an order of ours what is seen of it from here.
     fn ordered(&mut self, order: Ordered) {
         let uid = order.uid;
         self.close_evictions(|eviction| *eviction.uid == *uid);
+        // Of one that is still there, the end was never told.
+        self.evictions.retain(|eviction| *eviction.uid != *uid);
         // Who was signalled first has been told by the kernel before the order was.
         self.drain();
         if let Some(mut seen) = self.scene.eviction(&uid, order.crowd, &self.halves.ours)
@@ -253,11 +255,14 @@ impl Worker {
             }
             return;
         }
-        for Eviction { uid, .. } in &self.evictions {
-            let _none_of_it = self.outlet.amend(uid, &mut |incident| {
+        let outlet = &self.outlet;
+        // One whose incident is open no more is over, whoever has told so.
+        self.evictions.retain(|eviction| {
+            let is_open = outlet.amend(&eviction.uid, &mut |incident| {
                 incident.exited(pid, &at);
             });
-        }
+            is_open || eviction.over.is_some()
+        });
     }
 
     /// Gives each incident the table of the node, or makes another part of it: whether more is to be made.

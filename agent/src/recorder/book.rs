@@ -12,6 +12,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use brink_host::probe::abi::survey::Follower;
+use brink_stream::model::field::Missing;
 
 use super::lanes::Lanes;
 use super::point::{Counts, FilePoint, GroupPoint, Reading, StallPoint, Stamp, bytes, low};
@@ -46,6 +47,10 @@ pub struct Book {
     pub follower: Option<Follower>,
     /// Whether the kernel tells how long tasks of a cgroup wait for memory.
     pub tells_stalls: bool,
+    /// Why files said nothing of the node when they were asked last; none where they did.
+    pub node_missing: Option<Missing>,
+    /// The same of how long its tasks wait for memory.
+    pub stalls_missing: Option<Missing>,
 }
 
 /// From one point to the next, in milliseconds.
@@ -101,6 +106,8 @@ impl Default for Book {
             left_out: 0,
             follower: None,
             tells_stalls: false,
+            node_missing: None,
+            stalls_missing: None,
         }
     }
 }

@@ -10,6 +10,8 @@ use super::thin::{Band, Thinner, band};
 
 /// What a recording reaches back, in milliseconds.
 pub const REACH_MS: u32 = 60_000;
+/// Points of the sampler that lie no further apart have no gap between them, however much they were thinned out, in milliseconds.
+const GAP_MS: u32 = 2_000;
 
 /// How much of the rings a recording holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,22 +72,28 @@ impl Form {
     }
 }
 
-/// Cuts a recording. `node` has what the kernel recorded; without it files tell.
-pub fn cut(book: &Book, request: Request<'_>, node: Option<NodePart>) -> Recording {
+/// Cuts a recording. `sampled` is what the kernel recorded of the node; where it did not, files tell.
+pub fn cut(book: &Book, request: Request<'_>, sampled: Option<NodePart>) -> Recording {
     let form = request.form;
-    let mut node = node.unwrap_or_else(|| from_files(book, request));
-    add_stalls(book, request.at, &mut node.points);
+    let NodePart { points, period_ms } = node(book, request, sampled.unwrap_or_default());
     let own = request.cgroup.and_then(|path| find(book, path));
     let cgroup = own.map_or_else(Vec::new, |found| {
         track(book, found, request.at, form.cgroup)
     });
+    let is_unstalled = points.iter().any(|point| point.stall_us.is_none());
     Recording {
-        node: node.points,
+        node_missing: lost_or(points.is_empty(), book.node_missing),
+        node_stall_missing: lost_or(is_unstalled, book.stalls_missing),
+        node_reclaims_missing: uncounted(points.iter().map(|point| point.reclaims)),
+        node_forks_missing: uncounted(points.iter().map(|point| point.forks)),
+        node: points,
         cgroup_missing: cgroup_missing(request, &cgroup),
         stall_missing: stall_missing(book, &cgroup),
+        reclaims_missing: uncounted(cgroup.iter().map(|point| point.reclaims)),
+        forks_missing: uncounted(cgroup.iter().map(|point| point.forks)),
         cgroup,
         others: others(book, request),
-        node_period_ms: node.period_ms,
+        node_period_ms: period_ms,
         near_period_ms: book.periods.near_ms,
         others_period_ms: book.periods.others_ms,
         is_brief: form.is_brief,
@@ -119,6 +127,8 @@ fn others(book: &Book, request: Request<'_>) -> Vec<CgroupTrack> {
             path: entry.path.to_string(),
             limit: entry.limit,
             stall_missing: stall_missing(book, &points),
+            reclaims_missing: uncounted(points.iter().map(|point| point.reclaims)),
+            forks_missing: uncounted(points.iter().map(|point| point.forks)),
             points,
         }
     });
@@ -158,6 +168,26 @@ fn stall_missing(book: &Book, points: &[CgroupPoint]) -> Option<Missing> {
     })
 }
 
+/// Why something is missing, if it is: for this reason or, where none is known, because it was not taken.
+fn lost_or(is_missing: bool, known: Option<Missing>) -> Option<Missing> {
+    is_missing.then(|| known.unwrap_or(Missing::Lost))
+}
+
+/// Why points lack what the kernel's programs count, if one does: from the first that has it on, they were there to be asked.
+fn uncounted(counts: impl Iterator<Item = Option<u64>>) -> Option<Missing> {
+    let mut was_counted = false;
+    let mut missing = None;
+    for count in counts {
+        was_counted |= count.is_some();
+        match (count, was_counted) {
+            (Some(_), _) => {}
+            (None, true) => return Some(Missing::Lost),
+            (None, false) => missing = Some(Missing::ProgramNotLoaded),
+        }
+    }
+    missing
+}
+
 fn cgroup_point(point: &GroupPoint, entry: &Entry, at: Stamp) -> Option<CgroupPoint> {
     let full = |newest: Option<u64>, bits| Counter::of(newest?).told(bits);
     let counts = entry.counts;
@@ -168,33 +198,54 @@ fn cgroup_point(point: &GroupPoint, entry: &Entry, at: Stamp) -> Option<CgroupPo
         anon: bytes(point.anon),
         file: bytes(point.file),
         stall_us: full(entry.stall_us, point.stall_us),
-        reclaims: full(counts.map(|counts| counts.reclaims), point.reclaims),
-        forks: full(counts.map(|counts| counts.forks), point.forks),
+        reclaims: full(counts.and_then(|counts| counts.reclaims), point.reclaims),
+        forks: full(counts.and_then(|counts| counts.forks), point.forks),
     })
 }
 
-fn from_files(book: &Book, request: Request<'_>) -> NodePart {
+/// The node as the sampler left it and, where that left nothing, as files told of it. The period is that of whoever came last.
+fn node(book: &Book, request: Request<'_>, sampled: NodePart) -> NodePart {
+    let told = book.node_points();
+    let told = told.filter_map(|point| node_point(point, request.at));
+    let told = told.filter(|point| !is_covered(&sampled.points, point.before_ms));
+    let told: Vec<NodePoint> = told.collect();
+    let newest = |points: &[NodePoint]| points.last().map(|point| point.before_ms);
+    let period_ms = match (newest(&sampled.points), newest(&told)) {
+        (None, None) => 0,
+        (Some(sampler), files) if files.is_none_or(|files| files >= sampler) => sampled.period_ms,
+        _ => book.periods.node_ms,
+    };
+    let mut all = sampled.points;
+    all.extend(told);
+    all.sort_by_key(|point| std::cmp::Reverse(point.before_ms));
     let mut kept = request.form.node();
-    for point in book.node_points() {
-        if let Some(before_ms) = point.at.before(request.at) {
-            kept.push(before_ms, node_point(before_ms, point));
-        }
+    for point in all {
+        kept.push(point.before_ms, point);
     }
-    NodePart {
-        points: kept.finish(),
-        period_ms: book.periods.node_ms,
-    }
+    let mut points = kept.finish();
+    add_stalls(book, request.at, &mut points);
+    NodePart { points, period_ms }
 }
 
-fn node_point(before_ms: u32, point: &FilePoint) -> NodePoint {
-    NodePoint {
+/// Whether the sampler left points on both sides of that moment, and no gap between them.
+fn is_covered(sampled: &[NodePoint], before_ms: u32) -> bool {
+    let later = sampled.partition_point(|point| point.before_ms > before_ms);
+    let earlier = later.checked_sub(1).and_then(|place| sampled.get(place));
+    let sides = earlier.zip(sampled.get(later));
+    sides.is_some_and(|(earlier, later)| earlier.before_ms - later.before_ms <= GAP_MS)
+}
+
+/// A point of files; none of what is later than the incident, or out of reach.
+fn node_point(point: &FilePoint, at: Stamp) -> Option<NodePoint> {
+    let before_ms = point.at.before(at).filter(|before| *before < REACH_MS)?;
+    Some(NodePoint {
         before_ms,
         available: FlightPoint::bytes(point.available.into()),
         headroom: FlightPoint::bytes(point.headroom.into()),
         anon: bytes(point.anon),
         file: bytes(point.file),
         ..NodePoint::default()
-    }
+    })
 }
 
 /// What goes with a point of the node is the latest reading of the waits before it.

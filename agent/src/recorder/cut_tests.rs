@@ -38,6 +38,7 @@ fn reading(usage: u64) -> Reading {
 fn an_empty_book_gives_an_empty_recording_with_the_reason() {
     let check = |cgroup, expected| {
         let expected = Recording {
+            node_missing: Some(Missing::Lost),
             cgroup_missing: Some(expected),
             ..Recording::default()
         };
@@ -87,8 +88,8 @@ fn counters_are_told_in_full() {
         let reading = Reading {
             stall_us: Some(large + step),
             counts: Some(Counts {
-                reclaims: step,
-                forks: large * step,
+                reclaims: Some(step),
+                forks: Some(large * step),
             }),
             ..Reading::default()
         };
@@ -152,6 +153,136 @@ fn where_waits_were_not_read_it_is_said_why() {
     check(true, true, [None; 3], Some(Missing::Lost));
     check(false, false, [None; 3], Some(Missing::KernelLacksIt));
     check(false, true, [None; 3], Some(Missing::KernelLacksIt));
+}
+
+/// What one hook counts is told where another does not run, and what was counted by none yet is no zero.
+#[test]
+fn where_reclaims_and_forks_were_not_counted_it_is_said_why() {
+    let check = |counts: [Option<Counts>; 3], expected: [Option<Missing>; 2]| {
+        let mut book = Book::default();
+        for (slot, path) in [(0, "/a"), (1, "/a/b")] {
+            book.admit(slot, path.into(), Some(1));
+            book.move_near(slot, Some(slot));
+            for (step, counts) in (0..).zip(counts) {
+                let reading = Reading {
+                    counts,
+                    ..Reading::default()
+                };
+                book.note(slot, at(2_500 * step), &reading, BOTH);
+            }
+        }
+        let recording = cut(&book, request(6_000, Some("/a/b"), FULL), None);
+        let told = recording.cgroup.iter().map(|point| point.forks);
+        let forks = counts.map(|counts| counts.and_then(|counts| counts.forks));
+        assert_eq!(told.collect::<Vec<_>>(), forks);
+        let other = &recording.others[0];
+        let found = [recording.reclaims_missing, recording.forks_missing];
+        assert_eq!(found, expected, "{recording:?}");
+        assert_eq!([other.reclaims_missing, other.forks_missing], expected);
+    };
+    let counts = |reclaims, forks| Some(Counts { reclaims, forks });
+    let both = counts(Some(0), Some(7));
+    let unloaded = Some(Missing::ProgramNotLoaded);
+    check([both; 3], [None; 2]);
+    check([counts(None, Some(7)); 3], [unloaded, None]);
+    check([None; 3], [unloaded; 2]);
+    check([None, both, both], [unloaded; 2]);
+    check([both, None, both], [Some(Missing::Lost); 2]);
+}
+
+/// A minute of files every 100 ms, and of the sampler every 10 ms between these two moments, in milliseconds before the incident.
+fn between(from: u32, to: u32) -> (Book, NodePart) {
+    let mut book = Book::default();
+    book.periods.node_ms = 100;
+    for step in 0..NODE_POINTS as u64 {
+        book.note_stall(at(step * 100), step);
+        book.note_node(FilePoint {
+            at: at(step * 100),
+            ..FilePoint::default()
+        });
+    }
+    let point = |before_ms| NodePoint {
+        before_ms,
+        reclaims: Some(5),
+        forks: Some(7),
+        ..NodePoint::default()
+    };
+    let points = (to..=from).rev().filter(|before| before.is_multiple_of(10));
+    let sampled = NodePart {
+        points: points.map(point).collect(),
+        period_ms: 10,
+    };
+    (book, sampled)
+}
+
+#[test]
+fn what_the_sampler_left_and_what_files_told_are_one_minute() {
+    let check = |(from, to), period, counted: Option<Missing>| {
+        let (book, sampled) = between(from, to);
+        let recording = cut(&book, request(60_000, None, FULL), Some(sampled));
+        assert_eq!(recording.node_period_ms, period, "{from} {to}");
+        let points = &recording.node;
+        assert!(points.is_sorted_by(|one, other| one.before_ms > other.before_ms));
+        let apart = |two: &[NodePoint]| two[0].before_ms - two[1].before_ms;
+        assert!(points.windows(2).all(|two| apart(two) < 500));
+        assert!(points[0].before_ms > 59_500 && points[points.len() - 1].before_ms <= 110);
+        let of_sampler = points.iter().filter(|point| point.forks.is_some());
+        assert!(
+            of_sampler
+                .clone()
+                .all(|point| (to..=from).contains(&point.before_ms))
+        );
+        // Files are no second opinion of what the sampler has seen.
+        let within = points
+            .iter()
+            .filter(|point| (to..=from).contains(&point.before_ms));
+        assert_eq!(of_sampler.count(), within.count());
+        let missing = [
+            recording.node_reclaims_missing,
+            recording.node_forks_missing,
+        ];
+        assert_eq!(missing, [counted; 2]);
+        let others = [recording.node_missing, recording.node_stall_missing];
+        assert_eq!(others, [None; 2]);
+    };
+    check((59_990, 0), 10, None);
+    // It began within the minute, fell silent within it, or both.
+    check((20_000, 0), 10, Some(Missing::ProgramNotLoaded));
+    check((59_990, 20_000), 100, Some(Missing::Lost));
+    check((40_000, 20_000), 100, Some(Missing::Lost));
+}
+
+#[test]
+fn of_a_node_without_points_it_is_said_why() {
+    let mut book = Book::default();
+    book.periods.node_ms = 100;
+    book.node_missing = Some(Missing::NotPermitted);
+    // One of an hour ago is none of the minute.
+    book.note_node(FilePoint::default());
+    let recording = cut(
+        &book,
+        request(3_600_000, None, FULL),
+        Some(NodePart::default()),
+    );
+    assert_eq!(recording.node_missing, Some(Missing::NotPermitted));
+    assert_eq!((recording.node.len(), recording.node_period_ms), (0, 0));
+    assert_eq!(
+        recording.node_forks_missing, None,
+        "that is the lesser of it"
+    );
+
+    book.stalls_missing = Some(Missing::KernelLacksIt);
+    book.note_node(FilePoint {
+        at: at(3_599_000),
+        ..FilePoint::default()
+    });
+    let recording = cut(&book, request(3_600_000, None, FULL), None);
+    assert_eq!(recording.node_missing, None);
+    assert_eq!(recording.node_stall_missing, Some(Missing::KernelLacksIt));
+    assert_eq!(
+        recording.node_forks_missing,
+        Some(Missing::ProgramNotLoaded)
+    );
 }
 
 #[test]
@@ -219,8 +350,8 @@ fn full(form: Form) -> (Book, NodePart) {
         held: 0,
         stall_us: Some(u64::MAX),
         counts: Some(Counts {
-            reclaims: 1 << 40,
-            forks: 1 << 40,
+            reclaims: Some(1 << 40),
+            forks: Some(1 << 40),
         }),
     };
     for slot in 0..NEAR {

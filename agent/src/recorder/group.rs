@@ -118,7 +118,7 @@ impl GroupReader {
             _ => self.read_parts(at, usage)?,
         };
         let counts = self.counted(pulse, count);
-        let reclaims = counts.map(|counts| counts.reclaims);
+        let reclaims = counts.and_then(|counts| counts.reclaims);
         let stall_us = self.waits(at, (usage, reclaims), is_calm);
         Ok(reading(usage, &parts.stat, stall_us, counts))
     }
@@ -281,14 +281,16 @@ mod tests {
             let pulse = pulse.map(|(before, now)| Pulse { now, before });
             let count = |_| {
                 asked += 1;
-                let reclaims = 0;
-                Some(Counts { reclaims, forks })
+                Some(Counts {
+                    reclaims: None,
+                    forks: Some(forks),
+                })
             };
             let reading = reader
                 .read(at(millis), (None, true), pulse, count)
                 .expect("readable");
-            let seen = reading.counts.map_or(0, |counts| counts.forks);
-            assert_eq!((seen, asked), expected, "{millis}");
+            let seen = reading.counts.and_then(|counts| counts.forks);
+            assert_eq!((seen, asked), (Some(expected.0), expected.1), "{millis}");
         };
         check(0, Some((4, 5)), 7, (7, 1));
         check(100, Some((5, 5)), 8, (8, 2));
@@ -317,7 +319,8 @@ mod tests {
         let mut check = |millis, usage: u64, reclaims: Option<u64>, total, expected: u64| {
             told(total);
             write(root.path(), usage, 0);
-            let count = |_| reclaims.map(|reclaims| Counts { reclaims, forks: 0 });
+            let forks = Some(0);
+            let count = |_| Some(Counts { reclaims, forks });
             let reading = reader
                 .read(at(millis), (None, true), None, count)
                 .expect("readable");

@@ -7,6 +7,7 @@ use brink_host::probe::{FlightReader, Meters, ProbeError};
 use brink_stream::model::incident::NodePoint;
 
 use super::cut::{Form, NodePart, REACH_MS};
+use super::point::Tells;
 
 /// The reading ends of the programs' maps.
 pub struct Kernel {
@@ -34,6 +35,15 @@ impl Kernel {
     /// Whether every cgroup that comes or goes is counted.
     pub const fn tells_cgroups(&self) -> bool {
         self.flight.tells().cgroups
+    }
+
+    /// What is counted of each cgroup.
+    pub const fn tells(&self) -> Tells {
+        let tells = self.flight.tells();
+        Tells {
+            reclaims: tells.reclaims,
+            forks: tells.forks,
+        }
     }
 
     /// From one point to the next, in milliseconds.

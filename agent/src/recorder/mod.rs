@@ -1,9 +1,10 @@
 //! The flight recorder: the minute before an incident, of the node and of up to 512 cgroups, in memory that is taken once.
 //!
 //! The node's points come from the kernel's sampler, which leaves one every 10 ms in a ring of its own; they are read only
-//! when a recording is cut. An ordinary thread reads the rest: the 32 cgroups nearest to their limit every 100 ms, the others
-//! every second, and from files how long tasks wait for memory, and the node where the sampler does not run. What cgroups use a
-//! program of the kernel tells in one call, or their files where it cannot run. The guard has no part in it.
+//! when a recording is cut, and where it left none, files tell. An ordinary thread reads the rest: the 32 cgroups nearest to
+//! their limit every 100 ms, the others every second, and from files how long tasks wait for memory, and the node where the
+//! sampler does not run. What cgroups use a program of the kernel tells in one call, or their files where it cannot run. The
+//! guard has no part in it.
 
 pub mod approach;
 pub mod book;
@@ -35,18 +36,20 @@ use brink_host::probe::abi::survey::Follower;
 use brink_host::probe::{FlightReader, Meters, Survey};
 use brink_host::psi::PressureReader;
 use brink_host::realtime;
+use brink_stream::model::field::Missing;
 use brink_stream::model::incident::Recording;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use tracing::{debug, warn};
 
 use crate::bell::Bell;
+use crate::forensics::gather::why;
 use crate::guard::files::{NodeFiles, NodePlan, Scope};
 use book::{Book, Periods, lock};
 use cut::{BRIEF, FULL, Request};
 use kernel::Kernel;
 use node::NodeSource;
-use point::Stamp;
+use point::{Stamp, Tells};
 use tracked::Warning;
 use watch::Watch;
 
@@ -116,9 +119,11 @@ impl Recorder {
                 if let Err(errno) = realtime::set_nice(0) {
                     debug!(%errno, "the flight recorder stays ahead of ordinary threads");
                 }
+                let files = NodeFiles::open(&root, &layout, &plan);
+                let pressure = PressureReader::node(&root, "memory");
                 let node = NodeSource::new(
-                    NodeFiles::open(&root, &layout, &plan).ok(),
-                    PressureReader::node(&root, "memory").ok(),
+                    files.map_err(|error| why(&error, Missing::Lost)),
+                    pressure.map_err(|error| why(&error, Missing::KernelLacksIt)),
                 );
                 let hands = shared.hands.get_or_init(|| {
                     Mutex::new(Hands {
@@ -162,13 +167,18 @@ impl Recorder {
         drop(allowance);
         self.source.catch_up();
         let at_ns = u64::try_from(at.as_nanos()).unwrap_or(0);
+        // What it has left is part of the minute, although it may be silent by now.
         let kernel = self.source.kernel();
-        let since = at_ns.saturating_sub(SILENCE_NS);
-        let recording = kernel.as_ref().filter(|kernel| kernel.is_recording(since));
-        let node = recording.and_then(|kernel| kernel.node(at_ns, form).ok());
+        let sampled = kernel
+            .as_ref()
+            .and_then(|kernel| kernel.node(at_ns, form).ok());
         drop(kernel);
-        let at = Stamp::of(at_ns);
-        cut::cut(&lock(&self.source.book), Request { at, cgroup, form }, node)
+        let request = Request {
+            at: Stamp::of(at_ns),
+            cgroup,
+            form,
+        };
+        cut::cut(&lock(&self.source.book), request, sampled)
     }
 }
 
@@ -296,6 +306,13 @@ impl Source {
         self.kernel()
             .as_ref()
             .map(|kernel| Arc::clone(kernel.meters()))
+    }
+
+    /// What the kernel's programs count of each cgroup.
+    fn tells(&self) -> Tells {
+        self.kernel()
+            .as_ref()
+            .map_or_else(Tells::default, Kernel::tells)
     }
 
     /// Whether the kernel's programs tell of every cgroup that comes or goes.

@@ -38,13 +38,22 @@ pub struct Reading {
     pub counts: Option<Counts>,
 }
 
-/// What the kernel's programs count of a cgroup, without those below it.
+/// What the kernel's programs count of a cgroup, without those below it; none of what they do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reclaims that its tasks stalled in.
-    pub reclaims: u64,
+    pub reclaims: Option<u64>,
     /// Processes it forked.
-    pub forks: u64,
+    pub forks: Option<u64>,
+}
+
+/// Which of those the kernel's programs count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tells {
+    /// Reclaims.
+    pub reclaims: bool,
+    /// Forks.
+    pub forks: bool,
 }
 
 /// A cgroup at one moment, in 32 bytes.
@@ -85,8 +94,8 @@ impl GroupPoint {
             anon: units(reading.anon),
             file: units(reading.file),
             stall_us: bits(reading.stall_us),
-            reclaims: bits(counts.map(|counts| counts.reclaims)),
-            forks: bits(counts.map(|counts| counts.forks)),
+            reclaims: bits(counts.and_then(|counts| counts.reclaims)),
+            forks: bits(counts.and_then(|counts| counts.forks)),
         }
     }
 }

@@ -26,7 +26,7 @@ use super::follow::Following;
 use super::group::{GroupReader, Pulse};
 use super::node::NodeSource;
 use super::pace::{BEAT_MS, BEATS, stretched};
-use super::point::{Counts, Stamp};
+use super::point::{Counts, Stamp, Tells};
 use super::tracked::{Group, Warning, is_calm};
 
 /// All limits are read so often, in rounds.
@@ -78,6 +78,8 @@ struct State {
     is_recorded: bool,
     /// The kernel's programs tell of every cgroup that comes or goes.
     is_told: bool,
+    /// What they count of each.
+    tells: Tells,
     /// Tasks of the node waited for memory.
     is_stalled: bool,
 }
@@ -200,6 +202,7 @@ impl Watch {
         }
         self.state.is_recorded = source.is_kernel_recording(now_ns);
         self.state.is_told = source.tells_cgroups();
+        self.state.tells = source.tells();
         if let Some(survey) = source.survey().take() {
             self.take_over(survey);
         }
@@ -263,7 +266,8 @@ impl Watch {
         group.is_surveyed = found.is_some();
         let (at, usage) = found.map_or((look.at, None), |(at, usage)| (at, Some(usage)));
         let is_calm = is_calm(group.latest.usage, group.limit);
-        let count = |id| counts(look.meters?, id);
+        let tells = self.state.tells;
+        let count = |id| counts(look.meters?, tells, id);
         match reader.read(at, (usage, is_calm), look.pulse, count) {
             Ok(reading) => {
                 let into = Into {
@@ -468,11 +472,13 @@ fn unseat(survey: &mut Option<Survey>, slot: usize) {
     }
 }
 
-fn counts(meters: &Meters, id: u64) -> Option<Counts> {
+/// What the kernel's programs have counted of a cgroup: what none of them counts is a zero there, and says nothing.
+fn counts(meters: &Meters, tells: Tells, id: u64) -> Option<Counts> {
     let meter = meters.cgroup(id).ok()?.unwrap_or_default();
+    let reclaims = meter.direct.saturating_add(meter.memcg);
     Some(Counts {
-        reclaims: meter.direct.saturating_add(meter.memcg),
-        forks: meter.forks,
+        reclaims: tells.reclaims.then_some(reclaims),
+        forks: tells.forks.then_some(meter.forks),
     })
 }
 

@@ -29,8 +29,9 @@ impl Scene {
             path: root.path().to_owned(),
             mount_root: "/".to_owned(),
         };
+        let node = NodeSource::new(Err(Missing::Lost), Err(Missing::Lost));
         Self {
-            watch: Watch::new(hierarchy, "/".to_owned(), NodeSource::default()),
+            watch: Watch::new(hierarchy, "/".to_owned(), node),
             root,
             source: Source::new().expect("an event descriptor"),
             now: 5_000,

@@ -1,10 +1,11 @@
 //! The clerk: takes the guard's reports, keeps the state, tells the log, the journal and the hooks.
 
+mod said;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use brink_core::base::Reason;
 use brink_core::node::action::Action;
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::input::{Recalled, Reconfiguration};
@@ -12,17 +13,18 @@ use brink_core::node::order::Phase;
 use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::Signal;
-use brink_core::node::workload::WorkloadTable;
+use brink_core::node::workload::{Workload, WorkloadTable};
 use brink_host::clock::ClockPair;
 use brink_host::probe::shortage::Shortage;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use tracing::{error, info, warn};
 
+use self::said::{log_decision, say};
 use super::deliver::Deliver;
 use super::equipment::Loaded;
 use super::foresight::{BoardCell, foresee};
-use super::foretold::Foretold;
+use super::foretold::{Foretold, Views};
 use super::graces::{Graces, Kept};
 use super::hooks::{Hooks, Occasion};
 use super::journal::Journal;
@@ -37,9 +39,7 @@ use crate::guard::rung::Standing;
 use crate::guard::step::{Kind, Step};
 use crate::record::DecisionRecord;
 use crate::record::kubelet::KubeletView;
-use crate::record::text::{amount, end_words};
 use crate::record::wire::{Time, wall_clock};
-use crate::record::words::mode_word;
 use crate::storage::Keeper;
 use crate::telling::{Heard, RingLosses, Telling};
 use crate::warmer::Warmer;
@@ -310,58 +310,73 @@ impl Clerk {
         match page.record() {
             Ok(record) => {
                 self.shared.counters.decision(&record, page.completion());
-                let mut record = DecisionRecord::new(&record, page.completion());
-                let mut state = self.shared.lock();
-                if let Some((order, fates, table)) = &state.foreseen
-                    && *order == record.order
-                {
-                    let victim = record.victim_name();
-                    record.kubelet = Some(KubeletView::new(fates, table, &victim));
-                }
-                let left_alone = state.left_alone.get(&record.victim.uid);
-                record.left_alone = left_alone.cloned().unwrap_or_default();
-                state.add_decision(record.clone());
-                let qos = state.qos_of(&record.victim.uid);
-                let is_new = occasion == Occasion::Before && self.deliver.get().is_some();
-                let victim = is_new.then(|| state.workload(&record.victim.uid).cloned());
-                let told = victim
-                    .flatten()
-                    .map(|victim| (victim, state.policy.clone()));
-                // One that was left open, and is not taken up, ends without an answer of the engine's.
-                if record.end.is_some() && state.open_order == Some(record.order) {
-                    state.open_order = None;
-                }
-                let is_told = record.kubelet.is_some() && self.is_enforcer();
-                let views = is_told.then(|| self.foretold.views(state.decisions.iter()));
-                drop(state);
-                // Before all else: a kubelet that has not heard of it starts again what was killed.
-                if let (Some(cluster), Some((victim, policy))) = (self.deliver.get(), &told) {
-                    cluster.ordered(&record, victim, policy);
-                }
-                // At once: whoever has seen the record may end us now.
-                if let Some(views) = views {
-                    self.foretold.write(&views);
-                }
-                match occasion {
-                    Occasion::Before => {
-                        self.telling.ordered(&record, qos);
-                        self.collector.ordered(&record);
-                    }
-                    Occasion::After => {
-                        if !self.collector.completed(&record, qos) {
-                            self.telling.completed(&record, qos);
-                        }
-                    }
-                }
-                log_decision(&record);
-                self.hooks.run(occasion, &record);
-                if let Some(journal) = &mut self.journal {
-                    journal.decision(&record);
-                }
+                let record = DecisionRecord::new(&record, page.completion());
+                let decided = self.note_decision(record, occasion);
+                self.tell_decision(&decided, occasion);
             }
             Err(error) => error!(%error, "a decision could not be read back"),
         }
         self.ports.recycle_page(page);
+    }
+
+    /// Takes a decision over into the state.
+    fn note_decision(&self, mut record: DecisionRecord, occasion: Occasion) -> Decided {
+        let mut state = self.shared.lock();
+        if let Some((order, fates, table)) = &state.foreseen
+            && *order == record.order
+        {
+            let victim = record.victim_name();
+            record.kubelet = Some(KubeletView::new(fates, table, &victim));
+        }
+        let uid = &record.victim.uid;
+        record.left_alone = state.left_alone.get(uid).cloned().unwrap_or_default();
+        state.add_decision(record.clone());
+        let qos = state.qos_of(&record.victim.uid);
+        let is_new = occasion == Occasion::Before && self.deliver.get().is_some();
+        let victim = is_new.then(|| state.workload(&record.victim.uid).cloned());
+        let told = victim
+            .flatten()
+            .map(|victim| (victim, state.policy.clone()));
+        // One that was left open, and is not taken up, ends without an answer of the engine's.
+        if record.end.is_some() && state.open_order == Some(record.order) {
+            state.open_order = None;
+        }
+        let is_kept = record.kubelet.is_some() && self.is_enforcer();
+        Decided {
+            qos,
+            told,
+            views: is_kept.then(|| self.foretold.views(state.decisions.iter())),
+            record,
+        }
+    }
+
+    /// Tells a decision to everybody.
+    fn tell_decision(&mut self, decided: &Decided, occasion: Occasion) {
+        let (record, qos) = (&decided.record, decided.qos);
+        // Before all else: a kubelet that has not heard of it starts again what was killed.
+        if let (Some(cluster), Some((victim, policy))) = (self.deliver.get(), &decided.told) {
+            cluster.ordered(record, victim, policy);
+        }
+        // At once: whoever has seen the record may end us now.
+        if let Some(views) = &decided.views {
+            self.foretold.write(views);
+        }
+        match occasion {
+            Occasion::Before => {
+                self.telling.ordered(record, qos);
+                self.collector.ordered(record);
+            }
+            Occasion::After => {
+                if !self.collector.completed(record, qos) {
+                    self.telling.completed(record, qos);
+                }
+            }
+        }
+        log_decision(record);
+        self.hooks.run(occasion, record);
+        if let Some(journal) = &mut self.journal {
+            journal.decision(record);
+        }
     }
 
     /// Adds to a decision's record what was killed by it since.
@@ -445,6 +460,17 @@ struct Noted {
     workloads: usize,
 }
 
+/// What is to be told of a decision once the state is free again.
+struct Decided {
+    record: DecisionRecord,
+    /// The class of its victim, if it is known.
+    qos: Option<&'static str>,
+    /// Its victim and the policy in force, where Kubernetes is to hear of a new order.
+    told: Option<(Workload, Policy)>,
+    /// What the kubelet would have done, where that is to be kept.
+    views: Option<Views>,
+}
+
 /// Only soft thresholds have a grace that a restart could lose.
 fn changes_grace(state: &State, action: &Action) -> bool {
     let (Action::Crossed { threshold } | Action::Cleared { threshold }) = *action else {
@@ -494,84 +520,4 @@ fn slack(state: &State) -> i64 {
         )
     });
     slack.min().unwrap_or(i64::MAX)
-}
-
-/// Tells the log of an answer; orders are told with their record.
-fn say(policy: &Policy, step: &Step, action: &Action) {
-    match *action {
-        Action::Crossed { threshold } => {
-            say_threshold(policy, step, threshold, "threshold crossed");
-        }
-        Action::Cleared { threshold } => {
-            say_threshold(policy, step, threshold, "threshold cleared");
-        }
-        Action::Held { threshold, reason } => {
-            if !matches!(reason, Reason::Waiting | Reason::Stale) {
-                let threshold = policy.thresholds().get(threshold);
-                info!(
-                    signal = threshold.map_or("", |threshold| threshold.signal.name()),
-                    reason = reason.word(),
-                    "a threshold is due and not acted on"
-                );
-            }
-        }
-        Action::Conditions(conditions) => info!(conditions = %conditions, "node conditions"),
-        Action::Mode(mode) => warn!(
-            mode = mode_word(mode),
-            "whether orders are carried out changed"
-        ),
-        Action::Kill { .. }
-        | Action::Ask { .. }
-        | Action::WouldEvict { .. }
-        | Action::Ended { .. }
-        | Action::Reclaim { .. } => {}
-    }
-}
-
-fn say_threshold(policy: &Policy, step: &Step, threshold: usize, what: &str) {
-    let Some(threshold) = policy.thresholds().get(threshold) else {
-        return;
-    };
-    let name = threshold.signal.name();
-    let seen = step.observations[threshold.signal];
-    let available = seen
-        .map(|seen| amount(name, seen.available))
-        .unwrap_or_default();
-    let quantity = seen.map(|seen| amount(name, threshold.quantity(seen.capacity).value()));
-    let hard = threshold.is_hard();
-    info!(
-        signal = name,
-        hard,
-        available,
-        quantity = quantity.unwrap_or_default(),
-        "{what}"
-    );
-}
-
-fn log_decision(record: &DecisionRecord) {
-    let order = record.order;
-    let victim = record.victim_name();
-    let signal = record.threshold.signal.as_str();
-    #[expect(clippy::cast_precision_loss, reason = "milliseconds for people")]
-    let millis = |stage: &str| record.since_sample(stage).map(|nanos| nanos as f64 / 1e6);
-    let Some(end) = &record.end else {
-        info!(
-            order,
-            victim,
-            signal,
-            mode = record.mode,
-            "eviction ordered"
-        );
-        return;
-    };
-    info!(
-        order,
-        victim,
-        signal,
-        mode = record.mode,
-        signalled_ms = millis("firstSignal"),
-        freed = crate::record::text::unsigned(record.freed_bytes),
-        end = end_words(end),
-        "eviction over"
-    );
 }

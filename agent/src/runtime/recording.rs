@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use brink_host::cgroup::Layout;
 use brink_host::probe::Wishes;
+use brink_stream::model::field::Missing;
 use tracing::warn;
 
 use super::equipment::Equipment;
+use crate::forensics::gather::why;
 use crate::guard;
 use crate::guard::files::NodePlan;
 use crate::recorder::tracked::Warning;
 use crate::recorder::{NODE_PERIOD_NS, Recorder};
 use crate::telling::Telling;
 
-/// Starts the recorder, unless events are switched off. Where it cannot run, incidents go without.
+/// Starts the recorder, unless events are switched off. Where it cannot run, incidents go without and say why.
 pub(super) fn start(
     root: &Path,
     layout: &Layout,
@@ -34,6 +36,7 @@ pub(super) fn start(
         }
         Err(error) => {
             warn!(%error, "the flight recorder cannot run: incidents go without the minute before");
+            telling.record_nothing(why(&error, Missing::Lost));
             None
         }
     }
@@ -58,5 +61,58 @@ pub(super) fn attach(recorder: Option<&Recorder>, equipment: &mut Equipment) {
         && let Some(flight) = equipment.flight.take()
     {
         recorder.attach(flight, meters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_host::clock::ClockPair;
+    use brink_stream::hub::{Hub, Identity, Limits, Next};
+    use brink_stream::model::event::Event;
+    use brink_stream::model::field::Field;
+    use brink_stream::model::incident::Incident;
+
+    use super::*;
+    use crate::record::DecisionRecord;
+
+    /// A machine whose kernel has no memory controller.
+    fn machine() -> (tempfile::TempDir, Layout) {
+        let root = tempfile::tempdir().unwrap();
+        let mount = "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        for (path, text) in [
+            ("proc/self/mountinfo", mount),
+            ("sys/fs/cgroup/cgroup.controllers", "pids\n"),
+        ] {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let layout = Layout::detect(root.path()).unwrap();
+        (root, layout)
+    }
+
+    #[test]
+    fn where_no_recorder_can_run_incidents_say_why() {
+        let identity = Identity {
+            node: "here".to_owned(),
+            boot_id: "3f2a".to_owned(),
+        };
+        let hub = Hub::new(identity, 0, Limits::default());
+        let mut reader = hub.reader(None);
+        let telling = Telling::new(hub, ClockPair::now());
+        let (root, layout) = machine();
+        assert!(start(root.path(), &layout, &NodePlan::default(), &telling).is_none());
+        let sample = include_str!("../../../tests/events/v1alpha1/eviction-completed.json");
+        let sample: serde_json::Value = serde_json::from_str(sample).unwrap();
+        let record: DecisionRecord =
+            serde_json::from_value(sample["data"]["decision"]["value"].clone()).unwrap();
+        telling.completed(&record, None);
+        let Some(Next::Line(line)) = reader.next() else {
+            panic!("it is told");
+        };
+        let event: Event = serde_json::from_slice(&line.text).unwrap();
+        let incident: Incident = serde_json::from_str(event.data.get()).unwrap();
+        let why = Field::Missing(Missing::KernelLacksIt);
+        assert_eq!(incident.recording, why);
     }
 }

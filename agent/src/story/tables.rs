@@ -228,6 +228,11 @@ pub(super) fn processes(screen: &mut Screen, incident: &Incident) {
     }
 }
 
+/// A cell of what is not known; the reason stands at the end of the page.
+fn unknown() -> String {
+    "unknown".to_owned()
+}
+
 fn process_table(screen: &mut Screen, list: &[ProcessLine]) {
     let rows: Vec<Vec<String>> = list
         .iter()
@@ -237,8 +242,9 @@ fn process_table(screen: &mut Screen, list: &[ProcessLine]) {
                 line.pid.to_string(),
                 line.comm.clone(),
                 unsigned(line.rss),
-                unsigned(line.swap),
-                line.oom_score_adj.to_string(),
+                line.swap.map_or_else(unknown, unsigned),
+                line.oom_score_adj
+                    .map_or_else(unknown, |adj| adj.to_string()),
             ]
         })
         .collect();
@@ -280,10 +286,9 @@ pub(super) fn node(screen: &mut Screen, incident: &Incident) {
         screen.line("  memory     ", &parts.join(", "));
     }
     if let Some(pressure) = node.pressure.value() {
-        let text = format!(
-            "{:.1} % some, {:.1} % full, over 10 s",
-            pressure.some, pressure.full
-        );
+        let full = pressure.full.map(|full| format!("{full:.1} % full"));
+        let full = full.as_deref().unwrap_or("full unknown");
+        let text = format!("{:.1} % some, {full}, over 10 s", pressure.some);
         screen.line("  pressure   ", &text);
     }
     if let Some(nanos) = node.reclaim_ns.value() {

@@ -95,6 +95,48 @@ fn where_the_node_is_drawn_for_want_of_the_cgroup_it_is_said_why() {
     check(Some(Missing::NotApplicable), false);
 }
 
+/// Nothing that is not known is a zero, and each has its reason at the end.
+#[test]
+fn what_is_unknown_is_told_as_unknown() {
+    let mut full: Value = serde_json::from_str(FULL).unwrap();
+    let known = "12.5 % some, 3.2";
+    assert!(told(&full).contains(known), "{}", told(&full));
+    let pressure = &mut full["node"]["value"]["pressure"]["value"];
+    (pressure["full"], pressure["fullMissing"]) = (Value::Null, json!("kernelLacksIt"));
+    let line = &mut full["topOfNode"]["value"][0];
+    (line["swap"], line["swapMissing"]) = (Value::Null, json!("processGone"));
+    (line["oomScoreAdj"], line["oomScoreAdjMissing"]) = (Value::Null, json!("lost"));
+    full["recording"] = json!({"value": {
+        "node": [], "nodeMissing": "notPermitted", "cgroup": [], "cgroupMissing": "lost", "others": [],
+        "reclaimsMissing": "programNotLoaded", "nodeStallMissing": "kernelLacksIt",
+    }});
+    let page = told(&full);
+    assert!(
+        page.contains("12.5 % some, full unknown, over 10 s"),
+        "{page}"
+    );
+    let mut lines = page.lines();
+    let row = lines.find(|line| line.contains("prometheus"));
+    let cells: Vec<&str> = row.expect("its row").split_whitespace().collect();
+    assert_eq!(cells[cells.len() - 2..], ["unknown", "unknown"], "{page}");
+    let incident: Incident = serde_json::from_value(full).unwrap();
+    let found = missing::missing(&incident);
+    let check = |reason, field: &str| {
+        let of = found.iter().find(|(known, _)| *known == reason);
+        let fields = of.map(|(_, fields)| fields.clone()).unwrap_or_default();
+        assert!(
+            fields.iter().any(|known| known == field),
+            "{field}: {found:?}"
+        );
+    };
+    check(Missing::KernelLacksIt, "node.pressure.full");
+    check(Missing::ProcessGone, "topOfNode.swap");
+    check(Missing::Lost, "topOfNode.oomScoreAdj");
+    check(Missing::NotPermitted, "recording.node");
+    check(Missing::ProgramNotLoaded, "recording.reclaims");
+    check(Missing::KernelLacksIt, "recording.nodeStall");
+}
+
 #[test]
 fn a_page_fits_its_terminal_and_no_name_steers_it() {
     for kind in Kind::ALL.into_iter().filter(|kind| kind.is_incident()) {
@@ -148,6 +190,7 @@ fn forks_kills_by_others_and_the_configuration_are_told() {
         "  THRESHOLD                         MINIMUM RECLAIM\n",
         "  memory.available<256Mi                       64Mi\n",
         "  memory.available<512Mi for 1m30s\n",
+        "prefer (annotation)",
     ] {
         assert!(told.contains(part), "{part}\n{told}");
     }

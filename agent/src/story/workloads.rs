@@ -46,9 +46,12 @@ fn row(line: &WorkloadLine, incident: &Incident) -> Vec<String> {
     let is_victim = victim.is_some_and(|victim| victim.uid == line.uid && victim.name == line.name);
     let refusal = line.refusal.as_ref();
     let refusal = refusal.map(|refusal| format!("refuses: {refusal}"));
+    let by = line.preference_by.as_ref();
+    let asked = by.map(|by| format!("{} ({by})", line.preference));
     let said: Vec<String> = is_victim
         .then(|| "killed".to_owned())
         .into_iter()
+        .chain(asked)
         .chain(refusal)
         .collect();
     vec![

@@ -59,7 +59,8 @@ struct Inner {
     /// What was told last of it; none before the first.
     configuration: Mutex<Option<Configuration>>,
     ways: Arc<Ways>,
-    recorder: OnceLock<Weak<Recorder>>,
+    /// Who records the minute before, or why nobody does; nothing before that is known.
+    recorder: OnceLock<Result<Weak<Recorder>, Missing>>,
 }
 
 /// Characters of the boot id in an incident's.

@@ -1,6 +1,6 @@
 //! The flight recorder's part in what is told: the minute before each incident, and limits that will soon be reached.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use brink_core::base::Moment;
 use brink_stream::model::data::LimitImminent;
@@ -17,7 +17,14 @@ impl Telling {
     /// Lets every incident have its minute before from this recorder, as long as that runs. Only the first one counts.
     pub fn record_with(&self, recorder: &Arc<Recorder>) {
         if let Some(inner) = self.inner() {
-            let _only_one = inner.recorder.set(Arc::downgrade(recorder));
+            let _only_one = inner.recorder.set(Ok(Arc::downgrade(recorder)));
+        }
+    }
+
+    /// Has every incident say why it has no minute before: nothing can record it.
+    pub fn record_nothing(&self, why: Missing) {
+        if let Some(inner) = self.inner() {
+            let _only_one = inner.recorder.set(Err(why));
         }
     }
 
@@ -44,7 +51,7 @@ impl Telling {
         self.say(Kind::LimitImminent, at, subject, &data);
     }
 
-    /// Adds the minute before to an incident that has none yet.
+    /// Adds the minute before to an incident that has none yet, or why there is none.
     pub(super) fn record(&self, incident: &mut Incident) {
         if incident.recording == Field::Missing(Missing::NotApplicable) {
             return;
@@ -52,15 +59,18 @@ impl Telling {
         if incident.recording.value().is_none()
             && let Some(recording) = self.recording(incident)
         {
-            incident.recording = Field::Value(recording);
+            incident.recording = recording;
         }
     }
 
-    fn recording(&self, incident: &Incident) -> Option<Recording> {
-        let recorder = self.inner()?.recorder.get().and_then(Weak::upgrade)?;
+    fn recording(&self, incident: &Incident) -> Option<Field<Recording>> {
+        let recorder = match self.inner()?.recorder.get()? {
+            Ok(recorder) => recorder.upgrade()?,
+            Err(why) => return Some(Field::Missing(*why)),
+        };
         let cgroup = self.victims_cgroup(incident);
         let at = Moment::from_nanos(incident.at.monotonic_ns);
-        Some(recorder.cut(at, cgroup.as_deref()))
+        Some(Field::Value(recorder.cut(at, cgroup.as_deref())))
     }
 
     /// The victim's own cgroup, or the first one of the workload that it was.

@@ -5,7 +5,7 @@ pub mod node;
 pub mod top;
 pub mod victim;
 
-use brink_host::HostError;
+use brink_host::{HostError, HotError};
 use brink_stream::model::field::{Field, Missing};
 
 /// A reading, or why there is none. `absent` is what it means that there is no such file.
@@ -13,8 +13,8 @@ pub(super) fn field<T>(reading: Result<T, HostError>, absent: Missing) -> Field<
     reading.map_or_else(|error| Field::Missing(why(&error, absent)), Field::Value)
 }
 
-/// Why something could not be read.
-pub(super) fn why(error: &HostError, absent: Missing) -> Missing {
+/// Why something could not be read. `absent` is what it means that there is no such file.
+pub(crate) fn why(error: &HostError, absent: Missing) -> Missing {
     match error {
         HostError::Malformed { .. } | HostError::Missing { .. } | HostError::TooMany { .. } => {
             Missing::Malformed
@@ -29,6 +29,14 @@ pub(super) fn why(error: &HostError, absent: Missing) -> Missing {
             // No room for one more file or page: it was there, and was not read.
             _ => Missing::Lost,
         },
+    }
+}
+
+/// Why a file that is held open could not be read.
+pub(crate) const fn why_hot(error: HotError) -> Missing {
+    match error {
+        HotError::Io(_) => Missing::Lost,
+        _ => Missing::Malformed,
     }
 }
 

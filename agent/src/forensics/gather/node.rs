@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use brink_host::HotError;
 use brink_host::cgroup::Layout;
 use brink_host::meminfo;
-use brink_host::psi::{PressureReader, Stall};
+use brink_host::psi::{Pressure, PressureReader, Stall};
 use brink_host::vmstat;
 use brink_host::zoneinfo::{Zone, Zoneinfo};
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{NodeState, PressureState, ZoneState};
 
-use super::{field, why};
+use super::{field, why, why_hot};
 use crate::guard::figures::NodeFigures;
 use crate::guard::files::{NodeFiles, NodePlan};
 use crate::guard::now;
@@ -86,12 +85,8 @@ impl NodeReader {
             Err(reason) => return Field::Missing(*reason),
         };
         match reader.read() {
-            Ok(pressure) => Field::Value(PressureState {
-                some: percent(pressure.some),
-                full: pressure.full.map_or(0.0, percent),
-            }),
-            Err(HotError::Io(_)) => Field::Missing(Missing::Lost),
-            Err(_) => Field::Missing(Missing::Malformed),
+            Ok(pressure) => Field::Value(state(pressure)),
+            Err(error) => Field::Missing(why_hot(error)),
         }
     }
 }
@@ -100,6 +95,14 @@ fn read(files: &mut NodeFiles) -> Option<NodeFigures> {
     // The reserves that headroom leaves out change with the watermarks.
     let _those_before_stand = files.refresh_zones();
     files.read(now()).ok()
+}
+
+fn state(pressure: Pressure) -> PressureState {
+    PressureState {
+        some: percent(pressure.some),
+        full: pressure.full.map(percent),
+        full_missing: pressure.full.is_none().then_some(Missing::KernelLacksIt),
+    }
 }
 
 fn percent(stall: Stall) -> f64 {
@@ -139,6 +142,21 @@ mod tests {
         let vmstat = node.vmstat.value().expect("it counts events");
         assert!(vmstat.contains_key("pgscan_direct"), "{vmstat:?}");
         assert!(node.zones.value().is_some_and(|zones| !zones.is_empty()));
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_tell_of_pressure_is_no_zero() {
+        let half = Stall {
+            avg10: 5_000,
+            ..Stall::default()
+        };
+        let (some, full) = (half, Some(Stall::default()));
+        let told = state(Pressure { some, full });
+        assert_eq!((told.full, told.full_missing), (Some(0.0), None));
+        let told = state(Pressure { some, full: None });
+        let lacks = Some(Missing::KernelLacksIt);
+        assert_eq!((told.full, told.full_missing), (None, lacks));
+        assert!((told.some - 50.0).abs() < f64::EPSILON);
     }
 
     #[test]

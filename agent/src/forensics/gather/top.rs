@@ -48,19 +48,37 @@ impl Ranking {
 
     fn lines(mut self, root: &Path) -> Vec<ProcessLine> {
         self.cut();
-        let page = rustix::param::page_size() as u64;
         let line = |(pages, pid): (u64, i32)| {
             // One that ended meanwhile is left out: nothing but its size is known.
             let brief = Brief::read(root, pid).ok()?;
-            Some(ProcessLine {
-                pid: pid.unsigned_abs(),
-                comm: brief.name,
-                rss: pages.saturating_mul(page),
-                swap: brief.resident.swap.unwrap_or(0),
-                oom_score_adj: brief.oom_score_adj.unwrap_or(0),
-            })
+            Some(described(root, (pages, pid), brief))
         };
         self.0.into_iter().filter_map(line).collect()
+    }
+}
+
+/// A process as a line of a table.
+fn described(root: &Path, (pages, pid): (u64, i32), brief: Brief) -> ProcessLine {
+    let page = rustix::param::page_size() as u64;
+    let (swap, oom_score_adj) = (brief.resident.swap, brief.oom_score_adj);
+    let why = || unsaid(root, pid);
+    ProcessLine {
+        pid: pid.unsigned_abs(),
+        comm: brief.name,
+        rss: pages.saturating_mul(page),
+        swap,
+        swap_missing: swap.is_none().then(why),
+        oom_score_adj,
+        oom_score_adj_missing: oom_score_adj.is_none().then(why),
+    }
+}
+
+/// Why something is not known of a process that had memory a moment ago: it has none any more, or that was not read.
+fn unsaid(root: &Path, pid: i32) -> Missing {
+    match resident_pages(root, pid) {
+        Ok(0) => Missing::ProcessGone,
+        Ok(_) => Missing::Lost,
+        Err(error) => why(&error, Missing::ProcessGone),
     }
 }
 
@@ -81,11 +99,17 @@ pub fn of_group(root: &Path, pids: &[i32]) -> Vec<ProcessLine> {
 
 /// Puts a process into a table where it has its place, if it is not there: a victim may have given its memory back before
 /// anybody looked.
-pub fn with(mut lines: Vec<ProcessLine>, line: ProcessLine) -> Vec<ProcessLine> {
-    let found = lines.iter().find(|other| other.pid == line.pid);
-    // What was seen before it died is the better figure, and one of which none is known has no place.
-    if line.rss <= found.map_or(0, |found| found.rss) {
-        return lines;
+pub fn with(mut lines: Vec<ProcessLine>, mut line: ProcessLine) -> Vec<ProcessLine> {
+    match lines.iter_mut().find(|other| other.pid == line.pid) {
+        // What was seen before it died is the better figure.
+        Some(found) if line.rss <= found.rss => {
+            complete(found, &line);
+            return lines;
+        }
+        Some(found) => complete(&mut line, found),
+        // One of which none is known has no place.
+        None if line.rss == 0 => return lines,
+        None => {}
     }
     lines.retain(|other| other.pid != line.pid);
     let place = lines.partition_point(|other| other.rss >= line.rss);
@@ -97,6 +121,17 @@ pub fn with(mut lines: Vec<ProcessLine>, line: ProcessLine) -> Vec<ProcessLine> 
 /// The same for every victim of an incident.
 pub fn with_victims(lines: Vec<ProcessLine>, victims: &[Victim]) -> Vec<ProcessLine> {
     victims.iter().map(compose::line).fold(lines, with)
+}
+
+/// Takes over what another line of the same process knows, where this one knows nothing.
+const fn complete(line: &mut ProcessLine, other: &ProcessLine) {
+    if line.swap.is_none() {
+        (line.swap, line.swap_missing) = (other.swap, other.swap_missing);
+    }
+    if line.oom_score_adj.is_none() {
+        line.oom_score_adj = other.oom_score_adj;
+        line.oom_score_adj_missing = other.oom_score_adj_missing;
+    }
 }
 
 /// The node's table, made part by part and kept for a moment.
@@ -192,8 +227,10 @@ mod tests {
             pid,
             comm: String::new(),
             rss,
-            swap: 0,
-            oom_score_adj: 0,
+            swap: None,
+            swap_missing: Some(Missing::ProcessGone),
+            oom_score_adj: Some(0),
+            oom_score_adj_missing: None,
         }
     }
 
@@ -221,6 +258,49 @@ mod tests {
         assert_eq!(with(table.clone(), line(9, 0)), table);
         let full: Vec<ProcessLine> = (0..10).map(|pid| line(pid, 50)).collect();
         assert_eq!(with(full.clone(), line(99, 1)), full);
+    }
+
+    /// Whichever of two lines stays, what only the other one knows of the process is not lost.
+    #[test]
+    fn two_lines_of_a_process_know_together_what_each_of_them_knows() {
+        let known = ProcessLine {
+            swap: Some(7),
+            swap_missing: None,
+            oom_score_adj: None,
+            oom_score_adj_missing: Some(Missing::Lost),
+            ..line(1, 30)
+        };
+        for other in [line(1, 20), line(1, 40)] {
+            let found = with(vec![known.clone()], other).remove(0);
+            assert_eq!((found.swap, found.swap_missing), (Some(7), None));
+            let score = (found.oom_score_adj, found.oom_score_adj_missing);
+            assert_eq!(score, (Some(0), None));
+        }
+    }
+
+    #[test]
+    fn what_the_files_of_a_process_do_not_say_is_unknown_and_no_zero() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("proc/7");
+        std::fs::create_dir_all(&folder).unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.join(name), text).unwrap();
+        let status = |swap: &str| format!("Name:\tleak\nTgid:\t7\nVmRSS:\t4 kB\n{swap}");
+        let check = |pages: u64, swap: (Option<u64>, _), score: (Option<i32>, _)| {
+            write("statm", &format!("9 {pages} 0 0 0 0 0\n"));
+            let mut ranking = Ranking::default();
+            ranking.take(3, 7);
+            let found = ranking.lines(root.path()).remove(0);
+            assert_eq!((found.swap, found.swap_missing), swap);
+            assert_eq!((found.oom_score_adj, found.oom_score_adj_missing), score);
+        };
+        write("status", &status(""));
+        let (lost, gone) = (Some(Missing::Lost), Some(Missing::ProcessGone));
+        check(3, (None, lost), (None, lost));
+        // One that has given its memory back meanwhile.
+        check(0, (None, gone), (None, gone));
+        write("status", &status("VmSwap:\t0 kB\n"));
+        write("oom_score_adj", "-5\n");
+        check(0, (Some(0), None), (Some(-5), None));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use brink_host::HostError;
 use brink_host::cgroup::membership::Membership;
-use brink_host::cgroup::{Controller, Layout, Version};
+use brink_host::cgroup::{CgroupDir, Controller, Layout, Version};
 use brink_host::process::arguments::command_line;
 use brink_host::process::brief::{self, Brief};
 use brink_stream::model::field::{Field, Missing};
@@ -116,11 +116,25 @@ pub fn membership(root: &Path, layout: &Layout, pid: i32) -> Field<String> {
             Some("/") if is_v1 && brief::is_exiting(root, pid).unwrap_or(true) => {
                 Field::Missing(Missing::ProcessGone)
             }
-            Some(path) => Field::Value(path.trim_end_matches(" (deleted)").to_owned()),
+            Some(path) => {
+                let path = path.trim_end_matches(" (deleted)");
+                if is_garbled(layout, path) {
+                    Field::Missing(Missing::Malformed)
+                } else {
+                    Field::Value(path.to_owned())
+                }
+            }
             None => Field::Missing(Missing::KernelLacksIt),
         },
         Err(error) => Field::Missing(unread(&error, pid)),
     }
+}
+
+/// Whether a path is not the cgroup's own: bytes that are no text have been replaced in it, and it leads nowhere.
+fn is_garbled(layout: &Layout, path: &str) -> bool {
+    let hierarchy = layout.hierarchy(Controller::Memory);
+    let leads = || hierarchy.is_some_and(|found| CgroupDir::open(found, path).is_ok());
+    path.contains(char::REPLACEMENT_CHARACTER) && !leads()
 }
 
 /// What was read of a process.
@@ -167,6 +181,37 @@ mod tests {
         reader.command_lines = false;
         let own = read(reader, &told, now);
         assert_eq!(own.argv, Field::Missing(Missing::Redacted));
+    }
+
+    #[test]
+    fn a_cgroup_whose_name_is_no_text_is_not_told_by_another() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt as _;
+
+        let root = tempfile::tempdir().unwrap();
+        let mount = "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        for (path, text) in [
+            ("proc/self/mountinfo", mount),
+            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
+        ] {
+            let path = root.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let layout = Layout::detect(root.path()).unwrap();
+        let tree = root.path().join("sys/fs/cgroup");
+        let own = root.path().join("proc/7");
+        std::fs::create_dir(&own).unwrap();
+        let check = |name: &[u8], expected: Field<String>| {
+            std::fs::create_dir(tree.join(OsStr::from_bytes(name))).unwrap();
+            let line = [b"0::/", name, b"\n"].concat();
+            std::fs::write(own.join("cgroup"), line).unwrap();
+            assert_eq!(membership(root.path(), &layout, 7), expected);
+        };
+        check(b"a\xff", Field::Missing(Missing::Malformed));
+        let odd = "a\u{fffd}";
+        check(odd.as_bytes(), Field::Value(format!("/{odd}")));
+        check(b"b", Field::Value("/b".to_owned()));
     }
 
     #[test]

@@ -212,6 +212,10 @@ pub struct ForkParent {
 pub struct UserFrame {
     /// The build id of the file, in hex.
     pub build_id: Option<String>,
+    /// Why none is told: `kernelLacksIt` where the kernel tells the address alone, of code that lies in no file, or whose file has no
+    /// build id or had its head not in memory.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build_id_missing: Option<Missing>,
     /// The offset in the file, or the address where the file is not known.
     pub offset: u64,
 }
@@ -295,60 +299,6 @@ pub struct Identity {
     pub owner_missing: Option<Missing>,
 }
 
-impl Incident {
-    /// A victim has exited at that time.
-    pub fn exited(&mut self, pid: u32, at: &Time) {
-        let mut victims = self.victims.iter_mut();
-        if let Some(victim) = victims.find(|victim| victim.pid == pid) {
-            victim.exited = Field::Value(at.clone());
-        }
-    }
-
-    /// Somebody else has killed as well.
-    pub fn killed_by_other(&mut self, kill: OtherKill) {
-        if self.other_kills.len() < MOST_OTHER_KILLS {
-            self.other_kills.push(kill);
-        } else {
-            let more = self.more_other_kills.unwrap_or(0);
-            self.more_other_kills = Some(more.saturating_add(1));
-        }
-    }
-}
-
-impl Identity {
-    /// Takes over what another one knows of the same workload, where this one knows nothing.
-    pub fn completed_by(&mut self, other: &Self) {
-        if self.qos.is_none() {
-            (self.qos, self.qos_missing) = (other.qos.clone(), other.qos_missing);
-        }
-        if self.request.is_none() {
-            (self.request, self.request_missing) = (other.request, other.request_missing);
-        }
-        if self.owner.is_none() {
-            (self.owner, self.owner_missing) = (other.owner.clone(), other.owner_missing);
-        }
-    }
-
-    /// Whether its container is told by the id alone.
-    pub fn is_container_unnamed(&self) -> bool {
-        self.container.is_some() && self.container == self.container_id
-    }
-
-    /// Nothing of it is still to come: what is pending is missing for `reason`.
-    pub fn settle(&mut self, reason: Missing) {
-        for missing in [
-            &mut self.container_missing,
-            &mut self.qos_missing,
-            &mut self.request_missing,
-            &mut self.owner_missing,
-        ] {
-            if *missing == Some(Missing::Pending) {
-                *missing = Some(reason);
-            }
-        }
-    }
-}
-
 /// What an agent that was too old for the field has told of it.
 const fn untold<T>() -> Field<T> {
     Field::Missing(Missing::BeforeStart)
@@ -385,9 +335,15 @@ pub struct ProcessLine {
     /// Resident memory.
     pub rss: u64,
     /// In swap.
-    pub swap: u64,
+    pub swap: Option<u64>,
+    /// Why that is not told; none where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub swap_missing: Option<Missing>,
     /// Its `oom_score_adj`.
-    pub oom_score_adj: i32,
+    pub oom_score_adj: Option<i32>,
+    /// Why that is not told; none where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom_score_adj_missing: Option<Missing>,
 }
 
 /// The node at that moment. Bytes.
@@ -417,21 +373,6 @@ pub struct NodeState {
     pub reclaim_ns: Field<u64>,
 }
 
-impl NodeState {
-    /// Nothing of it is still to come: what is pending is missing for `reason`.
-    pub fn settle(&mut self, reason: Missing) {
-        self.available.settle(reason);
-        self.headroom.settle(reason);
-        self.capacity.settle(reason);
-        self.usable_swap.settle(reason);
-        self.meminfo.settle(reason);
-        self.vmstat.settle(reason);
-        self.zones.settle(reason);
-        self.pressure.settle(reason);
-        self.reclaim_ns.settle(reason);
-    }
-}
-
 /// One zone, in pages.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -457,7 +398,10 @@ pub struct PressureState {
     /// Some task waited for memory.
     pub some: f64,
     /// All tasks did.
-    pub full: f64,
+    pub full: Option<f64>,
+    /// Why that is not told; none where it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_missing: Option<Missing>,
 }
 
 /// What became of it.
@@ -486,6 +430,20 @@ pub struct Course {
 pub struct Recording {
     /// The node, every 10 ms.
     pub node: Vec<NodePoint>,
+    /// Why there is no point of it: why its files could not be read, where they are what tells of it, else `lost`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_missing: Option<Missing>,
+    /// Why points of it have no `stallUs`, where some have none: `kernelLacksIt` without PSI; `lost` where that was not read, as of
+    /// points from before its first reading.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_stall_missing: Option<Missing>,
+    /// Why points of it have no `reclaims`, where some have none: `programNotLoaded` where the kernel's programs did not count them, or
+    /// not yet; `lost` where the sampler had fallen silent, and files told of the node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_reclaims_missing: Option<Missing>,
+    /// The same of `forks`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_forks_missing: Option<Missing>,
     /// The victim's cgroup, every 100 ms if it was near its limit, else every second.
     pub cgroup: Vec<CgroupPoint>,
     /// Why there is no point of it: `lost` where there was no room for it, where it was not read in time, and where it is not known
@@ -496,6 +454,13 @@ pub struct Recording {
     /// read, as of one that was far from its limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_missing: Option<Missing>,
+    /// Why points of it have no `reclaims`, where some have none: `programNotLoaded` where the kernel's programs did not count them, or
+    /// not yet; `lost` where they were not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaims_missing: Option<Missing>,
+    /// The same of `forks`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forks_missing: Option<Missing>,
     /// Others that were near their limit; those above the victim's come first.
     pub others: Vec<CgroupTrack>,
     /// From one point of the node to the next as it was recorded, in milliseconds; 0 where it was not.
@@ -524,6 +489,12 @@ pub struct CgroupTrack {
     /// As `stallMissing` of the victim's cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_missing: Option<Missing>,
+    /// As `reclaimsMissing` of the victim's cgroup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reclaims_missing: Option<Missing>,
+    /// As `forksMissing` of the victim's cgroup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forks_missing: Option<Missing>,
     /// Its points.
     pub points: Vec<CgroupPoint>,
 }
@@ -543,11 +514,11 @@ pub struct NodePoint {
     /// File pages.
     pub file: u64,
     /// Microseconds in which some task had waited for memory, as of the latest reading before, which come every 100 ms
-    /// while tasks do, and every second otherwise; none without PSI.
+    /// while tasks do, and every second otherwise; where it is none, `nodeStallMissing` beside the points says why.
     pub stall_us: Option<u64>,
-    /// Direct reclaims begun, since the kernel's programs were loaded; none where they do not tell.
+    /// Direct reclaims begun, since the kernel's programs were loaded; where it is none, `nodeReclaimsMissing` says why.
     pub reclaims: Option<u64>,
-    /// Processes forked, since then; none where they do not tell.
+    /// Processes forked, since then; where it is none, `nodeForksMissing` says why.
     pub forks: Option<u64>,
 }
 
@@ -568,10 +539,10 @@ pub struct CgroupPoint {
     /// Microseconds in which some task of it had waited for memory; where it is none, `stallMissing` beside the points says why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall_us: Option<u64>,
-    /// Reclaims that tasks of this very cgroup stalled in; none where the kernel's programs do not tell.
+    /// Reclaims that tasks of this very cgroup stalled in; where it is none, `reclaimsMissing` says why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reclaims: Option<u64>,
-    /// Processes forked in this very cgroup; none where they do not tell.
+    /// Processes forked in this very cgroup; where it is none, `forksMissing` says why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forks: Option<u64>,
 }

@@ -5,6 +5,7 @@ pub mod event;
 pub mod field;
 pub mod incident;
 pub mod kind;
+mod settle;
 pub mod workloads;
 
 /// The version of everything in this module.
