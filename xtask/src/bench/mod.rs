@@ -23,7 +23,7 @@ use crate::Verdict;
 
 const SEED: u64 = 1;
 /// The benchmarks in the order they run: known before they are built.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "decision",
     "latency",
     "events",
@@ -35,6 +35,7 @@ const NAMES: [&str; 12] = [
     "stream",
     "hooks",
     "disk",
+    "filler",
     "kills",
 ];
 const OUT: &str = "target/bench";

@@ -60,6 +60,7 @@ fn tables(results: &[Results]) -> String {
         "hooks",
         "decision",
         "disk",
+        "filler",
         "kills",
     ];
     let place = |name: &str| order.iter().position(|known| *known == name);

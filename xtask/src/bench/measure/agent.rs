@@ -76,6 +76,8 @@ pub(in crate::bench) struct Setup {
     pub(in crate::bench) events: bool,
     /// Where they are served to browsers, with the page, if they are.
     pub(in crate::bench) page: Option<SocketAddr>,
+    /// The folder that nodefs is measured by, beside no container runtime; that of the machine if none.
+    pub(in crate::bench) nodefs: Option<PathBuf>,
 }
 
 impl Setup {
@@ -91,6 +93,7 @@ impl Setup {
             journal: false,
             events: true,
             page: None,
+            nodefs: None,
         }
     }
 }
@@ -338,6 +341,13 @@ fn text(setup: &Setup, folder: &Path, thresholds: &[(&str, u64)]) -> String {
         format!(", listen: \"{address}\", page: true")
     });
     let _written = writeln!(text, "events: {{enabled: {}{page}}}", setup.events);
+    if let Some(nodefs) = &setup.nodefs {
+        let nodefs = nodefs.display();
+        let _written = writeln!(
+            text,
+            "filesystems: {{nodefs: \"{nodefs}\"}}\nruntime: {{endpoint: \"{folder}/no-runtime.sock\"}}"
+        );
+    }
     if let Some(protected) = &setup.protected {
         let _written = writeln!(text, "protect: [\"{protected}\"]");
     }

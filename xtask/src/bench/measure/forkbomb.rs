@@ -20,7 +20,7 @@ use super::super::{
 use super::{
     agent::{Agent, Setup},
     arena::Arena,
-    programs,
+    lone_killer, programs,
     trace::{Entry, Trace},
     units::{MIB, between, millis},
 };
@@ -40,6 +40,7 @@ const PHASE_NS: u64 = 20_000_000;
 const LATE: Duration = Duration::from_millis(100);
 
 const CASE: &str = "2,000 tasks";
+const ALONE: &str = "a lone killer";
 const SIGNAL: &str = "crossing to the first SIGKILL";
 const EMPTY: &str = "crossing to the empty cgroup";
 const CLEARING: &str = "first SIGKILL to the empty cgroup";
@@ -49,6 +50,8 @@ const ESCAPED: &str = "processes that escaped";
 const UNSTOPPED: &str = "bombs that were not stopped";
 const WRONG: &str = "others that went";
 const FORKED: &str = "threads that the agent made";
+const RATIO: &str =
+    "first SIGKILL to the empty cgroup, the agent's over the lone killer's, of each pair";
 
 /// Runs it.
 pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
@@ -75,20 +78,54 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     let mut random = SplitMix64::new(settings.seed);
     let mut outcome = Outcome::default();
     let ground = Ground::new(&trace)?;
-    let mut found = Vec::new();
+    let mut pairs = Vec::new();
     for _ in 0..settings.runs(6, 60) {
-        sleep(Duration::from_nanos(random.below(PHASE_NS)));
-        found.push(ground.bomb()?);
+        let mut pair = [Found::default(); 2];
+        let mut order = [Killer::Agent, Killer::Alone];
+        random.shuffle(&mut order);
+        for by in order {
+            sleep(Duration::from_nanos(random.below(PHASE_NS)));
+            pair[by as usize] = ground.bomb(by)?;
+        }
+        pairs.push(pair);
     }
-    add(&mut outcome, &found);
+    add(&mut outcome, &pairs);
     outcome.notes.push(format!(
         "a node of {MOST} tasks with a threshold of {LEFT}, {WORKLOADS} workloads of one process each, and one that forks \
-         as fast as it can"
+         as fast as it can; beside the agent's node another one of the same make, where a real-time thread looks at the count \
+         without a pause and sends SIGKILL to all that are in the one group it was told, until nobody is: what is left is the kernel's"
     ));
     Ok(Measured::Ran(outcome))
 }
 
-fn add(outcome: &mut Outcome, found: &[Found]) {
+/// Who ends a bomb.
+#[derive(Clone, Copy)]
+enum Killer {
+    /// The agent, among all workloads.
+    Agent,
+    /// A thread that knows whom to kill.
+    Alone,
+}
+
+fn add(outcome: &mut Outcome, pairs: &[[Found; 2]]) {
+    let of = |by: Killer| {
+        pairs
+            .iter()
+            .map(|pair| pair[by as usize])
+            .collect::<Vec<_>>()
+    };
+    add_agents(outcome, &of(Killer::Agent));
+    let alone = of(Killer::Alone);
+    let times = |of: fn(&Found) -> Option<i64>| alone.iter().filter_map(of).map(millis).collect();
+    outcome.add(ALONE, SIGNAL, "ms", times(|one| one.signal));
+    outcome.add(ALONE, EMPTY, "ms", times(|one| one.empty));
+    outcome.add(ALONE, CLEARING, "ms", times(Found::clearing));
+    let ratio =
+        |[agent, alone]: &[Found; 2]| Some(millis(agent.clearing()?) / millis(alone.clearing()?));
+    outcome.add(CASE, RATIO, "", pairs.iter().filter_map(ratio).collect());
+}
+
+fn add_agents(outcome: &mut Outcome, found: &[Found]) {
     let times = |of: fn(&Found) -> Option<i64>| {
         let known = found.iter().filter_map(of);
         known.map(millis).collect::<Vec<f64>>()
@@ -96,8 +133,7 @@ fn add(outcome: &mut Outcome, found: &[Found]) {
     let counts = |of: fn(&Found) -> u32| found.iter().map(|one| f64::from(of(one))).collect();
     outcome.add(CASE, SIGNAL, "ms", times(|one| one.signal));
     outcome.add(CASE, EMPTY, "ms", times(|one| one.empty));
-    let clearing = |one: &Found| Some(one.empty? - one.signal?);
-    outcome.add(CASE, CLEARING, "ms", times(clearing));
+    outcome.add(CASE, CLEARING, "ms", times(Found::clearing));
     outcome.add(CASE, PEAK, "", counts(|one| one.peak));
     outcome.add(CASE, BORN, "", counts(|one| one.born));
     outcome.add(CASE, ESCAPED, "", counts(|one| one.escaped));
@@ -132,46 +168,77 @@ struct Found {
     agents_threads: u32,
 }
 
+impl Found {
+    /// From the first signal to the empty group.
+    fn clearing(&self) -> Option<i64> {
+        Some(self.empty? - self.signal?)
+    }
+}
+
 struct Ground<'a> {
     trace: &'a Trace,
     agent: Agent,
+    /// The agent's node.
     arena: Arena,
+    /// The lone killer's.
+    other: Arena,
 }
 
 impl<'a> Ground<'a> {
     fn new(trace: &'a Trace) -> anyhow::Result<Self> {
-        let arena = Arena::new(NODE, WORKLOADS)?;
-        arena.node.limit_tasks(&arena.layout, MOST)?;
+        let new = || {
+            let arena = Arena::new(NODE, WORKLOADS)?;
+            arena.node.limit_tasks(&arena.layout, MOST)?;
+            anyhow::Ok(arena)
+        };
+        let (arena, other) = (new()?, new()?);
         let agent = Agent::start(Setup::of(&arena))?;
         agent.arm(&[("memory.available", 160 * MIB), ("pid.available", LEFT)])?;
         Ok(Self {
             trace,
             agent,
             arena,
+            other,
         })
     }
 
-    fn bomb(&self) -> anyhow::Result<Found> {
-        let group = self.arena.next_victim()?;
-        self.agent.wait_known(group.group())?;
-        group.limit_tasks(&self.arena.layout, OF_A_BOMB)?;
+    fn bomb(&self, by: Killer) -> anyhow::Result<Found> {
+        let arena = match by {
+            Killer::Agent => &self.arena,
+            Killer::Alone => &self.other,
+        };
+        let group = arena.next_victim()?;
+        if let Killer::Agent = by {
+            self.agent.wait_known(group.group())?;
+        }
+        group.limit_tasks(&arena.layout, OF_A_BOMB)?;
         let spec = HogSpec {
             wait: true,
             ..HogSpec::new(Load::ForkStorm, MOST, PATIENCE)
         };
         let mut hog = Hog::spawn(&programs::hog()?, Some(&group), &spec)?;
         hog.wait_in(&group, PATIENCE).context("the bomb")?;
-        let node = ids(&self.arena, &self.arena.node)?;
+        let node = ids(arena, &arena.node)?;
         let threads = self.threads()?;
         self.trace.clear()?;
         let before = node.tasks()?;
         let began = monotonic_ns();
         hog.start();
         // What became of it is the tracer's to say.
-        let _ended = self.agent.decision_since(began, PATIENCE);
+        match by {
+            Killer::Agent => drop(self.agent.decision_since(began, PATIENCE)),
+            Killer::Alone => {
+                lone_killer::kill(
+                    node.path(),
+                    ids(arena, &group)?.path(),
+                    MOST - LEFT,
+                    PATIENCE,
+                )?;
+            }
+        }
         // Dead, it has its process id until it is reaped.
         hog.wait(PATIENCE).context("the bomb's first process")?;
-        let own = ids(&self.arena, &group)?;
+        let own = ids(arena, &group)?;
         let is_over = || (own.tasks().ok()? == 0).then_some(());
         let over = wait_until(PATIENCE, is_over);
         sleep(LATE);

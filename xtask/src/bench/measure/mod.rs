@@ -5,6 +5,7 @@ mod console;
 mod decision;
 mod disk;
 mod events;
+mod filler;
 mod forensics;
 mod forkbomb;
 mod hooks;
@@ -13,6 +14,7 @@ mod idle_poll;
 mod journal;
 mod kills;
 mod latency;
+mod lone_killer;
 mod lowest;
 mod memory;
 mod poller;
@@ -99,6 +101,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "what a folder of a million files costs to measure",
         run: disk::run,
         hold: disk::hold,
+    },
+    Benchmark {
+        name: "filler",
+        about: "from a threshold on a filesystem to the start of reclaim",
+        run: filler::run,
+        hold: filler::hold,
     },
     Benchmark {
         name: "kills",

@@ -175,6 +175,7 @@ impl Scene {
             journal: false,
             events: contender != Contender::Silent,
             page: None,
+            nodefs: None,
         })?;
         self.agents.push((contender, agent));
         Ok(())
