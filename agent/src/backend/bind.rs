@@ -8,7 +8,7 @@ use brink_host::cgroup::pod::PodRoots;
 
 use super::protect::is_within;
 use crate::config::CgroupRule;
-use crate::pod::Manifest;
+use crate::pod::{Manifest, Wish};
 use crate::storage::owned::Keeps;
 
 /// The namespace of workloads that are cgroups without a manifest.
@@ -30,6 +30,8 @@ pub struct Bound {
     pub is_pattern: bool,
     /// Where its files are.
     pub keeps: Keeps,
+    /// What its manifest asks for by annotation.
+    pub wish: Option<Wish>,
 }
 
 /// Binds what is there: `groups` are the paths of all cgroups, parents before children.
@@ -63,6 +65,7 @@ pub fn bind(
                     containers: None,
                     is_pattern: true,
                     keeps: Keeps::Directories(rule.directories.clone()),
+                    wish: None,
                 });
             }
         }
@@ -91,6 +94,7 @@ fn bound_pod(pod: &Manifest, groups: Vec<String>) -> Bound {
         containers: is_kubelets.then(|| pod.container_ids.clone()),
         is_pattern: false,
         keeps,
+        wish: pod.wish,
     }
 }
 
@@ -229,6 +233,7 @@ mod tests {
             container_ids: vec![("app".to_owned(), "ab12".to_owned())],
             is_observed: true,
             files: crate::pod::PodFiles::default(),
+            wish: None,
         }
     }
 

@@ -12,11 +12,12 @@ use brink_host::cgroup::pod::PodRoots;
 use brink_host::cgroup::walk::groups_below;
 use brink_host::cgroup::{Controller, Layout};
 use brink_host::kill::pid_set::ProtectedPids;
+use tracing::warn;
 
 use super::bind::{bind, is_outside};
 use super::facts::{Known, Look};
 use super::parts::{Judge, Judged, Parts};
-use super::protect::{Essentials, select};
+use super::protect::{Essentials, heed, select};
 use crate::config::{CgroupRule, Selection};
 use crate::guard::board::Board;
 use crate::guard::roster::{Group, Member, Roster};
@@ -52,6 +53,8 @@ pub struct Builder {
     judged: Judged,
     /// What was said of the last roster.
     said: BTreeSet<String>,
+    /// What was said of its pods' annotations.
+    remarked: BTreeSet<String>,
     last: Option<Last>,
     changed: bool,
     /// The processes the node cannot do without, as of the last look at all processes.
@@ -115,6 +118,20 @@ pub struct Built {
     pub roster: Box<Roster>,
     /// One sentence each, unless it was said of the roster before; a cgroup that went away meanwhile is none.
     pub troubles: Vec<String>,
+    /// Annotations that count for nothing, and why, told likewise; one for all pods of a namespace.
+    pub remarks: Vec<String>,
+}
+
+impl Built {
+    /// Logs what is not as somebody will have meant it.
+    pub fn tell(&self) {
+        for trouble in &self.troubles {
+            warn!(trouble, "a cgroup cannot be watched over");
+        }
+        for remark in &self.remarks {
+            warn!(remark, "an annotation counts for nothing");
+        }
+    }
 }
 
 impl Builder {
@@ -141,6 +158,7 @@ impl Builder {
             known: Known::new(),
             judged: Judged::new(),
             said: BTreeSet::new(),
+            remarked: BTreeSet::new(),
             last: None,
             changed: false,
             essentials: None,
@@ -199,7 +217,7 @@ impl Builder {
         let mut owners = Vec::with_capacity(bound.len());
         let mut left_alone = Vec::with_capacity(bound.len());
         let mut members = Vec::new();
-        let (mut open, mut scores) = (HashMap::new(), Vec::new());
+        let (mut open, mut scores, mut remarks) = (HashMap::new(), Vec::new(), Vec::new());
         let mut owned = Vec::with_capacity(bound.len());
         for bound in bound {
             let index = workloads.len();
@@ -232,6 +250,7 @@ impl Builder {
             if known.is_unrecognized() {
                 workload.protection.get_or_insert(Protection::Unrecognized);
             }
+            remarks.extend(heed(&mut workload, bound.wish, &self.selection));
             left_alone.push(known.left_alone);
             let of = Of {
                 containers: bound.containers.as_deref(),
@@ -254,7 +273,8 @@ impl Builder {
         let judged = judge.now;
         (self.open, self.known, self.judged) = (open, now, judged);
         self.essentials = Some(essentials);
-        let troubles = self.news_of(troubles);
+        let troubles = news_of(troubles, &mut self.said);
+        let remarks = news_of(remarks, &mut self.remarked);
         self.generation += 1;
         let table = WorkloadTable::new(workloads.clone(), self.generation);
         let mut roster = Roster::new(table, members, protected);
@@ -273,6 +293,7 @@ impl Builder {
         Ok(Built {
             roster: Box::new(roster),
             troubles,
+            remarks,
         })
     }
 
@@ -327,14 +348,6 @@ impl Builder {
             now: Known::new(),
             troubles: Vec::new(),
         }
-    }
-
-    /// Those of these troubles that were not said of the roster before.
-    fn news_of(&mut self, troubles: Vec<String>) -> Vec<String> {
-        let now: BTreeSet<String> = troubles.into_iter().collect();
-        let news = now.difference(&self.said).cloned().collect();
-        self.said = now;
-        news
     }
 
     /// Whether any pattern may be about a command's name.
@@ -392,6 +405,14 @@ impl Consists {
             )
         }));
     }
+}
+
+/// Those of these sentences that were not said of the roster before.
+fn news_of(sentences: Vec<String>, said: &mut BTreeSet<String>) -> Vec<String> {
+    let now: BTreeSet<String> = sentences.into_iter().collect();
+    let news = now.difference(said).cloned().collect();
+    *said = now;
+    news
 }
 
 /// What each member is bound to, and what of it would be killed.

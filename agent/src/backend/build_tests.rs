@@ -2,11 +2,12 @@
 
 use std::fs;
 
-use brink_core::node::workload::{Protection, ResourceList};
+use brink_core::node::workload::{Preference, Protection, ResourceList};
 use brink_host::cgroup::glob::Glob;
 
 use super::*;
 use crate::fake::{self, mount_unified};
+use crate::pod::Wish;
 
 /// A machine with one cgroup, `/work`, and this process outside.
 struct Machine(tempfile::TempDir);
@@ -96,8 +97,66 @@ fn pod(uid: &str, ids: &[&str]) -> Manifest {
         container_ids: ids.iter().map(container).collect(),
         is_observed: true,
         files: crate::pod::PodFiles::default(),
+        wish: None,
         site: crate::config::document::Site::whole(crate::config::document::Origins::DEFAULT),
     }
+}
+
+/// The groups that a kubelet has made for a pod with one container, and the folder they are in.
+fn made(machine: &Machine, uid: &str, id: &str) -> String {
+    let folder = format!("sys/fs/cgroup/kubepods/pod{uid}");
+    machine.write(&format!("{folder}/memory.current"), "0\n");
+    machine.write(&format!("{folder}/memory.stat"), "inactive_file 0\n");
+    machine.write(&format!("{folder}/cgroup.procs"), "");
+    machine.write(&format!("{folder}/{id}/cgroup.procs"), "7\n");
+    folder
+}
+
+#[test]
+fn what_a_pod_asks_for_counts_by_its_namespace_and_from_the_roster_after_a_reload() {
+    const UID: &str = "0a1b";
+    let machine = Machine::new();
+    let id = "ab".repeat(32);
+    made(&machine, UID, &id);
+    let root = machine.0.path();
+    let layout = Layout::detect(root).unwrap();
+    let mut builder = Builder::new(root, layout.clone(), "/", Vec::new(), Selection::default());
+    let look = |builder: &mut Builder, wish, ids: &[&str]| {
+        let asking = Manifest {
+            wish: Some(wish),
+            ..pod(UID, ids)
+        };
+        let built = builder.build(&[asking], Scan::Cgroups).unwrap();
+        let workload = &built.roster.table.workloads()[0];
+        let found = (workload.protection, workload.preference);
+        (found, built.remarks.len(), builder.changed())
+    };
+    let allow = |builder: &mut Builder, namespaces: &[&str]| {
+        let names = namespaces.iter().map(|name| (*name).to_owned());
+        let selection = Selection {
+            annotation_namespaces: names.collect(),
+            ..Selection::default()
+        };
+        builder.reconfigure(Vec::new(), selection);
+    };
+    let known = [id.as_str()];
+    let unheard = (None, Preference::Normal);
+    assert_eq!(look(&mut builder, Wish::Never, &known), (unheard, 1, true));
+    let again = look(&mut builder, Wish::Never, &known);
+    assert_eq!(again, (unheard, 0, false), "it was said");
+    allow(&mut builder, &["shop"]);
+    let never = (Some(Protection::Annotated), Preference::Normal);
+    assert_eq!(look(&mut builder, Wish::Never, &known), (never, 0, true));
+    let last = (None, Preference::Avoid);
+    assert_eq!(look(&mut builder, Wish::Last, &known), (last, 0, true));
+    allow(&mut builder, &["team"]);
+    assert_eq!(look(&mut builder, Wish::Never, &known), (unheard, 1, true));
+    // To a builder that has never known whose container it is.
+    let mut other = Builder::new(root, layout, "/", Vec::new(), Selection::default());
+    allow(&mut other, &["shop"]);
+    let strange = (Some(Protection::Unrecognized), Preference::Normal);
+    let found = look(&mut other, Wish::Never, &[]);
+    assert_eq!(found, (strange, 0, true), "a stronger reason");
 }
 
 #[test]
@@ -105,11 +164,7 @@ fn of_a_kubelets_pod_only_what_is_known_is_killed() {
     const UID: &str = "0a1b";
     let machine = Machine::new();
     let id = "ab".repeat(32);
-    let folder = format!("sys/fs/cgroup/kubepods/pod{UID}");
-    machine.write(&format!("{folder}/memory.current"), "0\n");
-    machine.write(&format!("{folder}/memory.stat"), "inactive_file 0\n");
-    machine.write(&format!("{folder}/cgroup.procs"), "");
-    machine.write(&format!("{folder}/{id}/cgroup.procs"), "7\n");
+    let folder = made(&machine, UID, &id);
     let root = machine.0.path();
     let layout = Layout::detect(root).unwrap();
     let mut builder = Builder::new(root, layout, "/", Vec::new(), Selection::default());

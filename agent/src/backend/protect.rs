@@ -1,8 +1,8 @@
-//! Who is never killed, who goes sooner and who later: the built-in list, the owners' attributes, and the configuration.
+//! Who is never killed, who goes sooner and who later: the built-in list, the owners, the configuration, and pods themselves.
 
 use std::path::Path;
 
-use brink_core::node::workload::{Preference, Protection, Workload};
+use brink_core::node::workload::{Preference, PreferenceBy, Protection, Workload, full_name};
 use brink_host::HostError;
 use brink_host::cgroup::{Controller, Layout, preference};
 use brink_host::kill::pid_set::ProtectedPids;
@@ -10,6 +10,7 @@ use brink_host::process::essential::{Essential, Role, find, is_still_there};
 
 use super::facts::Facts;
 use crate::config::{Pattern, Selection};
+use crate::pod::{EVICTION_ANNOTATION, Wish};
 
 /// The processes a node cannot do without, and where they live.
 #[derive(Debug, Default)]
@@ -100,6 +101,42 @@ pub fn select(
     } else {
         workload.preference
     };
+}
+
+/// Fills in what a pod asks for itself, in a namespace in which that counts, and tells why it counts for nothing otherwise. Any
+/// other protection comes before it, and so does a place that is as late.
+pub fn heed(workload: &mut Workload, wish: Option<Wish>, selection: &Selection) -> Option<String> {
+    let wish = wish?;
+    let namespace = &workload.namespace;
+    if !selection.heeds(namespace) {
+        return Some(format!(
+            "{EVICTION_ANNOTATION} of pods in the namespace {namespace}: annotationNamespaces does not name it"
+        ));
+    }
+    let asked = match wish {
+        Wish::First => Preference::Prefer,
+        Wish::Last => Preference::Avoid,
+        Wish::Never => {
+            workload.protection.get_or_insert(Protection::Annotated);
+            return None;
+        }
+        Wish::Unknown => {
+            let name = full_name(namespace, &workload.name);
+            return Some(format!(
+                "{EVICTION_ANNOTATION} of {name}: none of first, last and never"
+            ));
+        }
+    };
+    let is_news = match workload.preference {
+        Preference::Normal => true,
+        Preference::Prefer => asked == Preference::Avoid,
+        Preference::Avoid => false,
+    };
+    if is_news {
+        workload.preference = asked;
+        workload.preference_by = PreferenceBy::Annotation;
+    }
+    None
 }
 
 fn protection_of(role: Role) -> Protection {
@@ -193,6 +230,7 @@ mod tests {
             avoid: vec![Pattern::new("postgres").unwrap()],
             ignore: vec![Pattern::new("^/keep/").unwrap()],
             protect: vec![Glob::new("/vault").unwrap()],
+            ..Selection::default()
         };
         let none = Essentials::default();
         let check = |group: &str, facts: Facts<'_>, preference, protection| {
@@ -239,5 +277,65 @@ mod tests {
             Preference::Normal,
             Some(Protection::Configured),
         );
+    }
+
+    /// What is known of a pod before it is asked.
+    fn pod(preference: Preference, protection: Option<Protection>) -> Workload {
+        Workload {
+            namespace: "shop".to_owned(),
+            name: "web".to_owned(),
+            preference,
+            protection,
+            ..Workload::default()
+        }
+    }
+
+    #[test]
+    fn pods_are_heard_where_that_is_allowed_and_the_stronger_word_wins() {
+        use Preference::{Avoid, Normal, Prefer};
+        use PreferenceBy::{Annotation, Node};
+        let allowed = Selection {
+            annotation_namespaces: vec!["team".to_owned(), "shop".to_owned()],
+            ..Selection::default()
+        };
+        for (before, wish, expected) in [
+            (Normal, Wish::First, (Prefer, Annotation)),
+            (Prefer, Wish::First, (Prefer, Node)),
+            (Avoid, Wish::First, (Avoid, Node)),
+            (Normal, Wish::Last, (Avoid, Annotation)),
+            (Prefer, Wish::Last, (Avoid, Annotation)),
+            (Avoid, Wish::Last, (Avoid, Node)),
+            (Prefer, Wish::Never, (Prefer, Node)),
+            (Normal, Wish::Unknown, (Normal, Node)),
+        ] {
+            let mut workload = pod(before, None);
+            let told = heed(&mut workload, Some(wish), &allowed);
+            let found = (workload.preference, workload.preference_by);
+            assert_eq!(found, expected, "{before:?} {wish:?}");
+            assert_eq!(told.is_some(), wish == Wish::Unknown, "{told:?}");
+            let never = (wish == Wish::Never).then_some(Protection::Annotated);
+            assert_eq!(workload.protection, never, "{wish:?}");
+        }
+        let mut runtime = pod(Normal, Some(Protection::Runtime));
+        assert_eq!(heed(&mut runtime, Some(Wish::Never), &allowed), None);
+        assert_eq!(runtime.protection, Some(Protection::Runtime));
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_allowed_is_told_and_not_heard() {
+        let others = Selection {
+            annotation_namespaces: vec!["team".to_owned()],
+            ..Selection::default()
+        };
+        for selection in [Selection::default(), others] {
+            for wish in [Wish::First, Wish::Last, Wish::Never, Wish::Unknown] {
+                let mut workload = pod(Preference::Normal, None);
+                let told = heed(&mut workload, Some(wish), &selection).unwrap();
+                assert!(told.contains("namespace shop"), "{told}");
+                assert_eq!(workload, pod(Preference::Normal, None), "{wish:?}");
+            }
+            let mut silent = pod(Preference::Normal, None);
+            assert_eq!(heed(&mut silent, None, &selection), None);
+        }
     }
 }

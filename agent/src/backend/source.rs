@@ -126,6 +126,7 @@ mod tests {
             container_ids: Vec::new(),
             is_observed: false,
             files: crate::pod::PodFiles::default(),
+            wish: None,
         }
     }
 

@@ -124,7 +124,7 @@ pub(super) fn place(why: &Explanation, style: Style) -> String {
             workload.priority,
             match workload.preference.as_str() {
                 "normal" => String::new(),
-                other => format!(", preference {other}"),
+                _ => format!(", preference {}", workload.preference_words()),
             },
             stretch(why.figures_age_ms)
         ),

@@ -162,6 +162,7 @@ mod tests {
             name: (*name).to_owned(),
             uid: String::new(),
             preference: "normal".to_owned(),
+            preference_by: None,
             usage_to_request: "over".to_owned(),
             priority: 0,
             usage: None,

@@ -27,7 +27,7 @@ const LONGEST_HOUSEKEEPING: Span = Span::from_secs(3600);
 const SHORTEST_REFILL: Span = Span::from_millis(100);
 
 /// Every key, in the order in which they are shown.
-pub(super) const KEYS: [&str; 39] = [
+pub(super) const KEYS: [&str; 40] = [
     "apiVersion",
     "kind",
     "mode",
@@ -58,6 +58,7 @@ pub(super) const KEYS: [&str; 39] = [
     "avoid",
     "ignore",
     "protect",
+    "annotationNamespaces",
     "limits",
     "housekeepingInterval",
     "realtime",

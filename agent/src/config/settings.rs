@@ -248,6 +248,16 @@ pub struct Selection {
     pub ignore: Vec<Pattern>,
     /// Groups that are never evicted, on top of those that are protected always.
     pub protect: Vec<Glob>,
+    /// Namespaces whose pods are asked themselves, by their annotation; `*` stands for all.
+    pub annotation_namespaces: Vec<String>,
+}
+
+impl Selection {
+    /// Whether what a pod of this namespace asks for counts.
+    pub fn heeds(&self, namespace: &str) -> bool {
+        let mut allowed = self.annotation_namespaces.iter();
+        allowed.any(|allowed| allowed == "*" || allowed == namespace)
+    }
 }
 
 /// A regular expression over the name of a command and the path of a control group.

@@ -127,7 +127,7 @@ fn read_requests<'a>(reader: &mut Reader<'a>, node: &'a Node) -> ResourceList {
     }
 }
 
-/// Reads `prefer`, `avoid`, `ignore` and `protect`.
+/// Reads `prefer`, `avoid`, `ignore`, `protect` and `annotationNamespaces`.
 pub(super) fn read_selection<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Selection {
     let mut patterns = |key| match fields.get(key) {
         Some(node) => read_patterns(reader, node),
@@ -145,7 +145,29 @@ pub(super) fn read_selection<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) ->
             .iter()
             .filter_map(|node| read_glob(reader, node))
             .collect(),
+        annotation_namespaces: match fields.get("annotationNamespaces") {
+            Some(node) => read_namespaces(reader, node),
+            None => Vec::new(),
+        },
     }
+}
+
+/// Names, as Kubernetes takes them for namespaces: a pattern would silently be nobody's.
+fn read_namespaces<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Vec<String> {
+    let mut names = Vec::new();
+    for item in reader.list(node) {
+        let Some(text) = reader.name(item) else {
+            continue;
+        };
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if text == "*" || text.bytes().all(fits) {
+            names.push(text.to_owned());
+        } else {
+            let accepted = "the name of a namespace such as shop, or \"*\" for all of them";
+            reader.fault(item, "no name of a namespace", accepted);
+        }
+    }
+    names
 }
 
 fn read_patterns<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Vec<Pattern> {

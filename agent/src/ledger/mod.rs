@@ -19,7 +19,7 @@ pub const DECISIONS: LedgerShape = LedgerShape {
     slots: 64,
     record: 8192,
     completion: 512,
-    format: 6,
+    format: 7,
 };
 
 /// What carries the signals to the guard.

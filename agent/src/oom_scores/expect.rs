@@ -118,11 +118,13 @@ fn is_written(workload: &Workload, of: Of<'_>) -> bool {
 }
 
 /// Whether it has a value of its own for a reason: the system's services by their units, ourselves, the runtime. What the
-/// configuration or an owner protects from us is not touched; a kubelet's word holds for it all the same.
+/// configuration, an owner or a pod itself protects from us is not touched; a kubelet's word holds for it all the same.
 const fn is_left_alone(protection: Option<Protection>, runner: Runner) -> bool {
     match protection {
         None => false,
-        Some(Protection::Configured | Protection::OomdOmit) => !matches!(runner, Runner::Kubelet),
+        Some(Protection::Configured | Protection::OomdOmit | Protection::Annotated) => {
+            !matches!(runner, Runner::Kubelet)
+        }
         Some(
             Protection::Init
             | Protection::System

@@ -38,7 +38,7 @@ pub const WORDS: Asset = Asset {
     path: "/assets/words.js",
     content_type: SCRIPT,
     text: include_str!("assets/words.js"),
-    sha256: "P+4FnUIIwcSrQmbV3TxMjAxIxEhVUMYtQT3ZQrKNO5U=",
+    sha256: "qnoO5Xpd6eIWGefD5cg6Qob0SWzuhaDaVMXa54djMF0=",
 };
 
 /// Charts.
@@ -54,7 +54,7 @@ pub const INCIDENT: Asset = Asset {
     path: "/assets/incident.js",
     content_type: SCRIPT,
     text: include_str!("assets/incident.js"),
-    sha256: "4TOkl4wdkW+D45GffG7ZMTvvHTZ0FV2UiGxvFBjVaOY=",
+    sha256: "ekzAvn743WZkHyQt4/wrID+54Ki27pgup48FyJukjKw=",
 };
 
 /// What asks the agent and listens to it.
@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "iDXPPotV23ya1A89a1ldKWyYigeNYA+P1yOjM+TSwIs=",
+    sha256: "+bYHwIX7cLnSyO8s3Edr6SsqO7CGQ6p/j0aYwGeKGno=",
 };
 
 /// What the exported file begins by; not served.

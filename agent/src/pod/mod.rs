@@ -25,6 +25,22 @@ pub const CGROUP_ANNOTATION: &str = "brink.dev/cgroup";
 /// The annotation that names folders of a pod's own, separated by commas: absolute paths.
 pub const DIRECTORIES_ANNOTATION: &str = "brink.dev/directories";
 
+/// The annotation by which a pod asks to be evicted first, last or never.
+pub const EVICTION_ANNOTATION: &str = "brink.dev/eviction";
+
+/// What a pod asks for by [`EVICTION_ANNOTATION`]; the configuration says whose word counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// `first`: before all others.
+    First,
+    /// `last`: after all others.
+    Last,
+    /// `never`: not at all.
+    Never,
+    /// Anything else, which counts for nothing.
+    Unknown,
+}
+
 /// What a manifest says of a pod's files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFiles {
@@ -50,6 +66,8 @@ pub struct Manifest {
     pub is_observed: bool,
     /// What it says of its files.
     pub files: PodFiles,
+    /// What it asks for, if anything.
+    pub wish: Option<Wish>,
     /// Where it begins.
     pub site: Site,
 }

@@ -8,7 +8,10 @@ use brink_host::cgroup::glob::Glob;
 
 use super::admit::NODE_CRITICAL;
 use super::resources::{read_amount, read_list, read_resources};
-use super::{CGROUP_ANNOTATION, DIRECTORIES_ANNOTATION, Manifest, PodFiles, Reading, admit};
+use super::{
+    CGROUP_ANNOTATION, DIRECTORIES_ANNOTATION, EVICTION_ANNOTATION, Manifest, PodFiles, Reading,
+    Wish, admit,
+};
 use crate::config::document::{Fields, Keys, Node, Reader, Value};
 use crate::config::storage::directory;
 
@@ -70,6 +73,7 @@ pub fn read_pod<'a>(reader: &mut Reader<'a>, node: &'a Node, reading: Reading) -
         container_ids: read_container_ids(reader, status),
         is_observed: !text(reader, status, "phase").is_empty(),
         files: read_files(reader, annotations, spec),
+        wish: read_wish(reader, annotations),
         site: node.site,
     })
 }
@@ -313,6 +317,21 @@ fn read_binding<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<Glob> {
             None
         }
     }
+}
+
+/// What the pod asks for. A word that is none is a doubt and no fault: it may not cost the other pods of the file.
+fn read_wish<'a>(reader: &mut Reader<'a>, annotations: Fields<'a>) -> Option<Wish> {
+    let node = annotations.get(EVICTION_ANNOTATION)?;
+    let wish = match node.scalar() {
+        Some("first") => Wish::First,
+        Some("last") => Wish::Last,
+        Some("never") => Wish::Never,
+        _ => {
+            reader.warn(node, "none of first, last and never: it counts for nothing");
+            Wish::Unknown
+        }
+    };
+    Some(wish)
 }
 
 /// What is odd with `hostUsers` is the API's business.

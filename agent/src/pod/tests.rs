@@ -542,6 +542,28 @@ proptest! {
 }
 
 #[test]
+fn a_pod_asks_for_one_of_three_things_and_a_wrong_word_is_a_doubt() {
+    for (written, expected, warnings) in [
+        ("first", Some(Wish::First), 0),
+        ("last", Some(Wish::Last), 0),
+        ("'never'", Some(Wish::Never), 0),
+        ("null", None, 0),
+        ("Never", Some(Wish::Unknown), 1),
+        ("''", Some(Wish::Unknown), 1),
+        ("7", Some(Wish::Unknown), 1),
+        ("[never]", Some(Wish::Unknown), 1),
+    ] {
+        let text = format!("metadata: {{name: a, annotations: {{brink.dev/eviction: {written}}}}}");
+        for reading in [Reading::AsAdmitted, Reading::AsWritten] {
+            let (pod, report) = read(&text, reading);
+            assert_eq!(pod.unwrap().wish, expected, "{text}");
+            let said = (report.faults.len(), report.warnings.len());
+            assert_eq!(said, (0, warnings), "{text}");
+        }
+    }
+}
+
+#[test]
 fn folders_of_a_pod_are_absolute_ones_each_once() {
     let files = |text: &str| {
         let (pod, report) = read(text, Reading::AsAdmitted);

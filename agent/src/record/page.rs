@@ -161,7 +161,7 @@ fn row(place: &RankedWorkload, number: usize, record: &DecisionRecord) -> Vec<St
 pub fn preference(place: &RankedWorkload) -> String {
     match place.preference.as_str() {
         "normal" => String::new(),
-        other => other.to_owned(),
+        _ => place.preference_words(),
     }
 }
 

@@ -110,6 +110,7 @@ pub fn refusal_words(reason: &str) -> &str {
         "waiting" => "it was killed just now",
         "evicted" => "evicted already; what is started in it again belongs to that eviction",
         "unused" => "not known to hold anything of the filesystem",
+        "annotated" => "its annotation brink.dev/eviction says never",
         _ => "no reason given",
     }
 }
@@ -271,6 +272,7 @@ mod tests {
                     | R::Outside
                     | R::Evicted
                     | R::Unused
+                    | R::Annotated
             );
             let decides = matches!(reason, R::Hard | R::Soft | R::Limit);
             if refuses {

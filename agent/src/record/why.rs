@@ -38,7 +38,8 @@ fn because(signal: &str, one: &RankedWorkload, other: &RankedWorkload) -> String
     let why = if one.preference != other.preference {
         format!(
             "its preference is {}, the other's {}",
-            one.preference, other.preference
+            one.preference_words(),
+            other.preference_words()
         )
     } else if !counts_processes && one.usage_to_request != other.usage_to_request {
         excess(signal, one, other)
@@ -137,6 +138,7 @@ mod tests {
             name: name.to_owned(),
             uid: name.to_owned(),
             preference: "normal".to_owned(),
+            preference_by: None,
             usage_to_request: excess.to_owned(),
             priority,
             usage,
@@ -164,6 +166,13 @@ mod tests {
             &preferred,
             &y(0, Some(500)),
             "its preference is prefer, the other's normal",
+        );
+        preferred.preference_by = Some("annotation".to_owned());
+        check(
+            MEMORY,
+            &preferred,
+            &y(0, Some(500)),
+            "its preference is prefer (annotation), the other's normal",
         );
         check(
             MEMORY,

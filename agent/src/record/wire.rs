@@ -12,7 +12,9 @@ use serde::{Deserialize, Serialize};
 use super::kubelet::KubeletView;
 use super::told::ToldView;
 use super::why;
-use super::words::{excess_word, memory_word, mode_word, preference_word, word_of};
+use super::words::{
+    excess_word, memory_word, mode_word, preference_by_word, preference_word, word_of,
+};
 use crate::ledger::entry::{
     Completion, Crossed, Kill, Limit, Place, ReclaimCost, Record, Seen, Stages,
 };
@@ -177,6 +179,9 @@ pub struct RankedWorkload {
     pub uid: String,
     /// `prefer`, `normal` or `avoid`.
     pub preference: String,
+    /// `annotation` where the pod itself asked for that by its annotation; left out where it did not, or was not heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preference_by: Option<String>,
     /// `unknown`, `over` or `within` its request.
     pub usage_to_request: String,
     /// Its priority.
@@ -387,6 +392,13 @@ impl RankedWorkload {
     pub fn full_name(&self) -> String {
         full_name(&self.namespace, &self.name)
     }
+
+    /// Its preference, and whose word that is where it is not the node's.
+    pub fn preference_words(&self) -> String {
+        let by = self.preference_by.as_ref();
+        let by = by.map_or_else(String::new, |by| format!(" ({by})"));
+        format!("{}{by}", self.preference)
+    }
 }
 
 fn signal_value((signal, seen): (Signal, &Option<Seen>)) -> Option<SignalValue> {
@@ -405,6 +417,7 @@ fn ranked(place: &Place<'_>) -> RankedWorkload {
         name: place.name.to_owned(),
         uid: place.uid.to_owned(),
         preference: preference_word(standing.preference).to_owned(),
+        preference_by: preference_by_word(standing.preference_by).map(str::to_owned),
         usage_to_request: excess_word(standing.excess).to_owned(),
         priority: standing.priority,
         usage: standing.usage,
@@ -451,4 +464,45 @@ fn time(record: &Record<'_>, at: Moment) -> Time {
 pub fn wall_clock(nanos: i64) -> String {
     let stamp = jiff::Timestamp::from_nanosecond(i128::from(nanos / 1000 * 1000));
     stamp.map_or_else(|_| String::new(), |stamp| format!("{stamp:.6}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_core::base::Reason;
+    use brink_core::node::decision::Standing;
+    use brink_core::node::rank::Excess;
+    use brink_core::node::workload::{Preference, PreferenceBy};
+    use serde_json::Value;
+
+    use super::*;
+
+    fn written(preference_by: PreferenceBy, refusal: Option<Reason>) -> Value {
+        let place = Place {
+            namespace: "shop",
+            name: "web",
+            uid: "u",
+            standing: Standing {
+                preference: Preference::Avoid,
+                preference_by,
+                excess: Excess::Over,
+                priority: 0,
+                usage: Some(7),
+                request: 0,
+            },
+            refusal,
+        };
+        serde_json::to_value(ranked(&place)).unwrap()
+    }
+
+    #[test]
+    fn what_came_from_an_annotation_is_said_and_nothing_else() {
+        let read = |value: &Value| serde_json::from_value::<RankedWorkload>(value.clone()).unwrap();
+        let asked = written(PreferenceBy::Annotation, None);
+        assert_eq!(asked["preferenceBy"], "annotation");
+        assert_eq!(read(&asked).preference_words(), "avoid (annotation)");
+        let refuses = written(PreferenceBy::Node, Some(Reason::Annotated));
+        assert_eq!(refuses["refusal"], "annotated");
+        assert_eq!(refuses.get("preferenceBy"), None);
+        assert_eq!(read(&refuses).preference_words(), "avoid");
+    }
 }

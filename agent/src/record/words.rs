@@ -3,7 +3,7 @@
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::rank::{Decider, Excess};
 use brink_core::node::safety::Mode;
-use brink_core::node::workload::Preference;
+use brink_core::node::workload::{Preference, PreferenceBy};
 use serde::Serialize;
 
 /// The word for a mode.
@@ -36,6 +36,14 @@ pub const fn preference_word(preference: Preference) -> &'static str {
         Preference::Prefer => "prefer",
         Preference::Normal => "normal",
         Preference::Avoid => "avoid",
+    }
+}
+
+/// The word for whose a preference is, where it is not the node's.
+pub const fn preference_by_word(by: PreferenceBy) -> Option<&'static str> {
+    match by {
+        PreferenceBy::Node => None,
+        PreferenceBy::Annotation => Some("annotation"),
     }
 }
 

@@ -41,7 +41,7 @@ use super::state::{Shared, State};
 use super::steps::{room_for, steps_with};
 use super::stop_button::StopButton;
 use super::watch::{Reload, Watcher, pods};
-use crate::backend::build::{Builder, Built, Scan};
+use crate::backend::build::{Builder, Scan};
 use crate::backend::source::Sources;
 use crate::bell::Bell;
 use crate::config::AgentConfig;
@@ -490,11 +490,9 @@ impl Around {
 
 fn first_roster(sources: &mut Sources, builder: &mut Builder) -> anyhow::Result<Box<Roster>> {
     let pods = pods(sources, &mut Vec::new());
-    let Built { roster, troubles } = builder.build(&pods, Scan::All)?;
-    for trouble in troubles {
-        warn!(trouble, "a cgroup cannot be watched over");
-    }
-    Ok(roster)
+    let built = builder.build(&pods, Scan::All)?;
+    built.tell();
+    Ok(built.roster)
 }
 
 impl Running {

@@ -22,7 +22,7 @@ use super::starts::Starts;
 use super::state::Shared;
 use super::steps::make_room;
 use super::stop_button::{Pressed, StopButton, Written};
-use crate::backend::build::{Builder, Built, Scan};
+use crate::backend::build::{Builder, Scan};
 use crate::backend::source::{PodSource as _, Sources};
 use crate::bell::Bell;
 use crate::config::{CgroupRule, OomScores, Selection};
@@ -294,10 +294,9 @@ impl Watcher {
         self.shared.lock().broken_manifests = self.sources.broken().clone();
         let was_sent = self.unsent.is_empty();
         match self.builder.build(&pods, scan) {
-            Ok(Built { roster, troubles }) => {
-                for trouble in troubles {
-                    warn!(trouble, "a cgroup cannot be watched over");
-                }
+            Ok(built) => {
+                built.tell();
+                let roster = built.roster;
                 if let Some(cluster) = self.deliver.get() {
                     cluster.follow(&roster);
                 }

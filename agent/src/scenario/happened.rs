@@ -82,6 +82,7 @@ fn ranked(line: &WorkloadLine) -> RankedWorkload {
         name: line.name.clone(),
         uid: line.uid.clone(),
         preference: line.preference.clone(),
+        preference_by: line.preference_by.clone(),
         usage_to_request: String::new(),
         priority: line.priority,
         usage: usage.map(|bytes| i64::try_from(*bytes).unwrap_or(i64::MAX)),

@@ -92,7 +92,7 @@ pub(super) fn sayable<'a>(
             notes.push(format!(
                 "{} had the preference {}, which the kubelet does not know",
                 pod.full_name(),
-                pod.preference
+                pod.preference_words()
             ));
         }
     }

@@ -83,6 +83,7 @@ mod tests {
             name: "same".to_owned(),
             uid: format!("u{index}"),
             preference: "normal".to_owned(),
+            preference_by: None,
             usage_to_request: "over".to_owned(),
             priority: 0,
             usage: *usage,

@@ -5,6 +5,7 @@ use brink_core::node::workload::full_name;
 use super::look::IncidentRow;
 use super::state::State;
 use crate::control::protocol::{Ranking, Status, ThresholdState};
+use crate::record::page::preference;
 use crate::record::text::{amount, amount_or_unknown, bytes, hardness, stretch};
 use crate::record::wire::{RankedWorkload, SignalValue};
 use crate::story::headline::cause_words;
@@ -137,10 +138,6 @@ pub(super) fn workload_row(state: &State, ranking: &Ranking, place: usize) -> Ve
         return Vec::new();
     };
     let signal = &ranking.signal;
-    let preference = match workload.preference.as_str() {
-        "normal" => "",
-        other => other,
-    };
     vec![
         (place + 1).to_string(),
         workload.full_name(),
@@ -153,7 +150,7 @@ pub(super) fn workload_row(state: &State, ranking: &Ranking, place: usize) -> Ve
             .processes
             .map_or_else(String::new, |count| count.to_string()),
         workload.priority.to_string(),
-        preference.to_owned(),
+        preference(workload),
         ranking
             .why
             .get(place)

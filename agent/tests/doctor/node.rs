@@ -202,6 +202,38 @@ fn workloads_manifests_and_daemon_sets() {
     );
 }
 
+#[test]
+fn what_pods_ask_for_by_annotation_is_heard_or_told() {
+    const ASKED: &str = "workloads.annotations";
+    let machine = |config: &str, word: &str| {
+        let text = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: a, namespace: shop, annotations: {{brink.dev/eviction: {word}}}}}\n\
+             spec: {{containers: [{{name: c}}]}}\n"
+        );
+        let machine = Machine::whole().with("pods/a.yaml", &text);
+        let folder = machine.path("pods");
+        let workloads = format!("workloads: {{manifests: {}}}", folder.display());
+        machine.configured(&workloads).configured(config)
+    };
+    let allowed = "annotationNamespaces: [shop]";
+    for word in ["first", "last", "never"] {
+        let heard = machine(allowed, word).check(ASKED);
+        expect(&heard, Ok, &["1 workload heard"]);
+    }
+    expect(
+        &machine("", "never").check(ASKED),
+        Note,
+        &["namespace shop", "does not name it", allowed],
+    );
+    expect(
+        &machine(allowed, "please").check(ASKED),
+        Note,
+        &["shop/a: none of first, last and never"],
+    );
+    let nobody = Machine::whole().report();
+    assert!(nobody.checks.iter().all(|check| check.id != ASKED));
+}
+
 /// A machine with a kubelet: the agent's configuration, the kubelet's, and the kubelet's command line.
 pub(crate) fn kubelet(config: &str, file: &str, arguments: &str) -> Machine {
     let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";

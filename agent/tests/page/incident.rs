@@ -38,7 +38,7 @@ fn an_incident_is_shown_whole_and_told_anew_in_place() {
         "mem_cgroup_out_of_memory+0x13a",
         "6a1f0c2be75d0f1de1f1a0c5d9f17b9b0a2d4c11 + 0x9d3f10",
         "left out by configuration\tvictims[1].argv",
-        "1\tshop/search-5c\t96.0Mi\t0B\t0\t\t4.2 s\tBestEffort\tprefer",
+        "1\tshop/search-5c\t96.0Mi\t0B\t0\t\t4.2 s\tBestEffort\tprefer (annotation)",
         "3\tkube-system/proxy\tlost\t64.0Mi\t2000001000\tcritical",
         "2 workloads more found no room",
         "Capacity\n23.5Gi",
@@ -128,6 +128,36 @@ fn of_a_cgroup_that_was_not_recorded_it_is_said_why() {
     browser.wait_for(&shows(
         "The victim’s cgroup was not recorded: no time or room to take it.",
     ));
+    check_quiet(&browser);
+}
+
+/// Neither a zero nor an empty cell, and the reason in full at the end.
+#[test]
+fn what_is_not_known_is_shown_as_unknown() {
+    let browser = match Browser::start() {
+        Ok(browser) => browser,
+        Err(missing) => brink_tests::skip!("{missing}"),
+    };
+    let agent = Recorded::start();
+    let mut incident = full();
+    let recording = &mut incident["recording"]["value"];
+    (recording["node"], recording["nodeMissing"]) = (json!([]), json!("notPermitted"));
+    let line = &mut incident["topOfNode"]["value"][0];
+    (line["swap"], line["swapMissing"]) = (json!(null), json!("processGone"));
+    let pressure = &mut incident["node"]["value"]["pressure"]["value"];
+    (pressure["full"], pressure["fullMissing"]) = (json!(null), json!("kernelLacksIt"));
+    agent.tell_incident(Kind::OomKill, &incident);
+    browser.open(&format!("{}/#/incident/3f2a-17", agent.origin()));
+    for text in [
+        "The node was not recorded: the agent may not read it.",
+        "prometheus (900)\t1.4Gi\tprocess gone\t900",
+        "some 12.5 %, full unknown",
+        "the agent may not read it\trecording.node",
+        "topOfNode[0].swap",
+        "node.pressure.full",
+    ] {
+        browser.wait_for(&shows(text));
+    }
     check_quiet(&browser);
 }
 

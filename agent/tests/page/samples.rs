@@ -74,6 +74,7 @@ pub(crate) fn hostile() -> Value {
         "cgroup",
         "qos",
         "preference",
+        "preferenceBy",
         "refusal",
     ] {
         incident["workloads"]["value"]["lines"][0][key] = json!(HOSTILE);

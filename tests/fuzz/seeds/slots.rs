@@ -10,7 +10,7 @@ use brink_core::node::order::End;
 use brink_core::node::rank::Excess;
 use brink_core::node::safety::Mode;
 use brink_core::node::signal::{PerSignal, Signal};
-use brink_core::node::workload::Preference;
+use brink_core::node::workload::{Preference, PreferenceBy};
 use brink_host::ledger::MARKS;
 
 use brink_fuzz::LEDGER_SHAPE;
@@ -24,6 +24,7 @@ fn place<'a>(name: &'a str, uid: &'a str, usage: i64) -> Place<'a> {
         uid,
         standing: Standing {
             preference: Preference::Normal,
+            preference_by: PreferenceBy::Annotation,
             excess: Excess::Over,
             priority: -1,
             usage: Some(usage),
@@ -41,7 +42,7 @@ pub(super) fn record() -> Record<'static> {
     };
     let victim = place("web", "7f4a1b2c-0d3e-4f56-8a9b-0c1d2e3f4a5b", 300 << 20);
     let refuses = Place {
-        refusal: Some(Reason::Protected),
+        refusal: Some(Reason::Annotated),
         ..place("db", "8f4a1b2c-0d3e-4f56-8a9b-0c1d2e3f4a5b", 900 << 20)
     };
     let mut ranking = [None; PLACES];

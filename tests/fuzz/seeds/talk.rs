@@ -1,9 +1,9 @@
 //! What an agent answers: one of each kind, and figures that no agent has.
 
 use brink::control::protocol::{
-    Answer, BrokenManifestView, EventJournalView, EventsView, Explanation, ModeView, OomView,
-    OutletView, PauseView, ProgramView, Ranking, RecorderView, Refusal, RefusalReason, RefusedView,
-    RingView, SamplerView, Status, ThresholdState, Why,
+    Answer, BrokenManifestView, DoorView, EventJournalView, EventsView, Explanation, ModeView,
+    OomView, OutletView, PauseView, ProgramView, Ranking, RecorderView, Refusal, RefusalReason,
+    RefusedView, RingView, SamplerView, Status, ThresholdState, Why,
 };
 use brink::record::DecisionRecord;
 use brink::record::wire::{
@@ -35,6 +35,7 @@ fn workload(name: &str) -> RankedWorkload {
         name: name.to_owned(),
         uid: name.to_owned(),
         preference: "avoid".to_owned(),
+        preference_by: Some("annotation".to_owned()),
         usage_to_request: "over".to_owned(),
         priority: 3,
         usage: Some(1 << 30),
@@ -162,6 +163,11 @@ fn status(now: Time) -> Status {
                 why: Some("gone".to_owned()),
                 sent: 8,
                 lost: 3,
+            }],
+            doors: vec![DoorView {
+                setting: "events.listen".to_owned(),
+                address: "127.0.0.1:9753".to_owned(),
+                why: Some("Address in use".to_owned()),
             }],
         }),
         recorder: Some(recorder()),

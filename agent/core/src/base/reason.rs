@@ -59,11 +59,13 @@ pub enum Reason {
     Kubelet,
     /// Nothing done: what workloads hold of the filesystem has not been measured of all of them.
     Unmeasured,
+    /// Refused: its own annotation asks for it, and the configuration allows that.
+    Annotated,
 }
 
 impl Reason {
     /// Every cause.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Hard,
         Self::Soft,
         Self::Limit,
@@ -90,6 +92,7 @@ impl Reason {
         Self::Owed,
         Self::Kubelet,
         Self::Unmeasured,
+        Self::Annotated,
     ];
 
     /// The word.
@@ -121,6 +124,7 @@ impl Reason {
             Self::Owed => "owed",
             Self::Kubelet => "kubelet",
             Self::Unmeasured => "unmeasured",
+            Self::Annotated => "annotated",
         }
     }
 }

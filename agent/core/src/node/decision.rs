@@ -6,7 +6,7 @@ use super::observe::{Observation, Observations};
 use super::rank::{Excess, Place};
 use super::safety::Mode;
 use super::threshold::Threshold;
-use super::workload::Preference;
+use super::workload::{Preference, PreferenceBy};
 use crate::base::{Moment, Quantity, Reason};
 
 /// Places of the ranking that a decision keeps.
@@ -68,6 +68,8 @@ pub struct Ranked {
 pub struct Standing {
     /// Brink's own wish.
     pub preference: Preference,
+    /// Whose word that is.
+    pub preference_by: PreferenceBy,
     /// Whether it uses more than it requested.
     pub excess: Excess,
     /// Priority, zero if unset.
@@ -82,6 +84,7 @@ impl From<Place> for Standing {
     fn from(place: Place) -> Self {
         Self {
             preference: place.preference,
+            preference_by: place.preference_by,
             excess: place.excess,
             priority: place.priority,
             usage: place.used.map(Quantity::value),
@@ -103,6 +106,7 @@ impl Default for Places {
             workload: 0,
             standing: Standing {
                 preference: Preference::Normal,
+                preference_by: PreferenceBy::Node,
                 excess: Excess::Unknown,
                 priority: 0,
                 usage: None,

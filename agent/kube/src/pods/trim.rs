@@ -24,12 +24,15 @@ pub(super) enum Keep {
 
 use Keep::{Each, Emptied, Fields, Keys, Named, Whole};
 
-/// The annotation of ours, and those by which the kubelet says where a pod comes from: one by one, as anybody may write
+/// The annotations of ours, and those by which the kubelet says where a pod comes from: one by one, as anybody may write
 /// others that are called like them.
 fn is_annotation(key: &str) -> bool {
     matches!(
         key,
-        "brink.dev/cgroup" | "kubernetes.io/config.source" | "kubernetes.io/config.mirror"
+        "brink.dev/cgroup"
+            | "brink.dev/eviction"
+            | "kubernetes.io/config.source"
+            | "kubernetes.io/config.mirror"
     )
 }
 
@@ -249,7 +252,7 @@ mod tests {
                 "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"},
                 "managedFields": [{"fieldsV1": {"f:spec": {}}}],
                 "annotations": {
-                    "brink.dev/cgroup": "/g", "brink.dev/x": "1", "kubernetes.io/config.mirror": "h",
+                    "brink.dev/cgroup": "/g", "brink.dev/eviction": "last", "brink.dev/x": "1", "kubernetes.io/config.mirror": "h",
                     "kubernetes.io/config.seen": "s",
                     "kubectl.kubernetes.io/last-applied-configuration": "{}",
                 },
@@ -276,7 +279,7 @@ mod tests {
         let expected = json!({
             "metadata": {
                 "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7",
-                "annotations": {"brink.dev/cgroup": "/g", "kubernetes.io/config.mirror": "h"},
+                "annotations": {"brink.dev/cgroup": "/g", "brink.dev/eviction": "last", "kubernetes.io/config.mirror": "h"},
                 "ownerReferences": [{"kind": "Job", "name": "j", "controller": true}],
             },
             "spec": {

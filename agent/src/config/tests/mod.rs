@@ -214,6 +214,30 @@ fn what_would_depend_on_where_the_agent_is_started_is_a_fault() {
 }
 
 #[test]
+fn annotations_count_in_namespaces_by_name_or_in_all() {
+    let folder = |list: &str| {
+        let text = format!("{HEAD}annotationNamespaces: {list}\n");
+        Folder::new(&[("config.yaml", &text)])
+    };
+    for (list, expected) in [
+        ("[]", [false, false]),
+        ("[shop, team-7]", [true, false]),
+        ("[team-7, '*']", [true, true]),
+    ] {
+        let selection = folder(list).load().config.selection;
+        let heeded = ["shop", "shop-2"].map(|namespace| selection.heeds(namespace));
+        assert_eq!(heeded, expected, "{list}");
+    }
+    for list in ["['team-*']", "[Shop]", "[a/b]", "shop", "['']", "[7]"] {
+        let said = folder(list).faults();
+        assert!(
+            said.len() == 1 && said[0].contains(" annotationNamespaces"),
+            "{said:#?}"
+        );
+    }
+}
+
+#[test]
 fn a_glob_that_takes_a_whole_branch_is_doubted() {
     fn check(glob: &str, outer: Option<&str>) {
         let text = format!("{HEAD}workloads: {{cgroups: [{{glob: '{glob}'}}]}}\n");

@@ -4,15 +4,18 @@ use brink_core::base::{Moment, Reason};
 use brink_core::node::decision::Standing;
 use brink_core::node::rank::{Preferences, Ranking as RankFor, explain, place, rank};
 use brink_core::node::signal::{Resource, Signal};
-use brink_core::node::workload::{Origin, PodUsage, Stage, Workload, WorkloadTable};
+use brink_core::node::workload::{
+    Origin, PodUsage, Preference, PreferenceBy, Stage, Workload, WorkloadTable,
+};
 
 use super::names::{Found, Names, find};
 use super::reach::beyond;
 use crate::control::protocol::{Answer, RefusalReason, Why};
 use crate::control::server::refused;
+use crate::pod::EVICTION_ANNOTATION;
 use crate::record::text::refusal_words;
 use crate::record::wire::RankedWorkload;
-use crate::record::words::{decider_word, excess_word, preference_word};
+use crate::record::words::{decider_word, excess_word, preference_by_word, preference_word};
 use crate::runtime::state::State;
 
 /// Why a name means no single workload.
@@ -121,6 +124,9 @@ impl<'a> Ranked<'a> {
             preference: row
                 .map_or("", |row| preference_word(row.preference))
                 .to_owned(),
+            preference_by: row
+                .and_then(|row| preference_by_word(row.preference_by))
+                .map(str::to_owned),
             usage_to_request: place
                 .map_or("unknown", |place| excess_word(place.excess))
                 .to_owned(),
@@ -166,6 +172,7 @@ impl<'a> Ranked<'a> {
         let all = [
             compared.map(|other| self.why(index, other).sentence),
             self.refusal(index).map(refuses),
+            self.asked(index),
             Some(self.first_of_all(index, first)),
             before.map(|&before| self.why(before, index).sentence),
             next.map(|&next| self.why(index, next).sentence),
@@ -177,6 +184,21 @@ impl<'a> Ranked<'a> {
             }
         }
         reasons
+    }
+
+    /// What its pod asked for, if that is why it stands where it does.
+    fn asked(&self, index: u32) -> Option<String> {
+        let row = self.table.rows().get(index as usize)?;
+        let place = match (row.preference_by, row.preference) {
+            (PreferenceBy::Annotation, Preference::Prefer) => "first",
+            (PreferenceBy::Annotation, Preference::Avoid) => "last",
+            (PreferenceBy::Annotation, Preference::Normal) | (PreferenceBy::Node, _) => {
+                return None;
+            }
+        };
+        Some(format!(
+            "Its annotation {EVICTION_ANNOTATION} puts it {place}."
+        ))
     }
 
     /// Minimum reclaims of the signal that all who may be evicted could not meet together; nothing where that is not known of one.

@@ -1,5 +1,7 @@
 //! Who could be evicted: what is bound to cgroups now, manifests, and `DaemonSet` pods without a priority that keeps them.
 
+use brink_core::node::workload::{PreferenceBy, Protection, Workload};
+
 use super::{count, some};
 use crate::config::RunMode;
 use crate::doctor::check::{Check, Subject};
@@ -11,6 +13,7 @@ const MOST: usize = 5;
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     let mut checks = Vec::from([bound(facts)]);
+    checks.extend(annotations(facts));
     match &facts.workloads.manifests {
         Some(Ok(read)) => checks.push(manifests(read)),
         Some(Err(why)) => checks.push(
@@ -59,6 +62,25 @@ fn bound(facts: &Facts) -> Check {
         )
         .next("name a folder of pod manifests: workloads: {manifests: /etc/brink/manifests}")
         .next("or control groups: workloads: {cgroups: [{glob: /system.slice/*.service}]}")
+}
+
+/// What pods ask for by annotation; nothing where none asks for anything.
+fn annotations(facts: &Facts) -> Option<Check> {
+    const SUBJECT: Subject = Subject("workloads.annotations", "what pods ask for by annotation");
+    let unheard = &facts.workloads.unheard;
+    if !unheard.is_empty() {
+        let check = SUBJECT.note(format!("counts for nothing: {}", some(unheard, MOST)));
+        let text = "name the namespaces whose pods may ask: annotationNamespaces: [shop]; what they may ask for is first, \
+                    last and never";
+        return Some(check.next(text));
+    }
+    let all = facts.workloads.bound.as_ref().ok()?.iter();
+    let is_heard = |workload: &Workload| {
+        workload.protection == Some(Protection::Annotated)
+            || workload.preference_by == PreferenceBy::Annotation
+    };
+    let heard = all.filter(|one| is_heard(&one.workload)).count();
+    (heard > 0).then(|| SUBJECT.ok(format!("{} heard", count(heard, "workload"))))
 }
 
 /// Workloads by what may become of them.

@@ -27,6 +27,8 @@ pub struct Workloads {
     pub bound: Known<Vec<Bound>>,
     /// Cgroups that could not be opened.
     pub troubles: Vec<String>,
+    /// Annotations of pods that count for nothing, and why.
+    pub unheard: Vec<String>,
     /// Their `oom_score_adj`.
     pub oom_scores: Known<Audit>,
     /// The folder of manifests; none where it is not configured.
@@ -100,16 +102,18 @@ impl Workloads {
             let scores = config.workloads.oom_scores;
             Audit::read(&config.paths.root, scores, &built.roster.scores)
         });
-        let (bound, troubles) = match built {
+        let (bound, troubles, unheard) = match built {
             Ok(built) => {
                 let used = used(config, &built.roster);
-                (Ok(bound(&built.roster, layout, &used)), built.troubles)
+                let bound = bound(&built.roster, layout, &used);
+                (Ok(bound), built.troubles, built.remarks)
             }
-            Err(why) => (Err(why), Vec::new()),
+            Err(why) => (Err(why), Vec::new(), Vec::new()),
         };
         Self {
             bound,
             troubles,
+            unheard,
             oom_scores,
             manifests,
             daemons,
@@ -302,6 +306,7 @@ mod tests {
             container_ids: Vec::new(),
             is_observed: true,
             files: crate::pod::PodFiles::default(),
+            wish: None,
             site: crate::config::document::Site::whole(Origins::DEFAULT),
         };
         let found = |owner, priority| {

@@ -8,6 +8,8 @@ const quoted = (argument) => (/^[\w@%+=:,./-]+$/.test(argument) ? argument : `'$
 const bullets = (texts) => el('ul', null, texts.map((each) => el('li', null, each)));
 const code = (text) => el('code', null, text);
 const commandLine = (argv) => code(argv.map(quoted).join(' '));
+/** What may be null beside its reason, as a field. */
+const fieldOf = (of, key) => (of[`${key}Missing`] ? { missing: of[`${key}Missing`] } : { value: of[key] });
 const limitOf = (incident, path) => valueOf(valueOf(incident.cgroups)?.find((one) => one.path === path)?.max) ?? null;
 
 /** What happened, in a sentence. */
@@ -146,13 +148,14 @@ function recorder(incident, recording) {
   choice.addEventListener('change', () => show(tracks[Number(choice.value)]));
   if (tracks.length) show(tracks[0]);
   const reason = recording.cgroupMissing;
+  const unseen = recording.nodeMissing;
   return [
     recording.isBrief ? el('p', { class: 'note' }, 'Thinned, and without other cgroups: many incidents came at once.') : null,
     reason && reason !== 'notApplicable' ? el('p', { class: 'note' }, `The victim’s cgroup was not recorded: ${MISSING[reason] ?? reason}.`) : null,
     tracks.length > 1 ? el('p', null, el('label', { for: 'track' }, 'Cgroup '), choice) : null,
     tracks.length ? place : none('No cgroup was recorded.'),
     recording.node.length ? drawn('node-table', 'The node before it', nodePanels(incident, recording.node), recording.node)
-      : none('The node was not recorded.'),
+      : none(`The node was not recorded${unseen ? `: ${MISSING[unseen] ?? unseen}` : ''}.`),
   ];
 }
 
@@ -220,7 +223,7 @@ function amounts(id, caption, map) {
 }
 
 const processes = (caption, list) => table(caption, ['Process', '#Resident', '#Swap', '#oom_score_adj'],
-  list.map((one) => [processName(one), bytes(one.rss), bytes(one.swap), String(one.oomScoreAdj)]));
+  list.map((one) => [processName(one), bytes(one.rss), brief(fieldOf(one, 'swap'), bytes), brief(fieldOf(one, 'oomScoreAdj'), String)]));
 
 /** The first cells of a workload in eviction order. */
 const ranked = (one, index, usage) => [String(index + 1), fullName(one), usage, bytes(one.request), String(one.priority), one.refusal ?? ''];
@@ -228,7 +231,7 @@ const ranked = (one, index, usage) => [String(index + 1), fullName(one), usage, 
 /** Who could have been evicted instead. */
 function workloads(found) {
   const row = (one, index) => [
-    ...ranked(one, index, brief(one.usage, bytes)), one.usageAgeMs === null ? '' : stretch(one.usageAgeMs), one.qos, one.preference, one.cgroup && code(one.cgroup),
+    ...ranked(one, index, brief(one.usage, bytes)), one.usageAgeMs === null ? '' : stretch(one.usageAgeMs), one.qos, preference(one), one.cgroup && code(one.cgroup),
   ];
   return [
     table('In the order of memory.available', ['#Place', 'Workload', '#Uses', '#Requested', '#Priority', 'Refuses', '#Read before', 'QoS class', 'Preference', '~Cgroup'], found.lines.map(row)),
@@ -258,7 +261,7 @@ function nodeState(node) {
       ['memory.headroom', field(node.headroom, bytes)],
       ['Capacity', field(node.capacity, bytes)],
       ['Usable swap', field(node.usableSwap, bytes)],
-      ['Waited for memory, 10 s', field(node.pressure, (psi) => `some ${psi.some} %, full ${psi.full} %`)],
+      ['Waited for memory, 10 s', field(node.pressure, (psi) => `some ${psi.some} %, full ${psi.full === null ? 'unknown' : `${psi.full} %`}`)],
       ['Reclaim cost the victim', field(node.reclaimNs, (nanos) => stretch(nanos / 1e6))],
     ]),
     field(node.zones, zones),

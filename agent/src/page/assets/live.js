@@ -298,7 +298,7 @@ async function showRanking() {
       cells: [
         `${place + 1}. ${fullName(one)}`,
         { text: one.usage === null ? 'unknown' : amount(signal, one.usage), share: (one.usage ?? 0) / most, tick: one.request / most },
-        amount(signal, one.request), String(one.priority), one.preference, one.refusal ?? '', why[place]?.sentence ?? '',
+        amount(signal, one.request), String(one.priority), preference(one), one.refusal ?? '', why[place]?.sentence ?? '',
       ],
     })));
   } catch (error) {

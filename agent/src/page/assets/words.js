@@ -111,6 +111,8 @@ function wall(text, digits = 3) {
 const time = (at, digits) => el('time', { datetime: at.wall }, wall(at.wall, digits));
 
 const fullName = (one) => (one.namespace ? `${one.namespace}/${one.name}`.replace('//', '/') : one.name);
+/** A preference, and whose word it is where it is not the node's. */
+const preference = (one) => (one.preferenceBy ? `${one.preference} (${one.preferenceBy})` : one.preference);
 const plural = (number, noun) => `${count(number)} ${noun}${number === 1 ? '' : noun === 'process' ? 'es' : 's'}`;
 const causeName = (cause) => CAUSES[cause] ?? cause;
 const none = (words) => el('p', { class: 'missing' }, words);

@@ -217,6 +217,7 @@ mod tests {
     use brink_kube::watch::Change;
 
     use super::*;
+    use crate::pod::Wish;
 
     fn pod(uid: &str, spec: &str) -> Pod {
         let cgroup = r#""brink.dev/cgroup":"/system.slice","kubernetes.io/config.source":"file""#;
@@ -286,6 +287,27 @@ mod tests {
             troubles.len() == 1 && troubles[0].contains("u1: larger than 32 KiB"),
             "{troubles:?}"
         );
+    }
+
+    #[test]
+    fn what_a_pod_of_the_api_asks_for_is_known_and_no_wrong_word_makes_it_unknown() {
+        let folder = tempfile::tempdir().unwrap();
+        let (pods, mut source) = known(folder.path(), "node");
+        let asks = |uid: &str, word: &str| {
+            let annotation = format!(r#""brink.dev/eviction":{word}"#);
+            annotated("web", uid, &annotation, "")
+        };
+        let found = [
+            asks("u1", r#""never""#),
+            asks("u2", r#""please""#),
+            asks("u3", "[7]"),
+        ];
+        list(&pods, &found);
+        let (manifests, troubles) = source.pods();
+        let wishes: Vec<_> = manifests.iter().map(|manifest| manifest.wish).collect();
+        let expected = [Wish::Never, Wish::Unknown, Wish::Unknown].map(Some);
+        assert_eq!(wishes, expected);
+        assert_eq!(troubles, [""; 0]);
     }
 
     #[test]

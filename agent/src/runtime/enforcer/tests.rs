@@ -7,7 +7,7 @@ use brink_core::node::input::Confirmation;
 use brink_core::node::order::End;
 use brink_core::node::rank::Excess;
 use brink_core::node::signal::{PerSignal, Signal};
-use brink_core::node::workload::Preference;
+use brink_core::node::workload::{Preference, PreferenceBy};
 use brink_host::ledger::SlotId;
 
 use super::*;
@@ -89,6 +89,7 @@ fn hard(order: u64, decided: i64) -> Record<'static> {
     };
     let standing = Standing {
         preference: Preference::Normal,
+        preference_by: PreferenceBy::Node,
         excess: Excess::Over,
         priority: 0,
         usage: Some(300 << 20),

@@ -65,6 +65,14 @@ impl<T> Field<T> {
         }
     }
 
+    /// Why there is no value, if there is none.
+    pub const fn missing(&self) -> Option<Missing> {
+        match self {
+            Self::Value(_) => None,
+            Self::Missing(reason) => Some(*reason),
+        }
+    }
+
     /// What is made of the value, or the same reason.
     pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Field<U> {
         match self {

@@ -31,6 +31,9 @@ pub struct WorkloadLine {
     pub qos: String,
     /// `prefer`, `normal` or `avoid`.
     pub preference: String,
+    /// `annotation` where the pod itself asked for that by its annotation; left out where it did not, or was not heard.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub preference_by: Option<String>,
     /// Its priority.
     pub priority: i32,
     /// What it requested of memory.
@@ -39,6 +42,6 @@ pub struct WorkloadLine {
     pub usage: Field<u64>,
     /// How long before the incident that was read, in milliseconds; 0 for what was read at the kill. None without a reading.
     pub usage_age_ms: Option<u64>,
-    /// Why it could not have been evicted, if so: `static`, `critical`, `protected` or `empty`.
+    /// Why it could not have been evicted, if so: `static`, `critical`, `protected`, `annotated` or `empty`.
     pub refusal: Option<String>,
 }

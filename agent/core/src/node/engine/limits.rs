@@ -80,6 +80,7 @@ impl Engine {
             workload: u32::try_from(workload).ok()?,
             standing: Standing {
                 preference: row.preference,
+                preference_by: row.preference_by,
                 excess: Excess::Over,
                 priority: row.priority,
                 usage: i64::try_from(limit.used).ok(),

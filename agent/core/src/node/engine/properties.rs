@@ -52,6 +52,7 @@ fn any_workloads() -> impl Strategy<Value = Vec<Workload>> {
     let protection = prop_oneof![
         4 => Just(None),
         1 => Just(Some(Protection::OomdOmit)),
+        1 => Just(Some(Protection::Annotated)),
         1 => Just(Some(Protection::Runtime))
     ];
     let priority = proptest::sample::select(&[None, Some(-1), Some(7), Some(2_000_000_000)][..]);

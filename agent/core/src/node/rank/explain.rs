@@ -6,7 +6,7 @@ use core::cmp::Ordering;
 
 use super::super::observe::Layout;
 use super::super::signal::Resource;
-use super::super::workload::{PodUsage, Preference, WorkloadTable, full_name};
+use super::super::workload::{PodUsage, Preference, PreferenceBy, WorkloadTable, full_name};
 use super::{Excess, Ranking, compared_request, subtracted_request, usage_of};
 use crate::base::Quantity;
 
@@ -15,6 +15,8 @@ use crate::base::Quantity;
 pub struct Place {
     /// Brink's preference, normal if preferences do not count.
     pub preference: Preference,
+    /// Whose word that is.
+    pub preference_by: PreferenceBy,
     /// How usage stands to the request; always within for process ids, where there is no request.
     pub excess: Excess,
     /// Its priority.
@@ -70,6 +72,7 @@ pub fn place(
     };
     Some(Place {
         preference: ranking.preferences.of(row),
+        preference_by: ranking.preferences.by(row),
         excess,
         priority: row.priority,
         used,
@@ -146,11 +149,7 @@ fn because(a: &Place, b: &Place, decider: Decider, what: What) -> String {
     let resource = what.resource;
     let used = |place: &Place| place.used.unwrap_or_default();
     match decider {
-        Decider::Preference => format!(
-            "the configuration puts it {} and the other {}",
-            word(a.preference),
-            word(b.preference)
-        ),
+        Decider::Preference => preferred(a, b),
         Decider::Statistics => {
             format!("nothing is known of its {resource} usage, so it may be anything")
         }
@@ -176,6 +175,27 @@ fn because(a: &Place, b: &Place, decider: Decider, what: What) -> String {
             footnote(what)
         ),
         Decider::Uid => "nothing that counts tells them apart, so the lower uid goes".into(),
+    }
+}
+
+/// Who puts each of them where; the configuration alone is named once.
+fn preferred(a: &Place, b: &Place) -> String {
+    let (first, second) = (word(a.preference), word(b.preference));
+    if [a, b].map(|place| place.preference_by) == [PreferenceBy::Node; 2] {
+        return format!("the configuration puts it {first} and the other {second}");
+    }
+    format!(
+        "it is put {first}{}, the other {second}{}",
+        by_whom(a),
+        by_whom(b)
+    )
+}
+
+const fn by_whom(place: &Place) -> &'static str {
+    match (place.preference_by, place.preference) {
+        (PreferenceBy::Annotation, _) => " by its annotation",
+        (PreferenceBy::Node, Preference::Normal) => "",
+        (PreferenceBy::Node, _) => " by the configuration",
     }
 }
 

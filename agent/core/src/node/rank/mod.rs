@@ -16,7 +16,7 @@ pub use explain::{Decider, Place, explain, place};
 
 use super::observe::Layout;
 use super::signal::{Resource, Signal};
-use super::workload::{FsUsage, PodUsage, Preference, Row, WorkloadTable};
+use super::workload::{FsUsage, PodUsage, Preference, PreferenceBy, Row, WorkloadTable};
 use crate::base::Quantity;
 
 /// What pods are ranked for.
@@ -165,6 +165,14 @@ impl Preferences {
         match self {
             Self::Respect => row.preference,
             Self::Ignore => Preference::Normal,
+        }
+    }
+
+    /// Whose word the preference is.
+    const fn by(self, row: &Row) -> PreferenceBy {
+        match self {
+            Self::Respect => row.preference_by,
+            Self::Ignore => PreferenceBy::Node,
         }
     }
 }

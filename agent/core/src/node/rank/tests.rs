@@ -241,6 +241,42 @@ fn preferences_come_first_where_they_count() {
     assert_eq!(ranked(with(Preferences::Respect), &pods), ["a", "b", "c"]);
 }
 
+#[test]
+fn whoever_puts_a_workload_where_it_stands_is_named() {
+    let by = |one: (Preference, PreferenceBy), other: (Preference, PreferenceBy)| {
+        let placed = |name, (preference, preference_by)| Workload {
+            preference,
+            preference_by,
+            ..workload(&pod(name, 0, 0, None))
+        };
+        let table = WorkloadTable::new(vec![placed("a", one), placed("b", other)], 1);
+        let ranking = Ranking {
+            preferences: Preferences::Respect,
+            ..ranking(Signal::MemoryAvailable)
+        };
+        explain(ranking, &table, &[], (0, 1))
+    };
+    let none = (Preference::Normal, PreferenceBy::Node);
+    let first = |by| (Preference::Prefer, by);
+    let last = (Preference::Avoid, PreferenceBy::Annotation);
+    for (said, why) in [
+        (
+            by(first(PreferenceBy::Node), none),
+            "the configuration puts it first and the other in between",
+        ),
+        (
+            by(first(PreferenceBy::Annotation), none),
+            "it is put first by its annotation, the other in between",
+        ),
+        (
+            by(first(PreferenceBy::Node), last),
+            "it is put first by the configuration, the other last by its annotation",
+        ),
+    ] {
+        assert_eq!(said, format!("default/a goes before default/b: {why}."));
+    }
+}
+
 #[track_caller]
 fn check_sentence(signal: Signal, pods: &[Pod; 2], sentence: &str) {
     let table = WorkloadTable::new(pods.iter().map(workload).collect(), 1);

@@ -52,6 +52,9 @@ pub struct Workload {
     pub tolerations: Vec<Toleration>,
     /// Brink's own wish for the order; the kubelet knows none.
     pub preference: Preference,
+    /// Whose word that is.
+    #[cfg_attr(feature = "serde", serde(default))]
+    pub preference_by: PreferenceBy,
     /// Why Brink must never kill it, if so; the kubelet knows none.
     pub protection: Option<Protection>,
     /// Whether a kubelet runs it: that starts again what was killed until it has heard of the eviction, and memory in the
@@ -122,6 +125,17 @@ pub enum Preference {
     Avoid,
 }
 
+/// Whose word a preference is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub enum PreferenceBy {
+    /// The node's: its configuration's, or that of who owns the cgroup.
+    #[default]
+    Node,
+    /// That of the pod's own annotation.
+    Annotation,
+}
+
 /// Why Brink must never kill a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -140,6 +154,24 @@ pub enum Protection {
     Configured,
     /// A pod in which nobody that runs is known as one of its containers.
     Unrecognized,
+    /// The pod's own annotation, where the configuration allows it; any other reason comes before it.
+    Annotated,
+}
+
+impl Protection {
+    /// The word for it where somebody is told why a workload refuses.
+    pub const fn reason(self) -> Reason {
+        match self {
+            Self::Annotated => Reason::Annotated,
+            Self::Init
+            | Self::System
+            | Self::Runtime
+            | Self::Brink
+            | Self::OomdOmit
+            | Self::Configured
+            | Self::Unrecognized => Reason::Protected,
+        }
+    }
 }
 
 /// One container of a pod.
@@ -290,8 +322,7 @@ impl Workload {
 
     /// Why it is never evicted, if so: the kubelet refuses, or it is protected.
     pub fn spared(&self) -> Option<Reason> {
-        let protected = self.protection.is_some().then_some(Reason::Protected);
-        self.refusal().or(protected)
+        self.refusal().or(self.protection.map(Protection::reason))
     }
 
     /// Whether what it holds has no part in what the signal measures: allocatable memory is that of the pods.

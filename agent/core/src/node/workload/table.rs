@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::super::requests;
-use super::{Preference, QosClass, Workload};
+use super::{Preference, PreferenceBy, QosClass, Workload};
 use crate::base::Quantity;
 
 /// An unchanging snapshot of the node's workloads; ranking and orders speak of them by index.
@@ -38,6 +38,8 @@ pub struct Row {
     pub is_critical: bool,
     /// Brink's own place in the order.
     pub preference: Preference,
+    /// Whose word that is.
+    pub preference_by: PreferenceBy,
     /// Quality of service class.
     pub qos: QosClass,
 }
@@ -110,6 +112,7 @@ impl Row {
             is_candidate: workload.is_candidate(),
             is_critical: workload.is_critical(),
             preference: workload.preference,
+            preference_by: workload.preference_by,
             qos: requests::qos_class(workload),
         }
     }

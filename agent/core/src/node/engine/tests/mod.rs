@@ -21,7 +21,7 @@ use super::super::order::{End, Phase};
 use super::super::policy::Settings;
 use super::super::signal::Signal;
 use super::super::threshold::{Threshold, Value};
-use super::super::workload::{PodUsage, Protection, Workload};
+use super::super::workload::{PodUsage, Preference, PreferenceBy, Protection, Workload};
 use super::*;
 use crate::base::{Quantity, Span};
 

@@ -88,6 +88,29 @@ fn the_protected_and_critical_are_ranked_and_refuse() {
 }
 
 #[test]
+fn what_annotations_ask_for_is_in_the_decision() {
+    let mut node = Node::enforcing(hard());
+    let mut workloads = ["a", "b", "c"].map(named).to_vec();
+    workloads[0].protection = Some(Protection::Annotated);
+    workloads[1].preference = Preference::Avoid;
+    workloads[1].preference_by = PreferenceBy::Annotation;
+    node.workloads(workloads);
+    assert_eq!(kills(&node.at(1, 50)), [2]);
+    let places = node.engine.decision().unwrap().ranking;
+    let told: Vec<_> = places
+        .as_slice()
+        .iter()
+        .map(|place| (place.refusal, place.standing.preference_by))
+        .collect();
+    let expected = [
+        (Some(Reason::Annotated), PreferenceBy::Node),
+        (None, PreferenceBy::Node),
+        (None, PreferenceBy::Annotation),
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
 fn the_one_who_accepts_is_found_behind_a_hundred_who_refuse() {
     let mut node = Node::enforcing(hard());
     let mut workloads: Vec<Workload> = (0..101).map(|n| named(&n.to_string())).collect();
