@@ -195,7 +195,12 @@ mod tests {
             Kind::OomKill,
             &json!({"name": "\"cause\":\"memcgOom\""}),
         );
-        for (place, count) in [("journal", 5), ("kernel-ring/oom", 2), ("file", 1), ("journald", 3)] {
+        for (place, count) in [
+            ("journal", 5),
+            ("kernel-ring/oom", 2),
+            ("file", 1),
+            ("journald", 3),
+        ] {
             tell(
                 &hub,
                 Kind::Loss,

@@ -212,7 +212,7 @@ fn node(book: &Book, request: Request<'_>, sampled: NodePart) -> NodePart {
     let newest = |points: &[NodePoint]| points.last().map(|point| point.before_ms);
     let period_ms = match (newest(&sampled.points), newest(&told)) {
         (None, None) => 0,
-        (Some(sampler), files) if files.is_none_or(|files| files >= sampler) => sampled.period_ms,
+        (Some(ring), files) if files.is_none_or(|files| files >= ring) => sampled.period_ms,
         _ => book.periods.node_ms,
     };
     let mut all = sampled.points;
