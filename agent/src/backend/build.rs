@@ -191,6 +191,7 @@ impl Builder {
     pub fn reconfigure(&mut self, rules: Vec<CgroupRule>, selection: Selection) {
         self.rules = rules;
         self.selection = selection;
+        self.remarked.clear();
     }
 
     /// Whether the last roster says anything that the one before did not.
@@ -274,7 +275,7 @@ impl Builder {
         (self.open, self.known, self.judged) = (open, now, judged);
         self.essentials = Some(essentials);
         let troubles = news_of(troubles, &mut self.said);
-        let remarks = news_of(remarks, &mut self.remarked);
+        let remarks = firsts_of(remarks, &mut self.remarked);
         self.generation += 1;
         let table = WorkloadTable::new(workloads.clone(), self.generation);
         let mut roster = Roster::new(table, members, protected);
@@ -413,6 +414,17 @@ fn news_of(sentences: Vec<String>, said: &mut BTreeSet<String>) -> Vec<String> {
     let news = now.difference(said).cloned().collect();
     *said = now;
     news
+}
+
+/// Those of these sentences that were never said. There is one for each namespace at most; what would be too many is forgotten.
+fn firsts_of(sentences: Vec<String>, said: &mut BTreeSet<String>) -> Vec<String> {
+    const MOST: usize = 4096;
+    if said.len() > MOST {
+        said.clear();
+    }
+    let mut sentences = sentences;
+    sentences.retain(|sentence| said.insert(sentence.clone()));
+    sentences
 }
 
 /// What each member is bound to, and what of it would be killed.

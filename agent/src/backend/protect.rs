@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use brink_core::node::workload::{Preference, PreferenceBy, Protection, Workload, full_name};
+use brink_core::node::workload::{Preference, PreferenceBy, Protection, Workload};
 use brink_host::HostError;
 use brink_host::cgroup::{Controller, Layout, preference};
 use brink_host::kill::pid_set::ProtectedPids;
@@ -121,9 +121,8 @@ pub fn heed(workload: &mut Workload, wish: Option<Wish>, selection: &Selection) 
             return None;
         }
         Wish::Unknown => {
-            let name = full_name(namespace, &workload.name);
             return Some(format!(
-                "{EVICTION_ANNOTATION} of {name}: none of first, last and never"
+                "{EVICTION_ANNOTATION} of a pod in the namespace {namespace}: none of first, last and never"
             ));
         }
     };

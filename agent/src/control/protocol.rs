@@ -273,6 +273,7 @@ pub struct EventsView {
     /// The other ways out.
     pub outlets: Vec<OutletView>,
     /// Where they are to be served.
+    #[serde(default)]
     pub doors: Vec<DoorView>,
 }
 

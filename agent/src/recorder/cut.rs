@@ -5,7 +5,7 @@ use brink_stream::model::field::Missing;
 use brink_stream::model::incident::{CgroupPoint, CgroupTrack, NodePoint, Recording};
 
 use super::book::{Book, Entry};
-use super::point::{Counter, FilePoint, GroupPoint, Stamp, bytes};
+use super::point::{Counter, FilePoint, GroupPoint, Stamp, Tells, bytes};
 use super::thin::{Band, Thinner, band};
 
 /// What a recording reaches back, in milliseconds.
@@ -73,7 +73,13 @@ impl Form {
 }
 
 /// Cuts a recording. `sampled` is what the kernel recorded of the node; where it did not, files tell.
-pub fn cut(book: &Book, request: Request<'_>, sampled: Option<NodePart>) -> Recording {
+/// `tells` is what the programs that are loaded now count.
+pub fn cut(
+    book: &Book,
+    request: Request<'_>,
+    sampled: Option<NodePart>,
+    tells: Tells,
+) -> Recording {
     let form = request.form;
     let NodePart { points, period_ms } = node(book, request, sampled.unwrap_or_default());
     let own = request.cgroup.and_then(|path| find(book, path));
@@ -84,15 +90,15 @@ pub fn cut(book: &Book, request: Request<'_>, sampled: Option<NodePart>) -> Reco
     Recording {
         node_missing: lost_or(points.is_empty(), book.node_missing),
         node_stall_missing: lost_or(is_unstalled, book.stalls_missing),
-        node_reclaims_missing: uncounted(points.iter().map(|point| point.reclaims)),
-        node_forks_missing: uncounted(points.iter().map(|point| point.forks)),
+        node_reclaims_missing: uncounted(tells.reclaims, points.iter().map(|point| point.reclaims)),
+        node_forks_missing: uncounted(tells.forks, points.iter().map(|point| point.forks)),
         node: points,
         cgroup_missing: cgroup_missing(request, &cgroup),
         stall_missing: stall_missing(book, &cgroup),
-        reclaims_missing: uncounted(cgroup.iter().map(|point| point.reclaims)),
-        forks_missing: uncounted(cgroup.iter().map(|point| point.forks)),
+        reclaims_missing: uncounted(tells.reclaims, cgroup.iter().map(|point| point.reclaims)),
+        forks_missing: uncounted(tells.forks, cgroup.iter().map(|point| point.forks)),
         cgroup,
-        others: others(book, request),
+        others: others(book, request, tells),
         node_period_ms: period_ms,
         near_period_ms: book.periods.near_ms,
         others_period_ms: book.periods.others_ms,
@@ -107,7 +113,7 @@ fn find<'a>(book: &'a Book, path: &str) -> Option<(usize, &'a Entry)> {
 }
 
 /// The cgroups above the victim's that have a limit, then those nearest to theirs.
-fn others(book: &Book, request: Request<'_>) -> Vec<CgroupTrack> {
+fn others(book: &Book, request: Request<'_>, tells: Tells) -> Vec<CgroupTrack> {
     let is_above = |entry: &Entry| {
         let below = request
             .cgroup
@@ -127,8 +133,8 @@ fn others(book: &Book, request: Request<'_>) -> Vec<CgroupTrack> {
             path: entry.path.to_string(),
             limit: entry.limit,
             stall_missing: stall_missing(book, &points),
-            reclaims_missing: uncounted(points.iter().map(|point| point.reclaims)),
-            forks_missing: uncounted(points.iter().map(|point| point.forks)),
+            reclaims_missing: uncounted(tells.reclaims, points.iter().map(|point| point.reclaims)),
+            forks_missing: uncounted(tells.forks, points.iter().map(|point| point.forks)),
             points,
         }
     });
@@ -173,8 +179,9 @@ fn lost_or(is_missing: bool, known: Option<Missing>) -> Option<Missing> {
     is_missing.then(|| known.unwrap_or(Missing::Lost))
 }
 
-/// Why points lack what the kernel's programs count, if one does: from the first that has it on, they were there to be asked.
-fn uncounted(counts: impl Iterator<Item = Option<u64>>) -> Option<Missing> {
+/// Why points lack what the kernel's programs count, if one does: from the first that has it on, they were there to be asked, and
+/// so they were if they count it now and no point has it.
+fn uncounted(is_told: bool, counts: impl Iterator<Item = Option<u64>>) -> Option<Missing> {
     let mut was_counted = false;
     let mut missing = None;
     for count in counts {
@@ -185,7 +192,8 @@ fn uncounted(counts: impl Iterator<Item = Option<u64>>) -> Option<Missing> {
             (None, false) => missing = Some(Missing::ProgramNotLoaded),
         }
     }
-    missing
+    let is_lost = is_told && !was_counted;
+    missing.map(|reason| if is_lost { Missing::Lost } else { reason })
 }
 
 fn cgroup_point(point: &GroupPoint, entry: &Entry, at: Stamp) -> Option<CgroupPoint> {

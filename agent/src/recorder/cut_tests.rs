@@ -4,6 +4,10 @@ use super::super::book::{GROUP_POINTS, Into, NEAR, NEAR_POINTS, NODE_POINTS, Per
 use super::super::point::{Counts, Reading};
 use super::*;
 
+fn cut(book: &Book, request: Request<'_>, sampled: Option<NodePart>) -> Recording {
+    super::cut(book, request, sampled, Tells::default())
+}
+
 const MIB: u64 = 1 << 20;
 const BOTH: Into = Into {
     near: true,
@@ -188,6 +192,20 @@ fn where_reclaims_and_forks_were_not_counted_it_is_said_why() {
     check([None; 3], [unloaded; 2]);
     check([None, both, both], [unloaded; 2]);
     check([both, None, both], [Some(Missing::Lost); 2]);
+    // Where they are counted now, somebody could have asked.
+    let lost = Some(Missing::Lost);
+    for (tells, counted, expected) in [
+        (true, [None; 3], lost),
+        (true, [None, Some(1), Some(2)], unloaded),
+        (true, [Some(1); 3], None),
+        (false, [None; 3], unloaded),
+    ] {
+        assert_eq!(
+            uncounted(tells, counted.into_iter()),
+            expected,
+            "{counted:?}"
+        );
+    }
 }
 
 /// A minute of files every 100 ms, and of the sampler every 10 ms between these two moments, in milliseconds before the incident.

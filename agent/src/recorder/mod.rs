@@ -172,13 +172,14 @@ impl Recorder {
         let sampled = kernel
             .as_ref()
             .and_then(|kernel| kernel.node(at_ns, form).ok());
+        let tells = kernel.as_ref().map(Kernel::tells).unwrap_or_default();
         drop(kernel);
         let request = Request {
             at: Stamp::of(at_ns),
             cgroup,
             form,
         };
-        cut::cut(&lock(&self.source.book), request, sampled)
+        cut::cut(&lock(&self.source.book), request, sampled, tells)
     }
 }
 

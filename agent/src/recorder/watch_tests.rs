@@ -70,7 +70,7 @@ impl Scene {
             cgroup: Some(path),
             form: FULL,
         };
-        let recording = cut(&lock(&self.source.book), request, None);
+        let recording = cut(&lock(&self.source.book), request, None, Tells::default());
         let points = recording.cgroup.iter();
         points
             .map(|point| (point.before_ms, point.usage / MIB))
@@ -264,7 +264,7 @@ impl Scene {
             cgroup: Some(path),
             form: FULL,
         };
-        cut(&lock(&self.source.book), request, None).cgroup_missing
+        cut(&lock(&self.source.book), request, None, Tells::default()).cgroup_missing
     }
 }
 

@@ -11,7 +11,7 @@ use brink_stream::journal;
 use tracing::warn;
 
 use super::Telling;
-use crate::config::{AgentConfig, EventJournal};
+use crate::config::AgentConfig;
 use crate::guard;
 
 /// The file in the state directory that numbers are reserved in.
@@ -38,14 +38,12 @@ impl Telling {
             boot_id: boot.to_string(),
         };
         let uptime = Duration::from_nanos(clock::since_boot_ns());
-        let (mut numbers, found) = Numbers::open(&path, &identity.boot_id, uptime);
+        let kept = &config.events.journal;
+        let was_before =
+            || kept.enabled && journal::may_have(&kept.path, &identity.boot_id, MOMENT);
+        let (numbers, found) = Numbers::open(&path, &identity.boot_id, uptime, was_before);
         report(&found);
-        let is_lost = is_lost(&found, &config.events.journal, &identity.boot_id);
-        if is_lost {
-            numbers.begin_beyond(uptime);
-        }
-        let is_first =
-            !is_lost && matches!(found, Found::Nothing | Found::OtherBoot | Found::Elsewhere);
+        let is_first = matches!(found, Found::Nothing | Found::OtherBoot | Found::Elsewhere);
         let after = (!is_first).then(|| numbers.last());
         let hub = Hub::numbered(identity, numbers, Limits::default())
             .context("cannot start to number events")?;
@@ -55,21 +53,12 @@ impl Telling {
     }
 }
 
-/// Whether a run of this boot may have been before this one although it has left no number: the journal would know of it.
-fn is_lost(found: &Found, kept: &EventJournal, boot_id: &str) -> bool {
-    let is_new = matches!(found, Found::Nothing | Found::OtherBoot);
-    let is_lost = is_new && kept.enabled && journal::may_have(&kept.path, boot_id, MOMENT);
-    if is_lost {
-        warn!(
-            "no number of this boot's events is left, and the event journal has some or does not say at once; this run's begin far beyond"
-        );
-    }
-    is_lost
-}
-
 /// Says what was found, where it is not what a run leaves.
 fn report(found: &Found) {
     match found {
+        Found::Lost => warn!(
+            "no number of this boot's events is left, and the event journal has some or does not say at once; this run's begin far beyond"
+        ),
         Found::PutAside { aside, why } => {
             let aside = aside.display();
             warn!(%aside, why, "the numbers of events were damaged and have been put aside");

@@ -140,8 +140,9 @@ impl Ways {
         let error = match open_journal(&opener.config.journal, &opener.hub, opener.clocks) {
             Ok((journal, recovery)) => {
                 report(&recovery);
-                journal.attach(&opener.hub);
+                // Before anything is written: the journal forgets it then, and this has to be in it by that time.
                 tell_unwritten(opener, recovery.unwritten);
+                journal.attach(&opener.hub);
                 let past = journal.past();
                 self.past.open(journal.past());
                 self.lock().journal = Some(journal);
@@ -190,7 +191,9 @@ impl Ways {
                 warn!("the event journal's disk does not answer; it is left as it is");
             }
         }
-        let all = std::mem::take(&mut *self.lock());
+        let mut all = std::mem::take(&mut *self.lock());
+        // First the ways out: what they tell as lost at their end is for the journal.
+        all.outlets.clear();
         drop(all);
     }
 
@@ -375,7 +378,76 @@ fn wall_us() -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use brink_stream::hub::{Identity, Limits, Past as _};
+    use brink_stream::journal::past::JournalPast;
+    use brink_stream::model::event::Event;
+    use brink_stream::outlet::Failure;
+
     use super::*;
+
+    /// Hands out nothing, and loses all of it.
+    struct Refusing;
+
+    impl Outlet for Refusing {
+        fn name(&self) -> &'static str {
+            "otlp"
+        }
+
+        fn put(&mut self, lines: &[Arc<Line>]) -> Result<(), Failure> {
+            Err(Failure {
+                done: lines.len(),
+                lost: lines.len() as u64,
+                why: "refused".to_owned(),
+                again: Duration::ZERO,
+            })
+        }
+    }
+
+    #[test]
+    fn what_a_way_out_tells_as_lost_at_its_end_is_in_the_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events");
+        let clocks = ClockPair::now();
+        let identity = Identity {
+            node: "node".to_owned(),
+            boot_id: "3f2a9d0c-5b1e-4c7a-9d55-0a1b2c3d4e5f".to_owned(),
+        };
+        let hub = Hub::new(identity, 0, Limits::default());
+        let config = EventJournal {
+            enabled: true,
+            path: path.clone(),
+            limits: brink_stream::journal::Limits::default(),
+        };
+        let (journal, _) = open_journal(&config, &hub, clocks).unwrap();
+        journal.attach(&hub);
+        let telling = hub.clone();
+        let on_loss = Box::new(move |lost: Lost| tell_loss(&telling, clocks, lost));
+        let running =
+            Running::start(Box::new(Refusing), hub.reader(None), |_| true, on_loss).unwrap();
+        // The first loss is told at once and refused as well; the next one waits to be told.
+        for lost in [2, 3] {
+            let data = serde_json::json!({});
+            hub.tell(Draft::new(Kind::ThresholdCrossed, time_now(clocks), None, &data).unwrap());
+            while running.status().lost < lost {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let ways = Ways::default();
+        {
+            let mut open = ways.lock();
+            (open.journal, open.outlets) = (Some(journal), vec![running]);
+        }
+        hub.close();
+        ways.end();
+        let page = JournalPast::open(&path).unwrap().after(None, 100).unwrap();
+        let losses = page.lines.iter().filter(|line| line.of == Kind::Loss);
+        let losses = losses.map(|line| serde_json::from_slice::<Event>(&line.text).unwrap());
+        let totals = losses.map(|event| {
+            let loss: Loss = serde_json::from_str(event.data.get()).unwrap();
+            loss.total
+        });
+        assert_eq!(totals.collect::<Vec<_>>(), [1, 3]);
+    }
 
     #[test]
     fn journald_is_told_what_people_are_told() {

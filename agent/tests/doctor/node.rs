@@ -228,7 +228,7 @@ fn what_pods_ask_for_by_annotation_is_heard_or_told() {
     expect(
         &machine(allowed, "please").check(ASKED),
         Note,
-        &["shop/a: none of first, last and never"],
+        &["namespace shop: none of first, last and never"],
     );
     let nobody = Machine::whole().report();
     assert!(nobody.checks.iter().all(|check| check.id != ASKED));

@@ -171,7 +171,7 @@ impl Hub {
     }
 
     /// Numbers an event, keeps it, and hands it on; returns its number. Takes a mutex for moments, and does not wait for
-    /// readers, sinks or (unless the keeper of the numbers has fallen behind by thousands) a file.
+    /// readers, sinks or a file; but for that of the numbers, where its keeper has fallen behind by thousands, or the hub is closed.
     pub fn tell(&self, draft: Draft) -> u64 {
         let shared = &*self.owner.shared;
         let parts = Parts::of(draft);

@@ -47,8 +47,10 @@ pub(super) struct Store {
 /// What was found where the numbers are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing: the first run of this boot, or the state directory was lost within it.
+    /// Nothing: the first run of this boot.
     Nothing,
+    /// Nothing of this boot, although a run of it was before. Numbers begin beyond any that it can have given.
+    Lost,
     /// The file of an earlier boot: the first run of this one.
     OtherBoot,
     /// The run before this one; numbers go on after the highest that it may have given.
@@ -82,8 +84,14 @@ pub struct NumbersError {
 impl Numbers {
     /// Numbers after those of the run before, reserved in the file at `path`. Of a damaged file nothing can be gone on from:
     /// then they begin at `uptime` in microseconds, which no earlier run of this boot can have reached. The same where another
-    /// agent, which runs beside this one, numbers its events in that file, and where nothing can be reserved in it.
-    pub fn open(path: &Path, boot_id: &str, uptime: Duration) -> (Self, Found) {
+    /// agent, which runs beside this one, numbers its events in that file, where nothing can be reserved in it, and where it has no number of
+    /// this boot although `was_before` says that a run of it was before this one.
+    pub fn open(
+        path: &Path,
+        boot_id: &str,
+        uptime: Duration,
+        was_before: impl FnOnce() -> bool,
+    ) -> (Self, Found) {
         let beyond = beyond(uptime);
         let store = Store {
             path: path.to_path_buf(),
@@ -91,7 +99,7 @@ impl Numbers {
             written: Mutex::new(0),
             lock: Mutex::new(None),
         };
-        let begun = store.begin(beyond);
+        let begun = store.begin(beyond, was_before);
         let (last, reserved, found) = begun.unwrap_or_else(|(last, error)| {
             let last = last.max(beyond);
             (last, last, Found::NotKept(error.to_string()))
@@ -107,20 +115,6 @@ impl Numbers {
             },
         };
         (numbers, found)
-    }
-
-    /// Goes on beyond any number that an earlier run of this boot can have given, at `uptime` in microseconds: for a run that has
-    /// found nothing here although there was one.
-    pub fn begin_beyond(&mut self, uptime: Duration) {
-        let last = beyond(uptime);
-        if last <= self.last {
-            return;
-        }
-        self.last = last;
-        match self.store.reserve_after(last) {
-            Ok(until) => self.take_over(until),
-            Err(error) => self.failed = Some(error.to_string()),
-        }
     }
 
     /// The highest number that an earlier run may have given; 0 for none.
@@ -178,13 +172,22 @@ impl Numbers {
 impl Store {
     /// The last number given before this run, up to where numbers are reserved, and what was found; an error comes with the
     /// last number that is known of.
-    fn begin(&self, beyond: u64) -> Result<(u64, u64, Found), (u64, NumbersError)> {
+    fn begin(
+        &self,
+        beyond: u64,
+        was_before: impl FnOnce() -> bool,
+    ) -> Result<(u64, u64, Found), (u64, NumbersError)> {
         let taken = take_lock(&self.path).map_err(|error| (0, error))?;
         if taken.is_none() {
             return Ok((beyond, beyond, Found::Elsewhere));
         }
         *lock(&self.lock) = taken;
-        let (last, found) = found_at(&self.path, &self.boot, beyond).map_err(|error| (0, error))?;
+        let mut found = found_at(&self.path, &self.boot, beyond).map_err(|error| (0, error))?;
+        // Before anything is reserved: a run that is killed in between leaves the next one to ask again.
+        if matches!(found.1, Found::Nothing | Found::OtherBoot) && was_before() {
+            found = (beyond, Found::Lost);
+        }
+        let (last, found) = found;
         *lock(&self.written) = last;
         let reserved = self.reserve_after(last).map_err(|error| (last, error))?;
         Ok((last, reserved.unwrap_or(last), found))

@@ -44,7 +44,7 @@ fn hub(after: u64, limits: Limits) -> Hub {
 }
 
 fn numbered(path: &Path, boot: &str) -> (Hub, Found) {
-    let (numbers, found) = Numbers::open(path, boot, Duration::from_secs(3));
+    let (numbers, found) = Numbers::open(path, boot, Duration::from_secs(3), || false);
     let hub = Hub::numbered(identity(), numbers, Limits::default()).unwrap();
     (hub, found)
 }
@@ -382,16 +382,24 @@ fn a_run_that_has_lost_the_file_goes_on_beyond_those_before_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events.seq");
     let uptime = Duration::from_secs(3);
-    let (mut numbers, found) = Numbers::open(&path, "one", uptime);
-    assert_eq!((numbers.last(), found), (0, Found::Nothing));
-    numbers.begin_beyond(uptime);
+    let nothing_yet = path.clone();
+    let was_before = move || {
+        assert!(
+            !nothing_yet.exists(),
+            "nothing is reserved before it is asked"
+        );
+        true
+    };
+    let (numbers, found) = Numbers::open(&path, "one", uptime, was_before);
+    assert_eq!((numbers.last(), found), (3_000_000, Found::Lost));
     let text = fs::read(&path).unwrap();
     assert!(numbers::parse(&text).is_ok_and(|(_, reserved)| reserved > 3_000_000));
     let hub = Hub::numbered(identity(), numbers, Limits::default()).unwrap();
     assert_eq!((hub.base(), hub.tell(draft(0))), (3_000_000, 3_000_001));
     drop(hub);
-    let (next, found) = numbered(&path, "one");
-    assert_eq!((next.tell(draft(0)), found), (3_000_002, Found::Continued));
+    let never = || unreachable!("there is a number of this boot");
+    let (numbers, found) = Numbers::open(&path, "one", uptime, never);
+    assert_eq!((numbers.last(), found), (3_000_001, Found::Continued));
 }
 
 #[test]
@@ -410,7 +418,7 @@ fn a_run_that_is_killed_leaves_a_gap_and_no_repetition() {
     // What a kill at this moment would leave: the next run reads it.
     let left = folder.path().join("left");
     fs::copy(&path, &left).unwrap();
-    let (next, _) = Numbers::open(&left, "one", Duration::ZERO);
+    let (next, _) = Numbers::open(&left, "one", Duration::ZERO, || false);
     assert!(
         (20_000..=20_000 + 2 * 4096).contains(&next.last()),
         "{}",
@@ -470,7 +478,7 @@ fn numbers_are_given_although_the_file_cannot_be_written() {
     fs::create_dir(folder.path().join("state")).unwrap();
     until(|| hub.numbering().failed.is_none());
     drop(hub);
-    let (next, _) = Numbers::open(&path, "one", Duration::ZERO);
+    let (next, _) = Numbers::open(&path, "one", Duration::ZERO, || false);
     assert_eq!(next.last(), 10_000);
 }
 

@@ -153,10 +153,17 @@ impl Folder {
     }
 }
 
-/// Makes a folder and those above it that are missing, and then calls `flush` with each folder that has a new one in it.
+/// Makes a folder and those above it that are missing, and then calls `flush` with each folder that has a new one in it; with the one
+/// that has this always, for whoever made it may not have come that far.
 fn make_safely(path: &Path, flush: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let missing = path.ancestors().take_while(|folder| !folder.exists());
-    let parents: Vec<&Path> = missing.filter_map(Path::parent).map(or_here).collect();
+    let made: Vec<&Path> = missing.collect();
+    let made = if made.is_empty() { vec![path] } else { made };
+    let parents: Vec<&Path> = made
+        .into_iter()
+        .filter_map(Path::parent)
+        .map(or_here)
+        .collect();
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -295,7 +302,7 @@ mod tests {
             flushed
         };
         assert_eq!(flushed(), [root.join("var"), root.to_path_buf()]);
-        assert_eq!(flushed(), Vec::<PathBuf>::new(), "it was there");
+        assert_eq!(flushed(), [root.join("var")], "it was there");
         let fails = |_: &Path| Err(io::Error::other("a disk"));
         assert!(make_safely(&root.join("other"), fails).is_err());
         assert!(Folder::make(&root.join("one/two")).is_ok());

@@ -11,9 +11,10 @@ use super::store::Store;
 use super::unwritten::Unwritten;
 use super::writer::Writer;
 use super::{JournalState, Limits};
-use crate::hub::{Hub, Identity};
+use crate::hub::{Hub, Identity, Sink as _};
 use crate::model::event::{Draft, Time};
 use crate::model::kind::Kind;
+use crate::outlet::samples::line;
 
 const BOOT: &str = "3f2a0000-0000-4000-8000-000000000000";
 /// Of so small a journal the longest event has 16 KiB.
@@ -101,16 +102,20 @@ fn what_is_lost_once_nobody_can_be_told_is_left_to_the_next_run() {
 
 #[test]
 fn what_is_told_as_lost_while_the_queue_is_closed_is_not_forgotten() {
-    let queue = Queue::default();
-    queue.lose(3);
-    let lost = queue.written(0, 0);
-    queue.told(lost);
-    assert_eq!((lost, queue.untold()), (3, 0));
-    queue.lose(4);
-    let lost = queue.written(0, 0);
-    queue.close();
-    queue.told(lost);
-    assert_eq!((lost, queue.untold()), (4, 4));
+    // What tells of it is taken before the end, or refused behind it: that is one more then.
+    for (is_late, untold) in [(false, 0), (true, 5)] {
+        let queue = Arc::new(Queue::default());
+        let mut sink = JournalSink(Arc::clone(&queue));
+        queue.lose(4);
+        let lost = queue.written(0, 0);
+        if is_late {
+            queue.close();
+        }
+        sink.take(&line(1));
+        queue.close();
+        queue.told(lost);
+        assert_eq!((lost, queue.untold()), (4, untold));
+    }
 }
 
 #[test]

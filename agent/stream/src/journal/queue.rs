@@ -73,6 +73,8 @@ struct Inside {
     untold: u64,
     is_awaited: bool,
     is_closed: bool,
+    /// Whether something came since `written` that it took no more.
+    has_refused: bool,
     status: JournalStatus,
 }
 
@@ -98,6 +100,7 @@ impl Queue {
         let mut inside = self.lock();
         let bytes = inside.bytes + line.text.len();
         if inside.lines.len() >= MOST_LINES || bytes > MOST_BYTES || inside.is_closed {
+            inside.has_refused |= inside.is_closed;
             inside.lose(1);
             return;
         }
@@ -148,13 +151,14 @@ impl Queue {
         if inside.is_closed {
             return 0;
         }
+        inside.has_refused = false;
         std::mem::take(&mut inside.untold)
     }
 
-    /// So much was told as lost. Where it was closed meanwhile, nobody has taken that.
+    /// So much was told as lost. Where it was closed before it took that, nobody has heard of it.
     pub(super) fn told(&self, lost: u64) {
         let mut inside = self.lock();
-        if inside.is_closed {
+        if inside.has_refused {
             inside.untold += lost;
         }
     }

@@ -6,8 +6,8 @@ use super::{Lost, OnLoss};
 
 /// After a loss was told the next one waits for so long, and twice as long each time until something goes out.
 pub(super) const SOONEST: Duration = Duration::from_secs(10);
-/// However often it has happened.
-const LATEST: Duration = Duration::from_hours(1);
+/// However often it has happened: whoever counts what is told sees within a quarter of an hour that it goes on.
+const LATEST: Duration = Duration::from_mins(10);
 
 /// Losses of one way out.
 pub(super) struct Losses {
@@ -46,11 +46,11 @@ impl Losses {
             None => Untold { count, numbers },
             Some(before) => Untold {
                 count: before.count + count,
-                // Where all of them left the memory; between the first and the last some may have gone out.
+                // Only where none between them went out.
                 numbers: before
                     .numbers
                     .zip(numbers)
-                    .map(|(one, next)| (one.0, next.1)),
+                    .and_then(|(one, next)| (one.1 + 1 == next.0).then_some((one.0, next.1))),
             },
         });
         self.total
@@ -107,8 +107,8 @@ mod tests {
             losses.add(1, None);
             losses.tell(begin + Duration::from_secs(second));
         }
-        // At 0, 10, 30, 70, ... seconds, and then once an hour.
-        assert_eq!(count_told(), 10);
+        // At 0, 10, 30, 70, 150, 310 and 630 seconds, and then every ten minutes.
+        assert_eq!(count_told(), 17);
         losses.settle();
         losses.tell_rest();
         let counts: Vec<u64> = told.lock().unwrap().iter().map(|one| one.count).collect();
@@ -116,11 +116,17 @@ mod tests {
         assert_eq!(counts.iter().sum::<u64>(), 7200);
         assert_eq!(told.lock().unwrap().last().unwrap().total, 7200);
         assert!(!losses.tell_rest());
-        // What left the memory is told with its numbers as long as nothing else is among it.
+        // What left the memory is told with its numbers as long as nothing else is among it, or between.
         losses.add(5, Some((10, 14)));
         losses.add(3, Some((15, 17)));
         losses.tell_rest();
         assert_eq!(told.lock().unwrap().last().unwrap().numbers, Some((10, 17)));
+        for next in [Some((26, 29)), None] {
+            losses.add(5, Some((20, 24)));
+            losses.add(4, next);
+            losses.tell_rest();
+            assert_eq!(told.lock().unwrap().last().unwrap().numbers, None);
+        }
         losses.add(5, Some((20, 24)));
         losses.add(1, None);
         losses.tell_rest();

@@ -296,6 +296,9 @@ impl Work {
                 self.note(None);
                 let sent = (done as u64).saturating_sub(failure.lost);
                 self.show(sent, Some(failure.why));
+                if sent > 0 {
+                    self.losses.settle();
+                }
                 if failure.lost > 0 {
                     self.lose(failure.lost, None);
                 }

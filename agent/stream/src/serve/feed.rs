@@ -53,6 +53,8 @@ pub(super) struct Feed {
     missed: u64,
     /// What it has missed before it begins.
     owed: Option<Missed>,
+    /// Whether it was told that the last part of the past had holes.
+    was_cut: bool,
     sent: Option<Instant>,
 }
 
@@ -100,6 +102,7 @@ impl Feed {
             left: query.limit.unwrap_or(u64::MAX),
             missed: 0,
             owed: None,
+            was_cut: false,
             sent: None,
             service,
             query,
@@ -308,9 +311,11 @@ impl Feed {
                 return Filled::More;
             }
         };
-        if page.is_cut {
+        // What is missing behind all that is kept was told with the part before.
+        if page.is_cut && !(self.was_cut && page.lines.is_empty()) {
             self.push_loss(Missed::UNCOUNTED, into);
         }
+        self.was_cut = page.is_cut;
         let oldest = self.service.hub.oldest().unwrap_or(u64::MAX);
         let mut last = position;
         for line in &page.lines {

@@ -224,39 +224,36 @@ impl<'a> Ground<'a> {
         let before = node.tasks()?;
         let began = monotonic_ns();
         hog.start();
+        let own = ids(arena, &group)?;
         // What became of it is the tracer's to say.
         match by {
             Killer::Agent => drop(self.agent.decision_since(began, PATIENCE)),
-            Killer::Alone => {
-                lone_killer::kill(
-                    node.path(),
-                    ids(arena, &group)?.path(),
-                    MOST - LEFT,
-                    PATIENCE,
-                )?;
-            }
+            Killer::Alone => lone_killer::kill(node.path(), own.path(), MOST - LEFT, PATIENCE)?,
         }
         // Dead, it has its process id until it is reaped.
         hog.wait(PATIENCE).context("the bomb's first process")?;
-        let own = ids(arena, &group)?;
         let is_over = || (own.tasks().ok()? == 0).then_some(());
         let over = wait_until(PATIENCE, is_over);
         sleep(LATE);
         let entries = self.trace.read()?;
         let mut found = judge(&entries, before, group.group());
         found.escaped = found.escaped.max(u32::try_from(group.processes()?.len())?);
-        let decisions = self.agent.decisions()?;
-        let is_other = |record: &&DecisionRecord| {
-            let since = record.decided.monotonic_ns >= began.cast_signed();
-            since && !record.victim.name.contains("/victim")
-        };
-        let others = decisions.iter().filter(is_other).count();
-        found.others = u32::try_from(others)?;
+        found.others = self.evictions_of_others(began)?;
         found.agents_threads = u32::try_from(self.threads()?.difference(&threads).count())?;
         drop(hog);
         over.context("the bomb's processes stay")?;
         sleep(CLEARED);
         Ok(found)
+    }
+
+    /// How many the agent has evicted since then that are no bombs.
+    fn evictions_of_others(&self, since: u64) -> anyhow::Result<u32> {
+        let decisions = self.agent.decisions()?;
+        let is_other = |record: &&DecisionRecord| {
+            let is_since = record.decided.monotonic_ns >= since.cast_signed();
+            is_since && !record.victim.name.contains("/victim")
+        };
+        Ok(u32::try_from(decisions.iter().filter(is_other).count())?)
     }
 
     /// The threads of the agent.
