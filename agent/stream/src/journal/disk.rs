@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -54,6 +54,15 @@ pub trait Disk: Debug {
     /// # Errors
     /// The system's.
     fn sync_names(&self) -> io::Result<()>;
+
+    /// Whether a file still has that name: somebody else may have taken it away, or the folder.
+    fn has(&self, name: &str, file: &Self::File) -> bool;
+
+    /// Goes on in a new folder of the same path, where somebody else has taken this one away.
+    ///
+    /// # Errors
+    /// The system's, or that another agent has the new one.
+    fn renew(&mut self) -> io::Result<()>;
 }
 
 /// An open file.
@@ -247,6 +256,39 @@ impl Disk for Folder {
 
     fn sync_names(&self) -> io::Result<()> {
         self.handle.sync_all()
+    }
+
+    fn has(&self, name: &str, file: &File) -> bool {
+        is_at(&self.path.join(name), file)
+    }
+
+    fn renew(&mut self) -> io::Result<()> {
+        if is_at(&self.path, &self.handle) {
+            return Ok(());
+        }
+        let renewed = Self::make(&self.path)?;
+        if !renewed.lock()? {
+            let problem = "the folder that is there now belongs to another agent";
+            return Err(io::Error::other(problem));
+        }
+        *self = renewed;
+        Ok(())
+    }
+}
+
+/// Whether nothing is there, or something else in the place of a folder above it.
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotADirectory, NotFound};
+    matches!(error.kind(), NotFound | NotADirectory)
+}
+
+/// Whether what was opened is what the path leads to. A path that cannot be looked at counts as unchanged.
+fn is_at(path: &Path, opened: &File) -> bool {
+    let identity = |found: fs::Metadata| (found.dev(), found.ino());
+    match (fs::metadata(path), opened.metadata()) {
+        (Ok(named), Ok(opened)) => identity(named) == identity(opened),
+        (Err(error), _) => !is_absent(&error),
+        (_, Err(_)) => true,
     }
 }
 

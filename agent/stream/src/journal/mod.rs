@@ -18,6 +18,8 @@ mod scan;
 mod simulated;
 pub mod store;
 #[cfg(test)]
+mod taken_tests;
+#[cfg(test)]
 mod tests;
 mod unwritten;
 mod writer;

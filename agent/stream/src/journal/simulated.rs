@@ -245,6 +245,14 @@ impl Disk for Simulated {
     fn sync_names(&self) -> io::Result<()> {
         self.settle(|act| matches!(act, Act::Name(..)))
     }
+
+    fn has(&self, name: &str, file: &SimulatedFile) -> bool {
+        self.lock().now.names.get(name) == Some(&file.file)
+    }
+
+    fn renew(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl DiskFile for SimulatedFile {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use super::Limits;
-use super::disk::{Disk, DiskFile};
+use super::disk::{Disk, DiskFile, is_absent};
 use super::record::{HEAD, Head, LONGEST_TEXT, Record, What};
 use super::recover::{self, Recovery};
 
@@ -150,6 +150,7 @@ impl<D: Disk> Store<D> {
     /// # Errors
     /// The system's: the disk is full, most of all.
     pub fn write(&mut self, now: i64) -> io::Result<()> {
+        self.leave_what_is_gone()?;
         let length = self.waiting.len() as u64;
         let is_over = self.current.as_ref().is_some_and(|current| {
             let is_full = current.length + length > self.segment_size();
@@ -172,6 +173,24 @@ impl<D: Disk> Store<D> {
             return Ok(());
         }
         self.put()
+    }
+
+    /// What somebody else has taken away is written no longer: whatever came would be gone with it.
+    fn leave_what_is_gone(&mut self) -> io::Result<()> {
+        let mut current = self.current.iter();
+        if current.all(|current| self.disk.has(&name(current.number), &current.file)) {
+            return Ok(());
+        }
+        tracing::warn!(
+            "somebody has removed files of the event journal, and what they had; new ones are begun"
+        );
+        self.current = None;
+        self.doubtful += std::mem::take(&mut self.unsafe_events);
+        self.disk.renew()?;
+        let names = self.disk.list()?;
+        self.old
+            .retain(|segment| names.contains(&name(segment.number)));
+        Ok(())
     }
 
     fn put(&mut self) -> io::Result<()> {
@@ -240,8 +259,11 @@ impl<D: Disk> Store<D> {
         let file = match self.disk.create(&name) {
             Ok(file) => file,
             Err(error) => {
-                let is_taken = error.kind() == io::ErrorKind::AlreadyExists;
-                self.next_number += u64::from(is_taken);
+                if error.kind() == io::ErrorKind::AlreadyExists {
+                    self.next_number += 1;
+                } else if is_absent(&error) {
+                    self.disk.renew()?;
+                }
                 return Err(error);
             }
         };

@@ -1,0 +1,77 @@
+//! A journal whose files somebody else takes away while it is written.
+
+use std::fs;
+use std::time::Duration;
+
+use super::Limits;
+use super::disk::{Disk as _, Folder};
+use super::read::{After, Cursor, Most, Reader};
+use super::simulated::Simulated;
+use super::store::{Store, name};
+
+const BOOT: &str = "3f2a0000-0000-4000-8000-000000000000";
+const ALL: Most = Most {
+    events: usize::MAX,
+    bytes: usize::MAX,
+};
+const LIMITS: Limits = Limits {
+    size: 1 << 20,
+    age: Duration::from_hours(1),
+};
+
+/// Writes one event, and makes it safe.
+fn write<D: super::disk::Disk>(store: &mut Store<D>, seq: u64) -> std::io::Result<()> {
+    store.push(seq, format!("{{\"seq\":{seq}}}\n").as_bytes(), 1);
+    store.write(1)?;
+    store.sync()
+}
+
+#[test]
+fn a_segment_that_was_taken_away_is_not_written_any_more() {
+    let disk = Simulated::default();
+    let (mut store, _) = Store::open(disk.clone(), LIMITS, BOOT, 1).unwrap();
+    write(&mut store, 1).unwrap();
+    store.push(2, b"{}\n", 1);
+    store.write(1).unwrap();
+    disk.remove(&name(1)).unwrap();
+    write(&mut store, 3).unwrap();
+    assert_eq!(store.take_doubtful(), 1, "number 2 was not safe yet");
+    assert_eq!(disk.list().unwrap(), [name(2)]);
+    let reader = Reader::new(disk);
+    let kept = reader.page(Cursor::default(), ALL).unwrap().events;
+    assert_eq!(kept.iter().map(|one| one.seq).collect::<Vec<_>>(), [3]);
+    assert!(matches!(reader.after(BOOT, 1), Ok(After::Cut(_))));
+}
+
+#[test]
+fn a_folder_that_was_taken_away_is_made_again() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("var/events");
+    let folder = Folder::make(&path).unwrap();
+    assert!(folder.lock().unwrap());
+    let (mut store, _) = Store::open(folder, LIMITS, BOOT, 1).unwrap();
+    for seq in 1..4 {
+        write(&mut store, seq).unwrap();
+    }
+    fs::remove_dir_all(root.path().join("var")).unwrap();
+    write(&mut store, 4).unwrap();
+    let kept = || {
+        let reader = Reader::new(Folder::of(&path).unwrap());
+        let kept = reader.page(Cursor::default(), ALL).unwrap().events;
+        kept.iter().map(|one| one.seq).collect::<Vec<_>>()
+    };
+    assert_eq!(kept(), [4]);
+    assert!(!Folder::of(&path).unwrap().lock().unwrap(), "it is ours");
+    // Nothing can be made for a while.
+    fs::remove_dir_all(&path).unwrap();
+    fs::remove_dir(root.path().join("var")).unwrap();
+    fs::write(root.path().join("var"), "in the way").unwrap();
+    for _ in 0..2 {
+        assert!(write(&mut store, 5).is_err());
+        store.push(5, b"{}\n", 1);
+    }
+    fs::remove_file(root.path().join("var")).unwrap();
+    let again = (0..3).any(|_| store.write(1).and_then(|()| store.sync()).is_ok());
+    assert!(again);
+    assert_eq!(kept().last(), Some(&5));
+}
