@@ -335,14 +335,22 @@ fn node(screen: &mut Screen, status: &Status) {
         some => format!("{some} of them never evicted"),
     };
     screen.line("workloads   ", &format!("{}, {never}", status.workloads));
+    let decisions = counted(u64::from(status.decisions), "decision");
     screen.line(
         "this boot   ",
-        &format!(
-            "{}; {} by the kernel's OOM killer since the start",
-            counted(u64::from(status.decisions), "decision"),
-            counted(u64::from(status.oom_kills), "kill") + &oom(status.oom),
-        ),
+        &format!("{decisions}; {}", oom_kills(status)),
     );
+}
+
+/// How often the kernel's own killer has killed, if that is known.
+fn oom_kills(status: &Status) -> String {
+    if !status.counts_oom_kills() {
+        return "kills by the kernel's OOM killer are not counted: `mark_victim` does not run"
+            .to_owned();
+    }
+    let kills = counted(u64::from(status.oom_kills), "kill");
+    let what_for = oom(status.oom);
+    format!("{kills}{what_for} by the kernel's OOM killer since the start")
 }
 
 /// What the kernel's own kills were for.

@@ -209,7 +209,8 @@ pub struct Status {
     pub decisions: u32,
     /// The latest decision.
     pub last_order: Option<OrderView>,
-    /// Kills by the kernel's own killer on this machine since the start of the agent.
+    /// Kills by the kernel's own killer on this machine since the start of the agent; 0 where [`Self::counts_oom_kills`] says that nobody
+    /// counts them.
     pub oom_kills: u32,
     /// What those were for.
     pub oom: OomView,
@@ -236,6 +237,14 @@ pub struct Status {
     /// What is measured of filesystems, and the container runtime; none where no threshold is on a filesystem.
     #[serde(default)]
     pub disks: Option<DisksView>,
+}
+
+impl Status {
+    /// Whether kills by the kernel's own killer are counted: one program of the kernel tells of them, whatever others know of them.
+    pub fn counts_oom_kills(&self) -> bool {
+        let mut programs = self.programs.iter();
+        programs.any(|program| program.name == "mark_victim" && program.running)
+    }
 }
 
 /// A configuration that was not taken over.

@@ -56,7 +56,7 @@ families! {
     ENDS = Counter "brink_orders_ended" &["end"], "Orders that are over, by why.";
     OPEN = Gauge "brink_order_open" &[], "Whether an order is open.";
     FREED = Counter "brink_eviction_freed_bytes" &[], "Memory that came back from victims.";
-    OOM_KILLS = Counter "brink_oom_kills" &["scope"], "Processes killed by the kernel itself, by what was short of memory.";
+    OOM_KILLS = Counter "brink_oom_kills" &["scope"], "Processes killed by the kernel itself, by what was short of memory; absent where the kernel program `mark_victim` does not run.";
 
     MODE = Gauge "brink_mode" &["mode"], "One for enforcing, or for why orders are only observed; zero for the others.";
     RUNG = Gauge "brink_rung" &["rung"], "One for what carries the signals, zero for the others.";

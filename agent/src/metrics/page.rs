@@ -237,8 +237,9 @@ fn add_agent(page: &mut Exposition, facts: &Facts) {
         .add(&[], u8::from(status.open_order.is_some()));
     page.family(&of::FREED).add(&[], tally.freed);
     let mut samples = page.family(&of::OOM_KILLS);
+    let is_counted = status.counts_oom_kills();
     for (scope, count) in SCOPES.iter().zip(tally.oom_kills) {
-        samples.add(&[scope], count);
+        samples.add_known(&[scope], is_counted.then_some(count));
     }
     let mut samples = page.family(&of::MODE);
     for mode in MODES {

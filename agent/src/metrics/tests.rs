@@ -242,6 +242,10 @@ fn status() -> Status {
         "kubernetes": {"node": "n", "connected": true, "since": null, "why": null, "pods": 12, "stateAgeMs": 0, "leftOut": 0, "failures": 3}
     });
     status["events"]["doors"] = json!([]);
+    let killed = json!({"name": "mark_victim", "family": "oom", "running": true, "why": null});
+    if let Some(programs) = status["programs"].as_array_mut() {
+        programs.push(killed);
+    }
     status["storage"] = json!({"folders": 3, "roundAgeMs": 500, "roundMs": 4, "feeds": 1, "changes": 9, "changesLost": 0, "withoutFeed": [],
             "troubles": ["a/b, volume /x: /x is not there"], "workloads": []});
     status["recorder"] = json!({"nodePeriodMs": 10, "nearPeriodMs": 100, "othersPeriodMs": 1000, "near": 2, "others": 3,

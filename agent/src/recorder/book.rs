@@ -47,6 +47,8 @@ pub struct Book {
     pub follower: Option<Follower>,
     /// Whether the kernel tells how long tasks of a cgroup wait for memory.
     pub tells_stalls: bool,
+    /// Whether the node is a cgroup: nobody counts reclaims and forks of it as of a machine.
+    pub node_is_cgroup: bool,
     /// Why files said nothing of the node when they were asked last; none where they did.
     pub node_missing: Option<Missing>,
     /// The same of how long its tasks wait for memory.
@@ -106,6 +108,7 @@ impl Default for Book {
             left_out: 0,
             follower: None,
             tells_stalls: false,
+            node_is_cgroup: false,
             node_missing: None,
             stalls_missing: None,
         }

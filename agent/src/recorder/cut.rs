@@ -90,8 +90,12 @@ pub fn cut(
     Recording {
         node_missing: lost_or(points.is_empty(), book.node_missing),
         node_stall_missing: lost_or(is_unstalled, book.stalls_missing),
-        node_reclaims_missing: uncounted(tells.reclaims, points.iter().map(|point| point.reclaims)),
-        node_forks_missing: uncounted(tells.forks, points.iter().map(|point| point.forks)),
+        node_reclaims_missing: of_node(
+            book,
+            tells.reclaims,
+            points.iter().map(|point| point.reclaims),
+        ),
+        node_forks_missing: of_node(book, tells.forks, points.iter().map(|point| point.forks)),
         node: points,
         cgroup_missing: cgroup_missing(request, &cgroup),
         stall_missing: stall_missing(book, &cgroup),
@@ -194,6 +198,20 @@ fn uncounted(is_told: bool, counts: impl Iterator<Item = Option<u64>>) -> Option
     }
     let is_lost = is_told && !was_counted;
     missing.map(|reason| if is_lost { Missing::Lost } else { reason })
+}
+
+/// The same of the node: where that is a cgroup, nobody counts them as of a machine.
+fn of_node(
+    book: &Book,
+    is_told: bool,
+    counts: impl Iterator<Item = Option<u64>>,
+) -> Option<Missing> {
+    let reason = uncounted(is_told, counts)?;
+    Some(if book.node_is_cgroup {
+        Missing::NotApplicable
+    } else {
+        reason
+    })
 }
 
 fn cgroup_point(point: &GroupPoint, entry: &Entry, at: Stamp) -> Option<CgroupPoint> {

@@ -192,6 +192,11 @@ fn where_reclaims_and_forks_were_not_counted_it_is_said_why() {
     check([None; 3], [unloaded; 2]);
     check([None, both, both], [unloaded; 2]);
     check([both, None, both], [Some(Missing::Lost); 2]);
+    let mut book = Book::default();
+    assert_eq!(of_node(&book, false, [None].into_iter()), unloaded);
+    book.node_is_cgroup = true;
+    let none = Some(Missing::NotApplicable);
+    assert_eq!(of_node(&book, true, [None].into_iter()), none);
     // Where they are counted now, somebody could have asked.
     let lost = Some(Missing::Lost);
     for (tells, counted, expected) in [

@@ -109,7 +109,13 @@ impl Recorder {
         let source = Arc::new(Source::new()?);
         let has_pressure = PressureReader::node(root, "memory").is_ok();
         // Those of v1 have none, whatever the node has.
-        lock(&source.book).tells_stalls = has_pressure && hierarchy.version == Version::V2;
+        let tells_stalls = has_pressure && hierarchy.version == Version::V2;
+        let node_is_cgroup = plan.scope != Scope::Machine;
+        {
+            let mut book = lock(&source.book);
+            book.tells_stalls = tells_stalls;
+            book.node_is_cgroup = node_is_cgroup;
+        }
         let shared = Arc::clone(&source);
         let thread = std::thread::Builder::new()
             .name("brink-recorder".into())

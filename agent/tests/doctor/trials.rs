@@ -195,7 +195,7 @@ fn programs_that_are_absent_lower_the_rung_only_if_the_sampler_needs_them() {
         loaded(&[("mark_victim", "no tracefs")]),
         "kernel-sampler",
         "programs.oom",
-        &["mark_victim: no tracefs", "are in no record"],
+        &["mark_victim: no tracefs", "are not counted"],
     );
     check(
         loaded(&[("command", "refused by the verifier")]),

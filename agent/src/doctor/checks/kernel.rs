@@ -145,7 +145,7 @@ fn no_types(error: &FactError) -> Check {
 
 fn tracefs(facts: &Facts) -> Check {
     const SUBJECT: Subject = Subject("kernel.tracefs", "tracefs");
-    const LOST: &str = "kills by the kernel's own OOM killer are not seen or recorded";
+    const LOST: &str = "kills by the kernel's own OOM killer are not counted, and no decision knows of them; incidents do, where the programs on kills run";
     let probe = &facts.kernel.probe;
     let mount = match &probe.tracefs {
         Ok(mount) => mount.display().to_string(),

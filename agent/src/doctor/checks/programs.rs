@@ -26,7 +26,7 @@ const FAMILIES: [(Family, Subject, &str); 7] = [
     (
         Family::Oom,
         Subject("programs.oom", "programs on the kernel's OOM killer"),
-        "its kills are not seen, so they are in no record",
+        "its kills are not counted, and no decision knows of them; incidents do, where the programs on kills run",
     ),
     (
         Family::Process,

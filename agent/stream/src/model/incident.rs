@@ -438,7 +438,7 @@ pub struct Recording {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_stall_missing: Option<Missing>,
     /// Why points of it have no `reclaims`, where some have none: `programNotLoaded` where the kernel's programs did not count them, or
-    /// not yet; `lost` where the sampler had fallen silent, and files told of the node.
+    /// not yet; `lost` where the sampler had fallen silent, and files told of the node; `notApplicable` of a cgroup that is the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_reclaims_missing: Option<Missing>,
     /// The same of `forks`.
