@@ -126,3 +126,17 @@ fn a_run_that_loses_nothing_leaves_nothing() {
     scene.writer.run();
     assert_eq!((scene.queue.status().lost, left(&scene.disk)), (0, 0));
 }
+
+#[test]
+fn what_has_come_while_the_disk_was_at_work_is_flushed_together() {
+    let scene = scene();
+    for _ in 0..500 {
+        scene.hub.tell(draft(10));
+    }
+    scene.queue.close();
+    let before = scene.disk.syncs();
+    scene.writer.run();
+    // The head of the segment, all that waited, and the end.
+    assert_eq!(scene.disk.syncs() - before, 3);
+    assert_eq!(scene.queue.status().written, 500);
+}

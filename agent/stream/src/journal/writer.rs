@@ -1,20 +1,14 @@
-//! The journal's thread: takes events from the queue, writes them, and flushes them soon.
+//! The journal's thread: takes events from the queue, writes them, and flushes them at once.
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::disk::Disk;
 use super::queue::{JournalState, Queue};
 use super::store::Store;
 use super::unwritten::Unwritten;
 
-/// An event waits at most so long to be safe. Incidents never wait, and others only where too many came before.
-const FLUSH: Duration = Duration::from_millis(200);
-/// So many flushes for others than incidents may come one right after the other, and one more in each [`FLUSH`].
-const AT_ONCE: u32 = 32;
-/// So many are made safe at once.
-const FLUSH_EVENTS: u64 = 64;
 /// What cannot be written is tried again after so long.
 const RETRY: Duration = Duration::from_secs(1);
 /// What is too old is looked for so often.
@@ -34,66 +28,19 @@ pub(super) struct Writer<D: Disk> {
     pub(super) on_loss: OnLoss,
 }
 
-/// Flushes that are left for others than incidents.
-#[derive(Debug)]
-struct Allowance {
-    left: u32,
-    /// When the latest of them came back.
-    since: Instant,
-}
-
-impl Allowance {
-    const fn new(now: Instant) -> Self {
-        Self {
-            left: AT_ONCE,
-            since: now,
-        }
-    }
-
-    /// Takes one; false where none is left.
-    fn take(&mut self, now: Instant) -> bool {
-        let back = now.saturating_duration_since(self.since).as_nanos() / FLUSH.as_nanos();
-        let back = u32::try_from(back).unwrap_or(u32::MAX);
-        self.left = self.left.saturating_add(back).min(AT_ONCE);
-        self.since = if self.left == AT_ONCE {
-            now
-        } else {
-            self.since + FLUSH * back
-        };
-        let is_left = self.left > 0;
-        self.left = self.left.saturating_sub(1);
-        is_left
-    }
-}
-
-/// What of the events in hand matters for when they are flushed.
-#[derive(Default)]
-struct InHand {
-    left_out: u64,
-    is_urgent: bool,
-    /// When the first of them was written.
-    since: Option<Instant>,
-}
-
 impl<D: Disk> Writer<D> {
     /// Writes until the queue is closed and empty.
     pub(super) fn run(mut self) {
-        let mut hand = InHand::default();
-        let mut allowance = Allowance::new(Instant::now());
+        let mut left_out = 0;
         let mut is_failing = false;
         loop {
-            let wait = if is_failing {
-                Duration::ZERO
-            } else {
-                hand.since
-                    .map_or(UPKEEP, |since| FLUSH.saturating_sub(since.elapsed()))
-            };
+            let wait = if is_failing { Duration::ZERO } else { UPKEEP };
             let mut is_closed = false;
             // What failed is tried alone: more of it would only take more memory.
             if self.store.waiting_events() == 0 {
-                is_closed = self.take(wait, &mut hand);
+                is_closed = self.take(wait, &mut left_out);
             }
-            let outcome = self.write(&mut hand, &mut allowance);
+            let outcome = self.write(&mut left_out);
             is_failing = outcome.is_err();
             self.show(outcome);
             self.keep(is_failing);
@@ -108,42 +55,34 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    fn take(&mut self, wait: Duration, hand: &mut InHand) -> bool {
+    fn take(&mut self, wait: Duration, left_out: &mut u64) -> bool {
         let (lines, is_closed) = self.queue.take_in_hand(wait);
         let now = (self.clock)();
         for line in lines {
-            hand.is_urgent |= line.of.is_incident();
-            if !self.store.push(line.seq, &line.text, now) {
-                hand.left_out += 1;
-            }
+            let is_taken = self.store.push(line.seq, &line.text, now);
+            *left_out += u64::from(!is_taken);
         }
         is_closed
     }
 
-    fn write(&mut self, hand: &mut InHand, allowance: &mut Allowance) -> io::Result<()> {
+    /// Writes what is in hand, and waits until it is safe; what comes meanwhile is written and flushed together after that.
+    fn write(&mut self, left_out: &mut u64) -> io::Result<()> {
         let written = self.store.write((self.clock)());
         self.queue.lose(self.store.take_doubtful());
         written?;
-        let left_out = std::mem::take(&mut hand.left_out);
+        let left_out = std::mem::take(left_out);
         let lost = self.queue.written(self.store.size(), left_out);
         if lost > 0 {
             (self.on_loss)(lost, self.queue.status().lost);
             self.queue.told(lost);
         }
-        let count = self.store.unsafe_events();
-        if count == 0 {
-            *hand = InHand::default();
+        if self.store.unsafe_events() == 0 {
             return Ok(());
         }
-        let since = *hand.since.get_or_insert_with(Instant::now);
-        let is_due = hand.is_urgent || count >= FLUSH_EVENTS || since.elapsed() >= FLUSH;
-        if is_due || allowance.take(Instant::now()) {
-            *hand = InHand::default();
-            let outcome = self.store.sync();
-            self.queue.lose(self.store.take_doubtful());
-            outcome?;
-        }
-        Ok(())
+        let outcome = self.store.sync();
+        self.queue.lose(self.store.take_doubtful());
+        self.unwritten.follow(self.store.disk());
+        outcome
     }
 
     /// Keeps how many events wait for the disk, for the run that comes after this one.
@@ -199,31 +138,5 @@ impl<D: Disk> Writer<D> {
                 "the event journal cannot be written: events wait in memory, and are dropped and counted when it is full"
             ),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flushes_for_others_than_incidents_are_bounded_in_rate() {
-        let start = Instant::now();
-        let mut allowance = Allowance::new(start);
-        let mut taken = |millis: u64, times: u32| {
-            let now = start + Duration::from_millis(millis);
-            (0..times).filter(|_| allowance.take(now)).count()
-        };
-        assert_eq!(taken(0, 40), 32);
-        assert_eq!(taken(199, 1), 0);
-        assert_eq!(taken(200, 2), 1);
-        assert_eq!(
-            taken(399, 1),
-            0,
-            "it counts from when the last one came back"
-        );
-        assert_eq!(taken(1_000, 10), 4);
-        assert_eq!(taken(3_600_000, 40), 32);
-        assert_eq!(taken(3_600_100, 1), 0);
     }
 }

@@ -419,33 +419,17 @@ fn every_event_is_safe_soon_without_another_one_behind_it() {
     assert_eq!(scene.safe(), [1, 2, 3, 4], "the end waits for all");
 }
 
-/// An event of any kind is flushed by itself, so that a power cut costs no more than the one that is being written. In a storm
-/// of others than incidents several wait for one flush.
+/// An event of any kind is flushed by itself, so that a power cut costs no more than the one that is being written.
 #[test]
-fn the_disk_is_flushed_for_each_event_until_there_are_too_many() {
+fn the_disk_is_flushed_for_each_event() {
     let mut scene = Scene::new();
-    for seq in 1..=20 {
+    for seq in 1..=100 {
         let before = scene.disk.syncs();
         scene.hub.tell(draft(Kind::ThresholdCrossed, 10));
         until("it is safe", || scene.safe().last() == Some(&seq));
         assert!(scene.disk.syncs() > before);
     }
-    let before = scene.disk.syncs();
-    let began = Instant::now();
-    for seq in 21..=220 {
-        scene.hub.tell(draft(Kind::Pressure, 10));
-        until("it is written", || scene.queue.status().written >= seq);
-    }
-    let syncs = scene.disk.syncs() - before;
-    let slow = usize::try_from(began.elapsed().as_millis() / 200).unwrap();
-    // Every 64th is one too, whatever the time.
-    assert!(
-        syncs <= 32 + 200 / 64 + 2 * (slow + 1),
-        "{syncs} in {:?}",
-        began.elapsed()
-    );
     scene.end();
-    assert_eq!(scene.safe().len(), 220);
 }
 
 #[test]
