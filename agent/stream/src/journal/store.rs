@@ -123,6 +123,11 @@ impl<D: Disk> Store<D> {
         is_taken
     }
 
+    /// Where its files are.
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
     /// Bytes that wait to be written.
     pub fn waiting(&self) -> usize {
         self.waiting.len()

@@ -6,6 +6,7 @@ use std::io;
 
 use super::crc::crc32;
 use super::disk::{Disk, DiskFile};
+use super::store::ASIDE;
 
 /// Beside the segments. It is written over in place, which takes no room.
 const NAME: &str = "unwritten";
@@ -28,7 +29,7 @@ impl<F: DiskFile> Unwritten<F> {
     /// Takes up the file or makes it, and tells what an earlier run has left in it.
     pub(super) fn open<D: Disk<File = F>>(disk: &D) -> (Self, u64) {
         let opened = open(disk).inspect_err(|error| {
-            tracing::warn!(%error, "what the event journal cannot write is not told by the next run");
+            tracing::warn!(%error, file = NAME, "this file of the event journal cannot be had: what it cannot write is not told by the next run");
         });
         let (file, earlier) = opened.ok().unzip();
         let earlier = earlier.unwrap_or(0);
@@ -38,6 +39,18 @@ impl<F: DiskFile> Unwritten<F> {
             earlier,
         };
         (this, earlier)
+    }
+
+    /// Makes it again where somebody else has taken it away; with the room that it has on a full disk, while there is some.
+    pub(super) fn follow<D: Disk<File = F>>(&mut self, disk: &D) {
+        let is_there = |file: &F| disk.has(NAME, file);
+        if self.file.as_ref().is_none_or(is_there) {
+            return;
+        }
+        let (kept, earlier) = (self.kept, self.earlier);
+        *self = Self::open(disk).0;
+        self.earlier = earlier;
+        self.keep(kept);
     }
 
     /// So many events of this run wait.
@@ -69,6 +82,14 @@ fn open<D: Disk>(disk: &D) -> io::Result<(D::File, u64)> {
     let file = match disk.open_for_writing(NAME) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(NAME)?,
+        Err(error) if is_no_file(&error) => {
+            disk.rename(NAME, &format!("{NAME}{ASIDE}"))?;
+            tracing::warn!(
+                file = NAME,
+                "this is no file of the event journal's; it is put aside"
+            );
+            disk.create(NAME)?
+        }
         Err(error) => return Err(error),
     };
     // One more than it has: what is longer is something else.
@@ -91,6 +112,12 @@ fn open<D: Disk>(disk: &D) -> io::Result<(D::File, u64)> {
     Ok((file, 0))
 }
 
+/// A folder is there, or what else is no plain file.
+fn is_no_file(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, IsADirectory};
+    matches!(error.kind(), InvalidInput | IsADirectory)
+}
+
 fn encode(count: u64) -> [u8; LENGTH] {
     let mut bytes = [0; LENGTH];
     bytes[..8].copy_from_slice(&MARK);
@@ -108,6 +135,7 @@ fn decode(bytes: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::disk::Folder;
     use super::super::simulated::Simulated;
     use super::*;
 
@@ -151,5 +179,23 @@ mod tests {
         let (mut unwritten, _) = Unwritten::open(&disk);
         unwritten.wait(3);
         assert_eq!(left(&disk), 3);
+    }
+
+    #[test]
+    fn what_was_taken_away_is_made_again_and_what_is_no_file_put_aside() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join(NAME);
+        std::fs::create_dir(&path).unwrap();
+        let folder = Folder::of(root.path()).unwrap();
+        let (mut unwritten, left) = Unwritten::open(&folder);
+        assert!(left == 0 && root.path().join("unwritten.damaged").is_dir());
+        unwritten.wait(7);
+        for _ in 0..2 {
+            unwritten.follow(&folder);
+            assert_eq!(decode(&std::fs::read(&path).unwrap()), Some(7));
+            std::fs::remove_file(&path).unwrap();
+        }
+        unwritten.follow(&folder);
+        assert_eq!(Unwritten::open(&folder).1, 7);
     }
 }
