@@ -416,14 +416,11 @@ fn news_of(sentences: Vec<String>, said: &mut BTreeSet<String>) -> Vec<String> {
     news
 }
 
-/// Those of these sentences that were never said. There is one for each namespace at most; what would be too many is forgotten.
+/// Those of these sentences that were never said. There is one for each namespace at most; what would be too many is not said.
 fn firsts_of(sentences: Vec<String>, said: &mut BTreeSet<String>) -> Vec<String> {
     const MOST: usize = 4096;
-    if said.len() > MOST {
-        said.clear();
-    }
     let mut sentences = sentences;
-    sentences.retain(|sentence| said.insert(sentence.clone()));
+    sentences.retain(|sentence| said.len() < MOST && said.insert(sentence.clone()));
     sentences
 }
 

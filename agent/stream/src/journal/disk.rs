@@ -58,11 +58,15 @@ pub trait Disk: Debug {
     /// Whether a file still has that name: somebody else may have taken it away, or the folder.
     fn has(&self, name: &str, file: &Self::File) -> bool;
 
-    /// Goes on in a new folder of the same path, where somebody else has taken this one away.
+    /// Whether its path still leads to this folder.
+    fn is_there(&self) -> bool;
+
+    /// Goes on in the folder that the path leads to, a new one if need be, where somebody else has taken this one away; whether that
+    /// was so.
     ///
     /// # Errors
-    /// The system's, or that another agent has the new one.
-    fn renew(&mut self) -> io::Result<()>;
+    /// The system's, or that another agent has the other one.
+    fn renew(&mut self) -> io::Result<bool>;
 }
 
 /// An open file.
@@ -162,21 +166,20 @@ impl Folder {
     }
 }
 
-/// Makes a folder and those above it that are missing, and then calls `flush` with each folder that has a new one in it; with the one
-/// that has this always, for whoever made it may not have come that far.
-fn make_safely(path: &Path, flush: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
+/// Makes a folder and those above it that are missing, and then calls `flush` with each folder that has a new one in it. With the one
+/// that has a folder which was there too, for whoever made that may not have come so far; but that is none of our making.
+fn make_safely(path: &Path, mut flush: impl FnMut(&Path) -> io::Result<()>) -> io::Result<()> {
     let missing = path.ancestors().take_while(|folder| !folder.exists());
-    let made: Vec<&Path> = missing.collect();
-    let made = if made.is_empty() { vec![path] } else { made };
-    let parents: Vec<&Path> = made
-        .into_iter()
-        .filter_map(Path::parent)
-        .map(or_here)
-        .collect();
+    let parents: Vec<&Path> = missing.filter_map(Path::parent).map(or_here).collect();
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(path)?;
+    if let Some(parent) = path.parent().filter(|_| parents.is_empty())
+        && let Err(error) = flush(or_here(parent))
+    {
+        tracing::debug!(%error, folder = %parent.display(), "what is in it may not be safe");
+    }
     parents.into_iter().try_for_each(flush)
 }
 
@@ -262,9 +265,13 @@ impl Disk for Folder {
         is_at(&self.path.join(name), file)
     }
 
-    fn renew(&mut self) -> io::Result<()> {
-        if is_at(&self.path, &self.handle) {
-            return Ok(());
+    fn is_there(&self) -> bool {
+        is_at(&self.path, &self.handle)
+    }
+
+    fn renew(&mut self) -> io::Result<bool> {
+        if self.is_there() {
+            return Ok(false);
         }
         let renewed = Self::make(&self.path)?;
         if !renewed.lock()? {
@@ -272,12 +279,12 @@ impl Disk for Folder {
             return Err(io::Error::other(problem));
         }
         *self = renewed;
-        Ok(())
+        Ok(true)
     }
 }
 
 /// Whether nothing is there, or something else in the place of a folder above it.
-pub(super) fn is_absent(error: &io::Error) -> bool {
+fn is_absent(error: &io::Error) -> bool {
     use io::ErrorKind::{NotADirectory, NotFound};
     matches!(error.kind(), NotFound | NotADirectory)
 }
@@ -347,6 +354,7 @@ mod tests {
         assert_eq!(flushed(), [root.join("var")], "it was there");
         let fails = |_: &Path| Err(io::Error::other("a disk"));
         assert!(make_safely(&root.join("other"), fails).is_err());
+        assert!(make_safely(&path, fails).is_ok(), "it was there");
         assert!(Folder::make(&root.join("one/two")).is_ok());
     }
 }

@@ -98,8 +98,12 @@ impl JournalPast {
         Ok(match found {
             After::Kept(cursor) => (Some(cursor), false),
             After::Cut(cursor) => (Some(cursor), true),
-            // Of this boot nothing was journalled yet, or it was put aside: all that is in the files was told before.
-            After::UnknownBoot if is_ours => (None, self.files.ends_aside()?),
+            // Of this boot nothing was journalled yet, or it is gone: all that is in the files was told before.
+            After::UnknownBoot if is_ours => {
+                let has_written = |run: &(Arc<str>, Arc<Queue>)| run.1.status().written > 0;
+                let is_gone = self.run.as_ref().is_some_and(has_written);
+                (None, is_gone || self.files.ends_aside()?)
+            }
             After::UnknownBoot => (Some(Cursor::default()), true),
         })
     }

@@ -155,7 +155,8 @@ impl Queue {
         std::mem::take(&mut inside.untold)
     }
 
-    /// So much was told as lost. Where it was closed before it took that, nobody has heard of it.
+    /// So much was told as lost. Where it was closed before it took that, nobody has heard of it; where anything at all was refused since,
+    /// it counts as that: told twice is better than never.
     pub(super) fn told(&self, lost: u64) {
         let mut inside = self.lock();
         if inside.has_refused {

@@ -262,10 +262,13 @@ impl<D: Disk> Reader<D> {
             is_cut: false,
         };
         let mut before = files.before(from);
+        let mut last = (from.segment > 0).then_some(from.segment);
         let wanted = files.segments.iter().copied();
         for segment in wanted.filter(|segment| *segment >= from.segment) {
             filling.is_cut |= files.is_aside_between(before, segment);
-            before = segment;
+            // Only the oldest are ever removed by us.
+            filling.is_cut |= last.is_some_and(|last| segment > last + 1);
+            (before, last) = (segment, Some(segment));
             let Some((head, mut scan)) = self.open(segment)? else {
                 filling.is_cut |= self.is_lost(segment)?;
                 continue;

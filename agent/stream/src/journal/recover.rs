@@ -83,18 +83,23 @@ fn sort_out<D: Disk>(disk: &D, recovery: &mut Recovery) -> io::Result<Sorted> {
     numbers.sort_unstable();
     let mut sorted = Sorted {
         found: Vec::new(),
-        last: numbers.last().copied(),
+        last: None,
         aside: names.iter().filter_map(|name| aside_number(name)).max(),
     };
     for number in numbers {
         match head_of(disk, number)? {
             Found::Segment(head, size) => sorted.found.push((number, head, size)),
-            Found::NeverBegun => disk.remove(&name(number))?,
+            // Its number is free again: a gap would count as a segment that somebody has removed.
+            Found::NeverBegun => {
+                disk.remove(&name(number))?;
+                continue;
+            }
             Found::Foreign => {
-                recovery.put_aside.push(put_aside(disk, &names, number)?);
+                recovery.put_aside.push(put_aside(disk, number)?);
                 sorted.aside = sorted.aside.max(Some(number));
             }
         }
+        sorted.last = Some(number);
     }
     Ok(sorted)
 }
@@ -127,17 +132,24 @@ fn head_of<D: Disk>(disk: &D, number: u64) -> io::Result<Found> {
     Ok(Found::Foreign)
 }
 
-fn put_aside<D: Disk>(disk: &D, names: &[String], number: u64) -> io::Result<(String, String)> {
+fn put_aside<D: Disk>(disk: &D, number: u64) -> io::Result<(String, String)> {
     let old = name(number);
+    let new = set_aside(disk, &old)?;
+    Ok((old, new))
+}
+
+/// Gives what is no file of ours a name that nobody has; returns that.
+pub(super) fn set_aside<D: Disk>(disk: &D, old: &str) -> io::Result<String> {
+    let names = disk.list()?;
     let mut new = format!("{old}{ASIDE}");
     let mut count = 1_u32;
     while names.contains(&new) {
         count += 1;
         new = format!("{old}{ASIDE}-{count}");
     }
-    disk.rename(&old, &new)?;
+    disk.rename(old, &new)?;
     disk.sync_names()?;
-    Ok((old, new))
+    Ok(new)
 }
 
 /// Finds the last event. `true` where the newest segment may be gone on with.

@@ -250,8 +250,12 @@ impl Disk for Simulated {
         self.lock().now.names.get(name) == Some(&file.file)
     }
 
-    fn renew(&mut self) -> io::Result<()> {
-        Ok(())
+    fn is_there(&self) -> bool {
+        true
+    }
+
+    fn renew(&mut self) -> io::Result<bool> {
+        Ok(false)
     }
 }
 

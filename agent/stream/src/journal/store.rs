@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use super::Limits;
-use super::disk::{Disk, DiskFile, is_absent};
+use super::disk::{Disk, DiskFile};
 use super::record::{HEAD, Head, LONGEST_TEXT, Record, What};
 use super::recover::{self, Recovery};
 
@@ -149,8 +149,8 @@ impl<D: Disk> Store<D> {
         old + self.current.as_ref().map_or(0, |current| current.length)
     }
 
-    /// Writes what waits, after it has removed what must go for it. After an error it waits on, and nothing else has
-    /// changed.
+    /// Writes what waits, after it has removed what must go for it, and left what somebody else has taken away. After an error it waits
+    /// on.
     ///
     /// # Errors
     /// The system's: the disk is full, most of all.
@@ -180,21 +180,27 @@ impl<D: Disk> Store<D> {
         self.put()
     }
 
-    /// What somebody else has taken away is written no longer: whatever came would be gone with it.
+    /// What somebody else has taken away is written no longer: whatever came would be gone with it. Another folder in the place of
+    /// this one is taken up with what it has.
     fn leave_what_is_gone(&mut self) -> io::Result<()> {
         let mut current = self.current.iter();
-        if current.all(|current| self.disk.has(&name(current.number), &current.file)) {
-            return Ok(());
+        let is_there = current.all(|current| self.disk.has(&name(current.number), &current.file));
+        if !is_there {
+            tracing::warn!(
+                "somebody has removed files of the event journal, and what they had; new ones are begun"
+            );
+            self.current = None;
+            self.doubtful += std::mem::take(&mut self.unsafe_events);
         }
-        tracing::warn!(
-            "somebody has removed files of the event journal, and what they had; new ones are begun"
-        );
-        self.current = None;
-        self.doubtful += std::mem::take(&mut self.unsafe_events);
-        self.disk.renew()?;
-        let names = self.disk.list()?;
-        self.old
-            .retain(|segment| names.contains(&name(segment.number)));
+        if self.disk.renew()? {
+            let (found, _) = recover::recover(&self.disk, &self.boot_id)?;
+            self.next_number = self.next_number.max(found.next_number);
+            (self.old, self.current) = (found.old, found.current);
+        } else if !is_there {
+            let names = self.disk.list()?;
+            self.old
+                .retain(|segment| names.contains(&name(segment.number)));
+        }
         Ok(())
     }
 
@@ -264,11 +270,8 @@ impl<D: Disk> Store<D> {
         let file = match self.disk.create(&name) {
             Ok(file) => file,
             Err(error) => {
-                if error.kind() == io::ErrorKind::AlreadyExists {
-                    self.next_number += 1;
-                } else if is_absent(&error) {
-                    self.disk.renew()?;
-                }
+                let is_taken = error.kind() == io::ErrorKind::AlreadyExists;
+                self.next_number += u64::from(is_taken);
                 return Err(error);
             }
         };

@@ -44,6 +44,62 @@ fn a_segment_that_was_taken_away_is_not_written_any_more() {
 }
 
 #[test]
+fn who_reads_past_a_segment_that_was_taken_away_is_told() {
+    let disk = Simulated::default();
+    let (mut store, _) = Store::open(disk.clone(), LIMITS, BOOT, 1).unwrap();
+    write(&mut store, 1).unwrap();
+    // Each taken away is followed by a new one.
+    for (number, seq) in [(1, 2), (2, 3)] {
+        if number == 2 {
+            disk.remove(&name(2)).unwrap();
+        } else {
+            disk.rename(&name(1), "elsewhere").unwrap();
+        }
+        write(&mut store, seq).unwrap();
+    }
+    disk.rename("elsewhere", &name(1)).unwrap();
+    assert_eq!(disk.list().unwrap(), [name(1), name(3)]);
+    let reader = Reader::new(disk);
+    let Ok(After::Kept(cursor)) = reader.after(BOOT, 1) else {
+        panic!("number 1 is there");
+    };
+    let page = reader.page(cursor, ALL).unwrap();
+    assert!(page.is_cut, "{page:?}");
+    assert_eq!(page.events.len(), 1);
+}
+
+#[test]
+fn another_agents_folder_is_left_alone_and_one_with_a_journal_taken_up() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("events");
+    let folder = Folder::make(&path).unwrap();
+    assert!(folder.lock().unwrap());
+    let (mut store, _) = Store::open(folder, LIMITS, BOOT, 1).unwrap();
+    write(&mut store, 1).unwrap();
+    fs::rename(&path, root.path().join("moved")).unwrap();
+    let theirs = Folder::make(&path).unwrap();
+    assert!(theirs.lock().unwrap());
+    let (mut their_store, _) = Store::open(theirs, LIMITS, "theirs", 1).unwrap();
+    for seq in [70, 71] {
+        write(&mut their_store, seq).unwrap();
+        assert!(write(&mut store, 2).is_err());
+    }
+    let names = || {
+        let names = Folder::of(&path).unwrap().list().unwrap();
+        names.into_iter().collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(names(), [name(1)].into());
+    // They have gone: what they left stays, and what comes is behind it.
+    drop(their_store);
+    store.write(1).and_then(|()| store.sync()).unwrap();
+    assert_eq!(names(), [name(1), name(2)].into());
+    let reader = Reader::new(Folder::of(&path).unwrap());
+    let kept = reader.page(Cursor::default(), ALL).unwrap().events;
+    let seqs: Vec<u64> = kept.iter().map(|one| one.seq).collect();
+    assert_eq!(seqs, [70, 71, 2, 2], "both attempts");
+}
+
+#[test]
 fn a_folder_that_was_taken_away_is_made_again() {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join("var/events");

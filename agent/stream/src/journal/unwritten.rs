@@ -6,7 +6,7 @@ use std::io;
 
 use super::crc::crc32;
 use super::disk::{Disk, DiskFile};
-use super::store::ASIDE;
+use super::recover::set_aside;
 
 /// Beside the segments. It is written over in place, which takes no room.
 const NAME: &str = "unwritten";
@@ -23,34 +23,58 @@ pub(super) struct Unwritten<F> {
     kept: u64,
     /// What an earlier run left, until that is told by an event that is written.
     earlier: u64,
+    /// Whether it was told that it cannot be had.
+    has_warned: bool,
+}
+
+fn cannot_be_had(error: &io::Error) {
+    tracing::warn!(%error, file = NAME, "this file of the event journal cannot be had: what it cannot write is not told by the next run");
 }
 
 impl<F: DiskFile> Unwritten<F> {
     /// Takes up the file or makes it, and tells what an earlier run has left in it.
     pub(super) fn open<D: Disk<File = F>>(disk: &D) -> (Self, u64) {
-        let opened = open(disk).inspect_err(|error| {
-            tracing::warn!(%error, file = NAME, "this file of the event journal cannot be had: what it cannot write is not told by the next run");
-        });
+        let opened = open(disk).inspect_err(cannot_be_had);
+        let has_warned = opened.is_err();
         let (file, earlier) = opened.ok().unzip();
         let earlier = earlier.unwrap_or(0);
         let this = Self {
             file,
             kept: earlier,
             earlier,
+            has_warned,
         };
         (this, earlier)
     }
 
-    /// Makes it again where somebody else has taken it away; with the room that it has on a full disk, while there is some.
+    /// Makes it again where somebody else has taken it away, or where it could not be had; with the room that it has on a full disk, while
+    /// there is some.
     pub(super) fn follow<D: Disk<File = F>>(&mut self, disk: &D) {
         let is_there = |file: &F| disk.has(NAME, file);
-        if self.file.as_ref().is_none_or(is_there) {
+        if !disk.is_there() || self.file.as_ref().is_some_and(is_there) {
             return;
         }
-        let (kept, earlier) = (self.kept, self.earlier);
-        *self = Self::open(disk).0;
-        self.earlier = earlier;
-        self.keep(kept);
+        match open(disk) {
+            Ok((file, found)) => {
+                if found > 0 {
+                    tracing::warn!(
+                        found,
+                        "events of another run were never written to the event journal that is there now"
+                    );
+                }
+                self.file = Some(file);
+                let kept = std::mem::replace(&mut self.kept, found);
+                self.keep(kept);
+                self.has_warned = false;
+            }
+            Err(error) => {
+                if !self.has_warned {
+                    cannot_be_had(&error);
+                }
+                self.file = None;
+                self.has_warned = true;
+            }
+        }
     }
 
     /// So many events of this run wait.
@@ -83,9 +107,10 @@ fn open<D: Disk>(disk: &D) -> io::Result<(D::File, u64)> {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(NAME)?,
         Err(error) if is_no_file(&error) => {
-            disk.rename(NAME, &format!("{NAME}{ASIDE}"))?;
+            let aside = set_aside(disk, NAME)?;
             tracing::warn!(
                 file = NAME,
+                aside,
                 "this is no file of the event journal's; it is put aside"
             );
             disk.create(NAME)?

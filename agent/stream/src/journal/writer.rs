@@ -81,13 +81,13 @@ impl<D: Disk> Writer<D> {
         }
         let outcome = self.store.sync();
         self.queue.lose(self.store.take_doubtful());
-        self.unwritten.follow(self.store.disk());
         outcome
     }
 
     /// Keeps how many events wait for the disk, for the run that comes after this one.
     fn keep(&mut self, is_failing: bool) {
         let status = self.queue.status();
+        self.unwritten.follow(self.store.disk());
         if is_failing {
             self.unwritten.wait(status.waiting as u64);
         } else if status.waiting == 0 && status.written > 0 {
@@ -102,6 +102,7 @@ impl<D: Disk> Writer<D> {
         self.queue.lose(self.store.take_doubtful());
         let lost = self.queue.untold();
         if lost > 0 {
+            self.unwritten.follow(self.store.disk());
             self.unwritten.wait(lost);
             tracing::error!(
                 lost,
