@@ -73,20 +73,14 @@ mod tests {
     use brink_stream::model::incident::Incident;
 
     use super::*;
+    use crate::fake;
     use crate::record::DecisionRecord;
 
     /// A machine whose kernel has no memory controller.
     fn machine() -> (tempfile::TempDir, Layout) {
         let root = tempfile::tempdir().unwrap();
-        let mount = "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-        for (path, text) in [
-            ("proc/self/mountinfo", mount),
-            ("sys/fs/cgroup/cgroup.controllers", "pids\n"),
-        ] {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
+        fake::mount_unified(root.path());
+        fake::write(root.path(), "sys/fs/cgroup/cgroup.controllers", "pids\n");
         let layout = Layout::detect(root.path()).unwrap();
         (root, layout)
     }

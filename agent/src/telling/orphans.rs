@@ -128,9 +128,9 @@ fn closing(line: &Line, tells_arguments: bool, at: Time) -> serde_json::Result<D
     let event: Event = serde_json::from_slice(&line.text)?;
     // As it was written: another version may have told more than this one knows.
     let mut incident: Value = serde_json::from_str(event.data.get())?;
-    settle(&mut incident);
+    each_field(&mut incident, settle);
     if !tells_arguments {
-        redact(&mut incident);
+        each_field(&mut incident, redact);
     }
     let fields = incident.as_object_mut();
     let fields =
@@ -149,33 +149,36 @@ fn closing(line: &Line, tells_arguments: bool, at: Time) -> serde_json::Result<D
 }
 
 /// What was still to come is lost.
-fn settle(value: &mut Value) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(settle),
-        Value::Object(fields) => {
-            for (key, inner) in fields {
-                let is_reason = key == "missing" || key.ends_with("Missing");
-                if is_reason && inner == "pending" {
-                    *inner = "lost".into();
-                } else {
-                    settle(inner);
-                }
-            }
-        }
-        _ => {}
+fn settle(key: &str, value: &mut Value) -> bool {
+    let is_reason = key == "missing" || key.ends_with("Missing");
+    let is_open = is_reason && value == "pending";
+    if is_open {
+        *value = "lost".into();
     }
+    is_open
 }
 
-/// Takes the arguments of processes out, wherever they stand.
-fn redact(value: &mut Value) {
+/// The arguments of processes go.
+fn redact(key: &str, value: &mut Value) -> bool {
+    let is_told = key == "argv" && value.get("value").is_some();
+    if is_told {
+        *value = json!({"missing": Missing::Redacted});
+    }
+    is_told
+}
+
+/// Offers each field to `change`, wherever it stands; goes on into those that it leaves as they are.
+fn each_field(value: &mut Value, change: fn(&str, &mut Value) -> bool) {
     match value {
-        Value::Array(items) => items.iter_mut().for_each(redact),
+        Value::Array(items) => {
+            for item in items {
+                each_field(item, change);
+            }
+        }
         Value::Object(fields) => {
             for (key, inner) in fields {
-                if key == "argv" && inner.get("value").is_some() {
-                    *inner = json!({"missing": Missing::Redacted});
-                } else {
-                    redact(inner);
+                if !change(key, inner) {
+                    each_field(inner, change);
                 }
             }
         }

@@ -189,15 +189,7 @@ mod tests {
         use std::os::unix::ffi::OsStrExt as _;
 
         let root = tempfile::tempdir().unwrap();
-        let mount = "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
-        for (path, text) in [
-            ("proc/self/mountinfo", mount),
-            ("sys/fs/cgroup/cgroup.controllers", "memory\n"),
-        ] {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
+        crate::fake::mount_unified(root.path());
         let layout = Layout::detect(root.path()).unwrap();
         let tree = root.path().join("sys/fs/cgroup");
         let own = root.path().join("proc/7");

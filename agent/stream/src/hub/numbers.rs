@@ -92,7 +92,7 @@ impl Numbers {
         uptime: Duration,
         was_before: impl FnOnce() -> bool,
     ) -> (Self, Found) {
-        let beyond = beyond(uptime);
+        let beyond = u64::try_from(uptime.as_micros()).unwrap_or(HIGHEST);
         let store = Store {
             path: path.to_path_buf(),
             boot: boot_id.to_owned(),
@@ -182,12 +182,12 @@ impl Store {
             return Ok((beyond, beyond, Found::Elsewhere));
         }
         *lock(&self.lock) = taken;
-        let mut found = found_at(&self.path, &self.boot, beyond).map_err(|error| (0, error))?;
+        let (mut last, mut found) =
+            found_at(&self.path, &self.boot, beyond).map_err(|error| (0, error))?;
         // Before anything is reserved: a run that is killed in between leaves the next one to ask again.
-        if matches!(found.1, Found::Nothing | Found::OtherBoot) && was_before() {
-            found = (beyond, Found::Lost);
+        if matches!(found, Found::Nothing | Found::OtherBoot) && was_before() {
+            (last, found) = (beyond, Found::Lost);
         }
-        let (last, found) = found;
         *lock(&self.written) = last;
         let reserved = self.reserve_after(last).map_err(|error| (last, error))?;
         Ok((last, reserved.unwrap_or(last), found))
@@ -233,11 +233,6 @@ impl Store {
         }
         Err(self::error(&self.path, "write")(error))
     }
-}
-
-/// A number that no run of this boot can have reached by then.
-fn beyond(uptime: Duration) -> u64 {
-    u64::try_from(uptime.as_micros()).unwrap_or(HIGHEST)
 }
 
 /// Writes a text over another one of the same length, for which no room is needed.

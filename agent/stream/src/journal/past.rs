@@ -94,17 +94,16 @@ impl JournalPast {
             return Ok((Some(cursor), false));
         }
         let found = self.files.after(&position.boot, position.seq)?;
-        let is_ours = self.run.as_ref().is_some_and(|run| run.0 == position.boot);
         Ok(match found {
             After::Kept(cursor) => (Some(cursor), false),
             After::Cut(cursor) => (Some(cursor), true),
             // Of this boot nothing was journalled yet, or it is gone: all that is in the files was told before.
-            After::UnknownBoot if is_ours => {
-                let has_written = |run: &(Arc<str>, Arc<Queue>)| run.1.status().written > 0;
-                let is_gone = self.run.as_ref().is_some_and(has_written);
-                (None, is_gone || self.files.ends_aside()?)
-            }
-            After::UnknownBoot => (Some(Cursor::default()), true),
+            After::UnknownBoot => match &self.run {
+                Some((boot, queue)) if *boot == position.boot => {
+                    (None, queue.status().written > 0 || self.files.ends_aside()?)
+                }
+                _ => (Some(Cursor::default()), true),
+            },
         })
     }
 

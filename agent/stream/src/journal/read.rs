@@ -79,19 +79,18 @@ struct Files {
 }
 
 impl Files {
-    /// Behind which number a reader looks for what was put aside. Of what lies before the oldest segment only its neighbour may be no
-    /// older than what is kept.
-    fn before(&self, from: Cursor) -> u64 {
-        if from.segment > 0 {
-            return from.segment;
+    /// Whether one is missing in front of a segment, behind the one before it. Only the oldest are ever removed by us; of what lies
+    /// before those only the neighbour may be no older than what is kept, where it was put aside.
+    fn has_hole(&self, before: Option<u64>, segment: u64) -> bool {
+        match before {
+            Some(before) => segment > before + 1,
+            None => self.aside.iter().any(|number| number + 1 == segment),
         }
-        let oldest = self.segments.first();
-        oldest.map_or(0, |oldest| oldest.saturating_sub(2))
     }
 
-    fn is_aside_between(&self, before: u64, segment: u64) -> bool {
-        let mut aside = self.aside.iter();
-        aside.any(|number| before < *number && *number < segment)
+    /// Whether the newest of all was put aside.
+    fn ends_aside(&self) -> bool {
+        self.is_aside_after(self.segments.last().copied().unwrap_or(0))
     }
 
     fn is_aside_after(&self, before: u64) -> bool {
@@ -261,14 +260,11 @@ impl<D: Disk> Reader<D> {
             bytes: 0,
             is_cut: false,
         };
-        let mut before = files.before(from);
         let mut last = (from.segment > 0).then_some(from.segment);
         let wanted = files.segments.iter().copied();
         for segment in wanted.filter(|segment| *segment >= from.segment) {
-            filling.is_cut |= files.is_aside_between(before, segment);
-            // Only the oldest are ever removed by us.
-            filling.is_cut |= last.is_some_and(|last| segment > last + 1);
-            (before, last) = (segment, Some(segment));
+            filling.is_cut |= files.has_hole(last, segment);
+            last = Some(segment);
             let Some((head, mut scan)) = self.open(segment)? else {
                 filling.is_cut |= self.is_lost(segment)?;
                 continue;
@@ -281,7 +277,7 @@ impl<D: Disk> Reader<D> {
             }
         }
         let mut page = filling.page;
-        page.is_cut |= filling.is_cut || files.is_aside_after(before);
+        page.is_cut |= filling.is_cut || files.is_aside_after(last.unwrap_or(0));
         Ok(page)
     }
 
@@ -290,9 +286,7 @@ impl<D: Disk> Reader<D> {
     /// # Errors
     /// The system's.
     pub fn ends_aside(&self) -> io::Result<bool> {
-        let files = self.files()?;
-        let newest = files.segments.last().copied();
-        Ok(files.is_aside_after(newest.unwrap_or(0)))
+        Ok(self.files()?.ends_aside())
     }
 
     /// Whether the newest segment is of a boot, or may be for it cannot be read.
@@ -300,10 +294,11 @@ impl<D: Disk> Reader<D> {
     /// # Errors
     /// The system's.
     pub fn may_end_in(&self, boot_id: &str) -> io::Result<bool> {
-        if self.ends_aside()? {
+        let files = self.files()?;
+        if files.ends_aside() {
             return Ok(true);
         }
-        for segment in self.segments()?.into_iter().rev() {
+        for segment in files.segments.into_iter().rev() {
             match self.open(segment)? {
                 Some((head, _)) => return Ok(head.boot_id == boot_id),
                 None if self.is_lost(segment)? => return Ok(true),

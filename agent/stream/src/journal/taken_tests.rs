@@ -26,6 +26,11 @@ fn write<D: super::disk::Disk>(store: &mut Store<D>, seq: u64) -> std::io::Resul
     store.sync()
 }
 
+fn numbers<D: super::disk::Disk>(reader: &Reader<D>) -> Vec<u64> {
+    let kept = reader.page(Cursor::default(), ALL).unwrap().events;
+    kept.iter().map(|one| one.seq).collect()
+}
+
 #[test]
 fn a_segment_that_was_taken_away_is_not_written_any_more() {
     let disk = Simulated::default();
@@ -38,8 +43,7 @@ fn a_segment_that_was_taken_away_is_not_written_any_more() {
     assert_eq!(store.take_doubtful(), 1, "number 2 was not safe yet");
     assert_eq!(disk.list().unwrap(), [name(2)]);
     let reader = Reader::new(disk);
-    let kept = reader.page(Cursor::default(), ALL).unwrap().events;
-    assert_eq!(kept.iter().map(|one| one.seq).collect::<Vec<_>>(), [3]);
+    assert_eq!(numbers(&reader), [3]);
     assert!(matches!(reader.after(BOOT, 1), Ok(After::Cut(_))));
 }
 
@@ -94,9 +98,7 @@ fn another_agents_folder_is_left_alone_and_one_with_a_journal_taken_up() {
     store.write(1).and_then(|()| store.sync()).unwrap();
     assert_eq!(names(), [name(1), name(2)].into());
     let reader = Reader::new(Folder::of(&path).unwrap());
-    let kept = reader.page(Cursor::default(), ALL).unwrap().events;
-    let seqs: Vec<u64> = kept.iter().map(|one| one.seq).collect();
-    assert_eq!(seqs, [70, 71, 2, 2], "both attempts");
+    assert_eq!(numbers(&reader), [70, 71, 2, 2], "both attempts");
 }
 
 #[test]
@@ -111,11 +113,7 @@ fn a_folder_that_was_taken_away_is_made_again() {
     }
     fs::remove_dir_all(root.path().join("var")).unwrap();
     write(&mut store, 4).unwrap();
-    let kept = || {
-        let reader = Reader::new(Folder::of(&path).unwrap());
-        let kept = reader.page(Cursor::default(), ALL).unwrap().events;
-        kept.iter().map(|one| one.seq).collect::<Vec<_>>()
-    };
+    let kept = || numbers(&Reader::new(Folder::of(&path).unwrap()));
     assert_eq!(kept(), [4]);
     assert!(!Folder::of(&path).unwrap().lock().unwrap(), "it is ours");
     // Nothing can be made for a while.

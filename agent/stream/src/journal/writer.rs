@@ -79,6 +79,10 @@ impl<D: Disk> Writer<D> {
         if self.store.unsafe_events() == 0 {
             return Ok(());
         }
+        self.sync()
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
         let outcome = self.store.sync();
         self.queue.lose(self.store.take_doubtful());
         outcome
@@ -98,8 +102,7 @@ impl<D: Disk> Writer<D> {
     /// The run ends, and all that was told is written. What cannot be made safe, and what was lost so late that nobody could be
     /// told, is left to the next run.
     pub(super) fn finish(&mut self) {
-        let outcome = self.store.sync();
-        self.queue.lose(self.store.take_doubtful());
+        let outcome = self.sync();
         let lost = self.queue.untold();
         if lost > 0 {
             self.unwritten.follow(self.store.disk());
