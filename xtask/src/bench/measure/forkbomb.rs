@@ -115,25 +115,22 @@ fn add(outcome: &mut Outcome, pairs: &[[Found; 2]]) {
             .collect::<Vec<_>>()
     };
     add_agents(outcome, &of(Killer::Agent));
-    let alone = of(Killer::Alone);
-    let times = |of: fn(&Found) -> Option<i64>| alone.iter().filter_map(of).map(millis).collect();
-    outcome.add(ALONE, SIGNAL, "ms", times(|one| one.signal));
-    outcome.add(ALONE, EMPTY, "ms", times(|one| one.empty));
-    outcome.add(ALONE, CLEARING, "ms", times(Found::clearing));
+    add_times(outcome, ALONE, &of(Killer::Alone));
     let ratio =
         |[agent, alone]: &[Found; 2]| Some(millis(agent.clearing()?) / millis(alone.clearing()?));
     outcome.add(CASE, RATIO, "", pairs.iter().filter_map(ratio).collect());
 }
 
+fn add_times(outcome: &mut Outcome, case: &str, found: &[Found]) {
+    let times = |of: fn(&Found) -> Option<i64>| found.iter().filter_map(of).map(millis).collect();
+    outcome.add(case, SIGNAL, "ms", times(|one| one.signal));
+    outcome.add(case, EMPTY, "ms", times(|one| one.empty));
+    outcome.add(case, CLEARING, "ms", times(Found::clearing));
+}
+
 fn add_agents(outcome: &mut Outcome, found: &[Found]) {
-    let times = |of: fn(&Found) -> Option<i64>| {
-        let known = found.iter().filter_map(of);
-        known.map(millis).collect::<Vec<f64>>()
-    };
+    add_times(outcome, CASE, found);
     let counts = |of: fn(&Found) -> u32| found.iter().map(|one| f64::from(of(one))).collect();
-    outcome.add(CASE, SIGNAL, "ms", times(|one| one.signal));
-    outcome.add(CASE, EMPTY, "ms", times(|one| one.empty));
-    outcome.add(CASE, CLEARING, "ms", times(Found::clearing));
     outcome.add(CASE, PEAK, "", counts(|one| one.peak));
     outcome.add(CASE, BORN, "", counts(|one| one.born));
     outcome.add(CASE, ESCAPED, "", counts(|one| one.escaped));
@@ -228,7 +225,7 @@ impl<'a> Ground<'a> {
         // What became of it is the tracer's to say.
         match by {
             Killer::Agent => drop(self.agent.decision_since(began, PATIENCE)),
-            Killer::Alone => lone_killer::kill(node.path(), own.path(), MOST - LEFT, PATIENCE)?,
+            Killer::Alone => lone_killer::kill(node, own, MOST - LEFT, PATIENCE)?,
         }
         // Dead, it has its process id until it is reaped.
         hog.wait(PATIENCE).context("the bomb's first process")?;
