@@ -7,7 +7,27 @@ use brink_host::probe::{FlightReader, Meters, ProbeError};
 use brink_stream::model::incident::NodePoint;
 
 use super::cut::{Form, NodePart, REACH_MS};
-use super::point::Tells;
+use super::point::{Counts, Tells};
+
+/// What the programs count, and which of it means something: one is not to be had without the other, for what is read is kept
+/// until they count again.
+pub struct Counters {
+    /// Of everybody.
+    pub meters: Arc<Meters>,
+    tells: Tells,
+}
+
+impl Counters {
+    /// What they have counted of a cgroup: what none of them counts is a zero there, and says nothing.
+    pub fn of(&self, id: u64) -> Option<Counts> {
+        let meter = self.meters.cgroup(id).ok()?.unwrap_or_default();
+        let reclaims = meter.direct.saturating_add(meter.memcg);
+        Some(Counts {
+            reclaims: self.tells.reclaims.then_some(reclaims),
+            forks: self.tells.forks.then_some(meter.forks),
+        })
+    }
+}
 
 /// The reading ends of the programs' maps.
 pub struct Kernel {
@@ -22,8 +42,11 @@ impl Kernel {
     }
 
     /// The counters.
-    pub const fn meters(&self) -> &Arc<Meters> {
-        &self.meters
+    pub fn counters(&self) -> Counters {
+        Counters {
+            meters: Arc::clone(&self.meters),
+            tells: self.tells(),
+        }
     }
 
     /// Whether a point was left since then (`CLOCK_MONOTONIC`, nanoseconds): the sampler may be refused or stand still.

@@ -47,9 +47,9 @@ use crate::forensics::gather::why;
 use crate::guard::files::{NodeFiles, NodePlan, Scope};
 use book::{Book, Periods, lock};
 use cut::{BRIEF, FULL, Request};
-use kernel::Kernel;
+use kernel::{Counters, Kernel};
 use node::NodeSource;
-use point::{Stamp, Tells};
+use point::Stamp;
 use tracked::Warning;
 use watch::Watch;
 
@@ -309,17 +309,8 @@ impl Source {
     }
 
     /// The counters of the kernel's programs.
-    fn meters(&self) -> Option<Arc<Meters>> {
-        self.kernel()
-            .as_ref()
-            .map(|kernel| Arc::clone(kernel.meters()))
-    }
-
-    /// What the kernel's programs count of each cgroup.
-    fn tells(&self) -> Tells {
-        self.kernel()
-            .as_ref()
-            .map_or_else(Tells::default, Kernel::tells)
+    fn counters(&self) -> Option<Counters> {
+        self.kernel().as_ref().map(Kernel::counters)
     }
 
     /// Whether the kernel's programs tell of every cgroup that comes or goes.

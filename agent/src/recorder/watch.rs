@@ -15,7 +15,7 @@ use std::time::Duration;
 use brink_host::HotError;
 use brink_host::cgroup::Hierarchy;
 use brink_host::probe::survey::{Places, Survey};
-use brink_host::probe::{Meters, ProbeError, Row};
+use brink_host::probe::{ProbeError, Row};
 use rustix::io::Errno;
 use tracing::{debug, warn};
 
@@ -24,9 +24,10 @@ use super::book::{Book, GROUPS, Into, NEAR, Periods, lock};
 use super::choose::{Candidate, choose, nearness};
 use super::follow::Following;
 use super::group::{GroupReader, Pulse};
+use super::kernel::Counters;
 use super::node::NodeSource;
 use super::pace::{BEAT_MS, BEATS, stretched};
-use super::point::{Counts, Stamp, Tells};
+use super::point::Stamp;
 use super::tracked::{Group, Warning, is_calm};
 
 /// All limits are read so often, in rounds.
@@ -78,8 +79,6 @@ struct State {
     is_recorded: bool,
     /// The kernel's programs tell of every cgroup that comes or goes.
     is_told: bool,
-    /// What they count of each.
-    tells: Tells,
     /// Tasks of the node waited for memory.
     is_stalled: bool,
 }
@@ -89,7 +88,7 @@ struct Look<'a> {
     at: Stamp,
     is_round: bool,
     pulse: Option<Pulse>,
-    meters: Option<&'a Meters>,
+    counters: Option<&'a Counters>,
     book: &'a Mutex<Book>,
 }
 
@@ -165,12 +164,12 @@ impl Watch {
     /// One beat; `now_ns` is `CLOCK_MONOTONIC`.
     pub fn beat(&mut self, now_ns: u64, source: &Source, mut warn: impl FnMut(Warning)) {
         let at = Stamp::of(now_ns);
-        let meters = source.meters();
+        let counters = source.counters();
         let is_round = self.begins_round(now_ns);
         if is_round {
-            self.begin(now_ns, source, meters.as_deref());
+            self.begin(now_ns, source, counters.as_ref());
         }
-        self.read(at, is_round, source, (meters.as_deref(), &mut warn));
+        self.read(at, is_round, source, (counters.as_ref(), &mut warn));
         self.state.is_stalled = self.node.read(at, self.state.is_recorded, &source.book);
         if is_round {
             self.settle(at, &source.book);
@@ -180,20 +179,20 @@ impl Watch {
     /// Takes what the kernel's timer left of those near their limit, and reads those of them alone; no round begins.
     pub fn catch_up(&mut self, now_ns: u64, source: &Source, mut warn: impl FnMut(Warning)) {
         if self.following.is_some() {
-            let meters = source.meters();
+            let counters = source.counters();
             let at = Stamp::of(now_ns);
-            self.read(at, false, source, (meters.as_deref(), &mut warn));
+            self.read(at, false, source, (counters.as_ref(), &mut warn));
         }
     }
 
     /// Begins a round.
-    fn begin(&mut self, now_ns: u64, source: &Source, meters: Option<&Meters>) {
+    fn begin(&mut self, now_ns: u64, source: &Source, counters: Option<&Counters>) {
         let at = Stamp::of(now_ns);
         let spent = std::mem::take(&mut self.spent_ns);
         let beats = spent.saturating_sub(std::mem::take(&mut self.searched_ns));
         self.stretch = stretched(self.stretch, beats);
         self.round_at_ns = now_ns + u64::from(self.beat_ms() * BEATS) * 1_000_000;
-        if self.round >= self.search_at || self.has_changed(meters) {
+        if self.round >= self.search_at || self.has_changed(counters) {
             self.search(at, now_ns, &source.book);
         }
         if self.round >= self.limits_at {
@@ -202,7 +201,6 @@ impl Watch {
         }
         self.state.is_recorded = source.is_kernel_recording(now_ns);
         self.state.is_told = source.tells_cgroups();
-        self.state.tells = source.tells();
         if let Some(survey) = source.survey().take() {
             self.take_over(survey);
         }
@@ -215,13 +213,13 @@ impl Watch {
         at: Stamp,
         is_round: bool,
         source: &Source,
-        (meters, warn): (Option<&Meters>, &mut impl FnMut(Warning)),
+        (counters, warn): (Option<&Counters>, &mut impl FnMut(Warning)),
     ) {
         let look = Look {
             at,
             is_round,
-            pulse: self.feel(meters),
-            meters,
+            pulse: self.feel(counters),
+            counters,
             book: &source.book,
         };
         self.collect();
@@ -266,8 +264,7 @@ impl Watch {
         group.is_surveyed = found.is_some();
         let (at, usage) = found.map_or((look.at, None), |(at, usage)| (at, Some(usage)));
         let is_calm = is_calm(group.latest.usage, group.limit);
-        let tells = self.state.tells;
-        let count = |id| counts(look.meters?, tells, id);
+        let count = |id| look.counters?.of(id);
         match reader.read(at, (usage, is_calm), look.pulse, count) {
             Ok(reading) => {
                 let into = Into {
@@ -341,8 +338,8 @@ impl Watch {
     }
 
     /// Whether the kernel's programs have counted anything since the beat before.
-    fn feel(&mut self, meters: Option<&Meters>) -> Option<Pulse> {
-        let now = meters.and_then(|meters| meters.pulse().ok());
+    fn feel(&mut self, counters: Option<&Counters>) -> Option<Pulse> {
+        let now = counters.and_then(|counters| counters.meters.pulse().ok());
         let before = std::mem::replace(&mut self.pulse, now);
         now.zip(before).map(|(now, before)| Pulse { now, before })
     }
@@ -426,8 +423,8 @@ impl Watch {
     }
 
     /// Whether a cgroup was made or removed since the last look, as far as the kernel's programs tell.
-    fn has_changed(&mut self, meters: Option<&Meters>) -> bool {
-        let seen = meters.and_then(|meters| meters.loss(Row::CgroupEvidence).ok());
+    fn has_changed(&mut self, counters: Option<&Counters>) -> bool {
+        let seen = counters.and_then(|counters| counters.meters.loss(Row::CgroupEvidence).ok());
         let Some(seen) = seen.map(|loss| loss.seen) else {
             return false;
         };
@@ -470,16 +467,6 @@ fn unseat(survey: &mut Option<Survey>, slot: usize) {
     if let Some(survey) = survey {
         let _is_not_looked_at = survey.leave(slot);
     }
-}
-
-/// What the kernel's programs have counted of a cgroup: what none of them counts is a zero there, and says nothing.
-fn counts(meters: &Meters, tells: Tells, id: u64) -> Option<Counts> {
-    let meter = meters.cgroup(id).ok()?.unwrap_or_default();
-    let reclaims = meter.direct.saturating_add(meter.memcg);
-    Some(Counts {
-        reclaims: tells.reclaims.then_some(reclaims),
-        forks: tells.forks.then_some(meter.forks),
-    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use brink_host::cgroup::Version;
 use brink_stream::model::field::Missing;
 
 use super::super::cut::{FULL, Request, cut};
+use super::super::point::Tells;
 use super::*;
 
 const MIB: u64 = 1 << 20;
