@@ -16,8 +16,9 @@ use super::super::safety::Mode;
 use super::super::signal::Signal;
 use super::super::threshold::ThresholdSet;
 use super::super::workload::PodUsage;
+use super::Engine;
 use super::follow::remains_of;
-use super::{Engine, Reclaiming};
+use super::reclaiming::Reclaiming;
 use crate::base::{Moment, Reason, Span};
 
 /// Places that are put in order at first; the victim is nearly always among them.
@@ -38,7 +39,7 @@ impl Engine {
             .credit
             .bytes(now, sample.confirmation.is_under_reserve());
         if !verdict.met.iter().any(|index| self.can_reclaim(index)) {
-            self.reclaim = Reclaiming::Not;
+            self.reclaim = Reclaiming::default();
         }
         self.confirmed = self.confirmed_by(verdict.ready, sample);
         let mut ready = verdict.fresh;

@@ -5,22 +5,18 @@
 //! back, or the shortage is worse by a part of the threshold all the same. Unlike the kubelet, which takes another pod every
 //! 30 s.
 
-use super::super::action::{Action, Actions};
-use super::super::input::Sample;
+use super::super::action::Actions;
 use super::super::observe::{Layout, Observations};
 use super::super::order::{End, OpenOrder, Stake};
 use super::super::policy::Policy;
 use super::super::rank;
-use super::super::reclaim;
 use super::super::signal::{Resource, Signal};
 use super::super::threshold::{Threshold, ThresholdSet};
 use super::super::workload::PodUsage;
+use super::Engine;
 use super::follow::usage_at;
-use super::{Engine, Reclaiming};
-use crate::base::{Moment, Reason, Span};
+use crate::base::{Moment, Reason};
 
-/// What could not give back enough is asked again after the kubelet's monitoring interval.
-const RECLAIM_AGAIN: Span = Span::from_secs(10);
 /// So many parts of a threshold: the shortage is another one when one more of them is used.
 const PARTS: i64 = 16;
 /// Filesystems that are told apart, for bytes and for inodes each.
@@ -110,7 +106,7 @@ impl Engine {
         if is_kubelets {
             return Some(Reason::Kubelet);
         }
-        let is_asked_first = self.can_reclaim(index) && !self.has_just_reclaimed(now);
+        let is_asked_first = self.can_reclaim(index) && !self.has_just_reclaimed(now, index);
         let too_early = || self.too_early_for(signal);
         (!is_asked_first).then(too_early).flatten()
     }
@@ -134,53 +130,6 @@ impl Engine {
         let used = usage_at(usage, index);
         used.and_then(|used| rank::held_of_disk(ranking, used))
             .unwrap_or(0)
-    }
-
-    pub(super) fn can_reclaim(&self, index: usize) -> bool {
-        let signal = self.policy.thresholds()[index].signal;
-        !reclaim::functions(self.policy.layout(), signal).is_empty()
-    }
-
-    /// What the node can give back by itself comes before any workload; the error says that it is
-    /// being waited for, or was enough.
-    pub(super) fn reclaim_first(
-        &mut self,
-        now: Moment,
-        chosen: usize,
-        sample: &Sample<'_>,
-        actions: &mut Actions,
-    ) -> Result<(), Reason> {
-        if !self.can_reclaim(chosen) {
-            return Ok(());
-        }
-        if self.has_just_reclaimed(now) {
-            return Ok(());
-        }
-        match core::mem::take(&mut self.reclaim) {
-            Reclaiming::Not | Reclaiming::Tried(_) => {
-                self.reclaim = Reclaiming::Asked;
-                actions.push(Action::Reclaim { threshold: chosen });
-                Err(Reason::Waiting)
-            }
-            Reclaiming::Asked => {
-                self.reclaim = Reclaiming::Asked;
-                Err(Reason::Waiting)
-            }
-            Reclaiming::Done
-                if reclaim::is_sufficient(&self.policy, Some(&sample.observations)) =>
-            {
-                Err(Reason::Reclaimed)
-            }
-            Reclaiming::Done => {
-                self.reclaim = Reclaiming::Tried(now);
-                Ok(())
-            }
-        }
-    }
-
-    /// Whether the node has given back what it can a moment ago, and it was not enough: it is not asked again at every sample.
-    fn has_just_reclaimed(&self, now: Moment) -> bool {
-        matches!(self.reclaim, Reclaiming::Tried(at) if now < at + RECLAIM_AGAIN)
     }
 }
 

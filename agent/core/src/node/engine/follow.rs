@@ -14,7 +14,8 @@ use super::super::safety::Mode;
 use super::super::signal::Signal;
 use super::super::threshold::ThresholdSet;
 use super::super::workload::{PodUsage, WorkloadTable};
-use super::{Engine, Reclaiming};
+use super::Engine;
+use super::reclaiming::Reclaiming;
 use crate::base::{Moment, Reason};
 
 impl Engine {
@@ -71,7 +72,7 @@ impl Engine {
             order.threshold = place(order.threshold).unwrap_or(ThresholdSet::CAPACITY);
         }
         if !self.has_the_disks_of(&new.policy) {
-            self.reclaim = Reclaiming::Not;
+            self.reclaim = Reclaiming::default();
             self.debts.clear();
         }
         self.policy = new.policy.clone();

@@ -10,6 +10,7 @@ mod limits;
 #[cfg(test)]
 mod properties;
 mod recall;
+mod reclaiming;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +34,7 @@ use crate::base::{Moment, Reason};
 
 use disks::Debts;
 pub use disks::Disks;
+use reclaiming::Reclaiming;
 
 /// Whose word is enough for a kill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,20 +92,6 @@ pub struct Engine {
     told: ToldBefore,
 }
 
-/// How far reclaim on the node has come.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Reclaiming {
-    /// Nobody has asked for it.
-    #[default]
-    Not,
-    /// Under way.
-    Asked,
-    /// Done; the next sample shows whether it was enough.
-    Done,
-    /// It was not, as was seen then.
-    Tried(Moment),
-}
-
 /// What was told last, so that only changes are told.
 #[derive(Debug)]
 struct ToldBefore {
@@ -136,7 +124,7 @@ impl Engine {
             recent: Recent::default(),
             limited: Recent::default(),
             last_order: 0,
-            reclaim: Reclaiming::Not,
+            reclaim: Reclaiming::default(),
             disks: settings.disks,
             by_kubelet: None,
             is_measuring: false,
@@ -171,7 +159,7 @@ impl Engine {
                 self.credit.add(Dying::new(workload, charged, None, now));
             }
             Input::Outcome { order, delivered } => self.outcome(now, order, delivered, actions),
-            Input::Reclaimed => self.reclaim = Reclaiming::Done,
+            Input::Reclaimed => self.reclaim.finish(),
             Input::Exceeded {
                 workload,
                 limit,

@@ -7,6 +7,8 @@ use super::*;
 struct Disk {
     node: Node,
     available: Option<i64>,
+    /// What images have left, where they have a filesystem of their own.
+    images: Option<i64>,
 }
 
 impl Disk {
@@ -39,6 +41,7 @@ impl Disk {
         Self {
             node,
             available: None,
+            images: None,
         }
     }
 
@@ -56,17 +59,31 @@ impl Disk {
         let node = &mut self.node;
         (node.now, node.available, node.headroom) = (ms(at), memory, Some(memory));
         let (mut observations, confirmation) = node.figures();
-        observations[Signal::NodefsAvailable] = self.available.map(|mib| Observation {
-            available: mib * MIB,
-            capacity: CAPACITY,
-            at: Some(node.now),
-        });
+        for (signal, left) in [
+            (Signal::NodefsAvailable, self.available),
+            (Signal::ImagefsAvailable, self.images),
+        ] {
+            observations[signal] = left.map(|mib| Observation {
+                available: mib * MIB,
+                capacity: CAPACITY,
+                at: Some(node.now),
+            });
+        }
         let usage = node.usage.clone();
         node.step(Input::Sample(&Sample {
             observations,
             confirmation,
             usage: &usage,
         }))
+    }
+
+    /// For which signal the node is asked.
+    fn asked_for(&self, actions: &[Action]) -> Option<Signal> {
+        let index = actions.iter().find_map(|action| match action {
+            Action::Reclaim { threshold } => Some(*threshold),
+            _ => None,
+        })?;
+        Some(self.node.engine.policy().thresholds()[index].signal)
     }
 
     /// A shortage for which the node has given back all it can.
@@ -248,7 +265,7 @@ fn whoever_is_asked_to_end_for_a_disk_is_killed_for_it_when_the_node_has_nothing
     let open = |disk: &Disk| disk.node.engine.open_order().map(OpenOrder::is_soft);
     assert_eq!(open(&disk), Some(true));
     // It was asked a moment ago: the next time it is worth it again.
-    disk.node.engine.reclaim = Reclaiming::Not;
+    disk.node.engine.reclaim = Reclaiming::default();
     let actions = disk.at(1_002, 70);
     assert!(asks(&actions) && kills(&actions).is_empty(), "{actions:?}");
     disk.node.step(Input::Reclaimed);
@@ -309,6 +326,43 @@ fn the_node_is_not_asked_at_every_sample() {
     disk.node.step(Input::Reclaimed);
     assert!(!asks(&disk.at(10_003, 170)), "it was enough");
     assert!(asks(&disk.at(10_004, 150)), "another shortage");
+}
+
+#[test]
+fn what_was_tried_for_one_filesystem_says_nothing_of_another() {
+    let thresholds =
+        [Signal::NodefsAvailable, Signal::ImagefsAvailable].map(|signal| threshold(signal, 160, 0));
+    let held = [Some(40), Some(30), Some(20)];
+    let mut disk = Disk::with(held, Disks::Ours, &thresholds);
+    let settings = disk.node.engine.policy().settings;
+    disk.node.step(Input::Reconfigure(&Reconfiguration {
+        policy: Policy::new(thresholds.to_vec(), Layout::Split, settings),
+        live: LiveSettings {
+            enforce: true,
+            memory: MemoryPolicy::Kubelet,
+            ..LiveSettings::default()
+        },
+    }));
+    disk.images = Some(150);
+    let mut check = |at, left, asked, killed: &[usize]| {
+        let actions = disk.at(at, left);
+        assert_eq!(
+            (disk.asked_for(&actions), &*kills(&actions)),
+            (asked, killed)
+        );
+        disk.node.step(Input::Reclaimed);
+    };
+    check(1, 170, Some(Signal::ImagefsAvailable), &[]);
+    check(2, 150, Some(Signal::NodefsAvailable), &[]);
+    check(3, 150, None, &[0]);
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_answers_nothing() {
+    let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
+    disk.node.step(Input::Reclaimed);
+    let actions = disk.at(1, 150);
+    assert!(asks(&actions) && kills(&actions).is_empty(), "{actions:?}");
 }
 
 #[test]
