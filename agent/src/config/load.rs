@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 
 use brink_core::node::engine::MemoryPolicy;
-use brink_core::node::observe::Layout;
 use brink_core::node::policy::{Capacities, Policy, default_hard};
 
 use super::access;
@@ -18,7 +17,7 @@ use super::schema::{self, KEYS, Written};
 use super::settings::AgentConfig;
 use super::version::{self, API_VERSION, KIND};
 use super::{capacity, disks, idle, lead};
-use crate::disks::plan::laid_out;
+use crate::disks::plan::{Laid, laid_out};
 
 /// How the names of drop-ins end.
 const READ: [&str; 2] = ["yaml", "conf"];
@@ -107,7 +106,7 @@ fn agent_config(written: Written, policy: &Policy, raised: Vec<Raised>) -> Agent
     AgentConfig {
         mode: written.mode,
         memory_policy: written.memory_policy.unwrap_or(MemoryPolicy::Confirmed),
-        policy: laid_out(policy, Layout::Single),
+        policy: laid_out(policy, Laid::default()),
         draft: written.draft,
         kubelet: written.kubelet,
         kubelets_policy: None,

@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use brink_core::node::input::Control;
-use brink_core::node::observe::Layout;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use tracing::{info, warn};
@@ -16,7 +15,7 @@ use super::answer::{AsksApi, Folders};
 use super::discover::{self, kubelet_root};
 use super::handover::Handover;
 use super::measure::Spot;
-use super::plan::{Measured, plan};
+use super::plan::{Laid, Measured, plan};
 use super::runtime::{ContainerRuntime, Stopper};
 use super::{Disks, concerns};
 use crate::config::{AgentConfig, Filesystems, ReclaimPolicy};
@@ -213,7 +212,7 @@ impl Caretaker {
             layers: measured(Role::Containerfs),
         };
         let known = wanted.each_ref().map(Option::is_some);
-        let (layout, sources) = plan(known, &measured, self.disks.lock().layout);
+        let (laid, sources) = plan(known, &measured, self.disks.lock().laid);
         let mut by_role = Vec::new();
         for (role, source) in Role::ALL.into_iter().zip(sources) {
             let spot = source.and_then(|source| found[source as usize].clone());
@@ -224,7 +223,7 @@ impl Caretaker {
             by_role.extend(spot.map(|spot| (role, spot)));
         }
         let kept: Vec<Arc<Spot>> = by_role.iter().map(|(_, spot)| Arc::clone(spot)).collect();
-        self.tell_of_layout(layout, &by_role);
+        self.tell_of_layout(laid, &by_role);
         self.disks.lock().measured = by_role;
         self.stop_others(&kept);
         for spot in kept {
@@ -278,11 +277,11 @@ impl Caretaker {
         }
     }
 
-    fn tell_of_layout(&self, layout: Layout, by_role: &[(Role, Arc<Spot>)]) {
+    fn tell_of_layout(&self, laid: Laid, by_role: &[(Role, Arc<Spot>)]) {
         let is_new = {
             let mut known = self.disks.lock();
-            let is_new = known.measured.is_empty() || known.layout != layout;
-            known.layout = layout;
+            let is_new = known.measured.is_empty() || known.laid != laid;
+            known.laid = laid;
             is_new
         };
         if is_new {
@@ -298,7 +297,7 @@ impl Caretaker {
                 );
             }
         }
-        if !self.handover.set_layout(layout) {
+        if !self.handover.set_layout(laid) {
             warn!("the guard does not keep up; the layout of filesystems is told again later");
         }
     }

@@ -2,6 +2,7 @@
 
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::input::Reconfiguration;
+use brink_core::node::observe::Layout;
 use brink_core::node::safety::Mode;
 
 use super::*;
@@ -89,7 +90,7 @@ fn images_whose_folder_cannot_be_measured_have_no_filesystem_of_their_own() {
     let mut caretaker = with_images("/nowhere/at/all");
     caretaker.look();
     assert_eq!(told(&caretaker).len(), 1, "of a kubelet alone");
-    assert_eq!(caretaker.disks.lock().layout, Layout::Single);
+    assert_eq!(caretaker.disks.lock().laid.layout, Layout::Single);
     caretaker.settings.filesystems.imagefs = Some(ELSEWHERE.into());
     caretaker.look();
     assert_eq!(told(&caretaker), ["DedicatedImagefs"]);
@@ -110,7 +111,7 @@ fn a_runtime_that_is_away_has_its_images_where_it_had_them() {
     });
     for _ in 0..2 {
         caretaker.look();
-        assert_eq!(caretaker.disks.lock().layout, Layout::DedicatedImagefs);
+        assert_eq!(caretaker.disks.lock().laid.layout, Layout::DedicatedImagefs);
     }
     caretaker.end();
 }

@@ -3,10 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use brink_core::node::input::Reconfiguration;
-use brink_core::node::observe::Layout;
 
 use super::Disks;
-use super::plan::laid_out;
+use super::plan::{Laid, laid_out};
 use crate::guard::ports::{Command, Ports};
 use crate::runtime::state::Shared;
 
@@ -24,21 +23,24 @@ pub struct Handover {
 /// What is written, and where.
 struct Written {
     configuration: Reconfiguration,
-    layout: Layout,
+    laid: Laid,
 }
 
 impl Handover {
     /// With what the guard was started with.
     pub fn new(shared: Arc<Shared>, disks: Arc<Disks>, configuration: Reconfiguration) -> Self {
         let ports = Arc::clone(&disks.ports);
-        let layout = configuration.policy.layout();
+        let laid = Laid {
+            layout: configuration.policy.layout(),
+            layers_apart: false,
+        };
         Self {
             shared,
             ports,
             disks,
             written: Mutex::new(Written {
                 configuration,
-                layout,
+                laid,
             }),
         }
     }
@@ -47,8 +49,7 @@ impl Handover {
     /// room, and the one before stays.
     pub fn hand_over(&self, configuration: Reconfiguration) -> bool {
         let mut written = self.lock();
-        let layout = written.layout;
-        let is_sent = self.send(&configuration, layout);
+        let is_sent = self.send(&configuration, written.laid);
         if is_sent {
             written.configuration = configuration;
         }
@@ -56,12 +57,12 @@ impl Handover {
     }
 
     /// The filesystems are laid out otherwise; false if the guard could not be told.
-    pub fn set_layout(&self, layout: Layout) -> bool {
+    pub fn set_layout(&self, laid: Laid) -> bool {
         let mut written = self.lock();
-        let is_known = written.layout == layout;
-        let is_told = is_known || self.send(&written.configuration, layout);
+        let is_known = written.laid == laid;
+        let is_told = is_known || self.send(&written.configuration, laid);
         if is_told {
-            written.layout = layout;
+            written.laid = laid;
         }
         is_told
     }
@@ -70,9 +71,9 @@ impl Handover {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn send(&self, written: &Reconfiguration, layout: Layout) -> bool {
+    fn send(&self, written: &Reconfiguration, laid: Laid) -> bool {
         let new = Reconfiguration {
-            policy: laid_out(&written.policy, layout),
+            policy: laid_out(&written.policy, laid),
             live: written.live,
         };
         // Locked until both are done: the copies are in the order of the commands, and never later than the guard's answer.

@@ -22,12 +22,12 @@ pub mod view;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use brink_core::node::observe::Layout;
 use brink_core::node::threshold::Threshold;
 
 use crate::guard::disks::Role;
 use crate::guard::ports::Ports;
 use measure::Spot;
+use plan::Laid;
 
 /// Whether a policy has a threshold on any filesystem.
 pub fn concerns(thresholds: &[Threshold]) -> bool {
@@ -51,7 +51,7 @@ pub struct Known {
     /// What is measured, and for which roles; a role without an entry is measured nowhere.
     pub measured: Vec<(Role, Arc<Spot>)>,
     /// How the filesystems are laid out.
-    pub layout: Layout,
+    pub laid: Laid,
     /// How the runtime stands.
     pub runtime: RuntimeState,
     /// What was reclaimed.

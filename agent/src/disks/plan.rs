@@ -18,18 +18,31 @@ pub struct Measured {
     pub layers: Option<Filesystem>,
 }
 
+/// How the filesystems of a node are laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Laid {
+    /// By the kubelet's names.
+    pub layout: Layout,
+    /// Whether writable layers have a filesystem that is neither that of images nor the kubelet's own: the kubelet knows none such.
+    pub layers_apart: bool,
+}
+
 /// Where a role's figures come from.
 pub type Sources = [Option<Role>; Role::ALL.len()];
 
 /// The layout, and whose folder each role is measured by. What cannot be measured now tells no layout: the `last` one stays.
-pub fn plan(known: [bool; 3], measured: &Measured, last: Layout) -> (Layout, Sources) {
+pub fn plan(known: [bool; 3], measured: &Measured, last: Laid) -> (Laid, Sources) {
     let is_missing = |is_known: bool, found: Option<Filesystem>| is_known && found.is_none();
     let [has_nodefs, has_images, has_layers] = known;
     let is_unknown = is_missing(has_nodefs, measured.nodefs)
         || is_missing(has_images, measured.images)
         || is_missing(has_layers, measured.layers);
     let (layout, sources) = of_devices((has_images, has_layers), measured);
-    (if is_unknown { last } else { layout }, sources)
+    let laid = Laid {
+        layout,
+        layers_apart: sources[Role::Containerfs as usize] == Some(Role::Containerfs),
+    };
+    (if is_unknown { last } else { laid }, sources)
 }
 
 fn of_devices((has_images, has_layers): (bool, bool), measured: &Measured) -> (Layout, Sources) {
@@ -83,15 +96,15 @@ pub fn are_same(one: Option<&Filesystem>, other: Option<&Filesystem>) -> bool {
     one.device == other.device || is_btrfs(one) && is_btrfs(other) && one.capacity == other.capacity
 }
 
-/// A policy on a node of that layout. Where writable layers share a filesystem with images or pods, containerfs is that one
+/// A policy on a node that is laid out so. Where writable layers share a filesystem with images or pods, containerfs is that one
 /// under another name, and the kubelet's copy of its thresholds would say everything twice.
-pub fn laid_out(policy: &Policy, layout: Layout) -> Policy {
-    if layout == Layout::Split {
-        return policy.on_layout(layout);
+pub fn laid_out(policy: &Policy, laid: Laid) -> Policy {
+    if laid.layers_apart {
+        return policy.on_layout(laid.layout);
     }
     let thresholds = policy.thresholds().iter();
     let others = thresholds.filter(|one| Role::of(one.signal) != Some(Role::Containerfs));
-    Policy::new(others.copied().collect(), layout, policy.settings)
+    Policy::new(others.copied().collect(), laid.layout, policy.settings)
 }
 
 #[cfg(test)]
@@ -113,6 +126,13 @@ mod tests {
             free: 1 << 29,
             inodes: None,
             read_only: false,
+        }
+    }
+
+    fn laid(layout: Layout, layers_apart: bool) -> Laid {
+        Laid {
+            layout,
+            layers_apart,
         }
     }
 
@@ -156,15 +176,24 @@ mod tests {
                 layers: layers.map(on),
             };
             let known = [true, images.is_some(), layers.is_some()];
-            let found = plan(known, &measured, Layout::Split);
-            assert_eq!(found, (layout, sources.map(Some)), "{images:?} {layers:?}");
+            let found = plan(known, &measured, laid(Layout::Split, true));
+            let expected = laid(layout, layers == Some(3));
+            assert_eq!(
+                found,
+                (expected, sources.map(Some)),
+                "{images:?} {layers:?}"
+            );
         }
     }
 
     #[test]
     fn what_cannot_be_measured_has_figures_of_its_own_and_changes_no_layout() {
         let all = [Some(on(1)), Some(on(2)), Some(on(3))];
-        for last in [Layout::Single, Layout::DedicatedImagefs, Layout::Split] {
+        for last in [
+            laid(Layout::Single, false),
+            laid(Layout::Split, false),
+            laid(Layout::Split, true),
+        ] {
             for missing in Role::ALL {
                 let mut found = all;
                 found[missing as usize] = None;
@@ -186,8 +215,12 @@ mod tests {
             nodefs: Some(on(1)),
             ..Measured::default()
         };
-        let (layout, _) = plan([true, false, false], &without_images, Layout::Split);
-        assert_eq!(layout, Layout::Single, "nobody says that there are any");
+        let (found, _) = plan(
+            [true, false, false],
+            &without_images,
+            laid(Layout::Split, true),
+        );
+        assert_eq!(found, Laid::default(), "nobody says that there are any");
     }
 
     #[test]
@@ -203,7 +236,9 @@ mod tests {
                 images: Some(of(32, capacity)),
                 layers: None,
             };
-            plan([true, true, false], &measured, Layout::Split).0
+            plan([true, true, false], &measured, Laid::default())
+                .0
+                .layout
         };
         assert_eq!(plan_of(1 << 30), Layout::Single);
         assert_eq!(plan_of(1 << 31), Layout::DedicatedImagefs);
@@ -223,13 +258,15 @@ mod tests {
             Layout::Single,
             Settings::default(),
         );
-        let count = |layout| {
-            let laid_out = laid_out(&policy, layout);
+        let count = |layout, layers_apart| {
+            let laid_out = laid_out(&policy, laid(layout, layers_apart));
             assert_eq!(laid_out.layout(), layout);
             laid_out.thresholds().len()
         };
-        assert_eq!(count(Layout::Single), 1);
-        assert_eq!(count(Layout::DedicatedImagefs), 1);
-        assert_eq!(count(Layout::Split), 2);
+        assert_eq!(count(Layout::Single, false), 1);
+        assert_eq!(count(Layout::DedicatedImagefs, false), 1);
+        // Layers on the kubelet's own filesystem: nobody is to go for the same missing bytes under another name.
+        assert_eq!(count(Layout::Split, false), 1);
+        assert_eq!(count(Layout::Split, true), 2);
     }
 }

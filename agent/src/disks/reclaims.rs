@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use brink_core::base::Moment;
 use brink_core::node::gate::thresholds_met;
 use brink_core::node::observe::Observations;
 use brink_core::node::policy::Policy;
@@ -30,7 +31,7 @@ impl Caretaker {
     pub(super) fn reclaim(&mut self, asked: ReclaimAsked) {
         let began = Instant::now();
         let known = self.disks.lock().clone();
-        let ways = functions(known.layout, asked.signal);
+        let ways = functions(known.laid.layout, asked.signal);
         let is_dry = asked.is_dry || self.settings.reclaim == ReclaimPolicy::DryRun;
         let mut told = Reclaimed {
             asked,
@@ -58,7 +59,7 @@ impl Caretaker {
         self.count(&told);
         self.telling.reclaim(guard::now(), &told);
         told.log();
-        self.answer();
+        self.answer(told.asked.at);
         self.disks.lock().runtime = self.runtime.state().clone();
     }
 
@@ -116,10 +117,11 @@ impl Caretaker {
         }
     }
 
-    /// The guard waits for it; its queue has room as soon as it runs.
-    fn answer(&self) {
+    /// The guard waits for it since then; its queue has room as soon as it runs.
+    fn answer(&self, asked: Moment) {
         let until = Instant::now() + AFTER;
-        while self.disks.ports.commands.send(Command::Reclaimed).is_err() {
+        let answer = || Command::Reclaimed(asked);
+        while self.disks.ports.commands.send(answer()).is_err() {
             if Instant::now() > until || self.is_stopped() {
                 return;
             }

@@ -76,7 +76,7 @@ impl Disks {
         let measured = known.measured.iter();
         let filesystems = measured.map(|(role, spot)| filesystem(*role, spot, now));
         Some(DisksView {
-            layout: word(known.layout).to_owned(),
+            layout: word(known.laid.layout).to_owned(),
             filesystems: filesystems.collect(),
             runtime: runtime(&known),
         })

@@ -100,8 +100,8 @@ pub enum Command {
         /// The limit, and what was measured.
         limit: Exceeded,
     },
-    /// Reclaim on the node has run, or could not.
-    Reclaimed,
+    /// The reclaim on the node that was asked for at that moment has run, or could not.
+    Reclaimed(Moment),
     /// Take a full sample now and report it.
     Inquire,
     /// End.

@@ -42,6 +42,16 @@ impl Guard {
         }
     }
 
+    /// What was asked for at that moment has been carried out; whether it is still waited for. An answer that came too late, or
+    /// belongs to a shortage that has passed, is none to the next one.
+    pub(super) fn hear_of_reclaim(&mut self, asked: Moment, at: Moment) -> bool {
+        let is_awaited = self.times.reclaim == Some(asked + LONGEST_RECLAIM);
+        if is_awaited {
+            self.end_reclaim(at);
+        }
+        is_awaited
+    }
+
     /// It is over, one way or another.
     pub(super) fn end_reclaim(&mut self, at: Moment) {
         self.times.reclaim = None;

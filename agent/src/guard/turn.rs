@@ -274,9 +274,8 @@ impl Guard {
                     workload,
                     limit,
                 } => self.take_exceeded(generation, workload, limit),
-                Command::Reclaimed => {
-                    self.end_reclaim(now());
-                    controlled = true;
+                Command::Reclaimed(asked) => {
+                    controlled |= self.hear_of_reclaim(asked, now());
                 }
                 Command::Inquire => self.look_closely(now()),
                 Command::Stop => return true,

@@ -12,7 +12,7 @@ use tracing::debug;
 use crate::config::Filesystems;
 use crate::disks::answer::Folders;
 use crate::disks::discover::{folders, kubelet_root};
-use crate::disks::plan::{Measured, are_same, plan};
+use crate::disks::plan::{Laid, Measured, are_same, plan};
 
 /// For the answers of the filesystems; what comes later is taken at the next round.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -91,7 +91,7 @@ impl Ground {
                 images,
                 layers,
             };
-            self.layout = Some(plan(known, &measured, Layout::Single).0);
+            self.layout = Some(plan(known, &measured, Laid::default()).0.layout);
         }
         self.nodefs = nodefs.or(self.nodefs);
     }

@@ -12,7 +12,7 @@ use brink_host::disk::Filesystem;
 use super::source::{Known, known};
 use crate::config::AgentConfig;
 use crate::disks::discover::{folders, kubelet_root};
-use crate::disks::plan::{Measured, Sources, plan};
+use crate::disks::plan::{Laid, Measured, Sources, plan};
 use crate::disks::runtime::{ContainerRuntime, Stopper};
 use crate::disks::{RuntimeState, concerns};
 use crate::guard::disks::Role;
@@ -81,7 +81,7 @@ impl Disks {
 impl Disks {
     /// How the filesystems are laid out.
     pub fn layout(&self) -> Layout {
-        self.plan().0
+        self.plan().0.layout
     }
 
     /// What is left of a filesystem by a signal; none where its filesystem is not known, or may not be written.
@@ -108,14 +108,14 @@ impl Disks {
         found.filesystem.as_ref().ok().copied()
     }
 
-    fn plan(&self) -> (Layout, Sources) {
+    fn plan(&self) -> (Laid, Sources) {
         let is_named = |role| self.filesystems.iter().any(|found| found.role == role);
         let measured = Measured {
             nodefs: self.of(Role::Nodefs),
             images: self.of(Role::Imagefs),
             layers: self.of(Role::Containerfs),
         };
-        plan(Role::ALL.map(is_named), &measured, Layout::Single)
+        plan(Role::ALL.map(is_named), &measured, Laid::default())
     }
 }
 
