@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use brink::recorder::NODE_PERIOD_NS;
 use brink_host::probe::programs::{Family, Hook};
 use brink_host::probe::{Coverage, Facts, Probe, Roots, Wishes, coverage};
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ fn main() -> ExitCode {
     let facts = Facts::gather(&Roots::default());
     let wishes = Wishes {
         forensics: true,
-        ..Wishes::default()
+        ..Wishes::default().recording(NODE_PERIOD_NS)
     };
     let settings = coverage::settings(&facts, wishes.clone());
     let programs = match Probe::load(&facts, &settings) {

@@ -225,7 +225,7 @@ fn who_is_followed_leaves_traces_and_wakes_only_when_it_moves() {
         last.1.is_none().then_some(last)
     });
     gone.expect("of one that is gone nothing is known");
-    let counted = survey.follower().unwrap();
+    let counted = survey.followed().unwrap().counted;
     assert!((3..counted.traces).contains(&counted.told), "{counted:?}");
     assert!(counted.cost_ns > 0 && counted.cost_max_ns <= counted.cost_ns);
 }
@@ -241,7 +241,7 @@ fn traces_that_nobody_read_in_time_are_overwritten_and_the_others_are_whole() {
     }
     survey.follow_every(Duration::from_millis(5)).unwrap();
     let length = PAGE_TRACES * TRACE_PAGES as usize;
-    let mut at = 0;
+    let (mut at, mut handed) = (0, 0);
     for _ in 0..2 {
         // Three times as many as there is room for.
         std::thread::sleep(Duration::from_millis(15 * length as u64));
@@ -254,5 +254,9 @@ fn traces_that_nobody_read_in_time_are_overwritten_and_the_others_are_whole() {
             })
             .unwrap();
         assert!((1..=length).contains(&count), "{count} traces");
+        handed += count as u64;
+        let followed = survey.followed().unwrap();
+        assert_eq!(handed + followed.overwritten, followed.counted.traces);
+        assert!(followed.overwritten > 0);
     }
 }

@@ -246,8 +246,8 @@ fn who_does_not_move_is_recorded_closely_and_nobody_wakes_for_it() {
     let followed = || {
         recorder
             .pace(now())?
-            .follower
-            .filter(|counted| counted.traces > 0)
+            .followed
+            .filter(|followed| followed.counted.traces > 0)
     };
     wait_until(PATIENCE, followed).expect("it is followed");
     let path = sandbox.group.group().to_owned();
@@ -272,10 +272,10 @@ fn who_does_not_move_is_recorded_closely_and_nobody_wakes_for_it() {
         late <= slowed(Duration::from_millis(300)),
         "{late:?} late: {points:?}"
     );
-    let (before, told) = (sleeps_of_the_recorder(), followed().unwrap().told);
+    let (before, told) = (sleeps_of_the_recorder(), followed().unwrap().counted.told);
     let rest = Duration::from_secs(6);
     std::thread::sleep(rest);
-    let (after, told_after) = (sleeps_of_the_recorder(), followed().unwrap().told);
+    let (after, told_after) = (sleeps_of_the_recorder(), followed().unwrap().counted.told);
     let points = track();
     // Others may move meanwhile, and have somebody woken.
     let most = told_after - told + 2 * rest.as_secs();

@@ -184,6 +184,18 @@ fn rung(screen: &mut Screen, status: &Status) {
         );
         screen.paragraph("            ", &text, Some(paint));
     }
+    let skipped = status.programs.iter().filter_map(|program| {
+        let count = program.skipped.filter(|count| *count > 0)?;
+        Some(format!("{} {}", program.name, counted(count, "time")))
+    });
+    let skipped: Vec<String> = skipped.collect();
+    if !skipped.is_empty() {
+        let text = format!(
+            "left out by the kernel, which does not run a program twice on a processor: {}",
+            skipped.join(", ")
+        );
+        screen.paragraph("            ", &text, Some(Paint::Warning));
+    }
 }
 
 /// What is measured.
@@ -491,6 +503,7 @@ mod tests {
                 family: "any".to_owned(),
                 running: false,
                 why: Some("refused".to_owned()),
+                skipped: None,
             })
             .to_vec();
         let page = page(&status, Style::default());

@@ -26,6 +26,10 @@ pub(super) fn recorder(screen: &mut Screen, view: &RecorderView) {
     if view.left_out > 0 {
         let _ = write!(text, "; {} more find no room", view.left_out);
     }
+    if view.overwritten > 0 {
+        let points = counted(view.overwritten, "point");
+        let _ = write!(text, "; {points} overwritten before they were read");
+    }
     let is_stretched = view.near_period_ms > BEAT_MS;
     if is_stretched {
         text += "; more often would take too much of a processor";
@@ -59,6 +63,7 @@ mod tests {
             others: 78,
             surveyed: 110,
             left_out: 0,
+            overwritten: 0,
             timer: None,
         };
         check(
@@ -84,6 +89,16 @@ mod tests {
             },
             "recorder    the node every 10 ms, 1 cgroup nearest to a limit every 100 ms; 37 more find no room\n",
         );
+        let overwritten = 4;
+        check(
+            RecorderView {
+                near,
+                others,
+                overwritten,
+                ..view
+            },
+            "recorder    the node every 10 ms, 1 cgroup nearest to a limit every 100 ms; 4 points overwritten before they were read\n",
+        );
     }
 
     #[test]
@@ -96,6 +111,7 @@ mod tests {
             others: 1,
             surveyed: 0,
             left_out: 0,
+            overwritten: 0,
             timer: None,
         };
         check(

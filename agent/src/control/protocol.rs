@@ -380,6 +380,9 @@ pub struct ProgramView {
     pub running: bool,
     /// Why not.
     pub why: Option<String>,
+    /// How often the kernel left it out because it ran on that processor already; null where it does not tell.
+    #[serde(default)]
+    pub skipped: Option<u64>,
 }
 
 /// Losses of one family of hooks.

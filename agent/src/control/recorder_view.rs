@@ -1,5 +1,6 @@
 //! The flight recorder's part of the status: from one point to the next, for now.
 
+use brink_host::probe::Followed;
 use serde::{Deserialize, Serialize};
 
 use super::protocol::SamplerView;
@@ -25,6 +26,9 @@ pub struct RecorderView {
     /// Cgroups that are not recorded: there is room for 512, and one without a limit makes way for one that has one.
     #[serde(default)]
     pub left_out: u32,
+    /// Points of those near their limit, of all of them together, that were overwritten before they were read.
+    #[serde(default)]
+    pub overwritten: u64,
     /// Cost of the kernel's timer that follows those near their limit; none where files or calls tell.
     #[serde(default)]
     pub timer: Option<SamplerView>,
@@ -39,7 +43,7 @@ impl RecorderView {
             others,
             surveyed,
             left_out,
-            follower,
+            followed,
         } = pace;
         Self {
             node_period_ms: periods.node_ms,
@@ -49,7 +53,8 @@ impl RecorderView {
             others,
             surveyed,
             left_out,
-            timer: follower.map(|counted| {
+            overwritten: followed.map_or(0, |followed| followed.overwritten),
+            timer: followed.map(|Followed { counted, .. }| {
                 SamplerView::of(counted.traces, counted.cost_ns, counted.cost_max_ns)
             }),
         }

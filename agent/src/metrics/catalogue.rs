@@ -63,6 +63,7 @@ families! {
     TURNED = Gauge "brink_guard_pass_age_seconds" &[], "Time since the guard began its latest housekeeping pass.";
     LOST = Counter "brink_guard_queue_lost" &["queue"], "What found no room in a queue to or from the guard.";
     PROGRAM = Gauge "brink_kernel_program_running" &["program", "family"], "Whether a kernel program runs.";
+    SKIPPED = Counter "brink_kernel_program_skipped" &["program", "family"], "Times that the kernel left a program out because it ran on that processor already: what it had to tell then is told by nobody.";
     SEEN = Counter "brink_ring_events_seen" &["ring"], "Occasions to send a record from the kernel; sent, dropped and filtered together.";
     SENT = Counter "brink_ring_events_sent" &["ring"], "Records that were sent from the kernel.";
     DROPPED = Counter "brink_ring_events_dropped" &["ring"], "Records that found the ring full.";
@@ -81,6 +82,7 @@ families! {
     OUTLET = Gauge "brink_event_outlet_failing" &["outlet"], "Whether another way out of events fails now: what it cannot hand out is lost once it is too late.";
     RECORDER_BUSY = Counter "brink_recorder_timer_busy_seconds" &[], "Time that the flight recorder's timer in the kernel took.";
     RECORDER = Gauge "brink_recorder_period_seconds" &["of"], "From one point of the flight recorder to the next; nothing where it does not run.";
+    RECORDER_OVERWRITTEN = Counter "brink_recorder_points_overwritten" &[], "Points of the cgroups near their limit that were overwritten before the flight recorder read them; nothing where it does not run.";
     RECORDER_LEFT_OUT = Gauge "brink_recorder_cgroups_left_out" &[], "Cgroups that the flight recorder has no room for; nothing where it does not run.";
 
     KUBERNETES = Gauge "brink_kubernetes_connected" &[], "Whether the API server is reached and the pods of this node are up to date; nothing where they are not asked for.";

@@ -80,7 +80,7 @@ impl Facts {
             recorder_busy: running
                 .recorder
                 .get()
-                .and_then(|recorder| Some(recorder.follower()?.cost_ns)),
+                .and_then(|recorder| Some(recorder.followed()?.counted.cost_ns)),
             map_bytes: meters.and_then(|meters| meters.map_bytes()),
             own: Own::read(root, running.started.realtime_ns),
         }

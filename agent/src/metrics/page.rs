@@ -264,6 +264,10 @@ fn add_programs(page: &mut Exposition, facts: &Facts) {
     for program in &status.programs {
         samples.add(&[&program.name, &program.family], u8::from(program.running));
     }
+    let mut samples = page.family(&of::SKIPPED);
+    for program in &status.programs {
+        samples.add_known(&[&program.name, &program.family], program.skipped);
+    }
     let rings: [(&'static Family, Count); 4] = [
         (&of::SEEN, |ring| ring.seen),
         (&of::SENT, |ring| ring.sent),
@@ -343,6 +347,8 @@ fn add_recorder(page: &mut Exposition, view: Option<RecorderView>, busy: Option<
     for (what, millis) in RECORDED.into_iter().zip(periods.into_iter().flatten()) {
         samples.add(&[what], Seconds(u64::from(millis) * 1_000_000));
     }
+    page.family(&of::RECORDER_OVERWRITTEN)
+        .add_known(&[], view.map(|view| view.overwritten));
     page.family(&of::RECORDER_LEFT_OUT)
         .add_known(&[], view.map(|view| view.left_out));
 }

@@ -242,14 +242,15 @@ fn status() -> Status {
         "kubernetes": {"node": "n", "connected": true, "since": null, "why": null, "pods": 12, "stateAgeMs": 0, "leftOut": 0, "failures": 3}
     });
     status["events"]["doors"] = json!([]);
-    let killed = json!({"name": "mark_victim", "family": "oom", "running": true, "why": null});
+    let killed =
+        json!({"name": "mark_victim", "family": "oom", "running": true, "why": null, "skipped": 5});
     if let Some(programs) = status["programs"].as_array_mut() {
         programs.push(killed);
     }
     status["storage"] = json!({"folders": 3, "roundAgeMs": 500, "roundMs": 4, "feeds": 1, "changes": 9, "changesLost": 0, "withoutFeed": [],
             "troubles": ["a/b, volume /x: /x is not there"], "workloads": []});
     status["recorder"] = json!({"nodePeriodMs": 10, "nearPeriodMs": 100, "othersPeriodMs": 1000, "near": 2, "others": 3,
-            "leftOut": 37, "timer": {"ticks": 5, "meanNs": 4, "maxNs": 9}});
+            "leftOut": 37, "overwritten": 4, "timer": {"ticks": 5, "meanNs": 4, "maxNs": 9}});
     serde_json::from_value(status).unwrap()
 }
 
@@ -332,6 +333,7 @@ fn the_page_tells_what_is_known() {
         "brink_guard_queue_lost_total{queue=\"pages\"} 3",
         "brink_guard_queue_lost_total{queue=\"evicted\"} 4",
         "brink_kernel_program_running{program=\"sampler\",family=\"sampler\"} 0",
+        "brink_kernel_program_skipped_total{program=\"mark_victim\",family=\"oom\"} 5",
         "brink_ring_events_dropped_total{ring=\"oom\"} 2",
         "brink_sampler_busy_seconds_total 0.000000047",
         "brink_events_total{type=\"oom-kill\"} 1",
@@ -347,6 +349,7 @@ fn the_page_tells_what_is_known() {
         "brink_recorder_period_seconds{of=\"node\"} 0.010000000",
         "brink_recorder_period_seconds{of=\"near\"} 0.100000000",
         "brink_recorder_period_seconds{of=\"others\"} 1.000000000",
+        "brink_recorder_points_overwritten_total 4",
         "brink_recorder_cgroups_left_out 37",
         "brink_config_last_reload_successful 0",
         "brink_build_info{version=\"0.1.0\"} 1",

@@ -11,7 +11,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use brink_host::probe::abi::survey::Follower;
+use brink_host::probe::Followed;
 use brink_stream::model::field::Missing;
 
 use super::lanes::Lanes;
@@ -44,7 +44,7 @@ pub struct Book {
     /// Cgroups for which there was no room at the last search.
     pub left_out: usize,
     /// What the kernel's timer has taken, where it follows those near their limit.
-    pub follower: Option<Follower>,
+    pub followed: Option<Followed>,
     /// Whether the kernel tells how long tasks of a cgroup wait for memory.
     pub tells_stalls: bool,
     /// Whether the node is a cgroup: nobody counts reclaims and forks of it as of a machine.
@@ -106,7 +106,7 @@ impl Default for Book {
             periods: Periods::default(),
             surveyed: 0,
             left_out: 0,
-            follower: None,
+            followed: None,
             tells_stalls: false,
             node_is_cgroup: false,
             node_missing: None,

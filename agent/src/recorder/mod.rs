@@ -32,8 +32,7 @@ use brink_core::base::{Moment, Span};
 use brink_host::HostError;
 use brink_host::cgroup::{Controller, Layout, Version};
 use brink_host::clock;
-use brink_host::probe::abi::survey::Follower;
-use brink_host::probe::{FlightReader, Meters, Survey};
+use brink_host::probe::{FlightReader, Followed, Meters, Survey};
 use brink_host::psi::PressureReader;
 use brink_host::realtime;
 use brink_stream::model::field::Missing;
@@ -202,8 +201,8 @@ pub struct Pace {
     pub surveyed: u32,
     /// Cgroups that are not recorded for want of room, as of the last search.
     pub left_out: u32,
-    /// What the kernel's timer has taken, where it follows those near their limit.
-    pub follower: Option<Follower>,
+    /// How the kernel's timer stands, where it follows those near their limit.
+    pub followed: Option<Followed>,
 }
 
 impl Recorder {
@@ -230,13 +229,13 @@ impl Recorder {
             others: count(alive().count() - near),
             surveyed: count(book.surveyed),
             left_out: count(book.left_out),
-            follower: book.follower,
+            followed: book.followed,
         })
     }
 
-    /// What the kernel's timer has taken, where it follows those near their limit.
-    pub fn follower(&self) -> Option<Follower> {
-        lock(&self.source.book).follower
+    /// How the kernel's timer stands, where it follows those near their limit.
+    pub fn followed(&self) -> Option<Followed> {
+        lock(&self.source.book).followed
     }
 
     /// What a cgroup held at `at` (`CLOCK_MONOTONIC`) without inactive file pages, in bytes: as of the point before that, which is

@@ -350,7 +350,7 @@ impl Watch {
         let mut book = lock(book);
         book.surveyed = surveyed;
         let survey = self.survey.as_ref().filter(|_| self.following.is_some());
-        book.follower = survey.and_then(Survey::follower);
+        book.followed = survey.and_then(Survey::followed);
         book.periods = Periods {
             node_ms: self.beat_ms(),
             near_ms: self.beat_ms(),

@@ -133,6 +133,7 @@ fn status(now: Time) -> Status {
             family: "oom".to_owned(),
             running: false,
             why: Some("no tracefs".to_owned()),
+            skipped: Some(3),
         }],
         rings: vec![RingView {
             row: "oom".to_owned(),
@@ -186,6 +187,7 @@ fn recorder() -> RecorderView {
         others: 78,
         surveyed: 110,
         left_out: 37,
+        overwritten: 4,
         timer: Some(SamplerView {
             ticks: 600,
             mean_ns: 4_000,

@@ -22,6 +22,15 @@ const RING: Shape = Shape {
     pages: TRACE_PAGES,
 };
 
+/// How following stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Followed {
+    /// What the timer had counted when its traces were read last.
+    pub counted: Follower,
+    /// Traces that were overwritten before anybody read them.
+    pub overwritten: u64,
+}
+
 /// The reading ends of what the timer leaves.
 pub(super) struct Follow {
     pace: Array<MapData, u64>,
@@ -32,8 +41,8 @@ pub(super) struct Follow {
     follower: Array<MapData, Pod<Follower>>,
     /// Traces that were read, or passed over.
     read: u64,
-    /// What was counted when they were read last.
-    counted: Follower,
+    /// As it stood when they were read last.
+    followed: Followed,
 }
 
 impl Follow {
@@ -55,7 +64,7 @@ impl Follow {
             traces: take(object, TRACES)?,
             follower: take(object, FOLLOWER)?,
             read: 0,
-            counted: Follower::default(),
+            followed: Followed::default(),
         })
     }
 
@@ -74,27 +83,30 @@ impl Follow {
         Arc::clone(&self.moved_fd)
     }
 
-    /// Hands over what was left since the last time, oldest first. Of what was overwritten meanwhile nothing is said.
+    /// Hands over what was left since the last time, oldest first. What was overwritten meanwhile is counted.
     pub(super) fn read(&mut self, mut each: impl FnMut(&Trace)) -> Result<(), ProbeError> {
         // Before the traces: who moves after that wakes anew.
         while self.moved.next().is_some() {}
-        self.counted = self.counts()?;
-        let left = self.counted.traces;
+        self.followed.counted = self.counts()?;
+        let left = self.followed.counted.traces;
         let unread = (self.read, left);
+        let mut found = 0;
         RING.read((&self.traces, TRACES), unread, |first, page| {
             for (place, trace) in (first..).zip(&page.traces) {
                 if (unread.0..unread.1).contains(&place) {
+                    found += 1;
                     each(trace);
                 }
             }
         })?;
         self.read = left;
+        self.followed.overwritten += (unread.1 - unread.0).saturating_sub(found);
         Ok(())
     }
 
-    /// What the timer had counted when its traces were read last.
-    pub(super) const fn counted(&self) -> Follower {
-        self.counted
+    /// As it stood when its traces were read last.
+    pub(super) const fn followed(&self) -> Followed {
+        self.followed
     }
 
     fn counts(&self) -> Result<Follower, ProbeError> {

@@ -71,7 +71,7 @@ impl Probe {
         // The type description was parsed in many small pieces; what is left of them is a multiple of what we need.
         trim_heap();
         tell_starts_of(&settings.wishes.names, &mut object)?;
-        let mut meters = Meters::take(&mut object)?;
+        let mut meters = Meters::take(&mut object, &coverage)?;
         if let Some(survey) = &survey {
             meters.add_maps(survey.map_bytes());
         }

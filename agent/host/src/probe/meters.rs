@@ -7,9 +7,11 @@ use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use brink_abi::meter::{self, CgroupMeter, Loss, ProcessMeter, SamplerMeter};
 
+use super::coverage::Coverage;
 use super::error::ProbeError;
 use super::load::take;
 use super::pod::Pod;
+use super::skipped::Handles;
 
 /// Which hooks a row of losses counts, and on which ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,12 +81,14 @@ pub struct Meters {
     cgroups: HashMap<MapData, u64, Pod<CgroupMeter>>,
     process: Array<MapData, Pod<ProcessMeter>>,
     map_bytes: Option<u64>,
+    handles: Handles,
 }
 
 impl Meters {
     /// Called before any other map is taken out, so that all of them are added up.
-    pub(super) fn take(object: &mut Ebpf) -> Result<Self, ProbeError> {
+    pub(super) fn take(object: &mut Ebpf, coverage: &Coverage) -> Result<Self, ProbeError> {
         Ok(Self {
+            handles: Handles::of(object, coverage),
             map_bytes: object.maps().map(|(_, map)| memlock(map)).sum(),
             loss: take(object, "LOSS")?,
             sampler: take(object, "SAMPLER")?,
@@ -149,6 +153,12 @@ impl Meters {
         self.cgroups
             .iter()
             .filter_map(|entry| entry.ok().map(|(id, Pod(found))| (id, found)))
+    }
+
+    /// How often the kernel left each program out because it ran on that processor already, since it was loaded. None of those
+    /// of which it does not tell, nor of the survey's, which are called and not hooked.
+    pub fn skipped(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.handles.skipped()
     }
 
     /// Adds the maps of another object.

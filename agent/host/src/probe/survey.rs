@@ -10,14 +10,14 @@ use aya::Ebpf;
 use aya::maps::{Array, MapData};
 use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun as _};
 use brink_abi::survey::{
-    FOLLOW, Follower, LEAVE, LIMITS, LOOK, MAX_SURVEYED, NOBODY, SEAT, Surveyed, Trace, UNKNOWN,
-    UNLIMITED, WORDS,
+    FOLLOW, LEAVE, LIMITS, LOOK, MAX_SURVEYED, NOBODY, SEAT, Surveyed, Trace, UNKNOWN, UNLIMITED,
+    WORDS,
 };
 
 use super::call::{done, failed, program};
 use super::coverage::{Absence, Coverage, Settings};
 use super::error::ProbeError;
-use super::follow::Follow;
+use super::follow::{Follow, Followed};
 use super::load::{alone, chain, take};
 use super::meters::memlock;
 use super::pod::Pod;
@@ -208,9 +208,9 @@ impl Survey {
         self.follow.as_ref().map(Follow::moved)
     }
 
-    /// What following had taken when its traces were read last; none where nobody can be followed.
-    pub fn follower(&self) -> Option<Follower> {
-        self.follow.as_ref().map(Follow::counted)
+    /// How following stood when its traces were read last; none where nobody can be followed.
+    pub fn followed(&self) -> Option<Followed> {
+        self.follow.as_ref().map(Follow::followed)
     }
 
     /// Bytes of kernel memory its maps occupy; none where the kernel does not tell.

@@ -1,5 +1,6 @@
 //! How the agent and the node are: figures, thresholds, rung, mode, the open order, and what was lost.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use brink_core::base::{Moment, Quantity};
@@ -102,11 +103,15 @@ impl Views {
     }
 
     fn programs(&self) -> Vec<ProgramView> {
+        let meters = self.running.loaded.meters();
+        let skipped: BTreeMap<&str, u64> =
+            meters.iter().flat_map(|meters| meters.skipped()).collect();
         let view = |program: &ProgramState| ProgramView {
             name: program.name.clone(),
             family: program.family.clone(),
             running: program.absent.is_none(),
             why: program.absent.clone(),
+            skipped: skipped.get(program.name.as_str()).copied(),
         };
         self.running.loaded.programs().iter().map(view).collect()
     }

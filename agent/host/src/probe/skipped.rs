@@ -1,0 +1,55 @@
+//! Runs of programs that the kernel has left out.
+//!
+//! A program that runs on a processor is not begun there a second time. Where tracepoints can be preempted (Linux 7), that happens
+//! whenever a task is taken off its processor within one: what the next task there had to tell is told by nobody, and only the
+//! kernel counts it.
+
+use std::fs;
+use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
+
+use aya::Ebpf;
+
+use super::coverage::Coverage;
+
+/// What is known of a program by its descriptor. The probe owns that: with the probe it may become somebody else's.
+struct Handle {
+    name: &'static str,
+    fd: RawFd,
+    id: String,
+}
+
+/// The programs of an object that run.
+pub(super) struct Handles(Vec<Handle>);
+
+impl Handles {
+    pub(super) fn of(object: &Ebpf, coverage: &Coverage) -> Self {
+        let running = coverage.programs().filter(|(_, state)| state.is_ok());
+        let handles = running.filter_map(|(program, _)| {
+            let fd = object.program(program.name)?.fd().ok()?;
+            let fd = fd.as_fd().as_raw_fd();
+            let id = line(&told(fd)?, "prog_id:")?.to_owned();
+            let name = program.name;
+            Some(Handle { name, fd, id })
+        });
+        Self(handles.collect())
+    }
+
+    /// How often each was left out since it was loaded; none of those of which the kernel does not tell.
+    pub(super) fn skipped(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.0.iter().filter_map(|handle| {
+            let told = told(handle.fd)?;
+            let is_same = line(&told, "prog_id:")? == handle.id;
+            let count = line(&told, "recursion_misses:")?.parse().ok()?;
+            is_same.then_some((handle.name, count))
+        })
+    }
+}
+
+fn told(fd: RawFd) -> Option<String> {
+    fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()
+}
+
+fn line<'a>(told: &'a str, key: &str) -> Option<&'a str> {
+    let mut lines = told.lines();
+    lines.find_map(|line| Some(line.strip_prefix(key)?.trim()))
+}
