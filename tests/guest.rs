@@ -1,6 +1,7 @@
 //! Whether this is a machine of the tests' own, made to be harmed.
 
 use std::fs;
+use std::path::Path;
 use std::sync::LazyLock;
 
 /// The word on the kernel's command line that `cargo xtask vm` boots its guests with.
@@ -27,6 +28,25 @@ macro_rules! lacks {
         ::std::assert!(
             !$crate::in_guest(),
             "every guest has it: {}",
+            ::std::format!($($reason)+)
+        );
+        $crate::skip!($($reason)+);
+    }};
+}
+
+/// Whether the machine is a guest with what makes filesystems; one for which that could not be fetched has none of it.
+pub fn makes_filesystems() -> bool {
+    in_guest() && Path::new("/bin/mkfs.ext4").exists()
+}
+
+/// Ends the test as skipped for a filesystem of its own that it cannot have, with the reason. A guest with what makes
+/// filesystems is known to offer it: there the test fails.
+#[macro_export]
+macro_rules! lacks_disk {
+    ($($reason:tt)+) => {{
+        ::std::assert!(
+            !$crate::makes_filesystems(),
+            "every guest with mkfs has it: {}",
             ::std::format!($($reason)+)
         );
         $crate::skip!($($reason)+);

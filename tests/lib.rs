@@ -17,7 +17,7 @@ mod terminal;
 pub use browser::Browser;
 pub use chance::Chance;
 pub use disk::OwnDisk;
-pub use guest::{booted_with, in_guest};
+pub use guest::{booted_with, in_guest, makes_filesystems};
 pub use hog::{Hog, wait_until};
 pub use sandbox::Sandbox;
 pub use skip::{Outcome, report_skip};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use brink::control::protocol::{Status, ThresholdState};
 use brink_stream::model::data::{NodeReclaim, ReclaimPhase};
 use brink_stream::model::kind::Kind;
-use brink_tests::{OwnDisk, skip, slowed, wait_until};
+use brink_tests::{OwnDisk, lacks_disk, skip, slowed, wait_until};
 
 use crate::support::{MIB, Node, PATIENCE};
 
@@ -20,7 +20,7 @@ macro_rules! disk {
         }
         match OwnDisk::ext4($folder, $mib, $arguments) {
             Ok(disk) => disk,
-            Err(why) => skip!("{why}"),
+            Err(why) => lacks_disk!("{why}"),
         }
     }};
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use brink::control::protocol::{Status, ThresholdState};
 use brink::record::DecisionRecord;
 use brink_host::hog::Load;
-use brink_tests::{Hog, OwnDisk, skip, wait_until};
+use brink_tests::{Hog, OwnDisk, lacks_disk, wait_until};
 
 use crate::storage::keeper;
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
@@ -142,7 +142,7 @@ fn on_a_single_filesystem_whoever_holds_most_of_it_goes() {
     let thresholds = format!("nodefs.available: {LEFT}Mi");
     let ground = match Ground::new(&[], &thresholds) {
         Ok(ground) => ground,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks_disk!("{why}"),
     };
     ground.is_laid_out("single");
     ground.fill(0);
@@ -153,7 +153,7 @@ fn on_a_single_filesystem_whoever_holds_most_of_it_goes() {
 fn inodes_have_an_order_of_their_own() {
     let ground = match Ground::new(&[], "nodefs.inodesFree: 10000") {
         Ok(ground) => ground,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks_disk!("{why}"),
     };
     // Few bytes in many files.
     let folder = ground.disks[0].place().join("little");
@@ -178,7 +178,7 @@ fn for_images_on_their_own_nobody_goes_who_holds_none_of_them() {
     let thresholds = format!("nodefs.available: {LEFT}Mi, imagefs.available: {LEFT}Mi");
     let ground = match Ground::new(&["imagefs"], &thresholds) {
         Ok(ground) => ground,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks_disk!("{why}"),
     };
     ground.is_laid_out("dedicatedImagefs");
     ground.fill(1);
@@ -198,7 +198,7 @@ fn writable_layers_on_their_own_have_the_thresholds_of_nodefs() {
     let thresholds = format!("nodefs.available: {LEFT}Mi, imagefs.available: 1Mi");
     let ground = match Ground::new(&["imagefs", "containerfs"], &thresholds) {
         Ok(ground) => ground,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks_disk!("{why}"),
     };
     ground.is_laid_out("split");
     ground.fill(2);

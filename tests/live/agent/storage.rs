@@ -2,13 +2,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brink::control::protocol::{DiskView, Question, StorageView};
 use brink_host::hog::Load;
 use brink_tests::schema::assert_keeps_to;
-use brink_tests::{OwnDisk, skip, wait_until};
+use brink_tests::{OwnDisk, lacks_disk, skip, wait_until};
 use rustix::thread::CapabilitySet;
 
 use crate::pods::{Kubelets, UID, id};
@@ -75,7 +75,7 @@ fn a_file_that_grows_in_a_folder_that_does_not_change_is_seen() {
     let mut node = Node::new(200);
     let disk = match OwnDisk::ext4(&node.path("disk"), 64, &[]) {
         Ok(disk) => disk,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks_disk!("{why}"),
     };
     let folder = disk.place().join("data");
     fs::create_dir(&folder).unwrap();
@@ -219,25 +219,30 @@ fn an_agent_that_observes_only_tells() {
     assert!(lives(&process));
 }
 
-#[test]
-fn an_empty_dir_over_its_size_goes_with_the_kubelets_message() {
-    let home = tempfile::tempdir().unwrap();
-    let (root, logs) = (home.path().join("kubelet"), home.path().join("logs"));
+/// A pod as a kubelet makes it below `home`, with more in its `spec`, and the folder of its volume `scratch`, which may use 1 MiB.
+fn pod_with_scratch(home: &Path, spec: &str) -> (Kubelets, PathBuf) {
+    let (root, logs) = (home.join("kubelet"), home.join("logs"));
     let settings = format!(
         "evictionHard: {{}}\nstorage: {{volumeStatsAggPeriod: 1s, rootDir: \"{}\", podLogsDir: \"{}\"}}",
         root.display(),
         logs.display()
     );
-    let mut kubelets = Kubelets::new(200, &['a'], &settings);
-    kubelets
-        .specify("containers: [{name: c}], volumes: [{name: scratch, emptyDir: {sizeLimit: 1Mi}}]");
+    let kubelets = Kubelets::new(200, &['a'], &settings);
+    let volumes = "volumes: [{name: scratch, emptyDir: {sizeLimit: 1Mi}}]";
+    kubelets.specify(&format!("containers: [{{name: c}}], {spec}{volumes}"));
     let pod = root.join("pods").join(UID);
     let scratch = pod.join("volumes/kubernetes.io~empty-dir/scratch");
-    let of_container = logs.join(format!("shop_web_{UID}/c"));
-    for folder in [&scratch, &of_container] {
-        fs::create_dir_all(folder).unwrap();
-    }
+    fs::create_dir_all(&scratch).unwrap();
     fs::write(pod.join("etc-hosts"), "127.0.0.1 localhost\n").unwrap();
+    (kubelets, scratch)
+}
+
+#[test]
+fn an_empty_dir_over_its_size_goes_with_the_kubelets_message() {
+    let home = tempfile::tempdir().unwrap();
+    let (mut kubelets, scratch) = pod_with_scratch(home.path(), "");
+    let of_container = home.path().join(format!("logs/shop_web_{UID}/c"));
+    fs::create_dir_all(&of_container).unwrap();
     grow(&of_container.join("0.log"), 2);
     let container = kubelets.make(&id('a'));
     kubelets.node.start(&[]);
@@ -261,6 +266,41 @@ fn an_empty_dir_over_its_size_goes_with_the_kubelets_message() {
         )
     );
     assert!(kubelets.is_sandbox_alive());
+}
+
+#[test]
+fn by_the_quota_of_its_project_an_empty_dir_goes_for_a_file_that_no_walk_finds() {
+    if let Err(why) = OwnDisk::own_mounts() {
+        skip!("{why}");
+    }
+    let home = tempfile::tempdir().unwrap();
+    let _disk = match OwnDisk::ext4_counting_projects(&home.path().join("kubelet")) {
+        Ok(disk) => disk,
+        Err(why) => lacks_disk!("needs an ext4 with project quotas: {why}"),
+    };
+    // No quota answers for a pod without a user namespace of its own.
+    let (mut kubelets, scratch) = pod_with_scratch(home.path(), "hostUsers: false, ");
+    if let Err(why) = OwnDisk::give_project(&scratch, 4242) {
+        lacks_disk!("needs an ext4 with project quotas: {why}");
+    }
+    let container = kubelets.make(&id('a'));
+    kubelets.node.start(&[]);
+    let process = kubelets.holding(container, 8);
+    let view = told(&kubelets.node, |view| {
+        let mut workloads = view.workloads.iter();
+        workloads.any(|one| one.volumes_bytes.is_some())
+    });
+    assert!(view.workloads[0].volumes_bytes < Some(MIB), "{view:#?}");
+    assert!(lives(&process), "it is within its limit");
+    // It has no name from the beginning.
+    let mut file = tempfile::tempfile_in(&scratch).unwrap();
+    file.write_all(&vec![1; 2 << 20]).unwrap();
+    file.sync_all().unwrap();
+    gone_after(&process);
+    let limit = kubelets.node.finished(1).limit.expect("the limit");
+    assert_eq!(limit.part, "scratch");
+    assert!(limit.used_bytes >= 2 * MIB, "{limit:?}");
+    assert_eq!(fs::read_dir(&scratch).unwrap().count(), 0);
 }
 
 #[test]

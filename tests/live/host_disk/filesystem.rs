@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 
 use brink_host::disk::filesystem::Filesystem;
-use brink_tests::{OwnDisk, skip};
+use brink_tests::{OwnDisk, lacks_disk, skip};
 use rustix::mount::{MountFlags, mount_remount};
 
 #[test]
@@ -15,7 +15,7 @@ fn a_filesystem_that_fills_has_less_and_then_none() {
     let place = tempfile::tempdir().unwrap();
     let disk = match OwnDisk::ext4(place.path(), 32, &["-N", "128"]) {
         Ok(disk) => disk,
-        Err(why) => skip!("{why}"),
+        Err(why) => lacks_disk!("{why}"),
     };
     let empty = Filesystem::read(disk.place()).unwrap();
     assert_eq!(empty.kind.to_string(), "ext4");

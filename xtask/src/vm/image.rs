@@ -1,4 +1,4 @@
-//! The first file system of a guest: busybox, our programs where the host has them, and the job.
+//! The first file system of a guest: busybox and what makes filesystems, our programs where the host has them, and the job.
 use std::{
     collections::BTreeSet,
     fs::{self, File},
@@ -12,7 +12,7 @@ use super::{
     cpio::{self, Data, Entry},
     job::{JOB, Job},
     static_build::Programs,
-    supply::Kernel,
+    supply::{Kernel, Tools},
 };
 use crate::workspace;
 
@@ -29,7 +29,7 @@ pub(super) const EMPTY: [&str; 7] = ["proc", "sys", "dev", "run", "scratch", "va
 /// When something that belongs into it cannot be read, or it cannot be written.
 pub(super) fn write(
     image: &Path,
-    (job, programs, busybox): (&Job, &Programs, &Path),
+    (job, programs, tools): (&Job, &Programs, &Tools),
     kernels: &[Kernel],
 ) -> anyhow::Result<()> {
     let context = || format!("writing {}", image.display());
@@ -37,17 +37,17 @@ pub(super) fn write(
         fs::create_dir_all(folder).with_context(context)?;
     }
     let mut out = BufWriter::new(File::create(image).with_context(context)?);
-    let mut wanted = entries(job, programs, busybox)?;
+    let mut wanted = entries(job, programs, tools)?;
     wanted.extend(kernels.iter().flat_map(modules));
     cpio::write(&mut out, &with_folders(wanted))?;
     out.flush().with_context(context)
 }
 
-fn entries(job: &Job, programs: &Programs, busybox: &Path) -> anyhow::Result<Vec<Entry>> {
+fn entries(job: &Job, programs: &Programs, tools: &Tools) -> anyhow::Result<Vec<Entry>> {
     let program = |path: &str, from: &Path| Entry::new(path, 0o755, Data::CopyOf(from.to_owned()));
     let mut wanted = vec![
         program("init", &programs.guest),
-        program("bin/busybox", busybox),
+        program("bin/busybox", &tools.busybox),
         Entry::new("bin/sh", 0o777, Data::Link("busybox".to_owned())),
         Entry::new(JOB, 0o644, Data::Bytes(serde_json::to_vec(job)?)),
         // Everybody's, as on any system.
@@ -59,6 +59,9 @@ fn entries(job: &Job, programs: &Programs, busybox: &Path) -> anyhow::Result<Vec
     let others = [&programs.agent, &programs.hog, &programs.coverage];
     for path in tests.chain(others) {
         wanted.push(program(&path.to_string_lossy(), path));
+    }
+    for (place, file) in &tools.filesystems {
+        wanted.push(program(place, file));
     }
     for folder in suites().map(|suite| &suite.binary.folder) {
         wanted.push(Entry::folder(&folder.to_string_lossy()));
@@ -79,7 +82,7 @@ fn modules(kernel: &Kernel) -> Vec<Entry> {
         let release = above.find(|folder| folder.ends_with("kernel"))?.parent()?;
         let (release, file) = (release.file_name()?, module.file_name()?);
         let (release, file) = (release.to_string_lossy(), file.to_string_lossy());
-        let path = format!("{MODULES}/{release}/{number}-{file}");
+        let path = format!("{MODULES}/{release}/{number:02}-{file}");
         Some(Entry::new(&path, 0o644, Data::CopyOf(module.clone())))
     };
     let modules = kernel.modules.iter().enumerate();

@@ -321,6 +321,7 @@ mod tests {
         let tools = Tools {
             root: "/tools".into(),
             busybox: "/busybox".into(),
+            filesystems: Vec::new(),
         };
         let kernel = Kernel {
             series: Series::V6_1,

@@ -4,8 +4,10 @@ mod cache;
 mod choice;
 mod claims;
 mod cpio;
+mod dealt;
 #[cfg(feature = "bench")]
 pub(crate) mod errand;
+mod filesystems;
 pub mod guest;
 mod image;
 mod job;

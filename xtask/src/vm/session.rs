@@ -17,7 +17,7 @@ use super::{
     cache::InUse,
     choice,
     cpio::{Data, Entry},
-    guest, image,
+    dealt, guest, image,
     job::{Answer, Job},
     kept,
     machine::{Accelerator, Machine, tail},
@@ -53,10 +53,6 @@ const TRIAL_DEADLINE: Duration = Duration::from_secs(10);
 const TEST_DEADLINES: [u64; 3] = [150, 300, 3000];
 /// Longest time for a guest: ordinary and full.
 const DEADLINES: [Duration; 2] = [Duration::from_mins(150), Duration::from_hours(4)];
-/// Of the short form, all guests together, once everything is built: no test is begun later.
-const SHORT: Duration = Duration::from_mins(4);
-/// What the three guests of a kernel need before the first test of the ordinary one, where processors are emulated.
-const SETTING_UP: Duration = Duration::from_secs(45);
 /// The least that is worth a boot.
 const LEAST: Duration = Duration::from_secs(30);
 /// Between the last begin of a test and the end of a guest that says nothing, beside one more test at the most.
@@ -86,7 +82,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
         choice = kept::missing(known, of, choice);
     }
     let length = args.minutes.map(Duration::from_mins);
-    let length = length.or(args.short.then_some(SHORT));
+    let length = length.or(args.short.then_some(dealt::SHORT));
     let end = length.map(|length| Instant::now() + length);
     let mut session = Session::new(args, (&tools, choice), folder, end)?;
     session.make_image(&programs, &kernels)?;
@@ -150,7 +146,7 @@ fn supply(wanted: &[Series], report: &mut Report) -> anyhow::Result<Option<Suppl
     } else {
         Err(anyhow::anyhow!("guests are made for x86_64 only"))
     };
-    let (tools, mut supply) = match opened {
+    let (mut tools, mut supply) = match opened {
         Ok(opened) => opened,
         Err(error) => {
             let reason = format!("{error:#}");
@@ -170,6 +166,7 @@ fn supply(wanted: &[Series], report: &mut Report) -> anyhow::Result<Option<Suppl
     if kernels.is_empty() {
         return Ok(None);
     }
+    tools.filesystems = supply.filesystems();
     Ok(Some((tools, kernels, supply.into_use()?)))
 }
 
@@ -227,7 +224,7 @@ impl<'a> Session<'a> {
             full: args.full,
             deadline: self.test_deadline(),
         };
-        let parts = (&job, programs, &*self.tools.busybox);
+        let parts = (&job, programs, self.tools);
         image::write(&self.initramfs, parts, kernels)
     }
 
@@ -264,7 +261,9 @@ impl<'a> Session<'a> {
         let next = || {
             let mut waiting = waiting.lock().unwrap_or_else(PoisonError::into_inner);
             let left = |end: Instant| end.saturating_duration_since(Instant::now());
-            let share = self.end.map(|end| share(left(end), waiting.len(), beside));
+            let share = self
+                .end
+                .map(|end| dealt::share(left(end), waiting.len(), beside));
             let until = share.map(|share| Instant::now() + share);
             let (kernel, first) = waiting.pop_front()?;
             Some((kernel, first, until))
@@ -295,13 +294,12 @@ impl<'a> Session<'a> {
 
     /// After how many of its tests each kernel begins. Only where the short form ends before all are done is that of any use.
     fn firsts(&self, kernels: usize, beside: usize) -> Vec<usize> {
+        if !self.args.short {
+            return vec![0; kernels];
+        }
         let tests = self.choice.of(Boot::Whole).iter();
         let tests = tests.map(|suite| suite.names.len()).sum();
-        if self.args.short {
-            deal(&shares(SHORT, kernels, beside), tests)
-        } else {
-            vec![0; kernels]
-        }
+        dealt::firsts((kernels, beside), tests, dealt::turn(workspace::root()))
     }
 
     /// A guest that begins with the test after the `first` ones, and none after `until`.
@@ -438,40 +436,6 @@ impl<'a> Session<'a> {
     }
 }
 
-/// The time of the next kernel, of what is left for so many that wait and so many side by side.
-fn share(left: Duration, waiting: usize, beside: usize) -> Duration {
-    let rounds = waiting.div_ceil(beside.max(1)).max(1);
-    left / u32::try_from(rounds).unwrap_or(u32::MAX)
-}
-
-/// The times of all kernels, if each takes the whole of it.
-fn shares(length: Duration, kernels: usize, beside: usize) -> Vec<Duration> {
-    let mut taken = vec![Duration::ZERO; beside.max(1)];
-    let next = |place: usize| {
-        let soonest = taken.iter_mut().min()?;
-        let share = share(length.saturating_sub(*soonest), kernels - place, beside);
-        *soonest += share;
-        Some(share)
-    };
-    (0..kernels).map_while(next).collect()
-}
-
-/// After how many of the tests each kernel begins, by the time that it has for tests: what one has no time for, the next one
-/// begins with.
-fn deal(shares: &[Duration], tests: usize) -> Vec<usize> {
-    let for_tests = |share: &Duration| share.saturating_sub(SETTING_UP).as_secs();
-    let seconds = |shares: &[Duration]| -> usize {
-        let sum: u64 = shares.iter().map(for_tests).sum();
-        usize::try_from(sum).unwrap_or(usize::MAX)
-    };
-    let whole = seconds(shares).max(1);
-    let first = |place: usize| {
-        let before = shares.get(..place).map_or(0, seconds);
-        before.saturating_mul(tests) / whole
-    };
-    (0..shares.len()).map(first).collect()
-}
-
 /// Writes the files that came back beside the logs.
 fn save(files: &[Entry], folder: &Path) -> anyhow::Result<()> {
     for file in files {
@@ -512,55 +476,6 @@ mod tests {
         check("vm --kernel newest --kernel 6.1 --kernel 6.1", &both);
         assert!(Line::try_parse_from(["vm", "--kernel", "5.15"]).is_err());
         assert!(Line::try_parse_from(["vm", "--short", "--full"]).is_err());
-    }
-
-    #[test]
-    fn the_time_of_the_short_form_is_shared_out() {
-        // Three kernels and two processors: whoever begins first leaves time for the third.
-        for (left, waiting, beside, expected) in [
-            (600, 3, 2, 300),
-            (600, 2, 2, 600),
-            (280, 1, 2, 280),
-            (600, 3, 1, 200),
-            (0, 1, 1, 0),
-            (600, 0, 2, 600),
-        ] {
-            let found = share(Duration::from_secs(left), waiting, beside);
-            assert_eq!(
-                found,
-                Duration::from_secs(expected),
-                "{waiting} of {left} s"
-            );
-        }
-    }
-
-    #[test]
-    fn each_kernel_begins_where_the_one_before_it_has_no_time_any_more() {
-        let seconds =
-            |shares: Vec<Duration>| -> Vec<u64> { shares.iter().map(Duration::as_secs).collect() };
-        for (kernels, beside, expected) in [
-            (3, 2, vec![120, 240, 120]),
-            (3, 3, vec![240, 240, 240]),
-            (3, 1, vec![80, 80, 80]),
-            (1, 1, vec![240]),
-            (0, 2, vec![]),
-        ] {
-            assert_eq!(
-                seconds(shares(SHORT, kernels, beside)),
-                expected,
-                "{beside}"
-            );
-        }
-        for (shares, expected) in [
-            (vec![120, 240, 120], vec![0, 3, 14]),
-            (vec![240, 240, 240], vec![0, 6, 12]),
-            (vec![10, 10], vec![0, 0]),
-            (vec![240], vec![0]),
-            (vec![], vec![]),
-        ] {
-            let shares: Vec<_> = shares.into_iter().map(Duration::from_secs).collect();
-            assert_eq!(deal(&shares, 18), expected, "{shares:?}");
-        }
     }
 
     #[test]

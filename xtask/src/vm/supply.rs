@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 
 use super::{
     cache::{Cache, InUse},
+    filesystems,
     packages::{self, Package},
     series::Series,
 };
@@ -48,15 +49,24 @@ pub(super) struct Tools {
     pub(super) root: PathBuf,
     /// A busybox that needs nothing else.
     pub(super) busybox: PathBuf,
+    /// What makes filesystems that it cannot make: where a guest has it, and the file. Nothing until it was asked for.
+    pub(super) filesystems: Vec<(String, PathBuf)>,
 }
 
-/// Swap in compressed memory, and what it compresses with, by folder and name.
-const MODULES: [(&str, &str); 5] = [
+/// Swap in compressed memory and what it compresses with, and filesystems in files with their quotas; by folder and name.
+const MODULES: [(&str, &str); 12] = [
     ("crypto", "lzo-rle"),
     ("lib/lz4", "lz4_compress"),
     ("lib/lz4", "lz4hc_compress"),
     ("mm", "zsmalloc"),
     ("drivers/block/zram", "zram"),
+    ("drivers/block", "loop"),
+    ("fs/quota", "quota_tree"),
+    ("fs/quota", "quota_v2"),
+    ("lib", "libcrc32c"),
+    ("fs/xfs", "xfs"),
+    ("fs/overlayfs", "overlay"),
+    ("fs/fuse", "fuse"),
 ];
 
 /// A kernel, unpacked.
@@ -103,6 +113,18 @@ impl Supply {
         Ok(Tools {
             busybox: busybox.context("the package busybox-static has no busybox")?,
             root,
+            filesystems: Vec::new(),
+        })
+    }
+
+    /// What makes filesystems that busybox cannot make. Where neither the archive nor the cache has it that is told, and there
+    /// is nothing.
+    pub(super) fn filesystems(&mut self) -> Vec<(String, PathBuf)> {
+        let root = self.obtain("filesystems", &[filesystems::SUITE], choose_filesystems);
+        let files = root.and_then(|root| filesystems::files(&root));
+        files.unwrap_or_else(|error| {
+            eprintln!("vm: {error:#}; tests that make filesystems with it are skipped");
+            Vec::new()
         })
     }
 
@@ -230,6 +252,16 @@ fn choose_tools(suites: &Suites) -> anyhow::Result<Vec<Package>> {
 /// The peers and all they need, on a system with nothing installed.
 fn choose_peers(suites: &Suites) -> anyhow::Result<Vec<Package>> {
     would_install(suites, suites.command("apt-get"), &PEERS)
+}
+
+/// What makes filesystems, by name.
+fn choose_filesystems(suites: &Suites) -> anyhow::Result<Vec<Package>> {
+    let found = show(suites, &filesystems::PACKAGES.map(str::to_owned))?;
+    let is_found = |name: &str| found.iter().any(|each| each.name == name);
+    match filesystems::PACKAGES.iter().find(|name| !is_found(name)) {
+        None => Ok(found),
+        Some(missing) => bail!("{suites} has no package {missing}"),
+    }
 }
 
 fn would_install(
