@@ -123,11 +123,14 @@ fn a_tree_that_forks_and_will_not_listen_goes_whole_by_a_soft_eviction() {
     let soft = "evictionHard: {memory.available: 20Mi}\nevictionSoft: {memory.available: 900Mi}\nevictionSoftGracePeriod: {memory.available: 200ms}\nevictionMaxPodGracePeriod: 1";
     let tree = Tree::new(1200, soft);
     let mut storm = deaf(&tree.storms, Load::ForkStorm, 0);
+    // The storm is full before the kill: this one has somebody born at every moment of the grace and of the kill.
+    let mut births = deaf(&tree.leaves[1], Load::ForkChurn, u64::MAX);
     tree.wait_for_storm();
     let leak = leak(&tree.leaves[0], 350 * MIB);
     gone_after(&leak);
     let record = tree.check_gone();
     assert!(!storm.wait().unwrap().success());
+    assert!(!births.wait().unwrap().success());
     assert!(!record.threshold.hard);
     let asked = record.since_sample("asked").expect("SIGTERM first");
     let killed = record.since_sample("firstSignal").expect("then SIGKILL");
