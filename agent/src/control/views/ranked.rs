@@ -201,7 +201,8 @@ impl<'a> Ranked<'a> {
         ))
     }
 
-    /// Minimum reclaims of the signal that all who may be evicted could not meet together; nothing where that is not known of one.
+    /// Minimum reclaims of the signal that all who may be evicted could not meet together; where it is not known what one of them
+    /// holds, those beyond all that there is.
     pub(super) fn beyond_reach(&self, state: &State) -> Vec<String> {
         let signal = self.ranking.signal;
         let seen = state.reading.as_ref();
@@ -212,7 +213,7 @@ impl<'a> Ranked<'a> {
                 .and_then(|at| Standing::from(at).usage)
         });
         let held = held.try_fold(0_i64, |sum, held| Some(sum.saturating_add(held?)));
-        let (Some(seen), Some(held)) = (seen, held) else {
+        let Some(seen) = seen else {
             return Vec::new();
         };
         beyond(state.policy.thresholds(), signal, &seen, held)

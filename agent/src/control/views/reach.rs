@@ -7,25 +7,33 @@ use brink_core::node::threshold::Threshold;
 use crate::record::text::amount;
 
 /// A sentence for each threshold of a signal that lets go only above what there would be: so much is seen, and so much `held` by
-/// those who may be evicted.
+/// those who may be evicted, if that is known.
 pub(super) fn beyond(
     thresholds: &[Threshold],
     signal: Signal,
     seen: &Observation,
-    held: i64,
+    held: Option<i64>,
 ) -> Vec<String> {
-    let most = seen.available.saturating_add(held);
+    let most = held.map(|held| seen.available.saturating_add(held));
     let asks = |one: &&Threshold| one.signal == signal && one.min_reclaim.is_some();
     let beyond = thresholds.iter().filter(asks).filter_map(|threshold| {
         let release = threshold.release(seen.capacity).value();
-        (release > most).then(|| {
-            format!(
-                "{threshold} lets go only at {}: with everybody gone who may be evicted there would be {}, so once it is met it takes \
-                 all of them, this one among them, whatever its place.",
-                amount(signal.name(), release),
+        let there_is = match most {
+            Some(most) if release > most => format!(
+                "with everybody gone who may be evicted there would be {}",
                 amount(signal.name(), most)
-            )
-        })
+            ),
+            // Whoever holds how much of it.
+            _ if release > seen.capacity => {
+                format!("the whole is {}", amount(signal.name(), seen.capacity))
+            }
+            _ => return None,
+        };
+        Some(format!(
+            "{threshold} lets go only at {}: {there_is}, so once it is met it takes all of them, this one among them, whatever its \
+             place.",
+            amount(signal.name(), release)
+        ))
     });
     beyond.collect()
 }
@@ -51,23 +59,28 @@ mod tests {
             capacity: 4 << 30,
             at: None,
         };
-        let check = |min_reclaim, held: i64, expected: &[&str]| {
+        let check = |min_reclaim, held: Option<i64>, expected: &[&str]| {
             let found = beyond(
                 &[threshold(min_reclaim)],
                 Signal::MemoryAvailable,
                 &seen,
-                held << 20,
+                held.map(|mib| mib << 20),
             );
             assert_eq!(found.is_empty(), expected.is_empty(), "{found:?}");
             for expected in expected {
                 assert!(found[0].contains(expected), "{found:?}");
             }
         };
-        check(None, 0, &[]);
-        check(Some(bytes(1024)), 1548, &[]);
+        check(None, Some(0), &[]);
+        check(Some(bytes(1024)), Some(1548), &[]);
+        check(Some(bytes(1024)), None, &[]);
+        // Of 4 GiB.
+        let too_much = ["lets go only at 5.0Gi: the whole is 4.0Gi"];
+        check(Some(bytes(4096)), None, &too_much);
+        check(Some(bytes(4096)), Some(8192), &too_much);
         check(
             Some(bytes(1024)),
-            524,
+            Some(524),
             &[
                 "memory.available<1Gi lets go only at 2.0Gi",
                 "would be 1.0Gi",

@@ -154,23 +154,79 @@ impl Reach<'_> {
         if release <= seen.available {
             return Found::Within;
         }
-        let Some(held) = self.held else {
-            return Found::Unknown(format!(
+        let lets_go = amount(signal.name(), release);
+        match self.held.map(|held| seen.available.saturating_add(held)) {
+            Some(most) if release > most => {
+                let aside = match Role::of(signal) {
+                    Some(_) => ", unused images aside,",
+                    None => "",
+                };
+                Found::Beyond(format!(
+                    "{whose} {threshold} lets go at {lets_go}, and with everybody evicted who may be, {}{aside} would be available",
+                    amount(signal.name(), most)
+                ))
+            }
+            // Whoever holds how much of it.
+            _ if release > seen.capacity => Found::Beyond(format!(
+                "{whose} {threshold} lets go at {lets_go}, and the whole is {}",
+                amount(signal.name(), seen.capacity)
+            )),
+            Some(_) => Found::Within,
+            None => Found::Unknown(format!(
                 "{whose} {threshold}: what workloads and pods hold now is not known"
-            ));
-        };
-        let most = seen.available.saturating_add(held);
-        if release <= most {
-            return Found::Within;
+            )),
         }
-        let aside = match Role::of(signal) {
-            Some(_) => ", unused images aside,",
-            None => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_core::base::{Quantity, Span};
+    use brink_core::node::threshold::Value;
+
+    use super::*;
+
+    #[test]
+    fn more_than_the_whole_is_beyond_reach_whatever_is_held() {
+        let bytes = |gib: i64| Value::Quantity(Quantity::from_bytes(gib << 30));
+        let check = |more: i64, held: Option<i64>, expected: &str| {
+            let threshold = Threshold {
+                signal: Signal::NodefsAvailable,
+                grace: Span::ZERO,
+                value: bytes(1),
+                min_reclaim: Some(bytes(more)),
+            };
+            let reach = Reach {
+                whose: "Brink's",
+                threshold: &threshold,
+                seen: Some(Observation {
+                    available: 2 << 30,
+                    capacity: 10 << 30,
+                    at: None,
+                }),
+                held: held.map(|gib| gib << 30),
+            };
+            let found = match reach.judge() {
+                Found::Within => "within".to_owned(),
+                Found::Beyond(why) => format!("beyond: {why}"),
+                Found::Unknown(why) => format!("unknown: {why}"),
+            };
+            assert!(found.starts_with(expected), "{found}");
         };
-        Found::Beyond(format!(
-            "{whose} {threshold} lets go at {}, and with everybody evicted who may be, {}{aside} would be available",
-            amount(signal.name(), release),
-            amount(signal.name(), most)
-        ))
+        check(1, None, "within");
+        check(9, None, "unknown: ");
+        check(
+            10,
+            None,
+            "beyond: Brink's nodefs.available<1Gi lets go at 11.0Gi, and the whole is 10.0Gi",
+        );
+        check(
+            9,
+            Some(7),
+            "beyond: Brink's nodefs.available<1Gi lets go at 10.0Gi, and with everybody",
+        );
+        check(9, Some(8), "within");
+        // What is counted twice makes no disk larger.
+        check(10, Some(20), "beyond: ");
     }
 }

@@ -9,7 +9,7 @@ use brink_core::node::policy::Capacities;
 use brink_host::cgroup::stat::StatReader;
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::cgroup::{CgroupDir, Controller, Layout};
-use brink_host::process::essential::find;
+use brink_host::process::essential::{Essential, find};
 use brink_host::process::{ProcessInfo, Role};
 
 use super::source::{Known, known, under};
@@ -107,16 +107,19 @@ impl Kubelet {
 pub(crate) fn running(root: &Path) -> Known<Option<Running>> {
     let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
     let all = known(find(root, own))?;
-    let Some(kubelet) = all.into_iter().find(|one| one.role == Role::Kubelet) else {
-        return Ok(None);
-    };
+    Ok(among(root, &all))
+}
+
+/// The kubelet among processes that were found under a root.
+pub(crate) fn among(root: &Path, all: &[Essential]) -> Option<Running> {
+    let kubelet = all.iter().find(|one| one.role == Role::Kubelet)?;
     let process = ProcessInfo::read(root, kubelet.identity.pid).ok().flatten();
     let command_line = process.map_or_else(Vec::new, |process| process.command_line);
-    Ok(Some(Running {
+    Some(Running {
         pid: kubelet.identity.pid,
-        name: kubelet.name,
+        name: kubelet.name.clone(),
         arguments: command_line.into_iter().skip(1).collect(),
-    }))
+    })
 }
 
 fn configured(config: &AgentConfig) -> Option<Files> {
