@@ -81,6 +81,8 @@ pub struct Report {
     pub spared: Vec<(Target, Spared)>,
     /// What the runtime would not remove, and why.
     pub refused: Vec<(Target, CriError)>,
+    /// Images that were to stay, each with the reason.
+    pub kept: Vec<(String, Stays)>,
     /// How it ended.
     pub ended: Ended,
 }
@@ -128,6 +130,7 @@ pub async fn act<R: Runtime>(
             removed: Vec::new(),
             spared: Vec::new(),
             refused: Vec::new(),
+            kept: Vec::new(),
             ended: Ended::Done,
         },
     };
@@ -204,7 +207,8 @@ impl<R: Runtime> Acting<'_, R> {
             layers: &layers,
             now,
         };
-        let (unused, _kept) = unused_images(&state, self.order.policy, &known);
+        let (unused, kept) = unused_images(&state, self.order.policy, &known);
+        self.report.kept = kept;
         for image in unused {
             self.remove_image(image, &known).await?;
         }

@@ -197,9 +197,10 @@ proptest! {
         state in any_state(),
         plays in proptest::collection::vec(any_play(), 0..40),
         kept in 0_usize..3,
+        beside_kubelet in any::<bool>(),
     ) {
-        let fake = Fake::new(state, plays);
-        let policy = Policy { kept_containers: kept, ..Policy::default() };
+        let policy = Policy { kept_containers: kept, beside_kubelet, ..Policy::default() };
+        let fake = Fake::new(state, plays).under(&policy);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)

@@ -8,6 +8,8 @@ use tonic::Code;
 
 use crate::client::Runtime;
 use crate::fault::CriError;
+use crate::plan::tests::fate;
+use crate::plan::{Fate, Policy};
 use crate::state::{Container, Image, Layers, Pod, Standing, State};
 
 /// What becomes of a call.
@@ -47,6 +49,10 @@ pub(crate) struct Fake(Mutex<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     state: State,
+    /// What it told last: nobody can know better.
+    told: State,
+    /// By which it is to be treated.
+    policy: Policy,
     plays: VecDeque<Plays>,
     asked: Vec<String>,
     crimes: Vec<String>,
@@ -61,6 +67,12 @@ impl Fake {
         }))
     }
 
+    /// The same for whoever goes by this policy, and not by the default.
+    pub(crate) fn under(self, policy: &Policy) -> Self {
+        self.0.lock().unwrap().policy = policy.clone();
+        self
+    }
+
     /// What it holds now.
     pub(crate) fn state(&self) -> State {
         self.0.lock().unwrap().state.clone()
@@ -71,7 +83,7 @@ impl Fake {
         self.0.lock().unwrap().asked.clone()
     }
 
-    /// Removals of what was alive, in use or pinned.
+    /// Removals of what was alive, in use, pinned, to be kept, of sandboxes or a kubelet's.
     pub(crate) fn crimes(&self) -> Vec<String> {
         self.0.lock().unwrap().crimes.clone()
     }
@@ -105,6 +117,48 @@ impl Fake {
     }
 }
 
+impl Inner {
+    /// Whether a container was one of the newest dead ones of its name, which stay while their pod is not over.
+    fn is_to_be_kept(&self, container: &str) -> bool {
+        let dead = || {
+            let all = self.told.containers.iter();
+            all.filter(|one| one.standing == Standing::Exited)
+        };
+        let Some(gone) = dead().find(|one| one.id == container) else {
+            return false;
+        };
+        let age = |one: &Container| (one.attempt, one.created_at, one.id.clone());
+        let newer = dead().filter(|one| one.pod == gone.pod && one.name == gone.name);
+        let newer = newer.filter(|one| age(one) > age(gone)).count();
+        fate(&gone.pod) != Fate::Over && newer < self.policy.kept_containers
+    }
+
+    fn note_kubelets(&mut self, what: &str) {
+        if self.told.is_kubelets() && !self.policy.beside_kubelet {
+            self.crimes
+                .push(format!("{what} was in a kubelet's runtime"));
+        }
+    }
+}
+
+/// Every text by which somebody may call an image; each runtime has its own way.
+pub(crate) fn spellings(image: &Image) -> Vec<String> {
+    let bare = image.id.trim_start_matches("sha256:");
+    let ids = [bare.to_owned(), format!("sha256:{bare}")];
+    ids.into_iter().chain(image.names.iter().cloned()).collect()
+}
+
+/// Whether a container says that it uses this image.
+pub(crate) fn is_used(image: &Image, by: &Container) -> bool {
+    spellings(image).iter().any(|name| by.images.contains(name))
+}
+
+/// Whether sandboxes are made of an image, by what the runtime says or by its name.
+pub(crate) fn is_of_sandboxes(state: &State, image: &Image) -> bool {
+    let mut all = spellings(image).into_iter();
+    all.any(|name| name.contains("/pause:") || state.sandbox_images.contains(&name))
+}
+
 impl State {
     fn undergo(&mut self, change: &Change) {
         let at = |place: usize, len: usize| (len > 0).then(|| place % len);
@@ -112,9 +166,10 @@ impl State {
             Change::Starts(place) => {
                 if let Some(place) = at(place, self.images.len()) {
                     let id = format!("new-{}", self.containers.len());
-                    let image = self.images[place].id.clone();
+                    let all = spellings(&self.images[place]);
+                    let image = &all[self.containers.len() % all.len()];
                     self.containers
-                        .push(container(&id, "new", Standing::Running, &[&image]));
+                        .push(container(&id, "new", Standing::Running, &[image]));
                 }
             }
             Change::Pins(place) => {
@@ -144,7 +199,9 @@ impl State {
 impl Runtime for Fake {
     async fn read(&self) -> Result<State, CriError> {
         self.play("read", "", true).await?;
-        Ok(self.state())
+        let mut inner = self.0.lock().unwrap();
+        inner.told = inner.state.clone();
+        Ok(inner.told.clone())
     }
 
     async fn layers(&self) -> Result<Layers, CriError> {
@@ -168,6 +225,10 @@ impl Runtime for Fake {
         if inner.state.containers.iter().any(alive) {
             inner.crimes.push(format!("{container} was alive"));
         }
+        if inner.is_to_be_kept(container) {
+            inner.crimes.push(format!("{container} was to be kept"));
+        }
+        inner.note_kubelets(container);
         inner.state.containers.retain(|one| one.id != container);
         Ok(())
     }
@@ -176,11 +237,16 @@ impl Runtime for Fake {
         self.play("remove image", image, false).await?;
         let mut inner = self.0.lock().unwrap();
         let state = inner.state.clone();
+        let may_use = |own: &Image| {
+            let mut all = state.containers.iter();
+            all.any(|one| one.images.is_empty() || is_used(own, one))
+        };
         for own in state.images.iter().filter(|own| own.id == image) {
-            if own.is_pinned || state.containers.iter().any(|one| one.uses(own)) {
+            if own.is_pinned || may_use(own) || is_of_sandboxes(&state, own) {
                 inner.crimes.push(format!("{image} was wanted"));
             }
         }
+        inner.note_kubelets(image);
         inner.state.images.retain(|one| one.id != image);
         Ok(())
     }

@@ -26,8 +26,6 @@ pub struct Policy {
     pub kept_containers: usize,
     /// An image that was first seen less than this ago stays: the kubelet's `imageMinimumGCAge`.
     pub image_min_age: Span,
-    /// Names of images that stay.
-    pub protected: Vec<String>,
     /// Whether to remove anything while a kubelet owns the runtime, which has a garbage collector of its own.
     pub beside_kubelet: bool,
 }
@@ -38,7 +36,6 @@ impl Default for Policy {
         Self {
             kept_containers: 1,
             image_min_age: Span::from_secs(120),
-            protected: Vec::new(),
             beside_kubelet: false,
         }
     }
@@ -95,14 +92,26 @@ pub enum Stays {
     Pinned,
     /// Sandboxes are made of it.
     OfSandboxes,
-    /// It was configured to stay.
-    Protected,
     /// It has not been here for long.
     Young,
     /// It is not known for how long it has been here.
     Unseen,
     /// A container does not say what image it uses: it may be this one.
     Unnamed,
+}
+
+impl Stays {
+    /// The word for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::InUse => "inUse",
+            Self::Pinned => "pinned",
+            Self::OfSandboxes => "ofSandboxes",
+            Self::Young => "young",
+            Self::Unseen => "unseen",
+            Self::Unnamed => "unnamed",
+        }
+    }
 }
 
 /// What would be removed, in this order, and which images would not.
@@ -263,16 +272,13 @@ pub fn judge(
     if state.containers.iter().any(|one| one.images.is_empty()) {
         return Err(Stays::Unnamed);
     }
-    if image.names.iter().any(|name| is_for_sandboxes(name))
-        || state
-            .sandbox_images
-            .iter()
-            .any(|name| image.is_called(name))
-    {
+    let told = &state.sandbox_images;
+    let is_of_sandboxes = |own: &Image| {
+        own.names.iter().any(|name| is_for_sandboxes(name))
+            || told.iter().any(|name| own.is_called(name))
+    };
+    if same().any(is_of_sandboxes) {
         return Err(Stays::OfSandboxes);
-    }
-    if policy.protected.iter().any(|name| image.is_called(name)) {
-        return Err(Stays::Protected);
     }
     let record = known.records.of(image).ok_or(Stays::Unseen)?;
     if known.now.since(record.first_seen) < policy.image_min_age {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::fake::{container, image};
+use crate::fake::{container, image, is_of_sandboxes, is_used, spellings};
 use crate::state::{Sandbox, Standing};
 
 const NOW: Moment = Moment::from_secs(10_000);
@@ -143,10 +143,10 @@ fn images_go_by_their_last_use_and_then_by_their_age() {
 
 #[test]
 fn each_reason_to_stay_keeps_an_image() {
-    use Stays::{InUse, OfSandboxes, Pinned, Protected, Unnamed, Unseen, Young};
+    use Stays::{InUse, OfSandboxes, Pinned, Unnamed, Unseen, Young};
 
     let mut state = State {
-        images: ["used", "pinned", "pause", "kept", "configured", "plain"]
+        images: ["used", "pinned", "pause", "configured", "plain"]
             .map(image)
             .to_vec(),
         containers: vec![container("c", "live", Standing::Created, &["used"])],
@@ -155,20 +155,13 @@ fn each_reason_to_stay_keeps_an_image() {
     };
     state.images[1].is_pinned = true;
     state.images[2].names = vec!["registry.k8s.io/pause:3.9".to_owned()];
-    state.images[3].names = vec!["registry.local/backup@sha256:00".to_owned()];
-    let policy = Policy {
-        protected: vec!["registry.local/backup@sha256:00".to_owned()],
-        ..Policy::default()
-    };
+    let policy = Policy::default();
     let records = seen_long_ago(&state);
     let plan = planned(&BOTH, &state, &policy, &records);
     assert_eq!(plan.images.len(), 1);
     assert_eq!(plan.images[0].id, "plain");
     let reasons: Vec<Stays> = plan.kept.iter().map(|(_, stays)| *stays).collect();
-    assert_eq!(
-        reasons,
-        [InUse, Pinned, OfSandboxes, Protected, OfSandboxes]
-    );
+    assert_eq!(reasons, [InUse, Pinned, OfSandboxes, OfSandboxes]);
 
     let judged = |state: &State, records: &Records| {
         let plan = planned(&BOTH, state, &policy, records);
@@ -198,6 +191,21 @@ fn what_sandboxes_are_made_of_is_known_by_its_name() {
     for name in ["library/pauses:1", "pause/app:1", "nginx:pause", "a@pause"] {
         assert!(!is_for_sandboxes(name), "{name}");
     }
+}
+
+#[test]
+fn what_sandboxes_are_made_of_stays_for_every_handler() {
+    let of = |handler: &str, names: &[&str]| Image {
+        handler: handler.to_owned(),
+        names: names.iter().map(|&name| name.to_owned()).collect(),
+        ..image("i")
+    };
+    let state = State {
+        images: vec![of("", &["registry.k8s.io/pause:3.9"]), of("other", &[])],
+        ..State::default()
+    };
+    let plan = planned(&BOTH, &state, &Policy::default(), &seen_long_ago(&state));
+    assert_eq!(plan.images, []);
 }
 
 #[test]
@@ -242,7 +250,7 @@ fn a_kubelets_runtime_is_left_to_it_unless_the_policy_says_otherwise() {
     check(true, false);
 }
 
-/// Runtimes of all kinds: few names, so that they meet.
+/// Runtimes of all kinds: few names, so that they meet. Of some a kubelet has made something.
 pub(crate) fn any_state() -> impl Strategy<Value = State> {
     let standing = prop_oneof![
         3 => Just(Standing::Exited),
@@ -251,21 +259,23 @@ pub(crate) fn any_state() -> impl Strategy<Value = State> {
         1 => Just(Standing::Unknown),
     ];
     let pod = prop_oneof![Just("over"), Just("live"), Just("nobody-knows")];
-    let used = proptest::collection::btree_set(0_usize..6, 0..3);
-    let one = (standing, pod, 0_u32..4, 0_i64..4, used, any::<bool>());
+    let used = proptest::collection::btree_set((0_usize..6, 0_usize..4), 0..3);
+    let one = (standing, pod, 0_u32..4, 0_i64..4, used);
     let containers = proptest::collection::vec(one, 0..12);
-    let images = proptest::collection::vec((any::<bool>(), 0_u8..8, 0_u64..1 << 40), 0..6);
-    (containers, images).prop_map(|(containers, images)| {
-        let images: Vec<Image> = images.into_iter().enumerate().map(any_image).collect();
-        let called = |place: &usize, by_name: bool| {
-            let found = images.get(*place);
-            let name = found.and_then(|image| image.names.first().filter(|_| by_name));
-            name.or(found.map(|image| &image.id))
-                .map_or_else(|| "nowhere".to_owned(), Clone::clone)
+    let image = (any::<bool>(), 0_u8..8, 0_u64..1 << 40, 0_u8..8);
+    let images = proptest::collection::vec(image, 0..6);
+    let of_sandboxes = proptest::option::of((0_usize..6, 0_usize..4));
+    // The number of what a kubelet has made, if there is so much.
+    let all = (containers, images, of_sandboxes, 0_usize..40);
+    all.prop_map(|(containers, images, of_sandboxes, kubelets)| {
+        let images = any_images(images);
+        let called = |&(place, way): &(usize, usize)| {
+            let spelled = images.get(place).map(spellings);
+            spelled.map_or_else(|| "nowhere".to_owned(), |all| all[way % all.len()].clone())
         };
         let containers = containers.into_iter().enumerate();
-        let containers = containers.map(|(at, (standing, pod, attempt, made, used, by_name))| {
-            let mut images: Vec<String> = used.iter().map(|at| called(at, by_name)).collect();
+        let containers = containers.map(|(at, (standing, pod, attempt, made, used))| {
+            let mut images: Vec<String> = used.iter().map(called).collect();
             // One that says nothing keeps everything, which is for one runtime in many.
             if images.is_empty() && made > 0 {
                 images.push("nowhere".to_owned());
@@ -274,29 +284,47 @@ pub(crate) fn any_state() -> impl Strategy<Value = State> {
             Container {
                 attempt,
                 created_at: Moment::from_secs(made),
+                is_kubelets: at == kubelets,
                 ..container(&format!("c{at}"), pod, standing, &images)
             }
         });
         State {
             containers: containers.collect(),
+            sandboxes: vec![Sandbox {
+                id: "s".to_owned(),
+                pod: Pod::default(),
+                is_ready: true,
+                is_kubelets: kubelets == 39,
+            }],
+            sandbox_images: of_sandboxes.iter().map(called).collect(),
             images: images.clone(),
-            ..State::default()
         }
     })
 }
 
-fn any_image((at, (pinned, kind, bytes)): (usize, (bool, u8, u64))) -> Image {
-    let names = match kind {
-        0 => vec![format!("registry/pause:{at}")],
-        1 => Vec::new(),
-        _ => vec![format!("registry/app:{at}")],
-    };
-    Image {
-        names,
-        bytes,
-        is_pinned: pinned && kind > 5,
-        ..image(&format!("sha256:{at}"))
+fn any_images(all: Vec<(bool, u8, u64, u8)>) -> Vec<Image> {
+    let mut images: Vec<Image> = Vec::new();
+    for (at, (pinned, kind, bytes, form)) in all.into_iter().enumerate() {
+        let names = match kind {
+            0 => vec![format!("registry/pause:{at}")],
+            1 => Vec::new(),
+            _ => vec![format!("registry/app:{at}")],
+        };
+        // Some runtimes leave the word before an identity out, and some have one for several handlers.
+        let (id, handler) = match (form, images.last()) {
+            (0 | 1, Some(last)) => (last.id.clone(), format!("handler-{at}")),
+            (2..=4, _) => (at.to_string(), String::new()),
+            _ => (format!("sha256:{at}"), String::new()),
+        };
+        images.push(Image {
+            names,
+            bytes,
+            handler,
+            is_pinned: pinned && kind > 5,
+            ..image(&id)
+        });
     }
+    images
 }
 
 proptest! {
@@ -314,12 +342,15 @@ proptest! {
             prop_assert_eq!(own.standing, Standing::Exited);
         }
         for one in &plan.images {
-            let own = state.images.iter().find(|own| own.id == one.id).unwrap();
-            prop_assert!(!own.is_pinned && !own.names.iter().any(|name| name.contains("pause")));
-            for user in state.containers.iter().filter(|user| user.uses(own)) {
-                prop_assert!(user.is_dead() && goes(&user.id), "{own:?} is used by {user:?}");
+            // With one handler's all others' may go.
+            for own in state.images.iter().filter(|own| own.id == one.id) {
+                prop_assert!(!own.is_pinned && !is_of_sandboxes(&state, own), "{own:?}");
+                for user in state.containers.iter().filter(|user| is_used(own, user)) {
+                    prop_assert!(user.is_dead() && goes(&user.id), "{own:?} is used by {user:?}");
+                }
             }
         }
+        prop_assert_eq!(plan.left_to_kubelet, state.is_kubelets());
         let of_way = |way| ways.contains(&way);
         prop_assert!(of_way(Reclaim::DeadContainers) || plan.containers.is_empty());
         prop_assert!(of_way(Reclaim::UnusedImages) || plan.images.is_empty());

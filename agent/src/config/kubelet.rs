@@ -170,6 +170,14 @@ pub(super) fn policy(tree: &Node, origins: &Origins) -> Option<Policy> {
     draft.check().ok()
 }
 
+/// For how long an image stays at least; none where that is not written. Zero stands for the default, and what is no duration is the
+/// kubelet's business.
+pub(super) fn image_min_age(tree: &Node) -> Option<Span> {
+    let written = tree.get("imageMinimumGCAge").and_then(Node::scalar)?;
+    let age: Span = written.parse().ok()?;
+    (!age.is_zero()).then_some(age)
+}
+
 /// The eviction keys as written. Other keys are the kubelet's business, unless they look like a
 /// misspelled one.
 pub fn read_keys(reader: &mut Reader<'_>) -> Draft {

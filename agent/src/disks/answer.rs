@@ -1,5 +1,6 @@
 //! What the container runtime was asked, and what came of it, in words of our own: the runtime's are a feature.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use brink_core::node::reclaim::Reclaim;
@@ -49,13 +50,24 @@ pub struct Outcome {
     /// Why, where that says more.
     pub why: Option<String>,
     /// Dead containers that were removed, or would be.
-    pub containers: Vec<String>,
+    pub containers: Vec<Removed>,
     /// Unused images, likewise.
-    pub images: Vec<String>,
+    pub images: Vec<Removed>,
+    /// How many images stay, by the word for why.
+    pub kept: BTreeMap<&'static str, u64>,
     /// What the runtime says that these hold, in bytes; images may share layers.
     pub said_bytes: u64,
     /// What the runtime would not remove, and why.
     pub refused: Vec<String>,
+}
+
+/// One thing that was removed, or would be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Removed {
+    /// A container as `namespace/pod container (id)`, an image by its name.
+    pub name: String,
+    /// What it held, in bytes, if the runtime says so.
+    pub bytes: Option<u64>,
 }
 
 /// How a reclaim ended.

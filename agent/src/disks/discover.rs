@@ -8,7 +8,7 @@ use crate::doctor::facts::kubelet::{Running, flags, running};
 use crate::guard::disks::Role;
 
 /// The kubelet's default.
-const DEFAULT: &str = "/var/lib/kubelet";
+pub const DEFAULT: &str = "/var/lib/kubelet";
 
 /// The kubelet's root directory, as the node names it: by its command line, then its default if that is there, and the root
 /// of the node where there is no kubelet.
@@ -16,11 +16,14 @@ pub fn kubelet_root(root: &Path) -> PathBuf {
     root_of(running(root).ok().flatten().as_ref(), root)
 }
 
+/// The root directory that a kubelet's command line names.
+pub fn root_dir(kubelet: &Running) -> Option<PathBuf> {
+    let value = flags::value(&kubelet.arguments, "--root-dir");
+    value.map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
 fn root_of(kubelet: Option<&Running>, root: &Path) -> PathBuf {
-    let flag = kubelet.and_then(|kubelet| {
-        let value = flags::value(&kubelet.arguments, "--root-dir");
-        value.map(PathBuf::from).filter(|path| path.is_absolute())
-    });
+    let flag = kubelet.and_then(root_dir);
     let default = || {
         let is_there = kubelet.is_some() || below(root, Path::new(DEFAULT)).is_dir();
         is_there.then(|| PathBuf::from(DEFAULT))

@@ -1,16 +1,17 @@
 //! One reclaim through a container runtime: what would go, or what went, and how it ended.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use brink_core::node::reclaim::Reclaim;
-use brink_cri::act::{self, Ended, Report, Target};
+use brink_cri::act::{self, Ended, Report, Spared, Target};
 use brink_cri::client::Runtime;
 use brink_cri::fault::CriError;
-use brink_cri::plan::{self, Fates, Known, Plan, Policy};
+use brink_cri::plan::{self, Fates, Known, Plan, Policy, Stays};
 use brink_cri::state::{Layers, Standing, State};
 use brink_cri::usage::Records;
 
-use super::answer::{End, Order, Outcome};
+use super::answer::{End, Order, Outcome, Removed};
 use super::runtime::Stopper;
 use crate::guard;
 
@@ -85,8 +86,8 @@ impl Job<'_> {
         let Plan {
             containers,
             images,
+            kept,
             left_to_kubelet,
-            ..
         } = plan;
         let end = if left_to_kubelet {
             End::Kubelet
@@ -97,7 +98,8 @@ impl Job<'_> {
             end,
             why: why.map(|why| format!("what dead containers hold is not known: {why}")),
             containers: containers.iter().map(container).collect(),
-            images: images.into_iter().map(|image| image.name).collect(),
+            images: images.iter().map(image).collect(),
+            kept: summed(kept.iter().map(|(_, why)| *why)),
             said_bytes,
             ..Outcome::default()
         }
@@ -113,10 +115,29 @@ pub(super) fn stopped(outcome: Outcome) -> Outcome {
     }
 }
 
-fn container(dead: &plan::DeadContainer) -> String {
+fn container(dead: &plan::DeadContainer) -> Removed {
     let plan::DeadContainer { pod, name, id, .. } = dead;
     let short: String = id.chars().take(12).collect();
-    format!("{}/{} {name} ({short})", pod.namespace, pod.name)
+    Removed {
+        name: format!("{}/{} {name} ({short})", pod.namespace, pod.name),
+        bytes: dead.frees.map(|layer| layer.bytes),
+    }
+}
+
+fn image(unused: &plan::UnusedImage) -> Removed {
+    Removed {
+        name: unused.name.clone(),
+        bytes: Some(unused.bytes),
+    }
+}
+
+/// How often each reason is among these.
+fn summed(reasons: impl Iterator<Item = Stays>) -> BTreeMap<&'static str, u64> {
+    let mut sums = BTreeMap::new();
+    for why in reasons {
+        *sums.entry(why.word()).or_default() += 1;
+    }
+    sums
 }
 
 fn outcome(report: Report) -> Outcome {
@@ -125,9 +146,15 @@ fn outcome(report: Report) -> Outcome {
     for target in &report.removed {
         match target {
             Target::Container(one) => containers.push(container(one)),
-            Target::Image(one) => images.push(one.name.clone()),
+            Target::Image(one) => images.push(image(one)),
         }
     }
+    // What somebody began to use since stays as well.
+    let spared = report.spared.iter().filter_map(|(_, spared)| match spared {
+        Spared::Stays(why) => Some(*why),
+        Spared::Gone | Spared::Alive(_) => None,
+    });
+    let kept = summed(report.kept.iter().map(|(_, why)| *why).chain(spared));
     let (end, why) = match report.ended {
         Ended::Done => (End::Done, None),
         Ended::Enough(_) => (End::Enough, None),
@@ -141,6 +168,7 @@ fn outcome(report: Report) -> Outcome {
         why,
         containers,
         images,
+        kept,
         said_bytes,
         refused: refused.map(|(_, error)| error.to_string()).collect(),
     }

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use brink_core::base::Moment;
+use brink_core::base::{Moment, Span};
 use brink_cri::plan::Fate;
-use brink_cri::state::{Container, Pod};
+use brink_cri::state::{Container, Image, Pod};
 use tokio::time::Instant;
 
 use super::*;
@@ -17,11 +17,19 @@ const SOON: Duration = Duration::from_millis(300);
 #[derive(Default)]
 struct Dead {
     has_no_figures: bool,
+    /// Where it has images, it has no containers.
+    images: Vec<Image>,
     stops: Mutex<Option<Stopper>>,
 }
 
 impl Runtime for Dead {
     async fn read(&self) -> Result<State, CriError> {
+        if !self.images.is_empty() {
+            return Ok(State {
+                images: self.images.clone(),
+                ..State::default()
+            });
+        }
         let container = |id: &str| Container {
             id: id.to_owned(),
             pod: Pod {
@@ -72,10 +80,20 @@ impl Runtime for Dead {
     }
 }
 
-/// Carries a reclaim of dead containers out, or tells of one.
+fn names(outcome: &Outcome) -> Vec<&str> {
+    let all = outcome.containers.iter().chain(&outcome.images);
+    all.map(|one| one.name.as_str()).collect()
+}
+
+/// Carries a reclaim of what it has out, or tells of one.
 fn reclaimed(runtime: &Dead, stopper: &Stopper, is_dry: bool) -> Outcome {
+    let ways: &[Reclaim] = if runtime.images.is_empty() {
+        &[Reclaim::DeadContainers]
+    } else {
+        &[Reclaim::UnusedImages]
+    };
     let order = Order {
-        ways: &[Reclaim::DeadContainers],
+        ways,
         is_dry,
         pods: &|_| PodIs::Unknown,
         may_act: &|| true,
@@ -89,6 +107,7 @@ fn reclaimed(runtime: &Dead, stopper: &Stopper, is_dry: bool) -> Outcome {
             order: &order,
             policy: &Policy {
                 kept_containers: 0,
+                image_min_age: Span::ZERO,
                 ..Policy::default()
             },
             fates: &|_| Fate::Unknown,
@@ -98,6 +117,7 @@ fn reclaimed(runtime: &Dead, stopper: &Stopper, is_dry: bool) -> Outcome {
         let mut records = Records::default();
         if is_dry {
             let state = runtime.read().await.unwrap();
+            records.observe(guard::now(), &state);
             job.plan(runtime, &state, &records).await
         } else {
             let mut enough = || false;
@@ -116,10 +136,10 @@ fn what_is_gone_is_told_whoever_stops_it() {
     };
     let outcome = reclaimed(&runtime, &stopper, false);
     assert_eq!(outcome.end, End::Stopped);
-    assert_eq!(outcome.containers, ["shop/web first (first)"]);
+    assert_eq!(names(&outcome), ["shop/web first (first)"]);
     let outcome = reclaimed(&Dead::default(), &Stopper::default(), false);
     assert_eq!(outcome.end, End::Late);
-    assert_eq!(outcome.containers, ["shop/web first (first)"]);
+    assert_eq!(names(&outcome), ["shop/web first (first)"]);
 }
 
 #[test]
@@ -135,4 +155,25 @@ fn a_dry_run_says_what_it_does_not_know() {
     assert_eq!((unknown.end, unknown.containers.len()), (End::DryRun, 2));
     let why = unknown.why.unwrap();
     assert!(why.contains("connection reset"), "{why}");
+}
+
+#[test]
+fn what_stays_is_told_by_why_whether_anything_goes_or_not() {
+    let image = |id: &str, is_pinned| Image {
+        id: id.to_owned(),
+        bytes: 5,
+        is_pinned,
+        ..Image::default()
+    };
+    let runtime = Dead {
+        images: vec![image("old", false), image("pinned", true)],
+        ..Dead::default()
+    };
+    for (is_dry, end) in [(true, End::DryRun), (false, End::Done)] {
+        let outcome = reclaimed(&runtime, &Stopper::default(), is_dry);
+        assert_eq!(outcome.end, end);
+        assert_eq!(names(&outcome), ["old"]);
+        assert_eq!(outcome.images[0].bytes, Some(5));
+        assert_eq!(outcome.kept, BTreeMap::from([("pinned", 1)]));
+    }
 }

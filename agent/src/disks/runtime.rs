@@ -132,10 +132,7 @@ impl ContainerRuntime {
         enough: &mut dyn FnMut() -> bool,
     ) -> Outcome {
         let until = tokio::time::Instant::now() + within;
-        let policy = Policy {
-            beside_kubelet: self.config.reclaim == ReclaimPolicy::Always,
-            ..Policy::default()
-        };
+        let policy = policy(&self.config);
         let (seen, now) = (self.asking.pods.clone(), guard::now());
         let is_known = |uid: &String| matches!((order.pods)(uid), PodIs::Wanted | PodIs::Over);
         // The API may know another node's pods: what this one is called may be wrong.
@@ -211,6 +208,16 @@ impl ContainerRuntime {
                 Asked::Lost
             }
         }
+    }
+}
+
+/// What may be removed.
+fn policy(config: &RuntimeConfig) -> Policy {
+    let default = Policy::default();
+    Policy {
+        beside_kubelet: config.reclaim == ReclaimPolicy::Always,
+        image_min_age: config.image_min_age.unwrap_or(default.image_min_age),
+        ..default
     }
 }
 

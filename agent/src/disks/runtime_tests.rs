@@ -67,6 +67,20 @@ fn who_does_not_answer_is_not_taken_for_one_that_restarts() {
 }
 
 #[test]
+fn images_stay_as_long_as_the_kubelet_has_it_and_two_minutes_else() {
+    let age = |image_min_age| {
+        let config = RuntimeConfig {
+            image_min_age,
+            ..RuntimeConfig::default()
+        };
+        policy(&config).image_min_age
+    };
+    let ten_minutes = Span::from_secs(600);
+    assert_eq!(age(None), Span::from_secs(120));
+    assert_eq!(age(Some(ten_minutes)), ten_minutes);
+}
+
+#[test]
 fn a_pod_that_is_missing_is_over_only_where_the_api_would_have_it() {
     let of = |is_of_api| Pod {
         uid: "u".to_owned(),

@@ -1,5 +1,8 @@
 //! Words and numbers for people: amounts, moments, stretches of time, and the words of a record spelled out.
 
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
 use brink_core::base::{Format, Quantity};
 
 use super::wire::{PressureView, Time};
@@ -191,6 +194,12 @@ pub fn amount(signal: &str, value: i64) -> String {
 /// The same where it may be unknown.
 pub fn amount_or_unknown(signal: &str, value: Option<i64>) -> String {
     value.map_or_else(|| "unknown".to_owned(), |value| amount(signal, value))
+}
+
+/// How many there are of each: `3 inUse, 2 pinned`; nothing where there are none.
+pub fn of_each<W: Display>(all: &BTreeMap<W, u64>) -> Option<String> {
+    let each = all.iter().map(|(word, many)| format!("{many} {word}"));
+    (!all.is_empty()).then(|| each.collect::<Vec<_>>().join(", "))
 }
 
 /// Bytes for people: three significant digits, binary suffix.

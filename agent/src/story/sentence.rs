@@ -11,7 +11,7 @@ use brink_stream::model::kind::Kind;
 use serde::Deserialize;
 
 use super::headline::{self, headline};
-use crate::record::text::{amount, counted, hardness, mode_words, stretch, unsigned};
+use crate::record::text::{amount, counted, hardness, mode_words, of_each, stretch, unsigned};
 
 /// Characters of data that is not understood which are shown.
 const LONGEST_RAW: usize = 200;
@@ -171,6 +171,9 @@ fn reclaim(data: &NodeReclaim) -> String {
         counted(outcome.containers, "dead container"),
         counted(outcome.images, "unused image")
     );
+    // Of what is gone that is no news.
+    let kept = of_each(&outcome.kept).filter(|_| data.dry_run);
+    let kept = kept.map_or_else(String::new, |kept| format!(", images that stay: {kept}"));
     let why = outcome
         .why
         .as_deref()
@@ -184,7 +187,7 @@ fn reclaim(data: &NodeReclaim) -> String {
         short => format!("still short of {}", short.join(", ")),
     };
     format!(
-        "{}: {}{why}, {removed}; {left}, {enough}",
+        "{}: {}{why}, {removed}{kept}; {left}, {enough}",
         data.signal, outcome.result
     )
 }
@@ -239,6 +242,28 @@ fn configuration(data: &Configuration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dry_run_says_what_stays() {
+        let check = |dry_run, expected: &str| {
+            let data: NodeReclaim = serde_json::from_value(serde_json::json!({
+                "phase": "finished", "signal": "nodefs.available", "quantity": 2, "available": 1, "dryRun": dry_run,
+                "functions": [], "runtime": null,
+                "outcome": {
+                    "result": "done", "why": null, "containers": 1, "images": 0, "removed": ["a/b c (d)"], "refused": [],
+                    "saidBytes": 0, "available": 3, "short": [], "tookMs": 1, "kept": {"inUse": 3, "young": 1},
+                },
+            }))
+            .unwrap();
+            let told = reclaim(&data);
+            assert!(told.contains(expected), "{told}");
+        };
+        check(
+            true,
+            "would be removed, images that stay: 3 inUse, 1 young; 3B left",
+        );
+        check(false, " removed; 3B left, which is enough");
+    }
 
     #[test]
     fn a_loss_says_no_number_that_nobody_knows() {

@@ -19,7 +19,6 @@ const BOTH: [Reclaim; 2] = [Reclaim::DeadContainers, Reclaim::UnusedImages];
 const USED: &str = "localhost/used:1";
 const OF_THE_DEAD: &str = "localhost/of-the-dead:1";
 const UNUSED: &str = "localhost/unused:1";
-const PROTECTED: &str = "localhost/protected:1";
 const SLEEP: [&str; 3] = ["/busybox", "sleep", "3600"];
 
 fn fate(pod: &PodName) -> Fate {
@@ -27,13 +26,6 @@ fn fate(pod: &PodName) -> Fate {
         Fate::Over
     } else {
         Fate::Lives
-    }
-}
-
-fn policy() -> Policy {
-    Policy {
-        protected: vec![PROTECTED.to_owned()],
-        ..Policy::default()
     }
 }
 
@@ -58,7 +50,7 @@ fn planned(state: &State, records: &Records, layers: &brink_cri::state::Layers) 
         layers,
         now: Moment::from_secs(1000),
     };
-    plan(&BOTH, state, &policy(), &known)
+    plan(&BOTH, state, &Policy::default(), &known)
 }
 
 /// What is there: containers by identity, images by name.
@@ -72,7 +64,7 @@ fn held(state: &State) -> (Vec<&str>, Vec<&str>) {
 
 #[test]
 fn dead_containers_and_unused_images_go_and_nothing_else() {
-    let containerd = start!(&[USED, OF_THE_DEAD, UNUSED, PROTECTED]);
+    let containerd = start!(&[USED, OF_THE_DEAD, UNUSED]);
     told(async {
         let client = containerd.connect().await.expect("an answer");
         assert_eq!(client.identity().name, "containerd");
@@ -124,7 +116,7 @@ fn dead_containers_and_unused_images_go_and_nothing_else() {
         left.sort_unstable();
         let (there, images) = held(&state);
         assert_eq!(there, left);
-        assert_eq!(images, [SANDBOX, PROTECTED, USED]);
+        assert_eq!(images, [SANDBOX, USED]);
         let standing = client.standing(&running).await.expect("an answer");
         assert_eq!(standing, Some(Standing::Running));
         // What is gone is gone without an error, as for whoever comes second.
@@ -157,7 +149,7 @@ async fn written(client: &Client, container: &String) -> brink_cri::state::Layer
 }
 
 async fn reclaim(client: &Client, records: &mut Records) -> brink_cri::act::Report {
-    let policy = policy();
+    let policy = Policy::default();
     let order = Order {
         ways: &BOTH,
         policy: &policy,

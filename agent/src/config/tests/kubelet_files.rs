@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use brink_core::base::Span;
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::policy::Policy;
 use brink_core::node::signal::Signal;
@@ -94,6 +95,30 @@ fn a_threshold_without_a_value_is_no_threshold_left_out() {
         assert!(taken_out(Signal::MemoryAvailable));
         assert!(!taken_out(Signal::NodefsAvailable));
     }
+}
+
+#[test]
+fn images_stay_as_long_as_the_kubelets_files_say() {
+    const KEY: &str = "imageMinimumGCAge";
+    let check = |base: &str, drop_in: &str, expected: Option<i64>| {
+        let folder = Folder::new(&[
+            ("kubelet.yaml", &format!("{KUBELET}{base}")),
+            ("kubelet.d/1.conf", &format!("{KUBELET}{drop_in}")),
+        ]);
+        let text = format!(
+            "{HEAD}kubeletConfig: {}\nkubeletConfigDir: {}\n",
+            folder.path("kubelet.yaml").display(),
+            folder.path("kubelet.d").display()
+        );
+        fs::write(folder.path("config.yaml"), &text).unwrap();
+        let found = folder.load().config.runtime.image_min_age;
+        assert_eq!(found, expected.map(Span::from_secs), "{base}{drop_in}");
+    };
+    check("", "", None);
+    check(&format!("{KEY}: 10m\n"), "", Some(600));
+    check(&format!("{KEY}: 10m\n"), &format!("{KEY}: 90s\n"), Some(90));
+    // It stands for the default.
+    check(&format!("{KEY}: 0s\n"), "", None);
 }
 
 #[test]

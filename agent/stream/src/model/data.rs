@@ -1,5 +1,7 @@
 //! What the events that are no incidents tell.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// [`Kind::AgentStarted`](super::kind::Kind::AgentStarted).
@@ -156,8 +158,19 @@ pub struct ReclaimOutcome {
     pub containers: u64,
     /// How many unused images, likewise.
     pub images: u64,
-    /// Their names, 16 at most: `namespace/pod container (id)`, and images by theirs.
+    /// Their names, 256 at most, and 32 KiB of them: `namespace/pod container (id)`, and images by theirs.
     pub removed: Vec<String>,
+    /// What each of these holds in bytes, in the same order, where the runtime says so; empty where an agent has told that did not
+    /// know it.
+    #[serde(default)]
+    pub removed_bytes: Vec<Option<u64>>,
+    /// How many more of them there are than `removed` names.
+    #[serde(default)]
+    pub more: u64,
+    /// How many images stay, by why: `inUse`, `pinned`, `ofSandboxes` (what pods' sandboxes are made of), `young`, `unseen` (nobody
+    /// knows for how long it is there), `unnamed` (a container does not say what it uses). Empty where images were not looked at.
+    #[serde(default)]
+    pub kept: BTreeMap<String, u64>,
     /// What the runtime refused to remove, and why, 16 at most.
     pub refused: Vec<String>,
     /// What the runtime says that all of it held, in bytes; images may share layers.
