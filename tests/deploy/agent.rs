@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use brink::config::{AgentConfig, RunMode, Sources, load};
+use brink::disks::discover::DEFAULT;
 use brink_tests::skip;
 use serde_json::Value;
 
@@ -108,7 +109,11 @@ fn what_is_to_be_measured_of_disks_is_mounted() {
     let wanted = [
         config.filesystems.nodefs.unwrap(),
         config.runtime.endpoint.unwrap(),
-        config.storage.kubelet_root.join("pods"),
+        config
+            .storage
+            .kubelet_root
+            .unwrap_or_else(|| DEFAULT.into())
+            .join("pods"),
         config.storage.pod_logs,
         "/var/lib/containerd".into(),
     ];

@@ -19,6 +19,7 @@ use super::facts::{Known, Look};
 use super::parts::{Judge, Judged, Parts};
 use super::protect::{Essentials, heed, select};
 use crate::config::{CgroupRule, Selection};
+use crate::disks::discover::root_dir;
 use crate::guard::board::Board;
 use crate::guard::roster::{Group, Member, Roster};
 use crate::guard::storage::Disks;
@@ -210,7 +211,7 @@ impl Builder {
         let known = self.essentials.take().filter(|_| scan == Scan::Cgroups);
         let essentials = match known.filter(|known| known.are_still_there(&self.root)) {
             Some(known) => known,
-            None => Essentials::find(&self.root, &self.layout)?,
+            None => find_essentials(&self.root, &self.layout, &mut self.places)?,
         };
         let mut look = self.look(hierarchy);
         let mut judge = Judge::new(&self.root, hierarchy, &self.judged);
@@ -406,6 +407,21 @@ impl Consists {
             )
         }));
     }
+}
+
+/// Finds these processes anew, and by the kubelet among them where it keeps the files of its pods. One that does not run now comes
+/// back with the same folder.
+fn find_essentials(
+    root: &Path,
+    layout: &Layout,
+    places: &mut Places,
+) -> Result<Essentials, HostError> {
+    let found = Essentials::find(root, layout)?;
+    let named = found.kubelet(root).and_then(|kubelet| root_dir(&kubelet));
+    if let Some(folder) = named {
+        places.take(&folder);
+    }
+    Ok(found)
 }
 
 /// Those of these sentences that were not said of the roster before.

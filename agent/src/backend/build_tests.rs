@@ -2,10 +2,11 @@
 
 use std::fs;
 
-use brink_core::node::workload::{Preference, Protection, ResourceList};
+use brink_core::node::workload::{Preference, Protection, ResourceList, Volume, VolumeSource};
 use brink_host::cgroup::glob::Glob;
 
 use super::*;
+use crate::config::Storage;
 use crate::fake::{self, mount_unified};
 use crate::pod::Wish;
 
@@ -195,4 +196,43 @@ fn of_a_kubelets_pod_only_what_is_known_is_killed() {
     assert!(check(&[&id], &[&path], None, 0));
     machine.write(&format!("{folder}/{}/cgroup.procs", "cd".repeat(32)), "");
     assert!(!check(&[&id], &[&path], None, 0), "nobody is in it yet");
+}
+
+#[test]
+fn volumes_are_where_the_kubelet_says_unless_the_configuration_does() {
+    const PID: u32 = 4_000_000;
+    let machine = Machine::new();
+    let root = machine.0.path();
+    let layout = Layout::detect(root).unwrap();
+    let mut pod = pod("0a1b", &[]);
+    pod.workload.volumes = vec![Volume {
+        name: "data".to_owned(),
+        source: VolumeSource::ConfigMap,
+    }];
+    let pods = [pod];
+    let check = |builder: &mut Builder, scan, folder: &str| {
+        let built = builder.build(&pods, scan).unwrap();
+        let piece = &built.roster.owned[0].pieces[0];
+        let volumes = root.join(folder).join("pods/0a1b/volumes");
+        assert!(
+            piece.folder.path.starts_with(&volumes),
+            "{piece:?}, not in {volumes:?}"
+        );
+    };
+    let new = || Builder::new(root, layout.clone(), "/", Vec::new(), Selection::default());
+    let named = Storage {
+        kubelet_root: Some("/named".into()),
+        ..Storage::default()
+    };
+    let (mut builder, mut configured) = (new(), new().with_places(Places::new(root, &named)));
+    check(&mut builder, Scan::All, "var/lib/kubelet");
+    machine.runs(PID, "kubelet", "/system.slice/kubelet.service");
+    let line = "/usr/bin/kubelet\0--root-dir=/srv/kubelet\0";
+    machine.write(&format!("proc/{PID}/cmdline"), line);
+    check(&mut builder, Scan::All, "srv/kubelet");
+    assert!(builder.changed(), "they are measured elsewhere");
+    check(&mut configured, Scan::All, "named");
+    // It is being restarted.
+    machine.ends(PID);
+    check(&mut builder, Scan::Cgroups, "srv/kubelet");
 }

@@ -10,6 +10,7 @@ use brink_host::process::essential::{Essential, Role, find, is_still_there};
 
 use super::facts::Facts;
 use crate::config::{Pattern, Selection};
+use crate::doctor::facts::kubelet::{Running, among};
 use crate::pod::{EVICTION_ANNOTATION, Wish};
 
 /// The processes a node cannot do without, and where they live.
@@ -48,6 +49,11 @@ impl Essentials {
     /// For the killer, which looks again under the root who has their ids.
     pub fn pids(&self, root: &Path) -> ProtectedPids {
         ProtectedPids::new(root, self.processes.iter().map(|one| one.identity))
+    }
+
+    /// The kubelet, if it runs.
+    pub fn kubelet(&self, root: &Path) -> Option<Running> {
+        among(root, &self.processes)
     }
 
     /// Why a workload of these cgroups must not be killed: an essential process lives in one of them.

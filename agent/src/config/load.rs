@@ -71,7 +71,8 @@ pub(super) fn load_onto(
     let layers = loader.read_layers(base, sources);
     let defaults = loader.defaults(&layers);
     let tree = layers.effective(&defaults.tree);
-    let written = loader.read_tree(&tree);
+    let mut written = loader.read_tree(&tree);
+    written.runtime.image_min_age = defaults.kubelets.as_ref().and_then(kubelet::image_min_age);
     let policy = loader.judge(&written, &tree, &defaults, sources);
     let kubelets = defaults.kubelets.as_ref();
     let kubelets = kubelets.and_then(|tree| kubelet::policy(tree, &loader.origins));

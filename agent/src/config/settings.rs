@@ -115,6 +115,8 @@ pub struct RuntimeConfig {
     pub endpoint: Option<PathBuf>,
     /// What may be removed from it.
     pub reclaim: ReclaimPolicy,
+    /// For how long an image stays at least, as the kubelet's configuration has it; none where that is not known.
+    pub image_min_age: Option<Span>,
 }
 
 /// What may be removed from the container runtime before pods go.

@@ -18,8 +18,8 @@ const LONGEST: Span = Span::from_secs(3600);
 pub struct Storage {
     /// Folders are measured so often while no threshold or limit is near.
     pub period: Span,
-    /// The kubelet's own folder.
-    pub kubelet_root: PathBuf,
+    /// The kubelet's own folder; none to go by the kubelet that runs.
+    pub kubelet_root: Option<PathBuf>,
     /// Where the logs of its pods are.
     pub pod_logs: PathBuf,
 }
@@ -28,7 +28,7 @@ impl Default for Storage {
     fn default() -> Self {
         Self {
             period: Span::from_secs(60),
-            kubelet_root: PathBuf::from("/var/lib/kubelet"),
+            kubelet_root: None,
             pod_logs: PathBuf::from("/var/log/pods"),
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Storage {
         period: period
             .and_then(|node| reader.bounded_span(node, SHORTEST, LONGEST))
             .unwrap_or(default.period),
-        kubelet_root: absolute(reader, fields, "rootDir").unwrap_or(default.kubelet_root),
+        kubelet_root: absolute(reader, fields, "rootDir"),
         pod_logs: absolute(reader, fields, "podLogsDir").unwrap_or(default.pod_logs),
     }
 }

@@ -1,6 +1,6 @@
 //! What was measured of one workload, put together from its folders.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -59,7 +59,16 @@ impl Measured {
             rootfs: layer(&container.name).unwrap_or_default(),
             logs: part(Part::Logs(container.name.clone())),
         });
-        let containers: Vec<ContainerUsage> = containers.collect();
+        // Of ephemeral ones there is nothing but the id: they have no limit, and count against the pod's.
+        let is_known = |name: &str| workload.containers.iter().any(|one| one.name == name);
+        let names: BTreeSet<&str> = owned.containers.iter().map(|(name, _)| &**name).collect();
+        let others = names.into_iter().filter(|&name| !is_known(name));
+        let others = others.map(|name| ContainerUsage {
+            name: name.to_owned(),
+            rootfs: layer(name).unwrap_or_default(),
+            ..ContainerUsage::default()
+        });
+        let containers: Vec<ContainerUsage> = containers.chain(others).collect();
         let volumes = owned.pieces.iter().filter_map(|piece| match &piece.part {
             Part::Volume(name) => Some(VolumeUsage {
                 name: name.clone(),
@@ -135,7 +144,10 @@ pub(super) fn of_file(path: &Path) -> FsUsage {
 
 #[cfg(test)]
 mod tests {
-    use brink_core::node::workload::{Container, Volume, VolumeSource};
+    use brink_core::base::Quantity;
+    use brink_core::node::limits::{LimitKind, exceeded_by};
+    use brink_core::node::observe::Layout;
+    use brink_core::node::workload::{Container, PodUsage, Volume, VolumeSource, WorkloadTable};
 
     use super::*;
 
@@ -221,6 +233,36 @@ mod tests {
         assert_eq!(measured.detail.volume("shm"), Some(used(1_000, 1)));
         assert_eq!(measured.detail.volume("gone"), None);
         assert_eq!(measured.ranked, measured.usage);
+    }
+
+    #[test]
+    fn what_ephemeral_containers_have_written_is_the_pods_and_under_no_limit_of_their_own() {
+        let mut owned = owned();
+        owned.containers.push(("debug".to_owned(), "d".to_owned()));
+        let found = Found {
+            layers: HashMap::from([
+                ("new".to_owned(), used(3, 1)),
+                ("d".to_owned(), used(50, 5)),
+            ]),
+            ..Found::default()
+        };
+        let usage_against = |limit: i64| {
+            let mut pod = pod();
+            pod.containers[0].resources.limits.ephemeral_storage =
+                Some(Quantity::from_bytes(limit));
+            let measured = Measured::of(&pod, &owned, &found, Moment::START);
+            assert_eq!(measured.usage.rootfs, used(53, 6));
+            assert_eq!(measured.ranked.rootfs, used(53, 6));
+            let usage = PodUsage {
+                rootfs: measured.usage.rootfs,
+                ..PodUsage::default()
+            };
+            let table = WorkloadTable::new(vec![pod], 1);
+            let exceeded = exceeded_by(Layout::Single, &table, 0, (&usage, &measured.detail));
+            exceeded.map(|limit| limit.kind)
+        };
+        assert_eq!(usage_against(52), Some(LimitKind::Pod));
+        assert_eq!(usage_against(53), None);
     }
 
     #[test]

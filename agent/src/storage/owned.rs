@@ -6,6 +6,7 @@ use brink_core::node::workload::{VolumeSource, Workload};
 use brink_host::disk::Folder;
 
 use crate::config::Storage;
+use crate::disks::discover::DEFAULT;
 
 /// Where the folders are, as this process sees them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Places {
     root: PathBuf,
     /// Of the kubelet: `pods/<uid>/volumes` is below it.
     kubelet: PathBuf,
+    /// Whether the configuration names that one.
+    is_configured: bool,
     /// Of the logs of its pods.
     logs: PathBuf,
 }
@@ -65,10 +68,19 @@ pub struct Owned {
 impl Places {
     /// Those of a configuration.
     pub fn new(root: &Path, storage: &Storage) -> Self {
+        let kubelet = storage.kubelet_root.as_deref();
         Self {
             root: root.to_path_buf(),
-            kubelet: within(root, &storage.kubelet_root),
+            kubelet: within(root, kubelet.unwrap_or(Path::new(DEFAULT))),
+            is_configured: kubelet.is_some(),
             logs: within(root, &storage.pod_logs),
+        }
+    }
+
+    /// Takes the folder that the kubelet names, unless the configuration names one.
+    pub fn take(&mut self, kubelets: &Path) {
+        if !self.is_configured {
+            self.kubelet = within(&self.root, kubelets);
         }
     }
 
