@@ -16,10 +16,10 @@ use crate::oom_scores::{Audited, Auditor, Rounds};
 /// Bytes of slack that are worth a second of rest.
 const SLACK_PER_SECOND: i64 = 512 << 20;
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Whoever is chosen is read anew, so old figures far from every threshold cost nothing but this reading.
+/// Whoever is chosen is read anew, so old figures far from every threshold cost nothing but this reading. Page cache of who stands
+/// still may be twice as old.
 const LONGEST: Duration = Duration::from_secs(30);
-/// An incident shows the figures as they stand, and may come with memory to spare. In between, page cache is read of those alone whose
-/// usage has changed.
+/// An incident shows the figures as they stand, and may come with memory to spare.
 const LONGEST_SHOWN: Duration = Duration::from_secs(10);
 /// With less rest than this memory is short.
 const CALM: Duration = Duration::from_secs(1);
@@ -57,7 +57,7 @@ pub struct Warmer {
 
 impl Warmer {
     /// Starts the thread with nothing to warm. Usage that is shown in incidents never gets older than ten seconds, other
-    /// figures than thirty.
+    /// figures than thirty; page cache of who stands still than thirty and sixty.
     ///
     /// # Errors
     /// [`HostError::Call`] when it cannot be started.
@@ -143,10 +143,12 @@ fn rest(slack: i64, longest: Duration) -> Duration {
     Duration::from_millis(millis).clamp(SHORTEST, longest)
 }
 
-/// Whether a pass reads the page cache of all: where memory is not far from short, and where it would get too old before the next.
+/// Whether a pass reads the page cache of all, and not of those alone whose usage has changed: where memory is not far from short,
+/// and where it would get too old before the next.
 fn is_whole(since: Option<Duration>, rest: Duration) -> bool {
     let slip = Duration::from_secs(1);
-    rest < LONGEST_SHOWN || since.is_none_or(|since| since + rest > LONGEST + slip)
+    let oldest = LONGEST.max(2 * rest);
+    rest < LONGEST_SHOWN || since.is_none_or(|since| since + rest > oldest + slip)
 }
 
 fn run(warmth: &Warmth) {
@@ -211,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn page_cache_of_who_stands_still_is_no_older_than_half_a_minute() {
+    fn page_cache_of_who_stands_still_is_no_older_than_two_passes_or_half_a_minute() {
         let check = |since: Option<u64>, rest, expected| {
             let since = since.map(Duration::from_millis);
             assert_eq!(is_whole(since, rest), expected, "{since:?} {rest:?}");
@@ -221,8 +223,12 @@ mod tests {
         check(Some(10_001), LONGEST_SHOWN, false);
         check(Some(20_002), LONGEST_SHOWN, false);
         check(Some(30_003), LONGEST_SHOWN, true);
-        // Without them each.
-        check(Some(2_000), LONGEST, true);
+        // Without them each second one.
+        check(None, LONGEST, true);
+        check(Some(30_001), LONGEST, false);
+        check(Some(60_002), LONGEST, true);
+        check(Some(16_001), Duration::from_secs(16), false);
+        check(Some(32_002), Duration::from_secs(16), true);
         check(Some(100), Duration::from_secs(9), true);
     }
 

@@ -24,7 +24,7 @@ pub static SIGNALS: RingBuf = RingBuf::with_byte_size(64 << 10, 0);
 
 /// Evidence: large, so that a burst of it cannot displace a signal.
 #[map]
-pub static EVIDENCE: RingBuf = RingBuf::with_byte_size(512 << 10, 0);
+pub static EVIDENCE: RingBuf = RingBuf::with_byte_size(256 << 10, 0);
 
 #[map]
 pub static ENGINE: Array<Engine> = Array::with_max_entries(1, 0);

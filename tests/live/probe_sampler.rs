@@ -113,7 +113,9 @@ fn numbers_are_those_of_the_files() {
 
 #[test]
 fn a_sign_of_life_comes_after_each_silence() {
-    let mut probe = match sampling(Wishes::default()) {
+    let mut wishes = Wishes::default();
+    wishes.knobs.heartbeat_ns = 2_500_000_000;
+    let mut probe = match sampling(wishes) {
         Ok(probe) => probe,
         Err(why) => lacks!("{why}"),
     };
@@ -132,6 +134,26 @@ fn a_sign_of_life_comes_after_each_silence() {
         let gap = pair[1] - pair[0];
         assert!((2_500_000_000..4_000_000_000).contains(&gap), "{gap}");
     }
+}
+
+#[test]
+fn no_sign_of_life_comes_while_ticks_are_asked_for() {
+    let mut wishes = Wishes::default();
+    wishes.knobs.heartbeat_ns = 1_000_000_000;
+    let mut probe = match sampling(wishes) {
+        Ok(probe) => probe,
+        Err(why) => lacks!("{why}"),
+    };
+    let mut beats = 0;
+    let end = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < end {
+        probe.tick().unwrap();
+        probe.drain_signals(usize::MAX, |found| {
+            beats += u32::from(matches!(found, Signal::Heartbeat(_)));
+        });
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(beats <= 1, "{beats}: one may come before anybody has asked");
 }
 
 #[test]

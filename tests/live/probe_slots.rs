@@ -299,7 +299,8 @@ fn churn(mut probe: Probe, group: &Group, guard: Guard) {
             worker.charge(&path, bytes);
         }
         gone += u32::from(armed.replace(&mut probe, number, path, bytes));
-        if number % 32 == 0 || guard == Guard::CheckAlone {
+        // The first too: before a look at all nothing is known.
+        if number % 32 == 4 || guard == Guard::CheckAlone {
             probe.sweep().unwrap();
         }
         known += armed.check(&probe, number);

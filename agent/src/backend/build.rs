@@ -50,6 +50,8 @@ pub struct Builder {
     open: HashMap<String, Arc<Group>>,
     /// What was read of each cgroup, for when it cannot be read.
     known: Known,
+    /// The families of the last look, each the paths of a cgroup and of all below it; none where it has failed.
+    families: Option<Vec<Vec<String>>>,
     /// What was found out of the cgroups of pods.
     judged: Judged,
     /// What was said of the last roster.
@@ -157,6 +159,7 @@ impl Builder {
             generation: 0,
             open: HashMap::new(),
             known: Known::new(),
+            families: None,
             judged: Judged::new(),
             said: BTreeSet::new(),
             remarked: BTreeSet::new(),
@@ -205,6 +208,7 @@ impl Builder {
     /// # Errors
     /// [`HostError`] when the cgroups or processes cannot be listed at all.
     pub fn build(&mut self, pods: &[Manifest], scan: Scan) -> Result<Built, HostError> {
+        self.families = None;
         let hierarchy = self.layout.require(Controller::Memory)?;
         let groups = groups_below(hierarchy, &self.scope, MOST_GROUPS)?;
         let bound = bind(pods, &self.roots, &self.rules, &groups);
@@ -221,6 +225,7 @@ impl Builder {
         let mut members = Vec::new();
         let (mut open, mut scores, mut remarks) = (HashMap::new(), Vec::new(), Vec::new());
         let mut owned = Vec::with_capacity(bound.len());
+        let mut looked_at = Vec::with_capacity(bound.len());
         for bound in bound {
             let index = workloads.len();
             let families: Vec<Vec<&str>> = bound
@@ -236,6 +241,7 @@ impl Builder {
             let opened = (&families[..], parts.as_deref());
             let groups = self.open_all(opened, &mut open, &mut look.troubles);
             let facts = look.at(&families);
+            looked_at.extend(families.iter().map(|family| paths_of(family)));
             let mut workload = bound.workload;
             let ids = bound.containers.clone().unwrap_or_default();
             owned.push(Owned::of(&self.places, &workload, &bound.keeps).with_containers(ids));
@@ -274,6 +280,7 @@ impl Builder {
         troubles.append(&mut judge.troubles);
         let judged = judge.now;
         (self.open, self.known, self.judged) = (open, now, judged);
+        self.families = Some(looked_at);
         self.essentials = Some(essentials);
         let troubles = news_of(troubles, &mut self.said);
         let remarks = firsts_of(remarks, &mut self.remarked);
@@ -297,6 +304,21 @@ impl Builder {
             troubles,
             remarks,
         })
+    }
+
+    /// Whether all that the kernel does not tell is as the last look has found it: what owners of cgroups ask for, and that the
+    /// essential processes are there. Not where the names of commands matter, of which nobody tells, nor where anything was wrong.
+    pub fn stands(&self) -> bool {
+        let (Some(families), Some(essentials)) = (&self.families, &self.essentials) else {
+            return false;
+        };
+        let Ok(hierarchy) = self.layout.require(Controller::Memory) else {
+            return false;
+        };
+        self.said.is_empty()
+            && !self.names_commands()
+            && essentials.are_still_there(&self.root)
+            && self.look(hierarchy).finds_the_same(families)
     }
 
     /// Opens the cgroups of a workload, or finds them open from the last time.
@@ -456,6 +478,11 @@ fn scores_of(all: &[Audited]) -> Vec<Expected> {
         (id, one.container.clone(), one.score)
     };
     all.iter().map(of).collect()
+}
+
+/// The paths of a family, to be kept.
+fn paths_of(family: &[&str]) -> Vec<String> {
+    family.iter().map(|&path| path.to_owned()).collect()
 }
 
 /// Those of `all` that are the cgroup at `path`, first, or below it.

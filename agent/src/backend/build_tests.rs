@@ -6,6 +6,7 @@ use brink_core::node::workload::{Preference, Protection, ResourceList, Volume, V
 use brink_host::cgroup::glob::Glob;
 
 use super::*;
+use crate::config::Pattern;
 use crate::config::Storage;
 use crate::fake::{self, mount_unified};
 use crate::pod::Wish;
@@ -41,24 +42,28 @@ impl Machine {
     fn ends(&self, pid: u32) {
         fs::remove_dir_all(self.0.path().join(format!("proc/{pid}"))).unwrap();
     }
+
+    /// A builder for which `/work` is a workload.
+    fn builder(&self, selection: Selection) -> Builder {
+        let rule = CgroupRule {
+            glob: Glob::new("/work").unwrap(),
+            name: None,
+            namespace: None,
+            priority: None,
+            termination_grace: None,
+            requests: ResourceList::default(),
+            directories: Vec::new(),
+        };
+        let layout = Layout::detect(self.0.path()).unwrap();
+        Builder::new(self.0.path(), layout, "/", vec![rule], selection)
+    }
 }
 
 #[test]
 fn a_workload_loses_its_protection_with_the_process_that_gave_it() {
     const PID: u32 = 4_000_000;
     let machine = Machine::new();
-    let root = machine.0.path();
-    let layout = Layout::detect(root).unwrap();
-    let rule = CgroupRule {
-        glob: Glob::new("/work").unwrap(),
-        name: None,
-        namespace: None,
-        priority: None,
-        termination_grace: None,
-        requests: ResourceList::default(),
-        directories: Vec::new(),
-    };
-    let mut builder = Builder::new(root, layout, "/", vec![rule], Selection::default());
+    let mut builder = machine.builder(Selection::default());
     let mut check = |scan, expected| {
         let built = builder.build(&[], scan).unwrap();
         let of_work: Vec<_> = built
@@ -81,6 +86,53 @@ fn a_workload_loses_its_protection_with_the_process_that_gave_it() {
     check(Scan::All, Some(Protection::Runtime));
     machine.ends(PID);
     check(Scan::Cgroups, None);
+}
+
+#[test]
+fn a_roster_stands_while_all_that_nobody_tells_of_is_as_it_was() {
+    const PID: u32 = 4_000_000;
+    let machine = Machine::new();
+    machine.write("sys/fs/cgroup/work/memory.stat", "inactive_file 0\n");
+    machine.write("sys/fs/cgroup/work/cgroup.procs", "");
+    machine.runs(PID, "containerd", "/work");
+    let mut builder = machine.builder(Selection::default());
+    assert!(!builder.stands(), "nobody has looked yet");
+    let built = builder.build(&[], Scan::All).unwrap();
+    assert_eq!((built.troubles, built.roster.members.len()), (vec![], 1));
+    assert!(builder.stands());
+    machine.runs(PID, "sleep", "/work");
+    assert!(!builder.stands(), "it has another name");
+    builder.build(&[], Scan::Cgroups).unwrap();
+    assert!(builder.stands());
+
+    // A look that fails is made again.
+    let (groups, away) = ("sys/fs/cgroup", "sys/fs/away");
+    let path = |name: &str| machine.0.path().join(name);
+    fs::rename(path(groups), path(away)).unwrap();
+    assert!(builder.build(&[], Scan::All).is_err());
+    fs::rename(path(away), path(groups)).unwrap();
+    assert!(!builder.stands());
+    builder.build(&[], Scan::All).unwrap();
+    assert!(builder.stands());
+
+    // So is one that has found something wrong.
+    fs::remove_file(path("sys/fs/cgroup/work/cgroup.procs")).unwrap();
+    fs::remove_file(path("sys/fs/cgroup/work/memory.stat")).unwrap();
+    assert_eq!(builder.build(&[], Scan::All).unwrap().troubles.len(), 1);
+    assert!(!builder.stands());
+}
+
+#[test]
+fn no_roster_stands_where_the_names_of_commands_matter() {
+    let machine = Machine::new();
+    machine.write("sys/fs/cgroup/work/memory.stat", "inactive_file 0\n");
+    machine.write("sys/fs/cgroup/work/cgroup.procs", "");
+    let mut builder = machine.builder(Selection {
+        avoid: vec![Pattern::new("postgres").unwrap()],
+        ..Selection::default()
+    });
+    builder.build(&[], Scan::All).unwrap();
+    assert!(!builder.stands());
 }
 
 /// A pod as an API server knows it, with these containers.

@@ -76,6 +76,16 @@ impl Look<'_> {
         facts
     }
 
+    /// Whether these are the families of the look before, and all that is read of them is what it has found; not where anything
+    /// cannot be read.
+    pub fn finds_the_same(mut self, families: &[Vec<String>]) -> bool {
+        for family in families {
+            let family = family.iter().map(String::as_str).collect();
+            let _kept_by_us = self.at(&[family]);
+        }
+        self.troubles.is_empty() && self.now == *self.before
+    }
+
     fn family(&mut self, first: &str, family: &[&str]) -> Seen {
         let (mut seen, mut gaps) = (Seen::default(), Gaps::default());
         if family.len() > MOST_GROUPS {
@@ -190,15 +200,19 @@ mod tests {
             Self { root, hierarchy }
         }
 
-        fn look(&self, before: &Known, family: &[&str]) -> (Seen, Vec<String>) {
-            let mut look = Look {
+        fn begin<'a>(&'a self, before: &'a Known) -> Look<'a> {
+            Look {
                 root: self.root.path(),
                 hierarchy: &self.hierarchy,
                 names: true,
                 before,
                 now: Known::new(),
                 troubles: Vec::new(),
-            };
+            }
+        }
+
+        fn look(&self, before: &Known, family: &[&str]) -> (Seen, Vec<String>) {
+            let mut look = self.begin(before);
             let facts = look.at(&[family.to_vec()]);
             assert_eq!(facts.paths, family);
             (facts.seen, look.troubles)
@@ -240,6 +254,36 @@ mod tests {
             troubles.len() == 1 && troubles[0].contains("pod/cgroup.procs"),
             "{troubles:?}"
         );
+    }
+
+    #[test]
+    fn the_same_is_found_while_nothing_differs_and_all_can_be_read() {
+        let machine = Machine::new(&[("a", "7\n"), ("a/b", ""), ("c", "")], &[(7, "java")]);
+        let endless = format!("/a/{}", "x".repeat(300));
+        let check = |families: &[&[&str]], before: &Known, expected| {
+            let owned = |family: &&[&str]| family.iter().map(|path| (*path).to_owned()).collect();
+            let families: Vec<Vec<String>> = families.iter().map(owned).collect();
+            let found = machine.begin(before).finds_the_same(&families);
+            assert_eq!(found, expected, "{families:?}");
+        };
+        let families: [&[&str]; 2] = [&["/a", "/a/b"], &["/c"]];
+        let before = |wish, command: &str| {
+            let of_a = Seen {
+                commands: [command.to_owned()].into(),
+                wish: Some(wish),
+            };
+            let of_c = Seen {
+                wish: Some(Preference::None),
+                ..Seen::default()
+            };
+            Known::from([("/a".to_owned(), of_a), ("/c".to_owned(), of_c)])
+        };
+        let same = before(Preference::None, "java");
+        check(&families, &same, true);
+        check(&families, &before(Preference::Omit, "java"), false);
+        check(&families, &before(Preference::None, "postgres"), false);
+        check(&families[..1], &same, false);
+        check(&[&["/a", &endless], &["/c"]], &same, false);
     }
 
     #[test]

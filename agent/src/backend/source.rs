@@ -58,6 +58,11 @@ impl Sources {
         self.folder.path.as_deref()
     }
 
+    /// Whether there is no place that pods could come from.
+    pub const fn are_none(&self) -> bool {
+        self.folder.path.is_none() && self.cluster.is_none()
+    }
+
     /// Its files that were not in order when they were read last.
     pub const fn broken(&self) -> &Broken {
         self.folder.memory.broken()
@@ -144,6 +149,8 @@ mod tests {
             (names.join(" "), troubles.len())
         };
         let both = Sources::new(Some(path.clone()), Some(Box::new(api)));
+        assert!(!both.are_none() && !Sources::new(Some(path.clone()), None).are_none());
+        assert!(Sources::default().are_none());
         assert_eq!(names(both), ("a b alone".to_owned(), 1));
         let one = Sources::new(Some(path), None);
         assert_eq!(names(one), ("written alone".to_owned(), 0));

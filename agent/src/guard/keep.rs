@@ -152,8 +152,11 @@ impl Guard {
     fn sync_processes(&mut self) {
         let thresholds = self.engine.policy().thresholds();
         let wanted = thresholds.iter().any(|t| t.signal == Signal::PidAvailable);
-        let threads = self.files.ids().machines();
-        if !wanted || threads.is_none_or(|threads| threads > MOST_SYNCED) {
+        let is_full = || {
+            let threads = self.files.ids().machines();
+            threads.is_none_or(|threads| threads > MOST_SYNCED)
+        };
+        if !wanted || is_full() {
             return;
         }
         let kernel = self.kernel.as_mut();

@@ -29,6 +29,9 @@ const ARMED_A_TURN: usize = 16;
 /// A sampler whose timer has not fired for so long stands still, in nanoseconds.
 const OLDEST_TICK: u64 = 1_000_000_000;
 
+/// Usages that were read longer ago are read anew, in nanoseconds: near a limit nothing may be told for seconds.
+const OLDEST_USAGE: u64 = 1_000_000_000;
+
 /// When a sample was taken.
 fn at_of(sample: &Sample) -> Moment {
     Moment::from_nanos(i64::try_from(sample.at_ns).unwrap_or(i64::MAX))
@@ -325,9 +328,14 @@ impl Kernel {
         self.probe.sample()
     }
 
-    /// Copies the usages that go with the latest sample; false when they could not be had.
+    /// Copies the usages that go with the latest record, or those of now where it is older; false when they could not be had.
     pub fn load_usages(&mut self) -> bool {
-        self.probe.usages(&mut self.usages).is_some()
+        let swept_ns = self.probe.usages(&mut self.usages);
+        let age = swept_ns.map(|swept_ns| clock::monotonic_ns().saturating_sub(swept_ns));
+        if age.is_none_or(|age| age > OLDEST_USAGE) && self.probe.sweep().is_ok() {
+            return self.probe.usages(&mut self.usages).is_some();
+        }
+        swept_ns.is_some()
     }
 
     /// The usage of a slot's cgroup as of [`Kernel::load_usages`], in bytes; none when it is unknown.

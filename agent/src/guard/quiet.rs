@@ -11,8 +11,8 @@ use super::figures::{NodeFigures, Slow};
 use super::{Guard, now};
 use crate::ledger::entry::Stages;
 
-/// A node of which there is nothing to say is evaluated so often.
-const QUIET: Span = Span::from_millis(4_500);
+/// A node of which there is nothing to say is evaluated at each sign, every five seconds, unless it was so short a while ago.
+const QUIET: Span = Span::from_secs(2);
 
 /// A sign of life, and what was known when it was heard.
 #[derive(Clone, Copy, Debug)]

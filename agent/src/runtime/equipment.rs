@@ -17,6 +17,9 @@ use crate::guard::kernel::Kernel;
 /// The programs that tell who is started, and who comes into a cgroup.
 const TELL: [&str; 2] = ["exec", "cgroup_attach"];
 
+/// The programs that tell which cgroups come and go.
+const TELL_OF_GROUPS: [&str; 2] = ["cgroup_mkdir", "cgroup_rmdir"];
+
 /// The program that tells of the OOM killer's victims on the ring of kills.
 const OOM_VICTIM: &str = "oom_victim";
 
@@ -112,6 +115,16 @@ struct Parts {
     programs: Vec<ProgramState>,
 }
 
+impl Parts {
+    /// Whether all these programs run.
+    fn runs_all(&self, names: &[&str]) -> bool {
+        names.iter().all(|name| {
+            let mut programs = self.programs.iter();
+            programs.any(|program| program.name == *name && program.absent.is_none())
+        })
+    }
+}
+
 impl Loaded {
     /// Leaves the parts that are not the guard's.
     pub fn fill(&self, equipment: &mut Equipment) {
@@ -135,18 +148,17 @@ impl Loaded {
             .clone()
     }
 
+    /// Whether the kernel tells of all cgroups that come and go, of who comes into them, and of who is started.
+    pub fn tells_of_all(&self) -> bool {
+        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.runs_all(&TELL) && parts.runs_all(&TELL_OF_GROUPS)
+    }
+
     /// Starts of programs and changes of cgroups, in every hierarchy, since our programs were loaded; none where they are not
     /// all counted.
     pub fn starts(&self) -> Option<u64> {
         let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let runs = |name: &str| {
-            let mut programs = parts.programs.iter();
-            programs.any(|program| program.name == name && program.absent.is_none())
-        };
-        let meters = parts
-            .meters
-            .as_ref()
-            .filter(|_| TELL.into_iter().all(runs))?;
+        let meters = parts.meters.as_ref().filter(|_| parts.runs_all(&TELL))?;
         let seen = |row: Row| Some(meters.loss(row).ok()?.seen);
         Some(seen(Row::ProcessEvidence)? + seen(Row::CgroupEvidence)?)
     }
@@ -187,5 +199,31 @@ impl Loaded {
             .unwrap_or_else(PoisonError::into_inner)
             .evidence
             .take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_is_told_only_where_each_program_that_tells_runs() {
+        let loaded = |absent: Option<&str>| {
+            let state = |name: &&str| ProgramState {
+                name: (*name).to_owned(),
+                family: String::new(),
+                absent: (Some(*name) == absent).then(|| "refused".to_owned()),
+            };
+            let programs = TELL.iter().chain(&TELL_OF_GROUPS).map(state).collect();
+            Loaded(Mutex::new(Parts {
+                programs,
+                ..Parts::default()
+            }))
+        };
+        assert!(loaded(None).tells_of_all());
+        assert!(!Loaded::default().tells_of_all());
+        for name in TELL.into_iter().chain(TELL_OF_GROUPS) {
+            assert!(!loaded(Some(name)).tells_of_all(), "{name}");
+        }
     }
 }

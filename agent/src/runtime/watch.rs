@@ -45,7 +45,8 @@ const SHARE: u32 = 4;
 const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Everything is looked at again so often.
 const SLOWEST: Duration = Duration::from_secs(10);
-/// The same where the kernel tells what happens to cgroups and files: only an owner's attribute is told by nobody.
+/// The same where the kernel tells what happens to cgroups and files: only an owner's attribute is told by nobody, and the end of an
+/// essential process.
 const SLOWEST_TOLD: Duration = Duration::from_secs(30);
 /// The stop button is looked at so often where nobody tells of it, and at every other wake: it holds within 100 ms.
 const BUTTON: Duration = Duration::from_millis(50);
@@ -152,11 +153,9 @@ impl Watcher {
         // What the guard has been told of the stop button, and whether that is how it stands.
         let (mut told, mut heard) = (None, true);
         while !self.bell.is_stopped() {
-            let slowest = if self.evidence.is_some() && folders.tell_of_all() {
-                SLOWEST_TOLD
-            } else {
-                SLOWEST
-            };
+            let is_told = self.evidence.is_some() && self.loaded.tells_of_all();
+            let is_told = is_told && folders.tell_of_all();
+            let slowest = if is_told { SLOWEST_TOLD } else { SLOWEST };
             let due = wanted.map(|wanted| wanted.max(earliest));
             let latest = due.unwrap_or(earliest + slowest);
             let timeout = latest.saturating_duration_since(Instant::now());
@@ -178,7 +177,12 @@ impl Watcher {
                 let scan = self
                     .starts
                     .scan(now, wanted.is_some(), self.loaded.starts());
-                earliest = self.rebuild_in_turn(scan);
+                let is_silent = is_told && wanted.is_none() && scan == Scan::Cgroups;
+                earliest = if is_silent && self.stands() {
+                    now
+                } else {
+                    self.rebuild_in_turn(scan)
+                };
                 let unsent = !self.unsent.is_empty();
                 wanted = unsent.then(|| Instant::now() + SETTLE);
             }
@@ -197,6 +201,12 @@ impl Watcher {
         self.keeper.want(reloaded.measure_disks);
         self.warmer.auditor().take(reloaded.oom_scores);
         true
+    }
+
+    /// Whether the last roster would come out again where nothing was told: nobody but the kernel tells of workloads, and what it
+    /// does not tell is as it was.
+    fn stands(&self) -> bool {
+        self.sources.are_none() && self.builder.stands()
     }
 
     /// Makes a roster, and tells when the next may be made.

@@ -88,7 +88,8 @@ fn tick(engine: *mut Engine, at: u64) -> u64 {
         if at < (*engine).boost_until_ns {
             (*sample).flags |= BOOSTED;
         }
-        if kind != QUIET && usage::sweep(engine) != 0 {
+        // A sign of life is of the node alone: whoever wants usages without anything to tell asks for them.
+        if matches!(kind, CROSSING | BAND) && usage::sweep(engine) != 0 {
             (*sample).flags |= USAGE_FRESH;
         }
         (*meter).ticks += 1;

@@ -39,8 +39,7 @@ pub fn write(table: *mut UsageTable, index: u32, bytes: u64, generation: u64, st
 /// The mask needs it.
 const _: () = assert!(MAX_SLOTS.is_power_of_two());
 
-/// Reads every slot, so that the record about to be told carries its numbers, and none is older than a second. Returns
-/// 1 when there was one to read.
+/// Reads every slot, so that the record about to be told carries its numbers. Returns 1 when there was one to read.
 #[inline(never)]
 pub fn sweep(engine: *mut Engine) -> u32 {
     let (Some(table), Some(meter)) = (USAGE.get_ptr_mut(0), SAMPLER.get_ptr_mut(0)) else {

@@ -91,8 +91,9 @@ pub fn evaluate(engine: *mut Engine, sample: *mut Sample) -> u32 {
     // SAFETY: both are map values.
     unsafe {
         let (below, unknown) = ((*engine).below, (*engine).unknown);
-        (*engine).below = 0;
-        (*engine).unknown = 0;
+        // As one value the two would be written byte by byte.
+        (&raw mut (*engine).below).write_volatile(0);
+        (&raw mut (*engine).unknown).write_volatile(0);
         (*engine).slack = i64::MAX as u64;
         let count = (*engine).watch_count;
         if count != 0 {

@@ -41,8 +41,9 @@ const RATIO: &str = "Brink to the poll by the sampler's rule";
 const RESIDENT: &str = "resident";
 const MAPS: &str = "maps";
 const SHARE: &str = "% of a core";
-/// The agent alone: as long as its slowest pass takes to come round.
-const WINDOW: Duration = Duration::from_secs(30);
+/// The agent alone: as long as all takes to come round, but for a look at all processes; half as long in the short form.
+const WINDOW: Duration = Duration::from_mins(1);
+const SHORT_WINDOW: Duration = Duration::from_secs(30);
 /// A poll beside it.
 const POLL_WINDOW: Duration = Duration::from_secs(5);
 /// From the start to the beginning of the measurement.
@@ -69,7 +70,7 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     let mut rounds = Vec::new();
     let mut random = SplitMix64::new(settings.seed);
     for _ in 0..settings.runs(1, 6) {
-        rounds.push(Round::run(&arena, &agent, &mut random)?);
+        rounds.push(Round::run((settings, &mut random), &arena, &agent)?);
     }
     add_time(&mut outcome, CASE, &rounds);
     add_memory(&mut outcome, agent.pid(), CASE)?;
@@ -124,14 +125,18 @@ struct Round {
 }
 
 impl Round {
-    fn run(arena: &Arena, agent: &Agent, random: &mut SplitMix64) -> anyhow::Result<Self> {
+    fn run(
+        (settings, random): (&Settings, &mut SplitMix64),
+        arena: &Arena,
+        agent: &Agent,
+    ) -> anyhow::Result<Self> {
         let mut order = [None, Some(0), Some(1)];
         random.shuffle(&mut order);
         let mut costs = None;
         let (mut polls, mut looks) = ([0.0; POLLS.len()], [0; POLLS.len()]);
         for turn in order {
             let Some(index) = turn else {
-                costs = Some(Costs::of(agent)?);
+                costs = Some(Costs::of(agent, settings)?);
                 continue;
             };
             let (_, rule) = POLLS[index];
@@ -223,7 +228,7 @@ fn add_events(
     let (mut rounds, mut periods) = (Vec::new(), Vec::new());
     for _ in 0..settings.runs(1, 3) {
         periods.push(periods_of(&agent)?);
-        rounds.push(Round::run(arena, &agent, random)?);
+        rounds.push(Round::run((settings, &mut *random), arena, &agent)?);
         periods.push(periods_of(&agent)?);
     }
     add_time(outcome, TELLING, &rounds);
@@ -260,7 +265,7 @@ fn add_case(
     agent: &Agent,
 ) -> anyhow::Result<()> {
     sleep(SETTLING);
-    let costs = (0..settings.runs(1, 3)).map(|_| Costs::of(agent));
+    let costs = (0..settings.runs(1, 3)).map(|_| Costs::of(agent, settings));
     let costs = costs.collect::<anyhow::Result<Vec<_>>>()?;
     let values = |value: fn(&Costs) -> f64| costs.iter().map(value).collect();
     outcome.add(case, THREADS, SHARE, values(Costs::threads));
@@ -327,13 +332,14 @@ impl Timers {
 
 impl Costs {
     /// Waits for a window. Nobody asks the agent anything meanwhile.
-    fn of(agent: &Agent) -> anyhow::Result<Self> {
+    fn of(agent: &Agent, settings: &Settings) -> anyhow::Result<Self> {
+        let window = if settings.short { SHORT_WINDOW } else { WINDOW };
         let timers = Timers::of(agent)?;
         let asked = Instant::now();
         // What the question took is over by then.
         sleep(Duration::from_millis(500));
         let (began, before) = (Instant::now(), threads(agent)?);
-        sleep(WINDOW);
+        sleep(window);
         let (elapsed, after) = (began.elapsed(), threads(agent)?);
         let asked = asked.elapsed();
         let kernel = Timers::of(agent)?.since(timers);
