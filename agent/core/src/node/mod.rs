@@ -12,6 +12,7 @@ pub mod grace;
 pub mod headroom;
 pub mod input;
 pub mod kubelet;
+pub mod lead;
 pub mod limits;
 pub mod memcg;
 pub mod message;

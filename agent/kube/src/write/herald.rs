@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brink_core::node::condition::{Condition, ConditionSet};
+use brink_core::node::lead::Lead;
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
@@ -14,7 +16,7 @@ use super::answer::Reply;
 use super::conditions::{self, patch, removal, standings};
 use super::door::{Door, read};
 use super::kept::{self, Kept};
-use super::{request, taint};
+use super::{conflict, request, taint};
 use crate::retry::Backoff;
 
 /// How often a taint is tried again at once, when somebody else changes the node at the same time.
@@ -36,6 +38,8 @@ pub enum Wanted {
         measured: ConditionSet,
         /// Those that hold.
         held: ConditionSet,
+        /// Who acts first, we or the kubelet; where that is not known, what was said of it stays.
+        lead: Option<Lead>,
     },
 }
 
@@ -140,14 +144,18 @@ impl Herald {
         match wanted {
             Wanted::Unknown => Ok(()),
             Wanted::Nothing => self.take_away(kept).await,
-            Wanted::Says { measured, held } => self.say(measured, held, kept).await,
+            Wanted::Says {
+                measured,
+                held,
+                lead,
+            } => self.say((measured, held), lead, kept).await,
         }
     }
 
     async fn say(
         &mut self,
-        measured: ConditionSet,
-        held: ConditionSet,
+        (measured, held): (ConditionSet, ConditionSet),
+        lead: Option<Lead>,
         kept: &mut Kept,
     ) -> Result<(), Untold> {
         let now = now();
@@ -159,13 +167,11 @@ impl Herald {
             .filter(|of| !measured.contains(*of))
             .collect();
         let mut patch = patch(&new, &now);
-        if !gone.is_empty()
-            && let (Some(all), Some(more)) = (
-                patch["status"]["conditions"].as_array_mut(),
-                removal(gone)["status"]["conditions"].as_array(),
-            )
-        {
-            all.extend(more.iter().cloned());
+        extend(&mut patch, conditions_of(&removal(gone)));
+        if let Some(lead) = lead {
+            let told = conflict::told(lead, kept.conflict.as_ref(), &now);
+            extend(&mut patch, [conflict::condition(lead, &told, &now)]);
+            kept.conflict = Some(told);
         }
         // Before it is sent: whoever ends now has told it perhaps.
         kept.conditions = new;
@@ -183,6 +189,13 @@ impl Herald {
                 "told the node's condition"
             );
         }
+        if let Some(told) = kept.conflict.as_ref().filter(|_| lead.is_some()) {
+            let holds = told.holds;
+            info!(
+                condition = conflict::TYPE,
+                holds, "told the node's condition"
+            );
+        }
         let is_wanted = self.taints && taint::is_wanted(held);
         if is_wanted || kept.tainted {
             self.taint(is_wanted, kept).await?;
@@ -194,14 +207,19 @@ impl Herald {
         if kept.tainted {
             self.taint(false, kept).await?;
         }
-        if !kept.conditions.is_empty() {
-            let patch = removal(kept.conditions.iter().map(|standing| standing.of));
+        if !kept.conditions.is_empty() || kept.conflict.is_some() {
+            let mut patch = removal(kept.conditions.iter().map(|standing| standing.of));
+            extend(
+                &mut patch,
+                kept.conflict.iter().map(|_| conflict::removal()),
+            );
             let reply = self
                 .door
                 .ask(request::node_status(&self.node, &patch))
                 .await;
             taken(&reply)?;
             kept.conditions.clear();
+            kept.conflict = None;
             self.remember(kept);
         }
         Ok(())
@@ -264,6 +282,19 @@ impl Herald {
         if let Err(error) = written {
             warn!(%error, file = %self.file.display(), "what is told of the node cannot be kept for a restart");
         }
+    }
+}
+
+/// The conditions in a patch of the node's status.
+fn conditions_of(patch: &Value) -> Vec<Value> {
+    let conditions = patch["status"]["conditions"].as_array();
+    conditions.cloned().unwrap_or_default()
+}
+
+/// Puts more conditions into one.
+fn extend(patch: &mut Value, more: impl IntoIterator<Item = Value>) {
+    if let Some(all) = patch["status"]["conditions"].as_array_mut() {
+        all.extend(more);
     }
 }
 

@@ -34,9 +34,14 @@ fn start(folder: &Path, fake: &Fake, taints: bool) -> Scene {
 }
 
 fn says(held: &[Condition]) -> Wanted {
+    says_beside(held, None)
+}
+
+fn says_beside(held: &[Condition], lead: Option<Lead>) -> Wanted {
     Wanted::Says {
         measured: [Condition::MemoryPressure].into_iter().collect(),
         held: held.iter().copied().collect(),
+        lead,
     }
 }
 
@@ -160,6 +165,45 @@ async fn who_only_observes_now_takes_away_what_was_told() {
     second.wanted.send_replace(Wanted::Nothing);
     until(&fake, "it is taken away", |lines| lines.len() == 2).await;
     assert_eq!(last_condition(&fake)["$patch"], "delete");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_acts_first_is_told_once_known_stays_while_unknown_and_goes_at_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let lead = |ours| Lead {
+        ours: Some(ours),
+        kubelets: Some(100),
+        margin: 64,
+    };
+    let conflict = || {
+        let asked = fake.asked();
+        let conditions = asked.last().unwrap().body["status"]["conditions"].clone();
+        let mut conditions = conditions.as_array().unwrap().clone().into_iter();
+        conditions.find(|one| one["type"] == "brink.dev/KubeletConflict")
+    };
+    let first = start(folder.path(), &fake, false);
+    first.wanted.send_replace(says(&[]));
+    until(&fake, "a condition is told", |lines| lines.len() == 1).await;
+    assert_eq!(conflict(), None, "nobody knows");
+    for (ours, status) in [(50, "True"), (164, "False"), (50, "True")] {
+        let told = fake.lines().len();
+        let wanted = says_beside(&[], Some(lead(ours)));
+        first.wanted.send_replace(wanted);
+        until(&fake, "it is told", |lines| lines.len() > told).await;
+        assert_eq!(conflict().unwrap()["status"], status);
+    }
+    let held = [Condition::MemoryPressure];
+    first.wanted.send_replace(says(&held));
+    until(&fake, "pressure is told", |lines| lines.len() == 5).await;
+    assert_eq!(conflict(), None, "it stays as it was told");
+    // As after a crash: the next agent knows what is there.
+    first.task.abort();
+    let second = start(folder.path(), &fake, false);
+    second.wanted.send_replace(Wanted::Nothing);
+    until(&fake, "it is taken away", |lines| lines.len() == 6).await;
+    let gone = json!({ "$patch": "delete", "type": "brink.dev/KubeletConflict" });
+    assert_eq!(conflict(), Some(gone));
 }
 
 #[tokio::test(start_paused = true)]

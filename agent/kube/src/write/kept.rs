@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::conditions::Standing;
+use super::conflict::Told;
 
 /// The largest file that is read, in bytes: there are few conditions.
 pub const LARGEST: u64 = 64 << 10;
@@ -15,6 +16,8 @@ pub const LARGEST: u64 = 64 << 10;
 pub struct Kept {
     /// The conditions.
     pub conditions: Vec<Standing>,
+    /// Whether the kubelet may act beside us, if anything was told of that.
+    pub conflict: Option<Told>,
     /// Whether the taint may be on the node.
     pub tainted: bool,
 }
@@ -28,16 +31,19 @@ pub fn read(text: &[u8], now: Timestamp) -> Result<Kept, serde_json::Error> {
     let mut kept: Kept = serde_json::from_slice(text)?;
     let mut seen = ConditionSet::EMPTY;
     kept.conditions.retain_mut(|standing| {
-        standing.since = to_the_second(since(standing, now));
+        standing.since = to_the_second(since(&standing.since, now));
         let is_new = !seen.contains(standing.of);
         seen.insert(standing.of);
         is_new
     });
+    if let Some(told) = &mut kept.conflict {
+        told.since = to_the_second(since(&told.since, now));
+    }
     Ok(kept)
 }
 
-fn since(standing: &Standing, now: Timestamp) -> Timestamp {
-    let since = standing.since.parse().ok();
+fn since(text: &str, now: Timestamp) -> Timestamp {
+    let since = text.parse().ok();
     let is_past = |since: &Timestamp| (Timestamp::UNIX_EPOCH..=now).contains(since);
     since.filter(is_past).unwrap_or(now)
 }
@@ -67,11 +73,16 @@ mod tests {
             };
             let twice = Kept {
                 conditions: vec![standing.clone(), standing],
+                conflict: Some(Told {
+                    holds: true,
+                    since: since.to_owned(),
+                }),
                 tainted: true,
             };
             let kept = read(&serde_json::to_vec(&twice).unwrap(), now).unwrap();
             let since: Vec<&str> = kept.conditions.iter().map(|of| of.since.as_str()).collect();
             assert_eq!((since, kept.tainted), (vec![expected], true));
+            assert_eq!(kept.conflict.unwrap().since, expected);
         };
         check("2026-01-02T03:04:05Z", "2026-01-02T03:04:05Z");
         check("2026-01-02 03:04:05.5+01:00", "2026-01-02T02:04:05Z");
@@ -80,6 +91,9 @@ mod tests {
         check("-009999-01-02T03:04:05Z", &told);
         check("9999-01-02T03:04:05Z", &told);
         assert_eq!(read(b"{}", now).unwrap(), Kept::default());
+        // As an agent wrote it that knew nothing of a conflict.
+        let before = read(br#"{"conditions":[],"tainted":true}"#, now).unwrap();
+        assert_eq!((before.tainted, before.conflict), (true, None));
         assert!(read(b"[", now).is_err());
     }
 }

@@ -5,10 +5,11 @@
 pub mod answer;
 pub mod body;
 pub mod conditions;
+pub mod conflict;
 pub mod deliver;
 pub mod door;
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
 pub mod herald;
 pub mod kept;
 mod owed;

@@ -61,6 +61,14 @@ pub fn node(node: &str) -> Ready {
     get(&node_path(node), JSON)
 }
 
+/// Asks the kubelet of a node what it goes by; the API server hands the question on.
+///
+/// # Errors
+/// As [`node_status`].
+pub fn node_configz(node: &str) -> Ready {
+    get(&format!("{}/proxy/configz", node_path(node)), JSON)
+}
+
 /// Changes a node by a list of steps, all of them or none.
 ///
 /// # Errors
@@ -141,6 +149,8 @@ mod tests {
             text,
         );
         check(node("n"), "GET", "/api/v1/nodes/n", None, "");
+        let configz = "/api/v1/nodes/n/proxy/configz";
+        check(node_configz("n"), "GET", configz, None, "");
         check(
             node_steps("n", &body),
             "PATCH",

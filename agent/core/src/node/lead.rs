@@ -1,0 +1,90 @@
+//! Who acts first where memory runs short: Brink or the kubelet beside it.
+
+/// The hard thresholds of both on `memory.available`, in bytes; none where there is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lead {
+    /// Brink's.
+    pub ours: Option<i64>,
+    /// The kubelet's.
+    pub kubelets: Option<i64>,
+    /// How far Brink's is to be above the kubelet's, in bytes.
+    pub margin: i64,
+}
+
+/// What follows from the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum First {
+    /// Brink alone acts: the kubelet has no threshold.
+    KubeletNever,
+    /// Brink, and by the margin at least.
+    Brink,
+    /// Brink, by less than the margin.
+    BrinkNarrowly,
+    /// The kubelet, or both at once.
+    Kubelet,
+    /// The kubelet alone acts: Brink has no threshold.
+    BrinkNever,
+}
+
+impl Lead {
+    /// Who acts first.
+    pub const fn first(self) -> First {
+        match (self.ours, self.kubelets) {
+            (_, None) => First::KubeletNever,
+            (None, Some(_)) => First::BrinkNever,
+            (Some(ours), Some(kubelets)) if ours <= kubelets => First::Kubelet,
+            (Some(ours), Some(kubelets)) if ours.saturating_sub(kubelets) < self.margin => {
+                First::BrinkNarrowly
+            }
+            (Some(_), Some(_)) => First::Brink,
+        }
+    }
+}
+
+impl First {
+    /// Whether the kubelet may evict for a shortage that is Brink's to end.
+    pub const fn is_conflict(self) -> bool {
+        match self {
+            Self::KubeletNever | Self::Brink => false,
+            Self::BrinkNarrowly | Self::Kubelet | Self::BrinkNever => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brink_leads_by_the_margin_or_both_may_act() {
+        let check = |ours, kubelets, first: First, is_conflict| {
+            let lead = Lead {
+                ours,
+                kubelets,
+                margin: 64,
+            };
+            assert_eq!((lead.first(), first.is_conflict()), (first, is_conflict));
+        };
+        check(Some(164), Some(100), First::Brink, false);
+        check(Some(163), Some(100), First::BrinkNarrowly, true);
+        check(Some(100), Some(100), First::Kubelet, true);
+        check(Some(50), Some(100), First::Kubelet, true);
+        check(None, Some(100), First::BrinkNever, true);
+        check(Some(50), None, First::KubeletNever, false);
+        check(None, None, First::KubeletNever, false);
+        check(Some(i64::MAX), Some(i64::MIN), First::Brink, false);
+    }
+
+    #[test]
+    fn without_a_margin_any_lead_is_enough_and_none_is_none() {
+        let first = |ours| {
+            let lead = Lead {
+                ours: Some(ours),
+                kubelets: Some(100),
+                margin: 0,
+            };
+            lead.first()
+        };
+        assert_eq!((first(101), first(100)), (First::Brink, First::Kubelet));
+    }
+}

@@ -1,0 +1,300 @@
+//! What the kubelet of this node goes by, as it says itself at `/configz`: the API server is asked, and asks the kubelet.
+//!
+//! Defaults, files and flags are all in it. It takes the right to `get` `nodes/proxy`, which reaches far more than this, so nobody
+//! asks unless told to.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::io::AsyncReadExt as _;
+use kube::Client;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use crate::client::{Access, ConnectError, in_words};
+use crate::retry::Backoff;
+use crate::write::request;
+
+/// Who has not answered by then, in full, is away.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The longest answer that is read, in bytes: a kubelet's has less than ten thousand.
+const LARGEST: usize = 256 << 10;
+/// It is asked again after so long, and up to half of that later, so that not all nodes ask at once: a kubelet may have been started
+/// with another configuration meanwhile.
+const AGAIN: Duration = Duration::from_mins(10);
+
+/// Why it is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigzError {
+    /// There is no way to the server.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The server or the kubelet refuses, or cannot be asked.
+    #[error("{}", advised(.0))]
+    Request(#[from] kube::Error),
+    /// The answer broke off.
+    #[error("the answer broke off: {0}")]
+    Broken(#[from] io::Error),
+    /// There is no answer.
+    #[error("no answer within {} s", PATIENCE.as_secs())]
+    Slow,
+    /// There is too much of it.
+    #[error("the answer is larger than {} KiB", LARGEST >> 10)]
+    TooLarge,
+    /// It is something else.
+    #[error("the answer is no kubelet's configuration: {0}")]
+    NotUnderstood(String),
+}
+
+impl ConfigzError {
+    /// Whether somebody has to change something first: there is no use in asking soon.
+    fn is_refusal(&self) -> bool {
+        matches!(self, Self::Request(kube::Error::Api(status)) if matches!(status.code, 403..=405))
+    }
+
+    /// How long the server asks to be left alone.
+    fn asked_wait(&self) -> Option<Duration> {
+        let Self::Request(kube::Error::Api(status)) = self else {
+            return None;
+        };
+        let seconds = status.details.as_ref()?.retry_after_seconds;
+        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
+    }
+}
+
+/// What was said, and what to do about it.
+fn advised(error: &kube::Error) -> String {
+    let said = in_words(error);
+    let advice = match error {
+        kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
+            "it takes the right to get nodes/proxy, which the component kubelet-configz of deploy/kubernetes grants"
+        }
+        kube::Error::Api(status) if matches!(status.code, 404 | 405) => {
+            "the node has another name (kubernetes.nodeName), or its kubelet does not serve /configz (enableDebuggingHandlers)"
+        }
+        _ => return said,
+    };
+    format!("{said}: {advice}")
+}
+
+/// Asks the kubelet of a node once: its `KubeletConfiguration` as JSON.
+///
+/// # Errors
+/// [`ConfigzError`], with what to do about it.
+pub async fn ask(access: &Access, node: &str) -> Result<String, ConfigzError> {
+    let asked = async {
+        let client = access.connect().await?;
+        ask_by(&client, node).await
+    };
+    timeout(PATIENCE, asked)
+        .await
+        .unwrap_or(Err(ConfigzError::Slow))
+}
+
+async fn ask_by(client: &Client, node: &str) -> Result<String, ConfigzError> {
+    let request = request::node_configz(node).map_err(kube::Error::HttpError)?;
+    let answer = client.request_stream(request).await?;
+    // One byte more than allowed is enough to see that it is too much.
+    let mut answer = pin!(answer.take(LARGEST as u64 + 1));
+    let mut text = Vec::new();
+    answer.read_to_end(&mut text).await?;
+    read(&text)
+}
+
+/// The answer, as far as it is looked at.
+#[derive(Deserialize)]
+struct Answer<'a> {
+    #[serde(borrow)]
+    kubeletconfig: &'a RawValue,
+}
+
+fn read(text: &[u8]) -> Result<String, ConfigzError> {
+    if text.len() > LARGEST {
+        return Err(ConfigzError::TooLarge);
+    }
+    let answer: Answer<'_> = serde_json::from_slice(text)
+        .map_err(|error| ConfigzError::NotUnderstood(error.to_string()))?;
+    let config = answer.kubeletconfig.get();
+    if !config.starts_with('{') {
+        let why = "kubeletconfig is no object";
+        return Err(ConfigzError::NotUnderstood(why.to_owned()));
+    }
+    Ok(config.to_owned())
+}
+
+/// Whose kubelet is asked.
+#[derive(Clone, Debug)]
+pub struct Follow {
+    /// How the API server is reached.
+    pub access: Access,
+    /// The node.
+    pub node: String,
+    /// Anything that differs from run to run: no two wait alike.
+    pub seed: u64,
+    /// Has it asked again at once.
+    pub again: Arc<Notify>,
+}
+
+impl Follow {
+    /// Asks now and again, for ever, and tells each time what was said, or why nothing was.
+    pub async fn run(&self, tell: impl FnMut(Result<String, ConfigzError>)) {
+        let backoff = Backoff::new(&self.node, self.seed);
+        let asks = async || ask(&self.access, &self.node).await;
+        follow(asks, backoff, &self.again, tell).await;
+    }
+}
+
+async fn follow(
+    asks: impl AsyncFn() -> Result<String, ConfigzError>,
+    mut backoff: Backoff,
+    again: &Notify,
+    mut tell: impl FnMut(Result<String, ConfigzError>),
+) {
+    loop {
+        let asked = asks().await;
+        let wait = match &asked {
+            Ok(_) => {
+                backoff.succeeded();
+                later(&mut backoff)
+            }
+            Err(error) if error.is_refusal() => later(&mut backoff),
+            Err(error) => backoff.failed(error.asked_wait()),
+        };
+        tell(asked);
+        tokio::select! {
+            () = sleep(wait) => {}
+            () = again.notified() => {}
+        }
+    }
+}
+
+fn later(backoff: &mut Backoff) -> Duration {
+    AGAIN + backoff.part_of(AGAIN / 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+
+    use kube::core::Status;
+    use serde_json::json;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::write::fake::{Fake, Plays};
+
+    async fn asked(plays: Plays) -> Result<String, String> {
+        let fake = Fake::default();
+        fake.then(plays);
+        let asked = ask_by(&fake.client(), "node-a").await;
+        let expected = ["GET /api/v1/nodes/node-a/proxy/configz"];
+        assert_eq!(fake.lines(), expected);
+        asked.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn what_the_kubelet_says_is_taken_as_it_stands() {
+        let config = json!({ "evictionHard": { "memory.available": "100Mi" }, "port": 10250 });
+        let answer = json!({ "kubeletconfig": config, "other": 1 });
+        let said = asked(Plays::Says(200, answer)).await.unwrap();
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said, config);
+    }
+
+    #[tokio::test]
+    async fn whoever_is_refused_hears_what_to_do() {
+        let status = |code: u16, message: &str| {
+            let body =
+                json!({ "kind": "Status", "status": "Failure", "message": message, "code": code });
+            Plays::Says(code, body)
+        };
+        for (plays, expected) in [
+            (status(403, "nodes is forbidden"), "get nodes/proxy"),
+            (status(404, "not found"), "kubernetes.nodeName"),
+            (
+                Plays::Says(405, json!("Debug endpoints are disabled.")),
+                "enableDebuggingHandlers",
+            ),
+            (status(503, "dial tcp: refused"), "dial tcp: refused"),
+            (Plays::Breaks, "connection refused"),
+        ] {
+            let why = asked(plays.clone()).await.unwrap_err();
+            assert!(why.contains(expected), "{plays:?}: {why}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_no_configuration_or_too_much_is_not_taken() {
+        let long = "x".repeat(LARGEST);
+        for (answer, expected) in [
+            (json!({ "kubeletconfig": "text" }), "no object"),
+            (
+                json!({ "componentconfig": {} }),
+                "no kubelet's configuration",
+            ),
+            (json!([1]), "no kubelet's configuration"),
+            (json!({ "kubeletconfig": { "a": long } }), "256 KiB"),
+        ] {
+            let why = asked(Plays::Says(200, answer)).await.unwrap_err();
+            assert!(why.contains(expected), "{why}");
+        }
+    }
+
+    fn refused() -> ConfigzError {
+        let status = Status::failure("no", "Forbidden").with_code(403);
+        kube::Error::Api(status.boxed()).into()
+    }
+
+    /// When it is asked if these are the answers, until `longest` is over; somebody wants it again after `wanted`.
+    async fn times(
+        answers: Vec<Result<String, ConfigzError>>,
+        wanted: Option<Duration>,
+        longest: Duration,
+    ) -> Vec<Duration> {
+        let begin = Instant::now();
+        let times = RefCell::new(Vec::new());
+        let answers = RefCell::new(VecDeque::from(answers));
+        let again = Notify::new();
+        let asks = async || {
+            times.borrow_mut().push(begin.elapsed());
+            let next = answers.borrow_mut().pop_front();
+            next.unwrap_or_else(|| Ok("{}".to_owned()))
+        };
+        let wakes = async {
+            if let Some(wanted) = wanted {
+                sleep(wanted).await;
+                again.notify_one();
+            }
+            sleep(longest).await;
+        };
+        tokio::select! {
+            () = follow(&asks, Backoff::new("node-a", 7), &again, |_| {}) => {}
+            () = wakes => {}
+        }
+        times.into_inner()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_is_tried_again_soon_and_a_refusal_as_seldom_as_an_answer() {
+        let answers = Vec::from([Err(ConfigzError::Slow), Err(refused()), Ok("{}".to_owned())]);
+        let times = times(answers, None, AGAIN * 3).await;
+        let waits: Vec<Duration> = times.windows(2).map(|two| two[1] - two[0]).collect();
+        assert!(waits[0] <= Duration::from_secs(1), "{waits:?}");
+        let seldom = AGAIN..=AGAIN * 3 / 2 + Duration::from_secs(1);
+        assert!(waits[1..].iter().all(|wait| seldom.contains(wait)));
+        assert!((2..=3).contains(&waits.len()), "{waits:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_is_asked_at_once_when_somebody_wants_it() {
+        let minute = Duration::from_mins(1);
+        let times = times(Vec::new(), Some(minute), minute).await;
+        assert_eq!(times.len(), 2, "{times:?}");
+        assert!(times[1] >= minute && times[1] < minute * 2);
+    }
+}

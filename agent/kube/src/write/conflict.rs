@@ -1,0 +1,145 @@
+//! The node's condition that says whether the kubelet may evict for the same shortage as we.
+
+use brink_core::base::Quantity;
+use brink_core::node::lead::{First, Lead};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// `type` of the condition.
+pub const TYPE: &str = "brink.dev/KubeletConflict";
+
+/// How it was told, or is to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Told {
+    /// Whether it holds.
+    pub holds: bool,
+    /// Since when, RFC 3339 to the second.
+    pub since: String,
+}
+
+/// How it stands now, when it was told like `before` last.
+pub fn told(lead: Lead, before: Option<&Told>, now: &str) -> Told {
+    let holds = lead.first().is_conflict();
+    let same = before.filter(|before| before.holds == holds);
+    let since = same.map_or_else(|| now.to_owned(), |before| before.since.clone());
+    Told { holds, since }
+}
+
+/// The condition in a patch of the node's status.
+pub fn condition(lead: Lead, told: &Told, now: &str) -> Value {
+    let (reason, message) = words(lead);
+    json!({
+        "type": TYPE,
+        "status": if told.holds { "True" } else { "False" },
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": told.since,
+    })
+}
+
+/// What takes it away in a patch of the node's status.
+pub fn removal() -> Value {
+    json!({ "$patch": "delete", "type": TYPE })
+}
+
+fn words(lead: Lead) -> (&'static str, String) {
+    let amount = |bytes: Option<i64>| Quantity::from_bytes(bytes.unwrap_or(0)).to_string();
+    let (ours, kubelets) = (amount(lead.ours), amount(lead.kubelets));
+    let both = format!("memory.available: brink acts below {ours}, the kubelet below {kubelets}");
+    match lead.first() {
+        First::KubeletNever => (
+            "KubeletHasNoThreshold",
+            "the kubelet has no hard threshold on memory.available".to_owned(),
+        ),
+        First::Brink => ("BrinkActsFirst", both),
+        First::BrinkNarrowly => {
+            let margin = amount(Some(lead.margin));
+            let why = format!("less than the lead margin of {margin} between them: both may evict");
+            ("LeadTooSmall", format!("{both}; {why}"))
+        }
+        First::Kubelet => (
+            "KubeletActsFirst",
+            format!("{both}: both may evict for one shortage"),
+        ),
+        First::BrinkNever => (
+            "BrinkHasNoThreshold",
+            format!("memory.available: the kubelet acts below {kubelets}, brink never"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+
+    use super::*;
+
+    const THEN: &str = "2026-11-22T10:00:00Z";
+    const NOW: &str = "2026-11-22T11:00:00Z";
+
+    fn lead(ours: Option<i64>, kubelets: Option<i64>) -> Lead {
+        let mebibytes = |amount: i64| amount << 20;
+        Lead {
+            ours: ours.map(mebibytes),
+            kubelets: kubelets.map(mebibytes),
+            margin: 64 << 20,
+        }
+    }
+
+    #[test]
+    fn it_says_who_acts_first_and_by_which_thresholds() {
+        let check = |ours, kubelets, expected: [&str; 3]| {
+            let lead = lead(ours, kubelets);
+            let condition = condition(lead, &told(lead, None, NOW), NOW);
+            let said = ["status", "reason", "message"].map(|key| condition[key].as_str().unwrap());
+            assert_eq!(said, expected);
+        };
+        let both = "memory.available: brink acts below 164Mi, the kubelet below 100Mi";
+        check(Some(164), Some(100), ["False", "BrinkActsFirst", both]);
+        check(
+            Some(130),
+            Some(100),
+            [
+                "True",
+                "LeadTooSmall",
+                "memory.available: brink acts below 130Mi, the kubelet below 100Mi; less than the lead margin of 64Mi between \
+                 them: both may evict",
+            ],
+        );
+        check(
+            Some(50),
+            Some(100),
+            [
+                "True",
+                "KubeletActsFirst",
+                "memory.available: brink acts below 50Mi, the kubelet below 100Mi: both may evict for one shortage",
+            ],
+        );
+        let never = "memory.available: the kubelet acts below 100Mi, brink never";
+        check(None, Some(100), ["True", "BrinkHasNoThreshold", never]);
+        let none = "the kubelet has no hard threshold on memory.available";
+        check(Some(50), None, ["False", "KubeletHasNoThreshold", none]);
+    }
+
+    #[test]
+    fn since_when_stays_until_it_changes() {
+        let first = told(lead(Some(50), Some(100)), None, THEN);
+        assert_eq!((first.holds, first.since.as_str()), (true, THEN));
+        let narrow = told(lead(Some(130), Some(100)), Some(&first), NOW);
+        assert_eq!(narrow, first);
+        let well = told(lead(Some(164), Some(100)), Some(&narrow), NOW);
+        assert_eq!((well.holds, well.since.as_str()), (false, NOW));
+    }
+
+    #[test]
+    fn every_field_is_one_of_the_schema() {
+        let lead = lead(Some(50), Some(100));
+        let sent = condition(lead, &told(lead, None, NOW), NOW);
+        let node = json!({ "metadata": {}, "status": { "conditions": [sent] } });
+        let node: Node = serde_json::from_value(node).unwrap();
+        let again = serde_json::to_value(node).unwrap();
+        assert_eq!(again["status"]["conditions"][0], sent);
+    }
+}
