@@ -89,8 +89,12 @@ fn the_kubelets_thresholds_stand_in_for_ours() {
         raised.map(|raised| raised.signal.clone()).collect()
     };
     assert_eq!(raised(&configured("observe", &[])), [""; 0]);
-    let config = configured("observe", &[("20-thresholds.yaml", "kubelet-config")]);
-    assert_eq!(raised(&config), ["memory.available"]);
+    for component in ["kubelet-config", "kubelet-configz"] {
+        let config = configured("observe", &[("20-thresholds.yaml", component)]);
+        assert_eq!(raised(&config), ["memory.available"]);
+        let asks = component == "kubelet-configz";
+        assert_eq!(config.kubernetes.asks_kubelet(), asks);
+    }
 }
 
 #[test]

@@ -13,10 +13,11 @@ pub(crate) const VARIANTS: [(&str, &str); 3] = [
     ("least-capability", "overlays/least-capability"),
 ];
 /// Every component, in the order of their files of configuration.
-pub(crate) const COMPONENTS: [&str; 6] = [
+pub(crate) const COMPONENTS: [&str; 7] = [
     "enforce",
     "least-capability",
     "kubelet-config",
+    "kubelet-configz",
     "taint",
     "disks",
     "without-admission-policy",

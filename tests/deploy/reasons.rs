@@ -40,7 +40,10 @@ fn every_object() -> Vec<Value> {
         .iter()
         .flat_map(|(name, _)| rendered(name))
         .collect();
-    objects.extend(documents(&text("components/taint/rights.yaml")));
+    for component in ["taint", "kubelet-configz"] {
+        let rights = text(&format!("components/{component}/rights.yaml"));
+        objects.extend(documents(&rights));
+    }
     objects
 }
 

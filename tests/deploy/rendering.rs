@@ -112,7 +112,7 @@ fn every_component_goes_with_every_other() {
     ] {
         assert!(all(&made, kind).is_empty(), "{kind}");
     }
-    assert_eq!(all(&made, "ClusterRole").len(), 3);
+    assert_eq!(all(&made, "ClusterRole").len(), 4);
     assert_eq!(pod(&made)["volumes"].as_array().unwrap().len(), 11);
 }
 

@@ -3,8 +3,9 @@
 use super::exit::{CliError, Exit};
 use super::options::{ConfigArgs, FormatArgs};
 use super::output::{Data, Format};
-use crate::config::load;
-use crate::doctor::{Page, examine};
+use crate::config::{Checked, Sources, load};
+use crate::doctor::{Known, Page, examine_asked};
+use crate::runtime::cluster::ask_kubelet;
 
 /// Options of `brink doctor`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -38,8 +39,9 @@ const COLUMNS: usize = 80;
 /// # Errors
 /// Everything that is wrong with the configuration, or output that cannot be written.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
-    let checked = load(&args.config.sources())?;
-    let report = examine(&checked);
+    let sources = args.config.sources();
+    let (checked, configz) = ask(load(&sources)?, sources)?;
+    let report = examine_asked(&checked, configz);
     let mut data = Data::new();
     match args.format.output {
         Format::Json => data.json(&report)?,
@@ -59,4 +61,22 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     } else {
         Exit::Success
     })
+}
+
+/// The configuration as it is once the kubelet has been asked what it goes by, and whether it has said so; nobody is asked unless it is
+/// configured.
+fn ask(checked: Checked, sources: Sources) -> Result<(Checked, Option<Known<()>>), CliError> {
+    if !checked.config.kubernetes.asks_kubelet() {
+        return Ok((checked, None));
+    }
+    match ask_kubelet(&checked.config) {
+        Err(why) => Ok((checked, Some(Err(why)))),
+        Ok(said) => {
+            let sources = Sources {
+                configz: Some(said.into()),
+                ..sources
+            };
+            Ok((load(&sources)?, Some(Ok(()))))
+        }
+    }
 }

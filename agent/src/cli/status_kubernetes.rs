@@ -46,6 +46,10 @@ pub(super) fn kubernetes(screen: &mut Screen, view: &KubernetesView) {
         );
         screen.paragraph("            ", &text, Some(Paint::Warning));
     }
+    if let Some(why) = &view.configz_why {
+        let text = format!("the kubelet does not say what it goes by: {why}");
+        screen.paragraph("            ", &text, Some(Paint::Warning));
+    }
     if view.left_out > 0 {
         let text = format!(
             "{} had no room and are not known",
@@ -73,6 +77,7 @@ mod tests {
                 left_out: 0,
                 failures: 0,
                 untold: 2,
+                configz_why: Some("nodes is forbidden".to_owned()),
             };
             let mut screen = Screen::new(Style::default());
             kubernetes(&mut screen, &view);
@@ -96,5 +101,7 @@ mod tests {
             None,
             "            2 kills still to be told to it\n",
         );
+        let silent = "does not say what it goes by: nodes is forbidden\n";
+        check(true, Some(0), None, silent);
     }
 }

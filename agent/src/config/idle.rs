@@ -10,6 +10,7 @@ use super::finding::Finding;
 /// What is said of every such key that somebody wrote here.
 pub(super) fn findings(tree: &Node, origins: &Origins) -> Vec<Finding> {
     let mut found = Vec::from_iter(nobody(tree, origins));
+    found.extend(unasked(tree, origins));
     let hooks = ["beforeKill", "afterKill"].into_iter();
     found.extend(hooks.filter_map(|key| hook(tree, key, origins)));
     found
@@ -31,6 +32,21 @@ fn nobody(tree: &Node, origins: &Origins) -> Option<Finding> {
                    (workloads.cgroups), or take the pods of a cluster (kubernetes.enabled)";
     let finding = Finding::at(origins, mode.site, "mode".to_owned(), problem);
     (!is_anybody).then(|| finding.written("\"enforce\""))
+}
+
+/// What is said where the kubelet is to be asked, and nobody reaches the API server that would ask it.
+fn unasked(tree: &Node, origins: &Origins) -> Option<Finding> {
+    let kubernetes = tree.get("kubernetes")?;
+    let is_true = |key: &str| {
+        let node = kubernetes.get(key);
+        node.is_some_and(|node| matches!(node.value, Value::Bool(true, _)))
+    };
+    let configz = kubernetes.get("configz").filter(|_| is_true("configz"))?;
+    let problem =
+        "the kubelet is asked by way of the API server alone; set kubernetes.enabled: true";
+    let path = "kubernetes.configz".to_owned();
+    let finding = Finding::at(origins, configz.site, path, problem);
+    (!is_true("enabled")).then(|| finding.written("\"true\""))
 }
 
 /// What is said of a hook whose program cannot be run.

@@ -14,16 +14,44 @@ use brink_core::node::policy::{
 };
 
 use super::access;
-use super::document::{Fields, Limits, Node, Origins, Reader, Site, Value};
+use super::document::{Fields, Limits, Node, Origin, Origins, Reader, Site, Value};
 use super::eviction::{self, Dialect, KUBELET_KEYS};
 use super::finding::Report;
-use super::layers::{empty, fill, merge_patch, put, read_one};
+use super::layers::{empty, fill, merge_patch, only_map, put, read_one};
 
 /// `apiVersion` of the kubelet's configuration.
 pub const API_VERSION: &str = "kubelet.config.k8s.io/v1beta1";
 
 /// Its `kind`.
 pub const KIND: &str = "KubeletConfiguration";
+
+/// What the kubelet says of itself, as a source of values.
+const CONFIGZ: &str = "the kubelet's /configz";
+
+/// The eviction keys in force by what the kubelet says of itself. Defaults, drop-ins and flags are in it, and what is empty is left
+/// out.
+pub fn of_configz(text: &str, origins: &mut Origins, report: &mut Report) -> Node {
+    let source = origins.add(Origin::File(CONFIGZ.to_owned()));
+    let mut tree = empty(source);
+    if let Some(document) = only_map(text.as_bytes(), Limits::WRITTEN, origins, report) {
+        merge_patch(&mut tree, &document);
+        tree.site = document.site;
+    }
+    if let Value::Map(entries) = &mut tree.value {
+        entries.retain(|entry| entry.key != "mergeDefaultEvictionSettings");
+    }
+    for (key, value) in [
+        ("evictionHard", Value::Map(Vec::new())),
+        ("enforceNodeAllocatable", Value::List(Vec::new())),
+    ] {
+        if tree.get(key).is_none() {
+            let site = Site::whole(source);
+            put(&mut tree, &[key], Node { value, site });
+        }
+    }
+    read_keys(&mut Reader::new(&tree, origins, report));
+    tree
+}
 
 /// The eviction keys in force after the base file and all drop-ins, each with its place.
 pub fn load(

@@ -6,8 +6,9 @@ use super::document::{Fields, Reader};
 use super::schema::{absolute, section};
 
 /// Every key of the section.
-const KEYS: [&str; 7] = [
+const KEYS: [&str; 8] = [
     "enabled",
+    "configz",
     "kubeconfig",
     "context",
     "nodeName",
@@ -17,10 +18,16 @@ const KEYS: [&str; 7] = [
 ];
 
 /// Pods from the Kubernetes API.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a key of its own in what was written"
+)]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kubernetes {
     /// Whether they come from there.
     pub enabled: bool,
+    /// Whether the kubelet is asked by way of the API server what it goes by, and its thresholds are inherited.
+    pub configz: bool,
     /// The kubeconfig; without one what `KUBECONFIG` names, else the service account of the pod the agent runs in.
     pub kubeconfig: Option<PathBuf>,
     /// Its context; without one the one it calls current.
@@ -33,6 +40,13 @@ pub struct Kubernetes {
     pub taint: bool,
     /// Whether an agent that only observes posts events.
     pub dry_run_events: bool,
+}
+
+impl Kubernetes {
+    /// Whether the kubelet is asked what it goes by.
+    pub const fn asks_kubelet(&self) -> bool {
+        self.enabled && self.configz
+    }
 }
 
 /// Whether the list of pods comes as a stream, pod by pod.
@@ -70,6 +84,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Kubernete
         reader.boolean(node)
     };
     let (taint, dry_run_events) = (flag("taint"), flag("dryRunEvents"));
+    let configz = flag("configz");
     let mut name = |key| {
         section
             .get(key)
@@ -79,6 +94,7 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> Kubernete
     let (context, node_name) = (name("context"), name("nodeName"));
     Kubernetes {
         enabled: is_enabled,
+        configz: configz.unwrap_or(false),
         kubeconfig: absolute(reader, section, "kubeconfig"),
         context,
         node_name,

@@ -1,6 +1,7 @@
 //! Loading: all layers into one checked configuration, or everything that is wrong with any of them.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::policy::{Capacities, Policy, default_hard};
@@ -33,6 +34,8 @@ pub struct Sources {
     pub config_dir: Option<PathBuf>,
     /// Variables of the environment and flags; later ones win.
     pub overrides: Vec<Override>,
+    /// What the kubelet says of itself, where it has been asked; it counts with `kubernetes.configz` alone.
+    pub configz: Option<Arc<str>>,
     /// Capacities that thresholds are compared with; asked from the machine where not given.
     pub capacities: Option<Capacities>,
 }
@@ -69,7 +72,7 @@ pub(super) fn load_onto(
     sources: &Sources,
 ) -> Result<Checked, Faults> {
     let layers = loader.read_layers(base, sources);
-    let defaults = loader.defaults(&layers);
+    let defaults = loader.defaults(&layers, sources.configz.as_deref());
     let tree = layers.effective(&defaults.tree);
     let mut written = loader.read_tree(&tree);
     written.runtime.image_min_age = defaults.kubelets.as_ref().and_then(kubelet::image_min_age);
@@ -91,9 +94,11 @@ pub(super) fn load_onto(
         node.is_some_and(|node| node.site == raised.site)
     };
     let raised = defaults.raised.into_iter().filter(in_force).collect();
+    let asks_kubelet = written.kubernetes.asks_kubelet();
     Ok(Checked {
         config: AgentConfig {
             kubelets_policy: kubelets,
+            configz: sources.configz.clone().filter(|_| asks_kubelet),
             ..agent_config(written, &policy, raised)
         },
         warnings,
@@ -110,6 +115,7 @@ fn agent_config(written: Written, policy: &Policy, raised: Vec<Raised>) -> Agent
         policy: laid_out(policy, Laid::default()),
         draft: written.draft,
         kubelet: written.kubelet,
+        configz: None,
         kubelets_policy: None,
         lead_margin: written.lead_margin,
         raised,
@@ -150,7 +156,7 @@ struct Layers {
 /// What holds where nothing is written.
 struct Defaults {
     tree: Node,
-    /// The kubelet's own effective keys, where they are inherited.
+    /// The kubelet's own effective keys, where they are inherited and known.
     kubelets: Option<Node>,
     raised: Vec<Raised>,
 }
@@ -244,13 +250,15 @@ impl Loader {
 
     /// Brink's defaults, with the kubelet's thresholds in place of the built-in ones where a layer
     /// says to inherit them.
-    fn defaults(&mut self, layers: &Layers) -> Defaults {
+    fn defaults(&mut self, layers: &Layers, configz: Option<&str>) -> Defaults {
         let mut tree = built_in(&mut self.report);
         let mut scratch = Report::default();
         let written = layers.effective(&tree);
         let written = schema::read(&mut Reader::new(&written, &self.origins, &mut scratch));
         let files = &written.kubelet;
-        if files.file.is_none() && files.folder.is_none() {
+        let has_files = files.file.is_some() || files.folder.is_some();
+        let asks = written.kubernetes.asks_kubelet();
+        if !has_files && !asks {
             return Defaults {
                 tree,
                 kubelets: None,
@@ -258,7 +266,13 @@ impl Loader {
             };
         }
         let (file, folder) = (files.file.as_deref(), files.folder.as_deref());
-        let kubelets = kubelet::load(file, folder, &mut self.origins, &mut self.report);
+        let configz = configz.filter(|_| asks);
+        // Until it has been asked, without files, a kubelet's defaults stand for what is not known.
+        let is_known = has_files || configz.is_some();
+        let kubelets = match configz {
+            Some(text) => kubelet::of_configz(text, &mut self.origins, &mut self.report),
+            None => kubelet::load(file, folder, &mut self.origins, &mut self.report),
+        };
         let mut inherited = kubelets.clone();
         let raised = written.lead_margin.apply(&mut inherited);
         for key in KUBELET_KEYS {
@@ -273,7 +287,7 @@ impl Loader {
         );
         Defaults {
             tree,
-            kubelets: Some(kubelets),
+            kubelets: is_known.then_some(kubelets),
             raised,
         }
     }

@@ -1,6 +1,7 @@
 //! The lead over the kubelet: its memory thresholds, raised so that we act first.
 
 use brink_core::base::Quantity;
+use brink_core::node::threshold::{self, Threshold};
 
 use super::document::{Fields, Node, Reader, Site, Value};
 use super::layers::put;
@@ -99,6 +100,14 @@ impl LeadMargin {
         (is_on && self.points > 0.0).then(|| format!("{}%", decimal(raised)))
     }
 
+    /// By how much a threshold of the kubelet's is raised where there is so much memory, in bytes.
+    pub fn over(self, kubelets: &Threshold, capacity: i64) -> i64 {
+        match kubelets.value {
+            threshold::Value::Quantity(_) => self.quantity.value(),
+            threshold::Value::Fraction(_) => points_of(capacity, self.points),
+        }
+    }
+
     /// Raises the memory thresholds of a tree of the kubelet's keys.
     pub fn apply(self, tree: &mut Node) -> Vec<Raised> {
         let mut raised = Vec::new();
@@ -127,6 +136,17 @@ impl LeadMargin {
     }
 }
 
+/// So many percentage points of a capacity, less a millionth of it: percentages are read in single precision, which is no more exact.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    reason = "no more exact than what it is compared with"
+)]
+fn points_of(capacity: i64, points: f64) -> i64 {
+    let exact = capacity as f64 * points / 100.0;
+    (exact as i64).saturating_sub(capacity >> 20).max(0)
+}
+
 /// With as many decimals as it needs, six at most: 10.1 and 1 are 11.1, not 11.100000000000001.
 fn decimal(number: f64) -> String {
     let text = format!("{number:.6}");
@@ -135,6 +155,9 @@ fn decimal(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use brink_core::base::Span;
+    use brink_core::node::signal::Signal;
+
     use super::*;
 
     #[test]
@@ -155,6 +178,31 @@ mod tests {
             ("junk", None),
         ] {
             assert_eq!(margin.raise(kubelet).as_deref(), ours, "{kubelet}");
+        }
+    }
+
+    #[test]
+    fn what_is_raised_is_over_by_the_margin() {
+        let margin = LeadMargin::default();
+        let threshold = |text: &str| {
+            let value = brink_core::node::policy::read_threshold(text);
+            Threshold {
+                signal: Signal::MemoryAvailable,
+                grace: Span::ZERO,
+                value: value.unwrap().unwrap(),
+                min_reclaim: None,
+            }
+        };
+        for capacity in [1 << 30, 8_589_934_592, 1_048_576_000, 540_431_955_284] {
+            for text in ["100Mi", "1%", "5.5%", "10%", "95.5%", "0.3%"] {
+                let kubelets = threshold(text);
+                let ours = threshold(&margin.raise(text).unwrap());
+                let bytes = |threshold: &Threshold| threshold.quantity(capacity).value();
+                let lead = bytes(&ours) - bytes(&kubelets);
+                let wanted = margin.over(&kubelets, capacity);
+                assert!(lead >= wanted, "{text} of {capacity}: {lead}, {wanted}");
+                assert!(wanted > capacity / 200 || wanted == 64 << 20, "{wanted}");
+            }
         }
     }
 }

@@ -57,6 +57,7 @@ pub(crate) fn of_text(text: &str) -> AgentConfig {
         config: Some(file),
         config_dir: None,
         overrides: Vec::new(),
+        configz: None,
         capacities: Some(brink_core::node::policy::Capacities::from_fn(|_| None)),
     };
     let loaded = load(&sources);

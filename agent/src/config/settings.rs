@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use brink_core::base::Span;
@@ -32,6 +33,8 @@ pub struct AgentConfig {
     pub draft: Draft,
     /// Where thresholds are inherited from.
     pub kubelet: KubeletFiles,
+    /// What the kubelet says of itself, where it was asked: they are inherited from that, in place of its files.
+    pub configz: Option<Arc<str>>,
     /// The kubelet's own thresholds, not raised, whatever is set over them here; none where nothing is inherited, or
     /// the kubelet would not take them.
     pub kubelets_policy: Option<Policy>,

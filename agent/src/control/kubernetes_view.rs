@@ -25,4 +25,7 @@ pub struct KubernetesView {
     /// Evictions and kills of the kernel's that the API is still to be told of.
     #[serde(default)]
     pub untold: u32,
+    /// Why the kubelet does not say what it goes by, where it is asked (`kubernetes.configz`); none while it does.
+    #[serde(default)]
+    pub configz_why: Option<String>,
 }

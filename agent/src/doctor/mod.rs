@@ -15,7 +15,7 @@ mod verdict;
 
 pub use check::{Check, State, Step};
 pub use checks::checks;
-pub use facts::{Facts, Trials};
+pub use facts::{Facts, Known, Trials};
 pub use report::{Counts, Machine, Report};
 pub use text::Page;
 pub use verdict::Verdict;
@@ -32,6 +32,14 @@ pub fn rights(mode: RunMode) -> Check {
 
 /// Looks at this machine, with everything that can be tried.
 pub fn examine(checked: &Checked) -> Report {
-    let facts = Facts::gather(checked, Trials::run);
+    examine_asked(checked, None)
+}
+
+/// The same where the kubelet was asked what it goes by: the configuration has what it said, `configz` whether it did.
+pub fn examine_asked(checked: &Checked, configz: Option<Known<()>>) -> Report {
+    let facts = Facts::gather(checked, |ground| Trials {
+        configz,
+        ..Trials::run(ground)
+    });
     Report::new(&facts, checks(&facts))
 }

@@ -289,6 +289,7 @@ mod tests {
             state_age_ms,
             left_out: 0,
             untold: 0,
+            configz_why: None,
             failures: 0,
         };
         let check = |view: KubernetesView, expected: &str| {

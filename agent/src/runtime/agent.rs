@@ -12,6 +12,7 @@ use brink_stream::serve::Routes;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{error, info, warn};
 
+use super::cluster::{Answers, Cluster};
 use super::configured::uses_pids;
 use super::named::Named;
 use super::prepare::{self, Running};
@@ -78,6 +79,8 @@ async fn serve(
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
+    let mut sources = sources.clone();
+    let mut answers = running.cluster.as_ref().and_then(Cluster::answers);
     info!(socket = %socket.display(), mode = config.mode.word(), "brink is running");
     let routes = routes(config, running, &views);
     let serving = server.serve(views);
@@ -89,7 +92,13 @@ async fn serve(
             () = &mut serving => anyhow::bail!("the socket can no longer be served"),
             _ = terminate.recv() => break "SIGTERM",
             _ = interrupt.recv() => break "SIGINT",
-            _ = hangup.recv() => reload(sources, running, config),
+            _ = hangup.recv() => {
+                let said = answers.as_ref().and_then(|answers| answers.borrow().clone());
+                read_again(said, &mut sources, running, config);
+            }
+            said = kubelet_says(&mut answers) => {
+                let _told = take_answer(said, &mut sources, running, config);
+            }
             () = running.shared.guards_end() => {
                 anyhow::bail!("the guard has ended; nothing is protected any more");
             }
@@ -137,8 +146,57 @@ async fn end_stream(running: &Running) {
     }
 }
 
-/// Takes a new configuration over; a bad one changes nothing.
-fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
+/// What the kubelet says of itself, when that is new; never where it is not asked.
+async fn kubelet_says(answers: &mut Option<Answers>) -> Arc<str> {
+    while let Some(receiver) = answers {
+        if receiver.changed().await.is_err() {
+            *answers = None;
+        } else if let Some(said) = receiver.borrow_and_update().clone() {
+            return said;
+        }
+    }
+    std::future::pending().await
+}
+
+/// Goes by what the kubelet says of itself now, and tells whether it does; where that cannot be taken over, by what it said before.
+fn take_answer(
+    said: Arc<str>,
+    sources: &mut Sources,
+    running: &Running,
+    before: &AgentConfig,
+) -> bool {
+    info!("the kubelet says what it goes by; the configuration is read again with that");
+    let new = Sources {
+        configz: Some(said),
+        ..sources.clone()
+    };
+    let is_taken = reload(&new, running, before);
+    if is_taken {
+        *sources = new;
+    }
+    is_taken
+}
+
+/// Reads everything again, and has the kubelet asked again.
+fn read_again(
+    said: Option<Arc<str>>,
+    sources: &mut Sources,
+    running: &Running,
+    before: &AgentConfig,
+) {
+    if let Some(cluster) = &running.cluster {
+        cluster.ask_again();
+    }
+    // What it said last and could not be taken over may be now.
+    let news = said.filter(|said| sources.configz.as_ref() != Some(said));
+    let is_taken = news.is_some_and(|said| take_answer(said, sources, running, before));
+    if !is_taken {
+        let _told = reload(sources, running, before);
+    }
+}
+
+/// Takes a new configuration over, and tells whether it did; a bad one changes nothing.
+fn reload(sources: &Sources, running: &Running, before: &AgentConfig) -> bool {
     let taken = take_over(sources, running, before);
     let at = ClockPair::now().realtime_ns;
     let is_taken = taken.is_ok();
@@ -147,6 +205,7 @@ fn reload(sources: &Sources, running: &Running, before: &AgentConfig) {
         why,
     });
     running.shared.counters.reloaded(is_taken, at);
+    is_taken
 }
 
 /// Takes it over, or tells why not.
@@ -183,6 +242,7 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Resu
         error!(why, "the old configuration stays");
         return Err(why.to_owned());
     }
+    running.shared.configure(&config);
     if let Err(error) = running.keep_disks(&config) {
         warn!(%error, "filesystems are not measured");
     }
@@ -246,9 +306,25 @@ fn needs_restart(before: &AgentConfig, now: &AgentConfig) -> Vec<&'static str> {
 #[cfg(test)]
 mod tests {
     use brink_core::node::engine::Disks;
+    use tokio::sync::watch;
 
     use super::*;
     use crate::config::of_text;
+
+    #[tokio::test]
+    async fn what_the_kubelet_says_is_heard_and_its_silence_ends_no_wait() {
+        let (sender, mut receiver) = watch::channel(None);
+        // Nothing was said so far.
+        receiver.mark_changed();
+        let mut answers: Option<Answers> = Some(receiver);
+        let says = async { sender.send_replace(Some("{}".into())) };
+        let (said, _nothing) = tokio::join!(kubelet_says(&mut answers), says);
+        assert_eq!(&*said, "{}");
+        drop(sender);
+        let moment = Duration::from_millis(10);
+        let waits = tokio::time::timeout(moment, kubelet_says(&mut answers)).await;
+        assert!(waits.is_err() && answers.is_none());
+    }
 
     #[test]
     fn who_keeps_the_filesystems_takes_a_restart_as_what_it_follows_from() {

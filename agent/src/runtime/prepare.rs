@@ -155,6 +155,7 @@ fn prepare(config: &AgentConfig) -> anyhow::Result<Running> {
         (telling, bell, &layout),
     )?;
     around.shared.lock().broken_manifests = sources.broken().clone();
+    around.shared.configure(config);
     if let Some(cluster) = &mut cluster {
         around.deliver = cluster.speak(config, around.voice(config, clocks.boot, &layout))?;
     }

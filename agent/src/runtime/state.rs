@@ -13,8 +13,9 @@ use brink_core::node::safety::Mode;
 use brink_core::node::shadow::{Fate, PHASES};
 use brink_core::node::threshold::ThresholdSet;
 use brink_core::node::workload::{PodUsage, Workload, WorkloadTable};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
+use crate::config::AgentConfig;
 use crate::guard::figures::NodeFigures;
 use crate::guard::roster::Roster;
 use crate::guard::rung::Standing;
@@ -39,6 +40,8 @@ pub struct Shared {
     guard_ended: Notify,
     /// What is counted for the metrics.
     pub counters: Counters,
+    /// The configuration in force; none before the agent is prepared.
+    pub config: watch::Sender<Option<Arc<AgentConfig>>>,
 }
 
 /// Everything the runtime knows.
@@ -142,7 +145,13 @@ impl Shared {
             state: Mutex::new(state),
             guard_ended: Notify::new(),
             counters: Counters::default(),
+            config: watch::Sender::new(None),
         }
+    }
+
+    /// This configuration is in force from now on.
+    pub fn configure(&self, config: &AgentConfig) {
+        self.config.send_replace(Some(Arc::new(config.clone())));
     }
 
     /// Tells that the guard has ended.

@@ -175,8 +175,14 @@ impl Machine {
     }
 
     pub(crate) fn checked(&self) -> Checked {
+        self.checked_by(None)
+    }
+
+    /// The configuration with what the kubelet says of itself.
+    pub(crate) fn checked_by(&self, configz: Option<&str>) -> Checked {
         let sources = Sources {
             config: Some(self.config_file()),
+            configz: configz.map(Into::into),
             ..Sources::default()
         };
         load(&sources).expect("a good configuration")

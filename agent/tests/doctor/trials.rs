@@ -26,6 +26,7 @@ fn granted() -> Trials {
         oom_score: Ok(OomScore::Set(-999)),
         programs: Load::Done(loaded(&[])),
         api: None,
+        configz: None,
     }
 }
 
@@ -263,6 +264,7 @@ fn the_lowest_rung_says_everything_that_keeps_it_there() {
         }),
         programs: Load::NotTried("CAP_BPF is missing".into()),
         api: None,
+        configz: None,
     };
     let report = report(&Machine::whole(), trials);
     assert_eq!(
@@ -351,4 +353,46 @@ fn an_api_that_is_not_reached_or_knows_no_pod_is_told() {
         (check.state, check.found.as_str()),
         (Fine, "2 pods of node node-7, by the kubeconfig /k")
     );
+}
+
+#[test]
+fn a_kubelet_that_was_asked_is_gone_by_and_one_that_says_nothing_is_told() {
+    let machine = Machine::whole().configured("kubernetes: {enabled: true, configz: true}");
+    let line = "/usr/bin/kubelet\0--eviction-hard=memory.available<1Gi\0";
+    machine.process(700, "kubelet", line);
+    let look = |said: Option<&str>, configz| {
+        let trials = Trials {
+            configz: Some(configz),
+            ..granted()
+        };
+        let facts = Facts::gather(&machine.checked_by(said), |_| trials);
+        Report::new(&facts, checks(&facts))
+    };
+    let said =
+        r#"{"evictionHard": {"memory.available": "500Mi"}, "systemReserved": {"memory": "2Gi"}}"#;
+    let report = look(Some(said), Ok(()));
+    expect(find(&report, "kubelet.configz"), Fine, &["API server"]);
+    let words = ["/configz, thresholds are inherited"];
+    expect(find(&report, "kubelet.configuration"), Fine, &words);
+    let words = ["Brink below 564Mi, the kubelet below 500Mi"];
+    expect(find(&report, "kubelet.lead"), Fine, &words);
+    let words = ["2.5Gi kept from pods"];
+    expect(find(&report, "kubelet.reserves"), Fine, &words);
+    let report = look(None, Err("nodes is forbidden (HTTP 403)".to_owned()));
+    let words = ["HTTP 403", "nodes/proxy", "kubelet-configz"];
+    expect(find(&report, "kubelet.configz"), Warning, &words);
+    let words = ["Brink below 164Mi, the kubelet below 1.0Gi"];
+    expect(find(&report, "kubelet.lead"), Warning, &words);
+}
+
+#[test]
+fn a_lead_by_percentages_is_held_against_the_margin_for_percentages() {
+    let machine = |threshold: &str| {
+        let hard = format!("evictionHard: {{memory.available: {threshold}}}");
+        crate::node::kubelet(&hard, "evictionHard: {memory.available: 5%}", "")
+    };
+    // One point of 8 GiB is 82 MiB, and more than the quantity of the margin.
+    expect(&machine("6%").check("kubelet.lead"), Fine, &["leads by"]);
+    let near = machine("5.9%").check("kubelet.lead");
+    expect(&near, Note, &["less than leadMargin"]);
 }

@@ -16,6 +16,7 @@ macro_rules! cluster {
 
 mod agent;
 mod api;
+mod beside;
 mod daemonset;
 mod dozens;
 mod evict;

@@ -103,6 +103,12 @@ impl Agent {
         assert!(holds_in_time(|| self.status().is_some()), "{}", self.log());
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let child = self.child.as_ref().unwrap();
+        kill_process(Pid::from_child(child), signal).unwrap();
+    }
+
     /// Ends it by a signal.
     pub(crate) fn stop(&mut self, signal: Signal) {
         if let Some(mut child) = self.child.take() {

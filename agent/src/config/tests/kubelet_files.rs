@@ -257,3 +257,101 @@ fn the_kubelets_own_file_is_read_as_the_kubelet_reads_it() {
         "{said}"
     );
 }
+
+/// A configuration that has the kubelet asked, and what comes of it by this answer.
+fn asked(text: &str, answer: Option<&str>) -> Checked {
+    let text = format!("{HEAD}kubernetes: {{enabled: true, configz: true}}\n{text}");
+    let folder = Folder::new(&[("config.yaml", &text)]);
+    let mut sources = folder.sources();
+    sources.configz = answer.map(Into::into);
+    load(&sources).unwrap_or_else(|faults| panic!("{faults}"))
+}
+
+#[test]
+fn what_the_kubelet_says_of_itself_is_inherited_as_it_is_and_raised() {
+    let answer = r#"{"port": 10250, "evictionHard": {"memory.available": "200Mi", "pid.available": "5%"},
+        "evictionPressureTransitionPeriod": "5m0s", "mergeDefaultEvictionSettings": true, "enforceNodeAllocatable": ["pods"]}"#;
+    let checked = asked("", Some(answer));
+    assert_eq!(
+        hard(&checked),
+        json!({"memory.available": "264Mi", "pid.available": "5%"}),
+        "its defaults are in it already"
+    );
+    assert_eq!(checked.config.memory_policy, MemoryPolicy::Kubelet);
+    assert_eq!(checked.config.configz.as_deref(), Some(answer));
+    let kubelets = checked.config.kubelets_policy.as_ref().unwrap();
+    let quantity = |policy: &Policy| {
+        let memory = policy.thresholds().iter();
+        let mut memory = memory.filter(|one| one.signal == Signal::MemoryAvailable);
+        memory.next().unwrap().quantity(0).to_string()
+    };
+    assert_eq!(quantity(kubelets), "200Mi");
+    // Where it is left out there is none: a kubelet that has no thresholds says nothing of them.
+    let checked = asked("", Some("{}"));
+    assert_eq!(hard(&checked), json!({}));
+    assert_eq!(
+        to_json(&checked.tree)["enforceNodeAllocatable"],
+        json!([]),
+        "nor pods"
+    );
+    // What is written here counts before it, as before a file.
+    let own = "evictionHard: {memory.available: 150Mi}\n";
+    let checked = asked(own, Some(answer));
+    assert_eq!(hard(&checked), json!({"memory.available": "150Mi"}));
+    let warnings: Vec<_> = checked.warnings.iter().map(ToString::to_string).collect();
+    assert!(
+        warnings
+            .iter()
+            .any(|told| told.contains("not above the kubelet's 200Mi")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn until_the_kubelet_was_asked_its_defaults_are_raised_and_nobody_knows_its_own() {
+    let checked = asked("", None);
+    assert_eq!(hard(&checked)["memory.available"], "164Mi");
+    assert_eq!(hard(&checked)["nodefs.available"], "10%");
+    assert!(checked.config.kubelets_policy.is_none());
+    let doubts: Vec<_> = checked.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(doubts, [""; 0]);
+    // A file that is named stands in until then, and no longer.
+    let kubelet = Folder::new(&[(
+        "kubelet.yaml",
+        &format!("{KUBELET}evictionHard: {{memory.available: 300Mi}}\n"),
+    )]);
+    let file = format!(
+        "kubeletConfig: {}\n",
+        kubelet.path("kubelet.yaml").display()
+    );
+    let hard = |answer| hard(&asked(&file, answer))["memory.available"].clone();
+    assert_eq!(hard(None), "364Mi");
+    let answer = r#"{"evictionHard": {"memory.available": "500Mi"}}"#;
+    assert_eq!(hard(Some(answer)), "564Mi");
+}
+
+#[test]
+fn an_answer_counts_only_where_it_is_asked_for_and_is_refused_where_it_is_none() {
+    let answer = r#"{"evictionHard": {"memory.available": "lots"}}"#;
+    let folder = Folder::new(&[("config.yaml", HEAD)]);
+    let mut sources = folder.sources();
+    sources.configz = Some(answer.into());
+    let checked = load(&sources).unwrap();
+    assert_eq!(checked.config.configz, None);
+    assert_eq!(hard(&checked)["memory.available"], "100Mi");
+    let text = format!("{HEAD}kubernetes: {{enabled: true, configz: true}}\n");
+    let folder = Folder::new(&[("config.yaml", &text)]);
+    for (answer, expected) in [
+        (
+            answer,
+            "the kubelet's /configz:1:39: evictionHard.memory.available: \"lots\"",
+        ),
+        ("[]", "the kubelet's /configz:1:1: the document is a list"),
+        ("{", "the kubelet's /configz"),
+    ] {
+        let mut sources = folder.sources();
+        sources.configz = Some(answer.into());
+        let said = load(&sources).unwrap_err().to_string();
+        assert!(said.contains(expected), "{said}");
+    }
+}

@@ -9,10 +9,11 @@ fn folder(text: &str) -> Folder {
 #[test]
 fn what_is_not_said_is_found_out_later() {
     assert_eq!(folder("").load().config.kubernetes, Kubernetes::default());
-    let text = "kubernetes: {enabled: true, kubeconfig: /k, context: c, nodeName: n, streamingLists: never, \
+    let text = "kubernetes: {enabled: true, configz: true, kubeconfig: /k, context: c, nodeName: n, streamingLists: never, \
                 taint: true, dryRunEvents: true}";
     let expected = Kubernetes {
         enabled: true,
+        configz: true,
         kubeconfig: Some("/k".into()),
         context: Some("c".to_owned()),
         node_name: Some("n".to_owned()),
@@ -36,10 +37,32 @@ fn what_is_no_way_to_a_server_is_a_fault_with_its_place() {
             "kubernetes.streamingLists",
         ),
         ("kubernetes: {enable: true}", "did you mean enabled?"),
+        ("kubernetes: {configz: 10m}", "kubernetes.configz"),
     ] {
         let said = folder(text).faults();
         assert_eq!(said.len(), 1, "{text}: {said:#?}");
         assert!(said[0].contains(expected), "{text}: {said:#?}");
+    }
+}
+
+#[test]
+fn a_kubelet_that_nobody_would_ask_is_told() {
+    let findings = |text: &str| {
+        let found = folder(text).load().idle;
+        let found = found.iter().map(ToString::to_string);
+        found.collect::<Vec<String>>()
+    };
+    let found = findings("kubernetes: {configz: true}");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].contains("set kubernetes.enabled: true"),
+        "{found:?}"
+    );
+    for text in [
+        "kubernetes: {enabled: true, configz: true}",
+        "kubernetes: {configz: false}",
+    ] {
+        assert_eq!(findings(text), [""; 0], "{text}");
     }
 }
 

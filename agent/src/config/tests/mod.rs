@@ -41,6 +41,7 @@ impl Folder {
             config: existing("config.yaml"),
             config_dir: existing("conf.d"),
             overrides: Vec::new(),
+            configz: None,
             capacities: Some(Capacities::from_fn(|_| None)),
         }
     }

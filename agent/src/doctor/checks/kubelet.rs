@@ -1,5 +1,6 @@
 //! The kubelet: does it run, by which thresholds, and do we act before it? Are its reserves enough?
 
+use brink_core::node::lead::First;
 use brink_core::node::signal::Signal;
 
 use super::watermarks::hard;
@@ -7,7 +8,7 @@ use super::{coverage, some};
 use crate::doctor::advice::quoted;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
-use crate::doctor::facts::kubelet::{Files, FilesOrigin, Settings, Unsettled};
+use crate::doctor::facts::kubelet::{self, Files, FilesOrigin, Settings, Unsettled};
 use crate::record::text::{bytes, unsigned};
 
 /// Findings that are told; the rest is counted.
@@ -15,6 +16,7 @@ const MOST: usize = 5;
 
 pub(super) fn checks(facts: &Facts) -> Vec<Check> {
     let mut checks = Vec::from([presence(facts)]);
+    checks.extend(configz(facts));
     match &facts.kubelet.settings {
         Some(Ok(settings)) => {
             checks.push(configuration(facts, settings));
@@ -67,7 +69,26 @@ fn presence(facts: &Facts) -> Check {
     }
 }
 
+/// Whether the kubelet said what it goes by, where it is to be asked.
+fn configz(facts: &Facts) -> Option<Check> {
+    const SUBJECT: Subject = Subject("kubelet.configz", "what the kubelet says of itself");
+    let check = match facts.trials.configz.as_ref()? {
+        Ok(()) => SUBJECT.ok("asked by way of the API server"),
+        Err(why) => SUBJECT
+            .warning(why.clone())
+            .follows(
+                "until it is known Brink goes by kubeletConfig, or else by a kubelet's defaults, raised by leadMargin",
+            )
+            .next("grant get on nodes/proxy, as the component kubelet-configz of deploy/kubernetes does")
+            .next("or mount its file and say where: kubeletConfig: FILE"),
+    };
+    Some(check)
+}
+
 fn name_of(files: &Files) -> String {
+    if files.origin == FilesOrigin::Asked {
+        return "/configz".to_owned();
+    }
     let path = files.file.as_ref().or(files.folder.as_ref());
     path.map_or_else(String::new, |path| path.display().to_string())
 }
@@ -80,7 +101,7 @@ fn configuration(facts: &Facts, settings: &Settings) -> Check {
         ));
     };
     let origin = match files.origin {
-        FilesOrigin::Configured => "thresholds are inherited from it",
+        FilesOrigin::Configured | FilesOrigin::Asked => "thresholds are inherited from it",
         FilesOrigin::CommandLine => "named on its command line",
         FilesOrigin::ThroughProcess => {
             "named on its command line, in a file system that is not ours"
@@ -114,12 +135,11 @@ fn lead(facts: &Facts, settings: &Settings) -> Check {
     let Some(capacity) = capacity(facts) else {
         return SUBJECT.unknown("/proc/meminfo cannot be read");
     };
-    let Some(theirs) = settings.hard(Signal::MemoryAvailable) else {
+    let lead = kubelet::lead::lead(&facts.config, settings, capacity);
+    let Some(theirs) = lead.kubelets else {
         return SUBJECT.ok("the kubelet has no hard threshold on memory.available");
     };
-    let theirs = theirs.quantity(capacity).value();
-    let ours = hard(facts, Signal::MemoryAvailable).and_then(|bytes| i64::try_from(bytes).ok());
-    let Some(ours) = ours else {
+    let Some(ours) = lead.ours else {
         let found = format!("the kubelet below {}, Brink never", bytes(theirs));
         let check = SUBJECT.warning(format!("memory.available: {found}"));
         let check = check.follows("the kubelet acts alone, at its next look at the node");
@@ -130,22 +150,25 @@ fn lead(facts: &Facts, settings: &Settings) -> Check {
         bytes(ours),
         bytes(theirs)
     );
-    let (leads_by, margin) = (ours - theirs, facts.config.lead_margin.quantity.value());
-    if leads_by <= 0 {
-        let check = SUBJECT
-            .warning(found)
-            .follows("the kubelet may act first, and both may evict for one shortage");
-        return inherit(facts, check);
+    let leads_by = bytes(ours.saturating_sub(theirs));
+    match lead.first() {
+        First::Brink | First::KubeletNever => {
+            SUBJECT.ok(format!("{found}: Brink leads by {leads_by}"))
+        }
+        First::BrinkNarrowly => {
+            let check = SUBJECT.note(found).follows(format!(
+                "Brink leads by {leads_by}, less than leadMargin ({})",
+                bytes(lead.margin)
+            ));
+            inherit(facts, check)
+        }
+        First::Kubelet | First::BrinkNever => {
+            let check = SUBJECT
+                .warning(found)
+                .follows("the kubelet may act first, and both may evict for one shortage");
+            inherit(facts, check)
+        }
     }
-    if leads_by < margin {
-        let check = SUBJECT.note(found).follows(format!(
-            "Brink leads by {}, less than leadMargin ({})",
-            bytes(leads_by),
-            bytes(margin)
-        ));
-        return inherit(facts, check);
-    }
-    SUBJECT.ok(format!("{found}: Brink leads by {}", bytes(leads_by)))
 }
 
 /// Inheriting the kubelet's thresholds makes Brink lead.

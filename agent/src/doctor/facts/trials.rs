@@ -45,6 +45,8 @@ pub struct Trials {
     pub programs: Load,
     /// The Kubernetes API; none where pods do not come from there.
     pub api: Option<Known<Answered>>,
+    /// The kubelet, asked what it goes by; none where it is not to be asked. What it says is in the configuration.
+    pub configz: Option<Known<()>>,
 }
 
 /// What came of asking for nice −20.
@@ -137,6 +139,7 @@ impl Trials {
                 .kubernetes
                 .enabled
                 .then(|| try_out(ground.config)),
+            configz: None,
         }
     }
 
@@ -148,6 +151,7 @@ impl Trials {
             oom_score: Err(why.to_owned()),
             programs: Load::NotTried(why.to_owned()),
             api: None,
+            configz: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use brink_kube::client::Access;
+use brink_kube::configz::ask;
 use brink_kube::node;
 use brink_kube::pods::follow::{self, Follow};
 use brink_kube::pods::{Pods, Standing};
@@ -17,8 +18,9 @@ use jiff::Timestamp;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Notify;
 
+use super::configz::Configz;
 use super::source::{ClusterPods, manifest_of};
-use super::{Answered, Voice};
+use super::{Answered, Answers, Voice};
 use crate::backend::source::PodSource;
 use crate::bell::Bell;
 use crate::config::{AgentConfig, Kubernetes, StreamingLists};
@@ -44,6 +46,8 @@ pub struct Cluster {
     pub node: String,
     follow: Follow,
     stopped: Arc<Notify>,
+    /// The kubelet, where it is asked what it goes by.
+    configz: Option<Arc<Configz>>,
     /// Who tells the cluster what happens here, and what is to be done for that.
     speaker: Option<Arc<Speaker>>,
     tasks: Mutex<Option<Tasks>>,
@@ -73,7 +77,12 @@ impl Cluster {
             seed: (u64::from(std::process::id()) << 32)
                 ^ u64::from(Timestamp::now().subsec_nanosecond().unsigned_abs()),
         };
+        let asked = || {
+            let (access, node) = (follow.access.clone(), node.clone());
+            Arc::new(Configz::new(access, node, follow.seed))
+        };
         let cluster = Self {
+            configz: kubernetes.asks_kubelet().then(asked),
             pods,
             node,
             follow,
@@ -114,6 +123,7 @@ impl Cluster {
             Arc::clone(&self.pods),
             Arc::clone(&self.stopped),
         );
+        let configz = self.configz.clone();
         let tasks = self
             .tasks
             .lock()
@@ -128,10 +138,17 @@ impl Cluster {
                         None => std::future::pending().await,
                     }
                 };
+                let asking = async {
+                    match configz {
+                        Some(configz) => configz.run().await,
+                        None => std::future::pending().await,
+                    }
+                };
                 tokio::pin!(telling);
                 tokio::select! {
                     () = stopped.notified() => {}
                     () = follow.run(&pods) => {}
+                    () = asking => {}
                     () = &mut telling => return,
                 }
                 // It ends by itself when the speaker has been closed.
@@ -149,6 +166,19 @@ impl Cluster {
         }
     }
 
+    /// What the kubelet says of itself; none where it is not asked.
+    pub fn answers(&self) -> Option<Answers> {
+        let configz = self.configz.as_ref();
+        configz.map(|configz| configz.answers())
+    }
+
+    /// Has the kubelet asked again at once, where it is asked.
+    pub fn ask_again(&self) {
+        if let Some(configz) = &self.configz {
+            configz.ask_again();
+        }
+    }
+
     /// What is known of each pod.
     pub fn pods_are(&self) -> Arc<AsksApi> {
         let pods = Arc::clone(&self.pods);
@@ -161,6 +191,7 @@ impl Cluster {
         let untold = self.speaker.as_ref().map_or(0, |speaker| speaker.owed());
         KubernetesView {
             untold: u32::try_from(untold).unwrap_or(u32::MAX),
+            configz_why: self.configz.as_ref().and_then(|configz| configz.why()),
             ..view(self.node.clone(), self.pods.standing(now), now)
         }
     }
@@ -207,6 +238,7 @@ fn view(node: String, standing: Standing, now: Timestamp) -> KubernetesView {
         left_out,
         failures,
         untold: 0,
+        configz_why: None,
     }
 }
 
@@ -268,6 +300,20 @@ pub fn try_out(config: &AgentConfig) -> Result<Answered, String> {
         }),
         Err(why) => Err(format!("by {by}: {why}")),
     }
+}
+
+/// Asks the kubelet of this node once what it goes by.
+///
+/// # Errors
+/// A sentence that says what keeps it from being asked, or what is said instead.
+pub fn ask_kubelet(config: &AgentConfig) -> Result<String, String> {
+    let kubernetes = &config.kubernetes;
+    let node = node_name(kubernetes, &config.paths.root).map_err(|error| error.to_string())?;
+    let runtime = runtime().map_err(|error| format!("{error:#}"))?;
+    let access = access(kubernetes);
+    let asked = runtime.block_on(ask(&access, &node));
+    runtime.shutdown_background();
+    asked.map_err(|error| format!("by {}: {error}", access.in_words()))
 }
 
 const fn streaming(lists: StreamingLists) -> Streaming {

@@ -6,20 +6,23 @@
 #[cfg(not(feature = "kubernetes"))]
 mod absent;
 #[cfg(feature = "kubernetes")]
+mod configz;
+#[cfg(feature = "kubernetes")]
 mod following;
 #[cfg(feature = "kubernetes")]
 mod source;
 
 #[cfg(not(feature = "kubernetes"))]
-pub use absent::{Cluster, try_out};
+pub use absent::{Cluster, ask_kubelet, try_out};
 #[cfg(feature = "kubernetes")]
-pub use following::{Cluster, try_out};
+pub use following::{Cluster, ask_kubelet, try_out};
 
 use std::sync::{Arc, OnceLock};
 
 use brink_host::cgroup::Layout;
 use brink_host::cgroup::pod::PodRoots;
 use brink_host::clock::BootId;
+use tokio::sync::watch;
 
 use super::state::Shared;
 use crate::pod::Manifest;
@@ -36,6 +39,9 @@ pub struct Answered {
     /// The pods of this node.
     pub pods: Vec<Manifest>,
 }
+
+/// What the kubelet says of itself, as it changes; none before it has said anything.
+pub type Answers = watch::Receiver<Option<Arc<str>>>;
 
 /// What is needed to tell a cluster what happens here.
 pub struct Voice {

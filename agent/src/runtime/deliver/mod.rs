@@ -3,6 +3,8 @@
 //! The threads of the runtime tell [`Deliver`], which never keeps anybody waiting; with a cluster, tasks of tokio's carry it on.
 
 #[cfg(feature = "kubernetes")]
+mod beside;
+#[cfg(feature = "kubernetes")]
 mod containers;
 #[cfg(feature = "kubernetes")]
 mod fold;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use anyhow::Context as _;
 use brink_core::base::{Moment, Reason, Span};
 use brink_core::node::condition::{Condition, ConditionSet};
+use brink_core::node::lead::Lead;
 use brink_core::node::observe::Observations;
 use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
@@ -96,6 +97,8 @@ pub struct Speaker {
     new: Sender<Entry>,
     /// None once the end has come.
     wanted: Mutex<Option<watch::Sender<Wanted>>>,
+    /// Who acts first; taken with `wanted` in hand alone, so that no look tells an older one.
+    lead: Mutex<Option<Lead>>,
     groups: Mutex<Groups>,
     fold: Mutex<Fold>,
     dry: Mutex<BTreeMap<String, Moment>>,
@@ -128,6 +131,7 @@ impl Speaker {
             ours: Arc::default(),
             new,
             wanted: Mutex::new(Some(wanted)),
+            lead: Mutex::default(),
             groups: Mutex::default(),
             fold: Mutex::new(Fold::new(guard::now())),
             dry: Mutex::default(),
@@ -143,6 +147,7 @@ impl Speaker {
             button: StopButton::of_node(plan.folder),
             new: receiver,
             changes: speaker.pods.heard(),
+            config: speaker.shared.config.subscribe(),
             wanted: wishes,
         };
         Ok((speaker, tasks))
@@ -151,6 +156,18 @@ impl Speaker {
     /// No more is wanted of the node: what was told of it is taken away.
     pub fn close(&self) {
         lock(&self.wanted).take();
+    }
+
+    /// Who acts first, we or the kubelet, is this from now on; none where it is not known.
+    pub(super) fn stand_beside(&self, lead: Option<Lead>) {
+        let wanted = lock(&self.wanted);
+        *lock(&self.lead) = lead;
+        if let Some(wanted) = &*wanted {
+            wanted.send_if_modified(|wanted| match wanted {
+                Wanted::Says { lead: told, .. } => std::mem::replace(told, lead) != lead,
+                Wanted::Unknown | Wanted::Nothing => false,
+            });
+        }
     }
 
     /// How much is still to be told.
@@ -245,15 +262,17 @@ impl Tell for Speaker {
     }
 
     fn looked(&self, (held, seen): (ConditionSet, &Observations), policy: &Policy, mode: Mode) {
+        let wanted = lock(&self.wanted);
         let new = match mode {
             Mode::Observing(Reason::Observing) => Wanted::Nothing,
             Mode::Observing(Reason::Standby) => Wanted::Unknown,
             Mode::Enforcing | Mode::Observing(_) => Wanted::Says {
                 measured: measured(policy, held, seen),
                 held,
+                lead: *lock(&self.lead),
             },
         };
-        if let Some(wanted) = &*lock(&self.wanted) {
+        if let Some(wanted) = &*wanted {
             wanted.send_if_modified(|wanted| std::mem::replace(wanted, new) != new);
         }
     }

@@ -289,6 +289,7 @@ fn the_node_says_what_is_measured_while_it_is_ours_to_say() {
     let says = Wanted::Says {
         measured: held,
         held,
+        lead: None,
     };
     assert_eq!(wanted(Mode::Enforcing), says);
     assert_eq!(wanted(Mode::Observing(Reason::Standby)), Wanted::Unknown);
@@ -331,7 +332,43 @@ fn pressure_on_disks_is_told_while_one_answers_and_as_long_as_it_holds() {
         seen[Signal::NodefsAvailable] = answer;
         let speaker = &scene.speaker;
         speaker.looked((held, &seen), &policy(), Mode::Enforcing);
-        let says = Wanted::Says { measured, held };
+        let says = Wanted::Says {
+            measured,
+            held,
+            lead: None,
+        };
         assert_eq!(*scene.tasks.wanted.borrow(), says, "{answer:?}");
     }
+}
+
+#[test]
+fn who_acts_first_is_told_at_once_and_with_every_look_after_it() {
+    let scene = scene(false);
+    let lead = Lead {
+        ours: Some(164),
+        kubelets: Some(100),
+        margin: 64,
+    };
+    let look = |mode| {
+        let seen = (ConditionSet::EMPTY, &Observations::default());
+        scene.speaker.looked(seen, &policy(), mode);
+    };
+    let told = || match *scene.tasks.wanted.borrow() {
+        Wanted::Says { lead, .. } => lead,
+        Wanted::Unknown | Wanted::Nothing => None,
+    };
+    scene.speaker.stand_beside(Some(lead));
+    assert_eq!(*scene.tasks.wanted.borrow(), Wanted::Unknown);
+    look(Mode::Enforcing);
+    assert_eq!(told(), Some(lead));
+    let other = Lead { ours: None, ..lead };
+    scene.speaker.stand_beside(Some(other));
+    assert_eq!(told(), Some(other));
+    // What can no longer be known says nothing new.
+    scene.speaker.stand_beside(None);
+    look(Mode::Enforcing);
+    assert_eq!(told(), None);
+    look(Mode::Observing(Reason::Observing));
+    scene.speaker.stand_beside(Some(lead));
+    assert_eq!(*scene.tasks.wanted.borrow(), Wanted::Nothing);
 }

@@ -13,7 +13,9 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::watch;
 use tracing::{error, info};
 
+use super::beside;
 use super::speaker::Speaker;
+use crate::config::AgentConfig;
 use crate::runtime::stop_button::{StopButton, Written};
 
 /// The tasks that carry on what it is told.
@@ -27,12 +29,15 @@ pub struct Tasks {
     pub(super) button: StopButton,
     pub(super) new: Receiver<Entry>,
     pub(super) changes: watch::Receiver<u64>,
+    pub(super) config: watch::Receiver<Option<Arc<AgentConfig>>>,
     pub(super) wanted: watch::Receiver<Wanted>,
 }
 
 impl Tasks {
     /// Carries on what is told until [`Speaker::close`] has been called, and the node no longer says what it said for us.
     pub async fn run(self) {
+        let speaker = Arc::clone(&self.speaker);
+        let beside = beside::follow(self.config, move |lead| speaker.stand_beside(lead));
         let postman = Postman {
             door: Door::new(self.access.clone()),
             node: self.node.clone(),
@@ -61,6 +66,7 @@ impl Tasks {
             () = postman.run() => {}
             () = herald.run() => {}
             () = pause.run(|pause| keep_pause(&button, pause)) => {}
+            () = beside => {}
         }
     }
 }

@@ -369,6 +369,7 @@ fn wanted(is_short: bool) -> Wanted {
     Wanted::Says {
         measured: measured.into_iter().collect(),
         held: held.collect::<ConditionSet>(),
+        lead: None,
     }
 }
 
@@ -390,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_node_that_is_short_says_so_of_memory_alone() {
-        let Wanted::Says { measured, held } = wanted(true) else {
+        let Wanted::Says { measured, held, .. } = wanted(true) else {
             panic!("it says something");
         };
         let held: Vec<Condition> = held.iter().collect();

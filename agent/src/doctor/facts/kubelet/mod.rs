@@ -1,6 +1,7 @@
 //! The kubelet of this node: whether it runs, where its configuration is, and what that comes to.
 
 pub(crate) mod flags;
+pub mod lead;
 mod settings;
 
 use std::path::{Path, PathBuf};
@@ -71,6 +72,8 @@ pub struct Files {
 pub enum FilesOrigin {
     /// Our own configuration names them, so that thresholds are inherited.
     Configured,
+    /// There are none: the kubelet was asked, so that thresholds are inherited from what it says.
+    Asked,
     /// The kubelet's command line names them.
     CommandLine,
     /// The same, and they are in a file system that is not ours: it is looked into by way of the kubelet's process.
@@ -83,16 +86,10 @@ impl Kubelet {
     /// Looks for it under a root.
     pub fn read(root: &Path, config: &AgentConfig, layout: &Known<Layout>) -> Self {
         let process = running(root);
-        let kubelet = match &process {
-            // A distribution in one program has flags of its own with the same names.
-            Ok(Some(running)) if running.name == "kubelet" => Some(running),
-            _ => None,
-        };
-        let arguments = kubelet.map_or(&[][..], |kubelet| kubelet.arguments.as_slice());
-        let files = configured(config)
-            .or_else(|| named(root, kubelet?))
-            .or_else(|| in_usual_place(root));
-        let settings = settings::read(root, files.as_ref(), arguments);
+        let kubelet = of_its_own(&process);
+        let arguments = arguments_of(kubelet);
+        let files = files_of(root, config, kubelet);
+        let settings = settings::read(root, files.as_ref(), config.configz.as_deref(), arguments);
         Self {
             capacities: settings::capacities(root, arguments),
             settings,
@@ -101,6 +98,35 @@ impl Kubelet {
             process,
         }
     }
+}
+
+/// Its settings alone; none where neither files nor flags say anything.
+pub(crate) fn settings_of(
+    root: &Path,
+    config: &AgentConfig,
+) -> Option<Result<Settings, Unsettled>> {
+    let process = running(root);
+    let kubelet = of_its_own(&process);
+    let files = files_of(root, config, kubelet);
+    let configz = config.configz.as_deref();
+    settings::read(root, files.as_ref(), configz, arguments_of(kubelet))
+}
+
+/// A kubelet that is a program of its own: a distribution in one program has flags of its own with the same names.
+fn of_its_own(process: &Known<Option<Running>>) -> Option<&Running> {
+    let running = process.as_ref().ok()?.as_ref();
+    running.filter(|running| running.name == "kubelet")
+}
+
+fn arguments_of(kubelet: Option<&Running>) -> &[String] {
+    kubelet.map_or(&[][..], |kubelet| kubelet.arguments.as_slice())
+}
+
+fn files_of(root: &Path, config: &AgentConfig, kubelet: Option<&Running>) -> Option<Files> {
+    asked(config)
+        .or_else(|| configured(config))
+        .or_else(|| named(root, kubelet?))
+        .or_else(|| in_usual_place(root))
 }
 
 /// The kubelet that runs under a root, if one does.
@@ -119,6 +145,14 @@ pub(crate) fn among(root: &Path, all: &[Essential]) -> Option<Running> {
         pid: kubelet.identity.pid,
         name: kubelet.name.clone(),
         arguments: command_line.into_iter().skip(1).collect(),
+    })
+}
+
+fn asked(config: &AgentConfig) -> Option<Files> {
+    config.configz.as_ref().map(|_| Files {
+        file: None,
+        folder: None,
+        origin: FilesOrigin::Asked,
     })
 }
 

@@ -93,12 +93,14 @@ impl Settings {
     }
 }
 
-/// Reads files and flags together; none where there are neither.
+/// Reads files and flags together, or what the kubelet says of itself, in which both are; none where there is nothing.
 pub(super) fn read(
     root: &Path,
     files: Option<&Files>,
+    configz: Option<&str>,
     arguments: &[String],
 ) -> Option<Result<Settings, Unsettled>> {
+    let arguments: &[String] = if configz.is_some() { &[] } else { arguments };
     if files.is_none() && arguments.is_empty() {
         return None;
     }
@@ -108,7 +110,10 @@ pub(super) fn read(
     let (mut origins, mut report) = (Origins::default(), Report::default());
     let file = files.and_then(|files| files.file.as_deref());
     let folder = files.and_then(|files| files.folder.as_deref());
-    let tree = kubelet::load(file, folder, &mut origins, &mut report);
+    let tree = match configz {
+        Some(text) => kubelet::of_configz(text, &mut origins, &mut report),
+        None => kubelet::load(file, folder, &mut origins, &mut report),
+    };
     let mut draft = written(&tree, &origins);
     let given = flags::apply(arguments, &mut draft);
     let source = Source {
