@@ -148,33 +148,37 @@ fn status(now: Time) -> Status {
             mean_ns: 1_500,
             max_ns: 9_000,
         }),
-        events: Some(EventsView {
-            last: 17,
-            numbers: Some("No space left on device".to_owned()),
-            journal: Some(EventJournalView {
-                state: "full".to_owned(),
-                why: Some("No space left on device".to_owned()),
-                size: 4096,
-                written: 9,
-                waiting: 2,
-                lost: 1,
-            }),
-            outlets: vec![OutletView {
-                name: "file".to_owned(),
-                why: Some("gone".to_owned()),
-                sent: 8,
-                lost: 3,
-            }],
-            doors: vec![DoorView {
-                setting: "events.listen".to_owned(),
-                address: "127.0.0.1:9753".to_owned(),
-                why: Some("Address in use".to_owned()),
-            }],
-        }),
+        events: Some(events()),
         recorder: Some(recorder()),
         kubernetes: None,
         storage: None,
         disks: None,
+    }
+}
+
+fn events() -> EventsView {
+    EventsView {
+        last: 17,
+        numbers: Some("No space left on device".to_owned()),
+        journal: Some(EventJournalView {
+            state: "full".to_owned(),
+            why: Some("No space left on device".to_owned()),
+            size: 4096,
+            written: 9,
+            waiting: 2,
+            lost: 1,
+        }),
+        outlets: vec![OutletView {
+            name: "file".to_owned(),
+            why: Some("gone".to_owned()),
+            sent: 8,
+            lost: 3,
+        }],
+        doors: vec![DoorView {
+            setting: "events.listen".to_owned(),
+            address: "127.0.0.1:9753".to_owned(),
+            why: Some("Address in use".to_owned()),
+        }],
     }
 }
 

@@ -52,19 +52,19 @@ mod tests {
         };
         let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
         write("proc/meminfo", &meminfo);
-        let head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+        let preamble = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
         let hard = "evictionHard: {memory.available: 200Mi}\n";
-        write("var/lib/kubelet/config.yaml", &format!("{head}{hard}"));
+        write("var/lib/kubelet/config.yaml", &format!("{preamble}{hard}"));
         let config = |threshold: &str| {
             let paths = format!("paths: {{root: {}}}", root.path().display());
             let hard = format!("evictionHard: {{memory.available: {threshold}}}");
             Some(Arc::new(of_text(&format!("{paths}\n{hard}\n"))))
         };
         let (sender, receiver) = watch::channel(None);
-        let (told, mut heard) = mpsc::unbounded_channel();
+        let (told, mut news) = mpsc::unbounded_channel();
         let following = follow(receiver, move |lead| told.send(lead).unwrap());
         let changes = async {
-            assert_eq!(heard.recv().await, Some(None), "there is no configuration");
+            assert_eq!(news.recv().await, Some(None), "there is no configuration");
             for (threshold, ours) in [("300Mi", 300 << 20), ("250Mi", 250 << 20)] {
                 sender.send_replace(config(threshold));
                 let lead = Lead {
@@ -72,7 +72,7 @@ mod tests {
                     kubelets: Some(200 << 20),
                     margin: 64 << 20,
                 };
-                assert_eq!(heard.recv().await, Some(Some(lead)));
+                assert_eq!(news.recv().await, Some(Some(lead)));
             }
         };
         tokio::select! {
