@@ -53,7 +53,7 @@ pub(super) fn find(
     let mut is_victims = |cgroup| *known.entry(cgroup).or_insert_with(|| is_victims(cgroup));
     let earlier = births.births.iter().take_while(before);
     let own: Vec<&Birth> = earlier.filter(|birth| is_victims(birth.cgroup)).collect();
-    let unknown = if births.is_cut {
+    let unknown = if births.is_cut || births.has_gaps {
         Missing::Lost
     } else {
         Missing::BeforeStart
@@ -72,6 +72,10 @@ pub(super) fn find(
     let birth = node.birth.and_then(|place| own.get(place).copied());
     let mut all = births.births.iter().rev();
     let birth = birth.or_else(|| all.find(|birth| (birth.tgid, birth.start_ns) == who));
+    // Whoever was born unseen may be anybody's child: the first that is known of a tree whose trunk is missing is not its root.
+    if births.has_gaps && birth.is_none() {
+        return Err(Missing::Lost);
+    }
     let root = ForkRoot {
         pid: who.0,
         start_ns: start(who.1),
@@ -287,6 +291,15 @@ mod tests {
         let root = tree.find(Some(100)).unwrap().root;
         assert_eq!(root.start_ns, Field::Value(3001));
         assert_eq!(root.descendants, 100);
+    }
+
+    #[test]
+    fn where_births_are_missing_nobody_is_the_root_whose_own_was_not_seen() {
+        let mut tree = Tree::default();
+        tree.storm(300, "bomb", 1000..1100);
+        assert_eq!(tree.find(Some(100)).unwrap().root.pid, 300);
+        tree.0.has_gaps = true;
+        assert_eq!(tree.find(Some(100)).unwrap_err(), Missing::Lost);
     }
 
     #[test]

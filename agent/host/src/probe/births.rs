@@ -8,6 +8,7 @@ use super::coverage::Coverage;
 use super::error::ProbeError;
 use super::load::take;
 use super::pod::Pod;
+use super::skipped::Handles;
 
 /// The program that writes them.
 const PROGRAM: &str = "birth";
@@ -16,6 +17,7 @@ const MAP: &str = "BIRTHS";
 /// The reading end of the ring. A reading takes one look-up a page.
 pub struct BirthReader {
     pages: Array<MapData, Pod<BirthPage>>,
+    handles: Handles,
 }
 
 /// The newest births.
@@ -25,6 +27,8 @@ pub struct Births {
     pub births: Vec<Birth>,
     /// Older ones have been overwritten.
     pub is_cut: bool,
+    /// The kernel has left the program out at some birth since it was loaded: a parent may be missing between two that are here.
+    pub has_gaps: bool,
 }
 
 impl BirthReader {
@@ -32,8 +36,14 @@ impl BirthReader {
         if !coverage.has(PROGRAM) {
             return Ok(None);
         }
+        let handles = Handles::of(object, coverage);
         let pages = take(object, MAP)?;
-        Ok(Some(Self { pages }))
+        Ok(Some(Self { pages, handles }))
+    }
+
+    fn has_gaps(&self) -> bool {
+        let mut skipped = self.handles.skipped(|name| name == PROGRAM);
+        skipped.any(|(_, count)| count > 0)
     }
 
     /// All that are kept. One that is written meanwhile may be left out.
@@ -51,6 +61,7 @@ impl BirthReader {
         Ok(Births {
             // A few may be under way on other processors.
             is_cut: births.len() >= BIRTHS - BIRTHS / 16,
+            has_gaps: self.has_gaps(),
             births,
         })
     }

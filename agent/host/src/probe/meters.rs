@@ -155,10 +155,13 @@ impl Meters {
             .filter_map(|entry| entry.ok().map(|(id, Pod(found))| (id, found)))
     }
 
-    /// How often the kernel left each program out because it ran on that processor already, since it was loaded. None of those
+    /// How often the kernel left each of these programs out because it ran on that processor already, since it was loaded. None of those
     /// of which it does not tell, nor of the survey's, which are called and not hooked.
-    pub fn skipped(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.handles.skipped()
+    pub fn skipped(
+        &self,
+        is_asked: impl Fn(&str) -> bool,
+    ) -> impl Iterator<Item = (&'static str, u64)> {
+        self.handles.skipped(is_asked)
     }
 
     /// Adds the maps of another object.

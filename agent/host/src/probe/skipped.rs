@@ -34,9 +34,13 @@ impl Handles {
         Self(handles.collect())
     }
 
-    /// How often each was left out since it was loaded; none of those of which the kernel does not tell.
-    pub(super) fn skipped(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        self.0.iter().filter_map(|handle| {
+    /// How often each of these was left out since it was loaded; none of those of which the kernel does not tell.
+    pub(super) fn skipped(
+        &self,
+        is_asked: impl Fn(&str) -> bool,
+    ) -> impl Iterator<Item = (&'static str, u64)> {
+        let asked = self.0.iter().filter(move |handle| is_asked(handle.name));
+        asked.filter_map(|handle| {
             let told = told(handle.fd)?;
             let is_same = line(&told, "prog_id:")? == handle.id;
             let count = line(&told, "recursion_misses:")?.parse().ok()?;

@@ -104,8 +104,10 @@ impl Views {
 
     fn programs(&self) -> Vec<ProgramView> {
         let meters = self.running.loaded.meters();
-        let skipped: BTreeMap<&str, u64> =
-            meters.iter().flat_map(|meters| meters.skipped()).collect();
+        let skipped: BTreeMap<&str, u64> = meters
+            .iter()
+            .flat_map(|meters| meters.skipped(|_| true))
+            .collect();
         let view = |program: &ProgramState| ProgramView {
             name: program.name.clone(),
             family: program.family.clone(),
