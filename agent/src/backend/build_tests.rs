@@ -287,4 +287,8 @@ fn volumes_are_where_the_kubelet_says_unless_the_configuration_does() {
     // It is being restarted.
     machine.ends(PID);
     check(&mut builder, Scan::Cgroups, "srv/kubelet");
+    // And comes back without the flag.
+    machine.runs(PID, "kubelet", "/system.slice/kubelet.service");
+    machine.write(&format!("proc/{PID}/cmdline"), "/usr/bin/kubelet\0");
+    check(&mut builder, Scan::All, "var/lib/kubelet");
 }

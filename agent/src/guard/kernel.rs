@@ -328,14 +328,15 @@ impl Kernel {
         self.probe.sample()
     }
 
-    /// Copies the usages that go with the latest record, or those of now where it is older; false when they could not be had.
+    /// Copies the usages that go with the latest record, or those of now where it is older; false when they could not be had, or
+    /// are old and cannot be read anew.
     pub fn load_usages(&mut self) -> bool {
-        let swept_ns = self.probe.usages(&mut self.usages);
-        let age = swept_ns.map(|swept_ns| clock::monotonic_ns().saturating_sub(swept_ns));
-        if age.is_none_or(|age| age > OLDEST_USAGE) && self.probe.sweep().is_ok() {
-            return self.probe.usages(&mut self.usages).is_some();
+        let is_fresh =
+            |swept_ns: u64| clock::monotonic_ns().saturating_sub(swept_ns) <= OLDEST_USAGE;
+        if self.probe.usages(&mut self.usages).is_some_and(is_fresh) {
+            return true;
         }
-        swept_ns.is_some()
+        self.probe.sweep().is_ok() && self.probe.usages(&mut self.usages).is_some()
     }
 
     /// The usage of a slot's cgroup as of [`Kernel::load_usages`], in bytes; none when it is unknown.

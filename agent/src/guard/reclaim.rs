@@ -87,3 +87,41 @@ impl Guard {
         if is_new { met } else { ThresholdSet::EMPTY }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::now;
+    use super::super::scene::Scene;
+    use super::*;
+
+    #[test]
+    fn an_answer_to_a_shortage_that_has_passed_is_none_to_the_next() {
+        let mut scene = Scene::filling();
+        scene
+            .guard
+            .ports
+            .reclaims_served
+            .store(true, Ordering::Release);
+        let asked = |scene: &Scene| {
+            scene
+                .guard
+                .ports
+                .reclaims
+                .take()
+                .flatten()
+                .map(|asked| asked.at)
+        };
+        scene.leave_on_disk(50);
+        let first = asked(&scene).expect("a shortage");
+        scene.leave_on_disk(500);
+        scene.leave_on_disk(50);
+        let second = asked(&scene).expect("another one");
+        assert!(!scene.guard.hear_of_reclaim(first, now()));
+        scene.leave_on_disk(50);
+        assert!(!scene.is_killed("a"), "it is waited for");
+        assert!(scene.guard.hear_of_reclaim(second, now()));
+        assert!(!scene.guard.hear_of_reclaim(second, now()), "told once");
+        scene.leave_on_disk(50);
+        assert!(scene.is_killed("a"));
+    }
+}

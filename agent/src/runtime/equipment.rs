@@ -154,6 +154,14 @@ impl Loaded {
         parts.runs_all(&TELL) && parts.runs_all(&TELL_OF_GROUPS)
     }
 
+    /// How often the kernel left those programs out together: nobody told of what happened then.
+    pub fn untold(&self) -> u64 {
+        let parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tells = |name: &str| TELL.contains(&name) || TELL_OF_GROUPS.contains(&name);
+        let counts = parts.meters.iter().flat_map(|meters| meters.skipped(tells));
+        counts.map(|(_, count)| count).sum()
+    }
+
     /// Starts of programs and changes of cgroups, in every hierarchy, since our programs were loaded; none where they are not
     /// all counted.
     pub fn starts(&self) -> Option<u64> {

@@ -152,6 +152,8 @@ impl Watcher {
         let mut earliest = Instant::now();
         // What the guard has been told of the stop button, and whether that is how it stands.
         let (mut told, mut heard) = (None, true);
+        // What the kernel had kept to itself when everything was looked at last.
+        let mut untold = 0;
         while !self.bell.is_stopped() {
             let is_told = self.evidence.is_some() && self.loaded.tells_of_all();
             let is_told = is_told && folders.tell_of_all();
@@ -177,7 +179,9 @@ impl Watcher {
                 let scan = self
                     .starts
                     .scan(now, wanted.is_some(), self.loaded.starts());
-                let is_silent = is_told && wanted.is_none() && scan == Scan::Cgroups;
+                let before = std::mem::replace(&mut untold, self.loaded.untold());
+                let is_silent = is_told && untold == before;
+                let is_silent = is_silent && wanted.is_none() && scan == Scan::Cgroups;
                 earliest = if is_silent && self.stands() {
                     now
                 } else {
