@@ -45,15 +45,12 @@ fn threshold(status: &Status) -> &ThresholdState {
 
 /// Waits for a status in which the threshold on nodefs is as wanted.
 #[track_caller]
-fn until(node: &Node, is_so: impl Fn(&ThresholdState) -> bool) -> Status {
-    let found = wait_until(PATIENCE, || {
-        node.status().filter(|status| is_so(threshold(status)))
-    });
-    found.unwrap_or_else(|| panic!("{:?}\n{}", node.status(), node.log()))
+pub(crate) fn until(node: &Node, is_so: impl Fn(&ThresholdState) -> bool) -> Status {
+    node.until(|status| is_so(threshold(status)))
 }
 
 /// What an agent has told of reclaims.
-fn told(node: &Node) -> Vec<NodeReclaim> {
+pub(crate) fn told(node: &Node) -> Vec<NodeReclaim> {
     let events = crate::kinds::told(node).unwrap_or_default().into_iter();
     let reclaims = events.filter(|event| event.of == Kind::NodeReclaim);
     reclaims

@@ -5,12 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use brink::control::protocol::{Status, ThresholdState};
-use brink::record::DecisionRecord;
 use brink_host::hog::Load;
-use brink_tests::{Hog, OwnDisk, lacks_disk, wait_until};
+use brink_tests::{Hog, OwnDisk, lacks_disk};
 
 use crate::storage::keeper;
-use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
+use crate::support::{MIB, Node, gone_after, lives};
 
 /// What nodefs has, and each of the others.
 const SIZE: u64 = 64;
@@ -63,7 +62,7 @@ impl Ground {
             much,
             little,
         };
-        ground.until(|status| {
+        ground.node.until(|status| {
             let storage = status.storage.as_ref();
             storage.is_some_and(|seen| {
                 let known = seen.workloads.iter();
@@ -71,12 +70,6 @@ impl Ground {
             })
         });
         Ok(ground)
-    }
-
-    #[track_caller]
-    fn until(&self, is_so: impl Fn(&Status) -> bool) -> Status {
-        let found = wait_until(PATIENCE, || self.node.status().filter(&is_so));
-        found.unwrap_or_else(|| panic!("{:#?}\n{}", self.node.status(), self.node.log()))
     }
 
     /// Leaves less than the threshold of the disk of this place, by a file of nobody's.
@@ -94,21 +87,15 @@ impl Ground {
             let mut all = status.thresholds.iter();
             all.find(|one| one.signal == signal && one.met).cloned()
         };
-        let status = self.until(|status| of(status).is_some());
+        let status = self.node.until(|status| of(status).is_some());
         of(&status).unwrap()
-    }
-
-    /// The first decision. It is not over: nothing comes back before somebody removes the files.
-    #[track_caller]
-    fn first(&self) -> DecisionRecord {
-        let found = wait_until(PATIENCE, || self.node.decisions().into_iter().next());
-        found.unwrap_or_else(|| panic!("nobody went: {}", self.node.log()))
     }
 
     /// Whoever has much goes for this signal, and the other does not.
     fn much_goes_for(&self, signal: &str) {
         gone_after(&self.much);
-        let record = self.first();
+        // It is not over: nothing comes back before somebody removes the files.
+        let record = self.node.first_decision();
         assert_eq!(record.victim_name(), "test/much", "{record:#?}");
         assert_eq!(record.threshold.signal, signal);
         assert!(record.limit.is_none());
@@ -121,7 +108,7 @@ impl Ground {
 
     #[track_caller]
     fn is_laid_out(&self, layout: &str) {
-        self.until(|status| {
+        self.node.until(|status| {
             status
                 .disks
                 .as_ref()
@@ -131,7 +118,7 @@ impl Ground {
 }
 
 /// A file that holds so many MiB, without writing them.
-fn take(folder: &Path, mib: u64) {
+pub(crate) fn take(folder: &Path, mib: u64) {
     let file = File::create(folder.join("file")).unwrap();
     let flags = rustix::fs::FallocateFlags::empty();
     rustix::fs::fallocate(&file, flags, 0, mib * MIB).unwrap();
@@ -167,7 +154,7 @@ fn inodes_have_an_order_of_their_own() {
         File::create(folder.join(number.to_string())).unwrap();
     }
     gone_after(&ground.little);
-    let record = ground.first();
+    let record = ground.node.first_decision();
     assert_eq!(record.victim_name(), "test/little", "{record:#?}");
     assert_eq!(record.threshold.signal, "nodefs.inodesFree");
     assert!(lives(&ground.much));
@@ -183,7 +170,7 @@ fn for_images_on_their_own_nobody_goes_who_holds_none_of_them() {
     ground.is_laid_out("dedicatedImagefs");
     ground.fill(1);
     ground.met("imagefs.available");
-    ground.until(|status| {
+    ground.node.until(|status| {
         let mut all = status.thresholds.iter();
         all.any(|one| one.signal == "imagefs.available" && one.held.is_some())
     });

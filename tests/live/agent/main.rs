@@ -5,6 +5,7 @@ mod bare;
 mod bombs;
 mod cli;
 mod collector;
+mod cri;
 mod damaged;
 mod demo;
 mod disks;

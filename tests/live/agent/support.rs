@@ -242,6 +242,13 @@ impl Node {
         }
     }
 
+    /// Waits for a status that is as wanted.
+    #[track_caller]
+    pub(crate) fn until(&self, is_so: impl Fn(&Status) -> bool) -> Status {
+        let found = wait_until(PATIENCE, || self.status().filter(&is_so));
+        found.unwrap_or_else(|| panic!("{:#?}\n{}", self.status(), self.log()))
+    }
+
     /// Lifts a pause and a tripped guard: the mode that comes of it.
     pub(crate) fn resumed(&self) -> String {
         match self.ask(&Question::Resume) {
@@ -255,6 +262,13 @@ impl Node {
             Ok(Answer::Decisions(records)) => records,
             other => panic!("{other:?}\n{}", self.log()),
         }
+    }
+
+    /// The first decision, which need not be over.
+    #[track_caller]
+    pub(crate) fn first_decision(&self) -> DecisionRecord {
+        let found = wait_until(PATIENCE, || self.decisions().into_iter().next());
+        found.unwrap_or_else(|| panic!("nobody went: {}", self.log()))
     }
 
     /// Waits for the decision with this number to be finished.

@@ -10,8 +10,8 @@ use anyhow::Context as _;
 
 use super::{debian::Programs, live::Listed};
 
-/// The suite of tests that want it.
-const TESTS: &str = "brink-tests cri";
+/// How the names of the tests begin that want it.
+const TESTS: &str = "cri::";
 const PROGRAMS: Programs<'_> = Programs {
     name: "containerd",
     packages: &["containerd", "runc", "busybox-static"],
@@ -29,7 +29,7 @@ const TAKEN: [&str; 5] = [
 
 /// The folder of the programs, or why they cannot be had; or that nobody asks for them.
 pub(super) fn for_tests(suites: &[Listed]) -> OsString {
-    let wants = |suite: &Listed| suite.binary.suite == TESTS && !suite.names.is_empty();
+    let wants = |suite: &Listed| suite.names.iter().any(|name| name.starts_with(TESTS));
     if !suites.iter().any(wants) {
         return "no test was to run that asks for containerd".into();
     }

@@ -7,8 +7,8 @@ use brink_cri::state::Standing;
 use brink_tests::slowed;
 use rustix::process::Signal;
 
-use crate::pods::Pod;
-use crate::{start, told};
+use super::pods::Pod;
+use super::{start, told};
 
 const IMAGE: &str = "localhost/used:1";
 

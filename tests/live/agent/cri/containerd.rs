@@ -12,7 +12,7 @@ use brink_tests::{cgroup_name, slowed};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::image;
+use super::image;
 
 /// What sandboxes are made of. It is not called like a pause, so that only the configuration says so.
 pub(crate) const SANDBOX: &str = "localhost/holder:1";
@@ -50,11 +50,13 @@ pub(crate) fn programs() -> Result<PathBuf, String> {
 }
 
 impl Containerd {
-    /// Starts one that has an image for sandboxes and these, and waits until it answers.
-    pub(crate) fn start(programs: &Path, images: &[&str]) -> io::Result<Self> {
+    /// Starts one that has an image for sandboxes and these, and waits until it answers. It keeps them in `root`, if one is named.
+    pub(crate) fn start(programs: &Path, root: Option<&Path>, images: &[&str]) -> io::Result<Self> {
         let folder = tempfile::tempdir()?;
+        let own = folder.path().join("root");
         let config = folder.path().join("config.toml");
-        fs::write(&config, configuration(folder.path()))?;
+        let text = configuration(folder.path(), root.unwrap_or(&own));
+        fs::write(&config, text)?;
         let groups = Groups::make()?;
         let child = first(&config, folder.path(), programs, &groups).spawn()?;
         let started = Self {
@@ -191,10 +193,10 @@ fn first(config: &Path, folder: &Path, programs: &Path, groups: &Groups) -> Comm
     command
 }
 
-fn configuration(folder: &Path) -> String {
+fn configuration(folder: &Path, root: &Path) -> String {
     format!(
         "version = 2
-root = '{folder}/root'
+root = '{root}'
 state = '/run/containerd/state'
 [grpc]
   address = '{folder}/containerd.sock'
@@ -208,7 +210,8 @@ state = '/run/containerd/state'
 [plugins.'io.containerd.internal.v1.opt']
   path = '{folder}/opt'
 ",
-        folder = folder.display()
+        folder = folder.display(),
+        root = root.display()
     )
 }
 

@@ -1,9 +1,13 @@
 //! What makes pods in a runtime, as a kubelet would: the calls that the agent itself does not know.
 
+use std::time::{Duration, Instant};
+
 use brink_cri::call::Call;
-use brink_cri::client::Client;
+use brink_cri::client::{Client, Runtime as _};
 use brink_cri::fault::CriError;
 use brink_cri::generated::{ContainerMetadata, ImageSpec, PodSandboxMetadata};
+use brink_cri::state::{Container, Layers, State};
+use brink_tests::slowed;
 use prost::Message;
 
 /// The number of a namespace that is the node's.
@@ -198,5 +202,35 @@ impl Pod {
         let id = client.ask(request).await?.id;
         client.ask(StartContainer { id: id.clone() }).await?;
         Ok(id)
+    }
+}
+
+/// Waits until these containers have ended, and tells what there is then.
+pub(crate) async fn ended(client: &Client, ids: &[&String]) -> State {
+    let until = Instant::now() + slowed(Duration::from_secs(20));
+    loop {
+        let state = client.read().await.expect("an answer");
+        let alive = |one: &&Container| ids.contains(&&one.id) && !one.is_dead();
+        if !state.containers.iter().any(|one| alive(&one)) {
+            return state;
+        }
+        assert!(Instant::now() < until, "{state:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// What containers have written, once the runtime has looked at what this one has.
+pub(crate) async fn written(client: &Client, container: &str) -> Layers {
+    let until = Instant::now() + slowed(Duration::from_secs(20));
+    loop {
+        let layers = client.layers().await.expect("an answer");
+        if layers
+            .get(container)
+            .is_some_and(|layer| layer.bytes >= 2 << 20)
+        {
+            return layers;
+        }
+        assert!(Instant::now() < until, "{layers:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

@@ -11,35 +11,21 @@ use brink_cri::state::{Image, Pod as PodName, Standing, State};
 use brink_cri::usage::Records;
 use brink_tests::slowed;
 
-use crate::containerd::SANDBOX;
-use crate::pods::Pod;
-use crate::{start, told};
+use super::containerd::SANDBOX;
+use super::pods::{Pod, ended, written};
+use super::{start, told};
 
 const BOTH: [Reclaim; 2] = [Reclaim::DeadContainers, Reclaim::UnusedImages];
-const USED: &str = "localhost/used:1";
-const OF_THE_DEAD: &str = "localhost/of-the-dead:1";
+pub(super) const USED: &str = "localhost/used:1";
+pub(super) const OF_THE_DEAD: &str = "localhost/of-the-dead:1";
 const UNUSED: &str = "localhost/unused:1";
-const SLEEP: [&str; 3] = ["/busybox", "sleep", "3600"];
+pub(super) const SLEEP: [&str; 3] = ["/busybox", "sleep", "3600"];
 
 fn fate(pod: &PodName) -> Fate {
     if pod.name == "over" {
         Fate::Over
     } else {
         Fate::Lives
-    }
-}
-
-/// Waits until these containers have ended, and tells what there is then.
-async fn ended(client: &Client, ids: &[&String]) -> State {
-    let until = Instant::now() + slowed(Duration::from_secs(20));
-    loop {
-        let state = client.read().await.expect("an answer");
-        let alive = |one: &&brink_cri::state::Container| ids.contains(&&one.id) && !one.is_dead();
-        if !state.containers.iter().any(|one| alive(&one)) {
-            return state;
-        }
-        assert!(Instant::now() < until, "{state:?}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
@@ -54,7 +40,7 @@ fn planned(state: &State, records: &Records, layers: &brink_cri::state::Layers) 
 }
 
 /// What is there: containers by identity, images by name.
-fn held(state: &State) -> (Vec<&str>, Vec<&str>) {
+pub(super) fn held(state: &State) -> (Vec<&str>, Vec<&str>) {
     let mut containers: Vec<&str> = state.containers.iter().map(|one| &*one.id).collect();
     let mut images: Vec<&str> = state.images.iter().map(Image::in_words).collect();
     containers.sort_unstable();
@@ -129,22 +115,6 @@ fn name(target: &Target) -> &str {
     match target {
         Target::Container(one) => &one.id,
         Target::Image(one) => &one.name,
-    }
-}
-
-/// What containers have written, once the runtime has looked at what this one has.
-async fn written(client: &Client, container: &String) -> brink_cri::state::Layers {
-    let until = Instant::now() + slowed(Duration::from_secs(20));
-    loop {
-        let layers = client.layers().await.expect("an answer");
-        if layers
-            .get(container)
-            .is_some_and(|layer| layer.bytes >= 2 << 20)
-        {
-            return layers;
-        }
-        assert!(Instant::now() < until, "{layers:?}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

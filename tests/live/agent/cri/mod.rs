@@ -1,11 +1,11 @@
-//! The container runtime as it is: a real containerd with real containers, and what reclaim does to them.
-#![cfg(test)]
+//! The container runtime as it is: a real containerd with real containers, what reclaim does to them, and an agent that asks for it.
 
 mod containerd;
 mod denied;
 mod image;
 mod pods;
 mod reclaim;
+mod short_disk;
 mod trouble;
 
 /// Runs a test's tale to its end. One thread: what it starts dies with the thread that has started it.
@@ -20,11 +20,11 @@ fn told<T>(tale: impl Future<Output = T>) -> T {
 /// A containerd with these images, or the end of the test with the reason why there is none.
 macro_rules! start {
     ($images:expr) => {
-        match $crate::containerd::programs() {
-            Ok(programs) => $crate::containerd::Containerd::start(&programs, $images)
+        match $crate::cri::containerd::programs() {
+            Ok(programs) => $crate::cri::containerd::Containerd::start(&programs, None, $images)
                 .expect("a containerd that runs"),
             Err(reason) => brink_tests::skip!("{reason}"),
         }
     };
 }
-pub(crate) use start;
+use start;

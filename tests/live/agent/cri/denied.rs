@@ -8,7 +8,7 @@ use brink_cri::client::{Client, Patience};
 use rustix::process::Uid;
 use rustix::thread::set_thread_res_uid;
 
-use crate::told;
+use super::told;
 
 #[test]
 fn who_may_not_use_the_socket_is_told_so() {
