@@ -8,8 +8,11 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use futures_util::io::AsyncReadExt as _;
+use http_body_util::BodyExt as _;
 use kube::Client;
+use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio::sync::Notify;
@@ -17,15 +20,19 @@ use tokio::time::{sleep, timeout};
 
 use crate::client::{Access, ConnectError, in_words};
 use crate::retry::Backoff;
+use crate::write::answer::Reply;
+use crate::write::door::{self, shortened};
 use crate::write::request;
 
 /// Who has not answered by then, in full, is away.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest answer that is read, in bytes: a kubelet's has less than ten thousand.
+/// The longest answer that is read, in bytes, whatever it says: a kubelet's has less than ten thousand.
 const LARGEST: usize = 256 << 10;
 /// It is asked again after so long, and up to half of that later, so that not all nodes ask at once: a kubelet may have been started
 /// with another configuration meanwhile.
 const AGAIN: Duration = Duration::from_mins(10);
+/// The same where the server knows no such node: its kubelet may not have made it yet.
+const UNKNOWN: Duration = Duration::from_mins(1);
 
 /// Why it is not known.
 #[derive(Debug, thiserror::Error)]
@@ -33,9 +40,19 @@ pub enum ConfigzError {
     /// There is no way to the server.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The server or the kubelet refuses, or cannot be asked.
-    #[error("{}", advised(.0))]
+    /// The server cannot be asked.
+    #[error("{}", shortened(in_words(.0)))]
     Request(#[from] kube::Error),
+    /// The server or the kubelet answers with an error.
+    #[error("{}", advised(*.code, .message))]
+    Refused {
+        /// HTTP's code.
+        code: u16,
+        /// What it says, shortened.
+        message: String,
+        /// How long the server wants to be left alone.
+        after: Option<Duration>,
+    },
     /// The answer broke off.
     #[error("the answer broke off: {0}")]
     Broken(#[from] io::Error),
@@ -50,30 +67,17 @@ pub enum ConfigzError {
     NotUnderstood(String),
 }
 
-impl ConfigzError {
-    /// Whether somebody has to change something first: there is no use in asking soon.
-    fn is_refusal(&self) -> bool {
-        matches!(self, Self::Request(kube::Error::Api(status)) if matches!(status.code, 403..=405))
-    }
-
-    /// How long the server asks to be left alone.
-    fn asked_wait(&self) -> Option<Duration> {
-        let Self::Request(kube::Error::Api(status)) = self else {
-            return None;
-        };
-        let seconds = status.details.as_ref()?.retry_after_seconds;
-        (seconds > 0).then(|| Duration::from_secs(u64::from(seconds)))
-    }
-}
-
 /// What was said, and what to do about it.
-fn advised(error: &kube::Error) -> String {
-    let said = in_words(error);
-    let advice = match error {
-        kube::Error::Api(status) if matches!(status.code, 401 | 403) => {
+fn advised(code: u16, message: &str) -> String {
+    let said = match message.trim() {
+        "" => format!("HTTP {code}"),
+        message => format!("{message} (HTTP {code})"),
+    };
+    let advice = match code {
+        401 | 403 => {
             "it takes the right to get nodes/proxy, which the component kubelet-configz of deploy/kubernetes grants"
         }
-        kube::Error::Api(status) if matches!(status.code, 404 | 405) => {
+        404 | 405 => {
             "the node has another name (kubernetes.nodeName), or its kubelet does not serve /configz (enableDebuggingHandlers)"
         }
         _ => return said,
@@ -97,12 +101,26 @@ pub async fn ask(access: &Access, node: &str) -> Result<String, ConfigzError> {
 
 async fn ask_by(client: &Client, node: &str) -> Result<String, ConfigzError> {
     let request = request::node_configz(node).map_err(kube::Error::HttpError)?;
-    let answer = client.request_stream(request).await?;
+    let answer = client.send(request.map(Body::from)).await?;
+    let (parts, body) = answer.into_parts();
+    let body = body.into_data_stream().map_err(io::Error::other);
     // One byte more than allowed is enough to see that it is too much.
-    let mut answer = pin!(answer.take(LARGEST as u64 + 1));
+    let mut body = pin!(body.into_async_read().take(LARGEST as u64 + 1));
     let mut text = Vec::new();
-    answer.read_to_end(&mut text).await?;
-    read(&text)
+    let ended = body.read_to_end(&mut text).await;
+    if parts.status.is_success() {
+        ended?;
+        return read(&text);
+    }
+    // Of an error whatever has come is told.
+    Err(match door::read(Ok((parts, text))) {
+        Reply::Answer(answer) => ConfigzError::Refused {
+            code: answer.code,
+            message: answer.message,
+            after: answer.retry_after,
+        },
+        Reply::Away(why) => ConfigzError::NotUnderstood(why),
+    })
 }
 
 /// The answer, as far as it is looked at.
@@ -117,7 +135,7 @@ fn read(text: &[u8]) -> Result<String, ConfigzError> {
         return Err(ConfigzError::TooLarge);
     }
     let answer: Answer<'_> = serde_json::from_slice(text)
-        .map_err(|error| ConfigzError::NotUnderstood(error.to_string()))?;
+        .map_err(|error| ConfigzError::NotUnderstood(shortened(error.to_string())))?;
     let config = answer.kubeletconfig.get();
     if !config.starts_with('{') {
         let why = "kubeletconfig is no object";
@@ -159,10 +177,15 @@ async fn follow(
         let wait = match &asked {
             Ok(_) => {
                 backoff.succeeded();
-                later(&mut backoff)
+                later(&mut backoff, AGAIN)
             }
-            Err(error) if error.is_refusal() => later(&mut backoff),
-            Err(error) => backoff.failed(error.asked_wait()),
+            // Somebody has to change something first: there is no use in asking soon.
+            Err(ConfigzError::Refused {
+                code: 403 | 405, ..
+            }) => later(&mut backoff, AGAIN),
+            Err(ConfigzError::Refused { code: 404, .. }) => later(&mut backoff, UNKNOWN),
+            Err(ConfigzError::Refused { after, .. }) => backoff.failed(*after),
+            Err(_) => backoff.failed(None),
         };
         tell(asked);
         tokio::select! {
@@ -172,8 +195,9 @@ async fn follow(
     }
 }
 
-fn later(backoff: &mut Backoff) -> Duration {
-    AGAIN + backoff.part_of(AGAIN / 2)
+/// After so long, and up to half of that later.
+fn later(backoff: &mut Backoff, least: Duration) -> Duration {
+    least + backoff.part_of(least / 2)
 }
 
 #[cfg(test)]
@@ -181,7 +205,6 @@ mod tests {
     use std::cell::RefCell;
     use std::collections::VecDeque;
 
-    use kube::core::Status;
     use serde_json::json;
     use tokio::time::Instant;
 
@@ -245,9 +268,30 @@ mod tests {
         }
     }
 
-    fn refused() -> ConfigzError {
-        let status = Status::failure("no", "Forbidden").with_code(403);
-        kube::Error::Api(status.boxed()).into()
+    #[tokio::test]
+    async fn an_error_counts_by_its_code_and_is_told_in_part_however_long_it_is() {
+        // What the body says of itself is another code.
+        let body =
+            json!({ "kind": "Status", "message": "\u{20ac}".repeat(LARGEST / 4), "code": 500 });
+        let why = asked(Plays::Says(403, body)).await.unwrap_err();
+        assert!(why.contains("(HTTP 403): it takes the right"), "{why}");
+        assert!(why.len() < 1 << 10, "{}", why.len());
+        let page = json!("x".repeat(LARGEST * 2));
+        let why = asked(Plays::Says(502, page)).await.unwrap_err();
+        assert!(why.contains("(HTTP 502)") && why.len() < 1 << 10, "{why}");
+        let long = json!("x".repeat(LARGEST / 2));
+        let why = asked(Plays::Says(200, long)).await.unwrap_err();
+        assert!(why.len() < 1 << 10, "{}", why.len());
+        let why = asked(Plays::PutsOff(7)).await.unwrap_err();
+        assert_eq!(why, "HTTP 429");
+    }
+
+    fn refused(code: u16) -> ConfigzError {
+        ConfigzError::Refused {
+            code,
+            message: "no".to_owned(),
+            after: None,
+        }
     }
 
     /// When it is asked if these are the answers, until `longest` is over; somebody wants it again after `wanted`.
@@ -281,7 +325,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_failure_is_tried_again_soon_and_a_refusal_as_seldom_as_an_answer() {
-        let answers = Vec::from([Err(ConfigzError::Slow), Err(refused()), Ok("{}".to_owned())]);
+        let answers = Vec::from([
+            Err(ConfigzError::Slow),
+            Err(refused(403)),
+            Ok("{}".to_owned()),
+        ]);
         let times = times(answers, None, AGAIN * 3).await;
         let waits: Vec<Duration> = times
             .windows(2)
@@ -291,6 +339,14 @@ mod tests {
         let seldom = AGAIN..=AGAIN * 3 / 2 + Duration::from_secs(1);
         assert!(waits[1..].iter().all(|wait| seldom.contains(wait)));
         assert!((2..=3).contains(&waits.len()), "{waits:?}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_node_that_is_not_there_yet_is_asked_for_after_a_minute() {
+        let answers = Vec::from([Err(refused(404))]);
+        let times = times(answers, None, AGAIN).await;
+        let wait = times[1].saturating_sub(times[0]);
+        assert!((UNKNOWN..=UNKNOWN * 2).contains(&wait), "{wait:?}");
     }
 
     #[tokio::test(start_paused = true)]

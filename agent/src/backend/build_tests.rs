@@ -289,6 +289,6 @@ fn volumes_are_where_the_kubelet_says_unless_the_configuration_does() {
     check(&mut builder, Scan::Cgroups, "srv/kubelet");
     // And comes back without the flag.
     machine.runs(PID, "kubelet", "/system.slice/kubelet.service");
-    machine.write(&format!("proc/{PID}/cmdline"), "/usr/bin/kubelet\0");
+    machine.write(&format!("proc/{PID}/cmdline"), "/usr/bin/kubelet\0--v=2\0");
     check(&mut builder, Scan::All, "var/lib/kubelet");
 }

@@ -33,6 +33,8 @@ pub struct Args {
 
 /// Columns of an output that is no terminal.
 const COLUMNS: usize = 80;
+/// Faults of an answer that are told.
+const MOST: usize = 5;
 
 /// Looks and tells.
 ///
@@ -40,7 +42,7 @@ const COLUMNS: usize = 80;
 /// Everything that is wrong with the configuration, or output that cannot be written.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let sources = args.config.sources();
-    let (checked, configz) = ask(load(&sources)?, sources)?;
+    let (checked, configz) = ask(load(&sources)?, sources);
     let report = examine_asked(&checked, configz);
     let mut data = Data::new();
     match args.format.output {
@@ -65,18 +67,54 @@ pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
 
 /// The configuration as it is once the kubelet has been asked what it goes by, and whether it has said so; nobody is asked unless it is
 /// configured.
-fn ask(checked: Checked, sources: Sources) -> Result<(Checked, Option<Known<()>>), CliError> {
+fn ask(checked: Checked, sources: Sources) -> (Checked, Option<Known<()>>) {
     if !checked.config.kubernetes.asks_kubelet() {
-        return Ok((checked, None));
+        return (checked, None);
     }
-    match ask_kubelet(&checked.config) {
-        Err(why) => Ok((checked, Some(Err(why)))),
-        Ok(said) => {
-            let sources = Sources {
-                configz: Some(said.into()),
-                ..sources
-            };
-            Ok((load(&sources)?, Some(Ok(()))))
-        }
+    let asked = ask_kubelet(&checked.config);
+    let taken = asked.and_then(|said| take(said, sources));
+    match taken {
+        Ok(checked) => (checked, Some(Ok(()))),
+        Err(why) => (checked, Some(Err(why))),
+    }
+}
+
+/// The configuration by what the kubelet has said, or what is wrong with it: without it all was in order.
+fn take(said: String, sources: Sources) -> Result<Checked, String> {
+    let sources = Sources {
+        configz: Some(said.into()),
+        ..sources
+    };
+    load(&sources).map_err(|faults| {
+        let all = faults.to_string();
+        let all: Vec<&str> = all.lines().take(MOST).collect();
+        format!("its answer cannot be taken: {}", all.join("; "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_cannot_be_taken_is_a_reason_and_no_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("config.yaml");
+        let text = "apiVersion: brink.dev/v1alpha2\nkind: AgentConfiguration\n";
+        std::fs::write(&file, text).unwrap();
+        let sources = Sources {
+            config: Some(file),
+            asks_kubelet: Some(true),
+            ..Sources::default()
+        };
+        let said = |answer: &str| take(answer.to_owned(), sources.clone());
+        let wrong = r#"{"evictionHard": {"memory.available": "lots"}}"#;
+        let why = said(wrong).unwrap_err();
+        assert!(
+            why.starts_with("its answer cannot be taken: the kubelet's /configz"),
+            "{why}"
+        );
+        let right = r#"{"evictionHard": {"memory.available": "500Mi"}}"#;
+        assert_eq!(said(right).unwrap().config.configz.as_deref(), Some(right));
     }
 }

@@ -83,8 +83,7 @@ impl ConfigArgs {
             config: named(&self.config).or_else(|| usual(CONFIG)),
             config_dir: named(&self.config_dir).or_else(|| usual(CONFIG_DIR)),
             overrides: self.overrides.clone(),
-            configz: None,
-            capacities: None,
+            ..Sources::default()
         }
     }
 
@@ -97,8 +96,7 @@ impl ConfigArgs {
             config: Some(file.to_path_buf()),
             config_dir: folder.map(|(path, _)| path.clone()),
             overrides: self.overrides.iter().filter(is_flag).cloned().collect(),
-            configz: None,
-            capacities: None,
+            ..Sources::default()
         }
     }
 }

@@ -40,8 +40,6 @@ pub(super) fn read_runtime<'a>(reader: &mut Reader<'a>, fields: Fields<'a>) -> R
             .get("endpoint")
             .and_then(|node| read_endpoint(reader, node)),
         reclaim: reclaim.unwrap_or_default(),
-        // It is the kubelet's, whose files are read later.
-        image_min_age: None,
     }
 }
 

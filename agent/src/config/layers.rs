@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::access;
 use super::document::{Entry, Limits, Node, Origin, Origins, Site, SourceId, Value, parse};
@@ -74,6 +75,24 @@ pub fn read_one(
 ) -> Option<Node> {
     let bytes = read_file(path, limits, origins, report)?;
     only_map(&bytes, limits, origins, report)
+}
+
+/// The same of what is loaded again and again: standard input, which can be read once, is kept, and says the same every time.
+pub(super) fn read_kept(
+    path: &Path,
+    kept: &OnceLock<Vec<u8>>,
+    limits: Limits,
+    (origins, report): (&mut Origins, &mut Report),
+) -> Option<Node> {
+    if path.as_os_str() != "-" {
+        return read_one(path, limits, origins, report);
+    }
+    if let Some(bytes) = kept.get() {
+        origins.add(Origin::File(path.display().to_string()));
+        return only_map(bytes, limits, origins, report);
+    }
+    let bytes = read_file(path, limits, origins, report)?;
+    only_map(kept.get_or_init(|| bytes), limits, origins, report)
 }
 
 /// The one document of the newest source, as [`read_one`] has it.

@@ -1,7 +1,7 @@
 //! Loading: all layers into one checked configuration, or everything that is wrong with any of them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::policy::{Capacities, Policy, default_hard};
@@ -11,7 +11,10 @@ use super::document::{Entry, Limits, Node, Origins, Reader, Site, Value, parse};
 use super::eviction::{self, KUBELET_KEYS, MAPS};
 use super::finding::{Faults, Finding, Report};
 use super::kubelet;
-use super::layers::{drop_ins, empty, fill, has_ending, in_order, merge_patch, put, read_one};
+use super::kubernetes::Kubernetes;
+use super::layers::{
+    drop_ins, empty, fill, has_ending, in_order, merge_patch, put, read_kept, read_one,
+};
 use super::margin::Raised;
 use super::overrides::Override;
 use super::schema::{self, KEYS, Written};
@@ -28,16 +31,27 @@ const MISTAKEN: [&str; 2] = ["yml", "json"];
 /// What a configuration is loaded from, lowest layer first.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
-    /// The configuration file.
+    /// The configuration file; `-` is standard input.
     pub config: Option<PathBuf>,
+    /// What standard input said when it was read first, where it is the configuration: another time it would say nothing.
+    pub input: Arc<OnceLock<Vec<u8>>>,
     /// The folder of its drop-ins, `*.yaml` and `*.conf` in the order of their names.
     pub config_dir: Option<PathBuf>,
     /// Variables of the environment and flags; later ones win.
     pub overrides: Vec<Override>,
     /// What the kubelet says of itself, where it has been asked; it counts with `kubernetes.configz` alone.
     pub configz: Option<Arc<str>>,
+    /// Whether the kubelet is asked, whatever is written: an agent that runs begins and ceases to ask by a restart alone.
+    pub asks_kubelet: Option<bool>,
     /// Capacities that thresholds are compared with; asked from the machine where not given.
     pub capacities: Option<Capacities>,
+}
+
+impl Sources {
+    /// Whether the kubelet is asked by this configuration.
+    fn ask_kubelet(&self, written: &Kubernetes) -> bool {
+        self.asks_kubelet.unwrap_or_else(|| written.asks_kubelet())
+    }
 }
 
 /// A configuration that can be acted on.
@@ -72,12 +86,12 @@ pub(super) fn load_onto(
     sources: &Sources,
 ) -> Result<Checked, Faults> {
     let layers = loader.read_layers(base, sources);
-    let defaults = loader.defaults(&layers, sources.configz.as_deref());
+    let defaults = loader.defaults(&layers, sources);
     let tree = layers.effective(&defaults.tree);
-    let mut written = loader.read_tree(&tree);
-    written.runtime.image_min_age = defaults.kubelets.as_ref().and_then(kubelet::image_min_age);
+    let written = loader.read_tree(&tree);
     let policy = loader.judge(&written, &tree, &defaults, sources);
     let kubelets = defaults.kubelets.as_ref();
+    let image_min_age = kubelets.and_then(kubelet::image_min_age);
     let kubelets = kubelets.and_then(|tree| kubelet::policy(tree, &loader.origins));
     let Loader { origins, report } = loader;
     let warnings = report.into_result()?;
@@ -94,10 +108,11 @@ pub(super) fn load_onto(
         node.is_some_and(|node| node.site == raised.site)
     };
     let raised = defaults.raised.into_iter().filter(in_force).collect();
-    let asks_kubelet = written.kubernetes.asks_kubelet();
+    let asks_kubelet = sources.ask_kubelet(&written.kubernetes);
     Ok(Checked {
         config: AgentConfig {
             kubelets_policy: kubelets,
+            image_min_age,
             configz: sources.configz.clone().filter(|_| asks_kubelet),
             ..agent_config(written, &policy, raised)
         },
@@ -125,6 +140,7 @@ fn agent_config(written: Written, policy: &Policy, raised: Vec<Raised>) -> Agent
         storage: written.storage,
         filesystems: written.filesystems,
         runtime: written.runtime,
+        image_min_age: None,
         kubernetes: written.kubernetes,
         selection: written.selection,
         limits: written.limits,
@@ -165,8 +181,8 @@ impl Loader {
     /// The base file, if there is one.
     pub(super) fn read_base(&mut self, sources: &Sources) -> Option<Node> {
         let path = sources.config.as_ref()?;
-        let (origins, report) = (&mut self.origins, &mut self.report);
-        read_one(path, Limits::WRITTEN, origins, report)
+        let told = (&mut self.origins, &mut self.report);
+        read_kept(path, &sources.input, Limits::WRITTEN, told)
     }
 
     fn read_layers(&mut self, base: Option<Node>, sources: &Sources) -> Layers {
@@ -250,14 +266,14 @@ impl Loader {
 
     /// Brink's defaults, with the kubelet's thresholds in place of the built-in ones where a layer
     /// says to inherit them.
-    fn defaults(&mut self, layers: &Layers, configz: Option<&str>) -> Defaults {
+    fn defaults(&mut self, layers: &Layers, sources: &Sources) -> Defaults {
         let mut tree = built_in(&mut self.report);
         let mut scratch = Report::default();
         let written = layers.effective(&tree);
         let written = schema::read(&mut Reader::new(&written, &self.origins, &mut scratch));
         let files = &written.kubelet;
         let has_files = files.file.is_some() || files.folder.is_some();
-        let asks = written.kubernetes.asks_kubelet();
+        let asks = sources.ask_kubelet(&written.kubernetes);
         if !has_files && !asks {
             return Defaults {
                 tree,
@@ -266,7 +282,7 @@ impl Loader {
             };
         }
         let (file, folder) = (files.file.as_deref(), files.folder.as_deref());
-        let configz = configz.filter(|_| asks);
+        let configz = sources.configz.as_deref().filter(|_| asks);
         // Until it has been asked, without files, a kubelet's defaults stand for what is not known.
         let is_known = has_files || configz.is_some();
         let kubelets = match configz {

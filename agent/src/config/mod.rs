@@ -55,10 +55,8 @@ pub(crate) fn of_text(text: &str) -> AgentConfig {
     std::fs::write(&file, text).unwrap();
     let sources = Sources {
         config: Some(file),
-        config_dir: None,
-        overrides: Vec::new(),
-        configz: None,
         capacities: Some(brink_core::node::policy::Capacities::from_fn(|_| None)),
+        ..Sources::default()
     };
     let loaded = load(&sources);
     loaded.unwrap_or_else(|faults| panic!("{faults}")).config

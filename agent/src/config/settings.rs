@@ -54,6 +54,8 @@ pub struct AgentConfig {
     pub filesystems: Filesystems,
     /// The container runtime.
     pub runtime: RuntimeConfig,
+    /// For how long an image stays at least, as the kubelet's configuration has it; none where that is not known.
+    pub image_min_age: Option<Span>,
     /// Whether pods come from the Kubernetes API, and how it is reached.
     pub kubernetes: Kubernetes,
     /// Who goes sooner, later or never.
@@ -118,8 +120,6 @@ pub struct RuntimeConfig {
     pub endpoint: Option<PathBuf>,
     /// What may be removed from it.
     pub reclaim: ReclaimPolicy,
-    /// For how long an image stays at least, as the kubelet's configuration has it; none where that is not known.
-    pub image_min_age: Option<Span>,
 }
 
 /// What may be removed from the container runtime before pods go.

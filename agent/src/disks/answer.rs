@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use brink_core::base::Span;
 use brink_core::node::reclaim::Reclaim;
 
 /// Where images and writable layers lie, as the runtime names it.
@@ -20,6 +21,8 @@ pub struct Order<'a> {
     pub ways: &'a [Reclaim],
     /// Nothing is removed: it is only told what would be.
     pub is_dry: bool,
+    /// For how long an image stays at least; none for as long as by default.
+    pub image_min_age: Option<Span>,
     /// What is known of the pod of that uid.
     pub pods: &'a (dyn Fn(&str) -> PodIs + Sync),
     /// Whether anything may be removed now; asked before each removal.

@@ -22,6 +22,7 @@ pub mod view;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use brink_core::base::Span;
 use brink_core::node::threshold::Threshold;
 
 use crate::guard::disks::Role;
@@ -48,6 +49,8 @@ pub struct Disks {
 pub struct Known {
     /// The thresholds in force.
     pub thresholds: Arc<[Threshold]>,
+    /// For how long an image stays at least, where a kubelet has said so.
+    pub image_min_age: Option<Span>,
     /// What is measured, and for which roles; a role without an entry is measured nowhere.
     pub measured: Vec<(Role, Arc<Spot>)>,
     /// How the filesystems are laid out.

@@ -77,9 +77,11 @@ impl Caretaker {
             pod_is(said, stage)
         };
         let may_act = || shared.lock().mode == Mode::Enforcing;
+        let image_min_age = self.disks.lock().image_min_age;
         let order = Order {
             ways: told.ways,
             is_dry: told.is_dry,
+            image_min_age,
             pods: &pods,
             may_act: &may_act,
         };

@@ -95,6 +95,7 @@ fn reclaimed(runtime: &Dead, stopper: &Stopper, is_dry: bool) -> Outcome {
     let order = Order {
         ways,
         is_dry,
+        image_min_age: None,
         pods: &|_| PodIs::Unknown,
         may_act: &|| true,
     };

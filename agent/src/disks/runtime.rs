@@ -132,7 +132,7 @@ impl ContainerRuntime {
         enough: &mut dyn FnMut() -> bool,
     ) -> Outcome {
         let until = tokio::time::Instant::now() + within;
-        let policy = policy(&self.config);
+        let policy = policy(self.config.reclaim, order.image_min_age);
         let (seen, now) = (self.asking.pods.clone(), guard::now());
         let is_known = |uid: &String| matches!((order.pods)(uid), PodIs::Wanted | PodIs::Over);
         // The API may know another node's pods: what this one is called may be wrong.
@@ -212,11 +212,11 @@ impl ContainerRuntime {
 }
 
 /// What may be removed.
-fn policy(config: &RuntimeConfig) -> Policy {
+fn policy(reclaim: ReclaimPolicy, image_min_age: Option<Span>) -> Policy {
     let default = Policy::default();
     Policy {
-        beside_kubelet: config.reclaim == ReclaimPolicy::Always,
-        image_min_age: config.image_min_age.unwrap_or(default.image_min_age),
+        beside_kubelet: reclaim == ReclaimPolicy::Always,
+        image_min_age: image_min_age.unwrap_or(default.image_min_age),
         ..default
     }
 }

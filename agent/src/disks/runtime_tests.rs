@@ -27,6 +27,7 @@ fn reclaim(runtime: &mut ContainerRuntime, within: Duration) -> Outcome {
     let order = Order {
         ways: &[Reclaim::DeadContainers],
         is_dry: false,
+        image_min_age: None,
         pods: &|_| PodIs::Unknown,
         may_act: &|| true,
     };
@@ -68,13 +69,7 @@ fn who_does_not_answer_is_not_taken_for_one_that_restarts() {
 
 #[test]
 fn images_stay_as_long_as_the_kubelet_has_it_and_two_minutes_else() {
-    let age = |image_min_age| {
-        let config = RuntimeConfig {
-            image_min_age,
-            ..RuntimeConfig::default()
-        };
-        policy(&config).image_min_age
-    };
+    let age = |image_min_age| policy(ReclaimPolicy::default(), image_min_age).image_min_age;
     let ten_minutes = Span::from_secs(600);
     assert_eq!(age(None), Span::from_secs(120));
     assert_eq!(age(Some(ten_minutes)), ten_minutes);

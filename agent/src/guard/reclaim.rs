@@ -90,6 +90,10 @@ impl Guard {
 
 #[cfg(test)]
 mod tests {
+    use brink_core::node::engine::LiveSettings;
+    use brink_core::node::input::Reconfiguration;
+    use brink_core::node::observe::Layout;
+
     use super::super::now;
     use super::super::scene::Scene;
     use super::*;
@@ -97,6 +101,14 @@ mod tests {
     #[test]
     fn an_answer_to_a_shortage_that_has_passed_is_none_to_the_next() {
         let mut scene = Scene::filling();
+        // There dead containers and unused images come first.
+        let policy = scene.guard.engine.policy().on_layout(Layout::Single);
+        let live = LiveSettings {
+            enforce: true,
+            ..LiveSettings::default()
+        };
+        let single = Reconfiguration { policy, live };
+        scene.guard.feed(now(), &Input::Reconfigure(&single));
         scene
             .guard
             .ports

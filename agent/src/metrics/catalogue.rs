@@ -90,6 +90,7 @@ families! {
     KUBERNETES_AGE = Gauge "brink_kubernetes_state_age_seconds" &[], "Time since those were last known to be up to date.";
     KUBERNETES_FAILURES = Counter "brink_kubernetes_failures" &[], "Attempts to reach the API server that have failed.";
     KUBERNETES_UNTOLD = Gauge "brink_kubernetes_untold" &[], "Evictions and kills of the kernel's that the API is still to be told of.";
+    KUBELET_CONFIGZ = Gauge "brink_kubelet_configz_known" &[], "Whether the kubelet said what it goes by when it was asked last; nothing where it is not asked.";
 
     BUILD = Info "brink_build" &["version"], "Version of the agent.";
     RELOADED = Gauge "brink_config_last_reload_successful" &[], "Whether the configuration was taken over when it was read last.";

@@ -12,6 +12,7 @@ use super::events::EventTally;
 use crate::control::protocol::Status;
 use crate::control::views::Views;
 use crate::guard;
+use crate::runtime::cluster::Cluster;
 use crate::runtime::prepare::Running;
 
 /// Everything that is shown, as of one moment.
@@ -33,6 +34,8 @@ pub struct Facts {
     pub sampler_busy: Option<u64>,
     /// Nanoseconds that the flight recorder's timer in the kernel took; none where it does not run.
     pub recorder_busy: Option<u64>,
+    /// Whether the kubelet said what it goes by when it was asked last; none where it is not asked.
+    pub knows_kubelet: Option<bool>,
     /// Kernel memory of the maps; none without programs.
     pub map_bytes: Option<u64>,
     /// The agent's own process.
@@ -81,6 +84,7 @@ impl Facts {
                 .recorder
                 .get()
                 .and_then(|recorder| Some(recorder.followed()?.counted.cost_ns)),
+            knows_kubelet: running.cluster.as_ref().and_then(Cluster::knows_kubelet),
             map_bytes: meters.and_then(|meters| meters.map_bytes()),
             own: Own::read(root, running.started.realtime_ns),
         }

@@ -54,7 +54,7 @@ pub fn page(facts: &Facts, format: Format) -> String {
     add_events(&mut page, facts);
     add_event_journal(&mut page, &facts.status);
     add_recorder(&mut page, facts.status.recorder, facts.recorder_busy);
-    add_kubernetes(&mut page, &facts.status);
+    add_kubernetes(&mut page, facts);
     add_process(&mut page, facts);
     page.finish()
 }
@@ -353,8 +353,8 @@ fn add_recorder(page: &mut Exposition, view: Option<RecorderView>, busy: Option<
         .add_known(&[], view.map(|view| view.left_out));
 }
 
-fn add_kubernetes(page: &mut Exposition, status: &Status) {
-    let known = status.kubernetes.as_ref();
+fn add_kubernetes(page: &mut Exposition, facts: &Facts) {
+    let known = facts.status.kubernetes.as_ref();
     page.family(&of::KUBERNETES)
         .add_known(&[], known.map(|known| u8::from(known.connected)));
     page.family(&of::KUBERNETES_PODS)
@@ -366,6 +366,8 @@ fn add_kubernetes(page: &mut Exposition, status: &Status) {
         .add_known(&[], known.map(|known| known.failures));
     page.family(&of::KUBERNETES_UNTOLD)
         .add_known(&[], known.map(|known| known.untold));
+    page.family(&of::KUBELET_CONFIGZ)
+        .add_known(&[], facts.knows_kubelet.map(u8::from));
 }
 
 fn add_process(page: &mut Exposition, facts: &Facts) {

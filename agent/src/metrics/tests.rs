@@ -282,6 +282,7 @@ fn facts() -> Facts {
         }),
         sampler_busy: Some(47),
         recorder_busy: Some(20),
+        knows_kubelet: Some(true),
         map_bytes: Some(4096),
         own: Own {
             cpu: 1,
@@ -319,6 +320,7 @@ fn the_page_tells_what_is_known() {
         "brink_evictions_total{eviction_signal=\"memory.available\",mode=\"enforce\"} 1",
         "brink_evictions_total{eviction_signal=\"memory.available\",mode=\"observe\"} 0",
         "brink_storage_folders 3",
+        "brink_kubelet_configz_known 1",
         "brink_storage_folders_unknown 1",
         "brink_storage_round_age_seconds 0.500000000",
         "brink_evictions_total{eviction_signal=\"emptydirfs.limit\",mode=\"enforce\"} 0",

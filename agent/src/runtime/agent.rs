@@ -10,6 +10,7 @@ use brink_host::clock::ClockPair;
 use brink_host::lock::make_folder;
 use brink_stream::serve::Routes;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::Instant;
 use tracing::{error, info, warn};
 
 use super::cluster::{Answers, Cluster};
@@ -29,6 +30,19 @@ use crate::storage::need::is_wanted;
 
 /// How often an agent that stands by looks whether the one that enforces is gone.
 const STANDBY: Duration = Duration::from_secs(1);
+/// What the kubelet says, and the guard had no room for, is tried again after so long.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Why a new configuration was not taken over.
+#[derive(Debug, thiserror::Error)]
+enum NotTaken {
+    /// It is not in order.
+    #[error("{0}")]
+    Faulty(String),
+    /// The guard has no room for it now.
+    #[error("the guard does not keep up; send SIGHUP again")]
+    Busy,
+}
 
 /// Runs an agent until SIGTERM, SIGINT, or the guard's end.
 ///
@@ -81,6 +95,7 @@ async fn serve(
     let mut hangup = signal(SignalKind::hangup())?;
     let mut sources = sources.clone();
     let mut answers = running.cluster.as_ref().and_then(Cluster::answers);
+    let mut due = None;
     info!(socket = %socket.display(), mode = config.mode.word(), "brink is running");
     let routes = routes(config, running, &views);
     let serving = server.serve(views);
@@ -93,11 +108,16 @@ async fn serve(
             _ = terminate.recv() => break "SIGTERM",
             _ = interrupt.recv() => break "SIGINT",
             _ = hangup.recv() => {
-                let said = answers.as_ref().and_then(|answers| answers.borrow().clone());
-                read_again(said, &mut sources, running, config);
+                let said = news(answers.as_ref(), &sources);
+                due = read_again(said, &mut sources, running, config);
             }
             said = kubelet_says(&mut answers) => {
-                let _told = take_answer(said, &mut sources, running, config);
+                due = again(&take_answer(said, &mut sources, running, config));
+            }
+            () = until(due) => {
+                let said = news(answers.as_ref(), &sources);
+                let taken = said.map(|said| take_answer(said, &mut sources, running, config));
+                due = taken.as_ref().and_then(again);
             }
             () = running.shared.guards_end() => {
                 anyhow::bail!("the guard has ended; nothing is protected any more");
@@ -158,61 +178,80 @@ async fn kubelet_says(answers: &mut Option<Answers>) -> Arc<str> {
     std::future::pending().await
 }
 
-/// Goes by what the kubelet says of itself now, and tells whether it does; where that cannot be taken over, by what it said before.
+/// What the kubelet said last and is not gone by.
+fn news(answers: Option<&Answers>, sources: &Sources) -> Option<Arc<str>> {
+    let said = answers?.borrow().clone();
+    said.filter(|said| sources.configz.as_ref() != Some(said))
+}
+
+/// When what was not taken over is tried again by itself: only where all it takes is room.
+fn again(taken: &Result<(), NotTaken>) -> Option<Instant> {
+    matches!(taken, Err(NotTaken::Busy)).then(|| Instant::now() + RETRY)
+}
+
+/// Waits for that; for ever where nothing is to be tried again.
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Goes by what the kubelet says of itself now; where that cannot be taken over, by what it said before.
 fn take_answer(
     said: Arc<str>,
     sources: &mut Sources,
     running: &Running,
     before: &AgentConfig,
-) -> bool {
+) -> Result<(), NotTaken> {
     info!("the kubelet says what it goes by; the configuration is read again with that");
     let new = Sources {
         configz: Some(said),
         ..sources.clone()
     };
-    let is_taken = reload(&new, running, before);
-    if is_taken {
+    let taken = reload(&new, running, before);
+    if taken.is_ok() {
         *sources = new;
     }
-    is_taken
+    taken
 }
 
-/// Reads everything again, and has the kubelet asked again.
+/// Reads everything again, with `news` of the kubelet's that could not be taken over before, and has it asked again. Tells when these
+/// are to be tried once more.
 fn read_again(
-    said: Option<Arc<str>>,
+    news: Option<Arc<str>>,
     sources: &mut Sources,
     running: &Running,
     before: &AgentConfig,
-) {
+) -> Option<Instant> {
     if let Some(cluster) = &running.cluster {
         cluster.ask_again();
     }
-    // What it said last and could not be taken over may be now.
-    let news = said.filter(|said| sources.configz.as_ref() != Some(said));
-    let is_taken = news.is_some_and(|said| take_answer(said, sources, running, before));
-    if !is_taken {
+    let taken = news.map(|said| take_answer(said, sources, running, before));
+    if !matches!(taken, Some(Ok(()))) {
         let _told = reload(sources, running, before);
     }
+    taken.as_ref().and_then(again)
 }
 
-/// Takes a new configuration over, and tells whether it did; a bad one changes nothing.
-fn reload(sources: &Sources, running: &Running, before: &AgentConfig) -> bool {
+/// Takes a new configuration over, or tells everybody why not; a bad one changes nothing.
+fn reload(sources: &Sources, running: &Running, before: &AgentConfig) -> Result<(), NotTaken> {
     let taken = take_over(sources, running, before);
     let at = ClockPair::now().realtime_ns;
-    let is_taken = taken.is_ok();
-    running.shared.lock().refused = taken.err().map(|why| Refused {
+    running.shared.lock().refused = taken.as_ref().err().map(|why| Refused {
         at: guard::now(),
-        why,
+        why: why.to_string(),
     });
-    running.shared.counters.reloaded(is_taken, at);
-    is_taken
+    running.shared.counters.reloaded(taken.is_ok(), at);
+    taken
 }
 
 /// Takes it over, or tells why not.
-fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Result<(), String> {
-    // Another node takes a restart: what is written must fit the one that is watched over.
+fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Result<(), NotTaken> {
+    // Another node takes a restart: what is written must fit the one that is watched over. So does whether the kubelet is asked.
     let sources = Sources {
         capacities: Some(capacities_of(before)),
+        asks_kubelet: Some(before.kubernetes.asks_kubelet()),
         ..sources.clone()
     };
     let Checked {
@@ -224,7 +263,7 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Resu
         Ok(checked) => checked,
         Err(faults) => {
             error!(%faults, "the new configuration is not in order; the old one stays");
-            return Err(faults.to_string());
+            return Err(NotTaken::Faulty(faults.to_string()));
         }
     };
     for warning in warnings.into_iter().chain(idle) {
@@ -238,9 +277,9 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Resu
         live: live_beside(before, &config),
     };
     if !running.handover.hand_over(new) {
-        let why = "the guard does not keep up; send SIGHUP again";
-        error!(why, "the old configuration stays");
-        return Err(why.to_owned());
+        let why = NotTaken::Busy;
+        error!(%why, "the old configuration stays");
+        return Err(why);
     }
     running.shared.configure(&config);
     if let Err(error) = running.keep_disks(&config) {
@@ -324,6 +363,39 @@ mod tests {
         let moment = Duration::from_millis(10);
         let waits = tokio::time::timeout(moment, kubelet_says(&mut answers)).await;
         assert!(waits.is_err() && answers.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_there_was_no_room_for_is_tried_again_and_what_is_wrong_is_not() {
+        let faulty = Err(NotTaken::Faulty("wrong".to_owned()));
+        assert_eq!((again(&Ok(())), again(&faulty)), (None, None));
+        let begin = Instant::now();
+        assert!(again(&Err(NotTaken::Busy)).is_some_and(|due| due >= begin + RETRY));
+        until(Some(begin)).await;
+        let moment = Duration::from_millis(10);
+        let waits = tokio::time::timeout(moment, until(None)).await;
+        assert!(waits.is_err());
+        let (sender, receiver) = watch::channel(Some("{}".into()));
+        let mut sources = Sources::default();
+        assert_eq!(news(Some(&receiver), &sources).as_deref(), Some("{}"));
+        sources.configz = Some("{}".into());
+        assert_eq!(news(Some(&receiver), &sources), None);
+        drop(sender);
+        assert_eq!(news(None, &sources), None);
+    }
+
+    #[test]
+    fn how_long_images_stay_takes_no_restart() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("kubelet.yaml");
+        let kubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+        let of = |age: &str| {
+            std::fs::write(&file, format!("{kubelet}imageMinimumGCAge: {age}\n")).unwrap();
+            of_text(&format!("kubeletConfig: {}\n", file.display()))
+        };
+        let (before, now) = (of("2m"), of("10m"));
+        assert_eq!(needs_restart(&before, &now), [""; 0]);
+        assert_ne!(before.image_min_age, now.image_min_age);
     }
 
     #[test]

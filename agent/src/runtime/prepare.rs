@@ -544,11 +544,13 @@ impl Running {
         self.takeover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has filesystems measured if a threshold asks for it; whoever does so stays, and does nothing once none does any more.
+    /// Has filesystems measured if a threshold asks for it, and images kept as long as the configuration says; whoever does so stays,
+    /// and does nothing once no threshold asks for it any more.
     ///
     /// # Errors
     /// When no thread can be started.
     pub fn keep_disks(&self, config: &AgentConfig) -> anyhow::Result<()> {
+        self.disks.lock().image_min_age = config.image_min_age;
         let mut keeper = self
             .disk_keeper
             .lock()

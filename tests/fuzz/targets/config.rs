@@ -71,8 +71,8 @@ fn write(folder: &Scratch, files: &Bundle<'_>, bytes: &[u8]) -> Sources {
         config: Some(folder.write("config", config)),
         config_dir: Some(folder.join("config.d")),
         overrides,
-        configz: None,
         capacities: Some(Capacities::default()),
+        ..Sources::default()
     }
 }
 

@@ -9,6 +9,8 @@ pub struct Lead {
     pub kubelets: Option<i64>,
     /// How far Brink's is to be above the kubelet's, in bytes.
     pub margin: i64,
+    /// Whether Brink waits below its own until headroom is short too; who acts first goes by the amounts alone.
+    pub is_confirmed: bool,
 }
 
 /// What follows from the two.
@@ -27,6 +29,12 @@ pub enum First {
 }
 
 impl Lead {
+    /// The same while Brink carries no orders out.
+    #[must_use]
+    pub const fn while_idle(self) -> Self {
+        Self { ours: None, ..self }
+    }
+
     /// Who acts first.
     pub const fn first(self) -> First {
         match (self.ours, self.kubelets) {
@@ -62,6 +70,7 @@ mod tests {
                 ours,
                 kubelets,
                 margin: 64,
+                is_confirmed: false,
             };
             assert_eq!((lead.first(), first.is_conflict()), (first, is_conflict));
         };
@@ -76,12 +85,24 @@ mod tests {
     }
 
     #[test]
+    fn who_carries_no_orders_out_never_acts() {
+        let lead = Lead {
+            ours: Some(200),
+            kubelets: Some(100),
+            margin: 64,
+            is_confirmed: false,
+        };
+        assert_eq!(lead.while_idle().first(), First::BrinkNever);
+    }
+
+    #[test]
     fn without_a_margin_any_lead_is_enough_and_none_is_none() {
         let first = |ours| {
             let lead = Lead {
                 ours: Some(ours),
                 kubelets: Some(100),
                 margin: 0,
+                is_confirmed: false,
             };
             lead.first()
         };

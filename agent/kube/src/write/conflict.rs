@@ -8,6 +8,10 @@ use serde_json::{Value, json};
 /// `type` of the condition.
 pub const TYPE: &str = "brink.dev/KubeletConflict";
 
+/// Whether headroom is short as well nobody can tell beforehand.
+const CONFIRMED: &str =
+    " once headroom is short too (memoryPolicy: confirmed; amounts alone are compared)";
+
 /// How it was told, or is to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -16,14 +20,20 @@ pub struct Told {
     pub holds: bool,
     /// Since when, RFC 3339 to the second.
     pub since: String,
+    /// Whether the log of this run has it.
+    #[serde(skip)]
+    pub is_logged: bool,
 }
 
 /// How it stands now, when it was told like `before` last.
 pub fn told(lead: Lead, before: Option<&Told>, now: &str) -> Told {
     let holds = lead.first().is_conflict();
     let same = before.filter(|before| before.holds == holds);
-    let since = same.map_or_else(|| now.to_owned(), |before| before.since.clone());
-    Told { holds, since }
+    same.cloned().unwrap_or_else(|| Told {
+        holds,
+        since: now.to_owned(),
+        is_logged: false,
+    })
 }
 
 /// The condition in a patch of the node's status.
@@ -47,7 +57,9 @@ pub fn removal() -> Value {
 fn words(lead: Lead) -> (&'static str, String) {
     let amount = |bytes: Option<i64>| Quantity::from_bytes(bytes.unwrap_or(0)).to_string();
     let (ours, kubelets) = (amount(lead.ours), amount(lead.kubelets));
-    let both = format!("memory.available: brink acts below {ours}, the kubelet below {kubelets}");
+    let only = if lead.is_confirmed { CONFIRMED } else { "" };
+    let both =
+        format!("memory.available: brink acts below {ours}{only}, the kubelet below {kubelets}");
     match lead.first() {
         First::KubeletNever => (
             "KubeletHasNoThreshold",
@@ -64,8 +76,11 @@ fn words(lead: Lead) -> (&'static str, String) {
             format!("{both}: both may evict for one shortage"),
         ),
         First::BrinkNever => (
-            "BrinkHasNoThreshold",
-            format!("memory.available: the kubelet acts below {kubelets}, brink never"),
+            "BrinkDoesNotAct",
+            format!(
+                "memory.available: the kubelet acts below {kubelets}; brink does not: it has no hard threshold there, or its orders \
+                 are not carried out now"
+            ),
         ),
     }
 }
@@ -85,6 +100,7 @@ mod tests {
             ours: ours.map(mebibytes),
             kubelets: kubelets.map(mebibytes),
             margin: 64 << 20,
+            is_confirmed: false,
         }
     }
 
@@ -117,10 +133,38 @@ mod tests {
                 "memory.available: brink acts below 50Mi, the kubelet below 100Mi: both may evict for one shortage",
             ],
         );
-        let never = "memory.available: the kubelet acts below 100Mi, brink never";
-        check(None, Some(100), ["True", "BrinkHasNoThreshold", never]);
+        let never = "memory.available: the kubelet acts below 100Mi; brink does not: it has no hard threshold there, or its orders \
+                     are not carried out now";
+        check(None, Some(100), ["True", "BrinkDoesNotAct", never]);
         let none = "the kubelet has no hard threshold on memory.available";
         check(Some(50), None, ["False", "KubeletHasNoThreshold", none]);
+    }
+
+    #[test]
+    fn where_headroom_has_to_be_short_too_it_says_so() {
+        let lead = Lead {
+            is_confirmed: true,
+            ..lead(Some(164), Some(100))
+        };
+        let condition = condition(lead, &told(lead, None, NOW), NOW);
+        let said = condition["message"].as_str().unwrap();
+        assert!(
+            said.contains("brink acts below 164Mi once headroom is short too"),
+            "{said}"
+        );
+        assert!(said.ends_with("the kubelet below 100Mi"), "{said}");
+    }
+
+    #[test]
+    fn what_the_log_has_is_logged_again_only_when_it_changes() {
+        let first = told(lead(Some(50), Some(100)), None, THEN);
+        assert!(!first.is_logged);
+        let logged = Told {
+            is_logged: true,
+            ..first
+        };
+        assert!(told(lead(Some(130), Some(100)), Some(&logged), NOW).is_logged);
+        assert!(!told(lead(Some(164), Some(100)), Some(&logged), NOW).is_logged);
     }
 
     #[test]

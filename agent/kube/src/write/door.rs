@@ -105,7 +105,7 @@ impl Door {
 }
 
 /// What an answer says of itself.
-pub(super) fn read(whole: Result<Whole, String>) -> Reply {
+pub(crate) fn read(whole: Result<Whole, String>) -> Reply {
     let (parts, body) = match whole {
         Ok(whole) => whole,
         Err(why) => return Reply::Away(why),
@@ -129,7 +129,8 @@ pub(super) fn read(whole: Result<Whole, String>) -> Reply {
     })
 }
 
-fn shortened(mut text: String) -> String {
+/// A message as far as it is kept.
+pub(crate) fn shortened(mut text: String) -> String {
     if text.len() > LONGEST_MESSAGE {
         let end = (0..=LONGEST_MESSAGE)
             .rev()

@@ -189,7 +189,9 @@ impl Herald {
                 "told the node's condition"
             );
         }
-        if let Some(told) = kept.conflict.as_ref().filter(|_| lead.is_some()) {
+        let news = kept.conflict.as_mut().filter(|told| !told.is_logged);
+        if let Some(told) = news.filter(|_| lead.is_some()) {
+            told.is_logged = true;
             let holds = told.holds;
             info!(
                 condition = conflict::TYPE,

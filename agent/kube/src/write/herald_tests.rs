@@ -175,6 +175,7 @@ async fn who_acts_first_is_told_once_known_stays_while_unknown_and_goes_at_the_e
         ours: Some(ours),
         kubelets: Some(100),
         margin: 64,
+        is_confirmed: false,
     };
     let conflict = || {
         let asked = fake.asked();

@@ -76,6 +76,7 @@ mod tests {
                 conflict: Some(Told {
                     holds: true,
                     since: since.to_owned(),
+                    is_logged: false,
                 }),
                 tainted: true,
             };

@@ -111,7 +111,7 @@ fn images_stay_as_long_as_the_kubelets_files_say() {
             folder.path("kubelet.d").display()
         );
         fs::write(folder.path("config.yaml"), &text).unwrap();
-        let found = folder.load().config.runtime.image_min_age;
+        let found = folder.load().config.image_min_age;
         assert_eq!(found, expected.map(Span::from_secs), "{base}{drop_in}");
     };
     check("", "", None);
@@ -270,7 +270,8 @@ fn asked(text: &str, answer: Option<&str>) -> Checked {
 #[test]
 fn what_the_kubelet_says_of_itself_is_inherited_as_it_is_and_raised() {
     let answer = r#"{"port": 10250, "evictionHard": {"memory.available": "200Mi", "pid.available": "5%"},
-        "evictionPressureTransitionPeriod": "5m0s", "mergeDefaultEvictionSettings": true, "enforceNodeAllocatable": ["pods"]}"#;
+        "evictionPressureTransitionPeriod": "5m0s", "mergeDefaultEvictionSettings": true, "enforceNodeAllocatable": ["pods"],
+        "imageMinimumGCAge": "10m0s"}"#;
     let checked = asked("", Some(answer));
     assert_eq!(
         hard(&checked),
@@ -279,6 +280,7 @@ fn what_the_kubelet_says_of_itself_is_inherited_as_it_is_and_raised() {
     );
     assert_eq!(checked.config.memory_policy, MemoryPolicy::Kubelet);
     assert_eq!(checked.config.configz.as_deref(), Some(answer));
+    assert_eq!(checked.config.image_min_age, Some(Span::from_secs(600)));
     let kubelets = checked.config.kubelets_policy.as_ref().unwrap();
     let quantity = |policy: &Policy| {
         let memory = policy.thresholds().iter();
@@ -328,6 +330,27 @@ fn until_the_kubelet_was_asked_its_defaults_are_raised_and_nobody_knows_its_own(
     assert_eq!(hard(None), "364Mi");
     let answer = r#"{"evictionHard": {"memory.available": "500Mi"}}"#;
     assert_eq!(hard(Some(answer)), "564Mi");
+}
+
+#[test]
+fn an_agent_goes_by_whether_it_asks_and_not_by_what_takes_a_restart() {
+    let running = |configz: bool, asks: bool, answer: Option<&str>| {
+        let text = format!("{HEAD}kubernetes: {{enabled: true, configz: {configz}}}\n");
+        let folder = Folder::new(&[("config.yaml", &text)]);
+        let sources = Sources {
+            asks_kubelet: Some(asks),
+            configz: answer.map(Into::into),
+            ..folder.sources()
+        };
+        let checked = load(&sources).unwrap();
+        let memory = hard(&checked)["memory.available"].clone();
+        (memory, checked.config.memory_policy)
+    };
+    let own = (json!("100Mi"), MemoryPolicy::Confirmed);
+    assert_eq!(running(true, false, None), own);
+    let answer = r#"{"evictionHard": {"memory.available": "500Mi"}}"#;
+    let asked = (json!("564Mi"), MemoryPolicy::Kubelet);
+    assert_eq!(running(false, true, Some(answer)), asked);
 }
 
 #[test]

@@ -40,9 +40,8 @@ impl Folder {
         Sources {
             config: existing("config.yaml"),
             config_dir: existing("conf.d"),
-            overrides: Vec::new(),
-            configz: None,
             capacities: Some(Capacities::from_fn(|_| None)),
+            ..Sources::default()
         }
     }
 
@@ -99,6 +98,19 @@ fn a_drop_in_that_is_not_read_is_named() {
 
 fn hard(checked: &Checked) -> serde_json::Value {
     to_json(&checked.tree)["evictionHard"].clone()
+}
+
+#[test]
+fn standard_input_says_the_same_however_often_it_is_loaded() {
+    let sources = Sources {
+        config: Some("-".into()),
+        ..Folder::new(&[]).sources()
+    };
+    let text = format!("{HEAD}mode: enforce\n");
+    sources.input.set(text.into_bytes()).unwrap();
+    for sources in [&sources, &sources.clone()] {
+        assert_eq!(load(sources).unwrap().config.mode, RunMode::Enforce);
+    }
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! The kubelet: does it run, by which thresholds, and do we act before it? Are its reserves enough?
 
+use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::lead::First;
 use brink_core::node::signal::Signal;
 
 use super::watermarks::hard;
 use super::{coverage, some};
+use crate::config::{AgentConfig, RunMode};
 use crate::doctor::advice::quoted;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
@@ -153,7 +155,8 @@ fn lead(facts: &Facts, settings: &Settings) -> Check {
     let leads_by = bytes(ours.saturating_sub(theirs));
     match lead.first() {
         First::Brink | First::KubeletNever => {
-            SUBJECT.ok(format!("{found}: Brink leads by {leads_by}"))
+            let doubts = doubts(&facts.config);
+            SUBJECT.ok(format!("{found}: Brink leads by {leads_by}{doubts}"))
         }
         First::BrinkNarrowly => {
             let check = SUBJECT.note(found).follows(format!(
@@ -169,6 +172,16 @@ fn lead(facts: &Facts, settings: &Settings) -> Check {
             inherit(facts, check)
         }
     }
+}
+
+/// Why Brink may not act below its threshold all the same.
+fn doubts(config: &AgentConfig) -> String {
+    let confirmed = config.memory_policy == MemoryPolicy::Confirmed;
+    let confirmed =
+        confirmed.then_some("; it waits until headroom is short too (memoryPolicy: confirmed)");
+    let observes = config.mode == RunMode::Observe;
+    let observes = observes.then_some("; it only observes, so the kubelet acts alone (mode)");
+    [confirmed, observes].into_iter().flatten().collect()
 }
 
 /// Inheriting the kubelet's thresholds makes Brink lead.

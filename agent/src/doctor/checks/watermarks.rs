@@ -5,6 +5,7 @@ use brink_core::node::signal::Signal;
 use crate::config::NodeScope;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
+use crate::doctor::facts::kubelet::lead::ours;
 use crate::record::text::unsigned;
 
 /// Both concern a node that is the machine; a group's usage has its kernel memory in it, and no watermarks.
@@ -19,11 +20,7 @@ pub(super) fn checks(facts: &Facts) -> Vec<Check> {
 pub(super) fn hard(facts: &Facts, signal: Signal) -> Option<u64> {
     let capacity = facts.memory.meminfo.as_ref().ok()?.total;
     let capacity = i64::try_from(capacity).ok()?;
-    let mut all = facts.config.policy.thresholds().iter();
-    let threshold = all.find(|threshold| threshold.signal == signal && threshold.is_hard())?;
-    u64::try_from(threshold.quantity(capacity).value())
-        .ok()
-        .filter(|bytes| *bytes > 0)
+    u64::try_from(ours(&facts.config, signal, capacity)?).ok()
 }
 
 fn unseen(facts: &Facts) -> Check {

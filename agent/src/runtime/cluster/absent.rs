@@ -59,6 +59,11 @@ impl Cluster {
         match *self {}
     }
 
+    /// What nobody says.
+    pub fn knows_kubelet(&self) -> Option<bool> {
+        match *self {}
+    }
+
     /// Asks nobody.
     pub fn ask_again(&self) {
         match *self {}

@@ -15,6 +15,8 @@ pub(super) struct Configz {
     answer: watch::Sender<Option<Arc<str>>>,
     /// Why it was not answered when it was asked last.
     why: Mutex<Option<String>>,
+    /// Whether it was ever asked in vain.
+    failed: watch::Sender<bool>,
 }
 
 impl Configz {
@@ -29,6 +31,7 @@ impl Configz {
             },
             answer: watch::Sender::new(None),
             why: Mutex::default(),
+            failed: watch::Sender::new(false),
         }
     }
 
@@ -47,6 +50,16 @@ impl Configz {
         let mut answers = self.answer.subscribe();
         answers.mark_changed();
         answers
+    }
+
+    /// Tells whether it was ever asked in vain.
+    pub(super) fn failures(&self) -> watch::Receiver<bool> {
+        self.failed.subscribe()
+    }
+
+    /// Whether it said what it goes by when it was asked last.
+    pub(super) fn is_known(&self) -> bool {
+        self.lock().is_none() && self.answer.borrow().is_some()
     }
 
     /// Why it was not answered when it was asked last.
@@ -76,6 +89,8 @@ impl Configz {
                     warn!(%error, "the kubelet does not say what it goes by; thresholds stay as they are");
                 }
                 *known = why;
+                self.failed
+                    .send_if_modified(|failed| !std::mem::replace(failed, true));
             }
         }
     }
@@ -92,7 +107,9 @@ mod tests {
     #[test]
     fn an_answer_is_told_when_it_is_news_and_stays_while_there_is_none() {
         let configz = Configz::new(Access::default(), "node-a".to_owned(), 7);
+        assert!(!configz.is_known(), "nobody has asked");
         configz.take(Ok("{}".to_owned()));
+        assert!(configz.is_known() && !*configz.failures().borrow());
         let mut answers = configz.answers();
         let mut news = || {
             let is_news = answers.has_changed().unwrap();
@@ -108,6 +125,7 @@ mod tests {
         configz.take(Err(ConfigzError::Slow));
         assert_eq!(news(), None);
         assert!(configz.why().unwrap().contains("no answer"));
+        assert!(!configz.is_known() && *configz.failures().borrow());
         configz.take(Ok(r#"{"a":1}"#.to_owned()));
         assert_eq!(news().as_deref(), Some(r#"{"a":1}"#));
         assert_eq!(configz.why(), None);

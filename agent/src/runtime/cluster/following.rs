@@ -105,6 +105,7 @@ impl Cluster {
             seed: self.follow.seed,
             folder: &config.paths.state_dir,
             pods: Arc::clone(&self.pods),
+            asked_in_vain: self.configz.as_ref().map(|configz| configz.failures()),
             of,
         })?;
         self.speaker = Some(Arc::clone(&speaker));
@@ -170,6 +171,12 @@ impl Cluster {
     pub fn answers(&self) -> Option<Answers> {
         let configz = self.configz.as_ref();
         configz.map(|configz| configz.answers())
+    }
+
+    /// Whether the kubelet said what it goes by when it was asked last; none where it is not asked.
+    pub fn knows_kubelet(&self) -> Option<bool> {
+        let configz = self.configz.as_ref();
+        configz.map(|configz| configz.is_known())
     }
 
     /// Has the kubelet asked again at once, where it is asked.

@@ -14,13 +14,20 @@ use crate::doctor::facts::kubelet::lead::of_machine;
 /// It is looked up again after so long.
 const AGAIN: Duration = Duration::from_mins(10);
 
-/// Tells who acts first, by the configuration in force, for ever.
+/// Tells who acts first, by the configuration in force, for ever. While a kubelet is asked and was never `asked_in_vain` its files and
+/// flags are not gone by: what it is about to say may be another thing. An answer that cannot be taken over is waited for no longer
+/// than until the second look.
 pub(super) async fn follow(
-    mut config: Receiver<Option<Arc<AgentConfig>>>,
+    (mut config, mut asked_in_vain): (Receiver<Option<Arc<AgentConfig>>>, Option<Receiver<bool>>),
     tell: impl Fn(Option<Lead>),
 ) {
+    let mut is_first = true;
     loop {
         let in_force = config.borrow_and_update().clone();
+        let in_vain = asked_in_vain.as_mut();
+        let is_asked = in_vain.is_some_and(|in_vain| !*in_vain.borrow_and_update());
+        let waits = is_first && is_asked;
+        let in_force = in_force.filter(|config| config.configz.is_some() || !waits);
         // The kubelet is looked for among all processes, and its files are read.
         let look = move || in_force.and_then(|config| of_machine(&config));
         tell(spawn_blocking(look).await.unwrap_or_default());
@@ -30,20 +37,33 @@ pub(super) async fn follow(
                     std::future::pending::<()>().await;
                 }
             }
-            () = sleep(AGAIN) => {}
+            () = fails(asked_in_vain.as_mut()) => {}
+            () = sleep(AGAIN) => is_first = false,
         }
     }
 }
 
+/// Waits until asking has failed; for ever where nobody asks.
+async fn fails(asked_in_vain: Option<&mut Receiver<bool>>) {
+    if let Some(in_vain) = asked_in_vain
+        && in_vain.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
+}
+
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use tokio::sync::{mpsc, watch};
 
     use super::*;
     use crate::config::of_text;
 
-    #[tokio::test]
-    async fn a_changed_configuration_is_looked_at_at_once() {
+    /// A machine whose kubelet acts below 200Mi by its file.
+    fn machine() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = root.path().join(path);
@@ -55,29 +75,76 @@ mod tests {
         let preamble = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
         let hard = "evictionHard: {memory.available: 200Mi}\n";
         write("var/lib/kubelet/config.yaml", &format!("{preamble}{hard}"));
-        let config = |threshold: &str| {
-            let paths = format!("paths: {{root: {}}}", root.path().display());
-            let hard = format!("evictionHard: {{memory.available: {threshold}}}");
-            Some(Arc::new(of_text(&format!("{paths}\n{hard}\n"))))
-        };
+        root
+    }
+
+    fn config(root: &Path, threshold: &str) -> AgentConfig {
+        let paths = format!("paths: {{root: {}}}", root.display());
+        let hard = format!("evictionHard: {{memory.available: {threshold}}}");
+        of_text(&format!("{paths}\n{hard}\n"))
+    }
+
+    fn lead(ours: i64, kubelets: i64) -> Option<Lead> {
+        Some(Lead {
+            ours: Some(ours << 20),
+            kubelets: Some(kubelets << 20),
+            margin: 64 << 20,
+            is_confirmed: true,
+        })
+    }
+
+    #[tokio::test]
+    async fn a_changed_configuration_is_looked_at_at_once() {
+        let machine = machine();
         let (sender, receiver) = watch::channel(None);
         let (told, mut news) = mpsc::unbounded_channel();
-        let following = follow(receiver, move |lead| told.send(lead).unwrap());
+        let following = follow((receiver, None), move |lead| told.send(lead).unwrap());
         let changes = async {
             assert_eq!(news.recv().await, Some(None), "there is no configuration");
-            for (threshold, ours) in [("300Mi", 300 << 20), ("250Mi", 250 << 20)] {
-                sender.send_replace(config(threshold));
-                let lead = Lead {
-                    ours: Some(ours),
-                    kubelets: Some(200 << 20),
-                    margin: 64 << 20,
-                };
-                assert_eq!(news.recv().await, Some(Some(lead)));
+            for (threshold, ours) in [("300Mi", 300), ("250Mi", 250)] {
+                let new = config(machine.path(), threshold);
+                sender.send_replace(Some(Arc::new(new)));
+                assert_eq!(news.recv().await, Some(lead(ours, 200)));
             }
         };
         tokio::select! {
             () = following => {}
             () = changes => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kubelet_that_is_asked_is_waited_for_until_it_answers_or_does_not() {
+        let machine = machine();
+        let own = config(machine.path(), "300Mi");
+        let by_answer = AgentConfig {
+            configz: Some(r#"{"evictionHard": {"memory.available": "250Mi"}}"#.into()),
+            ..own.clone()
+        };
+        for (answer, expected) in [(Some(by_answer), lead(300, 250)), (None, lead(300, 200))] {
+            let (sender, receiver) = watch::channel(Some(Arc::new(own.clone())));
+            let (in_vain, failures) = watch::channel(false);
+            let (told, mut news) = mpsc::unbounded_channel();
+            let known = (receiver, Some(failures));
+            let following = follow(known, move |lead| told.send(lead).unwrap());
+            let asks = async {
+                assert_eq!(news.recv().await, Some(None), "it may say another thing");
+                sender.send_replace(Some(Arc::new(own.clone())));
+                assert_eq!(news.recv().await, Some(None));
+                match answer {
+                    Some(answer) => {
+                        sender.send_replace(Some(Arc::new(answer)));
+                    }
+                    None => {
+                        in_vain.send_replace(true);
+                    }
+                }
+                assert_eq!(news.recv().await, Some(expected));
+            };
+            tokio::select! {
+                () = following => {}
+                () = asks => {}
+            }
         }
     }
 }

@@ -77,6 +77,8 @@ pub struct Plan<'a> {
     pub folder: &'a Path,
     /// The pods as the API has them.
     pub pods: Arc<Pods>,
+    /// Whether the kubelet was ever asked in vain what it goes by; none where it is not asked.
+    pub asked_in_vain: Option<watch::Receiver<bool>>,
     /// What else there is here.
     pub of: Voice,
 }
@@ -98,12 +100,30 @@ pub struct Speaker {
     /// None once the end has come.
     wanted: Mutex<Option<watch::Sender<Wanted>>>,
     /// Who acts first; taken with `wanted` in hand alone, so that no look tells an older one.
-    lead: Mutex<Option<Lead>>,
+    beside: Mutex<Beside>,
     groups: Mutex<Groups>,
     fold: Mutex<Fold>,
     dry: Mutex<BTreeMap<String, Moment>>,
     /// Keys of what is still to be told; no more than the outbox has room for.
     owed: Mutex<BTreeSet<Key>>,
+}
+
+/// Who acts first by the thresholds of both, where that is known, and whether we act at all.
+#[derive(Clone, Copy, Debug, Default)]
+struct Beside {
+    lead: Option<Lead>,
+    is_enforcing: bool,
+}
+
+impl Beside {
+    fn in_force(self) -> Option<Lead> {
+        let lead = self.lead?;
+        Some(if self.is_enforcing {
+            lead
+        } else {
+            lead.while_idle()
+        })
+    }
 }
 
 impl Speaker {
@@ -131,7 +151,7 @@ impl Speaker {
             ours: Arc::default(),
             new,
             wanted: Mutex::new(Some(wanted)),
-            lead: Mutex::default(),
+            beside: Mutex::default(),
             groups: Mutex::default(),
             fold: Mutex::new(Fold::new(guard::now())),
             dry: Mutex::default(),
@@ -148,6 +168,7 @@ impl Speaker {
             new: receiver,
             changes: speaker.pods.heard(),
             config: speaker.shared.config.subscribe(),
+            asked_in_vain: plan.asked_in_vain,
             wanted: wishes,
         };
         Ok((speaker, tasks))
@@ -161,7 +182,11 @@ impl Speaker {
     /// Who acts first, we or the kubelet, is this from now on; none where it is not known.
     pub(super) fn stand_beside(&self, lead: Option<Lead>) {
         let wanted = lock(&self.wanted);
-        *lock(&self.lead) = lead;
+        let lead = {
+            let mut beside = lock(&self.beside);
+            beside.lead = lead;
+            beside.in_force()
+        };
         if let Some(wanted) = &*wanted {
             wanted.send_if_modified(|wanted| match wanted {
                 Wanted::Says { lead: told, .. } => std::mem::replace(told, lead) != lead,
@@ -263,13 +288,18 @@ impl Tell for Speaker {
 
     fn looked(&self, (held, seen): (ConditionSet, &Observations), policy: &Policy, mode: Mode) {
         let wanted = lock(&self.wanted);
+        let lead = {
+            let mut beside = lock(&self.beside);
+            beside.is_enforcing = mode == Mode::Enforcing;
+            beside.in_force()
+        };
         let new = match mode {
             Mode::Observing(Reason::Observing) => Wanted::Nothing,
             Mode::Observing(Reason::Standby) => Wanted::Unknown,
             Mode::Enforcing | Mode::Observing(_) => Wanted::Says {
                 measured: measured(policy, held, seen),
                 held,
-                lead: *lock(&self.lead),
+                lead,
             },
         };
         if let Some(wanted) = &*wanted {

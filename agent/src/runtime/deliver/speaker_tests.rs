@@ -64,6 +64,7 @@ fn scene(dry_run_events: bool) -> Scene {
         seed: 7,
         folder: folder.path(),
         pods,
+        asked_in_vain: None,
         of: Voice {
             boot: BootId([1; 16]),
             layout: CgroupLayout::detect(Path::new("/")).unwrap(),
@@ -348,6 +349,7 @@ fn who_acts_first_is_told_at_once_and_with_every_look_after_it() {
         ours: Some(164),
         kubelets: Some(100),
         margin: 64,
+        is_confirmed: false,
     };
     let look = |mode| {
         let seen = (ConditionSet::EMPTY, &Observations::default());
@@ -361,6 +363,17 @@ fn who_acts_first_is_told_at_once_and_with_every_look_after_it() {
     assert_eq!(*scene.tasks.wanted.borrow(), Wanted::Unknown);
     look(Mode::Enforcing);
     assert_eq!(told(), Some(lead));
+    // Who is paused does not act first, whatever the thresholds.
+    look(Mode::Observing(Reason::Paused));
+    assert_eq!(told(), Some(lead.while_idle()));
+    let higher = Lead {
+        ours: Some(200),
+        ..lead
+    };
+    scene.speaker.stand_beside(Some(higher));
+    assert_eq!(told(), Some(lead.while_idle()));
+    look(Mode::Enforcing);
+    assert_eq!(told(), Some(higher));
     let other = Lead { ours: None, ..lead };
     scene.speaker.stand_beside(Some(other));
     assert_eq!(told(), Some(other));

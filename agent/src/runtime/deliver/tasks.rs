@@ -30,6 +30,7 @@ pub struct Tasks {
     pub(super) new: Receiver<Entry>,
     pub(super) changes: watch::Receiver<u64>,
     pub(super) config: watch::Receiver<Option<Arc<AgentConfig>>>,
+    pub(super) asked_in_vain: Option<watch::Receiver<bool>>,
     pub(super) wanted: watch::Receiver<Wanted>,
 }
 
@@ -37,7 +38,8 @@ impl Tasks {
     /// Carries on what is told until [`Speaker::close`] has been called, and the node no longer says what it said for us.
     pub async fn run(self) {
         let speaker = Arc::clone(&self.speaker);
-        let beside = beside::follow(self.config, move |lead| speaker.stand_beside(lead));
+        let known = (self.config, self.asked_in_vain);
+        let beside = beside::follow(known, move |lead| speaker.stand_beside(lead));
         let postman = Postman {
             door: Door::new(self.access.clone()),
             node: self.node.clone(),

@@ -1,5 +1,6 @@
 //! The hard thresholds of both on `memory.available`: ours and the kubelet's.
 
+use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::lead::Lead;
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::Threshold;
@@ -10,20 +11,26 @@ use crate::config::AgentConfig;
 
 /// Both, on a machine with so much memory, in bytes. One that is never met is none.
 pub fn lead(config: &AgentConfig, kubelet: &Settings, capacity: i64) -> Lead {
-    let bytes = |threshold: &Threshold| {
-        let bytes = threshold.quantity(capacity).value();
-        (bytes > 0).then_some(bytes)
-    };
-    let is_ours =
-        |threshold: &&Threshold| threshold.signal == Signal::MemoryAvailable && threshold.is_hard();
-    let ours = config.policy.thresholds().iter().find(is_ours);
     let kubelets = kubelet.hard(Signal::MemoryAvailable);
     let margin = kubelets.map_or(0, |threshold| config.lead_margin.over(threshold, capacity));
     Lead {
-        ours: ours.and_then(bytes),
-        kubelets: kubelets.and_then(bytes),
+        ours: ours(config, Signal::MemoryAvailable, capacity),
+        kubelets: kubelets.and_then(|threshold| met_below(threshold, capacity)),
         margin,
+        is_confirmed: config.memory_policy == MemoryPolicy::Confirmed,
     }
+}
+
+/// Our hard threshold on a signal of so much memory, in bytes; none where there is none, or it is never met.
+pub fn ours(config: &AgentConfig, signal: Signal, capacity: i64) -> Option<i64> {
+    let mut all = config.policy.thresholds().iter();
+    let threshold = all.find(|threshold| threshold.signal == signal && threshold.is_hard())?;
+    met_below(threshold, capacity)
+}
+
+fn met_below(threshold: &Threshold, capacity: i64) -> Option<i64> {
+    let bytes = threshold.quantity(capacity).value();
+    (bytes > 0).then_some(bytes)
 }
 
 /// Both, on the machine that this configuration is for; none where the kubelet's is not known.
