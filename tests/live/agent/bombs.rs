@@ -209,10 +209,7 @@ fn a_bomb_in_a_node_with_a_limit_of_tasks_goes_whole_before_that_is_met() {
         );
         let parent = root.parent.value().map(|parent| parent.pid);
         assert_eq!(parent, Some(std::process::id()), "{root:?}");
-        assert!(
-            skipped > 0 || root.descendants * 10 >= root.of * 9,
-            "{root:?}"
-        );
+        assert!(root.descendants * 10 >= root.of * 9, "{root:?}");
         assert!(root.of >= 1000, "{root:?}");
         match &root.argv {
             Field::Value(argv) => assert!(argv.iter().any(|word| word == "fork-storm"), "{argv:?}"),
