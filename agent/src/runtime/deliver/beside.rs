@@ -50,7 +50,7 @@ async fn fails(asked_in_vain: Option<&mut Receiver<bool>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 #[cfg(test)]
@@ -84,13 +84,13 @@ mod tests {
         of_text(&format!("{paths}\n{hard}\n"))
     }
 
-    fn lead(ours: i64, kubelets: i64) -> Option<Lead> {
-        Some(Lead {
+    const fn lead(ours: i64, kubelets: i64) -> Lead {
+        Lead {
             ours: Some(ours << 20),
             kubelets: Some(kubelets << 20),
             margin: 64 << 20,
             is_confirmed: true,
-        })
+        }
     }
 
     #[tokio::test]
@@ -104,7 +104,7 @@ mod tests {
             for (threshold, ours) in [("300Mi", 300), ("250Mi", 250)] {
                 let new = config(machine.path(), threshold);
                 sender.send_replace(Some(Arc::new(new)));
-                assert_eq!(news.recv().await, Some(lead(ours, 200)));
+                assert_eq!(news.recv().await, Some(Some(lead(ours, 200))));
             }
         };
         tokio::select! {
@@ -139,7 +139,7 @@ mod tests {
                         in_vain.send_replace(true);
                     }
                 }
-                assert_eq!(news.recv().await, Some(expected));
+                assert_eq!(news.recv().await, Some(Some(expected)));
             };
             tokio::select! {
                 () = following => {}
