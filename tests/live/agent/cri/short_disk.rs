@@ -91,9 +91,9 @@ impl Ground {
         let disk = OwnDisk::ext4(&place.path().join("disk"), SIZE, &["-m", "0"])?;
         let root = disk.place().join("containerd");
         let images = [&[USED, OF_THE_DEAD], unused].concat();
-        let containerd = Containerd::start(programs, Some(&root), &images);
-        let containerd = containerd.expect("a containerd that runs");
-        let containers = told(Containers::make(&containerd));
+        let runtime = Containerd::start(programs, Some(&root), &images);
+        let runtime = runtime.expect("a containerd that runs");
+        let containers = told(Containers::make(&runtime));
         let mut node = Node::new(200);
         let workloads = [("much", 12), ("little", 2)].map(|(name, mib)| {
             let folder = disk.place().join(name);
@@ -110,7 +110,7 @@ impl Ground {
              storage: {{volumeStatsAggPeriod: 1s}}",
             kubelet.display(),
             disk.place().display(),
-            containerd.socket().display(),
+            runtime.socket().display(),
         );
         node.configure("enforce", &extra);
         node.start(&[]);
@@ -120,7 +120,7 @@ impl Ground {
             little,
             node,
             containers,
-            containerd,
+            containerd: runtime,
             disk,
             _place: place,
         };
