@@ -21,6 +21,8 @@ const CLAIMS: &[Claim] = &[
             "numbers_are_those_of_the_files",
             "a_node_and_its_workloads_have_the_numbers_of_their_files",
             "processes_of_a_cgroup_are_those_of_its_file",
+            "usage_is_that_of_the_file_and_none_of_who_is_not_asked_for",
+            "limits_are_those_of_the_files",
         ],
     ),
     (
@@ -29,6 +31,7 @@ const CLAIMS: &[Claim] = &[
             "what_evidence_is_lost_is_counted",
             "what_signals_are_lost_is_counted",
             "what_kills_are_lost_is_counted",
+            "traces_that_nobody_read_in_time_are_overwritten_and_the_others_are_whole",
         ],
     ),
     (
@@ -48,6 +51,7 @@ const CLAIMS: &[Claim] = &[
     (
         "OOM of the node",
         &[
+            "the_node_out_of_memory_is_told_from_a_cgroup_at_its_limit",
             "an_oom_of_the_node_is_told_as_that",
             "the_node_out_of_memory_is_one_incident_for_no_cgroups_limit",
         ],
@@ -62,7 +66,10 @@ const CLAIMS: &[Claim] = &[
     ),
     (
         "a tree of cgroups that forks goes whole: hard",
-        &["a_tree_that_forks_goes_whole_by_a_hard_eviction"],
+        &[
+            "a_fork_storm_dies_whole_by_group_kill",
+            "a_tree_that_forks_goes_whole_by_a_hard_eviction",
+        ],
     ),
     (
         "the same: soft",
