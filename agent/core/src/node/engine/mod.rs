@@ -159,7 +159,7 @@ impl Engine {
                 self.credit.add(Dying::new(workload, charged, None, now));
             }
             Input::Outcome { order, delivered } => self.outcome(now, order, delivered, actions),
-            Input::Reclaimed => self.reclaim.finish(),
+            Input::Reclaimed => self.reclaim.finish(now),
             Input::Exceeded {
                 workload,
                 limit,

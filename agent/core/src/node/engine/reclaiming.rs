@@ -25,22 +25,22 @@ enum Stage {
     Not,
     /// Under way.
     Asked(&'static [Reclaim]),
-    /// Done; the next sample shows whether it was enough.
-    Done(&'static [Reclaim]),
+    /// Done then; the next sample shows whether it was enough.
+    Done(&'static [Reclaim], Moment),
 }
 
 impl Reclaiming {
     /// What was asked for has run; nothing where nobody asked.
-    pub(super) fn finish(&mut self) {
+    pub(super) fn finish(&mut self, now: Moment) {
         if let Stage::Asked(ways) = self.stage {
-            self.stage = Stage::Done(ways);
+            self.stage = Stage::Done(ways, now);
         }
     }
 
-    /// These were not enough, as is seen now.
-    fn give_up(&mut self, ways: &[Reclaim], now: Moment) {
+    /// These were not enough when they had run.
+    fn give_up(&mut self, ways: &[Reclaim], at: Moment) {
         for &way in ways {
-            self.tried[place(way)] = Some(now);
+            self.tried[place(way)] = Some(at);
         }
         self.stage = Stage::Not;
     }
@@ -90,12 +90,13 @@ impl Engine {
         if self.reclaim.has_tried(ways, now) {
             return Ok(());
         }
-        if let Stage::Done(done) = self.reclaim.stage {
+        if let Stage::Done(done, at) = self.reclaim.stage {
             if reclaim::is_sufficient(&self.policy, Some(&sample.observations)) {
                 self.reclaim = Reclaiming::default();
                 return Err(Reason::Reclaimed);
             }
-            self.reclaim.give_up(done, now);
+            // Where an order was waited for meanwhile, that may be long ago, and it is asked for again.
+            self.reclaim.give_up(done, at);
             if self.reclaim.has_tried(ways, now) {
                 return Ok(());
             }

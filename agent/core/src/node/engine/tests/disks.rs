@@ -321,8 +321,8 @@ fn the_node_is_not_asked_at_every_sample() {
     let mut disk = Disk::ours([None; 3]);
     disk.short(1, 150);
     assert!(!asks(&disk.at(5_000, 150)));
-    assert!(!asks(&disk.at(10_001, 150)));
-    assert!(asks(&disk.at(10_002, 150)));
+    assert!(!asks(&disk.at(10_000, 150)));
+    assert!(asks(&disk.at(10_001, 150)));
     disk.node.step(Input::Reclaimed);
     assert!(!asks(&disk.at(10_003, 170)), "it was enough");
     assert!(asks(&disk.at(10_004, 150)), "another shortage");
@@ -355,6 +355,17 @@ fn what_was_tried_for_one_filesystem_says_nothing_of_another() {
     check(1, 170, Some(Signal::ImagefsAvailable), &[]);
     check(2, 150, Some(Signal::NodefsAvailable), &[]);
     check(3, 150, None, &[0]);
+}
+
+#[test]
+fn an_answer_that_was_not_looked_at_for_long_is_asked_for_again() {
+    let mut disk = Disk::ours([Some(40), Some(30), Some(20)]);
+    assert!(asks(&disk.at(1, 150)));
+    disk.node.step(Input::Reclaimed);
+    let actions = disk.at(10_002, 150);
+    assert!(asks(&actions) && kills(&actions).is_empty(), "{actions:?}");
+    disk.node.step(Input::Reclaimed);
+    assert_eq!(kills(&disk.at(10_003, 150)), [0]);
 }
 
 #[test]
