@@ -439,7 +439,7 @@ fn find_essentials(
     places: &mut Places,
 ) -> Result<Essentials, HostError> {
     let found = Essentials::find(root, layout)?;
-    // Of one whose command line cannot be read nothing is known.
+    // One without a single argument is taken for one whose command line cannot be read: nothing is known of it.
     if let Some(kubelet) = found
         .kubelet(root)
         .filter(|kubelet| !kubelet.arguments.is_empty())

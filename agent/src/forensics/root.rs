@@ -79,8 +79,14 @@ pub(super) fn find(
     let birth = node.birth.and_then(|place| own.get(place).copied());
     let mut all = births.births.iter().rev();
     let birth = birth.or_else(|| all.find(|birth| (birth.tgid, birth.start_ns) == who));
-    // Whoever was born unseen may be anybody's child: the first that is known of a tree whose trunk is missing is not its root.
-    if births.has_gaps && birth.is_none() {
+    // Whoever was born unseen since may be anybody's child: the first that is known of a tree whose trunk is missing is not its root.
+    let is_since = || {
+        births
+            .births
+            .first()
+            .is_some_and(|first| who.1 >= first.start_ns)
+    };
+    if births.has_gaps && birth.is_none() && is_since() {
         return Err(Missing::Lost);
     }
     let root = ForkRoot {
@@ -303,10 +309,19 @@ mod tests {
     #[test]
     fn where_births_are_missing_nobody_is_the_root_whose_own_was_not_seen() {
         let mut tree = Tree::default();
-        tree.storm(300, "bomb", 1000..1100);
-        assert_eq!(tree.find(Some(100)).unwrap().root.pid, 300);
+        tree.storm(5000, "bomb", 1000..1100);
+        assert_eq!(tree.find(Some(100)).unwrap().root.pid, 5000);
         tree.0.has_gaps = true;
         assert_eq!(tree.find(Some(100)).unwrap_err(), Missing::Lost);
+        // This one is older than all that is kept.
+        let mut tree = Tree::default();
+        tree.0.has_gaps = true;
+        tree.storm(300, "bomb", 1000..1100);
+        let root = tree.find(Some(100)).unwrap().root;
+        assert_eq!(
+            (root.pid, root.parent),
+            (300, Field::Missing(Missing::Lost))
+        );
         let mut tree = Tree::default();
         tree.0.has_gaps = true;
         tree.fork(POD, 1, "sh", 300);

@@ -45,8 +45,8 @@ const SHARE: u32 = 4;
 const LONGEST_REST: Duration = Duration::from_millis(100);
 /// Everything is looked at again so often.
 const SLOWEST: Duration = Duration::from_secs(10);
-/// The same where the kernel tells what happens to cgroups and files: only an owner's attribute is told by nobody, and the end of an
-/// essential process.
+/// The same where the kernel tells what happens to cgroups and files: only an owner's attribute is told by nobody, the end of an
+/// essential process, and what happened while the kernel left a program out.
 const SLOWEST_TOLD: Duration = Duration::from_secs(30);
 /// The stop button is looked at so often where nobody tells of it, and at every other wake: it holds within 100 ms.
 const BUTTON: Duration = Duration::from_millis(50);
@@ -176,12 +176,10 @@ impl Watcher {
             wanted = wanted.into_iter().chain(woken.due(now)).min();
             let due = wanted.is_some_and(|wanted| now >= wanted.max(earliest));
             if due || now >= earliest + slowest {
-                let scan = self
-                    .starts
-                    .scan(now, wanted.is_some(), self.loaded.starts());
                 let before = std::mem::replace(&mut untold, self.loaded.untold());
-                let is_silent = is_told && untold == before;
-                let is_silent = is_silent && wanted.is_none() && scan == Scan::Cgroups;
+                let has_changed = wanted.is_some() || untold != before;
+                let scan = self.starts.scan(now, has_changed, self.loaded.starts());
+                let is_silent = is_told && !has_changed && scan == Scan::Cgroups;
                 earliest = if is_silent && self.stands() {
                     now
                 } else {

@@ -36,14 +36,15 @@ impl BirthReader {
         if !coverage.has(PROGRAM) {
             return Ok(None);
         }
-        let handles = Handles::of(object, coverage);
+        let handles = Handles::of(object, coverage, |name| name == PROGRAM);
         let pages = take(object, MAP)?;
         Ok(Some(Self { pages, handles }))
     }
 
     fn has_gaps(&self) -> bool {
-        let mut skipped = self.handles.skipped(|name| name == PROGRAM);
-        skipped.any(|(_, count)| count > 0)
+        // Where the kernel does not tell there may be some.
+        let mut skipped = self.handles.skipped(|_| true);
+        skipped.next().is_none_or(|(_, count)| count > 0)
     }
 
     /// All that are kept. One that is written meanwhile may be left out.

@@ -88,7 +88,7 @@ impl Meters {
     /// Called before any other map is taken out, so that all of them are added up.
     pub(super) fn take(object: &mut Ebpf, coverage: &Coverage) -> Result<Self, ProbeError> {
         Ok(Self {
-            handles: Handles::of(object, coverage),
+            handles: Handles::of(object, coverage, |_| true),
             map_bytes: object.maps().map(|(_, map)| memlock(map)).sum(),
             loss: take(object, "LOSS")?,
             sampler: take(object, "SAMPLER")?,

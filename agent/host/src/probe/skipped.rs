@@ -22,8 +22,10 @@ struct Handle {
 pub(super) struct Handles(Vec<Handle>);
 
 impl Handles {
-    pub(super) fn of(object: &Ebpf, coverage: &Coverage) -> Self {
+    /// Of those that are wanted.
+    pub(super) fn of(object: &Ebpf, coverage: &Coverage, is_wanted: impl Fn(&str) -> bool) -> Self {
         let running = coverage.programs().filter(|(_, state)| state.is_ok());
+        let running = running.filter(|(program, _)| is_wanted(program.name));
         let handles = running.filter_map(|(program, _)| {
             let fd = object.program(program.name)?.fd().ok()?;
             let fd = fd.as_fd().as_raw_fd();
