@@ -219,14 +219,14 @@ pub(crate) async fn ended(client: &Client, ids: &[&String]) -> State {
     }
 }
 
-/// What containers have written, once the runtime has looked at what this one has.
-pub(crate) async fn written(client: &Client, container: &str) -> Layers {
+/// What containers have written, once the runtime has seen so many bytes of this one.
+pub(crate) async fn written(client: &Client, container: &str, least: u64) -> Layers {
     let until = Instant::now() + slowed(Duration::from_secs(20));
     loop {
         let layers = client.layers().await.expect("an answer");
         if layers
             .get(container)
-            .is_some_and(|layer| layer.bytes >= 2 << 20)
+            .is_some_and(|layer| layer.bytes >= least)
         {
             return layers;
         }

@@ -76,7 +76,7 @@ fn dead_containers_and_unused_images_go_and_nothing_else() {
 
         let mut records = Records::default();
         records.observe(Moment::START, &state);
-        let layers = written(&client, &first).await;
+        let layers = written(&client, &first, 2 << 20).await;
         let dry = planned(&state, &records, &layers);
         let going: Vec<&str> = dry.containers.iter().map(|one| &*one.id).collect();
         assert_eq!(going, [&last, &first], "{dry:?}");

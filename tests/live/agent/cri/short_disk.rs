@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use brink_cri::client::Runtime as _;
 use brink_cri::state::{Standing, State};
-use brink_host::hog::Load;
+use brink_host::hog::{HogSpec, Load};
 use brink_stream::model::data::{NodeReclaim, ReclaimOutcome, ReclaimPhase};
 use brink_stream::model::kind::Kind;
 use brink_tests::{Hog, OwnDisk, lacks_disk, skip, wait_until};
@@ -114,7 +114,9 @@ impl Ground {
         );
         node.configure("enforce", &extra);
         node.start(&[]);
-        let [much, little] = workloads.map(|workload| node.load(workload, Load::Anon, MIB));
+        // They are to live until they are killed.
+        let spec = HogSpec::new(Load::Anon, MIB, HogSpec::LONGEST);
+        let [much, little] = workloads.map(|workload| node.hog(workload, &spec));
         let ground = Self {
             much,
             little,
@@ -253,7 +255,7 @@ impl Containers {
         let newer = run(1, USED, &["/busybox", "true"]).await;
         let running = run(2, USED, &SLEEP).await;
         ended(&client, &[&older, &newer]).await;
-        written(&client, &older).await;
+        written(&client, &older, WRITTEN * MIB).await;
         Self {
             older,
             newer,
