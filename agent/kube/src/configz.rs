@@ -33,6 +33,8 @@ const LARGEST: usize = 256 << 10;
 const AGAIN: Duration = Duration::from_mins(10);
 /// The same where the server knows no such node: its kubelet may not have made it yet.
 const UNKNOWN: Duration = Duration::from_mins(1);
+/// The server's word for that. A kubelet that does not serve `/configz` answers 404 too, in plain text.
+const NOT_FOUND: &str = "NotFound";
 
 /// Why it is not known.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +50,8 @@ pub enum ConfigzError {
     Refused {
         /// HTTP's code.
         code: u16,
+        /// The server's word for why; empty where the kubelet refuses.
+        reason: String,
         /// What it says, shortened.
         message: String,
         /// How long the server wants to be left alone.
@@ -116,6 +120,7 @@ async fn ask_by(client: &Client, node: &str) -> Result<String, ConfigzError> {
     Err(match door::read(Ok((parts, text))) {
         Reply::Answer(answer) => ConfigzError::Refused {
             code: answer.code,
+            reason: answer.reason,
             message: answer.message,
             after: answer.retry_after,
         },
@@ -179,11 +184,13 @@ async fn follow(
                 backoff.succeeded();
                 later(&mut backoff, AGAIN)
             }
+            Err(ConfigzError::Refused {
+                code: 404, reason, ..
+            }) if reason == NOT_FOUND => later(&mut backoff, UNKNOWN),
             // Somebody has to change something first: there is no use in asking soon.
             Err(ConfigzError::Refused {
-                code: 403 | 405, ..
+                code: 403..=405, ..
             }) => later(&mut backoff, AGAIN),
-            Err(ConfigzError::Refused { code: 404, .. }) => later(&mut backoff, UNKNOWN),
             Err(ConfigzError::Refused { after, .. }) => backoff.failed(*after),
             Err(_) => backoff.failed(None),
         };
@@ -286,9 +293,25 @@ mod tests {
         assert_eq!(why, "HTTP 429");
     }
 
-    fn refused(code: u16) -> ConfigzError {
+    #[tokio::test]
+    async fn a_node_that_nobody_knows_differs_from_a_kubelet_that_does_not_serve_this() {
+        let message = "nodes \"node-a\" not found";
+        let status = json!({ "kind": "Status", "reason": NOT_FOUND, "message": message });
+        for (body, expected) in [(status, NOT_FOUND), (json!("404 page not found"), "")] {
+            let fake = Fake::default();
+            fake.then(Plays::Says(404, body));
+            let why = ask_by(&fake.client(), "node-a").await.unwrap_err();
+            let ConfigzError::Refused { code, reason, .. } = &why else {
+                panic!("{why:?}");
+            };
+            assert_eq!((*code, reason.as_str()), (404, expected));
+        }
+    }
+
+    fn refused(code: u16, reason: &str) -> ConfigzError {
         ConfigzError::Refused {
             code,
+            reason: reason.to_owned(),
             message: "no".to_owned(),
             after: None,
         }
@@ -327,7 +350,7 @@ mod tests {
     async fn a_failure_is_tried_again_soon_and_a_refusal_as_seldom_as_an_answer() {
         let answers = Vec::from([
             Err(ConfigzError::Slow),
-            Err(refused(403)),
+            Err(refused(403, "Forbidden")),
             Ok("{}".to_owned()),
         ]);
         let times = times(answers, None, AGAIN * 3).await;
@@ -342,11 +365,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_that_is_not_there_yet_is_asked_for_after_a_minute() {
-        let answers = Vec::from([Err(refused(404))]);
-        let times = times(answers, None, AGAIN).await;
-        let wait = times[1].saturating_sub(times[0]);
-        assert!((UNKNOWN..=UNKNOWN * 2).contains(&wait), "{wait:?}");
+    async fn a_missing_node_is_asked_for_soon_and_a_kubelet_that_does_not_serve_this_seldom() {
+        for (reason, least) in [(NOT_FOUND, UNKNOWN), ("", AGAIN)] {
+            let answers = Vec::from([Err(refused(404, reason))]);
+            let times = times(answers, None, AGAIN * 2).await;
+            let wait = times[1].saturating_sub(times[0]);
+            assert!((least..=least * 2).contains(&wait), "{reason}: {wait:?}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -143,6 +143,27 @@ fn where_no_runtime_answers_it_counts_whether_a_kubelet_runs() {
 }
 
 #[test]
+fn nodefs_follows_a_kubelet_that_comes_back_with_another_folder_and_stays_while_none_runs() {
+    let (mut caretaker, machine) = caretaker();
+    add_process(&machine, std::process::id(), "brink");
+    let mut nodefs = || {
+        caretaker.tell_of_kubelet();
+        let [nodefs, ..] = caretaker.wanted();
+        nodefs.unwrap()
+    };
+    assert_eq!(nodefs(), machine.path(), "there is no kubelet");
+    add_process(&machine, 700, "kubelet");
+    let process = machine.path().join("proc/700");
+    for folder in ["srv/one", "srv/two"] {
+        let line = format!("/usr/bin/kubelet\0--root-dir=/{folder}\0");
+        std::fs::write(process.join("cmdline"), line).unwrap();
+        assert_eq!(nodefs(), machine.path().join(folder));
+    }
+    std::fs::remove_dir_all(process).unwrap();
+    assert_eq!(nodefs(), machine.path().join("srv/two"));
+}
+
+#[test]
 fn a_kubelet_is_one_that_runs_or_that_has_left_its_mark() {
     for (runs, heard, expected) in [
         (Some(true), None, Some(true)),

@@ -17,6 +17,7 @@ use super::cluster::{Answers, Cluster};
 use super::configured::uses_pids;
 use super::named::Named;
 use super::prepare::{self, Running};
+use super::retry::{Retry, until};
 use super::state::Refused;
 use super::streaming::Doors;
 use super::watch::Reloaded;
@@ -30,8 +31,6 @@ use crate::storage::need::is_wanted;
 
 /// How often an agent that stands by looks whether the one that enforces is gone.
 const STANDBY: Duration = Duration::from_secs(1);
-/// What the kubelet says, and the guard had no room for, is tried again after so long.
-const RETRY: Duration = Duration::from_secs(2);
 
 /// Why a new configuration was not taken over.
 #[derive(Debug, thiserror::Error)]
@@ -42,7 +41,13 @@ enum NotTaken {
     /// The guard has no room for it now.
     #[error("the guard does not keep up; send SIGHUP again")]
     Busy,
+    /// The same, with what the kubelet says.
+    #[error("the guard does not keep up; it is tried again by itself")]
+    Later,
 }
+
+/// What became of a new configuration.
+type Taken = Result<(), NotTaken>;
 
 /// Runs an agent until SIGTERM, SIGINT, or the guard's end.
 ///
@@ -95,7 +100,7 @@ async fn serve(
     let mut hangup = signal(SignalKind::hangup())?;
     let mut sources = sources.clone();
     let mut answers = running.cluster.as_ref().and_then(Cluster::answers);
-    let mut due = None;
+    let mut retry = Retry::default();
     info!(socket = %socket.display(), mode = config.mode.word(), "brink is running");
     let routes = routes(config, running, &views);
     let serving = server.serve(views);
@@ -109,15 +114,23 @@ async fn serve(
             _ = interrupt.recv() => break "SIGINT",
             _ = hangup.recv() => {
                 let said = news(answers.as_ref(), &sources);
-                due = read_again(said, &mut sources, running, config);
+                let taken = read_again(said, &mut sources, running, config);
+                // Whoever sends it does not wait for what has failed many times.
+                retry = Retry::default();
+                retry.note(is_later(&taken), Instant::now());
             }
             said = kubelet_says(&mut answers) => {
-                due = again(&take_answer(said, &mut sources, running, config));
+                info!("the kubelet says what it goes by; the configuration is read again with that");
+                let taken = logged(take_answer(said, &mut sources, running, config));
+                tell(&taken, running);
+                retry.note(is_later(&taken), Instant::now());
             }
-            () = until(due) => {
+            () = until(retry.due()) => {
                 let said = news(answers.as_ref(), &sources);
-                let taken = said.map(|said| take_answer(said, &mut sources, running, config));
-                due = taken.as_ref().and_then(again);
+                let taken = said.map_or(Ok(()), |said| {
+                    try_again(said, &mut sources, running, config)
+                });
+                retry.note(is_later(&taken), Instant::now());
             }
             () = running.shared.guards_end() => {
                 anyhow::bail!("the guard has ended; nothing is protected any more");
@@ -184,17 +197,9 @@ fn news(answers: Option<&Answers>, sources: &Sources) -> Option<Arc<str>> {
     said.filter(|said| sources.configz.as_ref() != Some(said))
 }
 
-/// When what was not taken over is tried again by itself: only where all it takes is room.
-fn again(taken: &Result<(), NotTaken>) -> Option<Instant> {
-    matches!(taken, Err(NotTaken::Busy)).then(|| Instant::now() + RETRY)
-}
-
-/// Waits for that; for ever where nothing is to be tried again.
-async fn until(due: Option<Instant>) {
-    match due {
-        Some(due) => tokio::time::sleep_until(due).await,
-        None => std::future::pending().await,
-    }
+/// Whether it is to be tried again by itself: only where all it takes is room.
+const fn is_later(taken: &Taken) -> bool {
+    matches!(taken, Err(NotTaken::Later))
 }
 
 /// Goes by what the kubelet says of itself now; where that cannot be taken over, by what it said before.
@@ -203,51 +208,84 @@ fn take_answer(
     sources: &mut Sources,
     running: &Running,
     before: &AgentConfig,
-) -> Result<(), NotTaken> {
-    info!("the kubelet says what it goes by; the configuration is read again with that");
+) -> Taken {
     let new = Sources {
         configz: Some(said),
         ..sources.clone()
     };
-    let taken = reload(&new, running, before);
-    if taken.is_ok() {
-        *sources = new;
+    match take_over(&new, running, before) {
+        Ok(()) => {
+            *sources = new;
+            Ok(())
+        }
+        Err(NotTaken::Busy) => Err(NotTaken::Later),
+        Err(why) => Err(why),
+    }
+}
+
+/// The same once more. That there still is no room for it was told when there was none for the first time.
+fn try_again(
+    said: Arc<str>,
+    sources: &mut Sources,
+    running: &Running,
+    before: &AgentConfig,
+) -> Taken {
+    let taken = take_answer(said, sources, running, before);
+    if !is_later(&taken) {
+        tell(&taken, running);
     }
     taken
 }
 
-/// Reads everything again, with `news` of the kubelet's that could not be taken over before, and has it asked again. Tells when these
-/// are to be tried once more.
+/// Reads everything again, with `news` of the kubelet's that could not be taken over before, and has it asked again.
 fn read_again(
     news: Option<Arc<str>>,
     sources: &mut Sources,
     running: &Running,
     before: &AgentConfig,
-) -> Option<Instant> {
+) -> Taken {
     if let Some(cluster) = &running.cluster {
         cluster.ask_again();
     }
-    let taken = news.map(|said| take_answer(said, sources, running, before));
-    if !matches!(taken, Some(Ok(()))) {
-        let _told = reload(sources, running, before);
-    }
-    taken.as_ref().and_then(again)
+    let with_news = news.map(|said| logged(take_answer(said, sources, running, before)));
+    let taken = first_or_rest(with_news, || logged(take_over(sources, running, before)));
+    tell(&taken, running);
+    taken
 }
 
-/// Takes a new configuration over, or tells everybody why not; a bad one changes nothing.
-fn reload(sources: &Sources, running: &Running, before: &AgentConfig) -> Result<(), NotTaken> {
-    let taken = take_over(sources, running, before);
+/// What becomes of a reading with news of the kubelet's. Where these are faulty the rest is taken over without them, and what is wrong
+/// with them stays told all the same; where there is no room all of it is tried again.
+fn first_or_rest(with_news: Option<Taken>, without: impl FnOnce() -> Taken) -> Taken {
+    match with_news {
+        None => without(),
+        Some(Err(NotTaken::Faulty(why))) => {
+            let _logged = without();
+            Err(NotTaken::Faulty(why))
+        }
+        Some(taken) => taken,
+    }
+}
+
+/// Has it in the log where there was no room; of what is faulty it is there already.
+fn logged(taken: Taken) -> Taken {
+    if let Err(why @ (NotTaken::Busy | NotTaken::Later)) = &taken {
+        error!(%why, "the old configuration stays");
+    }
+    taken
+}
+
+/// Tells everybody whether a new configuration was taken over, or why not; a bad one changes nothing.
+fn tell(taken: &Taken, running: &Running) {
     let at = ClockPair::now().realtime_ns;
     running.shared.lock().refused = taken.as_ref().err().map(|why| Refused {
         at: guard::now(),
         why: why.to_string(),
     });
     running.shared.counters.reloaded(taken.is_ok(), at);
-    taken
 }
 
 /// Takes it over, or tells why not.
-fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Result<(), NotTaken> {
+fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Taken {
     // Another node takes a restart: what is written must fit the one that is watched over. So does whether the kubelet is asked.
     let sources = Sources {
         capacities: Some(capacities_of(before)),
@@ -266,20 +304,19 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Resu
             return Err(NotTaken::Faulty(faults.to_string()));
         }
     };
-    for warning in warnings.into_iter().chain(idle) {
-        warn!(%warning, "configuration");
-    }
-    for setting in needs_restart(before, &config) {
-        warn!(setting, "this setting has changed, and takes a restart");
-    }
     let new = Reconfiguration {
         policy: config.policy.clone(),
         live: live_beside(before, &config),
     };
     if !running.handover.hand_over(new) {
-        let why = NotTaken::Busy;
-        error!(%why, "the old configuration stays");
-        return Err(why);
+        return Err(NotTaken::Busy);
+    }
+    // Not before it is taken over: it may be tried many times.
+    for warning in warnings.into_iter().chain(idle) {
+        warn!(%warning, "configuration");
+    }
+    for setting in needs_restart(before, &config) {
+        warn!(setting, "this setting has changed, and takes a restart");
     }
     running.shared.configure(&config);
     if let Err(error) = running.keep_disks(&config) {
@@ -365,16 +402,17 @@ mod tests {
         assert!(waits.is_err() && answers.is_none());
     }
 
-    #[tokio::test]
-    async fn what_there_was_no_room_for_is_tried_again_and_what_is_wrong_is_not() {
+    #[test]
+    fn what_there_was_no_room_for_is_tried_again_and_what_is_wrong_is_not() {
         let faulty = Err(NotTaken::Faulty("wrong".to_owned()));
-        assert_eq!((again(&Ok(())), again(&faulty)), (None, None));
-        let begin = Instant::now();
-        assert!(again(&Err(NotTaken::Busy)).is_some_and(|due| due >= begin + RETRY));
-        until(Some(begin)).await;
-        let moment = Duration::from_millis(10);
-        let waits = tokio::time::timeout(moment, until(None)).await;
-        assert!(waits.is_err());
+        for (taken, expected) in [
+            (Ok(()), false),
+            (faulty, false),
+            (Err(NotTaken::Busy), false),
+            (Err(NotTaken::Later), true),
+        ] {
+            assert_eq!(is_later(&taken), expected, "{taken:?}");
+        }
         let (sender, receiver) = watch::channel(Some("{}".into()));
         let mut sources = Sources::default();
         assert_eq!(news(Some(&receiver), &sources).as_deref(), Some("{}"));
@@ -382,6 +420,27 @@ mod tests {
         assert_eq!(news(Some(&receiver), &sources), None);
         drop(sender);
         assert_eq!(news(None, &sources), None);
+    }
+
+    #[test]
+    fn news_that_are_wrong_stay_refused_though_all_the_rest_is_taken_over() {
+        let wrong = || Err(NotTaken::Faulty("wrong".to_owned()));
+        let busy = "the guard does not keep up; send SIGHUP again";
+        let later = "the guard does not keep up; it is tried again by itself";
+        for (with_news, mut rest, expected) in [
+            (Some(wrong()), Some(Ok(())), Some("wrong")),
+            // What was taken over with the news, or will be tried again with them, is not read once more.
+            (Some(Err(NotTaken::Later)), None, Some(later)),
+            (Some(Ok(())), None, None),
+            (None, Some(Ok(())), None),
+            (None, Some(wrong()), Some("wrong")),
+            (None, Some(Err(NotTaken::Busy)), Some(busy)),
+        ] {
+            let taken = first_or_rest(with_news, || rest.take().unwrap());
+            assert!(rest.is_none());
+            let why = taken.err().map(|why| why.to_string());
+            assert_eq!(why.as_deref(), expected);
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ mod outbox;
 pub mod prepare;
 pub mod process;
 mod recording;
+mod retry;
 pub mod sentry;
 mod starts;
 pub mod state;

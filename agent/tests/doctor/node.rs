@@ -290,14 +290,17 @@ fn a_kubelets_file_is_looked_for_in_its_own_file_system_and_unknown_where_it_is_
 #[test]
 fn who_acts_first() {
     let lead = |config: &str, arguments: &str| kubelet(config, "", arguments).check("kubelet.lead");
+    let waits = "; Brink waits until headroom is short too";
     let words = [
-        "Brink below 100Mi, the kubelet below 100Mi",
+        "Brink below 100Mi, the kubelet below 100Mi; Brink waits",
+        waits,
         "--kubelet-config",
     ];
     expect(&lead("", ""), Warning, &words);
-    expect(&lead(AHEAD, ""), Ok, &["leads by 100Mi"]);
+    expect(&lead(AHEAD, ""), Ok, &["leads by 100Mi", waits]);
     let near = "evictionHard: {memory.available: 110Mi}";
-    expect(&lead(near, ""), Note, &["less than leadMargin"]);
+    let words = ["less than leadMargin", waits, "; Brink only observes"];
+    expect(&lead(near, ""), Note, &words);
     let never = "evictionHard: {pid.available: 5%}";
     expect(&lead(never, ""), Warning, &["acts alone"]);
     let flags = "--eviction-hard=memory.available<1Gi\0";

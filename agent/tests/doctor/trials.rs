@@ -376,7 +376,7 @@ fn a_kubelet_that_was_asked_is_gone_by_and_one_that_says_nothing_is_told() {
     expect(find(&report, "kubelet.configuration"), Fine, &words);
     let words = [
         "Brink below 564Mi, the kubelet below 500Mi",
-        "leads by 64.0Mi; it only observes",
+        "leads by 64.0Mi; Brink only observes",
     ];
     expect(find(&report, "kubelet.lead"), Fine, &words);
     let words = ["2.5Gi kept from pods"];

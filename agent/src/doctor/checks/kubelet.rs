@@ -1,12 +1,11 @@
 //! The kubelet: does it run, by which thresholds, and do we act before it? Are its reserves enough?
 
-use brink_core::node::engine::MemoryPolicy;
-use brink_core::node::lead::First;
+use brink_core::node::lead::{First, Lead};
 use brink_core::node::signal::Signal;
 
 use super::watermarks::hard;
 use super::{coverage, some};
-use crate::config::{AgentConfig, RunMode};
+use crate::config::RunMode;
 use crate::doctor::advice::quoted;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
@@ -153,13 +152,13 @@ fn lead(facts: &Facts, settings: &Settings) -> Check {
         bytes(theirs)
     );
     let leads_by = bytes(ours.saturating_sub(theirs));
+    let doubts = doubts(lead, facts.config.mode);
     match lead.first() {
         First::Brink | First::KubeletNever => {
-            let doubts = doubts(&facts.config);
             SUBJECT.ok(format!("{found}: Brink leads by {leads_by}{doubts}"))
         }
         First::BrinkNarrowly => {
-            let check = SUBJECT.note(found).follows(format!(
+            let check = SUBJECT.note(found + &doubts).follows(format!(
                 "Brink leads by {leads_by}, less than leadMargin ({})",
                 bytes(lead.margin)
             ));
@@ -167,7 +166,7 @@ fn lead(facts: &Facts, settings: &Settings) -> Check {
         }
         First::Kubelet | First::BrinkNever => {
             let check = SUBJECT
-                .warning(found)
+                .warning(found + &doubts)
                 .follows("the kubelet may act first, and both may evict for one shortage");
             inherit(facts, check)
         }
@@ -175,12 +174,12 @@ fn lead(facts: &Facts, settings: &Settings) -> Check {
 }
 
 /// Why Brink may not act below its threshold all the same.
-fn doubts(config: &AgentConfig) -> String {
-    let confirmed = config.memory_policy == MemoryPolicy::Confirmed;
-    let confirmed =
-        confirmed.then_some("; it waits until headroom is short too (memoryPolicy: confirmed)");
-    let observes = config.mode == RunMode::Observe;
-    let observes = observes.then_some("; it only observes, so the kubelet acts alone (mode)");
+fn doubts(lead: Lead, mode: RunMode) -> String {
+    let confirmed = lead
+        .is_confirmed
+        .then_some("; Brink waits until headroom is short too (memoryPolicy: confirmed)");
+    let observes = (mode == RunMode::Observe)
+        .then_some("; Brink only observes, so the kubelet acts alone (mode)");
     [confirmed, observes].into_iter().flatten().collect()
 }
 

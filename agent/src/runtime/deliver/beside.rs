@@ -6,27 +6,36 @@ use std::time::Duration;
 use brink_core::node::lead::Lead;
 use tokio::sync::watch::Receiver;
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::config::AgentConfig;
 use crate::doctor::facts::kubelet::lead::of_machine;
 
 /// It is looked up again after so long.
 const AGAIN: Duration = Duration::from_mins(10);
+/// What a kubelet says that is asked is waited for no longer: it may have said what cannot be taken over.
+const PATIENCE: Duration = Duration::from_mins(10);
 
-/// Tells who acts first, by the configuration in force, for ever. While a kubelet is asked and was never `asked_in_vain` its files and
-/// flags are not gone by: what it is about to say may be another thing. An answer that cannot be taken over is waited for no longer
-/// than until the second look.
-pub(super) async fn follow(
-    (mut config, mut asked_in_vain): (Receiver<Option<Arc<AgentConfig>>>, Option<Receiver<bool>>),
+/// The configuration in force, and where the kubelet is asked whether it ever was in vain.
+type Known = (Receiver<Option<Arc<AgentConfig>>>, Option<Receiver<bool>>);
+
+/// Tells who acts first, by the configuration in force, for ever. While a kubelet is asked and was never asked in vain its files and
+/// flags are not gone by for a while: what it is about to say may be another thing.
+pub(super) async fn follow(known: Known, tell: impl Fn(Option<Lead>)) {
+    follow_after(PATIENCE, known, tell).await;
+}
+
+async fn follow_after(
+    patience: Duration,
+    (mut config, mut asked_in_vain): Known,
     tell: impl Fn(Option<Lead>),
 ) {
-    let mut is_first = true;
+    let patience_ends = Instant::now() + patience;
     loop {
         let in_force = config.borrow_and_update().clone();
         let in_vain = asked_in_vain.as_mut();
         let is_asked = in_vain.is_some_and(|in_vain| !*in_vain.borrow_and_update());
-        let waits = is_first && is_asked;
+        let waits = is_asked && Instant::now() < patience_ends;
         let in_force = in_force.filter(|config| config.configz.is_some() || !waits);
         // The kubelet is looked for among all processes, and its files are read.
         let look = move || in_force.and_then(|config| of_machine(&config));
@@ -38,7 +47,8 @@ pub(super) async fn follow(
                 }
             }
             () = fails(asked_in_vain.as_mut()) => {}
-            () = sleep(AGAIN) => is_first = false,
+            () = sleep_until(patience_ends), if waits => {}
+            () = sleep(AGAIN) => {}
         }
     }
 }
@@ -145,6 +155,36 @@ mod tests {
                 () = following => {}
                 () = asks => {}
             }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_kubelet_whose_answer_is_not_taken_is_waited_for_so_long_however_often_all_changes() {
+        let patience = Duration::from_millis(100);
+        let machine = machine();
+        let own = config(machine.path(), "300Mi");
+        let (sender, receiver) = watch::channel(Some(Arc::new(own.clone())));
+        let (_never_in_vain, failures) = watch::channel(false);
+        let (told, mut news) = mpsc::unbounded_channel();
+        let begin = Instant::now();
+        let known = (receiver, Some(failures));
+        let following = follow_after(patience, known, move |lead| told.send(lead).unwrap());
+        let changes = async {
+            let found = loop {
+                match news.recv().await {
+                    Some(None) => {}
+                    found => break found,
+                }
+                sleep(patience / 10).await;
+                sender.send_replace(Some(Arc::new(own.clone())));
+            };
+            assert!(begin.elapsed() >= patience);
+            assert_eq!(found, Some(Some(lead(300, 200))));
+        };
+        tokio::select! {
+            () = following => {}
+            () = changes => {}
+            () = sleep(Duration::from_secs(30)) => panic!("it is waited for without an end"),
         }
     }
 }
