@@ -1,6 +1,5 @@
 //! Counters of the programs, for whoever exports them: loss, cost, processes and reclaim per cgroup, map memory.
 
-use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use aya::Ebpf;
@@ -9,6 +8,7 @@ use brink_abi::meter::{self, CgroupMeter, Loss, ProcessMeter, SamplerMeter};
 
 use super::coverage::Coverage;
 use super::error::ProbeError;
+use super::fdinfo;
 use super::load::take;
 use super::pod::Pod;
 use super::skipped::Handles;
@@ -201,9 +201,7 @@ pub(super) fn memlock(map: &Map) -> Option<u64> {
         return None;
     };
     let fd = data.fd().as_fd().as_raw_fd();
-    let text = fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("memlock:")?.trim().parse().ok())
+    fdinfo::value(&fdinfo::read(fd)?, "memlock:")?.parse().ok()
 }
 
 fn map(name: &'static str) -> impl Fn(MapError) -> ProbeError {

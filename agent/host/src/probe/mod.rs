@@ -14,6 +14,7 @@ pub mod decode;
 pub mod error;
 pub mod evidence;
 pub mod facts;
+mod fdinfo;
 pub mod flight;
 mod follow;
 pub mod forensics;

@@ -4,12 +4,12 @@
 //! whenever a task is taken off its processor within one: what the next task there had to tell is told by nobody, and only the
 //! kernel counts it.
 
-use std::fs;
 use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 
 use aya::Ebpf;
 
 use super::coverage::Coverage;
+use super::fdinfo;
 
 /// What is known of a program by its descriptor. The probe owns that: with the probe it may become somebody else's.
 struct Handle {
@@ -29,7 +29,7 @@ impl Handles {
         let handles = running.filter_map(|(program, _)| {
             let fd = object.program(program.name)?.fd().ok()?;
             let fd = fd.as_fd().as_raw_fd();
-            let id = line(&told(fd)?, "prog_id:")?.to_owned();
+            let id = fdinfo::value(&fdinfo::read(fd)?, "prog_id:")?.to_owned();
             let name = program.name;
             Some(Handle { name, fd, id })
         });
@@ -43,19 +43,10 @@ impl Handles {
     ) -> impl Iterator<Item = (&'static str, u64)> {
         let asked = self.0.iter().filter(move |handle| is_asked(handle.name));
         asked.filter_map(|handle| {
-            let told = told(handle.fd)?;
-            let is_same = line(&told, "prog_id:")? == handle.id;
-            let count = line(&told, "recursion_misses:")?.parse().ok()?;
+            let told = fdinfo::read(handle.fd)?;
+            let is_same = fdinfo::value(&told, "prog_id:")? == handle.id;
+            let count = fdinfo::value(&told, "recursion_misses:")?.parse().ok()?;
             is_same.then_some((handle.name, count))
         })
     }
-}
-
-fn told(fd: RawFd) -> Option<String> {
-    fs::read_to_string(format!("/proc/self/fdinfo/{fd}")).ok()
-}
-
-fn line<'a>(told: &'a str, key: &str) -> Option<&'a str> {
-    let mut lines = told.lines();
-    lines.find_map(|line| Some(line.strip_prefix(key)?.trim()))
 }
