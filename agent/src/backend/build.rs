@@ -19,7 +19,7 @@ use super::facts::{Known, Look};
 use super::parts::{Judge, Judged, Parts};
 use super::protect::{Essentials, heed, select};
 use crate::config::{CgroupRule, Selection};
-use crate::disks::discover::{DEFAULT, root_dir};
+use crate::disks::discover::folder_of;
 use crate::guard::board::Board;
 use crate::guard::roster::{Group, Member, Roster};
 use crate::guard::storage::Disks;
@@ -439,13 +439,8 @@ fn find_essentials(
     places: &mut Places,
 ) -> Result<Essentials, HostError> {
     let found = Essentials::find(root, layout)?;
-    // One without a single argument is taken for one whose command line cannot be read: nothing is known of it.
-    if let Some(kubelet) = found
-        .kubelet(root)
-        .filter(|kubelet| !kubelet.arguments.is_empty())
-    {
-        let folder = root_dir(&kubelet);
-        places.take(folder.as_deref().unwrap_or(Path::new(DEFAULT)));
+    if let Some(folder) = found.kubelet(root).as_ref().and_then(folder_of) {
+        places.take(&folder);
     }
     Ok(found)
 }

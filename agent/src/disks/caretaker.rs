@@ -12,14 +12,14 @@ use rustix::time::Timespec;
 use tracing::{info, warn};
 
 use super::answer::{AsksApi, Folders};
-use super::discover::{self, DEFAULT, kubelet_root, root_dir};
+use super::discover::{self, folder_of, kubelet_root};
 use super::handover::Handover;
 use super::measure::Spot;
 use super::plan::{Laid, Measured, plan};
 use super::runtime::{ContainerRuntime, Stopper};
 use super::{Disks, concerns};
 use crate::config::{AgentConfig, Filesystems, ReclaimPolicy};
-use crate::doctor::facts::kubelet::{Running, running};
+use crate::doctor::facts::kubelet::running;
 use crate::guard::disks::{PLACES, Role};
 use crate::guard::ports::Command;
 use crate::runtime::state::Shared;
@@ -308,9 +308,9 @@ impl Caretaker {
         let said = self.runtime.state().is_kubelets;
         self.heard_of_kubelet = said.or(self.heard_of_kubelet);
         let found = running(&self.settings.root);
-        if let Ok(Some(kubelet)) = &found {
-            self.keep_root_of(kubelet);
-        }
+        // It may have come back with another folder.
+        let kubelet = found.as_ref().ok().and_then(Option::as_ref);
+        self.kubelet_root = kubelet.and_then(folder_of).or(self.kubelet_root.take());
         let runs = found.map(|found| found.is_some());
         let keeps = keeps(runs.ok(), self.heard_of_kubelet);
         if let Some(by_kubelet) = keeps
@@ -320,15 +320,6 @@ impl Caretaker {
             if self.disks.ports.commands.send(command).is_ok() {
                 self.told_of_kubelet = keeps;
             }
-        }
-    }
-
-    /// Keeps in mind where this kubelet has its files: it may have come back with another folder. Of one whose command line cannot be
-    /// read nothing is known.
-    fn keep_root_of(&mut self, kubelet: &Running) {
-        if !kubelet.arguments.is_empty() {
-            let folder = root_dir(kubelet).unwrap_or_else(|| PathBuf::from(DEFAULT));
-            self.kubelet_root = Some(folder);
         }
     }
 

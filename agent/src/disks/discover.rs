@@ -16,8 +16,15 @@ pub fn kubelet_root(root: &Path) -> PathBuf {
     root_of(running(root).ok().flatten().as_ref(), root)
 }
 
+/// Where a kubelet that runs has its files: where its command line says, or else its default. One without a single argument is taken
+/// for one whose command line cannot be read: nothing is known of it.
+pub fn folder_of(kubelet: &Running) -> Option<PathBuf> {
+    let folder = || root_dir(kubelet).unwrap_or_else(|| PathBuf::from(DEFAULT));
+    (!kubelet.arguments.is_empty()).then(folder)
+}
+
 /// The root directory that a kubelet's command line names.
-pub fn root_dir(kubelet: &Running) -> Option<PathBuf> {
+fn root_dir(kubelet: &Running) -> Option<PathBuf> {
     let value = flags::value(&kubelet.arguments, "--root-dir");
     value.map(PathBuf::from).filter(|path| path.is_absolute())
 }
