@@ -3,6 +3,11 @@
 use std::fs;
 use std::path::Path;
 
+use brink_core::node::workload::ResourceList;
+use brink_host::cgroup::glob::Glob;
+
+use crate::config::CgroupRule;
+
 /// Writes a file below a root, with the folders it is in.
 pub(crate) fn write(root: &Path, path: &str, text: &str) {
     let path = root.join(path);
@@ -17,4 +22,17 @@ pub(crate) fn mount_unified(root: &Path) {
     let none = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n";
     write(root, "proc/cgroups", none);
     write(root, "sys/fs/cgroup/cgroup.controllers", "memory pids\n");
+}
+
+/// A rule by which these control groups are workloads, and nothing else is said of them.
+pub(crate) fn rule(pattern: &str) -> CgroupRule {
+    CgroupRule {
+        glob: Glob::new(pattern).unwrap(),
+        name: None,
+        namespace: None,
+        priority: None,
+        termination_grace: None,
+        requests: ResourceList::default(),
+        directories: Vec::new(),
+    }
 }

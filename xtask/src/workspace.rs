@@ -81,6 +81,13 @@ pub fn succeeds(command: &mut Command) -> anyhow::Result<bool> {
     Ok(status.success())
 }
 
+/// git in a checkout. One that another user owns is read all the same: nothing of it is executed.
+pub fn git(root: &Path) -> Command {
+    let mut git = Command::new("git");
+    git.current_dir(root).args(["-c", "safe.directory=*"]);
+    git
+}
+
 /// A command's stdout; its stderr goes to ours.
 ///
 /// # Errors

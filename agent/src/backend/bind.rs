@@ -202,23 +202,11 @@ fn workload_of(rule: &CgroupRule, group: &str) -> Workload {
 
 #[cfg(test)]
 mod tests {
-    use brink_core::node::workload::ResourceList;
     use brink_host::cgroup::glob::Glob;
 
     use super::*;
     use crate::config::document::{Origins, Site};
-
-    fn rule(pattern: &str) -> CgroupRule {
-        CgroupRule {
-            glob: Glob::new(pattern).unwrap(),
-            name: None,
-            namespace: None,
-            priority: None,
-            termination_grace: None,
-            requests: ResourceList::default(),
-            directories: Vec::new(),
-        }
-    }
+    use crate::fake::rule;
 
     fn pod(uid: &str, cgroup: Option<&str>) -> Manifest {
         Manifest {

@@ -2,8 +2,7 @@
 
 use std::fs;
 
-use brink_core::node::workload::{Preference, Protection, ResourceList, Volume, VolumeSource};
-use brink_host::cgroup::glob::Glob;
+use brink_core::node::workload::{Preference, Protection, Volume, VolumeSource};
 
 use super::*;
 use crate::config::Pattern;
@@ -45,15 +44,7 @@ impl Machine {
 
     /// A builder for which `/work` is a workload.
     fn builder(&self, selection: Selection) -> Builder {
-        let rule = CgroupRule {
-            glob: Glob::new("/work").unwrap(),
-            name: None,
-            namespace: None,
-            priority: None,
-            termination_grace: None,
-            requests: ResourceList::default(),
-            directories: Vec::new(),
-        };
+        let rule = fake::rule("/work");
         let layout = Layout::detect(self.0.path()).unwrap();
         Builder::new(self.0.path(), layout, "/", vec![rule], selection)
     }

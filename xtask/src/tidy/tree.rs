@@ -1,5 +1,5 @@
 //! The tree under check: every file that is, or could be, committed, and Cargo's view of the packages.
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::Context as _;
 
@@ -46,12 +46,8 @@ impl Tree {
             "--others",
             "--exclude-standard",
         ];
-        // A checkout that another user owns is read all the same: nothing of it is executed.
-        let mut git = Command::new("git");
-        git.current_dir(root)
-            .args(["-c", "safe.directory=*"])
-            .args(listing);
-        let names = workspace::stdout_of(&mut git).context("listing the files with git")?;
+        let names = workspace::stdout_of(workspace::git(root).args(listing))
+            .context("listing the files with git")?;
         let mut files = Vec::new();
         for name in names.split_terminator('\0') {
             let path = root.join(name);

@@ -1,5 +1,7 @@
 //! The short form's time, and where each kernel begins in the list of its tests.
-use std::{path::Path, process::Command, time::Duration};
+use std::{path::Path, time::Duration};
+
+use crate::workspace;
 
 /// Of the short form, all guests together, once everything is built: no test is begun later.
 pub(super) const SHORT: Duration = Duration::from_mins(4);
@@ -27,11 +29,12 @@ pub(super) fn firsts((kernels, beside): (usize, usize), tests: usize, turn: u64)
 
 /// A number of the commit that is checked out: the same commit runs the same tests. Zero where there is none, or no git.
 pub(super) fn turn(root: &Path) -> u64 {
-    // A checkout that another user owns is read all the same: nothing of it is executed.
-    let mut git = Command::new("git");
-    git.current_dir(root)
-        .args(["-c", "safe.directory=*", "rev-parse", "--short=8", "HEAD"]);
-    let commit = git.output().map(|output| output.stdout).unwrap_or_default();
+    let mut git = workspace::git(root);
+    let commit = git
+        .args(["rev-parse", "--short=8", "HEAD"])
+        .output()
+        .map(|output| output.stdout)
+        .unwrap_or_default();
     u64::from_str_radix(String::from_utf8_lossy(&commit).trim(), 16).unwrap_or(0)
 }
 

@@ -71,15 +71,12 @@ mod tests {
 
     use super::*;
     use crate::config::of_text;
+    use crate::fake;
 
     /// A machine whose kubelet acts below 200Mi by its file.
     fn machine() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
-        let write = |path: &str, text: &str| {
-            let path = root.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+        let write = |path: &str, text: &str| fake::write(root.path(), path, text);
         let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
         write("proc/meminfo", &meminfo);
         let preamble = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
