@@ -85,7 +85,14 @@ fn clean_page_cache_is_reclaimable() {
     };
     assert!(is_about(Some(usage), 48 * MIB), "{usage}");
     assert!(is_about(stat.file, 48 * MIB), "{stat:?}");
-    assert!(is_about(stat.reclaimable(), 48 * MIB), "{stat:?}");
+    // A page or two of the filesystem's own may be dirty.
+    let unclean = stat
+        .dirty
+        .zip(stat.writeback)
+        .map_or(0, |(one, other)| one + other);
+    assert!(unclean < MIB, "{stat:?}");
+    let all = stat.reclaimable().map(|clean| clean + unclean);
+    assert!(is_about(all, 48 * MIB), "{stat:?}");
 }
 
 #[test]
