@@ -65,17 +65,22 @@ impl Scene {
             field(dir.memory_statistics(), group::absent(dir))
         });
         let listed = self.processes_of(&groups);
-        let mut pids: Vec<i32> = listed.iter().map(|(pid, _)| *pid).collect();
         // Who has exited since is in no list any more.
         let gone = ours.iter().filter(|process| self.is_of(process, uid));
         let gone = gone.map(|process| process.tgid.cast_signed());
-        let gone: Vec<i32> = gone.filter(|pid| !pids.contains(pid)).collect();
-        pids.extend(gone);
-        let paths = listed.iter().map(|(_, path)| Some(&**path));
-        let paths = paths.chain(std::iter::repeat(None));
-        let named = pids.iter().zip(paths).take(MOST_VICTIMS);
-        let victims = named.map(|(pid, path)| self.process(*pid, path, ours));
+        let gone = gone.filter(|pid| listed.iter().all(|(other, _)| other != pid));
+        let gone: Vec<i32> = gone.collect();
+        let killed = self.identities.killed_of(uid);
+        let goes = listed.iter().filter(|(pid, path)| {
+            let mut within = group::ancestry(path);
+            within.any(|path| killed.contains(&&*path)) && !self.identities.is_protected(*pid)
+        });
+        let goes = goes.map(|(pid, path)| (*pid, Some(&**path)));
+        let goes: Vec<_> = goes.chain(gone.iter().map(|pid| (*pid, None))).collect();
+        let named = goes.iter().take(MOST_VICTIMS);
+        let victims = named.map(|(pid, path)| self.process(*pid, *path, ours));
         let victims: Vec<Victim> = victims.collect();
+        let pids: Vec<i32> = listed.iter().map(|(pid, _)| *pid).chain(gone).collect();
         // Most of them have been signalled: who has given its memory back has its place as the kernel had it at the signal.
         let lines = top::with_victims(top::of_group(&self.root, &pids), &victims);
         let fork_root = crowd.map(|crowd| self.fork_root(uid, crowd, &victims));
@@ -83,7 +88,7 @@ impl Scene {
         let cost = self.reclaimed(own);
         Some(Seen {
             fork_root: fork_root.unwrap_or(Field::Missing(Missing::NotApplicable)),
-            more: u32::try_from(pids.len() - victims.len()).unwrap_or(u32::MAX),
+            more: u32::try_from(goes.len() - victims.len()).unwrap_or(u32::MAX),
             victims,
             cgroups: Field::Value(opened.iter().map(group::state).collect()),
             memory_stat,

@@ -5,6 +5,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use brink_host::cgroup::pod::{PodMember, PodRoots};
+use brink_host::kill::KillTarget;
+use brink_host::kill::pid_set::ProtectedPids;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::Identity;
 
@@ -32,11 +34,21 @@ pub struct Workload {
     pub identity: Identity,
 }
 
+/// What is known of a cgroup that is a workload's own.
+#[derive(Clone, Debug)]
+struct Own {
+    workload: Arc<Workload>,
+    /// The cgroups that an eviction kills: itself, or the containers of a kubelet's pod.
+    killed: Vec<String>,
+}
+
 /// The workloads of one roster with the cgroups that are theirs.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// Cgroups that are a workload's own.
-    workloads: Vec<(String, Arc<Workload>)>,
+    workloads: Vec<(String, Own)>,
+    /// Processes that no eviction signals.
+    protected: Option<ProtectedPids>,
     /// Ids and paths of those and of all below them.
     groups: Vec<(u64, String)>,
     /// All of them, to be told as they stand.
@@ -47,7 +59,8 @@ pub struct Snapshot {
 #[derive(Debug)]
 pub struct Identities {
     roots: PodRoots,
-    workloads: HashMap<String, Kept<Arc<Workload>>>,
+    workloads: HashMap<String, Kept<Own>>,
+    protected: Option<ProtectedPids>,
     paths: HashMap<u64, Kept<String>>,
     /// How often the own limit of a cgroup could not be kept, as of the last look.
     ooms: HashMap<String, u64>,
@@ -93,8 +106,12 @@ impl Snapshot {
         });
         let workloads: Vec<Arc<Workload>> = workloads.collect();
         let own = roster.members.iter().filter_map(|member| {
-            let path = member.group.target.dir().group().to_owned();
-            Some((path, Arc::clone(workloads.get(member.workload)?)))
+            let path = |target: &KillTarget| target.dir().group().to_owned();
+            let own = Own {
+                workload: Arc::clone(workloads.get(member.workload)?),
+                killed: member.group.victims().iter().map(path).collect(),
+            };
+            Some((path(&member.group.target), own))
         });
         let groups = roster.members.iter().flat_map(|member| {
             let ids = member.group.family.iter().copied();
@@ -102,6 +119,7 @@ impl Snapshot {
         });
         Self {
             workloads: own.collect(),
+            protected: Some(roster.protected.clone()),
             groups: groups.collect(),
             roll: Roll::of(roster),
         }
@@ -114,6 +132,7 @@ impl Identities {
         Self {
             roots,
             workloads: HashMap::new(),
+            protected: None,
             paths: HashMap::new(),
             ooms: HashMap::new(),
             learned: 0,
@@ -124,6 +143,7 @@ impl Identities {
     pub fn follow(&mut self, snapshot: Snapshot, now: u64) -> Vec<String> {
         keep_for_a_while(&mut self.workloads, now);
         keep_for_a_while(&mut self.paths, now);
+        self.protected = snapshot.protected;
         for (path, value) in snapshot.workloads {
             self.workloads.insert(path, Kept { value, gone: None });
         }
@@ -141,7 +161,7 @@ impl Identities {
 
     /// The workload that a cgroup belongs to.
     pub fn workload(&self, path: &str) -> Option<&Arc<Workload>> {
-        ancestry(path).find_map(|path| Some(&self.workloads.get(&path)?.value))
+        ancestry(path).find_map(|path| Some(&self.workloads.get(&path)?.value.workload))
     }
 
     /// Its uid. A pod that is too young to be in a roster has the one that its cgroup is named by.
@@ -154,11 +174,27 @@ impl Identities {
 
     /// The cgroups of the workload with that uid, in the order of their paths.
     pub fn groups_of(&self, uid: &str) -> Vec<String> {
-        let all = self.workloads.iter();
-        let own = all.filter(|(_, kept)| kept.gone.is_none() && *kept.value.uid == *uid);
-        let mut groups: Vec<String> = own.map(|(path, _)| path.clone()).collect();
+        let mut groups: Vec<String> = self.own(uid).map(|(path, _)| path.clone()).collect();
         groups.sort_unstable();
         groups
+    }
+
+    /// The cgroups of that workload that an eviction kills, each with all below it.
+    pub fn killed_of(&self, uid: &str) -> Vec<&str> {
+        let killed = self.own(uid).flat_map(|(_, own)| &own.killed);
+        killed.map(String::as_str).collect()
+    }
+
+    fn own(&self, uid: &str) -> impl Iterator<Item = (&String, &Own)> {
+        let all = self.workloads.iter();
+        let own = all.filter(|(_, kept)| kept.gone.is_none() && *kept.value.workload.uid == *uid);
+        own.map(|(path, kept)| (path, &kept.value))
+    }
+
+    /// Whether no eviction signals a process.
+    pub fn is_protected(&self, pid: i32) -> bool {
+        let protected = self.protected.as_ref();
+        protected.is_some_and(|protected| protected.contains(pid))
     }
 
     /// The container that a cgroup is or lies in, by its path; where it is in none, the workload's own cgroup.
@@ -281,15 +317,28 @@ mod tests {
         /// One workload that has one cgroup.
         pub(crate) fn of_one(uid: &str, path: &str) -> Self {
             let mut one = snapshot(path, &[]);
-            let workload = Arc::make_mut(&mut one.workloads[0].1);
+            let workload = Arc::make_mut(&mut one.workloads[0].1.workload);
             workload.uid = uid.into();
             one
         }
 
         /// The same with a container that has a name.
         pub(crate) fn with_container(mut self, name: &str, id: &str) -> Self {
-            let workload = Arc::make_mut(&mut self.workloads[0].1);
+            let workload = Arc::make_mut(&mut self.workloads[0].1.workload);
             workload.containers.push((name.to_owned(), id.to_owned()));
+            self
+        }
+
+        /// The same as a kubelet's pod of which an eviction kills those cgroups.
+        pub(crate) fn killing(mut self, killed: &[&str]) -> Self {
+            let killed = killed.iter().map(|path| (*path).to_owned());
+            self.workloads[0].1.killed = killed.collect();
+            self
+        }
+
+        /// The same with processes that nobody signals.
+        pub(crate) fn protecting(mut self, protected: ProtectedPids) -> Self {
+            self.protected = Some(protected);
             self
         }
     }
@@ -316,8 +365,13 @@ mod tests {
             identity,
         };
         let groups = below.iter().map(|(id, path)| (*id, (*path).to_owned()));
+        let own = Own {
+            workload: Arc::new(workload),
+            killed: vec![path.to_owned()],
+        };
         Snapshot {
-            workloads: vec![(path.to_owned(), Arc::new(workload))],
+            workloads: vec![(path.to_owned(), own)],
+            protected: None,
             groups: groups.collect(),
             roll: Roll::default(),
         }

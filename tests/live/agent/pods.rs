@@ -1,15 +1,19 @@
 //! Pods as a kubelet makes them: containers go, the sandbox and strangers stay, and what is started again goes too.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
+use crate::kinds::told;
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
 use brink::record::DecisionRecord;
 use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::hog::{HogSpec, Load};
+use brink_stream::model::incident::Incident;
+use brink_stream::model::kind::Kind;
 use brink_tests::{Hog, lacks, wait_until};
 use rustix::fs::statfs;
 use rustix::process::Signal;
@@ -151,7 +155,8 @@ const HARD: &str = "evictionHard: {memory.available: 60Mi}";
 
 #[test]
 fn the_containers_of_a_pod_go_and_its_sandbox_and_a_stranger_stay() {
-    let mut kubelets = Kubelets::new(300, &['a', 'b'], HARD);
+    let settings = format!("{HARD}\nevents: {{enabled: true}}");
+    let mut kubelets = Kubelets::new(300, &['a', 'b'], &settings);
     let (leaker, helper) = (kubelets.make(&id('a')), kubelets.make(&id('b')));
     let stranger = kubelets.make("kata_overhead");
     let helper = kubelets.holding(helper, 10);
@@ -168,6 +173,16 @@ fn the_containers_of_a_pod_go_and_its_sandbox_and_a_stranger_stay() {
     assert_eq!(record.left_alone, [left_alone.as_str()]);
     assert!(kubelets.node.log().contains("nobody knows what runs there"));
     assert!(lives(&stranger) && kubelets.is_sandbox_alive());
+    let told = wait_until(PATIENCE, || {
+        let mut told = told(&kubelets.node)?.into_iter();
+        told.find(|event| event.of == Kind::EvictionCompleted)
+    });
+    let told = told.unwrap_or_else(|| panic!("{}", kubelets.node.log()));
+    let incident: Incident = serde_json::from_str(told.data.get()).unwrap();
+    let victims: BTreeSet<u32> = incident.victims.iter().map(|one| one.pid).collect();
+    let killed = [&leak, &helper].map(|hog| hog.pid().unsigned_abs());
+    assert_eq!(victims, BTreeSet::from(killed), "{incident:#?}");
+    assert_eq!(incident.more_victims, 0);
 }
 
 #[test]

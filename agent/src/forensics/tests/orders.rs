@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use brink_host::kill::pid_set::ProtectedPids;
 use brink_host::probe::forensics::{Actor, Kill, Process, SignalCode};
 
 use super::super::collector::{MOST_STEPS, Step};
@@ -61,6 +62,31 @@ fn an_order_of_ours_is_amended_by_what_is_seen_of_it() {
     assert_eq!(node.available, Field::Value(7), "it was known better");
     assert!(node.meminfo.value().is_some() && node.vmstat.value().is_some());
     assert!(node.zones.value().is_some());
+}
+
+/// A sandbox and whoever is protected stay: they are in the table of the cgroup, and no victims.
+#[test]
+fn whom_an_eviction_spares_is_no_victim() {
+    let group = own_group();
+    let own = std::process::id();
+    let (outlet, _told) = channel();
+    let mut scene = Scene::new(&plan(outlet));
+    let mut seen = |snapshot: Snapshot| {
+        scene.follow(snapshot);
+        let mut seen = scene.eviction("web", None, &VecDeque::new()).unwrap();
+        let mut incident = eviction();
+        seen.fill(&mut incident);
+        let table = incident.top_of_cgroup.value();
+        assert!(table.is_some_and(|lines| !lines.is_empty()));
+        let is_victim = incident.victims.iter().any(|one| one.pid == own);
+        (is_victim, incident.victims.len(), incident.more_victims)
+    };
+    let pod = || Snapshot::of_one("web", &group);
+    assert!(seen(pod()).0);
+    let container = format!("{}/container", group.trim_end_matches('/'));
+    assert_eq!(seen(pod().killing(&[&container])), (false, 0, 0));
+    let protected = ProtectedPids::new(Path::new("/"), []);
+    assert!(!seen(pod().protecting(protected)).0);
 }
 
 /// However late it is looked for: what an order ended with comes after everything that was seen of it.
