@@ -246,6 +246,7 @@ impl Clerk {
             && matches!(before.phase, Phase::Asked { .. })
         {
             state.open_order = Some(before.order);
+            self.telling.taken_up(before.order);
         }
         let mut is_grace = false;
         for action in &step.actions {

@@ -23,6 +23,14 @@ pub(super) struct OpenOrders {
     told: VecDeque<(u64, Incident)>,
     /// One that is told once the step that led to it has been.
     waiting: Option<(u64, Incident)>,
+    /// What runs before this one have left open: an order that is taken up goes on in its incident.
+    inherited: Vec<(u64, Incident)>,
+    /// Whether those are being looked for still.
+    is_searching: bool,
+    /// The one that has been taken up.
+    taken_up: Option<u64>,
+    /// Orders that nobody knows and that were over before those were found, with the classes of their victims.
+    early: Vec<(DecisionRecord, Option<String>)>,
 }
 
 impl OpenOrders {
@@ -40,6 +48,21 @@ impl OpenOrders {
 
     fn knows(&self, order: u64) -> bool {
         self.told.iter().any(|(known, _)| *known == order)
+    }
+
+    fn take_inherited(&mut self, order: u64) -> Option<Incident> {
+        let mut inherited = self.inherited.iter();
+        let place = inherited.position(|(known, _)| *known == order)?;
+        Some(self.inherited.swap_remove(place).1)
+    }
+
+    /// Keeps an order that is over until it is known whether it was inherited; whether it is kept.
+    fn keep_early(&mut self, record: &DecisionRecord, qos: Option<&str>) -> bool {
+        let is_kept = self.is_searching && self.early.len() < OPEN;
+        if is_kept {
+            self.early.push((record.clone(), qos.map(str::to_owned)));
+        }
+        is_kept
     }
 }
 
@@ -79,13 +102,60 @@ impl Telling {
         }
     }
 
+    /// What earlier runs have left open is looked for from now on, until [`Self::inherit`].
+    pub(super) fn await_inheritance(&self) {
+        if let Some(inner) = self.inner() {
+            inner.orders().is_searching = true;
+        }
+    }
+
+    /// An order of an earlier run has been taken up: its end will come.
+    pub fn taken_up(&self, order: u64) {
+        if let Some(inner) = self.inner() {
+            inner.orders().taken_up = Some(order);
+        }
+    }
+
+    /// Whether an order of an earlier run goes on in this one, or has come to its end here.
+    pub(super) fn goes_on(&self, order: u64) -> bool {
+        self.inner().is_some_and(|inner| {
+            let orders = inner.orders();
+            let mut early = orders.early.iter();
+            orders.taken_up == Some(order) || early.any(|(record, _)| record.order == order)
+        })
+    }
+
+    /// What earlier runs have left open, as far as it could be found.
+    pub(super) fn inherit(&self, left: Vec<(u64, Incident)>) {
+        let Some(inner) = self.inner() else {
+            return;
+        };
+        let early = {
+            let mut orders = inner.orders();
+            orders.inherited.extend(left);
+            orders.is_searching = false;
+            std::mem::take(&mut orders.early)
+        };
+        for (record, qos) in early {
+            self.completed(&record, qos.as_deref());
+        }
+    }
+
     /// An order is over: closes its incident. One whose opening found no room in a queue opens and closes at once.
     pub fn completed(&self, record: &DecisionRecord, qos: Option<&str>) {
         self.tell_waiting();
         let Some(inner) = self.inner() else {
             return;
         };
-        let known = inner.orders().take(record.order);
+        let known = {
+            let mut orders = inner.orders();
+            let known = orders.take(record.order);
+            let known = known.or_else(|| orders.take_inherited(record.order));
+            if known.is_none() && orders.keep_early(record, qos) {
+                return;
+            }
+            known
+        };
         let is_known = known.is_some();
         let mut incident = known.unwrap_or_else(|| opened(record, qos));
         close(&mut incident, record);
@@ -108,7 +178,7 @@ impl Telling {
             return false;
         };
         let mut orders = inner.orders();
-        let OpenOrders { told, waiting } = &mut *orders;
+        let OpenOrders { told, waiting, .. } = &mut *orders;
         let mut open = told.iter_mut().chain(waiting).map(|(_, incident)| incident);
         match open.find(|incident| is_meant(incident)) {
             Some(incident) => {

@@ -109,7 +109,11 @@ impl Telling {
             config: config.clone(),
             hub: inner.hub.clone(),
             clocks: inner.clocks,
+            heir: self.clone(),
         };
+        if config.journal.enabled {
+            self.await_inheritance();
+        }
         inner.ways.start(opener, ready)
     }
 
@@ -123,6 +127,8 @@ impl Telling {
     /// Ends them, when what was told is written; blocks for seconds at most.
     pub fn end_ways(&self) {
         if let Some(inner) = self.inner() {
+            // Whoever looks for them may hang on a disk.
+            self.inherit(Vec::new());
             inner.hub.close();
             inner.ways.end();
         }

@@ -1,11 +1,13 @@
-//! Incidents of a run that ended in their middle: the next run closes them, for nobody else will.
+//! Incidents of a run that ended in their middle: the next run closes them, for nobody else will. An order that it has taken up
+//! goes on in its own.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use brink_stream::hub::{Hub, Line, Look, Past, PastError};
-use brink_stream::model::event::{Draft, Event, Time};
+use brink_stream::model::event::{Draft, Event, Subject, Time};
 use brink_stream::model::field::Missing;
+use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
 use serde::de::Error as _;
 use serde_json::{Value, json};
@@ -17,8 +19,9 @@ const LATELY: i64 = 3_600_000_000;
 /// Why such an incident is over.
 const END: &str = "the agent ended first; what came after is not known";
 
-/// Closes what runs before this one have left open, at `now`. Where this one tells no arguments of processes, those of its records
-/// have them no longer.
+/// Closes what runs before this one have left open, at `now`, but for the orders of this boot that go on. Where this one tells no
+/// arguments of processes, those of its records have them no longer. The incidents of orders of this boot, with their numbers, as
+/// they were told last: one of them may be taken up yet.
 ///
 /// # Errors
 /// When the past cannot be read.
@@ -27,7 +30,8 @@ pub(super) fn close(
     hub: &Hub,
     tells_arguments: bool,
     now: impl Fn() -> Time,
-) -> Result<(), PastError> {
+    goes_on: impl Fn(u64) -> bool,
+) -> Result<Vec<(u64, Incident)>, PastError> {
     let mut search = Search {
         boot: &hub.identity().boot_id,
         base: hub.base(),
@@ -40,15 +44,38 @@ pub(super) fn close(
     past.back(&mut search)?;
     let mut open: Vec<Arc<Line>> = search.open.into_values().collect();
     open.sort_by_key(|line| (line.wall_us, line.seq));
+    let mut orders = Vec::new();
     for line in open {
+        let order = ordered(&line, hub, tells_arguments);
+        if let Some((number, _)) = &order
+            && goes_on(*number)
+        {
+            orders.extend(order);
+            continue;
+        }
         match closing(&line, tells_arguments, now()) {
             Ok(draft) => {
                 hub.tell(draft);
+                orders.extend(order.map(|(number, mut incident)| {
+                    incident.revision = incident.revision.saturating_add(1);
+                    (number, incident)
+                }));
             }
             Err(error) => error!(%error, "an incident of an earlier run cannot be closed"),
         }
     }
-    Ok(())
+    Ok(orders)
+}
+
+/// The order of this boot that a line tells of, with its incident; none of a line that tells of none, or by a version that told
+/// incidents in another way.
+fn ordered(line: &Line, hub: &Hub, tells_arguments: bool) -> Option<(u64, Incident)> {
+    if line.of != Kind::EvictionOrdered || *line.boot != *hub.identity().boot_id {
+        return None;
+    }
+    let (_, incident) = told(line, tells_arguments).ok()?;
+    let number = incident.pointer("/decision/value/order")?.as_u64()?;
+    Some((number, serde_json::from_value(incident).ok()?))
 }
 
 /// Goes back through the events to a run that lasted: those that were killed before they could close what others left open are
@@ -125,13 +152,8 @@ impl Look for Search<'_> {
 
 /// The same incident once more, with nothing still to come.
 fn closing(line: &Line, tells_arguments: bool, at: Time) -> serde_json::Result<Draft> {
-    let event: Event = serde_json::from_slice(&line.text)?;
-    // As it was written: another version may have told more than this one knows.
-    let mut incident: Value = serde_json::from_str(event.data.get())?;
+    let (subject, mut incident) = told(line, tells_arguments)?;
     each_field(&mut incident, settle);
-    if !tells_arguments {
-        each_field(&mut incident, redact);
-    }
     let fields = incident.as_object_mut();
     let fields =
         fields.ok_or_else(|| serde_json::Error::custom("an incident that is no object"))?;
@@ -145,7 +167,17 @@ fn closing(line: &Line, tells_arguments: bool, at: Time) -> serde_json::Result<D
         Kind::EvictionOrdered => Kind::EvictionCompleted,
         _ => Kind::IncidentClosed,
     };
-    Draft::new(of, at, event.subject, &incident)
+    Draft::new(of, at, subject, &incident)
+}
+
+/// The subject and the incident of a line, as it was written: another version may have told more than this one knows.
+fn told(line: &Line, tells_arguments: bool) -> serde_json::Result<(Option<Subject>, Value)> {
+    let event: Event = serde_json::from_slice(&line.text)?;
+    let mut incident: Value = serde_json::from_str(event.data.get())?;
+    if !tells_arguments {
+        each_field(&mut incident, redact);
+    }
+    Ok((event.subject, incident))
 }
 
 /// What was still to come is lost.
@@ -192,7 +224,6 @@ mod tests {
 
     use brink_stream::hub::{Identity, Limits, Next, Page, Position, Sink};
     use brink_stream::model::field::Field;
-    use brink_stream::model::incident::Incident;
 
     use super::*;
 
@@ -280,7 +311,7 @@ mod tests {
     /// The incidents that a run closes at such an hour.
     fn ids_closed_by(hub: &Hub, kept: &Kept, hour: i64) -> Vec<String> {
         let before = kept.0.lock().unwrap().len();
-        close(kept, hub, true, || at(hour)).unwrap();
+        close(kept, hub, true, || at(hour), |_| false).unwrap();
         let lines = kept.0.lock().unwrap();
         let told = lines[before..].iter();
         told.filter_map(|line| line.subject.as_ref()?.incident.clone())
@@ -293,7 +324,7 @@ mod tests {
             wall: "2026-11-21T10:00:00.000000Z".to_owned(),
             monotonic_ns: 1,
         };
-        close(kept, hub, tells_arguments, now).unwrap();
+        close(kept, hub, tells_arguments, now, |_| false).unwrap();
         let mut reader = hub.reader(Some(before));
         let lines = std::iter::from_fn(|| match reader.next()? {
             Next::Line(line) => Some(line),
@@ -346,6 +377,41 @@ mod tests {
             assert_eq!(closed.len(), 1, "{closed:?}");
             assert_eq!(closed[0].1.id, "its own");
         }
+    }
+
+    /// The order of the committed sample, which an earlier run of that boot has left open.
+    fn left_open(boot: &str, goes_on: bool) -> (Vec<u32>, u64, Vec<(u64, u32)>) {
+        let kept = Kept::default();
+        tell(&run_of(boot, 0, &kept), Kind::EvictionOrdered, "3f2a-2");
+        let sample: Value = serde_json::from_slice(&kept.0.lock().unwrap()[1].text).unwrap();
+        let number = sample.pointer("/data/decision/value/order").unwrap();
+        let number = number.as_u64().unwrap();
+        let second = run_of("3f2a", 9, &kept);
+        let before = second.numbering().last;
+        let asked = |order| goes_on && order == number;
+        let left = close(&kept, &second, true, || at(0), asked).unwrap();
+        let mut reader = second.reader(Some(before));
+        let told = std::iter::from_fn(|| match reader.next()? {
+            Next::Line(line) => {
+                let event: Event = serde_json::from_slice(&line.text).unwrap();
+                let incident: Incident = serde_json::from_str(event.data.get()).unwrap();
+                Some(incident.revision)
+            }
+            lost @ Next::Lost { .. } => panic!("{lost:?}"),
+        });
+        let left = left.iter().map(|(order, one)| (*order, one.revision));
+        (told.collect(), number, left.collect())
+    }
+
+    #[test]
+    fn an_order_that_goes_on_is_left_open_and_one_that_may_is_known() {
+        let (told, order, left) = left_open("3f2a", true);
+        assert_eq!((told, left), (vec![], vec![(order, 1)]));
+        let (told, order, left) = left_open("3f2a", false);
+        assert_eq!((told, left), (vec![2], vec![(order, 2)]));
+        // Orders are counted anew with every boot.
+        let (told, _, left) = left_open("b007", true);
+        assert_eq!((told, left), (vec![2], vec![]));
     }
 
     #[test]

@@ -381,6 +381,51 @@ fn a_step_tells_what_it_changed() {
     assert_eq!(reader.next(), None);
 }
 
+/// An order that an earlier run has left open ends in its incident, also where that is found later than the order is over.
+#[test]
+fn an_order_of_an_earlier_run_ends_in_its_own_incident() {
+    let left = |order| {
+        let (telling, mut reader) = telling();
+        telling.ordered(&decided(order, "enforcing"), None);
+        telling.tell_waiting();
+        (order, incident(&events(&mut reader)[0]))
+    };
+    let check = |is_found_first: bool| {
+        let (telling, mut reader) = telling();
+        telling.await_inheritance();
+        assert!(!telling.goes_on(5));
+        let over = over(decided(5, "enforcing"), "gone");
+        let left = left(5);
+        let id = left.1.id.clone();
+        if is_found_first {
+            telling.taken_up(5);
+            assert!(telling.goes_on(5));
+            telling.inherit(vec![left]);
+            telling.completed(&over, None);
+        } else {
+            telling.completed(&over, None);
+            assert_eq!(events(&mut reader).len(), 0, "it is not known whose it is");
+            assert!(telling.goes_on(5));
+            telling.inherit(vec![left]);
+        }
+        let told = events(&mut reader);
+        assert_eq!(kinds(&told), [Kind::EvictionCompleted]);
+        let closed = incident(&told[0]);
+        assert_eq!((closed.id, closed.revision, closed.is_final), (id, 2, true));
+        // Of one that nobody has left, nothing is waited for any more.
+        telling.completed(&self::over(decided(6, "enforcing"), "gone"), None);
+        assert_eq!(incident(&events(&mut reader)[0]).revision, 1);
+    };
+    check(true);
+    check(false);
+
+    let (telling, mut reader) = telling();
+    telling.await_inheritance();
+    telling.completed(&over(decided(5, "enforcing"), "gone"), None);
+    telling.end_ways();
+    assert_eq!(events(&mut reader).len(), 1, "a disk that hangs keeps no end");
+}
+
 #[test]
 fn an_incident_has_what_was_configured_when_it_opened() {
     let (telling, mut reader) = telling();

@@ -22,7 +22,7 @@ use brink_stream::outlet::stdout::Lines;
 use brink_stream::outlet::{Lost, Outlet, OutletStatus, Running};
 use tracing::{info, warn};
 
-use super::{orphans, time_now};
+use super::{Telling, orphans, time_now};
 use crate::config::{EventJournal, Events, Outlets};
 use crate::story;
 use crate::terminal::plain;
@@ -61,6 +61,8 @@ pub(super) struct Opener {
     pub(super) config: Events,
     pub(super) hub: Hub,
     pub(super) clocks: ClockPair,
+    /// Whom the orders are for that earlier runs have left open.
+    pub(super) heir: Telling,
 }
 
 impl Ways {
@@ -155,6 +157,7 @@ impl Ways {
             Err(error) => error.to_string(),
         };
         self.past.settle();
+        opener.heir.inherit(Vec::new());
         if said.as_ref() != Some(&error) {
             warn!(
                 error,
@@ -341,13 +344,16 @@ const fn otlp(_config: &Outlets, _hub: &Hub) -> Option<Made> {
     None
 }
 
-/// Closes incidents that a run before this one has left open.
+/// Closes incidents that a run before this one has left open, but for orders that go on.
 fn close_orphans(past: &dyn Past, opener: &Opener) {
     let tells_arguments = opener.config.command_lines;
     let now = || time_now(opener.clocks);
-    if let Err(error) = orphans::close(past, &opener.hub, tells_arguments, now) {
+    let goes_on = |order| opener.heir.goes_on(order);
+    let closed = orphans::close(past, &opener.hub, tells_arguments, now, goes_on);
+    opener.heir.inherit(closed.unwrap_or_else(|error| {
         warn!(%error, "incidents that an earlier run left open stay so");
-    }
+        Vec::new()
+    }));
 }
 
 fn tell_loss(hub: &Hub, clocks: ClockPair, missed: Lost) {

@@ -3,12 +3,16 @@
 use std::thread;
 use std::time::Duration;
 
+use crate::journal::events;
 use crate::standby::two_agents;
 use crate::support::{Node, PATIENCE, gone_after, lives};
 use brink::control::client::ask;
 use brink::control::protocol::{Answer, Question};
 use brink::record::DecisionRecord;
 use brink_host::hog::Load;
+use brink_stream::model::field::Field;
+use brink_stream::model::incident::Incident;
+use brink_stream::model::kind::Kind;
 use brink_tests::{Hog, slowed, wait_until};
 use rustix::process::Signal;
 
@@ -16,7 +20,7 @@ use rustix::process::Signal;
 const POD_GRACE: Duration = Duration::from_secs(3);
 /// Between the end of a grace and the signal.
 const NOTICE: Duration = Duration::from_millis(300);
-const SOFT: &str = "evictionHard: {memory.available: 20Mi}\nevictionSoft: {memory.available: 150Mi}\nevictionSoftGracePeriod: {memory.available: 500ms}\nevictionMaxPodGracePeriod: 3";
+const SOFT: &str = "evictionHard: {memory.available: 20Mi}\nevictionSoft: {memory.available: 150Mi}\nevictionSoftGracePeriod: {memory.available: 500ms}\nevictionMaxPodGracePeriod: 3\nevents: {enabled: true}";
 
 /// A deaf workload that takes more than its share, and one that would be next.
 fn scene(settings: &str) -> (Node, Hog, Hog) {
@@ -65,11 +69,44 @@ fn check_deadline(record: &DecisionRecord, asked: i64) {
     assert_eq!(at(record, "asked"), Some(asked), "it is the same record");
 }
 
+/// The order is one incident, which both agents tell of.
+fn check_incident(node: &Node) {
+    let told = || {
+        let of_order = events(node, "since=1d").into_iter().filter_map(|event| {
+            let incident: Incident = serde_json::from_str(event.data.get()).ok()?;
+            Some((event.of, incident))
+        });
+        let of_order = of_order.filter(|(of, _)| of.is_incident() || of.closes_incident());
+        let of_order: Vec<(Kind, Incident)> = of_order.collect();
+        let is_over = |(of, _): &(Kind, Incident)| *of == Kind::EvictionCompleted;
+        of_order.iter().any(is_over).then_some(of_order)
+    };
+    let told = wait_until(PATIENCE, told).unwrap_or_else(|| panic!("{}", node.log()));
+    let [(first, opened), .., (last, closed)] = &told[..] else {
+        panic!("{told:#?}");
+    };
+    assert_eq!(
+        (first, last),
+        (&Kind::EvictionOrdered, &Kind::EvictionCompleted)
+    );
+    assert!(told.iter().all(|(_, one)| one.id == opened.id), "{told:#?}");
+    assert!(closed.revision > opened.revision, "{told:#?}");
+    assert_eq!(closed.course.container_survived, Field::Value(false));
+    assert!(closed.course.killed.value().is_some(), "{closed:#?}");
+}
+
 #[test]
 fn a_victim_that_was_asked_keeps_its_deadline_over_a_restart() {
     for signal in [Signal::KILL, Signal::TERM] {
         let (mut node, deaf, next) = scene(SOFT);
         let asked = reached(&node, "asked");
+        // Whoever is killed at once has not written it.
+        let is_written = || {
+            let ordered = events(&node, "since=0&kind=eviction-ordered");
+            let journal = node.status()?.events?.journal?;
+            (!ordered.is_empty() && journal.waiting == 0).then_some(())
+        };
+        assert!(wait_until(PATIENCE, is_written).is_some(), "{}", node.log());
         node.stop(signal);
         thread::sleep(Duration::from_millis(300));
         node.launch(&[]);
@@ -77,6 +114,7 @@ fn a_victim_that_was_asked_keeps_its_deadline_over_a_restart() {
         assert!(wait_until(PATIENCE, is_open).is_some(), "{}", node.log());
         gone_after(&deaf);
         check_deadline(&only_order(&node, &next), asked);
+        check_incident(&node);
         node.replay();
     }
 }
