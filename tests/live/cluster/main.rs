@@ -19,6 +19,7 @@ mod api;
 mod beside;
 mod daemonset;
 mod dozens;
+mod dying;
 mod evict;
 mod installed;
 mod kubelet;

@@ -16,6 +16,8 @@ use brink_tests::{agent_binary, slowed};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::dying::wait_for_their_end;
+
 /// Longest wait for anything that a kubelet does: it looks at some things only every few seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// The image that `cargo xtask cluster` gives to its node: a busybox.
@@ -44,7 +46,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// The one that is there, or why there is none.
+    /// The one that is there, or why there is none. Pods of the tests before this one have ended.
     pub(crate) fn find() -> Result<Self, String> {
         let given = env::var_os(KUBECONFIG).filter(|file| !file.is_empty());
         let folder = Path::new(FOLDER);
@@ -65,7 +67,10 @@ impl Cluster {
             ));
         }
         match cluster.run(&["get", "--raw", "/readyz"], "") {
-            Ok(answer) if answer.status.success() => Ok(cluster),
+            Ok(answer) if answer.status.success() => {
+                wait_for_their_end(&cluster);
+                Ok(cluster)
+            }
             Ok(answer) => Err(format!("the cluster does not answer: {}", said(&answer))),
             Err(error) => Err(format!(
                 "{} cannot be run: {error}",
@@ -232,7 +237,8 @@ impl Pod<'_> {
 
 impl Drop for Pod<'_> {
     fn drop(&mut self) {
-        // A test that fails leaves nothing either; one that has deleted it finds nothing to delete.
+        // A test that fails leaves nothing either; one that has deleted it finds nothing to delete. The next test waits until the
+        // kubelet has taken it apart.
         let words = [
             "delete",
             "pod",
@@ -270,7 +276,7 @@ fn working_set(group: &Path) -> u64 {
 }
 
 /// The group of all pods in the memory hierarchy.
-fn pods_group() -> PathBuf {
+pub(crate) fn pods_group() -> PathBuf {
     Path::new(MEMORY).join(PODS.trim_start_matches('/'))
 }
 
