@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use brink_core::node::condition::{Condition, ConditionSet};
-use brink_core::node::lead::Lead;
 use jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
@@ -14,6 +13,7 @@ use tracing::{info, warn};
 
 use super::answer::Reply;
 use super::conditions::{self, patch, removal, standings};
+use super::conflict::Conflict;
 use super::door::{Door, read};
 use super::kept::{self, Kept};
 use super::{conflict, request, taint};
@@ -25,7 +25,7 @@ const RACES: u32 = 5;
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
 /// What the node is to say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
     /// Nothing is known yet: all stays as it is.
     #[default]
@@ -38,8 +38,8 @@ pub enum Wanted {
         measured: ConditionSet,
         /// Those that hold.
         held: ConditionSet,
-        /// Who acts first, we or the kubelet; where that is not known, what was said of it stays.
-        lead: Option<Lead>,
+        /// Who acts first, we or the kubelet; where nothing is to be said of that, what was said of it stays.
+        beside: Option<Conflict>,
     },
 }
 
@@ -86,12 +86,12 @@ impl Herald {
         let mut backoff = Backoff::new(&self.node, self.seed);
         let mut is_said = false;
         loop {
-            let wanted = *self.wanted.borrow_and_update();
+            let wanted = self.wanted.borrow_and_update().clone();
             // Until now another agent may have told it.
-            if std::mem::replace(&mut before, wanted) == Wanted::Unknown {
+            if std::mem::replace(&mut before, wanted.clone()) == Wanted::Unknown {
                 kept = self.recall();
             }
-            let told = self.tell(wanted, &mut kept).await;
+            let told = self.tell(&wanted, &mut kept).await;
             let wait = match told {
                 Ok(()) => {
                     backoff.succeeded();
@@ -125,7 +125,7 @@ impl Herald {
         let mut backoff = Backoff::new(&self.node, self.seed);
         let mut last = "no answer in time".to_owned();
         let leave = async {
-            while let Err(untold) = self.tell(Wanted::Nothing, kept).await {
+            while let Err(untold) = self.tell(&Wanted::Nothing, kept).await {
                 last = untold.why;
                 if !untold.is_answer {
                     return false;
@@ -140,22 +140,25 @@ impl Herald {
     }
 
     /// Makes the node say what is wanted; nothing is asked where it does already.
-    async fn tell(&mut self, wanted: Wanted, kept: &mut Kept) -> Result<(), Untold> {
+    async fn tell(&mut self, wanted: &Wanted, kept: &mut Kept) -> Result<(), Untold> {
         match wanted {
             Wanted::Unknown => Ok(()),
             Wanted::Nothing => self.take_away(kept).await,
             Wanted::Says {
                 measured,
                 held,
-                lead,
-            } => self.say((measured, held), lead, kept).await,
+                beside,
+            } => {
+                let conditions = (*measured, *held);
+                self.say(conditions, beside.as_ref(), kept).await
+            }
         }
     }
 
     async fn say(
         &mut self,
         (measured, held): (ConditionSet, ConditionSet),
-        lead: Option<Lead>,
+        beside: Option<&Conflict>,
         kept: &mut Kept,
     ) -> Result<(), Untold> {
         let now = now();
@@ -168,9 +171,9 @@ impl Herald {
             .collect();
         let mut patch = patch(&new, &now);
         extend(&mut patch, conditions_of(&removal(gone)));
-        if let Some(lead) = lead {
-            let told = conflict::told(lead, kept.conflict.as_ref(), &now);
-            extend(&mut patch, [conflict::condition(lead, &told, &now)]);
+        if let Some(beside) = beside {
+            let told = conflict::told(beside, kept.conflict.as_ref(), &now);
+            extend(&mut patch, [conflict::condition(beside, &told, &now)]);
             kept.conflict = Some(told);
         }
         // Before it is sent: whoever ends now has told it perhaps.
@@ -190,12 +193,12 @@ impl Herald {
             );
         }
         let news = kept.conflict.as_mut().filter(|told| !told.is_logged);
-        if let Some(told) = news.filter(|_| lead.is_some()) {
+        if let Some(told) = news.filter(|_| beside.is_some()) {
             told.is_logged = true;
-            let holds = told.holds;
             info!(
                 condition = conflict::TYPE,
-                holds, "told the node's condition"
+                status = told.status(),
+                "told the node's condition"
             );
         }
         let is_wanted = self.taints && taint::is_wanted(held);

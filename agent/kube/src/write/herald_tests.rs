@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use brink_core::node::lead::Lead;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -37,11 +38,11 @@ fn says(held: &[Condition]) -> Wanted {
     says_beside(held, None)
 }
 
-fn says_beside(held: &[Condition], lead: Option<Lead>) -> Wanted {
+fn says_beside(held: &[Condition], beside: Option<Conflict>) -> Wanted {
     Wanted::Says {
         measured: [Condition::MemoryPressure].into_iter().collect(),
         held: held.iter().copied().collect(),
-        lead,
+        beside,
     }
 }
 
@@ -171,11 +172,13 @@ async fn who_only_observes_now_takes_away_what_was_told() {
 async fn who_acts_first_is_told_once_known_stays_while_unknown_and_goes_at_the_end() {
     let folder = tempfile::tempdir().unwrap();
     let fake = Fake::default();
-    let lead = |ours| Lead {
-        ours: Some(ours),
-        kubelets: Some(100),
-        margin: 64,
-        is_confirmed: false,
+    let by = |ours| {
+        Conflict::By(Lead {
+            ours: Some(ours),
+            kubelets: Some(100),
+            margin: 64,
+            is_confirmed: false,
+        })
     };
     let conflict = || {
         let asked = fake.asked();
@@ -187,22 +190,27 @@ async fn who_acts_first_is_told_once_known_stays_while_unknown_and_goes_at_the_e
     first.wanted.send_replace(says(&[]));
     until(&fake, "a condition is told", |lines| lines.len() == 1).await;
     assert_eq!(conflict(), None, "nobody knows");
-    for (ours, status) in [(50, "True"), (164, "False"), (50, "True")] {
+    for (beside, status) in [
+        (by(50), "True"),
+        (by(164), "False"),
+        (Conflict::Unknown("HTTP 403".into()), "Unknown"),
+        (by(50), "True"),
+    ] {
         let told = fake.lines().len();
-        let wanted = says_beside(&[], Some(lead(ours)));
+        let wanted = says_beside(&[], Some(beside));
         first.wanted.send_replace(wanted);
         until(&fake, "it is told", |lines| lines.len() > told).await;
         assert_eq!(conflict().unwrap()["status"], status);
     }
     let held = [Condition::MemoryPressure];
     first.wanted.send_replace(says(&held));
-    until(&fake, "pressure is told", |lines| lines.len() == 5).await;
+    until(&fake, "pressure is told", |lines| lines.len() == 6).await;
     assert_eq!(conflict(), None, "it stays as it was told");
     // As after a crash: the next agent knows what is there.
     first.task.abort();
     let second = start(folder.path(), &fake, false);
     second.wanted.send_replace(Wanted::Nothing);
-    until(&fake, "it is taken away", |lines| lines.len() == 6).await;
+    until(&fake, "it is taken away", |lines| lines.len() == 7).await;
     let gone = json!({ "$patch": "delete", "type": "brink.dev/KubeletConflict" });
     assert_eq!(conflict(), Some(gone));
 }

@@ -74,7 +74,7 @@ mod tests {
             let twice = Kept {
                 conditions: vec![standing.clone(), standing],
                 conflict: Some(Told {
-                    holds: true,
+                    holds: Some(true),
                     since: since.to_owned(),
                     is_logged: false,
                 }),
@@ -95,6 +95,12 @@ mod tests {
         // As an agent wrote it that knew nothing of a conflict.
         let before = read(br#"{"conditions":[],"tainted":true}"#, now).unwrap();
         assert_eq!((before.tainted, before.conflict), (true, None));
+        for (holds, expected) in [("true", Some(true)), ("false", Some(false)), ("null", None)] {
+            let text =
+                format!(r#"{{"conflict":{{"holds":{holds},"since":"2026-01-02T03:04:05Z"}}}}"#);
+            let kept = read(text.as_bytes(), now).unwrap();
+            assert_eq!(kept.conflict.unwrap().holds, expected);
+        }
         assert!(read(b"[", now).is_err());
     }
 }

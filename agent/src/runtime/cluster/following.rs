@@ -105,7 +105,7 @@ impl Cluster {
             seed: self.follow.seed,
             folder: &config.paths.state_dir,
             pods: Arc::clone(&self.pods),
-            asked_in_vain: self.configz.as_ref().map(|configz| configz.failures()),
+            asked_in_vain: self.configz.as_ref().map(|configz| configz.in_vain()),
             of,
         })?;
         self.speaker = Some(Arc::clone(&speaker));

@@ -15,6 +15,8 @@ mod source;
 #[cfg(not(feature = "kubernetes"))]
 pub use absent::{Cluster, ask_kubelet, try_out};
 #[cfg(feature = "kubernetes")]
+pub use configz::InVain;
+#[cfg(feature = "kubernetes")]
 pub use following::{Cluster, ask_kubelet, try_out};
 
 use std::sync::{Arc, OnceLock};

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use anyhow::Context as _;
 use brink_core::base::{Moment, Reason, Span};
 use brink_core::node::condition::{Condition, ConditionSet};
-use brink_core::node::lead::Lead;
 use brink_core::node::observe::Observations;
 use brink_core::node::policy::Policy;
 use brink_core::node::safety::Mode;
@@ -24,6 +23,7 @@ use brink_host::probe::shortage::Shortage;
 use brink_kube::client::Access;
 use brink_kube::outbox::{Cause, Entry, Files, Key};
 use brink_kube::pods::Pods;
+use brink_kube::write::conflict::Conflict;
 use brink_kube::write::deliver::Around;
 use brink_kube::write::herald::Wanted;
 use brink_kube::write::plan::{Seen, Told};
@@ -44,7 +44,7 @@ use crate::record::DecisionRecord;
 use crate::record::wire::wall_clock;
 use crate::record::words::mode_word;
 use crate::recorder::Recorder;
-use crate::runtime::cluster::Voice;
+use crate::runtime::cluster::{InVain, Voice};
 use crate::runtime::state::Shared;
 use crate::runtime::stop_button::StopButton;
 use crate::storage::Keeper;
@@ -77,8 +77,8 @@ pub struct Plan<'a> {
     pub folder: &'a Path,
     /// The pods as the API has them.
     pub pods: Arc<Pods>,
-    /// Whether the kubelet was ever asked in vain what it goes by; none where it is not asked.
-    pub asked_in_vain: Option<watch::Receiver<bool>>,
+    /// Whether the kubelet is asked in vain what it goes by; none where it is not asked.
+    pub asked_in_vain: Option<watch::Receiver<Option<InVain>>>,
     /// What else there is here.
     pub of: Voice,
 }
@@ -108,20 +108,20 @@ pub struct Speaker {
     owed: Mutex<BTreeSet<Key>>,
 }
 
-/// Who acts first by the thresholds of both, where that is known, and whether we act at all.
-#[derive(Clone, Copy, Debug, Default)]
+/// Who acts first by the thresholds of both, where there is something to say of that, and whether we act at all.
+#[derive(Clone, Debug, Default)]
 struct Beside {
-    lead: Option<Lead>,
+    conflict: Option<Conflict>,
     is_enforcing: bool,
 }
 
 impl Beside {
-    fn in_force(self) -> Option<Lead> {
-        let lead = self.lead?;
+    fn in_force(&self) -> Option<Conflict> {
+        let conflict = self.conflict.clone()?;
         Some(if self.is_enforcing {
-            lead
+            conflict
         } else {
-            lead.while_idle()
+            conflict.while_idle()
         })
     }
 }
@@ -179,17 +179,17 @@ impl Speaker {
         lock(&self.wanted).take();
     }
 
-    /// Who acts first, we or the kubelet, is this from now on; none where it is not known.
-    pub(super) fn stand_beside(&self, lead: Option<Lead>) {
+    /// Who acts first, we or the kubelet, is this from now on; none where nothing is to be said of that.
+    pub(super) fn stand_beside(&self, conflict: Option<Conflict>) {
         let wanted = lock(&self.wanted);
-        let lead = {
+        let new = {
             let mut beside = lock(&self.beside);
-            beside.lead = lead;
+            beside.conflict = conflict;
             beside.in_force()
         };
         if let Some(wanted) = &*wanted {
             wanted.send_if_modified(|wanted| match wanted {
-                Wanted::Says { lead: told, .. } => std::mem::replace(told, lead) != lead,
+                Wanted::Says { beside, .. } => replace(beside, new),
                 Wanted::Unknown | Wanted::Nothing => false,
             });
         }
@@ -288,7 +288,7 @@ impl Tell for Speaker {
 
     fn looked(&self, (held, seen): (ConditionSet, &Observations), policy: &Policy, mode: Mode) {
         let wanted = lock(&self.wanted);
-        let lead = {
+        let beside = {
             let mut beside = lock(&self.beside);
             beside.is_enforcing = mode == Mode::Enforcing;
             beside.in_force()
@@ -299,11 +299,11 @@ impl Tell for Speaker {
             Mode::Enforcing | Mode::Observing(_) => Wanted::Says {
                 measured: measured(policy, held, seen),
                 held,
-                lead,
+                beside,
             },
         };
         if let Some(wanted) = &*wanted {
-            wanted.send_if_modified(|wanted| std::mem::replace(wanted, new) != new);
+            wanted.send_if_modified(|wanted| replace(wanted, new));
         }
     }
 
@@ -406,6 +406,13 @@ fn measured(policy: &Policy, held: ConditionSet, seen: &Observations) -> Conditi
     };
     let known = signals.filter(|signal| is_known(signal) || held.contains(signal.condition()));
     known.map(Signal::condition).collect()
+}
+
+/// Puts a new one in the place of the old one, and says whether it is another.
+fn replace<T: PartialEq>(old: &mut T, new: T) -> bool {
+    let is_other = *old != new;
+    *old = new;
+    is_other
 }
 
 /// Every change is one assignment, so one who died holding it harms nobody.

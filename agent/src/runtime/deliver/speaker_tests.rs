@@ -1,6 +1,7 @@
 //! What is put into the outbox and wished of the node, without any server.
 
 use brink_core::node::engine::MemoryPolicy;
+use brink_core::node::lead::Lead;
 use brink_core::node::observe::{Layout, Observation};
 use brink_core::node::policy::Settings;
 use brink_core::node::signal::Signal;
@@ -284,13 +285,13 @@ fn the_node_says_what_is_measured_while_it_is_ours_to_say() {
     let wanted = |mode| {
         let seen = (held, &Observations::default());
         scene.speaker.looked(seen, &policy(), mode);
-        *scene.tasks.wanted.borrow()
+        scene.tasks.wanted.borrow().clone()
     };
     // Nobody measures the disk.
     let says = Wanted::Says {
         measured: held,
         held,
-        lead: None,
+        beside: None,
     };
     assert_eq!(wanted(Mode::Enforcing), says);
     assert_eq!(wanted(Mode::Observing(Reason::Standby)), Wanted::Unknown);
@@ -336,7 +337,7 @@ fn pressure_on_disks_is_told_while_one_answers_and_as_long_as_it_holds() {
         let says = Wanted::Says {
             measured,
             held,
-            lead: None,
+            beside: None,
         };
         assert_eq!(*scene.tasks.wanted.borrow(), says, "{answer:?}");
     }
@@ -355,33 +356,40 @@ fn who_acts_first_is_told_at_once_and_with_every_look_after_it() {
         let seen = (ConditionSet::EMPTY, &Observations::default());
         scene.speaker.looked(seen, &policy(), mode);
     };
-    let told = || match *scene.tasks.wanted.borrow() {
-        Wanted::Says { lead, .. } => lead,
+    let told = || match &*scene.tasks.wanted.borrow() {
+        Wanted::Says { beside, .. } => beside.clone(),
         Wanted::Unknown | Wanted::Nothing => None,
     };
-    scene.speaker.stand_beside(Some(lead));
+    let by = |lead| Some(Conflict::By(lead));
+    scene.speaker.stand_beside(by(lead));
     assert_eq!(*scene.tasks.wanted.borrow(), Wanted::Unknown);
     look(Mode::Enforcing);
-    assert_eq!(told(), Some(lead));
+    assert_eq!(told(), by(lead));
     // Who is paused does not act first, whatever the thresholds.
     look(Mode::Observing(Reason::Paused));
-    assert_eq!(told(), Some(lead.while_idle()));
+    assert_eq!(told(), by(lead.while_idle()));
     let higher = Lead {
         ours: Some(200),
         ..lead
     };
-    scene.speaker.stand_beside(Some(higher));
-    assert_eq!(told(), Some(lead.while_idle()));
+    scene.speaker.stand_beside(by(higher));
+    assert_eq!(told(), by(lead.while_idle()));
     look(Mode::Enforcing);
-    assert_eq!(told(), Some(higher));
+    assert_eq!(told(), by(higher));
     let other = Lead { ours: None, ..lead };
-    scene.speaker.stand_beside(Some(other));
-    assert_eq!(told(), Some(other));
+    scene.speaker.stand_beside(by(other));
+    assert_eq!(told(), by(other));
+    // A kubelet that does not say what it goes by may act or not, whatever we do.
+    let unknown = Some(Conflict::Unknown("HTTP 403".into()));
+    scene.speaker.stand_beside(unknown.clone());
+    assert_eq!(told(), unknown);
+    look(Mode::Observing(Reason::Paused));
+    assert_eq!(told(), unknown);
     // What can no longer be known says nothing new.
     scene.speaker.stand_beside(None);
     look(Mode::Enforcing);
     assert_eq!(told(), None);
     look(Mode::Observing(Reason::Observing));
-    scene.speaker.stand_beside(Some(lead));
+    scene.speaker.stand_beside(by(lead));
     assert_eq!(*scene.tasks.wanted.borrow(), Wanted::Nothing);
 }

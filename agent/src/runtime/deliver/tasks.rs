@@ -16,6 +16,7 @@ use tracing::{error, info};
 use super::beside;
 use super::speaker::Speaker;
 use crate::config::AgentConfig;
+use crate::runtime::cluster::InVain;
 use crate::runtime::stop_button::{StopButton, Written};
 
 /// The tasks that carry on what it is told.
@@ -30,7 +31,7 @@ pub struct Tasks {
     pub(super) new: Receiver<Entry>,
     pub(super) changes: watch::Receiver<u64>,
     pub(super) config: watch::Receiver<Option<Arc<AgentConfig>>>,
-    pub(super) asked_in_vain: Option<watch::Receiver<bool>>,
+    pub(super) asked_in_vain: Option<watch::Receiver<Option<InVain>>>,
     pub(super) wanted: watch::Receiver<Wanted>,
 }
 
@@ -39,7 +40,7 @@ impl Tasks {
     pub async fn run(self) {
         let speaker = Arc::clone(&self.speaker);
         let known = (self.config, self.asked_in_vain);
-        let beside = beside::follow(known, move |lead| speaker.stand_beside(lead));
+        let beside = beside::follow(known, move |conflict| speaker.stand_beside(conflict));
         let postman = Postman {
             door: Door::new(self.access.clone()),
             node: self.node.clone(),

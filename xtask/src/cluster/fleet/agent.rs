@@ -369,7 +369,7 @@ fn wanted(is_short: bool) -> Wanted {
     Wanted::Says {
         measured: measured.into_iter().collect(),
         held: held.collect::<ConditionSet>(),
-        lead: None,
+        beside: None,
     }
 }
 
