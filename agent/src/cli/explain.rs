@@ -142,6 +142,13 @@ pub(super) fn place(why: &Explanation, style: Style) -> String {
     for reason in &why.reasons {
         screen.line("- ", reason);
     }
+    if !why.advice.is_empty() {
+        screen.gap();
+        screen.heading(&format!("Advice on thresholds of {}", why.signal));
+        for advice in &why.advice {
+            screen.line("- ", advice);
+        }
+    }
     if !why.orders.is_empty() {
         screen.gap();
         screen.heading("Orders against it");
@@ -198,4 +205,33 @@ fn to_millis(wall: &str) -> String {
         .strip_suffix('Z')
         .and_then(|wall| wall.get(..wall.len().checked_sub(3)?));
     cut.map_or_else(|| wall.to_owned(), |wall| format!("{wall}Z"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An explanation as an agent gives it, with this advice.
+    fn explanation(advice: &[&str]) -> Explanation {
+        let said = include_str!("../../../tests/fuzz/corpus/answers/explanation");
+        let Answer::Explanation(mut why) = serde_json::from_str(said).unwrap() else {
+            panic!("{said}");
+        };
+        why.advice = advice.iter().map(|&one| one.to_owned()).collect();
+        *why
+    }
+
+    #[test]
+    fn advice_stands_behind_the_reasons_and_where_there_is_none_nothing_does() {
+        let told = |advice: &[&str]| place(&explanation(advice), Style::default());
+        let with = told(&["It swings.", "It is\u{1b}[2J small."]);
+        let part = "- its priority 3 is lower than 4\n\nAdvice on thresholds of pid.available\n- It swings.\n\
+                    - It is\\u{1b}[2J small.\n\nOrders against it\n";
+        assert!(with.contains(part), "{with}");
+        let without = told(&[]);
+        let part = "- its priority 3 is lower than 4\n\nOrders against it\n";
+        assert!(without.contains(part), "{without}");
+        let written = serde_json::to_string(&explanation(&[])).unwrap();
+        assert!(!written.contains("advice"), "{written}");
+    }
 }

@@ -476,6 +476,10 @@ pub struct Explanation {
     pub candidates: u32,
     /// Sentences, most important first.
     pub reasons: Vec<String>,
+    /// What is wrong with the settings that bear on the signal, and what would be right, as `brink doctor` says it; left out where there
+    /// is nothing to say.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub advice: Vec<String>,
     /// Its cgroups, as paths in the hierarchy of the memory controller.
     pub cgroups: Vec<String>,
     /// The remembered orders against it, newest last.

@@ -10,6 +10,7 @@ mod check;
 mod checks;
 pub mod facts;
 mod report;
+pub(crate) mod rules;
 mod text;
 mod verdict;
 
@@ -17,6 +18,7 @@ pub use check::{Check, State, Step};
 pub use checks::checks;
 pub use facts::{Facts, Known, Trials};
 pub use report::{Counts, Machine, Report};
+pub use rules::advice_on;
 pub use text::Page;
 pub use verdict::Verdict;
 

@@ -68,6 +68,8 @@ pub(super) enum Step {
 /// An order of ours.
 #[derive(Debug)]
 pub(super) struct Ordered {
+    /// Its number.
+    pub(super) order: u64,
     /// Of the workload.
     pub(super) uid: Arc<str>,
     pub(super) is_carried_out: bool,
@@ -89,6 +91,7 @@ impl Ordered {
         let is_for_ids = record.threshold.signal == Signal::PidAvailable.name();
         let count = |usage| usize::try_from(usage).ok();
         Self {
+            order: record.order,
             uid: record.victim.uid.as_str().into(),
             is_carried_out: record.mode == "enforcing",
             crowd: is_for_ids.then(|| Crowd {

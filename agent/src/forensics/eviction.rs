@@ -167,6 +167,11 @@ impl Scene {
 }
 
 impl Seen {
+    /// Where its processes came from.
+    pub(super) const fn fork_root(&self) -> &Field<ForkRoot> {
+        &self.fork_root
+    }
+
     /// Adds it to the incident, where that does not know better.
     pub(super) fn fill(&mut self, incident: &mut Incident) {
         if incident.victims.is_empty() && !self.victims.is_empty() {

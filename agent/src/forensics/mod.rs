@@ -13,6 +13,7 @@ pub mod gather;
 pub mod identity;
 pub mod limit;
 mod open;
+mod records;
 pub mod roll;
 mod root;
 mod scene;
@@ -25,13 +26,12 @@ mod told;
 mod watch;
 mod worker;
 
-use brink_stream::model::incident::Incident;
+use brink_stream::model::field::Field;
+use brink_stream::model::incident::{ForkRoot, Incident};
 use brink_stream::model::kind::Kind;
 
-use crate::guard::now;
-use crate::telling::Telling;
-
 pub use collector::{Collector, Over, Plan};
+pub use records::Records;
 
 /// Victims that one incident names; more are counted.
 pub const MOST_VICTIMS: usize = 64;
@@ -45,34 +45,10 @@ pub trait Outlet: Send {
     /// Lets `fill` add what it knows to the incident of an open order of ours for the workload with that uid; it is told as
     /// the order ends. False where no such order is open.
     fn amend(&self, uid: &str, fill: &mut dyn FnMut(&mut Incident)) -> bool;
+    /// Tells where the processes of a workload came from that was ordered to go for them, by the order's number and its uid.
+    fn fork_root(&self, order: u64, uid: &str, root: &Field<ForkRoot>);
     /// Tells that an order of ours is over.
     fn completed(&self, over: &Over);
     /// Tells how many kills found no room here, this time and in this run.
     fn lost(&self, count: u64, total: u64);
-}
-
-impl Outlet for Telling {
-    fn open(&self, of: Kind, incident: Incident) -> Option<Incident> {
-        Self::open(self, of, incident)
-    }
-
-    fn close(&self, of: Kind, incident: &Incident) {
-        Self::close(self, of, incident);
-    }
-
-    fn amend(&self, uid: &str, fill: &mut dyn FnMut(&mut Incident)) -> bool {
-        let is_meant = |incident: &Incident| {
-            let workload = incident.workload.value();
-            workload.is_some_and(|workload| workload.uid == uid)
-        };
-        Self::amend(self, is_meant, fill)
-    }
-
-    fn completed(&self, over: &Over) {
-        Self::completed(self, &over.record, over.qos);
-    }
-
-    fn lost(&self, count: u64, total: u64) {
-        self.lost_kills(now(), count, total);
-    }
 }

@@ -17,7 +17,7 @@ use brink_host::probe::abi::Plain as _;
 use brink_host::probe::abi::record::{Head, RECLAIM_MEMCG, UNKNOWN, VictimRecord};
 use brink_stream::model::event::Time;
 use brink_stream::model::field::{Field, Missing};
-use brink_stream::model::incident::{Cause, Incident, NodeState};
+use brink_stream::model::incident::{Cause, ForkRoot, Incident, NodeState};
 use brink_stream::model::kind::Kind;
 
 use super::choice::Choice;
@@ -53,6 +53,15 @@ impl Outlet for Recording {
         let mut incident = eviction();
         fill(&mut incident);
         self.1 && self.0.send((Kind::EvictionOrdered, incident)).is_ok()
+    }
+
+    fn fork_root(&self, order: u64, uid: &str, root: &Field<ForkRoot>) {
+        let incident = Incident {
+            id: format!("{uid} {order}"),
+            fork_root: root.clone(),
+            ..eviction()
+        };
+        let _nobody_listens = self.0.send((Kind::EvictionOrdered, incident));
     }
 
     fn completed(&self, _over: &Over) {

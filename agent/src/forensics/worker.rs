@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use brink_host::clock::{ClockPair, monotonic_ns};
 use brink_host::probe::forensics::ForensicsRing;
 use brink_stream::model::event::Time;
-use brink_stream::model::field::Field;
+use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::kind::Kind;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
@@ -15,7 +15,7 @@ use rustix::time::Timespec;
 use super::Outlet;
 use super::collector::{Inbox, Note, Ordered, Over, Plan, Step};
 use super::correlate::{Correlator, End, Key};
-use super::eviction::{self, Eviction};
+use super::eviction::{self, Eviction, Seen};
 use super::gather::top;
 use super::open::Open;
 use super::scene::Scene;
@@ -128,7 +128,14 @@ impl Worker {
         self.evictions.retain(|eviction| *eviction.uid != *uid);
         // Who was signalled first has been told by the kernel before the order was.
         self.drain();
-        if let Some(mut seen) = self.scene.eviction(&uid, order.crowd, &self.halves.ours)
+        let seen = self.scene.eviction(&uid, order.crowd, &self.halves.ours);
+        if order.crowd.is_some() {
+            // As the incident has it of whom nothing is seen.
+            let lost = Field::Missing(Missing::Lost);
+            let root = seen.as_ref().map_or(&lost, Seen::fork_root);
+            self.outlet.fork_root(order.order, &uid, root);
+        }
+        if let Some(mut seen) = seen
             && self.outlet.amend(&uid, &mut |incident| seen.fill(incident))
         {
             if self.evictions.len() == eviction::MOST_OPEN {

@@ -2,6 +2,7 @@
 
 pub mod kubelet;
 pub mod page;
+pub mod root;
 pub mod text;
 pub mod told;
 mod why;

@@ -1,5 +1,6 @@
 //! A decision as a page of text: what happened, on which figures, who and why, when each stage was, and what else could have been.
 
+use super::root::fork_root_or_why;
 use super::text::{
     amount, amount_or_unknown, bytes, counted, end_words, hardness, means_words, millis,
     mode_words, moment, monotonic, stage_words, time_of_day, unsigned,
@@ -20,6 +21,9 @@ pub fn page(record: &DecisionRecord, style: Style) -> String {
     figures(&mut screen, record);
     ranking(&mut screen, record);
     why(&mut screen, record);
+    if let Some(root) = &record.fork_root {
+        fork_root_or_why(&mut screen, root);
+    }
     timeline(&mut screen, record);
     outcome(&mut screen, record);
     screen.into_text()

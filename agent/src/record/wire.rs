@@ -7,6 +7,8 @@ use brink_core::node::workload::full_name;
 use brink_host::clock::BootId;
 pub use brink_stream::model::API_VERSION;
 pub use brink_stream::model::event::Time;
+use brink_stream::model::field::Field;
+use brink_stream::model::incident::ForkRoot;
 use serde::{Deserialize, Serialize};
 
 use super::kubelet::KubeletView;
@@ -79,6 +81,10 @@ pub struct DecisionRecord {
     /// What Kubernetes was told of it; none where the victim is no pod of its API.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<ToldView>,
+    /// Of an order for process ids the process that the victim's processes come from, as its incident has it; nobody can know that before
+    /// the kill. Left out until it was looked for, of other orders, where no events are told, and after a restart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork_root: Option<Field<ForkRoot>>,
 }
 
 /// What was started again in an evicted pod, and killed by the same order.
@@ -293,6 +299,7 @@ impl DecisionRecord {
             again: None,
             left_alone: Vec::new(),
             kubernetes: None,
+            fork_root: None,
         }
     }
 

@@ -358,7 +358,7 @@ impl Around {
             command_lines: config.events.command_lines,
             loaded: Arc::clone(&self.loaded),
             clocks,
-            outlet: Box::new(self.telling.clone()),
+            outlet: Box::new(forensics::Records::new(&self.telling, &self.shared)),
         })?;
         collector.follow(&plan.roster);
         self.collector = collector;

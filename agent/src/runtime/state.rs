@@ -13,6 +13,8 @@ use brink_core::node::safety::Mode;
 use brink_core::node::shadow::{Fate, PHASES};
 use brink_core::node::threshold::ThresholdSet;
 use brink_core::node::workload::{PodUsage, Workload, WorkloadTable};
+use brink_stream::model::field::Field;
+use brink_stream::model::incident::ForkRoot;
 use tokio::sync::{Notify, watch};
 
 use crate::config::AgentConfig;
@@ -319,9 +321,20 @@ impl State {
                 record.left_alone = std::mem::take(&mut known.left_alone);
             }
             record.kubernetes = record.kubernetes.or_else(|| known.kubernetes.take());
+            record.fork_root = record.fork_root.or_else(|| known.fork_root.take());
             *known = record;
         } else {
             keep(&mut self.decisions, record, DECISIONS);
+        }
+    }
+
+    /// Takes down where the processes of the victim with that uid came from, if the decision with that number is remembered.
+    pub fn add_fork_root(&mut self, order: u64, uid: &str, root: Field<ForkRoot>) {
+        let mut decisions = self.decisions.iter_mut().rev();
+        // Whoever enforced before us numbered orders as well.
+        let meant = decisions.find(|record| record.order == order && record.victim.uid == uid);
+        if let Some(record) = meant {
+            record.fork_root = Some(root);
         }
     }
 

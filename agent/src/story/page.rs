@@ -1,7 +1,7 @@
 //! An incident as a page of text: what happened, how sure that is, when each thing was, to whom, and in which state all was.
 
 use brink_stream::model::event::Time;
-use brink_stream::model::field::{Field, Missing};
+use brink_stream::model::field::Missing;
 use brink_stream::model::incident::{Cause, Incident, Recording, Trigger};
 
 use super::chart::{Chart, Point};
@@ -9,7 +9,8 @@ use super::headline::{certainty, decision, headline, killed, millis_after, short
 use super::missing::missing;
 use super::tables;
 use super::workloads::workloads;
-use crate::record::text::{counted, moment, monotonic, stage_words, time_of_day, unsigned};
+use crate::record::root;
+use crate::record::text::{counted, moment, stage_words, time_of_day, unsigned};
 use crate::terminal::{Column, Paint, Screen, Style};
 
 /// Columns of a chart where nobody says how wide the output is.
@@ -159,34 +160,9 @@ fn timeline(screen: &mut Screen, incident: &Incident) {
 
 /// Where the processes came from that took all ids.
 fn fork_root(screen: &mut Screen, incident: &Incident) {
-    let Some(root) = incident.fork_root.value() else {
-        return;
-    };
-    screen.gap();
-    screen.heading("Where its processes came from");
-    let text = forker(&root.comm, root.pid, &root.start_ns);
-    screen.line("  process    ", &text);
-    if let Some(argv) = root.argv.value() {
-        screen.line("  arguments  ", &argv.join(" "));
+    if let Some(root) = incident.fork_root.value() {
+        root::fork_root(screen, root);
     }
-    if let Some(parent) = root.parent.value() {
-        let text = forker(&parent.comm, parent.pid, &parent.start_ns);
-        screen.line("  forked by  ", &text);
-    }
-    let text = format!(
-        "{} of the {} that were forked last descend from it",
-        root.descendants, root.of
-    );
-    screen.line("  share      ", &text);
-}
-
-/// Its name, its id, and when it was started: ids are given again.
-fn forker(comm: &str, pid: u32, start_ns: &Field<u64>) -> String {
-    let started = start_ns.value().map_or_else(String::new, |nanos| {
-        let nanos = i64::try_from(*nanos).unwrap_or(i64::MAX);
-        format!(", started {} after boot", monotonic(nanos))
-    });
-    format!("{comm}, pid {pid}{started}")
 }
 
 fn trigger(screen: &mut Screen, incident: &Incident) {

@@ -63,6 +63,24 @@ fn a_replay_keeps_to_its_own() {
     output.lines().for_each(|line| check("replay", line));
 }
 
+#[test]
+fn an_explanation_with_advice_and_a_decision_with_a_root_keep_to_theirs() {
+    let read = |path: &str| -> Value {
+        let text = fs::read_to_string(tests_folder(path)).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let explanation = read("fuzz/corpus/answers/explanation")["body"].take();
+    assert!(explanation["advice"].is_array());
+    check("explanation", &explanation.to_string());
+    let mut decision =
+        read("events/v1alpha1/eviction-completed.json")["data"]["decision"]["value"].take();
+    let known = read("../agent/tests/page/incident-full.json")["forkRoot"].take();
+    for root in [known, json!({"missing": "lost"})] {
+        decision["forkRoot"] = root;
+        check("decision", &decision.to_string());
+    }
+}
+
 /// Every schema, by its name below the folder.
 fn published() -> Vec<String> {
     let mut names = Vec::new();

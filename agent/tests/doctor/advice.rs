@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use brink::doctor::State::{Note, Ok, Warning};
-use brink::doctor::checks;
 use brink::doctor::facts::crossings::Crossings;
+use brink::doctor::{advice_on, checks};
 use brink_core::base::Moment;
+use brink_core::node::signal::Signal;
 use brink_stream::hub::{self, Hub, Identity};
 use brink_stream::journal::{self, Journal, Surroundings};
 use brink_stream::model::data::Threshold;
@@ -376,4 +377,112 @@ fn crossings_are_read_from_the_journal_as_far_back_as_they_count() {
     assert!(!found.is_cut);
     let missing = Crossings::read(&folder.path().join("none"), NOW);
     assert_eq!(missing, Result::Ok(Crossings::default()));
+}
+
+/// What `brink explain` says of the settings on a signal, where the kubelet's disk has so many bytes.
+fn advised(machine: &Machine, signal: Signal, disk: Option<i64>) -> Vec<String> {
+    advice_on(&machine.checked().config, signal, disk, NOW * 1_000_000)
+}
+
+/// Asserts that one thing is said, and that it has these words in it.
+#[track_caller]
+fn expect_one(said: &[String], words: &[&str]) {
+    assert_eq!(said.len(), 1, "{said:?}");
+    for word in words {
+        assert!(said[0].contains(word), "{word:?} is not in {said:?}");
+    }
+}
+
+#[test]
+fn an_explanation_has_the_doctors_advice_on_reserves_for_its_own_signal() {
+    let soft = "evictionHard: {memory.available: 200Mi, pid.available: 1000}\nevictionSoft: {memory.available: 1Gi}\n\
+                evictionSoftGracePeriod: {memory.available: 2m}\nsystemReserved: {pid: '600'}";
+    let machine = kubelet("", soft, "");
+    expect_one(
+        &advised(&machine, Signal::MemoryAvailable, None),
+        &[
+            "memory.available<1Gi for 2m0s wants 1.0Gi left, and 200Mi of memory are kept",
+            "pods that all keep to what they request",
+            "kubeReserved and systemReserved of 824Mi memory together",
+        ],
+    );
+    expect_one(
+        &advised(&machine, Signal::PidAvailable, None),
+        &["pid.available<1k wants 1000 left, and 600 of pid"],
+    );
+    let none = Vec::<String>::new();
+    for signal in [Signal::MemoryHeadroom, Signal::NodefsInodesFree] {
+        assert_eq!(advised(&machine, signal, None), none);
+    }
+    // Brink acts at more than the kubelet keeps from pods.
+    let machine = kubelet(
+        "evictionHard: {memory.available: 300Mi}",
+        "evictionHard: {memory.available: 200Mi}",
+        "",
+    );
+    expect_one(
+        &advised(&machine, Signal::MemoryAvailable, None),
+        &[
+            "200Mi kept from pods (kubeReserved and systemReserved 0B, evictionHard 200Mi)",
+            "less than the threshold of 300Mi",
+            "kubeReserved and systemReserved of 100Mi memory together",
+        ],
+    );
+    let whole = Machine::whole();
+    assert_eq!(advised(&whole, Signal::MemoryAvailable, None), none);
+    // A share of what nobody knows is no advice.
+    let share = "evictionHard: {nodefs.available: 1Gi}\nevictionSoft: {nodefs.available: 10%}\n\
+                 evictionSoftGracePeriod: {nodefs.available: 2m}";
+    let machine = kubelet("", share, "");
+    assert_eq!(advised(&machine, Signal::NodefsAvailable, None), none);
+    expect_one(
+        &advised(&machine, Signal::NodefsAvailable, Some(100 << 30)),
+        &[
+            "nodefs.available<10% for 2m0s wants 10.0Gi left, and 1.0Gi of ephemeral-storage are kept",
+        ],
+    );
+}
+
+#[test]
+fn an_explanation_has_the_swings_that_the_journal_tells_and_what_calms_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let config = |thresholds: &str| {
+        let journal = format!(
+            "events: {{enabled: true, journal: {{path: {}}}}}",
+            path.display()
+        );
+        Machine::whole().configured(&format!("{journal}\n{thresholds}"))
+    };
+    let (soft, hard) = (
+        config(SOFT),
+        config("evictionHard: {memory.available: 1Gi}"),
+    );
+    let none = Vec::<String>::new();
+    let said = advised(&soft, Signal::MemoryAvailable, None);
+    assert_eq!(said, none, "there is no journal yet");
+    // Met every ten minutes or so, with calms of 400, 500 and 400 seconds.
+    let changes = [
+        (NOW - 3000, true, false),
+        (NOW - 2900, false, false),
+        (NOW - 2500, true, false),
+        (NOW - 2400, false, false),
+        (NOW - 1900, true, false),
+        (NOW - 1800, false, false),
+        (NOW - 1400, true, false),
+    ];
+    write_journal(path, &changes);
+    expect_one(
+        &advised(&soft, Signal::MemoryAvailable, None),
+        &[
+            "memory.available (grace 2m0s) was met again after 3 calms, of at most 8m20s",
+            "had gone in 3; the transition period is 5m0s",
+            "pods are scheduled here while it is calm",
+            "evictionPressureTransitionPeriod: 9m0s",
+        ],
+    );
+    assert_eq!(advised(&soft, Signal::PidAvailable, None), none);
+    assert_eq!(advised(&hard, Signal::MemoryAvailable, None), none);
+    // The doctor reads the same six hours by its own clock, in which there is nothing.
+    expect(&soft.check("memory.swings"), Ok, &["none"]);
 }

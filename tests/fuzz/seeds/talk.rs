@@ -240,6 +240,7 @@ fn explanation() -> Explanation {
         place: Some(2),
         candidates: 2,
         reasons: vec!["its priority 3 is lower than 4".to_owned()],
+        advice: vec!["A soft threshold swings: so.\u{1b}[2J".to_owned()],
         cgroups: vec!["/kubepods/burstable/pod1".to_owned()],
         orders: vec![OrderView::of(&decision())],
         storage: None,

@@ -76,6 +76,9 @@ impl Ground {
     /// Where the incident of the latest order says that its processes came from.
     fn fork_root(&self, order: usize) -> Field<ForkRoot> {
         let incident: Incident = serde_json::from_str(self.told(order).data.get()).unwrap();
+        // The record of the decision says the same: it was looked for once.
+        let record = self.node.finished(order as u64);
+        assert_eq!(record.fork_root.as_ref(), Some(&incident.fork_root));
         incident.fork_root
     }
 

@@ -19,7 +19,8 @@ use brink_host::cgroup::{CgroupDir, Controller};
 use brink_host::clock::ClockPair;
 use brink_host::hog::{HogSpec, Load};
 use brink_host::probe::{Row, Wishes};
-use brink_stream::model::incident::Incident;
+use brink_stream::model::field::Field;
+use brink_stream::model::incident::{ForkRoot, Incident};
 use brink_stream::model::kind::Kind;
 use brink_tests::{Hog, Sandbox, slowed};
 
@@ -42,6 +43,10 @@ impl Outlet for Recording {
 
     fn amend(&self, _uid: &str, _fill: &mut dyn FnMut(&mut Incident)) -> bool {
         false
+    }
+
+    fn fork_root(&self, order: u64, _uid: &str, root: &Field<ForkRoot>) {
+        panic!("nothing was ordered: {order} {root:?}");
     }
 
     fn completed(&self, over: &Over) {

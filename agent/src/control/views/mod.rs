@@ -1,5 +1,6 @@
 //! What is answered: views of the shared state, and the few things that can be asked to happen.
 
+mod advice;
 mod names;
 mod ranked;
 mod ranking;
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 use brink_core::base::{Moment, Span};
 use brink_core::node::input::Control;
+use tokio::sync::Semaphore;
 
 use super::protocol::{Answer, ModeView, PauseView, Question, RefusalReason, Status};
 use super::server::refused;
@@ -39,15 +41,18 @@ pub struct Views {
     doors: Vec<Arc<DoorState>>,
     /// Tickets given to requests so far.
     tickets: AtomicU64,
+    /// One look at files for advice at a time.
+    looking: Arc<Semaphore>,
 }
 
 impl Views {
     /// Views of a running agent.
-    pub const fn new(running: Arc<Running>, doors: Vec<Arc<DoorState>>) -> Self {
+    pub fn new(running: Arc<Running>, doors: Vec<Arc<DoorState>>) -> Self {
         Self {
             running,
             doors,
             tickets: AtomicU64::new(0),
+            looking: Arc::new(Semaphore::new(1)),
         }
     }
 
@@ -67,8 +72,10 @@ impl Views {
                 signal,
                 against,
             } => {
+                // Before the figures, which are to be fresh.
+                let advice = self.advice(signal.as_deref()).await;
                 self.refresh().await;
-                self.explanation(&workload, signal.as_deref(), against.as_deref())
+                self.explanation(&workload, signal.as_deref(), against.as_deref(), advice)
             }
             Question::Decision { order } => self.decision(order),
             Question::Decisions => {

@@ -247,7 +247,7 @@ impl<'a> Ranked<'a> {
     }
 }
 
-fn parse_signal(name: Option<&str>) -> Option<Signal> {
+pub(super) fn parse_signal(name: Option<&str>) -> Option<Signal> {
     let Some(name) = name else {
         return Some(Signal::MemoryAvailable);
     };

@@ -43,6 +43,7 @@ impl Views {
         wanted: &str,
         signal: Option<&str>,
         against: Option<&str>,
+        advice: Vec<String>,
     ) -> Answer {
         let state = self.running.shared.lock();
         let ranked = match Ranked::new(&state, signal) {
@@ -59,7 +60,10 @@ impl Views {
             Some((other, Err(missing))) => return missing.refusal(other),
         };
         let explanation = self.explain(&state, &ranked, index, other);
-        Answer::Explanation(Box::new(explanation))
+        Answer::Explanation(Box::new(Explanation {
+            advice,
+            ..explanation
+        }))
     }
 
     fn explain(
@@ -87,6 +91,7 @@ impl Views {
             place: place.and_then(|place| u32::try_from(place + 1).ok()),
             candidates: u32::try_from(ranked.order.len()).unwrap_or(u32::MAX),
             reasons,
+            advice: Vec::new(),
             cgroups: ranked.cgroups(index).to_vec(),
             orders,
             storage: self.disk_of(&workload.uid, workload.full_name()),

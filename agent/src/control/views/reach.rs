@@ -4,6 +4,7 @@ use brink_core::node::observe::Observation;
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::Threshold;
 
+use crate::doctor::rules::reach::{Most, Reachable, judge};
 use crate::record::text::amount;
 
 /// A sentence for each threshold of a signal that lets go only above what there would be: so much is seen, and so much `held` by
@@ -14,25 +15,23 @@ pub(super) fn beyond(
     seen: &Observation,
     held: Option<i64>,
 ) -> Vec<String> {
-    let most = held.map(|held| seen.available.saturating_add(held));
+    let of = |value| amount(signal.name(), value);
     let asks = |one: &&Threshold| one.signal == signal && one.min_reclaim.is_some();
     let beyond = thresholds.iter().filter(asks).filter_map(|threshold| {
-        let release = threshold.release(seen.capacity).value();
+        let Reachable::No { release, most } = judge(threshold, seen, held) else {
+            return None;
+        };
         let there_is = match most {
-            Some(most) if release > most => format!(
+            Most::Evicted(most) => format!(
                 "with everybody gone who may be evicted there would be {}",
-                amount(signal.name(), most)
+                of(most)
             ),
-            // Whoever holds how much of it.
-            _ if release > seen.capacity => {
-                format!("the whole is {}", amount(signal.name(), seen.capacity))
-            }
-            _ => return None,
+            Most::Whole(whole) => format!("the whole is {}", of(whole)),
         };
         Some(format!(
             "{threshold} lets go only at {}: {there_is}, so once it is met it takes all of them, this one among them, whatever its \
              place.",
-            amount(signal.name(), release)
+            of(release)
         ))
     });
     beyond.collect()

@@ -3,14 +3,14 @@
 use brink_core::node::lead::{First, Lead};
 use brink_core::node::signal::Signal;
 
-use super::watermarks::hard;
 use super::{coverage, some};
 use crate::config::RunMode;
 use crate::doctor::advice::quoted;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::kubelet::{self, Files, FilesOrigin, Settings, Unsettled};
-use crate::record::text::{bytes, unsigned};
+use crate::doctor::rules::reserves::Kept;
+use crate::record::text::bytes;
 
 /// Findings that are told; the rest is counted.
 const MOST: usize = 5;
@@ -215,47 +215,23 @@ fn reserves(facts: &Facts, settings: &Settings) -> Check {
     let Some(capacity) = capacity(facts) else {
         return SUBJECT.unknown("/proc/meminfo cannot be read");
     };
-    let eviction = settings
-        .hard(Signal::MemoryAvailable)
-        .map_or(0, |threshold| threshold.quantity(capacity).value());
-    let reserved = settings.reserved();
-    let kept = reserved.saturating_add(eviction);
-    let threshold =
-        hard(facts, Signal::MemoryAvailable).and_then(|bytes| i64::try_from(bytes).ok());
-    let threshold = threshold.unwrap_or(0).max(eviction);
+    let ours = kubelet::lead::ours(&facts.config, Signal::MemoryAvailable, capacity);
+    let kept = Kept::of(settings, ours, capacity);
     let used = used_by_system(facts, capacity);
     let in_use = used.map_or_else(String::new, |used| {
         format!("; {} in use by what is no pod", bytes(used))
     });
-    let found = format!(
-        "{} kept from pods (kubeReserved and systemReserved {}, evictionHard {}){in_use}",
-        bytes(kept),
-        bytes(reserved),
-        bytes(eviction)
-    );
-    let needed = used.unwrap_or(0).saturating_add(threshold);
-    if kept >= needed && reserved > 0 {
+    let found = format!("{}{in_use}", kept.in_words());
+    if kept.is_enough(used) {
         return SUBJECT.ok(found);
     }
-    let follows = if kept < threshold {
-        format!(
-            "less than the threshold of {}: pods that all keep to their requests can still cross it, and one of them is \
-             evicted for what the system uses",
-            bytes(threshold)
-        )
-    } else {
+    let follows = kept.short().unwrap_or_else(|| {
         "pods that all keep to their requests can still cross the threshold, since the system uses memory that nobody \
          reserved; one of them is evicted for it"
             .to_owned()
-    };
-    let wanted = unsigned(u64::try_from(needed.saturating_sub(eviction)).unwrap_or(0));
-    let system = match used {
-        Some(_) => "",
-        None => ", and on top of it what the system itself uses",
-    };
-    SUBJECT.warning(found).follows(follows).next(format!(
-        "kubeReserved and systemReserved of {wanted} memory together{system}"
-    ))
+    });
+    let check = SUBJECT.warning(found).follows(follows);
+    check.next(kept.next(used))
 }
 
 /// The node's working set without that of all pods.

@@ -48,7 +48,7 @@ pub fn checks(facts: &Facts) -> Vec<Check> {
 }
 
 /// Some of many, for a sentence.
-fn some(names: &[String], most: usize) -> String {
+pub(super) fn some(names: &[String], most: usize) -> String {
     let shown = names
         .iter()
         .take(most)
@@ -62,7 +62,7 @@ fn some(names: &[String], most: usize) -> String {
 }
 
 /// `1 pod`, `2 pods`.
-fn count(number: usize, one: &str) -> String {
+pub(super) fn count(number: usize, one: &str) -> String {
     if number == 1 {
         format!("1 {one}")
     } else {

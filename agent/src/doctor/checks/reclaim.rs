@@ -10,6 +10,7 @@ use super::some;
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::workloads::Bound;
+use crate::doctor::rules::reach::{Most, Reachable, judge};
 use crate::guard::disks::Role;
 use crate::guard::storage::DiskUsage;
 use crate::record::text::amount;
@@ -150,32 +151,33 @@ impl Reach<'_> {
                 "{whose} {threshold}: what there is now is not known"
             ));
         };
-        let release = threshold.release(seen.capacity).value();
-        if release <= seen.available {
-            return Found::Within;
-        }
-        let lets_go = amount(signal.name(), release);
-        match self.held.map(|held| seen.available.saturating_add(held)) {
-            Some(most) if release > most => {
+        let (release, most) = match judge(threshold, &seen, self.held) {
+            Reachable::Yes => return Found::Within,
+            Reachable::Unknown => {
+                return Found::Unknown(format!(
+                    "{whose} {threshold}: what workloads and pods hold now is not known"
+                ));
+            }
+            Reachable::No { release, most } => (release, most),
+        };
+        let words = |value| amount(signal.name(), value);
+        let there_is = match most {
+            Most::Evicted(most) => {
                 let aside = match Role::of(signal) {
                     Some(_) => ", unused images aside,",
                     None => "",
                 };
-                Found::Beyond(format!(
-                    "{whose} {threshold} lets go at {lets_go}, and with everybody evicted who may be, {}{aside} would be available",
-                    amount(signal.name(), most)
-                ))
+                format!(
+                    "with everybody evicted who may be, {}{aside} would be available",
+                    words(most)
+                )
             }
-            // Whoever holds how much of it.
-            _ if release > seen.capacity => Found::Beyond(format!(
-                "{whose} {threshold} lets go at {lets_go}, and the whole is {}",
-                amount(signal.name(), seen.capacity)
-            )),
-            Some(_) => Found::Within,
-            None => Found::Unknown(format!(
-                "{whose} {threshold}: what workloads and pods hold now is not known"
-            )),
-        }
+            Most::Whole(all) => format!("the whole is {}", words(all)),
+        };
+        Found::Beyond(format!(
+            "{whose} {threshold} lets go at {}, and {there_is}",
+            words(release)
+        ))
     }
 }
 

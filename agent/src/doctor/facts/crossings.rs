@@ -12,6 +12,7 @@ use brink_stream::model::event::Event;
 use brink_stream::model::kind::Kind;
 
 use super::source::Known;
+use crate::config::AgentConfig;
 
 /// So far back, microseconds.
 const BACK: i64 = 6 * 3600 * 1_000_000;
@@ -31,6 +32,12 @@ pub struct Crossings {
 }
 
 impl Crossings {
+    /// What the journal that is configured has of the time before `now`, microseconds since 1970; none where none is kept.
+    pub fn of(config: &AgentConfig, now: i64) -> Option<Known<Self>> {
+        let events = &config.events;
+        (events.enabled && events.journal.enabled).then(|| Self::read(&events.journal.path, now))
+    }
+
     /// Reads what a journal has of the time before `now`, microseconds since 1970. There may be none yet.
     ///
     /// # Errors

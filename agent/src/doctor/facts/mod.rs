@@ -98,6 +98,7 @@ impl Facts {
         });
         let answered = trials.api.as_ref().and_then(|api| api.as_ref().ok());
         let pods = answered.map(|answered| answered.pods.clone());
+        let now = jiff::Timestamp::now().as_microsecond();
         Self {
             process: Process::read(root),
             memory: Memory::read(root, &layout, &node_plan(config)),
@@ -107,17 +108,11 @@ impl Facts {
             trials,
             disks: Disks::read(root, config),
             state: StateFiles::read(root, config),
-            crossings: crossings(config),
+            crossings: Crossings::of(config, now),
             cgroups: Cgroups::read(root, config, layout, is_unmounted),
             kernel,
             doubts: checked.warnings.iter().map(ToString::to_string).collect(),
             config: config.clone(),
         }
     }
-}
-
-fn crossings(config: &AgentConfig) -> Option<Known<Crossings>> {
-    let events = &config.events;
-    let now = jiff::Timestamp::now().as_microsecond();
-    (events.enabled && events.journal.enabled).then(|| Crossings::read(&events.journal.path, now))
 }

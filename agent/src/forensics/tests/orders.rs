@@ -117,6 +117,35 @@ fn an_order_of_ours_ends_when_all_that_was_seen_of_it_is_told() {
     assert!(!Collector::default().completed(&unknown, None), "it is off");
 }
 
+/// Of orders for process ids alone, and also that nobody knows.
+#[test]
+fn where_processes_came_from_is_told_with_the_number_of_the_order_that_was_for_them() {
+    let check = |signal: &str, is_known: bool, expected: &[Missing]| {
+        let (sender, told) = channel();
+        let (collector, _thread) = Collector::new(plan(channel().0)).unwrap();
+        let mut worker = worker(&collector, sender, false);
+        let mut record = order();
+        record.threshold.signal = signal.to_owned();
+        let uid = record.victim.uid.clone();
+        if is_known {
+            worker.scene.follow(Snapshot::of_one(&uid, &own_group()));
+        }
+        collector.ordered(&record);
+        worker.look_beside();
+        let told: Vec<Incident> = told.try_iter().map(|(_, incident)| incident).collect();
+        let roots: Vec<Missing> = told
+            .iter()
+            .filter_map(|incident| incident.fork_root.missing())
+            .collect();
+        assert_eq!(roots, expected, "{signal}");
+        let id = format!("{uid} {}", record.order);
+        assert!(told.iter().all(|incident| incident.id == id), "{told:?}");
+    };
+    check("pid.available", true, &[Missing::ProgramNotLoaded]);
+    check("pid.available", false, &[Missing::Lost]);
+    check("memory.available", true, &[]);
+}
+
 /// SIGKILL from a shell to a process in the cgroup with that id.
 fn kill_of(child: &Child, cgroup: u64) -> Kill {
     let target = Process {

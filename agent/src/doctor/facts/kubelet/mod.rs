@@ -16,6 +16,7 @@ use brink_host::process::{ProcessInfo, Role};
 use super::source::{Known, known, under};
 use crate::config::AgentConfig;
 
+pub(crate) use settings::memory_and_tasks;
 pub use settings::{Reserved, Settings, Unsettled};
 
 /// Where distributions keep the kubelet's configuration, below the root, for a kubelet whose command line does not say.

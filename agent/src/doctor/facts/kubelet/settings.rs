@@ -183,7 +183,7 @@ pub(super) fn capacities(root: &Path, arguments: &[String]) -> Capacities {
 }
 
 /// How much there is of what is told without a disk; everything else is unknown.
-fn memory_and_tasks(root: &Path) -> Capacities {
+pub(crate) fn memory_and_tasks(root: &Path) -> Capacities {
     let memory = MeminfoReader::open(root).ok();
     let memory = memory.and_then(|reader| Some(reader.read().ok()?.total));
     let tasks = PidLimits::read(root).effective();

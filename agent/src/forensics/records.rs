@@ -1,0 +1,138 @@
+//! Where an agent's incidents are told: to the event stream, and to the remembered decisions what these could not know when they were taken.
+
+use std::sync::Arc;
+
+use brink_stream::model::field::Field;
+use brink_stream::model::incident::{ForkRoot, Incident};
+use brink_stream::model::kind::Kind;
+
+use super::{Outlet, Over};
+use crate::guard::now;
+use crate::runtime::state::Shared;
+use crate::telling::Telling;
+
+/// The event stream, and the decisions of this boot.
+pub struct Records {
+    telling: Telling,
+    shared: Arc<Shared>,
+}
+
+impl Records {
+    /// Those of a running agent.
+    pub fn new(telling: &Telling, shared: &Arc<Shared>) -> Self {
+        Self {
+            telling: telling.clone(),
+            shared: Arc::clone(shared),
+        }
+    }
+}
+
+impl Outlet for Records {
+    fn open(&self, of: Kind, incident: Incident) -> Option<Incident> {
+        self.telling.open(of, incident)
+    }
+
+    fn close(&self, of: Kind, incident: &Incident) {
+        self.telling.close(of, incident);
+    }
+
+    fn amend(&self, uid: &str, fill: &mut dyn FnMut(&mut Incident)) -> bool {
+        let is_meant = |incident: &Incident| {
+            let workload = incident.workload.value();
+            workload.is_some_and(|workload| workload.uid == uid)
+        };
+        self.telling.amend(is_meant, fill)
+    }
+
+    fn fork_root(&self, order: u64, uid: &str, root: &Field<ForkRoot>) {
+        self.shared.lock().add_fork_root(order, uid, root.clone());
+    }
+
+    fn completed(&self, over: &Over) {
+        self.telling.completed(&over.record, over.qos);
+    }
+
+    fn lost(&self, count: u64, total: u64) {
+        self.telling.lost_kills(now(), count, total);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_core::node::engine::MemoryPolicy;
+    use brink_core::node::safety::Mode;
+    use brink_stream::model::field::Missing;
+
+    use super::*;
+    use crate::config::of_text;
+    use crate::record::{DecisionRecord, page};
+    use crate::runtime::state::State;
+    use crate::terminal::Style;
+
+    /// The record of an order, with its end or without.
+    fn order(is_over: bool) -> DecisionRecord {
+        let sample = include_str!("../../../tests/events/v1alpha1/eviction-completed.json");
+        let sample: serde_json::Value = serde_json::from_str(sample).unwrap();
+        let record = sample["data"]["decision"]["value"].clone();
+        let mut record: DecisionRecord = serde_json::from_value(record).unwrap();
+        record.end = record.end.filter(|_| is_over);
+        record
+    }
+
+    fn root() -> ForkRoot {
+        let full = include_str!("../../tests/page/incident-full.json");
+        let full: Incident = serde_json::from_str(full).unwrap();
+        full.fork_root.value().unwrap().clone()
+    }
+
+    #[test]
+    fn a_decision_says_where_processes_came_from_once_it_is_known_and_after_its_end() {
+        let config = of_text("mode: observe");
+        let state = State::new(config.policy, MemoryPolicy::Kubelet, Mode::Enforcing);
+        let shared = Arc::new(Shared::new(state));
+        let records = Records::new(&Telling::off(), &shared);
+        let said = || {
+            let state = shared.lock();
+            state.decisions.back().unwrap().fork_root.clone()
+        };
+        let given = order(false);
+        let (number, uid) = (given.order, given.victim.uid.clone());
+        shared.lock().add_decision(given);
+        let found = Field::Value(root());
+        records.fork_root(number + 1, &uid, &found);
+        records.fork_root(number, "somebody else", &found);
+        assert_eq!(said(), None);
+        records.fork_root(number, &uid, &found);
+        assert_eq!(said(), Some(found.clone()));
+        shared.lock().add_decision(order(true));
+        assert_eq!(said(), Some(found));
+    }
+
+    #[test]
+    fn the_page_of_a_decision_names_the_root_or_says_why_nobody_can() {
+        let told = |root: Option<Field<ForkRoot>>| {
+            let record = DecisionRecord {
+                fork_root: root,
+                ..order(true)
+            };
+            let written = serde_json::to_string(&record).unwrap();
+            let read: DecisionRecord = serde_json::from_str(&written).unwrap();
+            assert_eq!(read.fork_root, record.fork_root);
+            page(&record, Style::default())
+        };
+        let heading = "\nWhere its processes came from\n";
+        let known = told(Some(Field::Value(root())));
+        for part in [
+            heading,
+            "  process    bomb, pid 4177, started 7384.001250 s after boot\n",
+            "  forked by  java, pid 4121, started 7000.000000 s after boot\n",
+            "  share      1990 of the 2048 that were forked last descend from it\n",
+        ] {
+            assert!(known.contains(part), "{part}\n{known}");
+        }
+        let unknown = told(Some(Field::Missing(Missing::BeforeStart)));
+        let why = format!("{heading}  process    not known: from before the agent's start\n");
+        assert!(unknown.contains(&why), "{unknown}");
+        assert!(!told(None).contains(heading.trim()));
+    }
+}
