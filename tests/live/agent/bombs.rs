@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use brink::control::http;
 use brink::record::DecisionRecord;
+use brink_host::cgroup::owned::OwnedCgroup;
 use brink_host::cgroup::{CgroupDir, Controller};
 use brink_host::hog::{HogSpec, Load};
 use brink_stream::model::event::Event;
@@ -30,6 +32,64 @@ struct Ground {
     bomb: usize,
     agent: u32,
     innocent: brink_tests::Hog,
+    /// It goes when the agent has.
+    cell: Cell,
+}
+
+/// A cgroup that the agent alone is in, outside its node. Once it is closed, the kernel refuses and counts every clone in it.
+struct Cell {
+    group: OwnedCgroup,
+    folder: PathBuf,
+}
+
+impl Cell {
+    /// One that the agent of this node is born in.
+    fn around(node: &mut Node) -> Self {
+        let layout = &node.sandbox.layout;
+        let group = OwnedCgroup::create(layout, "test", &[Controller::Pids]).unwrap();
+        let dir = group.dir(layout, Controller::Pids).unwrap();
+        let folder = dir.path().to_path_buf();
+        let script = format!("{}exec \"$@\"", entering(&group));
+        node.within = ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
+        Self { group, folder }
+    }
+
+    /// Lets it have no more tasks than it has: how many these are.
+    fn close(&self) -> u64 {
+        let tasks = self.tasks();
+        fs::write(self.folder.join("pids.max"), tasks.to_string()).unwrap();
+        tasks
+    }
+
+    fn tasks(&self) -> u64 {
+        let text = fs::read_to_string(self.folder.join("pids.current")).unwrap();
+        text.trim().parse().unwrap()
+    }
+
+    /// How many clones were refused.
+    fn refused(&self) -> u64 {
+        let text = fs::read_to_string(self.folder.join("pids.events")).unwrap();
+        let count = text.lines().find_map(|line| line.strip_prefix("max "));
+        count.expect("a count of what was refused").parse().unwrap()
+    }
+
+    /// Has a shell clone itself in there, for what is in brackets: so it is when somebody tries.
+    fn check_closed(&self) {
+        let before = self.refused();
+        let script = format!("{}(:); exit 0", entering(&self.group));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &script]).stderr(Stdio::null());
+        let _refused = shell.status().unwrap();
+        let refused = self.refused() - before;
+        assert!(refused > 0, "a clone is not refused, or not counted");
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        // The agent may end as it likes.
+        let _opened = fs::write(self.cell.folder.join("pids.max"), "max");
+    }
 }
 
 impl Ground {
@@ -51,6 +111,7 @@ impl Ground {
     /// The same with more settings of events.
     fn with(events: &str) -> Option<Self> {
         let mut node = Node::new(1500);
+        let cell = Cell::around(&mut node);
         let innocent = node.workload("innocent", "containers: [{name: c}]");
         let bomb = node.workload("bomb", "containers: [{name: c}]");
         let layout = &node.sandbox.layout;
@@ -70,6 +131,7 @@ impl Ground {
             bomb,
             agent: status.pid,
             innocent,
+            cell,
         })
     }
 
@@ -153,14 +215,16 @@ fn threads_of(pid: u32) -> BTreeSet<String> {
     names.collect()
 }
 
+/// What a shell does to enter a group, before anything else.
+fn entering(group: &OwnedCgroup) -> String {
+    let enter = |entrance: &PathBuf| format!("echo 0 > {} && ", entrance.display());
+    group.entrances().iter().map(enter).collect()
+}
+
 /// Processes that run and are ours to end by their own group.
 fn shell(ground: &Ground, script: &str) -> Child {
-    let group = &ground.node.groups[ground.bomb];
-    let enter = group
-        .entrances()
-        .into_iter()
-        .map(|entrance| format!("echo 0 > {} && ", entrance.display()));
-    let script = format!("{} {script}", enter.collect::<String>());
+    let enter = entering(&ground.node.groups[ground.bomb]);
+    let script = format!("{enter} {script}");
     Command::new("sh")
         .args(["-c", &script])
         .stdin(Stdio::null())
@@ -201,6 +265,8 @@ fn a_bomb_in_a_node_with_a_limit_of_tasks_goes_whole_before_that_is_met() {
     // What an agent does once and is done with.
     sleep(Duration::from_secs(2));
     let before = threads_of(ground.agent);
+    let closed = ground.cell.close();
+    assert_eq!(closed, before.len() as u64, "the agent is alone in there");
     for order in 1..=3 {
         let spec = HogSpec::new(Load::ForkStorm, MOST, Duration::from_mins(1));
         let mut storm = ground.node.hog(ground.bomb, &spec);
@@ -226,8 +292,12 @@ fn a_bomb_in_a_node_with_a_limit_of_tasks_goes_whole_before_that_is_met() {
             Field::Missing(why) => assert_eq!(*why, Missing::ProcessGone),
         }
     }
-    // It never had to fork, and so no fork of it can have failed.
+    // All its threads are the same, so that there never was room for another; and none was refused: it has not tried to fork.
+    let refused = ground.cell.refused();
     assert_eq!(threads_of(ground.agent), before, "{}", ground.node.log());
+    let tasks = (ground.cell.tasks(), refused);
+    assert_eq!(tasks, (closed, 0), "{}", ground.node.log());
+    ground.cell.check_closed();
     assert!(
         !ground.node.log().contains("panicked"),
         "{}",
