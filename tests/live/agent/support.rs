@@ -89,7 +89,12 @@ impl Node {
 
     /// Writes the configuration of an agent whose node is our cgroup, with `extra` lines of YAML at its end.
     pub(crate) fn configure(&self, mode: &str, extra: &str) {
-        let node = format!("{{cgroup: \"{}\"}}", self.sandbox.group.group());
+        self.configure_in(self.sandbox.group.group(), mode, extra);
+    }
+
+    /// The same with another cgroup as the node.
+    pub(crate) fn configure_in(&self, group: &str, mode: &str, extra: &str) {
+        let node = format!("{{cgroup: \"{group}\"}}");
         self.configure_on(&node, mode, extra);
     }
 

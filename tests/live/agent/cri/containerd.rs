@@ -79,7 +79,12 @@ impl Containerd {
 
     /// The group that pods are made in, as a kubelet names it.
     pub(crate) fn cgroup_parent(&self) -> String {
-        format!("/{}/pods", self.groups.name)
+        format!("{}/pods", self.group())
+    }
+
+    /// The group that all of it is in.
+    pub(crate) fn group(&self) -> String {
+        format!("/{}", self.groups.name)
     }
 
     /// A client with little patience for answers.

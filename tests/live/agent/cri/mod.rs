@@ -3,6 +3,7 @@
 mod containerd;
 mod denied;
 mod image;
+mod limits;
 mod pods;
 mod reclaim;
 mod short_disk;

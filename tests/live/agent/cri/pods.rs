@@ -1,5 +1,6 @@
 //! What makes pods in a runtime, as a kubelet would: the calls that the agent itself does not know.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use brink_cri::call::Call;
@@ -43,6 +44,8 @@ struct LinuxSandbox {
 struct SandboxConfig {
     #[prost(message, optional, tag = "1")]
     metadata: Option<PodSandboxMetadata>,
+    #[prost(string, tag = "3")]
+    log_directory: String,
     #[prost(map = "string, string", tag = "6")]
     labels: std::collections::HashMap<String, String>,
     #[prost(message, optional, tag = "8")]
@@ -74,6 +77,14 @@ struct LinuxContainer {
 }
 
 #[derive(Clone, PartialEq, Message)]
+struct Mount {
+    #[prost(string, tag = "1")]
+    container_path: String,
+    #[prost(string, tag = "2")]
+    host_path: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
 struct ContainerConfig {
     #[prost(message, optional, tag = "1")]
     metadata: Option<ContainerMetadata>,
@@ -81,8 +92,12 @@ struct ContainerConfig {
     image: Option<ImageSpec>,
     #[prost(string, repeated, tag = "3")]
     command: Vec<String>,
+    #[prost(message, repeated, tag = "7")]
+    mounts: Vec<Mount>,
     #[prost(map = "string, string", tag = "9")]
     labels: std::collections::HashMap<String, String>,
+    #[prost(string, tag = "11")]
+    log_path: String,
     #[prost(message, optional, tag = "15")]
     linux: Option<LinuxContainer>,
 }
@@ -121,6 +136,58 @@ impl Call for StartContainer {
     type Answer = Nothing;
 }
 
+impl SandboxConfig {
+    fn of((name, uid): (&str, &str), cgroup_parent: &str) -> Self {
+        let namespaces = Namespaces {
+            network: OF_NODE,
+            pid: 0,
+            ipc: OF_NODE,
+        };
+        Self {
+            metadata: Some(PodSandboxMetadata {
+                name: name.to_owned(),
+                uid: uid.to_owned(),
+                namespace: "test".to_owned(),
+                attempt: 0,
+            }),
+            linux: Some(LinuxSandbox {
+                cgroup_parent: cgroup_parent.to_owned(),
+                security: Some(Security {
+                    namespaces: Some(namespaces),
+                }),
+            }),
+            ..Self::default()
+        }
+    }
+}
+
+impl ContainerConfig {
+    fn of((name, attempt): (&str, u32), image: &str, command: &[&str]) -> Self {
+        let namespaces = Namespaces {
+            network: OF_NODE,
+            pid: 1,
+            ipc: OF_NODE,
+        };
+        Self {
+            metadata: Some(ContainerMetadata {
+                name: name.to_owned(),
+                attempt,
+            }),
+            image: Some(ImageSpec {
+                image: image.to_owned(),
+                ..ImageSpec::default()
+            }),
+            command: command.iter().map(|&word| word.to_owned()).collect(),
+            linux: Some(LinuxContainer {
+                security: Some(LinuxSecurity {
+                    namespaces: Some(namespaces),
+                }),
+            }),
+            ..Self::default()
+        }
+    }
+}
+
 /// A pod with its sandbox, on the node's network, so that it needs none of its own.
 #[derive(Debug)]
 pub(crate) struct Pod {
@@ -136,27 +203,26 @@ impl Pod {
         cgroup_parent: &str,
         is_kubelets: bool,
     ) -> Result<Self, CriError> {
-        let namespaces = Namespaces {
-            network: OF_NODE,
-            pid: 0,
-            ipc: OF_NODE,
-        };
+        let mut config = SandboxConfig::of((name, name), cgroup_parent);
         let label = is_kubelets.then(|| (POD_UID.to_owned(), name.to_owned()));
-        let config = SandboxConfig {
-            metadata: Some(PodSandboxMetadata {
-                name: name.to_owned(),
-                uid: name.to_owned(),
-                namespace: "test".to_owned(),
-                attempt: 0,
-            }),
-            labels: label.into_iter().collect(),
-            linux: Some(LinuxSandbox {
-                cgroup_parent: cgroup_parent.to_owned(),
-                security: Some(Security {
-                    namespaces: Some(namespaces),
-                }),
-            }),
-        };
+        config.labels.extend(label);
+        Self::begin(client, config).await
+    }
+
+    /// Makes one as a kubelet does, by name and uid, with a folder for the logs of its containers.
+    pub(crate) async fn make_logging(
+        client: &Client,
+        (name, uid): (&str, &str),
+        cgroup_parent: &str,
+        logs: &Path,
+    ) -> Result<Self, CriError> {
+        let mut config = SandboxConfig::of((name, uid), cgroup_parent);
+        config.labels.insert(POD_UID.to_owned(), uid.to_owned());
+        config.log_directory = logs.display().to_string();
+        Self::begin(client, config).await
+    }
+
+    async fn begin(client: &Client, config: SandboxConfig) -> Result<Self, CriError> {
         let request = RunPodSandbox {
             config: Some(config.clone()),
         };
@@ -172,27 +238,31 @@ impl Pod {
         image: &str,
         command: &[&str],
     ) -> Result<String, CriError> {
-        let namespaces = Namespaces {
-            network: OF_NODE,
-            pid: 1,
-            ipc: OF_NODE,
-        };
+        let config = ContainerConfig::of(("app", attempt), image, command);
+        self.start(client, config).await
+    }
+
+    /// The same as a kubelet does it: under its own name, with a log, and with a folder of the node's where it sees one.
+    pub(crate) async fn run_logging(
+        &self,
+        client: &Client,
+        name: &str,
+        (image, command): (&str, &[&str]),
+        (folder, inside): (&Path, &str),
+    ) -> Result<String, CriError> {
+        let mut config = ContainerConfig::of((name, 0), image, command);
+        config.log_path = format!("{name}/0.log");
+        config.mounts.push(Mount {
+            container_path: inside.to_owned(),
+            host_path: folder.display().to_string(),
+        });
+        self.start(client, config).await
+    }
+
+    async fn start(&self, client: &Client, config: ContainerConfig) -> Result<String, CriError> {
         let config = ContainerConfig {
-            metadata: Some(ContainerMetadata {
-                name: "app".to_owned(),
-                attempt,
-            }),
-            image: Some(ImageSpec {
-                image: image.to_owned(),
-                ..ImageSpec::default()
-            }),
-            command: command.iter().map(|&word| word.to_owned()).collect(),
             labels: self.config.labels.clone(),
-            linux: Some(LinuxContainer {
-                security: Some(LinuxSecurity {
-                    namespaces: Some(namespaces),
-                }),
-            }),
+            ..config
         };
         let request = CreateContainer {
             sandbox: self.sandbox.clone(),
