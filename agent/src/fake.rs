@@ -15,6 +15,28 @@ pub(crate) fn write(root: &Path, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
+/// Has a process of root's run on a machine that is a folder, a service of its own with these arguments.
+pub(crate) fn add_process(root: &Path, pid: u32, name: &str, arguments: &[&str]) {
+    let zeroes = "0 ".repeat(46);
+    let status =
+        format!("Name:\t{name}\nTgid:\t{pid}\nUid:\t0\t0\t0\t0\nNSpid:\t{pid}\nThreads:\t1\n");
+    let arguments: String = arguments.iter().flat_map(|one| [*one, "\0"]).collect();
+    for (file, text) in [
+        ("stat", format!("{pid} ({name}) S 0 {pid} {pid} {zeroes}\n")),
+        ("status", status),
+        ("cmdline", format!("/usr/bin/{name}\0{arguments}")),
+        ("oom_score_adj", "0\n".to_owned()),
+        ("cgroup", format!("0::/system.slice/{name}.service\n")),
+    ] {
+        write(root, &format!("proc/{pid}/{file}"), &text);
+    }
+}
+
+/// Ends it.
+pub(crate) fn end_process(root: &Path, pid: u32) {
+    fs::remove_dir_all(root.join(format!("proc/{pid}"))).unwrap();
+}
+
 /// Mounts one tree of control groups at its usual place, with the controllers that a node needs.
 pub(crate) fn mount_unified(root: &Path) {
     let mounts = "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";

@@ -1,6 +1,6 @@
 //! The thread that has filesystems measured, follows the container runtime, and carries out what the guard asks of that.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -11,15 +11,14 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 use tracing::{info, warn};
 
-use super::answer::{AsksApi, Folders};
-use super::discover::{self, folder_of, kubelet_root};
+use super::answer::AsksApi;
+use super::discover::Discovery;
 use super::handover::Handover;
 use super::measure::Spot;
 use super::plan::{Laid, Measured, plan};
 use super::runtime::{ContainerRuntime, Stopper};
 use super::{Disks, concerns};
-use crate::config::{AgentConfig, Filesystems, ReclaimPolicy};
-use crate::doctor::facts::kubelet::running;
+use crate::config::{AgentConfig, ReclaimPolicy};
 use crate::guard::disks::{PLACES, Role};
 use crate::guard::ports::Command;
 use crate::runtime::state::Shared;
@@ -44,27 +43,19 @@ pub struct Caretaker {
     pub shared: Arc<Shared>,
     /// Where events are told.
     pub telling: Telling,
-    pub(super) settings: Settings,
+    /// What may be removed.
+    pub(super) reclaim_policy: ReclaimPolicy,
     pub(super) runtime: ContainerRuntime,
     /// What the API knows of pods, where there is one.
     pub(super) by_api: Option<Arc<AsksApi>>,
     threads: Vec<(Arc<Spot>, JoinHandle<()>)>,
-    /// Where images and writable layers lie, as the runtime said last.
-    folders: Option<Folders>,
+    /// Where filesystems are looked for.
+    discovery: Discovery,
     is_stopped: Arc<AtomicBool>,
     /// What the guard was told of a kubelet.
     told_of_kubelet: Option<bool>,
     /// What the runtime has said of one, as long as it says nothing else.
     heard_of_kubelet: Option<bool>,
-    /// Where the kubelet has its files, as one that ran said last.
-    kubelet_root: Option<PathBuf>,
-}
-
-/// What of the configuration concerns it.
-pub(super) struct Settings {
-    root: PathBuf,
-    filesystems: Filesystems,
-    pub(super) reclaim: ReclaimPolicy,
 }
 
 /// Ends the thread.
@@ -99,18 +90,13 @@ impl Caretaker {
             shared,
             telling,
             runtime: ContainerRuntime::new(root.clone(), config.runtime.clone(), stopper),
-            settings: Settings {
-                root,
-                filesystems: config.filesystems.clone(),
-                reclaim: config.runtime.reclaim,
-            },
+            reclaim_policy: config.runtime.reclaim,
             by_api: None,
             threads: Vec::new(),
-            folders: None,
+            discovery: Discovery::new(root, config.filesystems.clone()),
             is_stopped: Arc::clone(&stop.is_stopped),
             told_of_kubelet: None,
             heard_of_kubelet: None,
-            kubelet_root: None,
         }
     }
 
@@ -173,8 +159,7 @@ impl Caretaker {
         self.runtime.observe();
         // First: another layout has the guard act at once.
         self.tell_of_kubelet();
-        // As a kubelet does: whoever is away for a while has not moved its images.
-        self.folders = self.runtime.folders().or(self.folders.take());
+        self.discovery.hear_runtime(self.runtime.folders());
         self.plan();
         let mut known = self.disks.lock();
         known.runtime = self.runtime.state().clone();
@@ -198,7 +183,7 @@ impl Caretaker {
 
     /// Has measured what there is to measure, each filesystem once.
     fn plan(&mut self) {
-        let wanted = self.wanted();
+        let wanted = self.discovery.folders();
         let mut found: [Option<Arc<Spot>>; 3] = [const { None }; 3];
         for (spot, path) in found.iter_mut().zip(&wanted) {
             *spot = path.as_ref().and_then(|path| self.spot(path));
@@ -230,18 +215,6 @@ impl Caretaker {
         for spot in kept {
             spot.look_now();
         }
-    }
-
-    /// The folders of the three roles; none where there is no such thing to be known.
-    fn wanted(&mut self) -> [Option<PathBuf>; 3] {
-        let Settings {
-            root, filesystems, ..
-        } = &self.settings;
-        let kubelets = &mut self.kubelet_root;
-        let kubelets = || kubelets.get_or_insert_with(|| kubelet_root(root)).clone();
-        let told = self.folders.clone().unwrap_or_default();
-        let all = discover::folders(root, filesystems, kubelets, told);
-        all.map(|(_, path)| path)
     }
 
     /// Whoever measures that folder, if anybody can.
@@ -307,12 +280,9 @@ impl Caretaker {
     fn tell_of_kubelet(&mut self) {
         let said = self.runtime.state().is_kubelets;
         self.heard_of_kubelet = said.or(self.heard_of_kubelet);
-        let found = running(&self.settings.root);
         // It may have come back with another folder.
-        let kubelet = found.as_ref().ok().and_then(Option::as_ref);
-        self.kubelet_root = kubelet.and_then(folder_of).or(self.kubelet_root.take());
-        let runs = found.map(|found| found.is_some());
-        let keeps = keeps(runs.ok(), self.heard_of_kubelet);
+        let runs = self.discovery.find_kubelet();
+        let keeps = keeps(runs, self.heard_of_kubelet);
         if let Some(by_kubelet) = keeps
             && keeps != self.told_of_kubelet
         {

@@ -5,13 +5,17 @@ use brink_core::node::input::Reconfiguration;
 use brink_core::node::observe::Layout;
 use brink_core::node::safety::Mode;
 
+use super::super::answer::Folders;
 use super::*;
-use crate::config::of_text;
+use crate::config::{Filesystems, of_text};
+use crate::fake::{add_process, end_process};
 use crate::guard::ports::Ports;
 use crate::runtime::state::State;
 
 /// Another filesystem than any folder that a test can make.
 const ELSEWHERE: &str = "/proc";
+/// The process of a kubelet.
+const KUBELET: u32 = 4_000_000;
 
 /// A caretaker of a machine that is a folder, and that folder. Its nodefs is the folder itself.
 fn caretaker() -> (Caretaker, tempfile::TempDir) {
@@ -55,33 +59,15 @@ fn told(caretaker: &Caretaker) -> Vec<String> {
     std::iter::from_fn(next).collect()
 }
 
-/// Has one more process run on a machine that is a folder.
-fn add_process(machine: &tempfile::TempDir, pid: u32, name: &str) {
-    let folder = machine.path().join(format!("proc/{pid}"));
-    std::fs::create_dir(&folder).unwrap();
-    let zeroes = "0 ".repeat(46);
-    let status =
-        format!("Name:\t{name}\nTgid:\t{pid}\nUid:\t0\t0\t0\t0\nNSpid:\t{pid}\nThreads:\t1\n");
-    for (file, text) in [
-        ("stat", format!("{pid} ({name}) S 0 {pid} {pid} {zeroes}\n")),
-        ("status", status),
-        ("cmdline", format!("/usr/bin/{name}\0")),
-        ("oom_score_adj", "0\n".to_owned()),
-        ("cgroup", format!("0::/system.slice/{name}.service\n")),
-    ] {
-        std::fs::write(folder.join(file), text).unwrap();
-    }
-}
-
 /// The same of this machine, with that for its images.
 fn with_images(images: &str) -> Caretaker {
     let (mut caretaker, machine) = caretaker();
-    caretaker.settings.root = "/".into();
-    caretaker.settings.filesystems = Filesystems {
+    let filesystems = Filesystems {
         nodefs: machine.path().parent().map(Path::to_path_buf),
         imagefs: Some(images.into()),
         containerfs: None,
     };
+    caretaker.discovery = Discovery::new("/".into(), filesystems);
     caretaker
 }
 
@@ -91,11 +77,11 @@ fn images_whose_folder_cannot_be_measured_have_no_filesystem_of_their_own() {
     caretaker.look();
     assert_eq!(told(&caretaker).len(), 1, "of a kubelet alone");
     assert_eq!(caretaker.disks.lock().laid.layout, Layout::Single);
-    caretaker.settings.filesystems.imagefs = Some(ELSEWHERE.into());
+    caretaker.discovery.configured.imagefs = Some(ELSEWHERE.into());
     caretaker.look();
     assert_eq!(told(&caretaker), ["DedicatedImagefs"]);
     // Gone, for whatever reason: it was there, and is unknown now.
-    caretaker.settings.filesystems.imagefs = Some("/nowhere/at/all".into());
+    caretaker.discovery.configured.imagefs = Some("/nowhere/at/all".into());
     caretaker.look();
     assert_eq!(told(&caretaker), [""; 0]);
     caretaker.end();
@@ -104,11 +90,11 @@ fn images_whose_folder_cannot_be_measured_have_no_filesystem_of_their_own() {
 #[test]
 fn a_runtime_that_is_away_has_its_images_where_it_had_them() {
     let mut caretaker = with_images("");
-    caretaker.settings.filesystems.imagefs = None;
-    caretaker.folders = Some(Folders {
+    caretaker.discovery.configured.imagefs = None;
+    caretaker.discovery.told = Folders {
         images: Some(ELSEWHERE.into()),
         layers: None,
-    });
+    };
     for _ in 0..2 {
         caretaker.look();
         assert_eq!(caretaker.disks.lock().laid.layout, Layout::DedicatedImagefs);
@@ -133,10 +119,10 @@ fn where_no_runtime_answers_it_counts_whether_a_kubelet_runs() {
     let (mut caretaker, machine) = caretaker();
     caretaker.look();
     assert_eq!(told(&caretaker), [""; 0], "nobody can tell who runs there");
-    add_process(&machine, std::process::id(), "brink");
+    add_process(machine.path(), std::process::id(), "brink", &[]);
     caretaker.look();
     assert_eq!(told(&caretaker), ["kubelet false"]);
-    add_process(&machine, 700, "kubelet");
+    add_process(machine.path(), KUBELET, "kubelet", &[]);
     caretaker.look();
     assert_eq!(told(&caretaker), ["kubelet true"]);
     caretaker.end();
@@ -145,21 +131,19 @@ fn where_no_runtime_answers_it_counts_whether_a_kubelet_runs() {
 #[test]
 fn nodefs_follows_a_kubelet_that_comes_back_with_another_folder_and_stays_while_none_runs() {
     let (mut caretaker, machine) = caretaker();
-    add_process(&machine, std::process::id(), "brink");
+    add_process(machine.path(), std::process::id(), "brink", &[]);
     let mut nodefs = || {
         caretaker.tell_of_kubelet();
-        let [nodefs, ..] = caretaker.wanted();
+        let [nodefs, ..] = caretaker.discovery.folders();
         nodefs.unwrap()
     };
     assert_eq!(nodefs(), machine.path(), "there is no kubelet");
-    add_process(&machine, 700, "kubelet");
-    let process = machine.path().join("proc/700");
     for folder in ["srv/one", "srv/two"] {
-        let line = format!("/usr/bin/kubelet\0--root-dir=/{folder}\0");
-        std::fs::write(process.join("cmdline"), line).unwrap();
+        let argument = format!("--root-dir=/{folder}");
+        add_process(machine.path(), KUBELET, "kubelet", &[&argument]);
         assert_eq!(nodefs(), machine.path().join(folder));
     }
-    std::fs::remove_dir_all(process).unwrap();
+    end_process(machine.path(), KUBELET);
     assert_eq!(nodefs(), machine.path().join("srv/two"));
 }
 

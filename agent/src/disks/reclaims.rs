@@ -32,7 +32,7 @@ impl Caretaker {
         let began = Instant::now();
         let known = self.disks.lock().clone();
         let ways = functions(known.laid.layout, asked.signal);
-        let is_dry = asked.is_dry || self.settings.reclaim == ReclaimPolicy::DryRun;
+        let is_dry = asked.is_dry || self.reclaim_policy == ReclaimPolicy::DryRun;
         let mut told = Reclaimed {
             asked,
             is_dry,
@@ -44,7 +44,7 @@ impl Caretaker {
             took: Duration::ZERO,
         };
         self.telling.reclaim(guard::now(), &told);
-        let outcome = if self.settings.reclaim == ReclaimPolicy::Off {
+        let outcome = if self.reclaim_policy == ReclaimPolicy::Off {
             Outcome {
                 end: End::Off,
                 ..Outcome::default()

@@ -11,6 +11,7 @@ pub mod need;
 pub mod once;
 pub mod owned;
 mod rounds;
+mod walk;
 
 pub use keeper::Keeper;
 pub use measured::Measured;

@@ -6,14 +6,15 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use brink_core::node::workload::{FsUsage, Workload};
+use brink_core::node::workload::Workload;
 use brink_host::disk::pace::Pace;
-use brink_host::disk::{DiskError, UsageMeter, UsageSettings};
+use brink_host::disk::{UsageMeter, UsageSettings};
 
 use super::ground::Ground;
-use super::layers::{Layers, Told};
-use super::measured::{Found, Measured, of_file};
+use super::layers::{self, Layers};
+use super::measured::Measured;
 use super::owned::Owned;
+use super::walk::{Flaw, Walk};
 use crate::config::AgentConfig;
 use crate::guard::now;
 use crate::guard::storage::DiskUsage;
@@ -36,10 +37,10 @@ pub fn measured(
     let stopped = Arc::clone(&stop);
     let root = config.paths.root.clone();
     let ground = Ground::new(root.clone(), config.filesystems.clone());
-    let layers = Layers::new(root, config.runtime.endpoint.clone());
+    let runtime = Layers::new(root, config.runtime.endpoint.clone());
     let measures = move || {
         // Nobody listens any more where it took too long.
-        let _late = tell.send(look((ground, layers), &all, within, &stopped));
+        let _late = tell.send(look((ground, runtime), &all, within, &stopped));
     };
     thread::Builder::new().spawn(measures).ok()?;
     let found = told.recv_timeout(within).ok();
@@ -48,18 +49,13 @@ pub fn measured(
 }
 
 fn look(
-    (mut ground, mut layers): (Ground, Layers),
+    (mut ground, mut runtime): (Ground, Layers),
     all: &[(Workload, Owned)],
     within: Duration,
     stop: &AtomicBool,
 ) -> Vec<Option<DiskUsage>> {
-    let has_containers = all.iter().any(|(_, owned)| !owned.containers.is_empty());
-    let told = if has_containers {
-        layers.read()
-    } else {
-        Told::default()
-    };
-    ground.look(told.folders);
+    let told = layers::ask(&mut runtime, all.iter().map(|(_, owned)| owned));
+    ground.look(told.folders, Instant::now());
     let mut meter = UsageMeter::new(UsageSettings {
         feed: false,
         pace_without_feed: PACE,
@@ -67,44 +63,17 @@ fn look(
         ..UsageSettings::default()
     });
     let used = |(workload, owned): &(Workload, Owned)| {
-        let found = Found {
-            layers: told.layers.clone(),
-            ..pieces((&mut meter, &ground), owned, stop)?
+        let walk = Walk {
+            meter: &mut meter,
+            ground: &ground,
+            layers: &told.layers,
+            stop,
+            asking: &|_| {},
         };
+        let found = walk.of(owned, |_, flaw| matches!(flaw, Flaw::NotThere))?;
         Some(Measured::of(workload, owned, &found, now()).ranked)
     };
     all.iter().map(used).collect()
-}
-
-/// What its folders hold; none where one could not be measured whole.
-fn pieces(
-    (meter, ground): (&mut UsageMeter, &Ground),
-    owned: &Owned,
-    stop: &AtomicBool,
-) -> Option<Found> {
-    let hosts_file = owned.hosts_file.as_deref();
-    let mut found = Found {
-        hosts_file: hosts_file.map_or_else(FsUsage::default, of_file),
-        ..Found::default()
-    };
-    for piece in &owned.pieces {
-        match meter.measure(&piece.folder, Instant::now(), stop) {
-            Ok(usage) if !usage.gaps.is_partial() => {
-                let used = FsUsage {
-                    bytes: Some(usage.bytes),
-                    inodes: Some(usage.inodes),
-                };
-                found.parts.insert(piece.part.clone(), used);
-                if ground.is_elsewhere(&piece.folder.path) {
-                    found.elsewhere.insert(piece.part.clone());
-                }
-            }
-            // A pod's folders come when it starts, and go with it.
-            Err(DiskError::Missing { .. }) if hosts_file.is_some() => {}
-            Ok(_) | Err(_) => return None,
-        }
-    }
-    Some(found)
 }
 
 #[cfg(test)]

@@ -9,16 +9,16 @@ use brink_core::node::limits::{Exceeded, exceeded_by};
 use brink_core::node::observe::Layout;
 use brink_core::node::workload::{FsUsage, PodUsage, Workload, full_name};
 use brink_host::disk::calm::calm_thread;
-use brink_host::disk::pace::Stopped;
-use brink_host::disk::{DiskError, UsageMeter, UsageSettings};
+use brink_host::disk::{UsageMeter, UsageSettings};
 use tracing::{debug, warn};
 
 use super::ground::Ground;
 use super::keeper::{Means, Shared, Standing, Work};
-use super::layers::{Layers, Told};
-use super::measured::{Found, Measured, of_file};
+use super::layers::{self, Layers, Told};
+use super::measured::{Found, Measured};
 use super::need::Need;
 use super::owned::{Owned, Part, Piece};
+use super::walk::{Flaw, Walk};
 use crate::guard::now;
 use crate::guard::ports::Command;
 
@@ -50,14 +50,7 @@ pub(super) fn run(shared: &Shared, means: Means) {
             FOR_EVER
         } else {
             if rounds.begins(shared, period) {
-                let has_containers = |owned: &Owned| !owned.containers.is_empty();
-                let is_asked = work.owned.iter().any(has_containers);
-                let layers = if is_asked {
-                    runtime.read()
-                } else {
-                    Told::default()
-                };
-                rounds.prepare(layers);
+                rounds.prepare(layers::ask(&mut runtime, work.owned.iter()));
             }
             rounds.turn(&work, shared, period)
         };
@@ -163,7 +156,7 @@ impl Rounds {
     /// Takes what a runtime tells at the beginning of a round, and looks where filesystems lie.
     fn prepare(&mut self, told: Told) {
         self.layers = told.layers;
-        self.ground.look(told.folders);
+        self.ground.look(told.folders, Instant::now());
     }
 
     /// Measures one workload, if one is due, and tells for how long there is nothing to do then.
@@ -260,43 +253,23 @@ impl Rounds {
 
     /// Measures all folders of a workload; nothing if it was stopped in the middle.
     fn look(&mut self, owned: &Owned, workload: &Workload, shared: &Shared) -> Option<Found> {
-        let mut found = Found {
-            hosts_file: owned
-                .hosts_file
-                .as_deref()
-                .map_or_else(FsUsage::default, of_file),
-            layers: self.layers.clone(),
-            ..Found::default()
+        let walk = Walk {
+            meter: &mut self.meter,
+            ground: &self.ground,
+            layers: &self.layers,
+            stop: &shared.stop,
+            asking: &|path| shared.note_asking(path),
         };
-        for piece in &owned.pieces {
-            let (at, stop) = (Instant::now(), &shared.stop);
-            shared.note_asking(Some(&piece.folder.path));
-            let measured = self.meter.measure(&piece.folder, at, stop);
-            shared.note_asking(None);
-            match measured {
-                Ok(usage) if usage.gaps.stopped == Some(Stopped::Cancelled) => return None,
-                Ok(usage) => {
-                    if usage.gaps.is_partial() {
-                        found.is_partial = true;
-                        self.trouble(workload, piece, &partly(&usage.gaps));
-                    }
-                    let used = FsUsage {
-                        bytes: Some(usage.bytes),
-                        inodes: Some(usage.inodes),
-                    };
-                    found.parts.insert(piece.part.clone(), used);
-                    if self.ground.is_elsewhere(&piece.folder.path) {
-                        found.elsewhere.insert(piece.part.clone());
-                    }
-                }
-                // A pod's folders come when it starts, and go with it.
-                Err(DiskError::Missing { .. }) if owned.hosts_file.is_some() => {
-                    self.check_home(owned);
-                }
-                Err(error) => {
-                    found.is_partial = true;
-                    self.trouble(workload, piece, &error.to_string());
-                }
+        let mut flaws = Vec::new();
+        let found = walk.of(owned, |piece, flaw| {
+            flaws.push((piece, flaw));
+            true
+        })?;
+        for (piece, flaw) in flaws {
+            match flaw {
+                Flaw::NotThere => self.check_home(owned),
+                Flaw::Unknown(error) => self.trouble(workload, piece, &error.to_string()),
+                Flaw::Partial(gaps) => self.trouble(workload, piece, &partly(&gaps)),
             }
         }
         Some(found)

@@ -243,7 +243,7 @@ fn layers_count_against_a_containers_limit_only_where_it_is_known_that_they_do()
         containerfs: None,
     };
     rounds.ground = Ground::new(PathBuf::from("/"), filesystems);
-    rounds.ground.look(None);
+    rounds.ground.look(None, Instant::now());
     round(&mut rounds, &work, &shared);
     assert_eq!(told(&shared)[0].1, LimitKind::Container);
 }
@@ -258,7 +258,7 @@ fn a_folder_that_is_not_on_nodefs_is_ranked_by_nothing() {
         ..Filesystems::default()
     };
     rounds.ground = Ground::new(PathBuf::from("/"), filesystems);
-    rounds.ground.look(None);
+    rounds.ground.look(None, Instant::now());
     rounds.adopt(&work, &shared);
     round(&mut rounds, &work, &shared);
     assert_eq!(inodes(&work, 0), None);

@@ -11,7 +11,7 @@ use brink_host::disk::Filesystem;
 
 use super::source::{Known, known};
 use crate::config::AgentConfig;
-use crate::disks::discover::{folders, kubelet_root};
+use crate::disks::discover::Discovery;
 use crate::disks::plan::{Laid, Measured, Sources, plan};
 use crate::disks::runtime::{ContainerRuntime, Stopper};
 use crate::disks::{RuntimeState, concerns};
@@ -56,14 +56,13 @@ impl Disks {
         // One that has not answered is not asked again.
         let answers = runtime.state().fault.is_none();
         let told = answers.then(|| runtime.folders()).flatten();
-        let kubelets = || kubelet_root(root);
-        let all = folders(
-            root,
-            &config.filesystems,
-            kubelets,
-            told.unwrap_or_default(),
-        );
-        let found = all.into_iter().filter_map(|(role, path)| {
+        let mut discovery = Discovery::new(root.to_path_buf(), config.filesystems.clone());
+        discovery.hear_runtime(told);
+        if discovery.follows_kubelet() {
+            let _whether_it_runs = discovery.find_kubelet();
+        }
+        let all = Role::ALL.into_iter().zip(discovery.folders());
+        let found = all.filter_map(|(role, path)| {
             let path = path?;
             Some(Found {
                 role,

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use brink_core::node::workload::FsUsage;
 
+use super::owned::Owned;
 use crate::disks::answer::Folders;
 
 #[cfg(not(feature = "cri"))]
@@ -23,4 +24,13 @@ pub(super) struct Told {
     pub(super) layers: HashMap<String, FsUsage>,
     /// Where images and writable layers lie.
     pub(super) folders: Option<Folders>,
+}
+
+/// What the runtime tells, where any of these workloads has containers in it.
+pub(super) fn ask<'a>(runtime: &mut Layers, mut all: impl Iterator<Item = &'a Owned>) -> Told {
+    if all.any(|owned| !owned.containers.is_empty()) {
+        runtime.read()
+    } else {
+        Told::default()
+    }
 }

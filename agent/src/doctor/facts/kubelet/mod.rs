@@ -132,21 +132,36 @@ fn files_of(root: &Path, config: &AgentConfig, kubelet: Option<&Running>) -> Opt
 
 /// The kubelet that runs under a root, if one does.
 pub(crate) fn running(root: &Path) -> Known<Option<Running>> {
+    let kubelet = kubelets_process(root)?;
+    Ok(kubelet.map(|kubelet| told_by(root, &kubelet)))
+}
+
+/// The process of the kubelet that runs under a root, if one does; all processes are gone through for it.
+pub(crate) fn kubelets_process(root: &Path) -> Known<Option<Essential>> {
     let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
     let all = known(find(root, own))?;
-    Ok(among(root, &all))
+    Ok(all.into_iter().find(is_kubelet))
 }
 
 /// The kubelet among processes that were found under a root.
 pub(crate) fn among(root: &Path, all: &[Essential]) -> Option<Running> {
-    let kubelet = all.iter().find(|one| one.role == Role::Kubelet)?;
+    let kubelet = all.iter().find(|one| is_kubelet(one))?;
+    Some(told_by(root, kubelet))
+}
+
+/// What is known of a kubelet by its process.
+pub(crate) fn told_by(root: &Path, kubelet: &Essential) -> Running {
     let process = ProcessInfo::read(root, kubelet.identity.pid).ok().flatten();
     let command_line = process.map_or_else(Vec::new, |process| process.command_line);
-    Some(Running {
+    Running {
         pid: kubelet.identity.pid,
         name: kubelet.name.clone(),
         arguments: command_line.into_iter().skip(1).collect(),
-    })
+    }
+}
+
+fn is_kubelet(one: &Essential) -> bool {
+    one.role == Role::Kubelet
 }
 
 fn asked(config: &AgentConfig) -> Option<Files> {
