@@ -288,8 +288,8 @@ impl Account {
     }
 
     fn judge(&mut self, line: &[u8], record: &Value) {
-        // Quotes within texts are escaped, so that this is never part of one.
-        const PENDING: &[u8] = br#"{"missing":"pending"}"#;
+        // A reason is `missing` of a field, or `…Missing` beside one. Quotes within texts are escaped, so that this is never part of one.
+        const PENDING: &[u8] = br#"issing":"pending""#;
         let is_pending = line.windows(PENDING.len()).any(|part| part == PENDING);
         self.pending += usize::from(is_pending);
         let mut absent = None;

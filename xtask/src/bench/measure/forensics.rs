@@ -287,6 +287,15 @@ mod tests {
         let found = account(&[(1, "incident-closed", closed)]);
         assert_eq!((found.pending, found.complete, found.missing), (1, 0, 1));
         assert_eq!(found.uncounted, 1, "nobody told of its beginning");
+        // A reason stands beside what is no field of its own, and a name may be anything.
+        let mut closed = incident(true, &json!({"value": 1}));
+        closed["workload"]["value"]["name"] = json!("pending");
+        closed["victims"][0]["comm"] = json!("\"missing\":\"pending\"");
+        let found = account(&[(1, "incident-closed", closed.clone())]);
+        assert_eq!((found.pending, found.complete), (0, 1));
+        closed["workload"]["value"]["ownerMissing"] = json!("pending");
+        let found = account(&[(1, "incident-closed", closed)]);
+        assert_eq!((found.pending, found.complete), (1, 0));
     }
 
     #[test]
