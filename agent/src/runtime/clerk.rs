@@ -95,6 +95,9 @@ impl Clerk {
             self.ports.reports.hush();
             while let Some(report) = self.ports.reports.take() {
                 if let Report::Stopped = report {
+                    // Nobody looks after this, and the last moments may have been the worst.
+                    self.ring_losses.hurry();
+                    self.count_lost();
                     self.shared.tell_guards_end();
                     return;
                 }
@@ -522,3 +525,6 @@ fn slack(state: &State) -> i64 {
     });
     slack.min().unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -66,6 +66,11 @@ impl Telling {
 }
 
 impl RingLosses {
+    /// Has the next look come at once, however long ago the last one was.
+    pub const fn hurry(&mut self) {
+        self.looked = None;
+    }
+
     fn is_due(&mut self, now: Instant) -> bool {
         let is_due = self
             .looked
@@ -80,4 +85,23 @@ impl RingLosses {
 /// The place of a ring's losses, with what it carries.
 fn ring(row: Row) -> String {
     format!("kernel-ring/{}", row.label())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_counters_are_looked_at_once_a_second_and_once_more_at_the_end() {
+        let mut losses = RingLosses::default();
+        let start = Instant::now();
+        let mut is_due = |millis, is_last| {
+            if is_last {
+                losses.hurry();
+            }
+            losses.is_due(start + Duration::from_millis(millis))
+        };
+        assert!(is_due(0, false) && !is_due(999, false) && is_due(1_000, false));
+        assert!(!is_due(1_001, false) && is_due(1_002, true));
+    }
 }
