@@ -11,6 +11,7 @@ use brink::config::{Sources, load};
 use brink::guard::files::NodePlan;
 use brink::guard::now;
 use brink::guard::rung::LOADING;
+use brink::recorder::book::Wanted;
 use brink::recorder::tracked::Warning;
 use brink::recorder::{NODE_PERIOD_NS, Recorder};
 use brink::runtime::equipment::ProgramState;
@@ -40,6 +41,11 @@ fn megabytes(spec: HogSpec, rate: u64) -> HogSpec {
         rate: Some(rate * MIB),
         ..spec
     }
+}
+
+/// The cgroup that has this path now.
+fn wanted(path: &str) -> Wanted<'_> {
+    Wanted { path, id: None }
 }
 
 fn recorder(layout: &Layout) -> (Recorder, Receiver<Warning>) {
@@ -192,7 +198,7 @@ fn what_cgroups_use_is_told_by_the_survey_whoever_comes_and_goes() {
     let child = sandbox.group.child("short").unwrap();
     let path = child.group().to_owned();
     let is_seen = |above: u64| {
-        let recording = recorder.cut(now(), Some(&path));
+        let recording = recorder.cut(now(), Some(wanted(&path)));
         recording.cgroup.iter().any(|point| point.usage > above)
     };
     let spec = HogSpec::new(Load::Anon, 64 * MIB, PATIENCE);
@@ -251,7 +257,7 @@ fn who_does_not_move_is_recorded_closely_and_nobody_wakes_for_it() {
     };
     wait_until(PATIENCE, followed).expect("it is followed");
     let path = sandbox.group.group().to_owned();
-    let track = || recorder.cut(now(), Some(&path)).cgroup;
+    let track = || recorder.cut(now(), Some(wanted(&path))).cgroup;
     wait_until(PATIENCE, || track().last().copied()).expect("it is recorded");
     hog.start();
     let is_held = || {
@@ -307,7 +313,7 @@ fn a_leak_is_warned_of_before_its_oom_and_has_its_recording() {
     let group = sandbox.group.group().to_owned();
     // Known before it begins: a new cgroup is looked for every few seconds where the kernel does not tell of it.
     let known = wait_until(PATIENCE, || {
-        let recording = recorder.cut(now(), Some(&group));
+        let recording = recorder.cut(now(), Some(wanted(&group)));
         (!recording.cgroup.is_empty()).then_some(())
     });
     known.expect("the cgroup is recorded");
@@ -328,7 +334,7 @@ fn a_leak_is_warned_of_before_its_oom_and_has_its_recording() {
     assert!(warning.forecast.growth >= MIB, "{warning:?}");
     let ended = leak.wait(slowed(PATIENCE)).expect("the kernel kills it");
     assert!(!ended.success());
-    let recording = recorder.cut(now(), Some(&group));
+    let recording = recorder.cut(now(), Some(wanted(&group)));
     let usages = recording.cgroup.iter().map(|point| point.usage);
     let most = usages.clone().max().unwrap_or(0);
     assert!(most > limit * 3 / 4, "{most}");

@@ -7,6 +7,7 @@ use brink_host::probe::shortage::Shortage;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::UserFrame;
 
+use super::correlate::Who;
 use super::gather::victim::Told;
 use super::stacks;
 
@@ -113,6 +114,22 @@ impl Choice {
         self.cgroup = self.cgroup.or(other.cgroup);
     }
 
+    /// The process that was chosen.
+    pub(super) const fn who(&self) -> Who {
+        Who {
+            pid: self.victim.pid,
+            start: self.victim.start_ns,
+        }
+    }
+
+    /// The thread that was marked.
+    pub(super) const fn thread(&self) -> Who {
+        Who {
+            pid: self.tid,
+            start: self.victim.start_ns,
+        }
+    }
+
     /// Whether both are about the same process.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.victim.pid == other.victim.pid || self.tid == other.tid
@@ -148,6 +165,14 @@ impl Choice {
             _ => {}
         }
         evidence
+    }
+}
+
+/// A process as it is told apart from others.
+pub(super) const fn who(process: &Process) -> Who {
+    Who {
+        pid: process.tgid,
+        start: process.start_ns,
     }
 }
 

@@ -5,7 +5,7 @@
 //! of the kernel's belongs to an OOM or is no kill by anybody; and what is left is a kill by somebody else, told with our order
 //! for its workload where there is one, else by itself.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::MOST_VICTIMS;
@@ -30,13 +30,30 @@ const REMEMBERED: usize = 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(pub u64);
 
+/// A process as a fact names it. Its id is somebody else's before long; with its start it is one process for good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Who {
+    /// Its id.
+    pub pid: u32,
+    /// When it was started, nanoseconds of `CLOCK_BOOTTIME`; none where nobody told.
+    pub start: Option<u64>,
+}
+
+impl Who {
+    /// Whether both may be the same process: without both starts there is no more than the id to go by.
+    pub fn may_be(self, other: Self) -> bool {
+        let starts = self.start.zip(other.start);
+        self.pid == other.pid && starts.is_none_or(|(one, other)| one == other)
+    }
+}
+
 /// The kernel's killer chose a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// When, `CLOCK_MONOTONIC` in nanoseconds.
     pub at: u64,
     /// The process.
-    pub pid: u32,
+    pub who: Who,
     /// The decision it fell to, if that is known: the trigger's thread, and when it had last reclaimed.
     pub decision: Option<(u32, u64)>,
 }
@@ -47,7 +64,7 @@ pub struct Killed {
     /// When, `CLOCK_MONOTONIC` in nanoseconds.
     pub at: u64,
     /// The process.
-    pub pid: u32,
+    pub who: Who,
     /// Who sent it.
     pub sender: Sender,
     /// The uid of the workload it belongs to, if it does.
@@ -103,9 +120,9 @@ pub enum End {
 pub struct Correlator {
     open: Vec<Case>,
     /// Which open incident a process is a victim of.
-    victims: HashMap<u32, Key>,
+    victims: BTreeMap<Who, Key>,
     /// Victims of closed incidents, oldest first, with when they were chosen or signalled.
-    recent: VecDeque<(u32, u64)>,
+    recent: VecDeque<(Who, u64)>,
     /// Orders of ours by the uid of their workload, with their end.
     orders: Vec<(Arc<str>, Option<u64>)>,
     last: u64,
@@ -117,7 +134,7 @@ struct Case {
     nature: Nature,
     began: u64,
     /// Victims that have not exited.
-    living: Vec<u32>,
+    living: Vec<Who>,
     held: usize,
     /// When the last one exited.
     exited: u64,
@@ -132,29 +149,29 @@ enum Nature {
 impl Correlator {
     /// Takes a choice of the kernel's killer.
     pub fn chosen(&mut self, chosen: &Chosen) -> Answer {
-        if self.is_known(chosen.pid, chosen.at) {
+        if self.is_known(chosen.who, chosen.at) {
             return Answer::Known;
         }
         let nature = Nature::Oom(chosen.decision);
         let joins = |case: &Case| chosen.decision.is_some() && case.nature == nature;
         let found = self.open.iter().position(joins);
-        self.put(found, nature, (chosen.pid, chosen.at))
+        self.put(found, nature, (chosen.who, chosen.at))
     }
 
     /// Takes a process that shares the memory of a victim of that incident, and was killed for it.
-    pub fn shares(&mut self, key: Key, pid: u32, at: u64) -> Answer {
-        if self.is_known(pid, at) {
+    pub fn shares(&mut self, key: Key, who: Who, at: u64) -> Answer {
+        if self.is_known(who, at) {
             return Answer::Known;
         }
         let found = self.open.iter().position(|case| case.key == key);
         let case = found.and_then(|place| self.open.get(place));
         let nature = case.map(|case| case.nature.clone());
-        nature.map_or(Answer::Nobodys, |nature| self.put(found, nature, (pid, at)))
+        nature.map_or(Answer::Nobodys, |nature| self.put(found, nature, (who, at)))
     }
 
     /// Takes a signal.
     pub fn killed(&mut self, killed: &Killed) -> Answer {
-        if self.is_known(killed.pid, killed.at) {
+        if self.is_known(killed.who, killed.at) {
             return Answer::Known;
         }
         let sender = match killed.sender {
@@ -185,29 +202,31 @@ impl Correlator {
         let joins =
             |case: &Case| case.nature == nature && killed.at.saturating_sub(case.began) <= ONE_ACT;
         let found = self.open.iter().position(joins);
-        self.put(found, nature, (killed.pid, killed.at))
+        self.put(found, nature, (killed.who, killed.at))
     }
 
     /// Takes an exit: the incident it belongs to, and whether it was the last one of that.
-    pub fn exited(&mut self, pid: u32, at: u64) -> Option<(Key, bool)> {
-        let key = self.victims.remove(&pid)?;
+    pub fn exited(&mut self, who: Who, at: u64) -> Option<(Key, bool)> {
+        let (known, key) = self.victim(who)?;
+        self.victims.remove(&known);
         let case = self.open.iter_mut().find(|case| case.key == key)?;
-        case.living.retain(|living| *living != pid);
+        case.living.retain(|living| *living != known);
         case.exited = case.exited.max(at);
-        remember(&mut self.recent, pid, case.began);
+        remember(&mut self.recent, known, case.began);
         Some((key, case.living.is_empty()))
     }
 
-    /// This process, or thread, was killed at that time; what is told of it again is known.
-    pub fn remember(&mut self, pid: u32, at: u64) {
-        if !self.victims.contains_key(&pid) {
-            remember(&mut self.recent, pid, at);
+    /// This process, or thread, was killed at that time; what is told of it again is known. The start of a thread is its process's:
+    /// whoever tells of the thread knows none, and whoever gets its id for a process of its own has another.
+    pub fn remember(&mut self, who: Who, at: u64) {
+        if self.victim(who).is_none() {
+            remember(&mut self.recent, who, at);
         }
     }
 
     /// The open incident that a process is a victim of, and has not exited.
-    pub fn incident_of(&self, pid: u32) -> Option<Key> {
-        self.victims.get(&pid).copied()
+    pub fn incident_of(&self, who: Who) -> Option<Key> {
+        self.victim(who).map(|(_, key)| key)
     }
 
     /// An order of ours for this workload is open.
@@ -273,19 +292,19 @@ impl Correlator {
         self.open.len()
     }
 
-    fn put(&mut self, found: Option<usize>, nature: Nature, (pid, at): (u32, u64)) -> Answer {
+    fn put(&mut self, found: Option<usize>, nature: Nature, (who, at): (Who, u64)) -> Answer {
         if let Some(case) = found.and_then(|place| self.open.get_mut(place)) {
             case.held += 1;
             if case.held > MOST_VICTIMS {
-                remember(&mut self.recent, pid, at);
+                remember(&mut self.recent, who, at);
                 return Answer::Counted(case.key);
             }
-            case.living.push(pid);
-            self.victims.insert(pid, case.key);
+            case.living.push(who);
+            self.victims.insert(who, case.key);
             return Answer::Joined(case.key);
         }
         if self.open.len() >= MOST_OPEN {
-            remember(&mut self.recent, pid, at);
+            remember(&mut self.recent, who, at);
             return Answer::Lost;
         }
         self.last += 1;
@@ -294,20 +313,27 @@ impl Correlator {
             key,
             nature,
             began: at,
-            living: vec![pid],
+            living: vec![who],
             held: 1,
             exited: at,
         });
-        self.victims.insert(pid, key);
+        self.victims.insert(who, key);
         Answer::Opened(key)
     }
 
-    fn is_known(&self, pid: u32, at: u64) -> bool {
-        self.victims.contains_key(&pid)
-            || self
-                .recent
-                .iter()
-                .any(|(known, when)| *known == pid && at.abs_diff(*when) <= TWICE)
+    fn is_known(&self, who: Who, at: u64) -> bool {
+        let mut recent = self.recent.iter();
+        self.victim(who).is_some()
+            || recent.any(|(known, when)| known.may_be(who) && at.abs_diff(*when) <= TWICE)
+    }
+
+    /// A victim that has not exited, as it is known, and its incident.
+    fn victim(&self, who: Who) -> Option<(Who, Key)> {
+        let of = |start| Who { start, ..who };
+        // Whoever is known without a start comes before those with one.
+        let same = self.victims.range(of(None)..=of(Some(u64::MAX)));
+        let mut same = same.map(|(known, key)| (*known, *key));
+        same.find(|(known, _)| known.may_be(who))
     }
 
     fn is_ordered(&self, workload: &str, at: u64) -> bool {
@@ -321,9 +347,9 @@ impl Correlator {
             return;
         };
         let case = self.open.swap_remove(place);
-        for pid in case.living {
-            self.victims.remove(&pid);
-            remember(&mut self.recent, pid, case.began);
+        for who in case.living {
+            self.victims.remove(&who);
+            remember(&mut self.recent, who, case.began);
         }
     }
 }
@@ -339,11 +365,11 @@ impl Case {
     }
 }
 
-fn remember(recent: &mut VecDeque<(u32, u64)>, pid: u32, at: u64) {
+fn remember(recent: &mut VecDeque<(Who, u64)>, who: Who, at: u64) {
     if recent.len() == REMEMBERED {
         recent.pop_front();
     }
-    recent.push_back((pid, at));
+    recent.push_back((who, at));
 }
 
 #[cfg(test)]

@@ -1,19 +1,27 @@
 //! Kills and exits in every order, and the incidents that must come of them.
 
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 
 use super::*;
 
 const SECOND: u64 = 1_000_000_000;
 
+/// A process whose start nobody told.
+fn id(pid: u32) -> Who {
+    Who { pid, start: None }
+}
+
 fn chosen(pid: u32, at: u64, decision: Option<(u32, u64)>) -> Chosen {
-    Chosen { at, pid, decision }
+    let who = id(pid);
+    Chosen { at, who, decision }
 }
 
 fn killed(pid: u32, at: u64, sender: Sender, workload: Option<&str>) -> Killed {
     Killed {
         at,
-        pid,
+        who: id(pid),
         sender,
         workload: workload.map(Arc::from),
     }
@@ -35,21 +43,21 @@ fn a_group_that_falls_to_one_decision_is_one_incident() {
 #[test]
 fn who_shares_a_victims_memory_is_one_more_of_its_incident() {
     let mut all = Correlator::default();
-    assert_eq!(all.shares(Key(1), 2, 210), Answer::Nobodys);
+    assert_eq!(all.shares(Key(1), id(2), 210), Answer::Nobodys);
     all.chosen(&chosen(1, 200, None));
-    assert_eq!(all.shares(Key(1), 2, 210), Answer::Joined(Key(1)));
-    assert_eq!(all.shares(Key(1), 2, 211), Answer::Known);
+    assert_eq!(all.shares(Key(1), id(2), 210), Answer::Joined(Key(1)));
+    assert_eq!(all.shares(Key(1), id(2), 211), Answer::Known);
     assert_eq!(
-        all.shares(Key(1), 1, 212),
+        all.shares(Key(1), id(1), 212),
         Answer::Known,
         "the victim itself"
     );
     // It is over when both have exited, in whatever order.
-    assert_eq!(all.exited(1, 300), Some((Key(1), false)));
-    assert_eq!(all.exited(2, 400), Some((Key(1), true)));
+    assert_eq!(all.exited(id(1), 300), Some((Key(1), false)));
+    assert_eq!(all.exited(id(2), 400), Some((Key(1), true)));
     assert_eq!(all.due(400 + SETTLE), [(Key(1), End::Exited)]);
     assert_eq!(
-        all.shares(Key(1), 3, 500 + SETTLE),
+        all.shares(Key(1), id(3), 500 + SETTLE),
         Answer::Nobodys,
         "too late"
     );
@@ -62,12 +70,49 @@ fn what_is_told_twice_is_one() {
     assert_eq!(all.chosen(&chosen(1, 201, None)), Answer::Known);
     let signal = killed(1, 199, Sender::Kernel, Some("web"));
     assert_eq!(all.killed(&signal), Answer::Known);
-    all.exited(1, 300);
+    all.exited(id(1), 300);
     assert_eq!(all.due(300 + SETTLE), [(Key(1), End::Exited)]);
     assert_eq!(all.chosen(&chosen(1, 200, None)), Answer::Known, "late");
     // The id has been given to somebody else.
     let again = chosen(1, 200 + TWICE + 1, None);
     assert_eq!(all.chosen(&again), Answer::Opened(Key(2)));
+}
+
+/// The id of a victim is another process's, which is a victim of its own, however soon.
+#[test]
+fn whoever_has_the_id_of_a_victim_by_now_is_another_one() {
+    let mut all = Correlator::default();
+    let one = |start| Who { pid: 1, start };
+    let at = |start, at| Chosen {
+        at,
+        who: one(start),
+        decision: None,
+    };
+    assert_eq!(all.chosen(&at(Some(5), 200)), Answer::Opened(Key(1)));
+    // Nobody has heard yet that the first one is gone.
+    assert_eq!(all.chosen(&at(Some(9), 300)), Answer::Opened(Key(2)));
+    assert_eq!(all.chosen(&at(Some(5), 301)), Answer::Known);
+    assert_eq!(all.chosen(&at(None, 302)), Answer::Known, "one of both");
+    assert_eq!(all.exited(one(Some(5)), 400), Some((Key(1), true)));
+    assert_eq!(all.incident_of(one(Some(9))), Some(Key(2)));
+    assert_eq!(all.incident_of(one(Some(5))), None);
+    assert_eq!(all.exited(one(Some(9)), 500), Some((Key(2), true)));
+    // Both have been for less than a second.
+    let signal = Killed {
+        who: one(Some(11)),
+        ..killed(1, 600, Sender::Process(9), Some("web"))
+    };
+    assert_eq!(all.killed(&signal), Answer::Opened(Key(3)));
+    assert_eq!(all.chosen(&at(Some(9), 601)), Answer::Known);
+    // So it is with the id of a thread: the process has it, and whoever tells of the thread knows no start.
+    let thread = |start| Who { pid: 4, start };
+    all.remember(thread(Some(5)), 700);
+    assert_eq!(all.chosen(&chosen(4, 701, None)), Answer::Known);
+    let other = Chosen {
+        who: thread(Some(12)),
+        ..chosen(4, 702, None)
+    };
+    assert_eq!(all.chosen(&other), Answer::Opened(Key(4)));
 }
 
 #[test]
@@ -151,9 +196,9 @@ fn an_incident_closes_after_its_last_exit_or_at_its_time() {
     all.chosen(&chosen(1, 0, group));
     all.chosen(&chosen(2, 0, group));
     all.chosen(&chosen(3, SECOND, None));
-    assert_eq!(all.exited(1, 10), Some((Key(1), false)));
-    assert_eq!(all.exited(2, 20), Some((Key(1), true)));
-    assert_eq!(all.exited(2, 20), None);
+    assert_eq!(all.exited(id(1), 10), Some((Key(1), false)));
+    assert_eq!(all.exited(id(2), 20), Some((Key(1), true)));
+    assert_eq!(all.exited(id(2), 20), None);
     assert_eq!(all.next_due(), Some(20 + SETTLE));
     assert_eq!(all.due(19 + SETTLE), []);
     assert_eq!(all.due(20 + SETTLE), [(Key(1), End::Exited)]);
@@ -224,7 +269,7 @@ proptest! {
                     all.killed(&killed(pid, now, sender, of.then_some("web")))
                 }
                 Move::Exit(pid) => {
-                    all.exited(pid, now);
+                    all.exited(id(pid), now);
                     Answer::Known
                 }
                 Move::Wait(longer) => {

@@ -38,8 +38,9 @@ pub const MOST_VICTIMS: usize = 64;
 
 /// Where incidents are told.
 pub trait Outlet: Send {
-    /// Tells an incident that opens, and gives it back with its id; none where nobody is told.
-    fn open(&self, of: Kind, incident: Incident) -> Option<Incident>;
+    /// Tells an incident that opens, and gives it back with its id; none where nobody is told. `group` is the id of the first victim's
+    /// memory cgroup, where the kernel told it.
+    fn open(&self, of: Kind, incident: Incident, group: Option<u64>) -> Option<Incident>;
     /// Tells an incident that is over.
     fn close(&self, of: Kind, incident: &Incident);
     /// Lets `fill` add what it knows to the incident of an open order of ours for the workload with that uid; it is told as

@@ -29,13 +29,17 @@ pub(super) struct Open {
     pub(super) since: Instant,
     /// The cgroup of the first victim.
     pub(super) group: Option<CgroupDir>,
+    /// The id that the kernel told of it: another one may have its path by now.
+    pub(super) group_id: Option<u64>,
     /// The container that this one is or lies in, or else the workload.
     pub(super) container: Option<KillTarget>,
     /// Bytes that were in use in it, at the least, when the first victim was chosen.
     pub(super) before: u64,
     /// The smallest use seen since.
     pub(super) least: Option<u64>,
-    /// Victims whose memory is gone, as the kernel told.
+    /// How many memories are to come back: victims that share one have it between them.
+    pub(super) memories: usize,
+    /// How many of them are gone, as the kernel told.
     pub(super) released: usize,
     /// Addresses of the trigger's kernel stack.
     pub(super) kernel_stack: Vec<u64>,
@@ -47,7 +51,8 @@ impl Open {
     /// Takes one more victim.
     pub(super) fn join(&mut self, victim: Victim) {
         self.owed = self.owed.saturating_add(own_memory(&victim));
-        self.incident.victims.push(victim);
+        self.memories += 1;
+        self.add(victim);
     }
 
     /// Takes somebody who shares the memory of the victim `with`: it is the same memory, and comes back once.
@@ -56,7 +61,16 @@ impl Open {
             "process {} shares the memory of process {with}, and was killed with it",
             victim.pid
         ));
+        self.add(victim);
+    }
+
+    /// What was seen of all victims so far is not so of all any more: a group is chosen one by one, and the last may be named when the
+    /// first are long gone.
+    fn add(&mut self, victim: Victim) {
         self.incident.victims.push(victim);
+        let course = &mut self.incident.course;
+        course.exited = Field::Missing(Missing::Pending);
+        course.memory_back = Field::Missing(Missing::Pending);
     }
 
     /// Whether the table of the node is still to come.
@@ -73,8 +87,22 @@ impl Open {
     pub(super) fn ended(&mut self, at: &Time) {
         self.incident.course.exited = Field::Value(at.clone());
         // What was theirs alone is given back before a process counts as exited.
-        if self.incident.course.memory_back.value().is_none() {
-            self.incident.course.memory_back = Field::Value(at.clone());
+        self.came_back(at);
+    }
+
+    /// The kernel has told that the memory of a victim is gone.
+    pub(super) fn release(&mut self, at: &Time) {
+        self.released += 1;
+        if self.released >= self.memories {
+            self.came_back(at);
+        }
+    }
+
+    /// The memory of all victims is back, unless that was seen before.
+    fn came_back(&mut self, at: &Time) {
+        let back = &mut self.incident.course.memory_back;
+        if back.value().is_none() {
+            *back = Field::Value(at.clone());
         }
     }
 
@@ -89,9 +117,8 @@ impl Open {
         };
         let least = self.least.map_or(usage, |least| least.min(usage));
         self.least = Some(least);
-        let is_back = self.owed > 0 && least <= self.before.saturating_sub(self.owed);
-        if is_back && self.incident.course.memory_back.value().is_none() {
-            self.incident.course.memory_back = Field::Value(at.clone());
+        if self.owed > 0 && least <= self.before.saturating_sub(self.owed) {
+            self.came_back(at);
         }
     }
 

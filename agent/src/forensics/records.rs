@@ -28,8 +28,8 @@ impl Records {
 }
 
 impl Outlet for Records {
-    fn open(&self, of: Kind, incident: Incident) -> Option<Incident> {
-        self.telling.open(of, incident)
+    fn open(&self, of: Kind, incident: Incident, group: Option<u64>) -> Option<Incident> {
+        self.telling.open_of_group(of, incident, group)
     }
 
     fn close(&self, of: Kind, incident: &Incident) {

@@ -158,7 +158,9 @@ impl Scene {
         incident.limit = limit;
         let kernel_stack = choice.kernel_stack.value().cloned().unwrap_or_default();
         let known = (before, owed, kernel_stack);
-        self.opened(Kind::OomKill, incident, (path, opened, states), known)
+        let mut open = self.opened(Kind::OomKill, incident, (path, opened, states), known);
+        open.group_id = choice.cgroup;
+        open
     }
 
     /// A kill by somebody else with its first victim.
@@ -182,7 +184,9 @@ impl Scene {
         let (trigger, kernel_stack) = compose::sender(kill, cgroup);
         incident.trigger = Field::Value(trigger);
         let known = (before(&states, None, owed), owed, kernel_stack);
-        self.opened(Kind::KillObserved, incident, (path, opened, states), known)
+        let mut open = self.opened(Kind::KillObserved, incident, (path, opened, states), known);
+        open.group_id = kill.target.cgroup;
+        open
     }
 
     fn opened(
@@ -209,8 +213,10 @@ impl Scene {
             } else {
                 opened.swap_remove(0).dir.ok()
             },
+            group_id: None,
             before,
             least: None,
+            memories: 1,
             released: 0,
             kernel_stack,
             owed,

@@ -39,7 +39,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 struct Recording(Sender<(Kind, Incident)>, bool);
 
 impl Outlet for Recording {
-    fn open(&self, of: Kind, mut incident: Incident) -> Option<Incident> {
+    fn open(&self, of: Kind, mut incident: Incident, _group: Option<u64>) -> Option<Incident> {
         incident.id = format!("test-{}", incident.at.monotonic_ns);
         self.0.send((of, incident.clone())).ok()?;
         Some(incident)
@@ -265,6 +265,7 @@ fn a_victim_whose_cgroup_cannot_be_read_says_why_everywhere() {
     let choice = Choice::marked(&record, Missing::ProgramNotLoaded);
     let victim = scene.victim(&choice.victim, choice.cgroup);
     let mut open = scene.oom(&choice, victim, &Time::new(0, 0));
+    assert_eq!(open.group_id, Some(7), "its recording goes by that");
     open.close(End::TimedOut);
     let told = &open.incident;
     let hidden = Missing::NotPermitted;
@@ -379,6 +380,67 @@ fn an_end_speaks_of_those_it_knows() {
     check(3, End::Exited, "every victim that is named has exited");
     let late = "after 30 s, 1 of the victims that are named had not exited";
     check(3, End::TimedOut, late);
+}
+
+/// The kernel names a group's victims one by one, slower than they die where its console is slow: what was so of all of them is not
+/// when one more is named.
+#[test]
+fn memory_is_back_and_victims_are_gone_when_it_is_so_of_those_named_last_too() {
+    let (outlet, _told) = channel();
+    let mut scene = Scene::new(&plan(outlet));
+    let children = [(); 3].map(|()| idler());
+    let [first, second, third] = children.each_ref().map(|child| {
+        let choice = Choice::marked(&chosen(child, 7), Missing::ProgramNotLoaded);
+        let victim = scene.victim(&choice.victim, choice.cgroup);
+        (choice, victim)
+    });
+    let time = |nanos| Time::new(0, nanos);
+    let pending = Field::Missing(Missing::Pending);
+    let pid = |child: usize| children[child].id();
+
+    let mut open = scene.oom(&first.0, first.1, &time(1));
+    open.release(&time(2));
+    open.exited(pid(0), &time(3));
+    open.ended(&time(3));
+    assert_eq!(open.incident.course.memory_back, Field::Value(time(2)));
+    open.join(second.1);
+    let course = &open.incident.course;
+    assert_eq!((&course.memory_back, &course.exited), (&pending, &pending));
+    // The memory of the third is the second's, and comes back once.
+    open.share(third.1, pid(1));
+    open.release(&time(4));
+    let course = &open.incident.course;
+    assert_eq!(course.memory_back, Field::Value(time(4)));
+    assert_eq!(course.exited, pending);
+    open.exited(pid(1), &time(5));
+    open.exited(pid(2), &time(6));
+    open.ended(&time(6));
+    let course = &open.incident.course;
+    assert_eq!(course.exited, Field::Value(time(6)));
+    assert_eq!(course.memory_back, Field::Value(time(4)));
+    children.into_iter().for_each(end);
+}
+
+/// Whoever is named when all others are gone, and lives, is no part of what ended with them.
+#[test]
+fn a_victim_that_lives_keeps_an_incident_from_having_ended() {
+    let (outlet, _told) = channel();
+    let mut scene = Scene::new(&plan(outlet));
+    let children = [(); 2].map(|()| idler());
+    let [first, second] = children.each_ref().map(|child| {
+        let choice = Choice::marked(&chosen(child, 7), Missing::ProgramNotLoaded);
+        let victim = scene.victim(&choice.victim, choice.cgroup);
+        (choice, victim)
+    });
+    let mut open = scene.oom(&first.0, first.1, &Time::new(0, 1));
+    open.exited(children[0].id(), &Time::new(0, 2));
+    open.ended(&Time::new(0, 2));
+    open.join(second.1);
+    open.close(End::TimedOut);
+    let course = &open.incident.course;
+    let never = Field::Missing(Missing::NotApplicable);
+    assert_eq!((&course.exited, &course.memory_back), (&never, &never));
+    children.into_iter().for_each(end);
 }
 
 /// Kills and reaps a process of ours.

@@ -6,12 +6,12 @@ use std::time::Duration;
 use brink_host::clock::monotonic_ns;
 use brink_host::probe::abi::record::VictimRecord;
 use brink_host::probe::forensics::{End, ForensicsRing, Kill, Oom, Process, SignalCode, Told};
-use brink_stream::model::field::{Field, Missing};
+use brink_stream::model::field::Missing;
 use brink_stream::model::incident::{Cause, OtherKill};
 
 use super::choice::{self, Choice};
 use super::compose::Order;
-use super::correlate::{Answer, Chosen, Key, Killed, Sender};
+use super::correlate::{Answer, Chosen, Key, Killed, Sender, Who};
 use super::worker::Worker;
 
 /// Records taken from the ring at a time.
@@ -33,7 +33,7 @@ pub(super) struct Halves {
     /// Who was killed by us, as the kernel had them.
     pub(super) ours: VecDeque<Process>,
     /// Which of them have exited, and when: a small one is gone before its order is told.
-    ended: Vec<(u32, u64)>,
+    ended: Vec<(Who, u64)>,
 }
 
 impl Halves {
@@ -43,15 +43,16 @@ impl Halves {
     }
 
     /// Remembers the exit of somebody that we have killed.
-    fn end(&mut self, tgid: u32, at_ns: u64) {
-        let is_ours = self.ours.iter().any(|process| process.tgid == tgid);
+    fn end(&mut self, who: Who, at_ns: u64) {
+        let mut ours = self.ours.iter();
+        let is_ours = ours.any(|process| choice::who(process).may_be(who));
         if is_ours && self.ended.len() < OURS {
-            self.ended.push((tgid, at_ns));
+            self.ended.push((who, at_ns));
         }
     }
 
     /// Forgets whom we have killed, now that the order is told: gives back who of them has exited, and when.
-    pub(super) fn forget_ours(&mut self) -> Vec<(u32, u64)> {
+    pub(super) fn forget_ours(&mut self) -> Vec<(Who, u64)> {
         self.ours.clear();
         std::mem::take(&mut self.ended)
     }
@@ -86,22 +87,29 @@ impl Worker {
             match told {
                 Told::Oom(oom) => self.oom(&oom),
                 Told::Kill(kill) => self.kill(*kill),
-                Told::End(End { tgid, at_ns, .. }) => {
-                    self.sharers.ended(tgid);
-                    self.halves.end(tgid, at_ns);
-                    // Its memory is still there where this comes early; its descriptor tells when it is not.
-                    let ring = self.ring.as_ref();
-                    if !ring.is_some_and(ForensicsRing::ends_early) || !self.watched.has(tgid) {
-                        self.watched.remove(tgid);
-                        self.exited(tgid, at_ns);
-                    }
+                Told::End(end) => self.end(end),
+                Told::Released(released) => {
+                    let (pid, start) = (released.tgid, released.start_ns);
+                    self.released(Who { pid, start }, released.at_ns);
                 }
-                Told::Released(released) => self.released(released.tgid, released.at_ns),
             }
         }
         let now = monotonic_ns();
         while let Some(choice) = self.halves.due(now) {
             self.choose(&choice);
+        }
+    }
+
+    fn end(&mut self, end: End) {
+        let (pid, start) = (end.tgid, end.start_ns);
+        let who = Who { pid, start };
+        self.sharers.ended(pid);
+        self.halves.end(who, end.at_ns);
+        // Its memory is still there where this comes early; its descriptor tells when it is not.
+        let ring = self.ring.as_ref();
+        if !ring.is_some_and(ForensicsRing::ends_early) || !self.watched.has(who) {
+            self.watched.remove(who);
+            self.exited(who, end.at_ns);
         }
     }
 
@@ -135,8 +143,8 @@ impl Worker {
         let other = Halves::take(&mut self.halves.marked, &choice);
         if !oom.is_signalled {
             // It was dying already, and was only given the last of the memory.
-            self.correlator.remember(choice.victim.pid, choice.at);
-            self.correlator.remember(choice.tid, choice.at);
+            self.correlator.remember(choice.who(), choice.at);
+            self.correlator.remember(choice.thread(), choice.at);
             return;
         }
         self.sharers.marked(oom);
@@ -154,24 +162,26 @@ impl Worker {
 
     fn choose(&mut self, choice: &Choice) {
         let victim = self.scene.victim(&choice.victim, choice.cgroup);
-        let pid = victim.pid;
+        // Of a thread its files tell the process.
+        let (pid, start) = (victim.pid, choice.victim.start_ns);
+        let who = Who { pid, start };
         let answer = self.correlator.chosen(&Chosen {
             at: choice.at,
-            pid,
+            who,
             decision: choice.decision,
         });
         // The same choice may be told by the thread that was marked.
-        self.correlator.remember(choice.tid, choice.at);
+        self.correlator.remember(choice.thread(), choice.at);
         match answer {
             Answer::Opened(key) => {
-                self.watched.add(pid);
+                self.watched.add(who);
                 let at = self.time(choice.at);
                 let open = self.scene.oom(choice, victim, &at);
                 self.open.insert(key, open);
                 self.join_sharers(pid, key);
             }
             Answer::Joined(key) => {
-                self.watched.add(pid);
+                self.watched.add(who);
                 if let Some(open) = self.open.get_mut(&key) {
                     open.join(victim);
                     if open.incident.cause == Cause::MemcgOom {
@@ -192,10 +202,10 @@ impl Worker {
 
     /// Adds somebody who shares the memory of a victim, and was killed for it, to that one's incident.
     fn share(&mut self, kill: &Kill, key: Key, with: u32) {
-        let pid = kill.target.tgid;
-        match self.correlator.shares(key, pid, kill.at_ns) {
+        let who = choice::who(&kill.target);
+        match self.correlator.shares(key, who, kill.at_ns) {
             Answer::Joined(key) => {
-                self.watched.add(pid);
+                self.watched.add(who);
                 let told = choice::told(&kill.target);
                 let victim = self.scene.victim(&told, kill.target.cgroup);
                 if let Some(open) = self.open.get_mut(&key) {
@@ -227,7 +237,7 @@ impl Worker {
         };
         let killed = Killed {
             at: kill.at_ns,
-            pid: kill.target.tgid,
+            who: choice::who(&kill.target),
             sender: Sender::Process(kill.sender.tgid),
             workload: self.scene.identities.uid(&path),
         };
@@ -241,7 +251,7 @@ impl Worker {
     fn beside(&mut self, kill: &Kill, killed: &Killed) {
         let uid = killed.workload.as_deref();
         if self.is_told_beside(kill, uid) {
-            self.correlator.remember(killed.pid, killed.at);
+            self.correlator.remember(killed.who, killed.at);
             return;
         }
         let has_ended = uid.is_some_and(|uid| self.correlator.has_ended(uid));
@@ -270,7 +280,7 @@ impl Worker {
     fn foreign(&mut self, kill: &Kill, answer: Answer, order: Order) {
         match answer {
             Answer::Opened(key) => {
-                self.watched.add(kill.target.tgid);
+                self.watched.add(choice::who(&kill.target));
                 let victim = self
                     .scene
                     .victim(&choice::told(&kill.target), kill.target.cgroup);
@@ -279,7 +289,7 @@ impl Worker {
                 self.open.insert(key, open);
             }
             Answer::Joined(key) => {
-                self.watched.add(kill.target.tgid);
+                self.watched.add(choice::who(&kill.target));
                 let victim = self
                     .scene
                     .victim(&choice::told(&kill.target), kill.target.cgroup);
@@ -303,18 +313,13 @@ impl Worker {
         }
     }
 
-    fn released(&mut self, pid: u32, at_ns: u64) {
-        let Some(key) = self.correlator.incident_of(pid) else {
+    fn released(&mut self, who: Who, at_ns: u64) {
+        let Some(key) = self.correlator.incident_of(who) else {
             return;
         };
         let at = self.time(at_ns);
         if let Some(open) = self.open.get_mut(&key) {
-            open.released += 1;
-            let is_last = open.released >= open.incident.victims.len();
-            let course = &mut open.incident.course;
-            if is_last && course.memory_back.value().is_none() {
-                course.memory_back = Field::Value(at);
-            }
+            open.release(&at);
         }
     }
 }

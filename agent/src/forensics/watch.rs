@@ -7,29 +7,31 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::time::Timespec;
 
+use super::correlate::Who;
+
 /// Victims that are watched by a descriptor at a time; the others are looked at in turn.
 const MOST: usize = 512;
 
 /// The victims that have not exited.
 #[derive(Debug, Default)]
-pub(super) struct Watched(Vec<(u32, Option<OwnedFd>)>);
+pub(super) struct Watched(Vec<(Who, Option<OwnedFd>)>);
 
 impl Watched {
     /// Watches a process.
-    pub(super) fn add(&mut self, pid: u32) {
-        let fd = (self.0.len() < MOST).then(|| open(pid).ok()).flatten();
-        self.0.push((pid, fd));
+    pub(super) fn add(&mut self, who: Who) {
+        let fd = (self.0.len() < MOST).then(|| open(who.pid).ok()).flatten();
+        self.0.push((who, fd));
     }
 
     /// Watches it no longer.
-    pub(super) fn remove(&mut self, pid: u32) {
-        self.0.retain(|(watched, _)| *watched != pid);
+    pub(super) fn remove(&mut self, who: Who) {
+        self.0.retain(|(watched, _)| !watched.may_be(who));
     }
 
     /// Whether its exit will be told by a descriptor.
-    pub(super) fn has(&self, pid: u32) -> bool {
+    pub(super) fn has(&self, who: Who) -> bool {
         let mut watched = self.0.iter();
-        watched.any(|(watched, fd)| *watched == pid && fd.is_some())
+        watched.any(|(watched, fd)| watched.may_be(who) && fd.is_some())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -43,20 +45,20 @@ impl Watched {
     }
 
     /// Those that have exited; they are watched no longer.
-    pub(super) fn exited(&mut self) -> Vec<u32> {
+    pub(super) fn exited(&mut self) -> Vec<Who> {
         let (gone, living) = std::mem::take(&mut self.0)
             .into_iter()
             .partition(has_exited);
         self.0 = living;
-        let gone: Vec<(u32, Option<OwnedFd>)> = gone;
-        gone.into_iter().map(|(pid, _)| pid).collect()
+        let gone: Vec<(Who, Option<OwnedFd>)> = gone;
+        gone.into_iter().map(|(who, _)| who).collect()
     }
 }
 
-fn has_exited((pid, fd): &(u32, Option<OwnedFd>)) -> bool {
+fn has_exited((who, fd): &(Who, Option<OwnedFd>)) -> bool {
     match fd {
         Some(fd) => is_readable(fd),
-        None => match open(*pid) {
+        None => match open(who.pid) {
             Ok(fd) => is_readable(&fd),
             Err(errno) => errno == Errno::SRCH,
         },
@@ -87,16 +89,21 @@ mod tests {
             .spawn()
             .unwrap();
         let mut watched = Watched::default();
-        watched.add(child.id());
+        let pid = child.id();
+        let who = |start| Who { pid, start };
+        watched.add(who(Some(5)));
+        watched.remove(who(Some(4)));
+        assert!(!watched.has(who(Some(4))), "it had that id before");
+        assert!(watched.has(who(Some(5))) && watched.has(who(None)));
         assert!(watched.exited().is_empty(), "it waits for its input");
         drop(child.stdin.take());
         let mut fds: Vec<PollFd<'_>> = watched.fds().collect();
         poll(&mut fds, None).unwrap();
         drop(fds);
-        assert_eq!(watched.exited(), [child.id()]);
+        assert_eq!(watched.exited(), [who(Some(5))]);
         assert!(watched.is_empty());
         child.wait().unwrap();
-        watched.add(child.id());
-        assert_eq!(watched.exited(), [child.id()], "nobody has that id now");
+        watched.add(who(None));
+        assert_eq!(watched.exited(), [who(None)], "nobody has that id now");
     }
 }

@@ -14,7 +14,7 @@ use rustix::time::Timespec;
 
 use super::Outlet;
 use super::collector::{Inbox, Note, Ordered, Over, Plan, Step};
-use super::correlate::{Correlator, End, Key};
+use super::correlate::{Correlator, End, Key, Who};
 use super::eviction::{self, Eviction, Seen};
 use super::gather::top;
 use super::open::Open;
@@ -149,8 +149,8 @@ impl Worker {
                 over: None,
             });
         }
-        for (pid, at_ns) in self.halves.forget_ours() {
-            self.exited(pid, at_ns);
+        for (who, at_ns) in self.halves.forget_ours() {
+            self.exited(who, at_ns);
         }
         if order.is_carried_out {
             self.correlator.ordered(uid);
@@ -195,7 +195,8 @@ impl Worker {
             {
                 symbols::put(&mut open.incident, stack);
             }
-            if let Some(told) = self.outlet.open(kind, open.incident.clone()) {
+            let opened = open.incident.clone();
+            if let Some(told) = self.outlet.open(kind, opened, open.group_id) {
                 open.incident = told;
                 open.is_told = true;
             }
@@ -246,17 +247,17 @@ impl Worker {
         for open in self.open.values_mut() {
             open.look(&at);
         }
-        for pid in self.watched.exited() {
-            self.exited(pid, now);
+        for who in self.watched.exited() {
+            self.exited(who, now);
         }
     }
 
-    pub(super) fn exited(&mut self, pid: u32, now: u64) {
+    pub(super) fn exited(&mut self, who: Who, now: u64) {
         let at = self.time(now);
-        if let Some((key, is_last)) = self.correlator.exited(pid, now)
+        if let Some((key, is_last)) = self.correlator.exited(who, now)
             && let Some(open) = self.open.get_mut(&key)
         {
-            open.exited(pid, &at);
+            open.exited(who.pid, &at);
             if is_last {
                 open.ended(&at);
             }
@@ -266,7 +267,7 @@ impl Worker {
         // One whose incident is open no more is over, whoever has told so.
         self.evictions.retain(|eviction| {
             let is_open = outlet.amend(&eviction.uid, &mut |incident| {
-                incident.exited(pid, &at);
+                incident.exited(who.pid, &at);
             });
             is_open || eviction.over.is_some()
         });
@@ -327,7 +328,11 @@ impl Worker {
         self.scene.identify(&mut open.incident);
         open.close(end);
         for victim in &open.incident.victims {
-            self.watched.remove(victim.pid);
+            let start = victim.start_ns.value().copied();
+            self.watched.remove(Who {
+                pid: victim.pid,
+                start,
+            });
         }
         if open.is_told {
             self.outlet.close(Kind::IncidentClosed, &open.incident);

@@ -71,6 +71,8 @@ pub struct Periods {
 pub struct Entry {
     /// Its path in the hierarchy of the memory controller.
     pub path: Arc<str>,
+    /// Its id; none before that was told.
+    pub id: Option<u64>,
     /// Its own limit, in bytes.
     pub limit: Option<u64>,
     /// The lane of its close points.
@@ -83,6 +85,15 @@ pub struct Entry {
     pub counts: Option<Counts>,
     /// How near it is to its limit, in thousandths, by what it is expected to hold in ten seconds.
     pub nearness: u32,
+}
+
+/// A cgroup that somebody asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted<'a> {
+    /// Its path.
+    pub path: &'a str,
+    /// Its id, where that is known: of those that have the path one after the other, as of a service that is started again, it is one.
+    pub id: Option<u64>,
 }
 
 /// Which rings a point goes to.
@@ -122,6 +133,7 @@ impl Book {
         if let Some(place) = self.groups.get_mut(slot) {
             *place = Some(Entry {
                 path,
+                id: None,
                 limit,
                 near: None,
                 gone: None,
@@ -155,6 +167,20 @@ impl Book {
     pub fn entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
         let groups = self.groups.iter().enumerate();
         groups.filter_map(|(slot, entry)| Some((slot, entry.as_ref()?)))
+    }
+
+    /// The cgroup that is wanted: by its id, and where that is not known the one that lives, or else the last to go. None where
+    /// another one has its path.
+    pub fn find(&self, wanted: Wanted<'_>) -> Option<(usize, &Entry)> {
+        let is_it = |entry: &Entry| {
+            *entry.path == *wanted.path && wanted.id.is_none_or(|id| entry.id == Some(id))
+        };
+        let found = self.entries().filter(|(_, entry)| is_it(entry));
+        found.reduce(|one, other| match (one.1.gone, other.1.gone) {
+            (Some(_), None) => other,
+            (Some(gone), Some(later)) if gone.before(later).is_some() => other,
+            _ => one,
+        })
     }
 
     /// Gives a slot this lane of close points, emptied, or none.
@@ -214,8 +240,7 @@ impl Book {
     /// What a cgroup held at `at` without inactive file pages, in bytes, as of the newest point that is no later.
     pub fn working_set(&self, path: &str, at: Stamp) -> Option<u64> {
         // One that went before may have had the same name.
-        let named = self.entries().filter(|(_, entry)| *entry.path == *path);
-        let (slot, _) = named.min_by_key(|(_, entry)| entry.gone.is_some())?;
+        let (slot, _) = self.find(Wanted { path, id: None })?;
         let points = self.points(slot);
         let before = points.take_while(|point| point.at.before(at).is_some());
         before.last().map(|point| bytes(point.working_set))

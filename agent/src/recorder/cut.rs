@@ -4,7 +4,7 @@ use brink_host::probe::abi::flight::FlightPoint;
 use brink_stream::model::field::Missing;
 use brink_stream::model::incident::{CgroupPoint, CgroupTrack, NodePoint, Recording};
 
-use super::book::{Book, Entry};
+use super::book::{Book, Entry, Wanted};
 use super::point::{Counter, FilePoint, GroupPoint, Stamp, Tells, bytes};
 use super::thin::{Band, Thinner, band};
 
@@ -51,7 +51,7 @@ pub struct Request<'a> {
     /// The incident's moment; what is later is no part of it.
     pub at: Stamp,
     /// The victim's cgroup.
-    pub cgroup: Option<&'a str>,
+    pub cgroup: Option<Wanted<'a>>,
     /// How much of it.
     pub form: Form,
 }
@@ -82,7 +82,7 @@ pub fn cut(
 ) -> Recording {
     let form = request.form;
     let NodePart { points, period_ms } = node(book, request, sampled.unwrap_or_default());
-    let own = request.cgroup.and_then(|path| find(book, path));
+    let own = request.cgroup.and_then(|own| book.find(own));
     let cgroup = own.map_or_else(Vec::new, |found| {
         track(book, found, request.at, form.cgroup)
     });
@@ -110,21 +110,14 @@ pub fn cut(
     }
 }
 
-/// The cgroup of a path: the one that lives, or one that lately went.
-fn find<'a>(book: &'a Book, path: &str) -> Option<(usize, &'a Entry)> {
-    let same = book.entries().filter(|(_, entry)| &*entry.path == path);
-    same.min_by_key(|(_, entry)| entry.gone.is_some())
-}
-
 /// The cgroups above the victim's that have a limit, then those nearest to theirs.
 fn others(book: &Book, request: Request<'_>, tells: Tells) -> Vec<CgroupTrack> {
+    let own = request.cgroup.map(|own| own.path);
     let is_above = |entry: &Entry| {
-        let below = request
-            .cgroup
-            .and_then(|own| own.strip_prefix(&*entry.path));
+        let below = own.and_then(|own| own.strip_prefix(&*entry.path));
         below.is_some_and(|below| below.starts_with('/'))
     };
-    let is_own = |entry: &Entry| request.cgroup == Some(&*entry.path);
+    let is_own = |entry: &Entry| own == Some(&*entry.path);
     let mut found: Vec<(usize, &Entry)> = book
         .entries()
         .filter(|(_, entry)| !is_own(entry) && entry.limit.is_some())
@@ -163,7 +156,7 @@ fn track(
 /// Why the victim's cgroup has no points, if it has none.
 fn cgroup_missing(request: Request<'_>, points: &[CgroupPoint]) -> Option<Missing> {
     points.is_empty().then_some(match request.cgroup {
-        Some("/") => Missing::NotApplicable,
+        Some(Wanted { path: "/", .. }) => Missing::NotApplicable,
         _ => Missing::Lost,
     })
 }

@@ -25,7 +25,7 @@ fn at(millis: u64) -> Stamp {
 fn request(millis: u64, cgroup: Option<&str>, form: Form) -> Request<'_> {
     Request {
         at: at(millis),
-        cgroup,
+        cgroup: cgroup.map(|path| Wanted { path, id: None }),
         form,
     }
 }
@@ -355,6 +355,41 @@ fn of_two_with_one_path_the_living_one_counts() {
     book.forget(1);
     let recording = cut(&book, request(9, Some("/a"), FULL), None);
     assert_eq!(recording.cgroup.first().map(|point| point.usage), Some(MIB));
+}
+
+/// A service that is started again has the path of the one before it, and its incident not the minute of that one.
+#[test]
+fn of_several_with_one_path_the_one_with_the_id_counts_and_else_the_last() {
+    let mut book = Book::default();
+    for (slot, gone) in [(0, Some(at(5))), (1, Some(at(7))), (2, None)] {
+        book.admit(slot, "/a".into(), None);
+        if let Some(entry) = book.entry_mut(slot) {
+            entry.gone = gone;
+            entry.id = Some(slot as u64 + 10);
+        }
+        book.note(slot, at(1), &reading((slot as u64 + 1) * MIB), BOTH);
+    }
+    let check = |book: &Book, id, expected: Option<u64>| {
+        let path = "/a";
+        let request = Request {
+            cgroup: Some(Wanted { path, id }),
+            ..request(9, None, FULL)
+        };
+        let recording = cut(book, request, None);
+        let seen = recording.cgroup.first().map(|point| point.usage / MIB);
+        assert_eq!(seen, expected, "{id:?}");
+        let missing = expected.is_none().then_some(Missing::Lost);
+        assert_eq!(recording.cgroup_missing, missing);
+    };
+    check(&book, Some(10), Some(1));
+    check(&book, Some(11), Some(2));
+    check(&book, Some(12), Some(3));
+    check(&book, Some(13), None);
+    check(&book, None, Some(3));
+    book.forget(2);
+    check(&book, Some(12), None);
+    check(&book, None, Some(2));
+    assert_eq!(book.working_set("/a", at(9)), Some(MIB));
 }
 
 /// A book as full as it can be, at the end of a minute; amounts as long as they come.

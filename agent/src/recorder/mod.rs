@@ -44,7 +44,7 @@ use tracing::{debug, warn};
 use crate::bell::Bell;
 use crate::forensics::gather::why;
 use crate::guard::files::{NodeFiles, NodePlan, Scope};
-use book::{Book, Periods, lock};
+use book::{Book, Periods, Wanted, lock};
 use cut::{BRIEF, FULL, Request};
 use kernel::{Counters, Kernel};
 use node::NodeSource;
@@ -163,7 +163,7 @@ impl Recorder {
     /// The minute before `at` (`CLOCK_MONOTONIC`), with the cgroup of the victim, a path in the hierarchy of the memory
     /// controller. Takes some hundred microseconds, and some milliseconds
     /// where the thread is at work. Where many are cut at once, they are brief ones.
-    pub fn cut(&self, at: Moment, cgroup: Option<&str>) -> Recording {
+    pub fn cut(&self, at: Moment, cgroup: Option<Wanted<'_>>) -> Recording {
         let mut allowance = self
             .allowance
             .lock()

@@ -7,6 +7,7 @@ use std::sync::{MutexGuard, PoisonError};
 use brink_host::cgroup::Version;
 use brink_stream::model::field::Missing;
 
+use super::super::book::Wanted;
 use super::super::cut::{FULL, Request, cut};
 use super::super::point::Tells;
 use super::*;
@@ -68,7 +69,7 @@ impl Scene {
     fn points(&self, path: &str) -> Vec<(u32, u64)> {
         let request = Request {
             at: Stamp::of(self.now * 1_000_000),
-            cgroup: Some(path),
+            cgroup: Some(Wanted { path, id: None }),
             form: FULL,
         };
         let recording = cut(&lock(&self.source.book), request, None, Tells::default());
@@ -113,6 +114,21 @@ fn the_near_are_read_in_every_beat_and_all_in_each_round() {
         "{far:?}"
     );
     assert!((3..=5).contains(&far.len()), "{far:?}");
+}
+
+/// Whoever comes after it may have its path.
+#[test]
+fn a_group_is_known_by_its_id_too() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let mut scene = Scene::new();
+    scene.set("/pods/web", 1, None);
+    scene.beats(1);
+    let folder = fs::metadata(scene.group("/pods/web")).expect("fake group");
+    let book = lock(&scene.source.book);
+    let mut entries = book.entries();
+    let web = entries.find(|(_, entry)| &*entry.path == "/pods/web");
+    assert_eq!(web.and_then(|(_, entry)| entry.id), Some(folder.ino()));
 }
 
 #[test]
@@ -262,7 +278,7 @@ impl Scene {
     fn missing(&self, path: &str) -> Option<Missing> {
         let request = Request {
             at: Stamp::of(self.now * 1_000_000),
-            cgroup: Some(path),
+            cgroup: Some(Wanted { path, id: None }),
             form: FULL,
         };
         cut(&lock(&self.source.book), request, None, Tells::default()).cgroup_missing

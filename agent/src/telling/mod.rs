@@ -168,10 +168,20 @@ impl Telling {
 
     /// Tells an incident that opens, by the event that opens it: its id comes from that event's number. The incident with its
     /// id and the minute before it, where somebody was told.
-    pub fn open(&self, of: Kind, mut incident: Incident) -> Option<Incident> {
+    pub fn open(&self, of: Kind, incident: Incident) -> Option<Incident> {
+        self.open_of_group(of, incident, None)
+    }
+
+    /// The same of one whose first victim was in the memory cgroup with that id, where it is known.
+    pub fn open_of_group(
+        &self,
+        of: Kind,
+        mut incident: Incident,
+        group: Option<u64>,
+    ) -> Option<Incident> {
         let inner = self.inner()?;
         if incident.is_final {
-            self.record(&mut incident);
+            self.record(&mut incident, group);
             inner.configure(&mut incident);
         }
         inner.hub.tell_with(|number| {
@@ -179,7 +189,7 @@ impl Telling {
             drafted(of, inner.time_of(of, &incident), &incident)
         })?;
         // These go out when it closes: they would make what opens large and late.
-        self.record(&mut incident);
+        self.record(&mut incident, group);
         inner.configure(&mut incident);
         Some(incident)
     }

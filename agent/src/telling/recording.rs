@@ -11,6 +11,7 @@ use brink_stream::model::kind::Kind;
 use super::Telling;
 use super::workloads::{Key, subject};
 use crate::recorder::Recorder;
+use crate::recorder::book::Wanted;
 use crate::recorder::tracked::Warning;
 
 impl Telling {
@@ -51,34 +52,37 @@ impl Telling {
         self.say(Kind::LimitImminent, at, subject, &data);
     }
 
-    /// Adds the minute before to an incident that has none yet, or why there is none.
-    pub(super) fn record(&self, incident: &mut Incident) {
+    /// Adds the minute before to an incident that has none yet, or why there is none. `group` is the id of the first victim's memory
+    /// cgroup, where it is known.
+    pub(super) fn record(&self, incident: &mut Incident, group: Option<u64>) {
         if incident.recording == Field::Missing(Missing::NotApplicable) {
             return;
         }
         if incident.recording.value().is_none()
-            && let Some(recording) = self.recording(incident)
+            && let Some(recording) = self.recording(incident, group)
         {
             incident.recording = recording;
         }
     }
 
-    fn recording(&self, incident: &Incident) -> Option<Field<Recording>> {
+    fn recording(&self, incident: &Incident, group: Option<u64>) -> Option<Field<Recording>> {
         let recorder = match self.inner()?.recorder.get()? {
             Ok(recorder) => recorder.upgrade()?,
             Err(why) => return Some(Field::Missing(*why)),
         };
-        let cgroup = self.victims_cgroup(incident);
         let at = Moment::from_nanos(incident.at.monotonic_ns);
-        Some(Field::Value(recorder.cut(at, cgroup.as_deref())))
+        let victim = incident.victims.first();
+        let own = victim.and_then(|victim| victim.cgroup.value());
+        let (path, id) = match own {
+            Some(own) => (Some(own.clone()), group),
+            None => (self.workloads_cgroup(incident), None),
+        };
+        let wanted = path.as_deref().map(|path| Wanted { path, id });
+        Some(Field::Value(recorder.cut(at, wanted)))
     }
 
-    /// The victim's own cgroup, or the first one of the workload that it was.
-    fn victims_cgroup(&self, incident: &Incident) -> Option<String> {
-        let victim = incident.victims.first();
-        if let Some(cgroup) = victim.and_then(|victim| victim.cgroup.value()) {
-            return Some(cgroup.clone());
-        }
+    /// The first cgroup of the victim's workload.
+    fn workloads_cgroup(&self, incident: &Incident) -> Option<String> {
         let identity = incident.workload.value()?;
         let of = self.inner()?.workloads();
         let mut known = of.iter().flatten();

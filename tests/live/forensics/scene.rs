@@ -31,7 +31,7 @@ pub(crate) const MIB: u64 = 1 << 20;
 struct Recording(Sender<(Kind, Incident)>);
 
 impl Outlet for Recording {
-    fn open(&self, of: Kind, mut incident: Incident) -> Option<Incident> {
+    fn open(&self, of: Kind, mut incident: Incident, _group: Option<u64>) -> Option<Incident> {
         incident.id = format!("test-{}", incident.victims[0].pid);
         self.0.send((of, incident.clone())).ok()?;
         Some(incident)

@@ -18,6 +18,7 @@ pub const LONGEST_COMMAND_LINE: usize = 4096;
 
 /// The arguments of a process, at most [`LONGEST_COMMAND_LINE`] bytes of them: if there are more, the last one ends with `…`. None of a
 /// zombie and a kernel thread. Where its memory may not be read (that takes `CAP_SYS_PTRACE`) they are read as `cmdline` has them.
+/// They are those of whoever has the id.
 ///
 /// # Errors
 /// [`HostError`] with the path.
@@ -41,7 +42,8 @@ pub fn command_line(root: &Path, pid: i32) -> Result<Vec<String>, HostError> {
 
 /// The bytes of the arguments out of the memory of a process; nothing where that cannot be read.
 fn from_memory(folder: &Path) -> Option<io::Result<Vec<u8>>> {
-    // Before its place is read: as long as this is open, the process id is nobody else's.
+    // Before its place is read. While this is open the memory stays the same one, and the id may become somebody else's: whoever asks
+    // for a certain process compares when it was started, once all is read.
     let memory = File::open(folder.join("mem")).ok()?;
     let place = Place::parse(&read_bytes(&folder.join("stat")).ok()?)?;
     Some(place.read(&memory))

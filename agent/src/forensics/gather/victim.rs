@@ -50,38 +50,85 @@ pub struct Reader<'a> {
     pub command_lines: bool,
 }
 
-/// A victim as read, quickest to vanish first. What the kernel told at the kill goes before what its files say later.
+/// What the files of an id say.
+struct Seen {
+    brief: Brief,
+    /// Why nothing is known that is not in there.
+    gone: Missing,
+    argv: Field<Vec<String>>,
+    cgroup: Field<String>,
+}
+
+impl Seen {
+    /// Reads them, quickest to vanish first.
+    fn read(reader: Reader<'_>, pid: i32) -> Self {
+        let Reader { root, layout, .. } = reader;
+        let brief = Brief::read(root, pid);
+        let argv = if reader.command_lines {
+            arguments(root, pid)
+        } else {
+            Field::Missing(Missing::Redacted)
+        };
+        let gone = brief.as_ref().err();
+        let gone = gone.map_or(Missing::ProcessGone, |error| unread(error, pid));
+        Self {
+            brief: brief.unwrap_or_default(),
+            gone,
+            argv,
+            cgroup: membership(root, layout, pid),
+        }
+    }
+
+    /// None of it counts.
+    fn drop_all(&mut self, reason: Missing) {
+        self.brief = Brief::default();
+        self.gone = reason;
+        self.cgroup = Field::Missing(reason);
+        if self.argv != Field::Missing(Missing::Redacted) {
+            self.argv = Field::Missing(reason);
+        }
+    }
+}
+
+/// A victim as read. What the kernel told at the kill goes before what its files say later, and those count only where they are
+/// its own: a process that has been reaped leaves its id to somebody else.
 pub fn read(reader: Reader<'_>, told: &Told, since_boot_ns: u64) -> Victim {
-    let Reader { root, layout, .. } = reader;
     let pid = i32::try_from(told.pid).unwrap_or(0);
-    let status = Brief::read(root, pid);
-    let argv = if reader.command_lines {
-        arguments(root, pid)
-    } else {
-        Field::Missing(Missing::Redacted)
+    let mut seen = Seen::read(reader, pid);
+    // After all else: whoever has the id now, and was started then, has had it all the while.
+    let ticks = brief::start_ticks(reader.root, pid);
+    let start = match told.start_ns {
+        Some(start) => {
+            if let Some(reason) = not_its(start, &ticks, pid) {
+                seen.drop_all(reason);
+            }
+            Field::Value(start)
+        }
+        None => found(ticks.map(|ticks| ticks.saturating_mul(tick())), pid),
     };
-    let start = started(root, pid, told.start_ns);
-    let cgroup = membership(root, layout, pid);
-    let gone = status.as_ref().err();
-    let gone = gone.map_or(Missing::ProcessGone, |error| unread(error, pid));
-    let seen = status.unwrap_or_default();
-    let resident = seen.resident;
+    let Seen {
+        brief,
+        gone,
+        argv,
+        cgroup,
+    } = seen;
+    let resident = brief.resident;
     Victim {
-        pid: seen.process.map_or(told.pid, i32::unsigned_abs),
+        pid: brief.process.map_or(told.pid, i32::unsigned_abs),
         start_ns: start.clone(),
         comm: if told.comm.is_empty() {
-            seen.name
+            brief.name
         } else {
             told.comm.clone()
         },
         argv,
-        uid: Field::or(told.uid.or(seen.user), gone),
-        oom_score_adj: Field::or(told.oom_score_adj.or(seen.oom_score_adj), gone),
+        uid: Field::or(told.uid.or(brief.user), gone),
+        oom_score_adj: Field::or(told.oom_score_adj.or(brief.oom_score_adj), gone),
         anon: Field::or(told.anon.or(resident.anon), gone),
         file: Field::or(told.file.or(resident.file), gone),
         shmem: Field::or(told.shmem.or(resident.shmem), gone),
         swap: Field::or(told.swap.or(resident.swap), gone),
-        page_tables: Field::or(told.page_tables.or(seen.page_tables), gone),
+        page_tables: Field::or(told.page_tables.or(brief.page_tables), gone),
         age_ns: start.map(|start| since_boot_ns.saturating_sub(start)),
         cgroup,
         exited: Field::Missing(Missing::Pending),
@@ -96,13 +143,20 @@ fn arguments(root: &Path, pid: i32) -> Field<Vec<String>> {
     }
 }
 
-fn started(root: &Path, pid: i32, told: Option<u64>) -> Field<u64> {
-    if let Some(told) = told {
-        return Field::Value(told);
+/// Why what was read of an id is not the victim's, or may not be: `start_ns` is when that was started, as the kernel told, and `ticks`
+/// what the id's `stat` says, which is cut to whole ticks.
+fn not_its(start_ns: u64, ticks: &Result<u64, HostError>, pid: i32) -> Option<Missing> {
+    match ticks {
+        Ok(ticks) if *ticks == start_ns / tick() => None,
+        Ok(_) => Some(Missing::ProcessGone),
+        // Nobody knows whose it was.
+        Err(error) => Some(unread(error, pid)),
     }
-    let tick = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-    let ticks = brief::start_ticks(root, pid);
-    found(ticks.map(|ticks| ticks.saturating_mul(tick)), pid)
+}
+
+/// A clock tick of `/proc`, in nanoseconds.
+fn tick() -> u64 {
+    1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
 }
 
 /// The cgroup of the memory controller that a process is in. By v1 one that is exiting is in the root, wherever it was.
@@ -181,6 +235,42 @@ mod tests {
         reader.command_lines = false;
         let own = read(reader, &told, now);
         assert_eq!(own.argv, Field::Missing(Missing::Redacted));
+    }
+
+    /// Here it is us who have got the id of a victim.
+    #[test]
+    fn what_an_id_says_counts_only_of_the_process_that_was_started_when_the_victim_was() {
+        let layout = Layout::detect(Path::new("/")).unwrap();
+        let mut reader = Reader {
+            root: Path::new("/"),
+            layout: &layout,
+            command_lines: true,
+        };
+        let pid = std::process::id();
+        let told = |start_ns| Told {
+            pid,
+            comm: "leak".to_owned(),
+            anon: Some(7),
+            start_ns,
+            ..Told::default()
+        };
+        let start = *read(reader, &told(None), 0).start_ns.value().unwrap();
+        // The kernel tells it to the nanosecond, and `/proc` to the tick.
+        let own = read(reader, &told(Some(start + tick() - 1)), 0);
+        assert!(own.argv.value().is_some() && own.cgroup.value().is_some());
+        assert!(own.file.value().is_some() && own.uid.value().is_some());
+        let before = told(Some(start - 1));
+        let other = read(reader, &before, 0);
+        assert_eq!((other.pid, other.comm.as_str()), (pid, "leak"));
+        assert_eq!(other.start_ns, Field::Value(start - 1));
+        assert_eq!(other.anon, Field::Value(7));
+        assert_eq!(other.argv, Field::Missing(Missing::ProcessGone));
+        assert_eq!(other.cgroup, Field::Missing(Missing::ProcessGone));
+        assert_eq!(other.file, Field::Missing(Missing::ProcessGone));
+        assert_eq!(other.uid, Field::Missing(Missing::ProcessGone));
+        reader.command_lines = false;
+        let other = read(reader, &before, 0);
+        assert_eq!(other.argv, Field::Missing(Missing::Redacted));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use brink_host::kill::pid_set::ProtectedPids;
 use brink_host::probe::forensics::{Actor, Kill, Process, SignalCode};
 
 use super::super::collector::{MOST_STEPS, Step};
-use super::super::correlate::{Answer, Killed, Sender as Sent};
+use super::super::correlate::{Answer, Killed, Sender as Sent, Who};
 use super::super::worker::Worker;
 use super::*;
 use crate::record::DecisionRecord;
@@ -243,7 +243,10 @@ fn an_order_has_its_room_however_many_the_kernel_kills() {
     );
     let later = Killed {
         at: monotonic_ns() + 3_000_000_000,
-        pid: child.id(),
+        who: Who {
+            pid: child.id(),
+            start: None,
+        },
         sender: Sent::Process(77),
         workload: Some(uid.as_str().into()),
     };
@@ -288,7 +291,11 @@ fn an_order_whose_end_was_lost_is_followed_no_longer() {
             assert_eq!(worker.evictions.len(), 1, "one of a workload");
         }
         worker.outlet = Box::new(Recording(outlet, is_open));
-        worker.exited(1, monotonic_ns());
+        let who = Who {
+            pid: 1,
+            start: None,
+        };
+        worker.exited(who, monotonic_ns());
         assert_eq!(worker.evictions.len(), expected);
     };
     check(true, 1);

@@ -204,7 +204,7 @@ impl Watch {
             return;
         };
         let path: Arc<str> = path.into();
-        let limit = reader.limit();
+        let (id, limit) = (reader.dir().id().0, reader.limit());
         let Some(place) = self.groups.get_mut(slot) else {
             return;
         };
@@ -225,7 +225,11 @@ impl Watch {
         if let Some(reader) = place.as_ref().and_then(|group| group.reader.as_ref()) {
             seat(&mut self.survey, slot, reader);
         }
-        lock(book).admit(slot, path, limit);
+        let mut book = lock(book);
+        book.admit(slot, path, limit);
+        if let Some(entry) = book.entry_mut(slot) {
+            entry.id = Some(id);
+        }
     }
 }
 
