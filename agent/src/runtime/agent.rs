@@ -31,6 +31,8 @@ use crate::storage::need::is_wanted;
 
 /// How often an agent that stands by looks whether the one that enforces is gone.
 const STANDBY: Duration = Duration::from_secs(1);
+/// Who reads the past for somebody may wait for a disk that does not answer: at the end it is waited for so long.
+const LEAVE: Duration = Duration::from_secs(2);
 
 /// Why a new configuration was not taken over.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +69,7 @@ pub fn run(config: &AgentConfig, sources: &Sources) -> anyhow::Result<()> {
     };
     let running = Arc::new(prepare::start(config)?);
     let served = runtime.block_on(serve(sockets, (config, sources), &running));
-    drop(runtime);
+    runtime.shutdown_timeout(LEAVE);
     let telling = running.telling.clone();
     if let Ok(running) = Arc::try_unwrap(running) {
         running.stop();

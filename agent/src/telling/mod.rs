@@ -124,7 +124,7 @@ impl Telling {
         }
     }
 
-    /// Ends them, when what was told is written; blocks for seconds at most.
+    /// Ends them, when what was told is written; blocks for seconds at most, also where a disk or pipe of theirs does not answer.
     pub fn end_ways(&self) {
         if let Some(inner) = self.inner() {
             // Whoever looks for them may hang on a disk.

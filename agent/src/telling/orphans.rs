@@ -6,11 +6,10 @@ use std::sync::Arc;
 
 use brink_stream::hub::{Hub, Line, Look, Past, PastError};
 use brink_stream::model::event::{Draft, Event, Subject, Time};
-use brink_stream::model::field::Missing;
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
 use serde::de::Error as _;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tracing::error;
 
 /// Incidents last for seconds, and orders for minutes: what is older than this by the end of its run was closed, or was left
@@ -19,16 +18,15 @@ const LATELY: i64 = 3_600_000_000;
 /// Why such an incident is over.
 const END: &str = "the agent ended first; what came after is not known";
 
-/// Closes what runs before this one have left open, at `now`, but for the orders of this boot that go on. Where this one tells no
-/// arguments of processes, those of its records have them no longer. The incidents of orders of this boot, with their numbers, as
-/// they were told last: one of them may be taken up yet.
+/// Closes what runs before this one have left open, at `now`, but for the orders of this boot that go on. What is kept out of the past
+/// that it is given is out of what it tells. The incidents of orders of this boot, with their numbers, as they were told last: one of
+/// them may be taken up yet.
 ///
 /// # Errors
 /// When the past cannot be read.
 pub(super) fn close(
     past: &dyn Past,
     hub: &Hub,
-    tells_arguments: bool,
     now: impl Fn() -> Time,
     goes_on: impl Fn(u64) -> bool,
 ) -> Result<Vec<(u64, Incident)>, PastError> {
@@ -46,14 +44,14 @@ pub(super) fn close(
     open.sort_by_key(|line| (line.wall_us, line.seq));
     let mut orders = Vec::new();
     for line in open {
-        let order = ordered(&line, hub, tells_arguments);
+        let order = ordered(&line, hub);
         if let Some((number, _)) = &order
             && goes_on(*number)
         {
             orders.extend(order);
             continue;
         }
-        match closing(&line, tells_arguments, now()) {
+        match closing(&line, now()) {
             Ok(draft) => {
                 hub.tell(draft);
                 orders.extend(order.map(|(number, mut incident)| {
@@ -69,11 +67,11 @@ pub(super) fn close(
 
 /// The order of this boot that a line tells of, with its incident; none of a line that tells of none, or by a version that told
 /// incidents in another way.
-fn ordered(line: &Line, hub: &Hub, tells_arguments: bool) -> Option<(u64, Incident)> {
+fn ordered(line: &Line, hub: &Hub) -> Option<(u64, Incident)> {
     if line.of != Kind::EvictionOrdered || *line.boot != *hub.identity().boot_id {
         return None;
     }
-    let (_, incident) = told(line, tells_arguments).ok()?;
+    let (_, incident) = told(line).ok()?;
     let number = incident.pointer("/decision/value/order")?.as_u64()?;
     Some((number, serde_json::from_value(incident).ok()?))
 }
@@ -151,9 +149,9 @@ impl Look for Search<'_> {
 }
 
 /// The same incident once more, with nothing still to come.
-fn closing(line: &Line, tells_arguments: bool, at: Time) -> serde_json::Result<Draft> {
-    let (subject, mut incident) = told(line, tells_arguments)?;
-    each_field(&mut incident, settle);
+fn closing(line: &Line, at: Time) -> serde_json::Result<Draft> {
+    let (subject, mut incident) = told(line)?;
+    settle_all(&mut incident);
     let fields = incident.as_object_mut();
     let fields =
         fields.ok_or_else(|| serde_json::Error::custom("an incident that is no object"))?;
@@ -171,46 +169,23 @@ fn closing(line: &Line, tells_arguments: bool, at: Time) -> serde_json::Result<D
 }
 
 /// The subject and the incident of a line, as it was written: another version may have told more than this one knows.
-fn told(line: &Line, tells_arguments: bool) -> serde_json::Result<(Option<Subject>, Value)> {
+fn told(line: &Line) -> serde_json::Result<(Option<Subject>, Value)> {
     let event: Event = serde_json::from_slice(&line.text)?;
-    let mut incident: Value = serde_json::from_str(event.data.get())?;
-    if !tells_arguments {
-        each_field(&mut incident, redact);
-    }
+    let incident = serde_json::from_str(event.data.get())?;
     Ok((event.subject, incident))
 }
 
-/// What was still to come is lost.
-fn settle(key: &str, value: &mut Value) -> bool {
-    let is_reason = key == "missing" || key.ends_with("Missing");
-    let is_open = is_reason && value == "pending";
-    if is_open {
-        *value = "lost".into();
-    }
-    is_open
-}
-
-/// The arguments of processes go.
-fn redact(key: &str, value: &mut Value) -> bool {
-    let is_told = key == "argv" && value.get("value").is_some();
-    if is_told {
-        *value = json!({"missing": Missing::Redacted});
-    }
-    is_told
-}
-
-/// Offers each field to `change`, wherever it stands; goes on into those that it leaves as they are.
-fn each_field(value: &mut Value, change: fn(&str, &mut Value) -> bool) {
+/// What was still to come is lost, wherever it stands.
+fn settle_all(value: &mut Value) {
     match value {
-        Value::Array(items) => {
-            for item in items {
-                each_field(item, change);
-            }
-        }
+        Value::Array(items) => items.iter_mut().for_each(settle_all),
         Value::Object(fields) => {
             for (key, inner) in fields {
-                if !change(key, inner) {
-                    each_field(inner, change);
+                let is_reason = key == "missing" || key.ends_with("Missing");
+                if is_reason && inner == "pending" {
+                    *inner = "lost".into();
+                } else {
+                    settle_all(inner);
                 }
             }
         }
@@ -222,8 +197,8 @@ fn each_field(value: &mut Value, change: fn(&str, &mut Value) -> bool) {
 mod tests {
     use std::sync::Mutex;
 
-    use brink_stream::hub::{Identity, Limits, Next, Page, Position, Sink};
-    use brink_stream::model::field::Field;
+    use brink_stream::hub::{Identity, Limits, Next, Page, Position, Redacted, Sink};
+    use brink_stream::model::field::{Field, Missing};
 
     use super::*;
 
@@ -311,20 +286,20 @@ mod tests {
     /// The incidents that a run closes at such an hour.
     fn ids_closed_by(hub: &Hub, kept: &Kept, hour: i64) -> Vec<String> {
         let before = kept.0.lock().unwrap().len();
-        close(kept, hub, true, || at(hour), |_| false).unwrap();
+        close(kept, hub, || at(hour), |_| false).unwrap();
         let lines = kept.0.lock().unwrap();
         let told = lines[before..].iter();
         told.filter_map(|line| line.subject.as_ref()?.incident.clone())
             .collect()
     }
 
-    fn closed_by(hub: &Hub, kept: &Kept, tells_arguments: bool) -> Vec<(Kind, Incident)> {
+    fn closed_by(hub: &Hub, past: &dyn Past) -> Vec<(Kind, Incident)> {
         let before = hub.numbering().last;
         let now = || Time {
             wall: "2026-11-21T10:00:00.000000Z".to_owned(),
             monotonic_ns: 1,
         };
-        close(kept, hub, tells_arguments, now, |_| false).unwrap();
+        close(past, hub, now, |_| false).unwrap();
         let mut reader = hub.reader(Some(before));
         let lines = std::iter::from_fn(|| match reader.next()? {
             Next::Line(line) => Some(line),
@@ -355,7 +330,7 @@ mod tests {
             }
             let second = run_of(boot, base, &kept);
             tell(&second, Kind::OomKill, "its own");
-            let closed = closed_by(&second, &kept, true);
+            let closed = closed_by(&second, &kept);
             let told = closed
                 .iter()
                 .map(|(of, incident)| (*of, incident.id.as_str()));
@@ -370,10 +345,10 @@ mod tests {
                 assert_eq!((incident.revision, incident.is_final), (2, true));
                 assert_eq!(incident.course.end.as_deref(), Some(END));
             }
-            assert_eq!(closed_by(&second, &kept, true), []);
+            assert_eq!(closed_by(&second, &kept), []);
             // Its own is left to the run after it.
             let third = run_of("later", 0, &kept);
-            let closed = closed_by(&third, &kept, true);
+            let closed = closed_by(&third, &kept);
             assert_eq!(closed.len(), 1, "{closed:?}");
             assert_eq!(closed[0].1.id, "its own");
         }
@@ -389,7 +364,7 @@ mod tests {
         let second = run_of("3f2a", 9, &kept);
         let before = second.numbering().last;
         let asked = |order| goes_on && order == number;
-        let left = close(&kept, &second, true, || at(0), asked).unwrap();
+        let left = close(&kept, &second, || at(0), asked).unwrap();
         let mut reader = second.reader(Some(before));
         let told = std::iter::from_fn(|| match reader.next()? {
             Next::Line(line) => {
@@ -420,7 +395,10 @@ mod tests {
             let kept = Kept::default();
             tell(&run_of("3f2a", 0, &kept), Kind::OomKill, "3f2a-2");
             let second = run_of("b007", 0, &kept);
-            let closed = closed_by(&second, &kept, tells_arguments);
+            let past: Arc<dyn Past> = Arc::new(kept.clone());
+            let redacted = Redacted::new(Arc::clone(&past));
+            let past: &dyn Past = if tells_arguments { &*past } else { &redacted };
+            let closed = closed_by(&second, past);
             let argv = &closed[0].1.victims[0].argv;
             assert_eq!(argv.value().is_some(), tells_arguments, "{argv:?}");
             let is_redacted = *argv == Field::Missing(Missing::Redacted);

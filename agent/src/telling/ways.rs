@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use brink_host::clock::ClockPair;
-use brink_stream::hub::{Hub, LatePast, Line, Past};
+use brink_stream::hub::{Hub, LatePast, Line, Past, Redacted};
 use brink_stream::journal::{
     Journal, JournalError, JournalState, JournalStatus, Recovery, Surroundings,
 };
@@ -145,8 +145,8 @@ impl Ways {
                 // Before anything is written: the journal forgets it then, and this has to be in it by that time.
                 tell_unwritten(opener, recovery.unwritten);
                 journal.attach(&opener.hub);
-                let past = journal.past();
-                self.past.open(journal.past());
+                let past = past_of(&journal, opener.config.command_lines);
+                self.past.open(Arc::clone(&past));
                 self.lock().journal = Some(journal);
                 close_orphans(&*past, opener);
                 if said.is_some() {
@@ -344,12 +344,22 @@ const fn otlp(_config: &Outlets, _hub: &Hub) -> Option<Made> {
     None
 }
 
+/// What is read of the journal by whoever asks. Where this run tells no arguments of processes, nobody is shown those that others have
+/// told: they go with the files that have them.
+fn past_of(journal: &Journal, tells_arguments: bool) -> Arc<dyn Past> {
+    let past: Arc<dyn Past> = journal.past();
+    if tells_arguments {
+        past
+    } else {
+        Arc::new(Redacted::new(past))
+    }
+}
+
 /// Closes incidents that a run before this one has left open, but for orders that go on.
 fn close_orphans(past: &dyn Past, opener: &Opener) {
-    let tells_arguments = opener.config.command_lines;
     let now = || time_now(opener.clocks);
     let goes_on = |order| opener.heir.goes_on(order);
-    let closed = orphans::close(past, &opener.hub, tells_arguments, now, goes_on);
+    let closed = orphans::close(past, &opener.hub, now, goes_on);
     opener.heir.inherit(closed.unwrap_or_else(|error| {
         warn!(%error, "incidents that an earlier run left open stay so");
         Vec::new()
@@ -384,12 +394,103 @@ fn wall_us() -> i64 {
 
 #[cfg(test)]
 mod tests {
-    use brink_stream::hub::{Identity, Limits, Past as _};
+    use std::path::Path;
+
+    use brink_stream::hub::{Identity, Limits, Look};
     use brink_stream::journal::past::JournalPast;
     use brink_stream::model::event::Event;
     use brink_stream::outlet::Failure;
 
     use super::*;
+
+    fn hub_of(boot_id: &str) -> Hub {
+        let identity = Identity {
+            node: "node".to_owned(),
+            boot_id: boot_id.to_owned(),
+        };
+        Hub::new(identity, 0, Limits::default())
+    }
+
+    fn journal_at(path: &Path) -> EventJournal {
+        EventJournal {
+            enabled: true,
+            path: path.to_path_buf(),
+            limits: brink_stream::journal::Limits::default(),
+        }
+    }
+
+    /// The lines of a past, by both ways through it.
+    fn shown(past: &dyn Past) -> Vec<String> {
+        struct All(Vec<Arc<Line>>);
+        impl Look for All {
+            fn see(&mut self, line: &Arc<Line>) {
+                self.0.push(Arc::clone(line));
+            }
+
+            fn goes_on(&mut self) -> bool {
+                true
+            }
+        }
+        let mut all = All(past.after(None, 100).unwrap().lines);
+        past.back(&mut all).unwrap();
+        let texts = all.0.iter().map(|line| line.text.to_vec());
+        texts.map(|text| String::from_utf8(text).unwrap()).collect()
+    }
+
+    /// What is in the arguments of the committed sample, and nowhere else.
+    const ARGUMENT: &str = "shop.jar";
+
+    #[test]
+    fn arguments_that_an_earlier_run_told_are_shown_to_nobody_where_this_one_tells_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("events");
+        let clocks = ClockPair::now();
+        let sample = include_str!("../../../tests/events/v1alpha1/oom-kill.json");
+        let event: Event = serde_json::from_str(sample).unwrap();
+        {
+            let hub = hub_of("3f2a9d0c-5b1e-4c7a-9d55-0a1b2c3d4e5f");
+            let (journal, _) = open_journal(&journal_at(&path), &hub, clocks).unwrap();
+            journal.attach(&hub);
+            hub.tell(Draft::new(event.of, event.at, event.subject, &event.data).unwrap());
+        }
+        for (boot, tells_arguments) in [("b007", true), ("b008", false)] {
+            let opener = Opener {
+                config: Events {
+                    enabled: true,
+                    socket: folder.path().join("events.sock"),
+                    listen: None,
+                    page: false,
+                    command_lines: tells_arguments,
+                    journal: journal_at(&path),
+                    outlets: Outlets {
+                        file: None,
+                        stdout: None,
+                        journald: false,
+                        otlp: None,
+                    },
+                },
+                hub: hub_of(boot),
+                clocks,
+            };
+            let ways = Ways::default();
+            assert!(ways.open_journal(&opener, &mut None));
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_time()
+                .build()
+                .unwrap();
+            let past = runtime.block_on(ways.past.get(Duration::ZERO)).unwrap();
+            let lines = shown(&*past);
+            let mut told = lines.iter().filter(|line| line.contains("\"oom-kill\""));
+            assert_eq!(told.clone().count(), 2, "once by each way: {lines:?}");
+            assert!(told.all(|line| line.contains(ARGUMENT) == tells_arguments));
+            let is_shown = lines.iter().any(|line| line.contains(ARGUMENT));
+            assert_eq!(is_shown, tells_arguments, "{lines:?}");
+            ways.end();
+            // Whoever may read the files finds it there.
+            let alone = JournalPast::open(&path).unwrap();
+            assert!(shown(&alone).iter().any(|line| line.contains(ARGUMENT)));
+        }
+    }
 
     /// Hands out nothing, and loses all of it.
     struct Refusing;
@@ -414,17 +515,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("events");
         let clocks = ClockPair::now();
-        let identity = Identity {
-            node: "node".to_owned(),
-            boot_id: "3f2a9d0c-5b1e-4c7a-9d55-0a1b2c3d4e5f".to_owned(),
-        };
-        let hub = Hub::new(identity, 0, Limits::default());
-        let config = EventJournal {
-            enabled: true,
-            path: path.clone(),
-            limits: brink_stream::journal::Limits::default(),
-        };
-        let (journal, _) = open_journal(&config, &hub, clocks).unwrap();
+        let hub = hub_of("3f2a9d0c-5b1e-4c7a-9d55-0a1b2c3d4e5f");
+        let (journal, _) = open_journal(&journal_at(&path), &hub, clocks).unwrap();
         journal.attach(&hub);
         let telling = hub.clone();
         let on_loss = Box::new(move |lost: Lost| tell_loss(&telling, clocks, lost));

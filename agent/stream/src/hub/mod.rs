@@ -8,6 +8,7 @@ pub mod line;
 pub mod numbers;
 pub mod past;
 pub mod reader;
+pub mod redacted;
 #[cfg(test)]
 mod tests;
 
@@ -24,6 +25,7 @@ use self::line::{Envelope, Parts};
 pub use self::numbers::{Found, Numbers, NumbersError};
 pub use self::past::{LatePast, Look, Page, Past, PastError, Position};
 pub use self::reader::{Next, Reader};
+pub use self::redacted::Redacted;
 use crate::model::data::Loss;
 use crate::model::event::{Draft, Time};
 use crate::model::kind::Kind;
@@ -239,8 +241,13 @@ impl Hub {
 
     /// The number of the oldest event in memory.
     pub fn oldest(&self) -> Option<u64> {
+        self.oldest_line().map(|line| line.seq)
+    }
+
+    /// The oldest event in memory.
+    pub(crate) fn oldest_line(&self) -> Option<Arc<Line>> {
         let state = self.owner.shared.lock();
-        state.lines.front().map(|line| line.seq)
+        state.lines.front().map(Arc::clone)
     }
 
     /// How the numbering stands.

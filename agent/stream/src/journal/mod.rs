@@ -2,7 +2,7 @@
 //!
 //! It is a log of segments and not a database. Everything it needs is to add at one end and to remove at the other, to lose
 //! nothing that was flushed, and to read on behind any damage: `record` has the bytes, `store` the files, `read` what is read
-//! of them, `writer` the one thread that writes, and `past` what those see who resume.
+//! of them, `writer` what the one thread that writes does, `thread` its beginning and end, and `past` what those see who resume.
 
 mod crc;
 pub mod disk;
@@ -21,6 +21,7 @@ pub mod store;
 mod taken_tests;
 #[cfg(test)]
 mod tests;
+mod thread;
 mod unwritten;
 mod writer;
 #[cfg(test)]
@@ -30,8 +31,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use self::disk::Folder;
 use self::past::JournalPast;
@@ -40,6 +40,7 @@ pub use self::queue::{JournalState, JournalStatus};
 use self::read::Reader;
 pub use self::recover::Recovery;
 use self::store::Store;
+use self::thread::Writing;
 use self::unwritten::Unwritten;
 use self::writer::Writer;
 pub use self::writer::{OnLoss, WallClock};
@@ -162,12 +163,13 @@ pub struct Surroundings<'a> {
     pub on_loss: OnLoss,
 }
 
-/// The journal of a run: its thread, and the ways to it. It ends with it, when all that was told is written.
+/// The journal of a run: its thread, and the ways to it. It ends with it, when all that was told is written, or its disk does not
+/// answer.
 #[derive(Debug)]
 pub struct Journal {
     queue: Arc<Queue>,
     past: Arc<JournalPast>,
-    thread: Option<JoinHandle<()>>,
+    _writing: Writing,
 }
 
 impl Journal {
@@ -206,15 +208,10 @@ impl Journal {
             clock: around.clock,
             on_loss: around.on_loss,
         };
-        let thread = std::thread::Builder::new()
-            .name("brink-journal".to_owned())
-            .stack_size(STACK)
-            .spawn(move || writer.run())
-            .map_err(JournalError::Thread)?;
         let journal = Self {
             queue,
             past: Arc::new(JournalPast::of(files, Some(run))),
-            thread: Some(thread),
+            _writing: Writing::start(writer).map_err(JournalError::Thread)?,
         };
         Ok((journal, recovery))
     }
@@ -237,16 +234,6 @@ impl Journal {
 
     /// How it stands.
     pub fn status(&self) -> JournalStatus {
-        self.queue.status()
-    }
-}
-
-impl Drop for Journal {
-    fn drop(&mut self) {
-        self.queue.close();
-        if let Some(thread) = self.thread.take() {
-            // A panic of it was printed, and what it had not written is lost already.
-            let _ = thread.join();
-        }
+        self.queue.status_at(Instant::now())
     }
 }

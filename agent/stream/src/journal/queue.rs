@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::hub::{Line, Sink};
 
@@ -13,6 +13,8 @@ const MOST_LINES: usize = 4096;
 const MOST_BYTES: usize = 8 << 20;
 /// Bytes that are written at once, or one event.
 const AT_ONCE: usize = 256 << 10;
+/// A disk that has not answered for so long counts as one that fails.
+pub(super) const HUNG: Duration = Duration::from_secs(5);
 
 /// How the journal stands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,7 +24,8 @@ pub enum JournalState {
     Writing,
     /// The disk is full, in the system's words. It is tried again every second; meanwhile events wait in memory.
     Full(String),
-    /// It cannot be written for another reason, in the system's words. The same is done.
+    /// It cannot be written for another reason, in the system's words, and the same is done; or its disk does not answer, and is waited
+    /// for.
     Failed(String),
     /// It is not open yet, for this reason. It is tried again every second; meanwhile events wait in the hub's memory.
     Unopened(String),
@@ -73,6 +76,8 @@ struct Inside {
     untold: u64,
     is_awaited: bool,
     is_closed: bool,
+    /// When the thread asked the disk for what it has no answer to yet.
+    since: Option<Instant>,
     /// Whether something came since `written` that it took no more.
     has_refused: bool,
     status: JournalStatus,
@@ -190,12 +195,33 @@ impl Queue {
         std::mem::replace(&mut self.lock().status.state, state)
     }
 
+    /// How it stood when the thread last said so.
     pub(super) fn status(&self) -> JournalStatus {
+        self.lock().status()
+    }
+
+    /// How it stands; a disk that hangs has given the thread no occasion to say so.
+    pub(super) fn status_at(&self, now: Instant) -> JournalStatus {
         let inside = self.lock();
-        JournalStatus {
-            waiting: inside.lines.len(),
-            ..inside.status.clone()
+        let mut status = inside.status();
+        let span = inside.unanswered_at(now);
+        if span >= HUNG && status.state == JournalState::Writing {
+            status.state = JournalState::Failed(format!("no answer for {} s", span.as_secs()));
         }
+        status
+    }
+
+    /// The thread asks the disk for something.
+    pub(super) fn asks(&self, now: Instant) {
+        self.lock().since = Some(now);
+    }
+
+    /// The disk has answered. Returns after how long, if it counted as one that fails by then.
+    pub(super) fn answered(&self, now: Instant) -> Option<Duration> {
+        let mut inside = self.lock();
+        let span = inside.unanswered_at(now);
+        inside.since = None;
+        (span >= HUNG).then_some(span)
     }
 
     /// What waits, oldest first.
@@ -220,6 +246,19 @@ impl Queue {
 }
 
 impl Inside {
+    fn status(&self) -> JournalStatus {
+        JournalStatus {
+            waiting: self.lines.len(),
+            ..self.status.clone()
+        }
+    }
+
+    /// For how long the disk has not answered.
+    fn unanswered_at(&self, now: Instant) -> Duration {
+        let span = |since| now.saturating_duration_since(since);
+        self.since.map_or(Duration::ZERO, span)
+    }
+
     fn lose(&mut self, count: u64) {
         self.untold += count;
         self.status.lost += count;

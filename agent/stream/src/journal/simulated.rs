@@ -1,8 +1,10 @@
-//! A disk in memory that can be full, and whose power can fail: what was not synced stays, goes, or stays in part.
+//! A disk in memory that can be full or hang, and whose power can fail: what was not synced stays, goes, or stays in part.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
@@ -57,6 +59,8 @@ struct State {
     /// Acts that may be done before the power fails.
     acts_left: Option<usize>,
     sync_fails: bool,
+    /// What is written is taken, and nothing is made safe for as long as that is so.
+    is_hung: bool,
     /// What is read of it is an error from there on, by the name of the file.
     unreadable: Option<(String, u64)>,
     syncs: usize,
@@ -111,6 +115,10 @@ impl Simulated {
 
     pub(super) fn set_sync_fails(&self, fails: bool) {
         self.lock().sync_fails = fails;
+    }
+
+    pub(super) fn set_hung(&self, is_hung: bool) {
+        self.lock().is_hung = is_hung;
     }
 
     /// How many fates each act has that is not safe now: a name is there or not, a write may also be torn.
@@ -181,6 +189,9 @@ impl Simulated {
     }
 
     fn settle(&self, is_settled: impl Fn(&Act) -> bool) -> io::Result<()> {
+        while self.lock().is_hung {
+            thread::sleep(Duration::from_millis(1));
+        }
         let mut state = self.lock();
         if state.acts_left == Some(0) {
             return Err(io::Error::other("the power has failed"));

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::disk::Disk;
 use super::queue::{JournalState, Queue};
@@ -40,6 +40,9 @@ impl<D: Disk> Writer<D> {
             if self.store.waiting_events() == 0 {
                 is_closed = self.take(wait, &mut left_out);
             }
+            if is_closed {
+                self.leave_word();
+            }
             let outcome = self.write(&mut left_out);
             is_failing = outcome.is_err();
             self.show(outcome);
@@ -65,9 +68,23 @@ impl<D: Disk> Writer<D> {
         is_closed
     }
 
+    /// Asks the disk for something. It may not answer, and whoever looks meanwhile sees for how long.
+    fn ask<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
+        self.queue.asks(Instant::now());
+        let answer = act(self);
+        if let Some(span) = self.queue.answered(Instant::now()) {
+            tracing::warn!(
+                seconds = span.as_secs(),
+                "the event journal's disk had not answered for so long: events waited in memory, and were dropped and counted when it was full"
+            );
+        }
+        answer
+    }
+
     /// Writes what is in hand, and waits until it is safe; what comes meanwhile is written and flushed together after that.
     fn write(&mut self, left_out: &mut u64) -> io::Result<()> {
-        let written = self.store.write((self.clock)());
+        let now = (self.clock)();
+        let written = self.ask(|this| this.store.write(now));
         self.queue.lose(self.store.take_doubtful());
         written?;
         let left_out = std::mem::take(left_out);
@@ -83,20 +100,30 @@ impl<D: Disk> Writer<D> {
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        let outcome = self.store.sync();
+        let outcome = self.ask(|this| this.store.sync());
         self.queue.lose(self.store.take_doubtful());
         outcome
+    }
+
+    /// The run ends, and nobody waits for its disk for ever: of what is not written by the time the process is gone, the next run tells.
+    fn leave_word(&mut self) {
+        let waiting = self.queue.status().waiting as u64;
+        if waiting > 0 {
+            self.ask(|this| this.unwritten.wait(waiting));
+        }
     }
 
     /// Keeps how many events wait for the disk, for the run that comes after this one.
     fn keep(&mut self, is_failing: bool) {
         let status = self.queue.status();
-        self.unwritten.follow(self.store.disk());
-        if is_failing {
-            self.unwritten.wait(status.waiting as u64);
-        } else if status.waiting == 0 && status.written > 0 {
-            self.unwritten.settle();
-        }
+        self.ask(|this| {
+            this.unwritten.follow(this.store.disk());
+            if is_failing {
+                this.unwritten.wait(status.waiting as u64);
+            } else if status.waiting == 0 && status.written > 0 {
+                this.unwritten.settle();
+            }
+        });
     }
 
     /// The run ends, and all that was told is written. What cannot be made safe, and what was lost so late that nobody could be

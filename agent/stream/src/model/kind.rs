@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A run of the agent began; every run's first event. A gap in the numbers before it is no loss.
+    /// A run of the agent began; every run's first event. Numbers missing before it were never given, or are what the end of another
+    /// run took with it.
     AgentStarted,
     /// The node's conditions changed.
     Pressure,

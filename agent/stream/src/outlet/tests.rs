@@ -464,3 +464,38 @@ fn who_refuses_the_loss_of_what_it_refused_makes_no_flood() {
     assert_eq!(hub.numbering().last, 2);
     drop(running);
 }
+
+/// Refuses the first that it is given, and takes everything after that.
+#[derive(Default)]
+struct Relenting {
+    has_refused: bool,
+}
+
+impl Outlet for Relenting {
+    fn name(&self) -> &'static str {
+        "otlp"
+    }
+
+    fn put(&mut self, lines: &[Arc<Line>]) -> Result<(), Failure> {
+        if std::mem::replace(&mut self.has_refused, true) {
+            return Ok(());
+        }
+        Refusing.put(lines)
+    }
+}
+
+/// It is asked nothing without an event: the loss that tells of what it has refused is one.
+#[test]
+fn who_has_refused_the_last_works_again_with_the_loss_of_that() {
+    let hub = hub("node-1", 0);
+    let telling = hub.clone();
+    let on_loss = move |lost: Lost| {
+        telling.tell(draft(Kind::Loss, "", lost.place, 1));
+    };
+    let (outlet, reader) = (Box::<Relenting>::default(), hub.reader(None));
+    let running = Running::start(outlet, reader, |_| true, Box::new(on_loss)).unwrap();
+    hub.tell(draft(Kind::Pressure, "a", "b", 1));
+    until("the loss is taken", || running.status().sent == 1);
+    let status = running.status();
+    assert_eq!((status.failed, status.lost), (None, 1));
+}

@@ -127,11 +127,22 @@ impl Feed {
     }
 
     fn start(&mut self, position: Option<Position>) {
-        self.phase = if self.past.is_some() {
-            Phase::Past(position)
+        if self.past.is_some() {
+            self.phase = Phase::Past(position);
+        } else if position.is_some() {
+            // Of another boot: this run has told everything since.
+            self.phase = Phase::Live(self.service.hub.reader(Some(0)));
         } else {
-            Phase::Live(self.service.hub.reader(Some(0)))
-        };
+            self.start_with_oldest();
+        }
+    }
+
+    /// Begins with the oldest event in memory, where nothing else is kept: what has left that before is none of what was asked for.
+    fn start_with_oldest(&mut self) -> Option<Arc<Line>> {
+        let oldest = self.service.hub.oldest_line();
+        let after = oldest.as_ref().map_or(0, |oldest| oldest.seq - 1);
+        self.phase = Phase::Live(self.service.hub.reader(Some(after)));
+        oldest
     }
 
     fn start_after(&mut self, seq: u64) -> Result<(), Reply> {
@@ -163,7 +174,11 @@ impl Feed {
         let from = now.saturating_sub(i64::try_from(age.as_micros()).unwrap_or(i64::MAX));
         self.from_us = Some(from);
         let Some(past) = self.past.clone() else {
-            self.start(None);
+            let oldest = self.start_with_oldest();
+            // How much of what has left the memory was told since then nobody knows any more.
+            let base = self.service.hub.base();
+            let is_cut = oldest.is_some_and(|line| line.seq > base + 1 && line.wall_us > from);
+            self.owed = is_cut.then_some(Missed::UNCOUNTED);
             return Ok(());
         };
         let found = self.service.off_the_runtime(move || past.before(from));

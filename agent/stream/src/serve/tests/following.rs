@@ -206,6 +206,42 @@ fn what_left_memory_before_the_reader_came_is_a_loss_too() {
 }
 
 #[test]
+fn what_left_memory_before_what_is_asked_for_is_no_loss() {
+    run(async {
+        let hub = hub_of(100, 5);
+        for _ in 0..20 {
+            tell(&hub, Kind::Pressure, None);
+        }
+        let served = Served::new(service(&hub));
+        // In memory are those of the last four seconds.
+        for (query, expected) in [
+            ("", vec![116, 117, 118, 119, 120]),
+            ("?since=4s", vec![116, 117, 118, 119, 120]),
+            ("?since=4s&follow=1&limit=5", vec![116, 117, 118, 119, 120]),
+            ("?since=1s", vec![119, 120]),
+            // Nobody knows how many are missing, if any.
+            ("?since=5s", vec![0, 116, 117, 118, 119, 120]),
+        ] {
+            let answer = served.get(&format!("/v1/events{query}")).await;
+            assert_eq!(answer.numbers(), expected, "{query}");
+        }
+        let cut = served.get("/v1/events?since=5s&kind=oom-kill").await;
+        let (lines, is_cut) = (cut.lines(), json!(true));
+        assert_eq!((lines.len(), &lines[0]["data"]["uncounted"]), (1, &is_cut));
+        assert_eq!(hub.missed(), 0);
+        // Of a run that still has all it has told nothing is missing.
+        let whole = hub_of(100, 50);
+        for _ in 0..20 {
+            tell(&whole, Kind::Pressure, None);
+        }
+        let answer = Served::new(service(&whole))
+            .get("/v1/events?since=1h")
+            .await;
+        assert_eq!(answer.numbers(), (101..=120).collect::<Vec<_>>());
+    });
+}
+
+#[test]
 fn what_readers_have_missed_is_added_up() {
     run(async {
         let hub = hub_of(0, 5);

@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::resuming::Shared;
 use super::*;
+use crate::hub::Redacted;
 
 /// Tells an incident; its id is that of the event that opens it.
 fn incident(hub: &Hub, of: Kind, (id, revision): (&str, u32), pod: &str) {
@@ -110,6 +111,54 @@ fn what_is_closed_in_a_later_boot_stays_where_it_began() {
         assert_eq!(listed, [of("3f2a-1", 1), of("ea71-3", 2)]);
         let one = served.get("/v1/incidents/ea71-3").await;
         assert_eq!(one.json()["revision"], 2);
+    });
+}
+
+#[test]
+fn arguments_that_an_earlier_run_told_are_served_to_nobody_where_they_are_left_out() {
+    run(async {
+        let journal = Shared::default();
+        let boot_id = "ea710000-0000-4000-8000-000000000000";
+        let earlier = Identity {
+            node: "node".to_owned(),
+            boot_id: boot_id.to_owned(),
+        };
+        let earlier = Hub::new(earlier, 0, Limits::default());
+        earlier.attach(Box::new(journal.clone()));
+        let at = Time::new(START_US, 1);
+        let data = json!({
+            "id": "ea71-1", "cause": "memcgOom", "revision": 1, "isFinal": true, "at": at, "moreVictims": 0,
+            "victims": [{"pid": 7, "comm": "web", "argv": {"value": ["web", "--password=secret"]}}],
+        });
+        let subject = Subject {
+            incident: Some("ea71-1".to_owned()),
+            ..Subject::default()
+        };
+        earlier.tell(Draft::new(Kind::OomKill, at, Some(subject), &data).unwrap());
+        let whole: Arc<dyn Past> = Arc::new(journal);
+        let redacted: Arc<dyn Past> = Arc::new(Redacted::new(Arc::clone(&whole)));
+        for (past, is_told) in [(whole, true), (redacted, false)] {
+            let service = service(&hub_of(0, 6)).with_past(past);
+            let served = Served::new(service.with_cloud_events(crate::cloud_event::envelope));
+            for target in [
+                "/v1/events",
+                "/v1/events?format=cloudevents",
+                &format!("/v1/events?since={boot_id}:0"),
+                "/v1/incidents/ea71-1",
+            ] {
+                let answer = served.get(target).await;
+                assert_eq!(answer.status, 200, "{target}");
+                assert_eq!(
+                    answer.body.contains("secret"),
+                    is_told,
+                    "{target}: {answer:?}"
+                );
+                assert!(answer.body.contains("memcgOom"), "{target}: {answer:?}");
+            }
+            let one = served.get("/v1/incidents/ea71-1").await.json();
+            let argv = &one["victims"][0]["argv"];
+            assert_eq!(argv["missing"] == "redacted", !is_told, "{argv}");
+        }
     });
 }
 

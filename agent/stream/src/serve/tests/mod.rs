@@ -6,6 +6,7 @@ mod hostile;
 mod incidents;
 mod privileged_tests;
 mod resuming;
+mod rotating;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
