@@ -192,7 +192,7 @@ impl<R: Runtime> Acting<'_, R> {
             return Ok(());
         }
         let removed = self.in_time(self.runtime.remove_container(&dead.id)).await;
-        self.note(Target::Container(dead), removed)
+        self.note(Target::Container(dead), removed).await
     }
 
     async fn unused_images(&mut self, records: &mut Records) -> Result<(), Stop> {
@@ -236,7 +236,7 @@ impl<R: Runtime> Acting<'_, R> {
         let removed = self
             .in_time(self.runtime.remove_image(&image.id, &image.handler))
             .await;
-        self.note(Target::Image(image), removed)
+        self.note(Target::Image(image), removed).await
     }
 
     fn leave_to_kubelet(&self, is_kubelets: bool) -> Result<(), Stop> {
@@ -260,11 +260,17 @@ impl<R: Runtime> Acting<'_, R> {
         }
     }
 
-    fn note(&mut self, target: Target, removed: Result<(), Stop>) -> Result<(), Stop> {
+    /// A removal that is not answered in time is no more than that one's, as long as the runtime answers when it is asked what it
+    /// holds: the kubelet goes on as well.
+    async fn note(&mut self, target: Target, removed: Result<(), Stop>) -> Result<(), Stop> {
         match removed {
             Ok(()) => {
                 self.report.removed.push(target);
                 Ok(())
+            }
+            Err(Stop::Lost(error @ CriError::Hung { .. })) => {
+                self.report.refused.push((target, error));
+                self.in_time(self.runtime.read()).await.map(drop)
             }
             Err(stop) => self.refuse(target, stop),
         }

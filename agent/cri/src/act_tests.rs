@@ -134,6 +134,24 @@ async fn a_runtime_that_breaks_is_not_asked_again_for_each_of_its_containers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_removal_that_is_given_up_is_of_that_one_alone_while_the_runtime_answers() {
+    let before = std::iter::repeat_n(Plays::Answers, 8);
+    let plays = before.clone().chain([Plays::GivenUp]).collect();
+    let (fake, report) = played(plays).await;
+    assert!(matches!(report.ended, Ended::Done), "{report:?}");
+    assert_eq!(names(&report.removed), ["a", "b", "j", "k"]);
+    assert_eq!(report.refused.len(), 1);
+    let asked = fake.asked();
+    assert_eq!(asked[8..11], ["remove image i", "read", "read"]);
+    // One that says nothing at all is not asked for each of its images.
+    let plays = before.chain([Plays::GivenUp, Plays::GivenUp]).collect();
+    let (fake, report) = played(plays).await;
+    assert!(matches!(report.ended, Ended::Lost(CriError::Hung { .. })));
+    assert_eq!(names(&report.removed), ["a", "b"]);
+    assert_eq!(fake.asked().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn it_is_over_at_the_deadline_whatever_hangs() {
     let began = Instant::now();
     let answers = [Plays::Answers, Plays::Answers, Plays::Answers];
@@ -187,6 +205,7 @@ fn any_play() -> impl Strategy<Value = Plays> {
         20 => change.prop_map(Plays::Changes),
         3 => Just(Plays::Refuses),
         1 => Just(Plays::Hangs),
+        1 => Just(Plays::GivenUp),
         1 => Just(Plays::Breaks),
     ]
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use brink_core::base::Moment;
 use tonic::Code;
@@ -23,6 +24,8 @@ pub(crate) enum Plays {
     Refuses,
     /// It is never answered.
     Hangs,
+    /// It is given up, for it has not been answered in time.
+    GivenUp,
     /// The connection ends.
     Breaks,
 }
@@ -109,6 +112,10 @@ impl Fake {
                 message: "not now".to_owned(),
             }),
             Plays::Hangs => std::future::pending().await,
+            Plays::GivenUp => Err(CriError::Hung {
+                call,
+                after: Duration::from_secs(20),
+            }),
             Plays::Breaks => Err(CriError::Gone {
                 call,
                 why: "connection reset".to_owned(),

@@ -15,7 +15,7 @@
 //! 2. [`client::Client::places`] tells where images and writable layers lie; measure these folders as often as the filesystems need
 //!    it.
 //! 3. Every five minutes, as the kubelet does, [`usage::Records::observe`] with [`client::Runtime::read`]: it knows which image was
-//!    in use when.
+//!    in use when. What its first look finds counts as old.
 //! 4. When a threshold is met, [`brink_core::node::reclaim::functions`] names the ways for its signal. [`plan::plan`] is the dry
 //!    run; [`act::act`] removes, asks after each of these ways whether it was enough, and tells what it did.
 //!    [`brink_core::node::reclaim::is_sufficient`] is the kubelet's answer, which it gives after the last.

@@ -8,7 +8,7 @@
 //!   state to remove them; it can, since it is the one who starts them.
 //! - Sandboxes and log folders, which the kubelet cleans up on the way, are left alone: they hold next to nothing.
 //! - Images that no container uses, in whatever state: the longest unused first, then the longest known. Not those that are pinned,
-//!   or seen first less than two minutes ago: somebody may be about to use them.
+//!   or seen first less than two minutes ago: somebody may be about to use them. Those of the first look count as old.
 //! - What sandboxes are made of stays also where the runtime does not pin it.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -243,8 +243,8 @@ pub fn unused_images(
     (going.collect(), kept)
 }
 
-/// When an image was last used, and never comes before ever; then when it was first seen.
-type Order = (Option<Moment>, Moment);
+/// When an image was last used, and never comes before ever; then when it was first seen, and those of the first look come before all.
+type Order = (Option<Moment>, Option<Moment>);
 
 /// Where an image stands among those that go, or why it stays.
 ///
@@ -281,7 +281,8 @@ pub fn judge(
         return Err(Stays::OfSandboxes);
     }
     let record = known.records.of(image).ok_or(Stays::Unseen)?;
-    if known.now.since(record.first_seen) < policy.image_min_age {
+    let is_young = |seen: Moment| known.now.since(seen) < policy.image_min_age;
+    if record.first_seen.is_some_and(is_young) {
         return Err(Stays::Young);
     }
     Ok((record.last_used, record.first_seen))

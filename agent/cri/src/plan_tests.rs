@@ -168,6 +168,7 @@ fn each_reason_to_stay_keeps_an_image() {
         plan.kept.last().map(|(_, stays)| *stays)
     };
     let mut young = Records::default();
+    young.observe(Moment::START, &State::default());
     young.observe(Moment::from_secs(10_000 - 119), &state);
     assert_eq!(judged(&state, &young), Some(Young));
     assert_eq!(judged(&state, &Records::default()), Some(Unseen));
@@ -175,6 +176,22 @@ fn each_reason_to_stay_keeps_an_image() {
         .containers
         .push(container("d", "live", Standing::Running, &[]));
     assert_eq!(judged(&state, &records), Some(Unnamed));
+}
+
+#[test]
+fn images_of_the_first_look_are_old_and_later_ones_have_their_age() {
+    let mut state = State {
+        images: vec![image("first")],
+        ..State::default()
+    };
+    let mut records = Records::default();
+    records.observe(NOW, &state);
+    state.images.push(image("later"));
+    records.observe(NOW, &state);
+    let plan = planned(&BOTH, &state, &Policy::default(), &records);
+    let going: Vec<&str> = plan.images.iter().map(|one| one.id.as_str()).collect();
+    assert_eq!(going, ["first"]);
+    assert_eq!(plan.kept, [("later".to_owned(), Stays::Young)]);
 }
 
 #[test]

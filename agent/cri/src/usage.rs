@@ -9,15 +9,20 @@ use crate::state::{Image, State};
 /// What is known of one image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// When it was first seen.
-    pub first_seen: Moment,
+    /// When it was first seen; `None` of one that was there at the first look: nobody knows since when, and the kubelet takes such
+    /// ones for old.
+    pub first_seen: Option<Moment>,
     /// When a container was last seen on it; `None` as long as none was.
     pub last_used: Option<Moment>,
 }
 
 /// What is known of every image that there is. It holds one entry for each image of the runtime, and forgets those that are gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Records(BTreeMap<Key, Record>);
+pub struct Records {
+    images: BTreeMap<Key, Record>,
+    /// Whether anybody has looked before.
+    has_looked: bool,
+}
 
 /// The kubelet tells images apart by identity and handler.
 type Key = (String, String);
@@ -31,33 +36,35 @@ impl Records {
     /// minutes and before it removes images.
     pub fn observe(&mut self, now: Moment, state: &State) {
         let mut noted = BTreeMap::new();
+        let new = Record {
+            first_seen: self.has_looked.then_some(now),
+            last_used: None,
+        };
         for image in &state.images {
             let key = key(image);
-            let mut record = self.0.get(&key).copied().unwrap_or(Record {
-                first_seen: now,
-                last_used: None,
-            });
+            let mut record = self.images.get(&key).copied().unwrap_or(new);
             if state.containers.iter().any(|one| one.uses(image)) {
                 record.last_used = Some(now);
             }
             noted.insert(key, record);
         }
-        self.0 = noted;
+        self.images = noted;
+        self.has_looked = true;
     }
 
     /// What is known of an image; `None` for one that was not there when it was last noted.
     pub fn of(&self, image: &Image) -> Option<Record> {
-        self.0.get(&key(image)).copied()
+        self.images.get(&key(image)).copied()
     }
 
     /// How many images are known.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.images.len()
     }
 
     /// Whether none is known.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.images.is_empty()
     }
 }
 
@@ -77,22 +84,26 @@ mod tests {
         };
         let mut records = Records::default();
         records.observe(at(1), &state);
-        let check = |records: &Records, id: &str, expected: Option<(i64, Option<i64>)>| {
+        let check = |records: &Records, id: &str, expected: Option<(Option<i64>, Option<i64>)>| {
             let expected = expected.map(|(first, last)| Record {
-                first_seen: at(first),
+                first_seen: first.map(at),
                 last_used: last.map(at),
             });
             assert_eq!(records.of(&image(id)), expected, "{id}");
         };
-        check(&records, "a", Some((1, None)));
-        check(&records, "b", Some((1, Some(1))));
+        // Since when these are there nobody knows.
+        check(&records, "a", Some((None, None)));
+        check(&records, "b", Some((None, Some(1))));
+        state.images.push(image("c"));
         records.observe(at(2), &state);
-        check(&records, "b", Some((1, Some(2))));
+        check(&records, "b", Some((None, Some(2))));
+        check(&records, "c", Some((Some(2), None)));
         state.containers.clear();
         state.images.remove(0);
         records.observe(at(3), &state);
         check(&records, "a", None);
-        check(&records, "b", Some((1, Some(2))));
-        assert_eq!(records.len(), 1);
+        check(&records, "b", Some((None, Some(2))));
+        check(&records, "c", Some((Some(2), None)));
+        assert_eq!(records.len(), 2);
     }
 }

@@ -276,8 +276,8 @@ impl Caretaker {
         }
     }
 
-    /// Whose garbage collection comes first.
-    fn tell_of_kubelet(&mut self) {
+    /// Whose garbage collection comes first; whether the guard knows as much as we do.
+    pub(super) fn tell_of_kubelet(&mut self) -> bool {
         let said = self.runtime.state().is_kubelets;
         self.heard_of_kubelet = said.or(self.heard_of_kubelet);
         // It may have come back with another folder.
@@ -287,10 +287,12 @@ impl Caretaker {
             && keeps != self.told_of_kubelet
         {
             let command = Command::Control(Control::Kubelet(by_kubelet));
-            if self.disks.ports.commands.send(command).is_ok() {
-                self.told_of_kubelet = keeps;
+            if self.disks.ports.commands.send(command).is_err() {
+                return false;
             }
+            self.told_of_kubelet = keeps;
         }
+        true
     }
 
     /// Ends everybody who measures; whoever is held by a filesystem that does not answer is left to it.

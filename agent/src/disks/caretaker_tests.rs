@@ -4,11 +4,14 @@ use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::input::Reconfiguration;
 use brink_core::node::observe::Layout;
 use brink_core::node::safety::Mode;
+use brink_core::node::signal::Signal;
 
 use super::super::answer::Folders;
 use super::*;
 use crate::config::{Filesystems, of_text};
 use crate::fake::{add_process, end_process};
+use crate::guard;
+use crate::guard::disks::ReclaimAsked;
 use crate::guard::ports::Ports;
 use crate::runtime::state::State;
 
@@ -53,6 +56,7 @@ fn told(caretaker: &Caretaker) -> Vec<String> {
         Some(match commands.take()? {
             Command::Control(Control::Kubelet(is)) => format!("kubelet {is}"),
             Command::Reconfigure(new) => format!("{:?}", new.policy.layout()),
+            Command::Reclaimed(..) => "reclaimed".to_owned(),
             _ => "something else".to_owned(),
         })
     };
@@ -125,6 +129,27 @@ fn where_no_runtime_answers_it_counts_whether_a_kubelet_runs() {
     add_process(machine.path(), KUBELET, "kubelet", &[]);
     caretaker.look();
     assert_eq!(told(&caretaker), ["kubelet true"]);
+    caretaker.end();
+}
+
+#[test]
+fn a_kubelet_that_has_come_since_the_last_look_is_told_before_a_reclaim_is_answered() {
+    let (mut caretaker, machine) = caretaker();
+    add_process(machine.path(), std::process::id(), "brink", &[]);
+    caretaker.look();
+    assert_eq!(told(&caretaker), ["kubelet false"]);
+    let asked = || ReclaimAsked {
+        signal: Signal::NodefsAvailable,
+        quantity: 1 << 20,
+        available: 0,
+        at: guard::now(),
+        is_dry: false,
+    };
+    caretaker.reclaim(asked());
+    assert_eq!(told(&caretaker), ["reclaimed"]);
+    add_process(machine.path(), KUBELET, "kubelet", &[]);
+    caretaker.reclaim(asked());
+    assert_eq!(told(&caretaker), ["kubelet true", "reclaimed"]);
     caretaker.end();
 }
 

@@ -27,6 +27,17 @@ pub struct Laid {
     pub layers_apart: bool,
 }
 
+impl Laid {
+    /// The layout that pods are ranked by: the kubelet's, but what lies on a filesystem of its own counts there alone.
+    pub const fn ranked(self) -> Layout {
+        if self.layers_apart {
+            Layout::LayersApart
+        } else {
+            self.layout
+        }
+    }
+}
+
 /// Where a role's figures come from.
 pub type Sources = [Option<Role>; Role::ALL.len()];
 
@@ -100,7 +111,7 @@ pub fn are_same(one: Option<&Filesystem>, other: Option<&Filesystem>) -> bool {
 /// under another name, and the kubelet's copy of its thresholds would say everything twice.
 pub fn laid_out(policy: &Policy, laid: Laid) -> Policy {
     if laid.layers_apart {
-        return policy.on_layout(laid.layout);
+        return policy.on_layout(laid.ranked());
     }
     let thresholds = policy.thresholds().iter();
     let others = thresholds.filter(|one| Role::of(one.signal) != Some(Role::Containerfs));
@@ -260,7 +271,9 @@ mod tests {
         );
         let count = |layout, layers_apart| {
             let laid_out = laid_out(&policy, laid(layout, layers_apart));
-            assert_eq!(laid_out.layout(), layout);
+            let is_ranked_apart = laid_out.layout() == Layout::LayersApart;
+            assert_eq!(is_ranked_apart, layers_apart);
+            assert_eq!(laid_out.layout().of_kubelet(), layout);
             laid_out.thresholds().len()
         };
         assert_eq!(count(Layout::Single, false), 1);

@@ -17,7 +17,7 @@ use super::caretaker::Caretaker;
 use super::measure::Spot;
 use crate::config::ReclaimPolicy;
 use crate::guard;
-use crate::guard::disks::ReclaimAsked;
+use crate::guard::disks::{ReclaimAnswer, ReclaimAsked};
 use crate::guard::ports::Command;
 use crate::telling::reclaim::Reclaimed;
 
@@ -59,7 +59,7 @@ impl Caretaker {
         self.count(&told);
         self.telling.reclaim(guard::now(), &told);
         told.log();
-        self.answer(told.asked.at);
+        self.answer(asked.at, answer(&told, self.reclaim_policy));
         self.disks.lock().runtime = self.runtime.state().clone();
     }
 
@@ -119,16 +119,40 @@ impl Caretaker {
         }
     }
 
-    /// The guard waits for it since then; its queue has room as soon as it runs.
-    fn answer(&self, asked: Moment) {
+    /// The guard waits for it since then; its queue has room as soon as it runs. Whose the filesystems are it hears before: once it is
+    /// answered, whoever holds most may go, and a kubelet may have come since the last look.
+    fn answer(&mut self, asked: Moment, answer: ReclaimAnswer) {
         let until = Instant::now() + AFTER;
-        let answer = || Command::Reclaimed(asked);
-        while self.disks.ports.commands.send(answer()).is_err() {
-            if Instant::now() > until || self.is_stopped() {
+        let mut is_told = false;
+        loop {
+            is_told = is_told || self.tell_of_kubelet();
+            let answer = Command::Reclaimed(asked, answer);
+            let is_answered = is_told && self.disks.ports.commands.send(answer).is_ok();
+            if is_answered || Instant::now() > until || self.is_stopped() {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+/// What the guard has to know of a reclaim that is over.
+fn answer(told: &Reclaimed, policy: ReclaimPolicy) -> ReclaimAnswer {
+    let Some(outcome) = &told.outcome else {
+        return ReclaimAnswer::Ended;
+    };
+    if told.asked.is_dry {
+        // By `dryRun` nothing comes back where orders are carried out either.
+        let would_come = outcome.end == End::DryRun && policy != ReclaimPolicy::DryRun;
+        let bytes = if would_come { outcome.said_bytes } else { 0 };
+        return ReclaimAnswer::Dry { bytes };
+    }
+    let is_removed = !(outcome.containers.is_empty() && outcome.images.is_empty());
+    let has_more = |left: i64| left > told.asked.available;
+    if outcome.end == End::Late && is_removed && told.available.is_some_and(has_more) {
+        ReclaimAnswer::InPart
+    } else {
+        ReclaimAnswer::Ended
     }
 }
 
@@ -167,7 +191,76 @@ fn short(disks: &Disks, policy: &Policy) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use brink_core::node::signal::Signal;
+
     use super::*;
+    use crate::disks::answer::Removed;
+
+    /// A reclaim that was asked for with 5 bytes left, and ended so: with so many images gone, and so many bytes left.
+    fn reclaimed(end: End, is_dry: bool, (images, left): (usize, i64)) -> Reclaimed {
+        let removed = Removed {
+            name: "image".to_owned(),
+            bytes: Some(7),
+        };
+        Reclaimed {
+            asked: ReclaimAsked {
+                signal: Signal::NodefsAvailable,
+                quantity: 10,
+                available: 5,
+                at: Moment::START,
+                is_dry,
+            },
+            is_dry,
+            ways: &[],
+            runtime: None,
+            outcome: Some(Outcome {
+                end,
+                images: vec![removed; images],
+                said_bytes: 7,
+                ..Outcome::default()
+            }),
+            available: Some(left),
+            short: Vec::new(),
+            took: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_reclaim_whose_time_ran_out_may_have_more_where_something_came_back() {
+        use ReclaimAnswer::{Ended, InPart};
+        for (end, came, expected) in [
+            (End::Late, (1, 6), InPart),
+            // Somebody fills it as fast, or has made room otherwise.
+            (End::Late, (1, 5), Ended),
+            (End::Late, (0, 6), Ended),
+            (End::Done, (1, 6), Ended),
+            (End::Lost("gone"), (1, 6), Ended),
+            (End::Stopped, (1, 6), Ended),
+        ] {
+            let reclaimed = reclaimed(end, false, came);
+            let answer = answer(&reclaimed, ReclaimPolicy::Standalone);
+            assert_eq!(answer, expected, "{end:?} {came:?}");
+        }
+    }
+
+    #[test]
+    fn what_would_come_back_is_what_would_go_where_orders_are_carried_out() {
+        for (policy, end, bytes) in [
+            (ReclaimPolicy::Standalone, End::DryRun, 7),
+            (ReclaimPolicy::Always, End::DryRun, 7),
+            (ReclaimPolicy::DryRun, End::DryRun, 0),
+            (ReclaimPolicy::Off, End::Off, 0),
+            (ReclaimPolicy::Standalone, End::Kubelet, 0),
+            (ReclaimPolicy::Standalone, End::Lost("absent"), 0),
+        ] {
+            let answer = answer(&reclaimed(end, true, (1, 5)), policy);
+            assert_eq!(answer, ReclaimAnswer::Dry { bytes }, "{policy:?} {end:?}");
+        }
+        // Who carries orders out and removes nothing has nothing coming.
+        let dry = reclaimed(End::DryRun, false, (1, 5));
+        let answer = answer(&dry, ReclaimPolicy::DryRun);
+        assert_eq!(answer, ReclaimAnswer::Ended);
+    }
 
     #[test]
     fn the_api_has_the_first_word_of_a_pod_and_its_manifest_the_next() {

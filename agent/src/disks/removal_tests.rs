@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 
-use brink_core::base::{Moment, Span};
+use brink_core::base::Moment;
 use brink_cri::plan::Fate;
 use brink_cri::state::{Container, Image, Pod};
 use tokio::time::Instant;
@@ -108,7 +108,6 @@ fn reclaimed(runtime: &Dead, stopper: &Stopper, is_dry: bool) -> Outcome {
             order: &order,
             policy: &Policy {
                 kept_containers: 0,
-                image_min_age: Span::ZERO,
                 ..Policy::default()
             },
             fates: &|_| Fate::Unknown,

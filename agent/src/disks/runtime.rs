@@ -347,8 +347,11 @@ impl Asking {
             job.carry_out(client, stopper, (&mut self.records, enough))
                 .await
         };
-        if matches!(outcome.end, End::Lost(_)) {
-            self.client = None;
+        match outcome.end {
+            End::Lost(_) => self.client = None,
+            // It may have come since the look before.
+            End::Kubelet => self.state.is_kubelets = Some(true),
+            _ => {}
         }
         Some(Ok(outcome))
     }

@@ -142,6 +142,6 @@ const fn word(layout: Layout) -> &'static str {
     match layout {
         Layout::Single => "single",
         Layout::DedicatedImagefs => "dedicatedImagefs",
-        Layout::Split => "split",
+        Layout::Split | Layout::LayersApart => "split",
     }
 }

@@ -163,7 +163,7 @@ impl Guard {
             met = thresholds_met(self.engine.policy(), &observations, true);
         }
         self.note_above(met, figures.at, stages.above);
-        if !self.disks_met().is_empty() {
+        if self.measuring.concerns(self.disks_met()) {
             self.follow_measuring(now());
         }
         let mut confirmation = figures.confirmation(slow);

@@ -50,6 +50,20 @@ pub struct ReclaimAsked {
     pub is_dry: bool,
 }
 
+/// What came of that, as far as it matters to whether anybody goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReclaimAnswer {
+    /// It has run; nobody knows of anything more that could go.
+    Ended,
+    /// Its time ran out while something came back.
+    InPart,
+    /// Nothing was to be removed.
+    Dry {
+        /// The bytes that are said to come back where orders are carried out.
+        bytes: u64,
+    },
+}
+
 /// The board; written by the threads that measure, each its own place, and read by the guard without a lock.
 #[derive(Debug, Default)]
 pub struct DiskBoard {

@@ -16,7 +16,7 @@ use brink_host::probe::abi::record::VictimRecord;
 use crossbeam_queue::ArrayQueue;
 
 use super::again::{Again, Newcomer};
-use super::disks::{DiskBoard, ReclaimAsked};
+use super::disks::{DiskBoard, ReclaimAnswer, ReclaimAsked};
 use super::kernel::Kernel;
 use super::page::Page;
 use super::roster::{Group, Roster};
@@ -100,8 +100,8 @@ pub enum Command {
         /// The limit, and what was measured.
         limit: Exceeded,
     },
-    /// The reclaim on the node that was asked for at that moment has run, or could not.
-    Reclaimed(Moment),
+    /// The reclaim on the node that was asked for at that moment has run, or could not, and what came of it.
+    Reclaimed(Moment, ReclaimAnswer),
     /// Take a full sample now and report it.
     Inquire,
     /// End.
@@ -164,6 +164,8 @@ pub struct Ports {
     pub steps_lost: AtomicU64,
     /// Pages likewise; the ledger still has them.
     pub pages_lost: AtomicU64,
+    /// When the guard has asked last for what workloads use of disks to be measured anew, in nanoseconds; zero before the first time.
+    round_asked: AtomicI64,
     /// When the guard began its latest housekeeping pass, in nanoseconds; zero before the first.
     passed: AtomicI64,
     /// Whether the guard has looked at the node, and acted on what it saw.
@@ -269,6 +271,7 @@ impl Ports {
             pages: ArrayQueue::new(Self::PAGES),
             steps_lost: AtomicU64::new(0),
             pages_lost: AtomicU64::new(0),
+            round_asked: AtomicI64::new(0),
             passed: AtomicI64::new(0),
             has_looked: AtomicBool::new(false),
         };
@@ -285,6 +288,17 @@ impl Ports {
     pub fn ring_for_disks(&self) {
         self.disks.ring();
         self.commands.ring();
+    }
+
+    /// Asks for a round of measuring that begins no sooner than now.
+    pub fn ask_for_round(&self, at: Moment) {
+        self.round_asked.store(at.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// When that was asked for last; none before the first time.
+    pub fn round_asked(&self) -> Option<Moment> {
+        let nanos = self.round_asked.load(Ordering::Relaxed);
+        (nanos > 0).then(|| Moment::from_nanos(nanos))
     }
 
     /// Tells that the guard begins a housekeeping pass.

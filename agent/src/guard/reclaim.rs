@@ -9,7 +9,7 @@ use brink_core::node::safety::Mode;
 use brink_core::node::threshold::ThresholdSet;
 
 use super::Guard;
-use super::disks::{ReclaimAsked, Role};
+use super::disks::{ReclaimAnswer, ReclaimAsked, Role};
 
 /// Whoever reclaims is to be done well before; a thread that is gone or hangs does not keep a full disk waiting.
 const LONGEST_RECLAIM: Span = Span::from_secs(40);
@@ -44,18 +44,28 @@ impl Guard {
 
     /// What was asked for at that moment has been carried out; whether it is still waited for. An answer that came too late, or
     /// belongs to a shortage that has passed, is none to the next one.
-    pub(super) fn hear_of_reclaim(&mut self, asked: Moment, at: Moment) -> bool {
+    pub(super) fn hear_of_reclaim(
+        &mut self,
+        asked: Moment,
+        answer: ReclaimAnswer,
+        at: Moment,
+    ) -> bool {
         let is_awaited = self.times.reclaim == Some(asked + LONGEST_RECLAIM);
         if is_awaited {
-            self.end_reclaim(at);
+            self.end_reclaim(answer, at);
         }
         is_awaited
     }
 
     /// It is over, one way or another.
-    pub(super) fn end_reclaim(&mut self, at: Moment) {
+    pub(super) fn end_reclaim(&mut self, answer: ReclaimAnswer, at: Moment) {
         self.times.reclaim = None;
-        self.feed(at, &Input::Reclaimed);
+        let input = match answer {
+            ReclaimAnswer::Ended => Input::Reclaimed,
+            ReclaimAnswer::InPart => Input::ReclaimedInPart,
+            ReclaimAnswer::Dry { bytes } => Input::WouldReclaim { bytes },
+        };
+        self.feed(at, &input);
     }
 
     /// Those thresholds on filesystems that were met at the last look.
@@ -98,42 +108,73 @@ mod tests {
     use super::super::scene::Scene;
     use super::*;
 
-    #[test]
-    fn an_answer_to_a_shortage_that_has_passed_is_none_to_the_next() {
+    /// One with a filesystem for everything, where dead containers and unused images come first.
+    fn scene(enforce: bool) -> Scene {
         let mut scene = Scene::filling();
-        // There dead containers and unused images come first.
         let policy = scene.guard.engine.policy().on_layout(Layout::Single);
         let live = LiveSettings {
-            enforce: true,
+            enforce,
             ..LiveSettings::default()
         };
         let single = Reconfiguration { policy, live };
         scene.guard.feed(now(), &Input::Reconfigure(&single));
+        let is_served = &scene.guard.ports.reclaims_served;
+        is_served.store(true, Ordering::Release);
         scene
-            .guard
-            .ports
-            .reclaims_served
-            .store(true, Ordering::Release);
-        let asked = |scene: &Scene| {
-            scene
-                .guard
-                .ports
-                .reclaims
-                .take()
-                .flatten()
-                .map(|asked| asked.at)
-        };
+    }
+
+    fn asked(scene: &Scene) -> Option<ReclaimAsked> {
+        scene.guard.ports.reclaims.take().flatten()
+    }
+
+    fn hear(scene: &mut Scene, asked: ReclaimAsked, answer: ReclaimAnswer) -> bool {
+        scene.guard.hear_of_reclaim(asked.at, answer, now())
+    }
+
+    #[test]
+    fn an_answer_to_a_shortage_that_has_passed_is_none_to_the_next() {
+        let mut scene = scene(true);
         scene.leave_on_disk(50);
         let first = asked(&scene).expect("a shortage");
         scene.leave_on_disk(500);
         scene.leave_on_disk(50);
         let second = asked(&scene).expect("another one");
-        assert!(!scene.guard.hear_of_reclaim(first, now()));
+        assert!(!hear(&mut scene, first, ReclaimAnswer::Ended));
         scene.leave_on_disk(50);
         assert!(!scene.is_killed("a"), "it is waited for");
-        assert!(scene.guard.hear_of_reclaim(second, now()));
-        assert!(!scene.guard.hear_of_reclaim(second, now()), "told once");
+        assert!(hear(&mut scene, second, ReclaimAnswer::Ended));
+        let again = hear(&mut scene, second, ReclaimAnswer::Ended);
+        assert!(!again, "told once");
         scene.leave_on_disk(50);
         assert!(scene.is_killed("a"));
+    }
+
+    #[test]
+    fn what_came_back_in_part_is_asked_for_again_before_anybody_goes() {
+        let mut scene = scene(true);
+        scene.leave_on_disk(50);
+        let first = asked(&scene).expect("a shortage");
+        assert!(hear(&mut scene, first, ReclaimAnswer::InPart));
+        scene.leave_on_disk(60);
+        assert!(!scene.is_killed("a"));
+        let second = asked(&scene).expect("there may be more");
+        assert!(hear(&mut scene, second, ReclaimAnswer::Ended));
+        scene.leave_on_disk(60);
+        assert!(scene.is_killed("a"));
+    }
+
+    #[test]
+    fn who_observes_orders_nobody_where_enough_would_come_back() {
+        // 100 MiB are to be left.
+        for (bytes, would_go) in [(50 << 20, false), ((50 << 20) - 1, true)] {
+            let mut scene = scene(false);
+            scene.leave_on_disk(50);
+            let asked = asked(&scene).expect("a shortage");
+            assert!(asked.is_dry);
+            assert!(hear(&mut scene, asked, ReclaimAnswer::Dry { bytes }));
+            scene.leave_on_disk(50);
+            let order = scene.guard.engine.open_order();
+            assert_eq!(order.is_some(), would_go, "{bytes}");
+        }
     }
 }

@@ -55,17 +55,20 @@ impl Scene {
         Self::with(Signal::MemoryAvailable, Span::ZERO)
     }
 
-    /// One whose pod is known to hold 60 MiB of nodefs, of which nothing is known yet; 100 MiB are to be left of it.
+    /// One whose pod is known, by a measurement that is never too old, to hold 60 MiB of nodefs, of which nothing is known yet;
+    /// 100 MiB are to be left of it.
     pub(super) fn filling() -> Self {
         let scene = Self::with(Signal::NodefsAvailable, Span::ZERO);
         let volumes = FsUsage {
             bytes: Some(60 << 20),
             inodes: Some(1),
         };
-        scene.guard.roster.disks.get(0).unwrap().set(&DiskUsage {
+        let disks = &scene.guard.roster.disks;
+        disks.get(0).unwrap().set(&DiskUsage {
             volumes,
             ..DiskUsage::default()
         });
+        disks.note_round(Some(Moment::from_nanos(i64::MAX)));
         scene.guard.ports.disks.assign(Role::Nodefs, Some(0));
         scene
     }

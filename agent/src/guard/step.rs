@@ -46,6 +46,13 @@ pub enum Kind {
     },
     /// Reclaim on the node has run.
     Reclaimed,
+    /// Its time ran out while it brought something.
+    ReclaimedInPart,
+    /// It was only asked what would be brought.
+    WouldReclaim {
+        /// Bytes.
+        bytes: u64,
+    },
     /// A workload uses more of local storage than it may.
     Exceeded {
         /// Index in the table.
@@ -129,6 +136,8 @@ impl Kind {
             Input::Dying { workload, charged } => Self::Dying { workload, charged },
             Input::Outcome { order, delivered } => Self::Outcome { order, delivered },
             Input::Reclaimed => Self::Reclaimed,
+            Input::ReclaimedInPart => Self::ReclaimedInPart,
+            Input::WouldReclaim { bytes } => Self::WouldReclaim { bytes },
             Input::Exceeded {
                 workload,
                 limit,

@@ -1,7 +1,8 @@
 //! What workloads use of disks: measured by a thread that may wait, read by the guard without a lock.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
+use brink_core::base::Moment;
 use brink_core::node::workload::{FsUsage, PodUsage};
 
 const UNKNOWN: u64 = u64::MAX;
@@ -32,6 +33,8 @@ pub struct Disk {
 #[derive(Debug, Default)]
 pub struct Disks {
     disks: Box<[Disk]>,
+    /// When the round began that all of it is of at least, in nanoseconds; 0 before the first.
+    round: AtomicI64,
 }
 
 impl Default for Disk {
@@ -49,6 +52,7 @@ impl Disks {
     pub fn new(workloads: usize) -> Self {
         Self {
             disks: (0..workloads).map(|_| Disk::default()).collect(),
+            round: AtomicI64::new(0),
         }
     }
 
@@ -61,6 +65,25 @@ impl Disks {
     pub fn are_measured(&self) -> bool {
         let is_done = |disk: &Disk| disk.is_measured() || disk.is_unowned.load(Ordering::Relaxed);
         self.disks.iter().all(is_done)
+    }
+
+    /// Whether anybody owns anything that could be measured.
+    pub fn has_owners(&self) -> bool {
+        let mut disks = self.disks.iter();
+        disks.any(|disk| !disk.is_unowned.load(Ordering::Relaxed))
+    }
+
+    /// All has been measured in a round that began then, or later; none if not all has been yet.
+    pub fn note_round(&self, began: Option<Moment>) {
+        let nanos = began.map_or(0, Moment::as_nanos);
+        // Whoever sees that sees the figures.
+        self.round.store(nanos, Ordering::Release);
+    }
+
+    /// When the round began that all figures are of at least; none before the first is over.
+    pub fn round(&self) -> Option<Moment> {
+        let nanos = self.round.load(Ordering::Acquire);
+        (nanos > 0).then(|| Moment::from_nanos(nanos))
     }
 
     /// Adds what is known of disks to the usage of every workload that has one; nothing is known of the others at all.
@@ -159,6 +182,18 @@ mod tests {
         let later = Disks::new(1);
         later.get(0).unwrap().inherit(unowned.get(0).unwrap());
         assert!(unowned.are_measured() && !later.are_measured());
+        assert!(!unowned.has_owners() && later.has_owners());
+    }
+
+    #[test]
+    fn a_round_is_known_once_it_is_over() {
+        let disks = Disks::new(1);
+        assert_eq!(disks.round(), None);
+        let began = Some(Moment::from_secs(5));
+        disks.note_round(began);
+        assert_eq!(disks.round(), began);
+        disks.note_round(None);
+        assert_eq!(disks.round(), None);
     }
 
     #[test]

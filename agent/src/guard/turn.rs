@@ -14,6 +14,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
+use super::disks::ReclaimAnswer;
 use super::kernel::Kernel;
 use super::ports::{Command, Legacy, Report};
 use super::{Guard, Left, Realtime, now};
@@ -274,8 +275,8 @@ impl Guard {
                     workload,
                     limit,
                 } => self.take_exceeded(generation, workload, limit),
-                Command::Reclaimed(asked) => {
-                    controlled |= self.hear_of_reclaim(asked, now());
+                Command::Reclaimed(asked, answer) => {
+                    controlled |= self.hear_of_reclaim(asked, answer, now());
                 }
                 Command::Inquire => self.look_closely(now()),
                 Command::Stop => return true,
@@ -318,7 +319,7 @@ impl Guard {
             return;
         }
         if std::mem::take(&mut self.reclaim_asked) || due(self.times.reclaim) {
-            self.end_reclaim(now);
+            self.end_reclaim(ReclaimAnswer::Ended, now);
         }
         if due(self.times.arm) {
             self.arm_more(now);

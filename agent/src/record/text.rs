@@ -81,7 +81,7 @@ pub fn mode_words(mode: &str) -> &str {
 pub fn held_words(reason: &str) -> &str {
     match reason {
         "unconfirmed" => "memory can still be allocated",
-        "reclaimed" => "reclaim on the node was enough",
+        "reclaimed" => "reclaim on the node would be enough where orders are carried out",
         "unknown" => "the observation is missing",
         "stale" => "no newer observation yet",
         "nobody" => "nobody can be evicted",

@@ -144,6 +144,8 @@ fn input<'a>(
         Kind::Dying { workload, charged } => Input::Dying { workload, charged },
         Kind::Outcome { order, delivered } => Input::Outcome { order, delivered },
         Kind::Reclaimed => Input::Reclaimed,
+        Kind::ReclaimedInPart => Input::ReclaimedInPart,
+        Kind::WouldReclaim { bytes } => Input::WouldReclaim { bytes },
         Kind::Exceeded {
             workload,
             limit,

@@ -127,6 +127,10 @@ impl fmt::Display for InputView {
                 processes,
             } => format!("order {order} {}", delivery(delivered, *processes)),
             Self::Reclaimed => "reclaim on the node has run".to_owned(),
+            Self::ReclaimedInPart => "reclaim on the node ran out of time".to_owned(),
+            Self::WouldReclaim { said_bytes } => {
+                format!("reclaim would bring {}", unsigned(*said_bytes))
+            }
             Self::Exceeded {
                 workload,
                 limit,

@@ -98,6 +98,13 @@ pub enum InputView {
     },
     /// Reclaim on the node has run.
     Reclaimed,
+    /// Its time ran out while it brought something.
+    ReclaimedInPart,
+    /// It was only asked what would be brought.
+    WouldReclaim {
+        /// Bytes, as the container runtime says.
+        said_bytes: u64,
+    },
     /// A workload uses more of local storage than it may.
     Exceeded {
         /// `namespace/name`; none if the journal does not know it.
@@ -133,9 +140,9 @@ pub enum InputView {
         /// One does.
         on: bool,
     },
-    /// Whether somebody's folders are still to be measured for the first time.
+    /// Whether what workloads hold of disks is still to be measured: for the first time, or once more since one ran short.
     Measuring {
-        /// They are, and it is waited for.
+        /// It is, and it is waited for.
         on: bool,
     },
     /// Another configuration.
@@ -399,6 +406,8 @@ impl<'a> Namer<'a> {
             },
             Kind::Outcome { order, delivered } => outcome(order, delivered),
             Kind::Reclaimed => InputView::Reclaimed,
+            Kind::ReclaimedInPart => InputView::ReclaimedInPart,
+            Kind::WouldReclaim { bytes } => InputView::WouldReclaim { said_bytes: bytes },
             Kind::Exceeded {
                 workload, limit, ..
             } => InputView::Exceeded {

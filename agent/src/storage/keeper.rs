@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -96,6 +96,8 @@ pub struct Means {
 pub struct Keeper {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// When the guard had asked for a round the last time that the thread was woken for it, in nanoseconds.
+    woken_for: AtomicI64,
 }
 
 impl Keeper {
@@ -121,6 +123,7 @@ impl Keeper {
         Ok(Self {
             shared,
             thread: Some(thread),
+            woken_for: AtomicI64::new(0),
         })
     }
 
@@ -143,9 +146,13 @@ impl Keeper {
         }
     }
 
-    /// Tells what is seen of the node: how near thresholds on disks are.
+    /// Tells what is seen of the node: how near thresholds on disks are. A round that the guard waits for begins at once.
     pub fn see(&self, policy: &Policy, seen: &Observations) {
         self.set_need(Need::of(policy, seen));
+        let asked = self.shared.round_asked().map_or(0, Moment::as_nanos);
+        if self.woken_for.swap(asked, Ordering::Relaxed) != asked {
+            self.wake();
+        }
     }
 
     fn set_need(&self, need: Need) {
@@ -233,6 +240,16 @@ impl Shared {
             NEAR => Need::Near,
             _ => Need::Seldom,
         }
+    }
+
+    /// When the guard has asked last for a round that begins no sooner.
+    fn round_asked(&self) -> Option<Moment> {
+        self.ports.as_ref()?.round_asked()
+    }
+
+    /// Whether the guard waits for a round that began after this one.
+    pub(super) fn is_round_owed(&self, last: Option<Moment>) -> bool {
+        self.round_asked() > last
     }
 
     pub(super) fn is_wanted(&self) -> bool {

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use brink_core::base::Moment;
 use brink_core::node::limits::{Exceeded, exceeded_by};
 use brink_core::node::observe::Layout;
 use brink_core::node::workload::{FsUsage, PodUsage, Workload, full_name};
@@ -50,6 +51,7 @@ pub(super) fn run(shared: &Shared, means: Means) {
             FOR_EVER
         } else {
             if rounds.begins(shared, period) {
+                rounds.asked = Some(now());
                 rounds.prepare(layers::ask(&mut runtime, work.owned.iter()));
             }
             rounds.turn(&work, shared, period)
@@ -70,6 +72,10 @@ pub(super) struct Rounds {
     began: Option<Instant>,
     /// When the last one began, and how long it took.
     last: Option<(Instant, Duration)>,
+    /// When the runtime was asked for this round: nothing that it finds is older.
+    asked: Option<Moment>,
+    /// The same of the last round that is over.
+    whole: Option<Moment>,
     folders: usize,
     /// Where the node's filesystems lie.
     ground: Ground,
@@ -99,6 +105,8 @@ impl Rounds {
             number: 0,
             began: None,
             last: None,
+            asked: None,
+            whole: None,
             folders: 0,
             ground: Ground::default(),
             layers: HashMap::new(),
@@ -145,6 +153,7 @@ impl Rounds {
                 disk.set(&known.measured.ranked);
             }
         }
+        work.disks.note_round(self.whole);
     }
 
     /// Whether the next turn begins a round.
@@ -181,15 +190,18 @@ impl Rounds {
             let took = began.elapsed();
             self.last = Some((began, took));
             self.end_round(shared, took);
+            self.whole = self.asked;
+            work.disks.note_round(self.whole);
         }
         let due = self.due(shared, period).unwrap_or(at);
         let left = due.saturating_duration_since(Instant::now());
         left.clamp(SHORTEST, LISTEN)
     }
 
-    /// When the next round is due, by what is needed now; none before the first.
+    /// When the next round is due, by what is needed now; none before the first, and where the guard waits for one: at once.
     fn due(&self, shared: &Shared, period: Duration) -> Option<Instant> {
-        let (began, took) = self.last?;
+        let last = self.last.filter(|_| !shared.is_round_owed(self.whole));
+        let (began, took) = last?;
         let is_over = self.known.values().any(|known| known.exceeded.is_some());
         let need = if is_over { Need::Near } else { Need::Seldom };
         let least = (took * SHARE).min(period);

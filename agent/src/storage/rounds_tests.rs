@@ -122,6 +122,39 @@ fn a_later_roster_knows_at_once_what_is_known_and_what_is_new_does_not_wait_for_
 }
 
 #[test]
+fn a_round_that_the_guard_waits_for_begins_at_once_and_stands_on_the_board_once_it_is_over() {
+    let root = tempfile::tempdir().unwrap();
+    let folders = [("a", root.path().to_path_buf())];
+    let first = work(&folders);
+    let (mut rounds, shared) = (rounds(), shared_with_ports());
+    let at = |seconds| Some(Moment::from_secs(seconds));
+    rounds.adopt(&first, &shared);
+    rounds.asked = at(1);
+    round(&mut rounds, &first, &shared);
+    assert_eq!(first.disks.round(), at(1));
+    assert!(!rounds.begins(&shared, PERIOD), "a minute later");
+    let ports = shared.ports.as_ref().unwrap();
+    ports.ask_for_round(Moment::from_secs(5));
+    assert!(rounds.begins(&shared, PERIOD));
+    // One that began before that is not the one that is waited for.
+    rounds.asked = at(4);
+    fs::write(root.path().join("file"), "x").unwrap();
+    round(&mut rounds, &first, &shared);
+    assert!(rounds.begins(&shared, PERIOD));
+    assert_eq!((first.disks.round(), inodes(&first, 0)), (at(4), Some(2)));
+    rounds.asked = at(6);
+    // Not over before everybody has been measured.
+    assert!(rounds.turn(&first, &shared, PERIOD).is_zero());
+    assert_eq!(first.disks.round(), at(4));
+    round(&mut rounds, &first, &shared);
+    assert_eq!(first.disks.round(), at(6));
+    assert!(!rounds.begins(&shared, PERIOD));
+    let later = work(&folders);
+    rounds.adopt(&later, &shared);
+    assert_eq!(later.disks.round(), at(6));
+}
+
+#[test]
 fn what_cannot_be_read_leaves_a_sum_that_is_too_small_and_says_so() {
     let gaps = brink_host::disk::Gaps {
         unread: 2,

@@ -471,6 +471,7 @@ mod tests {
                 },
                 hub: hub_of(boot),
                 clocks,
+                heir: Telling::off(),
             };
             let ways = Ways::default();
             assert!(ways.open_journal(&opener, &mut None));

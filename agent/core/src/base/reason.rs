@@ -27,7 +27,7 @@ pub enum Reason {
     Outside,
     /// Nothing done: the signal is low but memory can still be allocated.
     Unconfirmed,
-    /// Nothing done: reclaim on the node was enough.
+    /// Nothing done: reclaim on the node would be enough where orders are carried out.
     Reclaimed,
     /// Nothing done: the observation is missing.
     Unknown,
@@ -57,7 +57,7 @@ pub enum Reason {
     Owed,
     /// Nothing done: the filesystem is a kubelet's to keep.
     Kubelet,
-    /// Nothing done: what workloads hold of the filesystem has not been measured of all of them.
+    /// Nothing done: what workloads hold of the filesystem has not been measured of all of them, or not since it ran short.
     Unmeasured,
     /// Refused: its own annotation asks for it, and the configuration allows that.
     Annotated,

@@ -42,6 +42,13 @@ pub enum Input<'a> {
     },
     /// Reclaim on the node has run; the next sample shows what it brought.
     Reclaimed,
+    /// Its time ran out while it brought something: there may be more.
+    ReclaimedInPart,
+    /// It was only asked what would be brought where orders are carried out.
+    WouldReclaim {
+        /// Bytes, as the container runtime says; images share layers, so it is the most.
+        bytes: u64,
+    },
     /// A workload uses more of local storage than it may.
     Exceeded {
         /// Index in the current table.
@@ -197,7 +204,8 @@ pub enum Control {
     Enforce(bool),
     /// A kubelet was found to run here or to own the container runtime, or none was.
     Kubelet(bool),
-    /// Somebody's folders are still to be measured for the first time, or nobody's are waited for.
+    /// Somebody's folders are still to be measured for the first time, or everybody's once more since a filesystem ran short; or
+    /// none are waited for.
     Measuring(bool),
 }
 

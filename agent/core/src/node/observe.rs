@@ -38,6 +38,9 @@ pub enum Layout {
     DedicatedImagefs,
     /// Images have a filesystem of their own; writable layers stay on the kubelet's.
     Split,
+    /// Writable layers have one that is neither the kubelet's nor that of images. The kubelet knows none such, and takes it for
+    /// [`Layout::Split`].
+    LayersApart,
 }
 
 /// Limits above this many bytes count as none: "max" on cgroup v2, the rounded maximum on v1.
@@ -152,6 +155,15 @@ impl Layout {
             (false, _) => Self::Single,
             (true, false) => Self::DedicatedImagefs,
             (true, true) => Self::Split,
+        }
+    }
+
+    /// The same as the kubelet has it.
+    #[must_use]
+    pub const fn of_kubelet(self) -> Self {
+        match self {
+            Self::LayersApart => Self::Split,
+            known => known,
         }
     }
 

@@ -40,8 +40,11 @@ pub const fn functions(layout: Layout, signal: Signal) -> &'static [Reclaim] {
         )
         | (Layout::DedicatedImagefs, Signal::NodefsAvailable | Signal::NodefsInodesFree) => &[],
         (Layout::Single | Layout::DedicatedImagefs, _) => &[DeadContainers, UnusedImages],
-        (Layout::Split, Signal::ImagefsAvailable | Signal::ImagefsInodesFree) => &[UnusedImages],
-        (Layout::Split, _) => &[DeadContainers],
+        (
+            Layout::Split | Layout::LayersApart,
+            Signal::ImagefsAvailable | Signal::ImagefsInodesFree,
+        ) => &[UnusedImages],
+        (Layout::Split | Layout::LayersApart, _) => &[DeadContainers],
     }
 }
 
@@ -65,13 +68,12 @@ mod tests {
             [Signal::ImagefsAvailable, Signal::ImagefsInodesFree],
             [Signal::ContainerfsAvailable, Signal::ContainerfsInodesFree],
         ];
+        let split: [&[Reclaim]; 3] = [&[DeadContainers], &[UnusedImages], &[DeadContainers]];
         for (layout, expected) in [
             (Layout::Single, [&both[..], &both, &both]),
             (Layout::DedicatedImagefs, [&[], &both, &both]),
-            (
-                Layout::Split,
-                [&[DeadContainers], &[UnusedImages], &[DeadContainers]],
-            ),
+            (Layout::Split, split),
+            (Layout::LayersApart, split),
         ] {
             for (signals, expected) in disks.iter().zip(expected) {
                 for &signal in signals {

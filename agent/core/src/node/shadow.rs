@@ -183,7 +183,7 @@ impl Course<'_> {
         let threshold = self.policy.thresholds().get(chosen)?;
         let ranking = Ranking {
             signal: threshold.signal,
-            layout: self.policy.layout(),
+            layout: self.policy.layout().of_kubelet(),
             preferences: Preferences::Ignore,
         };
         rank(ranking, self.table, usage, order);

@@ -78,9 +78,9 @@ impl Disks {
 }
 
 impl Disks {
-    /// How the filesystems are laid out.
+    /// How the filesystems are laid out, as pods are ranked.
     pub fn layout(&self) -> Layout {
-        self.plan().0.layout
+        self.plan().0.ranked()
     }
 
     /// What is left of a filesystem by a signal; none where its filesystem is not known, or may not be written.

@@ -44,9 +44,6 @@ const OVER: Duration = Duration::from_secs(35);
 const ASKED_FOR_MS: u64 = 5_000;
 /// Somebody else would have gone within this time.
 const WHILE: Duration = Duration::from_secs(2);
-/// Images may go as soon as they have been seen.
-const KUBELET: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
-                       imageMinimumGCAge: 1ms\n";
 
 /// An agent whose disk is a containerd's too, and two workloads with files on it: one has many, the other few.
 struct Ground {
@@ -101,14 +98,11 @@ impl Ground {
             take(&folder, mib);
             keeper(&mut node, name, &folder, "")
         });
-        let kubelet = node.path("kubelet.yaml");
-        fs::write(&kubelet, KUBELET).unwrap();
-        // Where images lie the runtime says.
+        // Where images lie the runtime says. They are there before the agent looks for the first time, and so are old.
         let extra = format!(
-            "evictionHard: {{nodefs.available: {QUANTITY}Mi}}\nkubeletConfig: \"{}\"\n\
-             filesystems: {{nodefs: \"{}\"}}\nruntime: {{endpoint: \"{}\", reclaim: {reclaim}}}\n\
+            "evictionHard: {{nodefs.available: {QUANTITY}Mi}}\nfilesystems: {{nodefs: \"{}\"}}\n\
+             runtime: {{endpoint: \"{}\", reclaim: {reclaim}}}\n\
              storage: {{volumeStatsAggPeriod: 1s}}",
-            kubelet.display(),
             disk.place().display(),
             runtime.socket().display(),
         );

@@ -63,7 +63,7 @@ impl Engine {
                 left.remove(chosen);
                 let credit = self.on_its_way(chosen, sample, credit);
                 held[chosen] = self.order(now, chosen, sample, credit, actions).err();
-                if matches!(held[chosen], None | Some(Reason::Reclaimed)) {
+                if held[chosen].is_none() {
                     return;
                 }
             }

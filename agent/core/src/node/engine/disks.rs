@@ -112,7 +112,7 @@ impl Engine {
     }
 
     /// Why nobody goes for a filesystem yet that is short of something the node cannot give back: whoever holds most of it may
-    /// not have been measured, or its last victim is still to give back what it held.
+    /// not have been measured, or not since it ran short, or its last victim is still to give back what it held.
     pub(super) fn too_early_for(&self, signal: Signal) -> Option<Reason> {
         if Stake::of(signal) != Stake::Disk {
             return None;
@@ -196,12 +196,12 @@ fn place(layout: Layout, signal: Signal) -> Option<usize> {
         Signal::NodefsAvailable | Signal::NodefsInodesFree => 0,
         Signal::ImagefsAvailable | Signal::ImagefsInodesFree => match layout {
             Layout::Single => 0,
-            Layout::DedicatedImagefs | Layout::Split => 1,
+            Layout::DedicatedImagefs | Layout::Split | Layout::LayersApart => 1,
         },
         Signal::ContainerfsAvailable | Signal::ContainerfsInodesFree => match layout {
             Layout::Single => 0,
             Layout::DedicatedImagefs => 1,
-            Layout::Split => 2,
+            Layout::Split | Layout::LayersApart => 2,
         },
         _ => return None,
     };

@@ -34,7 +34,7 @@ use crate::base::{Moment, Reason};
 
 use disks::Debts;
 pub use disks::Disks;
-use reclaiming::Reclaiming;
+use reclaiming::{Came, Reclaiming};
 
 /// Whose word is enough for a kill.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub struct Engine {
     disks: Disks,
     /// Whether a kubelet keeps the filesystems; unknown until somebody has looked.
     by_kubelet: Option<bool>,
-    /// What workloads hold of filesystems is not known of all of them yet.
+    /// What workloads hold of filesystems is not known of all of them yet, or only as of before one ran short.
     is_measuring: bool,
     debts: Debts,
     order: Vec<u32>,
@@ -159,7 +159,9 @@ impl Engine {
                 self.credit.add(Dying::new(workload, charged, None, now));
             }
             Input::Outcome { order, delivered } => self.outcome(now, order, delivered, actions),
-            Input::Reclaimed => self.reclaim.finish(now),
+            Input::Reclaimed => self.reclaim.finish(now, Came::All),
+            Input::ReclaimedInPart => self.reclaim.finish(now, Came::Part),
+            Input::WouldReclaim { bytes } => self.reclaim.finish(now, Came::Said(bytes)),
             Input::Exceeded {
                 workload,
                 limit,

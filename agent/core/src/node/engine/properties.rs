@@ -40,6 +40,8 @@ enum Event {
     Control(Control),
     Recall(Recalled),
     Reclaimed,
+    ReclaimedInPart,
+    WouldReclaim(u64),
     Tick,
 }
 
@@ -129,8 +131,16 @@ fn any_event() -> impl Strategy<Value = Event> {
         2 => delivered.prop_map(Event::Outcome),
         2 => control.prop_map(Event::Control),
         3 => any_recalled().prop_map(Event::Recall),
-        1 => Just(Event::Reclaimed),
+        1 => any_reclaimed(),
         2 => Just(Event::Tick)
+    ]
+}
+
+fn any_reclaimed() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        Just(Event::Reclaimed),
+        Just(Event::ReclaimedInPart),
+        (0u64..1200).prop_map(Event::WouldReclaim)
     ]
 }
 
@@ -220,6 +230,8 @@ impl Run {
             Event::Recall(Recalled::Unfinished(before)) => self.take_up(before),
             Event::Recall(recalled) => self.step(Input::Recall(*recalled)),
             Event::Reclaimed => self.step(Input::Reclaimed),
+            Event::ReclaimedInPart => self.step(Input::ReclaimedInPart),
+            Event::WouldReclaim(bytes) => self.step(Input::WouldReclaim { bytes: *bytes }),
             Event::Tick => self.step(Input::Tick),
         }
     }

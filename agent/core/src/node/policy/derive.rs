@@ -32,7 +32,10 @@ impl Policy {
     #[must_use]
     pub fn on_layout(&self, layout: Layout) -> Self {
         let origins = match layout {
-            Layout::Single | Layout::Split => [Signal::NodefsAvailable, Signal::NodefsInodesFree],
+            // The kubelet takes layers apart for split.
+            Layout::Single | Layout::Split | Layout::LayersApart => {
+                [Signal::NodefsAvailable, Signal::NodefsInodesFree]
+            }
             Layout::DedicatedImagefs => [Signal::ImagefsAvailable, Signal::ImagefsInodesFree],
         };
         let targets = [Signal::ContainerfsAvailable, Signal::ContainerfsInodesFree];

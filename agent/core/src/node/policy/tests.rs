@@ -260,6 +260,7 @@ fn containerfs_follows_the_filesystem_it_lives_on() {
     ];
     assert_eq!(containerfs(Layout::Single), nodefs);
     assert_eq!(containerfs(Layout::Split), nodefs);
+    assert_eq!(containerfs(Layout::LayersApart), nodefs);
     let imagefs = [
         "containerfs.available<3Gi",
         "containerfs.inodesFree<7% for 20s",

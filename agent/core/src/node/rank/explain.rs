@@ -226,7 +226,9 @@ fn beyond(place: &Place) -> String {
 const fn footnote(what: What) -> &'static str {
     match (what.resource, what.layout) {
         (Resource::Inodes, _) => " (as the kubelet does, with the request for bytes of storage)",
-        (Resource::EphemeralStorage, Layout::Split) => " (images count for no pod)",
+        (Resource::EphemeralStorage, Layout::Split | Layout::LayersApart) => {
+            " (images count for no pod)"
+        }
         _ => "",
     }
 }

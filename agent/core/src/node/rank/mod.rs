@@ -236,12 +236,17 @@ fn measured(ranking: Ranking, used: &PodUsage) -> FsUsage {
     } = *used;
     match (ranking.layout, ranking.signal) {
         (Layout::Single, _) => rootfs.plus(logs).plus(volumes),
-        (Layout::DedicatedImagefs, Signal::NodefsAvailable | Signal::NodefsInodesFree) => {
-            logs.plus(volumes)
-        }
-        (Layout::DedicatedImagefs, _) => rootfs,
+        (
+            Layout::DedicatedImagefs | Layout::LayersApart,
+            Signal::NodefsAvailable | Signal::NodefsInodesFree,
+        ) => logs.plus(volumes),
         // Images belong to no pod.
-        (Layout::Split, Signal::ImagefsAvailable | Signal::ImagefsInodesFree) => FsUsage::default(),
+        (
+            Layout::Split | Layout::LayersApart,
+            Signal::ImagefsAvailable | Signal::ImagefsInodesFree,
+        ) => FsUsage::default(),
         (Layout::Split, _) => logs.plus(volumes).plus(rootfs),
+        // Where they are apart, whoever has nothing but files on nodefs frees nothing there, and the other way round.
+        (Layout::DedicatedImagefs | Layout::LayersApart, _) => rootfs,
     }
 }

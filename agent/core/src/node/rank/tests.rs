@@ -184,6 +184,7 @@ fn what_is_measured_follows_the_layout() {
         (Layout::Single, [111, 111, 111]),
         (Layout::DedicatedImagefs, [110, 1, 1]),
         (Layout::Split, [111, 0, 111]),
+        (Layout::LayersApart, [110, 0, 1]),
     ] {
         let signals = [
             Signal::NodefsAvailable,
@@ -373,7 +374,8 @@ fn any_ranking() -> impl Strategy<Value = Ranking> {
     let layout = prop_oneof![
         Just(Layout::Single),
         Just(Layout::DedicatedImagefs),
-        Just(Layout::Split)
+        Just(Layout::Split),
+        Just(Layout::LayersApart)
     ];
     let preferences = prop_oneof![Just(Preferences::Respect), Just(Preferences::Ignore)];
     (signal, layout, preferences).prop_map(|(signal, layout, preferences)| Ranking {

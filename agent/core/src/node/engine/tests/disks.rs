@@ -1,5 +1,7 @@
 //! Filesystems: who goes for one, when the next may, and what comes first.
 
+mod reclaim;
+
 use super::super::super::workload::FsUsage;
 use super::*;
 
@@ -9,6 +11,8 @@ struct Disk {
     available: Option<i64>,
     /// What images have left, where they have a filesystem of their own.
     images: Option<i64>,
+    /// The same of writable layers.
+    layers: Option<i64>,
 }
 
 impl Disk {
@@ -42,6 +46,7 @@ impl Disk {
             node,
             available: None,
             images: None,
+            layers: None,
         }
     }
 
@@ -62,6 +67,7 @@ impl Disk {
         for (signal, left) in [
             (Signal::NodefsAvailable, self.available),
             (Signal::ImagefsAvailable, self.images),
+            (Signal::ContainerfsAvailable, self.layers),
         ] {
             observations[signal] = left.map(|mib| Observation {
                 available: mib * MIB,
@@ -84,6 +90,19 @@ impl Disk {
             _ => None,
         })?;
         Some(self.node.engine.policy().thresholds()[index].signal)
+    }
+
+    /// Other filesystems under the same thresholds.
+    fn lay_out(&mut self, layout: Layout) {
+        let before = self.node.engine.policy();
+        let policy = Policy::new(before.thresholds().to_vec(), layout, before.settings);
+        let live = LiveSettings {
+            enforce: true,
+            memory: MemoryPolicy::Kubelet,
+            ..LiveSettings::default()
+        };
+        let new = Reconfiguration { policy, live };
+        self.node.step(Input::Reconfigure(&new));
     }
 
     /// A shortage for which the node has given back all it can.
@@ -114,6 +133,28 @@ fn whoever_is_not_known_to_hold_any_of_it_is_not_killed_for_it() {
         (kills(&actions), held(&actions)),
         (Vec::new(), [Reason::Nobody].to_vec())
     );
+}
+
+#[test]
+fn where_layers_lie_apart_whoever_has_them_goes_for_them_and_for_nothing_else() {
+    for (signal, victim, uses_nothing) in [
+        (Signal::NodefsAvailable, 0, 1),
+        (Signal::ContainerfsAvailable, 1, 0),
+    ] {
+        let held = [Some(40), None, None];
+        let mut disk = Disk::with(held, Disks::Ours, &[threshold(signal, 160, 0)]);
+        disk.node.usage[1].as_mut().unwrap().rootfs = FsUsage {
+            bytes: Some(50 * MIB as u64),
+            inodes: None,
+        };
+        disk.lay_out(Layout::LayersApart);
+        disk.layers = Some(150);
+        assert_eq!(kills(&disk.short(1, 150)), [victim], "{signal}");
+        let ranking = disk.node.engine.decision().unwrap().ranking;
+        let mut all = ranking.as_slice().iter();
+        let other = all.find(|one| one.workload == uses_nothing).unwrap();
+        assert_eq!(other.refusal, Some(Reason::Unused), "{signal}");
+    }
 }
 
 #[test]
@@ -334,15 +375,7 @@ fn what_was_tried_for_one_filesystem_says_nothing_of_another() {
         [Signal::NodefsAvailable, Signal::ImagefsAvailable].map(|signal| threshold(signal, 160, 0));
     let held = [Some(40), Some(30), Some(20)];
     let mut disk = Disk::with(held, Disks::Ours, &thresholds);
-    let settings = disk.node.engine.policy().settings;
-    disk.node.step(Input::Reconfigure(&Reconfiguration {
-        policy: Policy::new(thresholds.to_vec(), Layout::Split, settings),
-        live: LiveSettings {
-            enforce: true,
-            memory: MemoryPolicy::Kubelet,
-            ..LiveSettings::default()
-        },
-    }));
+    disk.lay_out(Layout::Split);
     disk.images = Some(150);
     let mut check = |at, left, asked, killed: &[usize]| {
         let actions = disk.at(at, left);
