@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use brink_host::disk::{DiskError, Folder, Method, Pace, Usage, UsageMeter, UsageSettings};
@@ -113,6 +114,53 @@ fn a_second_look_is_cheap_until_something_grows() {
     );
     meter.retain(|_| false);
     assert_eq!(meter.feeds().0, 0, "nobody is left to listen for");
+}
+
+#[test]
+fn while_a_walk_takes_its_time_what_the_kernel_tells_is_read() {
+    let (_place, disk) = match disk(32) {
+        Ok(disk) => disk,
+        Err(why) => skip!("{why}"),
+    };
+    if let Err(why) = feed(&disk) {
+        skip!("{why}");
+    }
+    let (slow, other) = (disk.place().join("slow"), disk.place().join("other"));
+    fs::create_dir(&slow).unwrap();
+    fs::create_dir(&other).unwrap();
+    for number in 0..2048 {
+        File::create(slow.join(number.to_string())).unwrap();
+    }
+    let mut meter = UsageMeter::new(UsageSettings {
+        // Four seconds for the slow one.
+        pace_with_feed: Pace {
+            cpu_percent: 100,
+            entries_per_second: 512,
+        },
+        ..UsageSettings::default()
+    });
+    let (now, slow, quiet) = (Instant::now(), folder(&slow), folder(&other));
+    let first = measure(&mut meter, &quiet, now).unwrap();
+    let second = measure(&mut meter, &quiet, now).unwrap();
+    assert_eq!(
+        (first.method, second.method),
+        (Method::Walk, Method::Unchanged)
+    );
+    meter.watch(&slow, now).unwrap();
+    meter.listen();
+    let before = meter.feeds().1.events;
+    let walk = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(500));
+            fs::write(other.join("file"), "changed").unwrap();
+        });
+        measure(&mut meter, &slow, now).unwrap()
+    });
+    assert!(walk.took >= Duration::from_secs(3), "{walk:?}");
+    let counts = meter.feeds().1;
+    assert!(counts.events > before && counts.lost == 0, "{counts:?}");
+    let third = measure(&mut meter, &quiet, now).unwrap();
+    assert_eq!(third.method, Method::Walk, "it has changed");
 }
 
 #[test]

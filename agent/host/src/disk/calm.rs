@@ -1,6 +1,7 @@
 //! A thread that measures disks and competes with nobody: idle class of I/O, last in line for a processor.
 
 use rustix::io::Errno;
+use rustix::process::Pid;
 
 use crate::disk::raw;
 
@@ -26,15 +27,23 @@ pub fn calm_thread() -> Calm {
     }
 }
 
+/// Whether a thread is in the idle class of I/O; the calling one, if none is named.
+///
+/// # Errors
+/// What the kernel says of it: there may be no such thread.
+pub fn is_idle(thread: Option<Pid>) -> Result<bool, Errno> {
+    raw::io_priority(thread).map(raw::is_idle_class)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_thread_goes_behind_all_others_alone() {
-        let before = raw::io_priority();
-        let inside = std::thread::spawn(|| (calm_thread(), raw::io_priority()));
-        let (calm, priority) = inside.join().expect("a thread");
+        let before = raw::io_priority(None);
+        let inside = std::thread::spawn(|| (calm_thread(), is_idle(None)));
+        let (calm, is_idle) = inside.join().expect("a thread");
         assert_eq!(
             calm,
             Calm {
@@ -42,7 +51,7 @@ mod tests {
                 processor: Ok(())
             }
         );
-        assert_eq!(priority.map(|packed| packed >> 13), Ok(3), "the idle class");
-        assert_eq!(raw::io_priority(), before, "another thread");
+        assert_eq!(is_idle, Ok(true));
+        assert_eq!(raw::io_priority(None), before, "another thread");
     }
 }

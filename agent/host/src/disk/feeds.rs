@@ -16,6 +16,8 @@ use crate::disk::usage::Identity;
 const MOST: usize = 32;
 /// Folders looked at upwards for the place of a mount.
 const HIGHEST: usize = 4096;
+/// What the kernel tells is read so often at least while folders are measured, so that its queues do not run over.
+const OFTEN: Duration = Duration::from_millis(500);
 /// How long a refusal is believed.
 const AGAIN: Duration = Duration::from_mins(10);
 
@@ -39,6 +41,8 @@ pub(super) struct Feeds {
     folders: HashMap<PathBuf, Watched>,
     /// What feeds that have ended had seen.
     ended: FeedCounts,
+    /// When all queues were read last.
+    drained: Option<Instant>,
 }
 
 impl Feeds {
@@ -87,7 +91,15 @@ impl Feeds {
         Some(feed.take(identity.inode))
     }
 
+    /// Reads all queues, unless that was done just now.
+    pub(super) fn keep_up(&mut self) {
+        if self.drained.is_none_or(|at| at.elapsed() >= OFTEN) {
+            self.drain();
+        }
+    }
+
     pub(super) fn drain(&mut self) {
+        self.drained = Some(Instant::now());
         for listening in self.mounts.values_mut() {
             if let Listening::Feed(feed) = listening {
                 feed.drain();

@@ -72,11 +72,12 @@ pub enum Stopped {
 }
 
 /// Keeps a walk to its pace.
-#[derive(Debug)]
 pub(super) struct Pacer<'a> {
     pace: Pace,
     within: Duration,
     stop: &'a AtomicBool,
+    /// What cannot wait for the end of the walk.
+    beside: Option<&'a mut dyn FnMut()>,
     began: Instant,
     cpu_before: Duration,
     entries: u32,
@@ -91,11 +92,20 @@ impl<'a> Pacer<'a> {
             pace,
             within,
             stop,
+            beside: None,
             began: now,
             cpu_before: cpu,
             entries: 0,
             slice_began: now,
             slice_cpu: cpu,
+        }
+    }
+
+    /// Has something else done between slices and in each pause. What it costs counts as the walk's.
+    pub(super) fn beside(self, beside: &'a mut dyn FnMut()) -> Self {
+        Self {
+            beside: Some(beside),
+            ..self
         }
     }
 
@@ -125,13 +135,16 @@ impl<'a> Pacer<'a> {
         outcome
     }
 
-    fn nap_until(&self, until: Instant) -> Result<(), Stopped> {
+    fn nap_until(&mut self, until: Instant) -> Result<(), Stopped> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Stopped::Cancelled);
             }
             if self.began.elapsed() > self.within {
                 return Err(Stopped::Deadline);
+            }
+            if let Some(beside) = &mut self.beside {
+                beside();
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -193,6 +206,20 @@ mod tests {
         let mut pacer = Pacer::new(slow, Duration::ZERO, &stop);
         assert_eq!(pacer.entry(), Ok(()), "within a slice nobody looks");
         assert_eq!(pacer.rest(), Err(Stopped::Deadline));
+    }
+
+    #[test]
+    fn what_cannot_wait_is_done_within_a_pause_more_than_once() {
+        let pace = Pace {
+            cpu_percent: 100,
+            entries_per_second: 5,
+        };
+        let (stop, mut times) = (AtomicBool::new(false), 0);
+        let mut count = || times += 1;
+        let mut pacer = Pacer::new(pace, Duration::MAX, &stop).beside(&mut count);
+        assert_eq!(pacer.entry(), Ok(()));
+        assert_eq!(pacer.rest(), Ok(()));
+        assert!(times > 1, "{times}");
     }
 
     proptest! {

@@ -8,28 +8,38 @@ use std::ptr;
 use libc::{c_int, c_long, c_uint};
 use rustix::io::Errno;
 use rustix::ioctl::{Getter, Opcode, ioctl, opcode};
+use rustix::process::Pid;
 
 use crate::disk::feed::events::{FolderHandle, LONGEST_HANDLE};
 use crate::disk::quota::ProjectUsage;
 
-/// Puts the calling thread into the idle class of I/O (`linux/ioprio.h`).
+/// To a call about classes of I/O a thread is a process (`linux/ioprio.h`, as all of these).
+const WHO_PROCESS: c_int = 1;
+const CLASS_IDLE: c_int = 3;
+/// The level within a class stands below it.
+const CLASS_SHIFT: c_int = 13;
+
+/// Puts the calling thread into the idle class of I/O.
 ///
 /// Schedulers that know priorities (bfq, mq-deadline) then serve it when nobody else asks; `none` does not look.
 pub(super) fn set_idle_io() -> Result<(), Errno> {
-    const WHO_PROCESS: c_int = 1;
     const THIS_THREAD: c_int = 0;
-    const CLASS_IDLE: c_int = 3 << 13;
+    const IDLE: c_int = CLASS_IDLE << CLASS_SHIFT;
     // SAFETY: needed because no safe wrapper exists. The call takes three numbers and touches no memory of ours.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, THIS_THREAD, CLASS_IDLE) };
+    let answer = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, THIS_THREAD, IDLE) };
     check(answer).map(drop)
 }
 
-/// The class and level of I/O of the calling thread, as the kernel packs them.
-#[cfg(test)]
-pub(super) fn io_priority() -> Result<c_long, Errno> {
+/// The class and level of I/O of a thread, as the kernel packs them; of the calling one, if none is named.
+pub(super) fn io_priority(thread: Option<Pid>) -> Result<c_long, Errno> {
+    let thread: c_int = Pid::as_raw(thread);
     // SAFETY: needed because no safe wrapper exists. The call takes two numbers and touches no memory of ours.
-    check(unsafe { libc::syscall(libc::SYS_ioprio_get, 1 as c_int, 0 as c_int) })
+    check(unsafe { libc::syscall(libc::SYS_ioprio_get, WHO_PROCESS, thread) })
+}
+
+/// Whether that is the idle class.
+pub(super) fn is_idle_class(packed: c_long) -> bool {
+    packed >> CLASS_SHIFT == c_long::from(CLASS_IDLE)
 }
 
 /// What a file says of its project.

@@ -130,7 +130,7 @@ impl UsageMeter {
         self.open(folder, now).map(drop)
     }
 
-    /// Measures a folder. `stop` is looked at between the slices of a walk.
+    /// Measures a folder. `stop` is looked at between the slices of a walk, and the change feeds of all are read meanwhile.
     ///
     /// # Errors
     /// [`DiskError`] when it cannot be opened; it is not known then.
@@ -141,6 +141,7 @@ impl UsageMeter {
         stop: &AtomicBool,
     ) -> Result<Usage, DiskError> {
         let began = Instant::now();
+        self.feeds.keep_up();
         let dir = self.open(folder, now)?;
         if let Some(usage) = self.by_quota(folder, &dir) {
             return Ok(Usage {
@@ -174,7 +175,9 @@ impl UsageMeter {
             within: self.settings.within,
         };
         known.walked = None;
-        let walked = walk_open(dir, &folder.path, limits, stop)?;
+        let feeds = &mut self.feeds;
+        // Who is quiet would be walked for nothing, had a queue run over meanwhile.
+        let walked = walk_open(dir, &folder.path, limits, stop, &mut || feeds.keep_up())?;
         let usage = Usage {
             bytes: walked.bytes,
             inodes: walked.inodes,
@@ -189,7 +192,7 @@ impl UsageMeter {
         Ok(usage)
     }
 
-    /// Reads what the change feeds have to tell, every second or so, so that their queues do not run over.
+    /// Reads what the change feeds have to tell, every second or so where nothing is measured, so that their queues do not run over.
     pub fn listen(&mut self) {
         self.feeds.drain();
     }

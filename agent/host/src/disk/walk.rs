@@ -64,17 +64,18 @@ pub struct Walked {
 /// # Errors
 /// [`DiskError`] when the folder itself cannot be opened; what is in it and cannot be read is told in [`Walked::gaps`].
 pub fn walk(folder: &Path, limits: WalkLimits, stop: &AtomicBool) -> Result<Walked, DiskError> {
-    walk_open(open(folder)?, folder, limits, stop)
+    walk_open(open(folder)?, folder, limits, stop, &mut || ())
 }
 
-/// The same of an open folder.
+/// The same of an open folder; `beside` is done again and again while that takes its time.
 pub(super) fn walk_open(
     dir: OwnedFd,
     folder: &Path,
     limits: WalkLimits,
     stop: &AtomicBool,
+    beside: &mut dyn FnMut(),
 ) -> Result<Walked, DiskError> {
-    let mut pacer = Pacer::new(limits.pace, limits.within, stop);
+    let mut pacer = Pacer::new(limits.pace, limits.within, stop).beside(beside);
     let stat = rustix::fs::fstat(&dir).map_err(|errno| DiskError::of("look at", folder, errno))?;
     let mut walk = Walk {
         tally: Tally::new(stat.st_dev),
