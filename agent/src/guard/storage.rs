@@ -23,7 +23,7 @@ pub struct DiskUsage {
 #[derive(Debug)]
 pub struct Disk {
     figures: [AtomicU64; 6],
-    /// Whether anybody has measured it.
+    /// Whether it was measured to the end.
     is_measured: AtomicBool,
     /// Whether there is nothing to be measured.
     is_unowned: AtomicBool,
@@ -121,13 +121,23 @@ impl Disk {
 
     /// Replaces it.
     pub fn set(&self, used: &DiskUsage) {
+        self.store(used);
+        // Whoever sees that sees the figures.
+        self.is_measured.store(true, Ordering::Release);
+    }
+
+    /// Replaces it by what is known while something is still to be measured.
+    pub fn set_in_part(&self, used: &DiskUsage) {
+        self.is_measured.store(false, Ordering::Release);
+        self.store(used);
+    }
+
+    fn store(&self, used: &DiskUsage) {
         let parts = [used.rootfs, used.logs, used.volumes];
         let values = parts.iter().flat_map(|part| [part.bytes, part.inodes]);
         for (figure, value) in self.figures.iter().zip(values) {
             figure.store(value.unwrap_or(UNKNOWN), Ordering::Relaxed);
         }
-        // Whoever sees that sees the figures.
-        self.is_measured.store(true, Ordering::Release);
     }
 
     /// There is nothing to be measured.
@@ -143,6 +153,8 @@ impl Disk {
     pub fn inherit(&self, before: &Self) {
         if before.is_measured() {
             self.set(&before.used());
+        } else {
+            self.set_in_part(&before.used());
         }
     }
 }
@@ -194,6 +206,29 @@ mod tests {
         assert_eq!(disks.round(), began);
         disks.note_round(None);
         assert_eq!(disks.round(), None);
+    }
+
+    #[test]
+    fn what_is_known_in_part_is_told_and_waited_for_and_so_it_is_by_a_later_roster() {
+        let (disks, later) = (Disks::new(1), Disks::new(1));
+        let all = DiskUsage {
+            rootfs: used(1, 2),
+            logs: used(3, 4),
+            volumes: used(5, 6),
+        };
+        let part = DiskUsage {
+            rootfs: FsUsage::default(),
+            ..all
+        };
+        let (one, same) = (disks.get(0).unwrap(), later.get(0).unwrap());
+        one.set(&all);
+        assert!(disks.are_measured());
+        one.set_in_part(&part);
+        same.inherit(one);
+        assert_eq!((one.used(), same.used()), (part, part));
+        assert!(!disks.are_measured() && !later.are_measured());
+        one.set(&part);
+        assert!(disks.are_measured());
     }
 
     #[test]

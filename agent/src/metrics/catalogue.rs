@@ -40,7 +40,7 @@ families! {
     PROTECTED = Gauge "brink_workloads_protected" &[], "Those of them that are never evicted.";
     BROKEN = Gauge "brink_manifests_broken" &[], "Manifest files that are not in order: their pods are unknown, or as they were when the file last was.";
     STORAGE = Gauge "brink_storage_folders" &[], "Folders of workloads that are measured; nothing where there are none.";
-    STORAGE_UNKNOWN = Gauge "brink_storage_folders_unknown" &[], "Those of them that the last round could not measure, or not wholly; 16 at most.";
+    STORAGE_UNKNOWN = Gauge "brink_storage_folders_unknown" &[], "Those of them that the last round could not measure, or not wholly, 16 at most, and one more where no runtime tells of writable layers.";
     STORAGE_AGE = Gauge "brink_storage_round_age_seconds" &[], "Time since all of them had been measured.";
 
     FILESYSTEM = Gauge "brink_filesystem_known" &["filesystem"], "Whether a filesystem answers and can be written to; without that its thresholds are never met. Nothing where none is on a filesystem.";

@@ -15,6 +15,7 @@ use brink_host::HostError;
 use brink_host::disk::feed::FeedCounts;
 use tracing::warn;
 
+use super::layers::Silence;
 use super::measured::Measured;
 use super::need::Need;
 use super::owned::Owned;
@@ -59,6 +60,8 @@ pub(super) struct Book {
     pub(super) standing: Standing,
     /// What is being asked, and since when: a filesystem that does not answer lets nothing else be measured.
     pub(super) asking: Option<(PathBuf, Instant)>,
+    /// Why no container runtime tells what containers have written, where one is to.
+    pub(super) silence: Option<Silence>,
 }
 
 /// How measuring goes.
@@ -66,7 +69,8 @@ pub(super) struct Book {
 pub struct Standing {
     /// Folders that are measured.
     pub folders: usize,
-    /// Those of them that the last round could not measure, and why; folders of pods that are not there yet are none.
+    /// Those of them that the last round could not measure, and why, and why nobody tells of writable layers; folders of pods that are
+    /// not there yet are none.
     pub troubles: Vec<String>,
     /// Filesystems whose kernel tells what has changed.
     pub feeds: usize,
@@ -175,19 +179,7 @@ impl Keeper {
 
     /// How measuring goes.
     pub fn standing(&self) -> Standing {
-        let book = self.shared.book();
-        let mut standing = book.standing.clone();
-        if let Some((path, since)) = &book.asking
-            && since.elapsed() >= SLOW
-        {
-            standing.troubles.push(format!(
-                "{} is not measured after {} s: its filesystem does not answer, or it is very large; until then what is known of \
-                 others grows old",
-                path.display(),
-                since.elapsed().as_secs()
-            ));
-        }
-        standing
+        self.shared.standing()
     }
 
     fn wake(&self) {
@@ -224,6 +216,26 @@ impl Shared {
 
     pub(super) fn book(&self) -> MutexGuard<'_, Book> {
         lock(&self.book)
+    }
+
+    /// How measuring goes, as of now.
+    pub(super) fn standing(&self) -> Standing {
+        let book = self.book();
+        let mut standing = book.standing.clone();
+        if let Some(silence) = &book.silence {
+            standing.troubles.push(silence.in_words(Instant::now()));
+        }
+        if let Some((path, since)) = &book.asking
+            && since.elapsed() >= SLOW
+        {
+            standing.troubles.push(format!(
+                "{} is not measured after {} s: its filesystem does not answer, or it is very large; until then what is known of \
+                 others grows old",
+                path.display(),
+                since.elapsed().as_secs()
+            ));
+        }
+        standing
     }
 
     /// Notes what is asked next, or that nothing is.

@@ -8,7 +8,7 @@ use brink_core::base::Moment;
 use brink_core::node::workload::{ContainerUsage, FsUsage, PodDetail, VolumeUsage, Workload};
 
 use super::owned::{Owned, Part};
-use crate::guard::storage::DiskUsage;
+use crate::guard::storage::{Disk, DiskUsage};
 
 /// `st_blocks` counts in these.
 const BLOCK: u64 = 512;
@@ -24,8 +24,10 @@ pub struct Measured {
     pub ranked: DiskUsage,
     /// When the last of it was measured.
     pub at: Moment,
-    /// Whether something could not be looked at, so that it uses at least so much.
+    /// Whether something is not known, so that it uses at least so much.
     pub is_partial: bool,
+    /// Whether that is what a container has written, of which nobody has told yet: it is still to be measured.
+    pub lacks_layers: bool,
 }
 
 /// What was found in each folder of a workload.
@@ -39,6 +41,8 @@ pub struct Found {
     pub hosts_file: FsUsage,
     /// Writable layers by the ids of containers, as far as a runtime tells.
     pub layers: HashMap<String, FsUsage>,
+    /// Whether one is missing there because nobody has told of it yet.
+    pub lacks_layers: bool,
     /// Whether something could not be looked at.
     pub is_partial: bool,
 }
@@ -115,7 +119,28 @@ impl Measured {
             },
             detail,
             at,
-            is_partial: found.is_partial,
+            is_partial: found.is_partial || found.lacks_layers,
+            lacks_layers: found.lacks_layers,
+        }
+    }
+
+    /// The same without what containers have written.
+    #[must_use]
+    pub fn without_layers(&self) -> Self {
+        let mut rest = self.clone();
+        for container in &mut rest.detail.containers {
+            container.rootfs = FsUsage::default();
+        }
+        (rest.usage.rootfs, rest.ranked.rootfs) = (FsUsage::default(), FsUsage::default());
+        rest
+    }
+
+    /// Puts what a ranking needs where the guard reads it.
+    pub fn put_on(&self, disk: &Disk) {
+        if self.lacks_layers {
+            disk.set_in_part(&self.ranked);
+        } else {
+            disk.set(&self.ranked);
         }
     }
 }

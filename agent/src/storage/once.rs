@@ -11,7 +11,7 @@ use brink_host::disk::pace::Pace;
 use brink_host::disk::{UsageMeter, UsageSettings};
 
 use super::ground::Ground;
-use super::layers::{self, Layers};
+use super::layers::{self, Kept, Layers};
 use super::measured::Measured;
 use super::owned::Owned;
 use super::walk::{Flaw, Walk};
@@ -25,8 +25,8 @@ const PACE: Pace = Pace {
     entries_per_second: 100_000,
 };
 
-/// What each of these uses of nodefs and of writable layers, in their order; none of one that could not be measured whole. None of all where that took longer
-/// than `within`: a filesystem that hangs keeps a thread of ours.
+/// What each of these uses of nodefs and of writable layers, in their order; none of one that could not be measured whole, or of whose
+/// containers nobody tells. None of all where that took longer than `within`: a filesystem that hangs keeps a thread of ours.
 pub fn measured(
     config: &AgentConfig,
     all: Vec<(Workload, Owned)>,
@@ -54,8 +54,13 @@ fn look(
     within: Duration,
     stop: &AtomicBool,
 ) -> Vec<Option<DiskUsage>> {
-    let told = layers::ask(&mut runtime, all.iter().map(|(_, owned)| owned));
-    ground.look(told.folders, Instant::now());
+    let (began, mut kept) = (Instant::now(), Kept::default());
+    runtime.ask(true, began, || {
+        layers::ids(all.iter().map(|(_, owned)| owned))
+    });
+    // The rest of the time is the folders'.
+    let heard = runtime.hear(within / 2, began);
+    ground.look(heard.and_then(|heard| kept.hear(heard)), Instant::now());
     let mut meter = UsageMeter::new(UsageSettings {
         feed: false,
         pace_without_feed: PACE,
@@ -66,12 +71,12 @@ fn look(
         let walk = Walk {
             meter: &mut meter,
             ground: &ground,
-            layers: &told.layers,
+            layers: &kept,
             stop,
             asking: &|_| {},
         };
         let found = walk.of(owned, |_, flaw| matches!(flaw, Flaw::NotThere))?;
-        Some(Measured::of(workload, owned, &found, now()).ranked)
+        (!found.lacks_layers).then(|| Measured::of(workload, owned, &found, now()).ranked)
     };
     all.iter().map(used).collect()
 }
@@ -114,5 +119,17 @@ mod tests {
         assert!(used.bytes >= Some(1 << 16), "{used:?}");
         assert_eq!(used.inodes, Some(2));
         assert_eq!(found[1], None);
+    }
+
+    #[cfg(feature = "cri")]
+    #[test]
+    fn of_one_whose_containers_nobody_tells_of_nothing_is_known() {
+        let root = tempfile::tempdir().unwrap();
+        let owned = Owned::default().with_containers(vec![("app".to_owned(), "id".to_owned())]);
+        let all = [Owned::default(), owned].map(|owned| (Workload::default(), owned));
+        let mut config = of_text("");
+        config.paths.root = root.path().to_path_buf();
+        let found = measured(&config, all.into(), Duration::from_secs(20)).unwrap();
+        assert_eq!(found, [Some(DiskUsage::default()), None]);
     }
 }

@@ -8,18 +8,19 @@ use std::time::{Duration, Instant};
 use brink_core::base::Moment;
 use brink_core::node::limits::{Exceeded, exceeded_by};
 use brink_core::node::observe::Layout;
-use brink_core::node::workload::{FsUsage, PodUsage, Workload, full_name};
+use brink_core::node::workload::{PodUsage, Workload, full_name};
 use brink_host::disk::calm::calm_thread;
 use brink_host::disk::{UsageMeter, UsageSettings};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::ground::Ground;
 use super::keeper::{Means, Shared, Standing, Work};
-use super::layers::{self, Layers, Told};
+use super::layers::{self, Heard, Kept, Layers, Silence};
 use super::measured::{Found, Measured};
 use super::need::Need;
 use super::owned::{Owned, Part, Piece};
 use super::walk::{Flaw, Walk};
+use crate::disks::answer::Folders;
 use crate::guard::now;
 use crate::guard::ports::Command;
 
@@ -27,8 +28,11 @@ use crate::guard::ports::Command;
 const LISTEN: Duration = Duration::from_secs(1);
 /// So long the thread rests at least where there is nothing to do.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// Rounds may take this part of the time at most: one in five.
+/// After a round there is rest for so many times as long as it took, so that rounds take one part of the time in five. Of a round that
+/// takes long it is a period at most: what is known would grow too old.
 const SHARE: u32 = 4;
+/// A runtime that has its figures at hand is waited for: a round then has them from the beginning.
+const PROMPT: Duration = Duration::from_secs(1);
 /// Where there is nothing to measure somebody has to bring it.
 const FOR_EVER: Duration = Duration::from_hours(1);
 /// Troubles that are told.
@@ -48,11 +52,16 @@ pub(super) fn run(shared: &Shared, means: Means) {
         let work = shared.work();
         rounds.adopt(&work, shared);
         let rest = if !shared.is_wanted() || rounds.is_idle() {
+            rounds.forget_layers(&mut runtime, shared);
             FOR_EVER
         } else {
-            if rounds.begins(shared, period) {
+            let begins = rounds.begins(shared, period);
+            if begins {
                 rounds.asked = Some(now());
-                rounds.prepare(layers::ask(&mut runtime, work.owned.iter()));
+            }
+            rounds.ask(&mut runtime, begins, &work, shared);
+            if begins {
+                rounds.prepare();
             }
             rounds.turn(&work, shared, period)
         };
@@ -79,8 +88,10 @@ pub(super) struct Rounds {
     folders: usize,
     /// Where the node's filesystems lie.
     ground: Ground,
-    /// Writable layers as of this round, by the ids of containers.
-    layers: HashMap<String, FsUsage>,
+    /// Writable layers, as a runtime told last.
+    layers: Kept,
+    /// Where it said that images and layers lie, until that is looked at.
+    places: Option<Folders>,
     troubles: Vec<String>,
     /// Those of the last round, so that each is said once.
     said: HashSet<String>,
@@ -91,6 +102,8 @@ struct Known {
     owned: Owned,
     /// The round it was measured in.
     round: u64,
+    /// What was found in its folders.
+    found: Found,
     measured: Measured,
     /// The limit that it exceeds.
     exceeded: Option<Exceeded>,
@@ -109,7 +122,8 @@ impl Rounds {
             whole: None,
             folders: 0,
             ground: Ground::default(),
-            layers: HashMap::new(),
+            layers: Kept::default(),
+            places: None,
             troubles: Vec::new(),
             said: HashSet::new(),
         }
@@ -150,7 +164,7 @@ impl Rounds {
         drop(book);
         for (index, owned) in work.owned.iter().enumerate() {
             if let (Some(disk), Some(known)) = (work.disks.get(index), self.known.get(&owned.uid)) {
-                disk.set(&known.measured.ranked);
+                known.measured.put_on(disk);
             }
         }
         work.disks.note_round(self.whole);
@@ -162,10 +176,60 @@ impl Rounds {
         self.began.is_none() && self.due(shared, period).is_none_or(is_due)
     }
 
-    /// Takes what a runtime tells at the beginning of a round, and looks where filesystems lie.
-    fn prepare(&mut self, told: Told) {
-        self.layers = told.layers;
-        self.ground.look(told.folders, Instant::now());
+    /// Has the runtime asked what containers have written: as a round begins, and in between where it does not tell. Its answer is taken
+    /// when it comes.
+    fn ask(&mut self, runtime: &mut Layers, begins: bool, work: &Work, shared: &Shared) {
+        if work.owned.iter().all(|owned| owned.containers.is_empty()) {
+            return self.forget_layers(runtime, shared);
+        }
+        let now = Instant::now();
+        let is_wanted = begins || self.layers.is_unasked();
+        let is_asked = runtime.ask(is_wanted, now, || layers::ids(work.owned.iter()));
+        let patience = if is_asked { PROMPT } else { Duration::ZERO };
+        if let Some(heard) = runtime.hear(patience, now) {
+            self.hear(heard, work, shared);
+        }
+    }
+
+    /// Takes what came of a question: it counts at once, with what is known of folders.
+    fn hear(&mut self, heard: Heard, work: &Work, shared: &Shared) {
+        let before = self.layers.silence();
+        if let Some(places) = self.layers.hear(heard) {
+            self.places = Some(places);
+        }
+        let silence = self.layers.silence();
+        let is_news = silence.as_ref().map(Silence::why) != before.as_ref().map(Silence::why);
+        match &silence {
+            Some(now) if is_news => warn!(
+                why = now.why(),
+                "no container runtime tells what containers have written"
+            ),
+            None if is_news => info!("a container runtime tells again what they have written"),
+            _ => {}
+        }
+        shared.book().silence = silence;
+        let has_containers = |(_, owned): &(usize, &Owned)| !owned.containers.is_empty();
+        for (index, owned) in work.owned.iter().enumerate().filter(has_containers) {
+            let workload = work.table.workloads().get(index);
+            let (Some(known), Some(workload)) = (self.known.get_mut(&owned.uid), workload) else {
+                continue;
+            };
+            self.layers.put_into(&mut known.found, owned);
+            known.measured = Measured::of(workload, owned, &known.found, known.measured.at);
+            show((work, index), &owned.uid, &known.measured, shared);
+        }
+    }
+
+    /// Nobody has containers, or nobody wants to know of them: what was told would be old when somebody does.
+    fn forget_layers(&mut self, runtime: &mut Layers, shared: &Shared) {
+        runtime.forget();
+        self.layers = Kept::default();
+        shared.book().silence = None;
+    }
+
+    /// Looks where filesystems lie.
+    fn prepare(&mut self) {
+        self.ground.look(self.places.take(), Instant::now());
     }
 
     /// Measures one workload, if one is due, and tells for how long there is nothing to do then.
@@ -203,9 +267,9 @@ impl Rounds {
         let last = self.last.filter(|_| !shared.is_round_owed(self.whole));
         let (began, took) = last?;
         let is_over = self.known.values().any(|known| known.exceeded.is_some());
-        let need = if is_over { Need::Near } else { Need::Seldom };
-        let least = (took * SHARE).min(period);
-        Some(began + shared.need().max(need).rest(period).max(took + least))
+        let own = if is_over { Need::Near } else { Need::Seldom };
+        let pause = (took * SHARE).min(period);
+        Some(began + shared.need().max(own).rest(period).max(took + pause))
     }
 
     /// The workload to be measured next: of those that nothing is known of yet, and those that this round has not come to.
@@ -220,12 +284,15 @@ impl Rounds {
 
     /// Tells the guard of the limit that a workload exceeds, by what its manifest says now.
     fn tell(&mut self, work: &Work, index: usize, shared: &Shared) {
-        let layout = self.ground.layout();
+        let (layout, are_layers_old) = (self.ground.layout(), self.layers.is_old());
         let known = work.owned.get(index);
         let Some(known) = known.and_then(|owned| self.known.get_mut(&owned.uid)) else {
             return;
         };
-        known.exceeded = exceeded(layout, work, index, &known.measured);
+        // What was written since may have gone since: only what is told now is a reason to kill.
+        let rest = are_layers_old.then(|| known.measured.without_layers());
+        let measured = rest.as_ref().unwrap_or(&known.measured);
+        known.exceeded = exceeded(layout, work, index, measured);
         if let (Some(limit), Some(ports)) = (known.exceeded, &shared.ports) {
             let command = Command::Exceeded {
                 generation: work.table.generation(),
@@ -247,17 +314,13 @@ impl Rounds {
             return;
         };
         let measured = Measured::of(workload, owned, &found, now());
-        if let Some(disk) = work.disks.get(index) {
-            disk.set(&measured.ranked);
-        }
-        let mut book = shared.book();
-        book.measured.insert(owned.uid.clone(), measured.clone());
-        drop(book);
+        show((work, index), &owned.uid, &measured, shared);
         let known = Known {
             // It is told next.
             exceeded: None,
             owned: owned.clone(),
             round: self.number,
+            found,
             measured,
         };
         self.known.insert(owned.uid.clone(), known);
@@ -340,6 +403,15 @@ impl Rounds {
             last_round: Some((now(), took)),
         };
     }
+}
+
+/// Puts what was measured of a workload on its board, and where it is asked for.
+fn show((work, index): (&Work, usize), uid: &str, measured: &Measured, shared: &Shared) {
+    if let Some(disk) = work.disks.get(index) {
+        measured.put_on(disk);
+    }
+    let mut book = shared.book();
+    book.measured.insert(uid.to_owned(), measured.clone());
 }
 
 /// The limit of its own that a workload exceeds.

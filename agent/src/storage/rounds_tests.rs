@@ -5,9 +5,10 @@ use std::path::PathBuf;
 
 use brink_core::base::Quantity;
 use brink_core::node::limits::LimitKind;
-use brink_core::node::workload::{Container, WorkloadTable};
+use brink_core::node::workload::{Container, FsUsage, WorkloadTable};
 use brink_host::disk::{Folder, Pace};
 
+use super::super::layers::Told;
 use super::*;
 use crate::config::Filesystems;
 use crate::guard::ports::Ports;
@@ -250,23 +251,98 @@ fn a_limit_that_was_raised_is_not_told_by_what_was_exceeded_before() {
     assert_eq!(told(&shared)[0], (before + 2, LimitKind::Pod));
 }
 
+/// The same work, with a container of this id in the first workload.
+fn with_container(mut work: Arc<Work>, id: &str) -> Arc<Work> {
+    let owned = work.owned[0].clone();
+    let owned = owned.with_containers(vec![("app".to_owned(), id.to_owned())]);
+    Arc::get_mut(&mut work).unwrap().owned = [owned].into();
+    work
+}
+
+/// A runtime's answer that the container of this id has written so much.
+fn answer(id: &str, bytes: u64) -> Heard {
+    let layer = FsUsage {
+        bytes: Some(bytes),
+        inodes: None,
+    };
+    let told = Told {
+        layers: [(id.to_owned(), layer)].into(),
+        folders: None,
+    };
+    (Ok(told), Instant::now())
+}
+
+/// That there is none.
+fn no_answer() -> Heard {
+    (Err("it hangs".to_owned()), Instant::now())
+}
+
+/// What is known of writable layers on the board.
+fn layers(work: &Work) -> Option<u64> {
+    work.disks.get(0).unwrap().used().rootfs.bytes
+}
+
+#[test]
+fn what_a_runtime_told_last_ranks_on_while_it_does_not_answer_and_counts_against_no_limit() {
+    let root = tempfile::tempdir().unwrap();
+    let work = work(&[("a", root.path().to_path_buf())]);
+    let work = with_container(limited(&work, 1 << 20, &["app"]), "id");
+    let (mut rounds, shared) = (rounds(), shared_with_ports());
+    rounds.adopt(&work, &shared);
+    rounds.hear(answer("id", 5 << 20), &work, &shared);
+    round(&mut rounds, &work, &shared);
+    assert_eq!(layers(&work), Some(5 << 20));
+    assert_eq!(told(&shared)[0].1, LimitKind::Pod);
+    rounds.hear(no_answer(), &work, &shared);
+    rounds.last = None;
+    round(&mut rounds, &work, &shared);
+    assert_eq!(layers(&work), Some(5 << 20));
+    assert!(work.disks.are_measured());
+    assert_eq!(told(&shared), []);
+    let troubles = shared.standing().troubles;
+    let is_said = |words: &str| troubles.iter().any(|one| one.contains(words));
+    assert!(is_said("in the last ") && is_said("it hangs"));
+    // What it tells then counts without another round.
+    rounds.hear(answer("id", 6 << 20), &work, &shared);
+    assert_eq!(layers(&work), Some(6 << 20));
+    assert_eq!(shared.standing().troubles, [""; 0]);
+    round(&mut rounds, &work, &shared);
+    assert_eq!(told(&shared)[0].1, LimitKind::Pod);
+}
+
+#[test]
+fn a_container_nobody_has_told_of_is_still_to_be_measured_until_somebody_does() {
+    let root = tempfile::tempdir().unwrap();
+    let work = with_container(work(&[("a", root.path().to_path_buf())]), "id");
+    let (mut rounds, shared) = (rounds(), shared());
+    rounds.adopt(&work, &shared);
+    rounds.hear(no_answer(), &work, &shared);
+    round(&mut rounds, &work, &shared);
+    assert_eq!((inodes(&work, 0), layers(&work)), (Some(1), None));
+    assert!(!work.disks.are_measured());
+    assert!(shared.book().measured["a"].is_partial);
+    let troubles = shared.standing().troubles;
+    assert_eq!(troubles, ["what containers have written: it hangs"]);
+    rounds.hear(answer("id", 7), &work, &shared);
+    assert_eq!((inodes(&work, 0), layers(&work)), (Some(1), Some(7)));
+    assert!(work.disks.are_measured());
+    assert!(!shared.book().measured["a"].is_partial);
+    // One that comes while it tells has hardly begun to write, and is told of at the next question.
+    let later = with_container(limited(&work, 1 << 30, &["app"]), "new");
+    rounds.adopt(&later, &shared);
+    round(&mut rounds, &later, &shared);
+    assert!(later.disks.are_measured());
+    rounds.hear(no_answer(), &later, &shared);
+    assert!(!later.disks.are_measured());
+}
+
 #[test]
 fn layers_count_against_a_containers_limit_only_where_it_is_known_that_they_do() {
     let root = tempfile::tempdir().unwrap();
-    let mut work = limited(
-        &work(&[("a", root.path().to_path_buf())]),
-        1 << 30,
-        &["app", "side"],
-    );
-    let owned = work.owned[0].clone();
-    let owned = owned.with_containers(vec![("app".to_owned(), "id".to_owned())]);
-    Arc::get_mut(&mut work).unwrap().owned = [owned].into();
+    let work = work(&[("a", root.path().to_path_buf())]);
+    let work = with_container(limited(&work, 1 << 30, &["app", "side"]), "id");
     let (mut rounds, shared) = (rounds(), shared_with_ports());
-    let layer = FsUsage {
-        bytes: Some(3 << 29),
-        inodes: None,
-    };
-    rounds.layers.insert("id".to_owned(), layer);
+    rounds.hear(answer("id", 3 << 29), &work, &shared);
     rounds.adopt(&work, &shared);
     round(&mut rounds, &work, &shared);
     assert_eq!(told(&shared), []);

@@ -1,6 +1,5 @@
 //! One walk of what a workload has on disks: its folders one after the other, its file of host names, and its writable layers.
 
-use std::collections::HashMap;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -9,6 +8,7 @@ use brink_core::node::workload::FsUsage;
 use brink_host::disk::{DiskError, Gaps, Stopped, Usage, UsageMeter};
 
 use super::ground::Ground;
+use super::layers::Kept;
 use super::measured::{Found, of_file};
 use super::owned::{Owned, Piece};
 
@@ -18,8 +18,8 @@ pub(super) struct Walk<'a> {
     pub(super) meter: &'a mut UsageMeter,
     /// Where the node's filesystems lie.
     pub(super) ground: &'a Ground,
-    /// What a runtime tells of writable layers, by the ids of containers.
-    pub(super) layers: &'a HashMap<String, FsUsage>,
+    /// What is known of writable layers.
+    pub(super) layers: &'a Kept,
     /// Ends it in the middle.
     pub(super) stop: &'a AtomicBool,
     /// Hears which folder is asked, and of none once that has answered.
@@ -48,9 +48,9 @@ impl Walk<'_> {
         let hosts_file = owned.hosts_file.as_deref();
         let mut found = Found {
             hosts_file: hosts_file.map_or_else(FsUsage::default, of_file),
-            layers: self.layers_of(owned),
             ..Found::default()
         };
+        self.layers.put_into(&mut found, owned);
         for piece in &owned.pieces {
             let flaw = match self.measure(piece) {
                 Ok(usage) if usage.gaps.stopped == Some(Stopped::Cancelled) => return None,
@@ -85,13 +85,6 @@ impl Walk<'_> {
         (self.asking)(None);
         measured
     }
-
-    /// Those of its own containers.
-    fn layers_of(&self, owned: &Owned) -> HashMap<String, FsUsage> {
-        let ids = owned.containers.iter().map(|(_, id)| id);
-        let layers = ids.filter_map(|id| Some((id.clone(), *self.layers.get(id)?)));
-        layers.collect()
-    }
 }
 
 #[cfg(test)]
@@ -101,6 +94,7 @@ mod tests {
 
     use brink_host::disk::{Folder, Pace, UsageSettings};
 
+    use super::super::layers::Told;
     use super::super::owned::Part;
     use super::*;
 
@@ -135,12 +129,18 @@ mod tests {
         };
         let layers = [("its", 1), ("another's", 2)];
         let layers = layers.map(|(id, bytes)| (id.to_owned(), used(bytes)));
+        let told = Told {
+            layers: layers.into(),
+            folders: None,
+        };
+        let mut kept = Kept::default();
+        kept.hear((Ok(told), Instant::now()));
         let asked = RefCell::new(Vec::new());
         let asking = |path: Option<&Path>| asked.borrow_mut().push(path.is_some());
         let walk = Walk {
             meter: &mut meter,
             ground: &Ground::default(),
-            layers: &HashMap::from(layers),
+            layers: &kept,
             stop: &AtomicBool::new(is_stopped),
             asking: &asking,
         };

@@ -1,122 +1,151 @@
-//! The runtime's own statistics, each question under a deadline: one that hangs makes layers unknown, and nothing else late.
+//! The runtime's own statistics: every call under a deadline.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use brink_core::node::workload::FsUsage;
 use brink_cri::client::{Client, Patience, Runtime as _, connect_first};
 use brink_cri::endpoint;
+use brink_cri::fault::CriError;
+use brink_cri::state::Written;
 use tokio::runtime::{Builder, Runtime};
 use tracing::debug;
 
-use super::Told;
+use super::asking::{Asking, Source};
+use super::{Answer, Told};
 use crate::disks::runtime::folders;
 
-/// So long is waited for a runtime: it answers from what it has measured already.
+/// So long is waited for a runtime. Containerd answers from what it has measured already; CRI-O goes through what each container has
+/// written when it is asked, and a kubelet waits two minutes for that.
 const PATIENCE: Patience = Patience {
     connect: Duration::from_secs(1),
-    ask: Duration::from_secs(5),
+    ask: Duration::from_secs(30),
     remove: Duration::ZERO,
 };
-/// One that does not answer is asked again only after so long.
-const AGAIN: Duration = Duration::from_mins(1);
 
 /// Who is asked.
-pub(in crate::storage) struct Layers {
+pub(in crate::storage) type Layers = Asking<Runtimes>;
+
+/// The runtimes of a node; the first that lets itself be connected to is asked.
+pub(in crate::storage) struct Runtimes {
     root: PathBuf,
     endpoint: Option<PathBuf>,
     /// Made when it is needed first.
-    runtime: Option<Runtime>,
+    tokio: Option<Runtime>,
+    /// None after a question without an answer: another one may listen there then.
     client: Option<Client>,
-    /// When it may be tried again.
-    next: Instant,
 }
 
-impl Layers {
+impl Asking<Runtimes> {
     /// Nobody has been asked yet; without an endpoint sockets are looked for below this root.
     pub(in crate::storage) fn new(root: PathBuf, endpoint: Option<PathBuf>) -> Self {
-        Self {
+        Self::of(Runtimes {
             root,
             endpoint,
-            runtime: None,
+            tokio: None,
             client: None,
-            next: Instant::now(),
-        }
+        })
     }
+}
 
-    /// What it tells; nothing where nobody answers.
-    pub(in crate::storage) fn read(&mut self) -> Told {
-        if Instant::now() < self.next {
-            return Told::default();
-        }
-        let asked = self.ask();
-        if asked.is_none() {
-            (self.client, self.next) = (None, Instant::now() + AGAIN);
-        }
-        asked.unwrap_or_default()
-    }
-
-    fn ask(&mut self) -> Option<Told> {
-        if self.runtime.is_none() {
-            let made = Builder::new_current_thread().enable_all().build();
-            self.runtime = made.inspect_err(|error| debug!(%error, "no runtime")).ok();
-        }
-        let runtime = self.runtime.as_ref()?;
-        self.client = self.client.take().filter(|client| !client.is_closed());
-        if self.client.is_none() {
-            let sockets = endpoint::find(&self.root, self.endpoint.as_deref());
-            let connected = runtime.block_on(connect_first(&sockets, PATIENCE));
-            let connected = connected.inspect_err(|errors| {
-                for error in errors {
-                    debug!(%error, "a container runtime does not tell what its containers have written");
-                }
-            });
-            self.client = connected.ok().map(|(_, client)| client);
-        }
-        let client = self.client.as_ref()?;
-        let layers = runtime.block_on(client.layers());
-        let layers = layers.inspect_err(|error| debug!(%error, "no statistics of containers"));
-        let used = |(id, written): (String, brink_cri::state::Written)| {
-            let used = FsUsage {
-                bytes: Some(written.bytes),
-                // No layer has none: the runtime does not tell.
-                inodes: Some(written.inodes).filter(|&inodes| inodes > 0),
-            };
-            (id, used)
+impl Source for Runtimes {
+    fn ask(&mut self, ids: &[String]) -> Answer {
+        let tokio = match self.tokio.take() {
+            Some(tokio) => tokio,
+            None => Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| format!("nobody can be asked: {error}"))?,
         };
-        let layers = layers.ok()?.into_iter().map(used).collect();
-        let places = runtime.block_on(client.places());
+        let tokio = self.tokio.insert(tokio);
+        let known = self.client.take().filter(|client| !client.is_closed());
+        let client = if let Some(client) = known {
+            client
+        } else {
+            let sockets = endpoint::find(&self.root, self.endpoint.as_deref());
+            let connected = tokio.block_on(connect_first(&sockets, PATIENCE));
+            connected.map_err(|errors| in_words(&errors))?.1
+        };
+        let layers = tokio.block_on(client.layers());
+        let layers = layers.map_err(|error| error.to_string())?;
+        let places = tokio.block_on(client.places());
         let places = places.inspect_err(|error| debug!(%error, "nobody says where images are"));
-        Some(Told {
-            layers,
+        self.client = Some(client);
+        let nothing = ids.iter().map(|id| (id.clone(), FsUsage::default()));
+        let mut all: HashMap<String, FsUsage> = nothing.collect();
+        all.extend(layers.into_iter().map(used));
+        Ok(Told {
+            layers: all,
             folders: places.ok().map(folders),
         })
     }
 }
 
+fn used((id, written): (String, Written)) -> (String, FsUsage) {
+    let used = FsUsage {
+        bytes: Some(written.bytes),
+        // No layer has none: the runtime does not tell.
+        inodes: Some(written.inodes).filter(|&inodes| inodes > 0),
+    };
+    (id, used)
+}
+
+/// Why none of them can be connected to.
+fn in_words(errors: &[CriError]) -> String {
+    if errors.is_empty() {
+        return "no container runtime's socket is found".to_owned();
+    }
+    let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    errors.join("; ")
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
-    #[test]
-    fn where_nobody_listens_layers_are_unknown_and_it_is_not_tried_all_the_time() {
-        let root = tempfile::tempdir().unwrap();
-        let mut layers = Layers::new(root.path().to_path_buf(), None);
-        assert!(layers.read().layers.is_empty());
-        assert!(layers.next > Instant::now());
+    /// Longer than it takes to find out that nobody is there.
+    const WHILE: Duration = Duration::from_secs(10);
+
+    fn asked(layers: &mut Layers) {
+        assert!(layers.ask(true, Instant::now(), || vec!["id".to_owned()]));
     }
 
     #[test]
-    fn a_runtime_that_hangs_is_not_waited_for_long() {
+    fn where_nobody_listens_it_is_said_why_there_is_no_answer() {
+        let root = tempfile::tempdir().unwrap();
+        for (endpoint, words) in [
+            (None, "no container runtime's socket is found"),
+            (Some(root.path().join("none.sock")), "none.sock"),
+        ] {
+            let mut layers = Layers::new(root.path().to_path_buf(), endpoint);
+            asked(&mut layers);
+            let (answer, _) = layers.hear(WHILE, Instant::now()).unwrap();
+            let why = answer.unwrap_err();
+            assert!(why.contains(words), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_runtime_that_hangs_is_waited_for_by_nobody_else() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("run/containerd");
         std::fs::create_dir_all(&folder).unwrap();
         let socket = folder.join("containerd.sock");
         // It lets everybody in, and says nothing.
-        let _listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
         let mut layers = Layers::new(root.path().to_path_buf(), None);
-        assert!(layers.read().layers.is_empty());
-        assert!(layers.client.is_none() && layers.next > Instant::now());
+        asked(&mut layers);
+        let began = Instant::now();
+        assert!(layers.hear(Duration::from_millis(10), began).is_none());
+        // It hangs up, and then that is told.
+        let (connection, _) = listener.accept().unwrap();
+        drop((connection, listener));
+        let (answer, _) = layers.hear(WHILE, Instant::now()).unwrap();
+        let why = answer.unwrap_err();
+        assert!(why.contains("container runtime"), "{why}");
     }
 
     #[test]
@@ -125,8 +154,7 @@ mod tests {
         let socket = root.path().join("odd.sock");
         let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let mut layers = Layers::new(root.path().to_path_buf(), Some(socket));
-        assert!(layers.read().layers.is_empty());
-        listener.set_nonblocking(true).unwrap();
-        assert!(listener.accept().is_ok(), "somebody came");
+        asked(&mut layers);
+        listener.accept().expect("somebody comes");
     }
 }

@@ -4,8 +4,12 @@
 mod absent;
 #[cfg(feature = "cri")]
 mod asked;
+#[cfg(feature = "cri")]
+mod asking;
+mod kept;
 
 use std::collections::HashMap;
+use std::time::Instant;
 
 use brink_core::node::workload::FsUsage;
 
@@ -16,21 +20,26 @@ use crate::disks::answer::Folders;
 pub(super) use absent::Layers;
 #[cfg(feature = "cri")]
 pub(super) use asked::Layers;
+pub(super) use kept::{Kept, Silence};
 
 /// What a runtime tells.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct Told {
-    /// What each container has written, by its id; nothing where nobody answers.
+    /// What each container has written, by its id. Those that were asked about and of which the runtime has no figures are there too,
+    /// as unknown.
     pub(super) layers: HashMap<String, FsUsage>,
     /// Where images and writable layers lie.
     pub(super) folders: Option<Folders>,
 }
 
-/// What the runtime tells, where any of these workloads has containers in it.
-pub(super) fn ask<'a>(runtime: &mut Layers, mut all: impl Iterator<Item = &'a Owned>) -> Told {
-    if all.any(|owned| !owned.containers.is_empty()) {
-        runtime.read()
-    } else {
-        Told::default()
-    }
+/// What comes of a question: an answer, or why there is none.
+pub(super) type Answer = Result<Told, String>;
+
+/// The same with when it came.
+pub(super) type Heard = (Answer, Instant);
+
+/// The ids of all containers in these workloads.
+pub(super) fn ids<'a>(all: impl Iterator<Item = &'a Owned>) -> Vec<String> {
+    let containers = all.flat_map(|owned| &owned.containers);
+    containers.map(|(_, id)| id.clone()).collect()
 }
