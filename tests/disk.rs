@@ -126,6 +126,22 @@ impl OwnDisk {
             .arg(folder))
     }
 
+    /// An overlay over folders that are made in this one: `merged`, where it is mounted, and `upper`, where all lies that is written
+    /// to it.
+    ///
+    /// # Errors
+    /// Why it cannot be mounted.
+    pub fn overlay(on: &Path) -> Result<Self, String> {
+        for name in ["lower", "upper", "work"] {
+            fs::create_dir(on.join(name)).map_err(|error| error.to_string())?;
+        }
+        let options = format!(
+            "lowerdir={on}/lower,upperdir={on}/upper,workdir={on}/work",
+            on = on.display()
+        );
+        Self::mount("overlay", &on.join("merged"), &options)
+    }
+
     /// A filesystem that never answers: one of FUSE that nobody serves.
     ///
     /// # Errors

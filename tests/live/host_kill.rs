@@ -258,6 +258,62 @@ fn a_fork_storm_dies_whole_by_group_kill() {
     assert_eq!((outcome.means, outcome.passes), (Means::GroupKill, 1));
 }
 
+/// Processes that do nothing, and the shell that has started them.
+fn crowd(group: &OwnedCgroup, size: usize) -> Child {
+    let script = "for one in $(seq $0); do sleep 60 & done; wait";
+    let shell = Command::new("sh")
+        .args(["-c", &format!("{}{script}", entering(group))])
+        .arg(size.to_string())
+        .spawn()
+        .expect("sh");
+    let is_there = || {
+        let processes = group.processes().ok()?;
+        (processes.len() == size + 1).then_some(())
+    };
+    assert!(wait_until(PATIENCE, is_there).is_some(), "no crowd");
+    shell
+}
+
+/// Where there is no freezer. Nobody forks here, so that signals alone would do as well: the means is what is told.
+#[test]
+fn a_v1_group_that_is_in_the_v2_tree_too_goes_by_the_group_kill_there() {
+    // Several times as many as are signalled before the rest goes as a group.
+    const SIZE: usize = 150;
+    // Whoever exits between the lists of both groups is in one of them alone. Where that happens each time the killer compares
+    // them, it goes on by signals, as it must.
+    const TRIES: usize = 4;
+    let mut told = Vec::new();
+    while told.len() < TRIES {
+        let sandbox = match Sandbox::new(&[Controller::Memory], 256 * MIB) {
+            Ok(sandbox) => sandbox,
+            Err(error) => lacks!("{error}"),
+        };
+        let target = KillTarget::open(&sandbox.layout, sandbox.group.group()).expect("a target");
+        let unified = sandbox.group.unified_dir(&sandbox.layout);
+        let Some(unified) = unified.filter(|_| target.dir().version() == Version::V1) else {
+            skip!("needs a memory controller on v1 and a v2 tree beside it");
+        };
+        if !unified.path().join("cgroup.kill").exists() {
+            skip!("needs a kernel with cgroup.kill");
+        }
+        let mut shell = crowd(&sandbox.group, SIZE);
+        let mut killer = killer(&sandbox.layout);
+        let outcome = kill(&mut killer, &target);
+        report("a crowd", &outcome);
+        assert!(outcome.settled && outcome.failure.is_none(), "{outcome:?}");
+        assert_eq!(usize::try_from(outcome.signalled), Ok(SIZE + 1));
+        emptied(&mut killer, &target);
+        let ended = shell.wait().expect("ours");
+        assert_eq!(ended.signal(), Some(SIGKILL));
+        if outcome.means == Means::UnifiedGroupKill {
+            assert!(outcome.times.group_killed.is_some(), "{outcome:?}");
+            return;
+        }
+        told.push(outcome.means);
+    }
+    panic!("never by the group: {told:?}");
+}
+
 #[test]
 fn the_protected_are_spared_whatever_group_they_are_in() {
     for way in 0..2 {
@@ -340,13 +396,16 @@ fn a_soft_kill_asks_and_a_hard_one_then_does_not() {
     assert_eq!(deaf.wait().expect("ours").signal(), Some(SIGKILL));
 }
 
+/// What a shell runs first to be in the group.
+fn entering(group: &OwnedCgroup) -> String {
+    let entrances = group.entrances().into_iter();
+    let enter = entrances.map(|entrance| format!("echo 0 > {} && ", entrance.display()));
+    enter.collect()
+}
+
 /// A process in the group that ignores SIGTERM.
 fn deaf_process(group: &OwnedCgroup) -> Child {
-    let enter = group
-        .entrances()
-        .into_iter()
-        .map(|entrance| format!("echo 0 > {} && ", entrance.display()));
-    let script = format!("trap '' TERM; {} exec sleep 20", enter.collect::<String>());
+    let script = format!("trap '' TERM; {} exec sleep 20", entering(group));
     let child = Command::new("sh")
         .args(["-c", &script])
         .spawn()

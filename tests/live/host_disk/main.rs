@@ -4,6 +4,7 @@
 mod cost;
 mod feed;
 mod filesystem;
+mod overlay;
 mod quota;
 mod usage;
 mod walk;

@@ -228,16 +228,7 @@ fn writes_through_an_overlay_are_walked_for() {
         Err(why) => skip!("{why}"),
     };
     let at = |path: &str| disk.place().join(path);
-    for name in ["lower", "upper", "work", "merged"] {
-        fs::create_dir(at(name)).unwrap();
-    }
-    let options = format!(
-        "lowerdir={},upperdir={},workdir={}",
-        at("lower").display(),
-        at("upper").display(),
-        at("work").display()
-    );
-    let _overlay = match OwnDisk::mount("overlay", &at("merged"), &options) {
+    let _overlay = match OwnDisk::overlay(disk.place()) {
         Ok(overlay) => overlay,
         Err(why) => skip!("{why}"),
     };
