@@ -20,12 +20,12 @@ pub fn of_agent(config: &AgentConfig) -> Capacities {
 pub(super) fn of_node(root: &Path, node: &NodeScope, pods: Option<&str>) -> Capacities {
     let memory = match node {
         NodeScope::Machine => total_memory(root),
-        NodeScope::Cgroup(group) => limit(root, Controller::Memory, group),
+        NodeScope::Cgroup(group) => memory_limit(root, group),
     };
-    let pods = pods.and_then(|group| limit(root, Controller::Memory, group));
+    let pods = pods.and_then(|group| memory_limit(root, group));
     let own = match node {
         NodeScope::Machine => None,
-        NodeScope::Cgroup(group) => limit(root, Controller::Pids, group),
+        NodeScope::Cgroup(group) => tasks(root, group),
     };
     let processes = own.or_else(|| PidLimits::read(root).effective());
     let signed = |amount: Option<u64>| amount.and_then(|amount| i64::try_from(amount).ok());
@@ -42,16 +42,65 @@ fn total_memory(root: &Path) -> Option<u64> {
     Some(reader.read().ok()?.total)
 }
 
-/// The limit of a group for memory, in bytes, or for tasks.
-fn limit(root: &Path, of: Controller, group: &str) -> Option<u64> {
+/// The memory limit of a group, in bytes.
+fn memory_limit(root: &Path, group: &str) -> Option<u64> {
     let layout = Layout::detect(root).ok()?;
-    let dir = CgroupDir::open(layout.hierarchy(of)?, group).ok()?;
-    let limit = match of {
-        Controller::Pids => dir.pids_limit(),
-        _ => dir.memory_limit(),
-    };
-    match limit.ok()? {
-        Limit::At(amount) => Some(amount),
-        Limit::Unlimited => None,
+    let dir = CgroupDir::open(layout.hierarchy(Controller::Memory)?, group).ok()?;
+    dir.memory_limit().ok()?.value()
+}
+
+/// The tightest limit of tasks from a group up to the root: which of them leaves the least is known only as the agent runs.
+fn tasks(root: &Path, group: &str) -> Option<u64> {
+    let layout = Layout::detect(root).ok()?;
+    let hierarchy = layout.hierarchy(Controller::Pids)?;
+    let names = hierarchy.upwards(group).into_iter();
+    let dirs = names.map_while(|name| CgroupDir::open(hierarchy, &name).ok());
+    // A group that no pids controller counts has no such file, and so no limit.
+    let limits = dirs.filter_map(|dir| dir.pids_limit().ok());
+    limits.fold(Limit::Unlimited, Limit::tighter).value()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A v2 tree with the groups `/a` and `/a/b`, and their limits of tasks where they have the controller.
+    fn most_tasks(limits: [Option<&str>; 2]) -> Option<i64> {
+        let root = tempfile::tempdir().unwrap();
+        let mounts = "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let files = [
+            ("proc/self/mountinfo", Some(mounts)),
+            ("proc/sys/kernel/pid_max", Some("5000\n")),
+            ("sys/fs/cgroup/cgroup.controllers", Some("memory pids\n")),
+            ("sys/fs/cgroup/a/pids.max", limits[0]),
+            ("sys/fs/cgroup/a/b/pids.max", limits[1]),
+        ];
+        fs::create_dir_all(root.path().join("sys/fs/cgroup/a/b")).unwrap();
+        for (name, text) in files {
+            let path = root.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            if let Some(text) = text {
+                fs::write(path, text).unwrap();
+            }
+        }
+        let node = NodeScope::Cgroup("/a/b".to_owned());
+        of_node(root.path(), &node, None)[Signal::PidAvailable]
+    }
+
+    #[test]
+    fn the_tightest_limit_of_tasks_on_the_way_up_is_what_a_group_has() {
+        for (limits, expected) in [
+            ([None, None], 5000),
+            ([Some("max\n"), Some("max\n")], 5000),
+            ([Some("2000\n"), Some("max\n")], 2000),
+            // The controller ends above the node.
+            ([Some("2000\n"), None], 2000),
+            ([Some("2000\n"), Some("300\n")], 300),
+            ([Some("200\n"), Some("300\n")], 200),
+        ] {
+            assert_eq!(most_tasks(limits), Some(expected), "{limits:?}");
+        }
     }
 }

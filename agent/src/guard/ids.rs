@@ -1,4 +1,7 @@
-//! Process ids from files: those of the machine, and of the cgroup that is the node, if that has a limit of its own.
+//! Process ids from files: those of the machine, and of the cgroup that is the node, if that or a group above it has a limit.
+//!
+//! A fork is charged to the group of who forks and to every group above it, and fails at the first of them that is full. So the
+//! node has what the tightest of them leaves, by that one's own count: whoever else is below it counts there too.
 
 use std::path::{Path, PathBuf};
 
@@ -19,18 +22,19 @@ pub struct IdFiles {
     tasks: Option<TaskCountReader>,
     /// The smaller of `pid_max` and `threads-max`.
     most: Option<i64>,
-    group: Option<GroupIds>,
-    /// The group left less than the machine when the limits were read.
-    counts_group: bool,
+    /// The cgroup that is the node, and those above it; none where the machine is the node.
+    groups: Vec<GroupIds>,
+    /// Which of them left the least when the limits were read, if that was no more than the machine left.
+    counted: Option<usize>,
 }
 
-/// The tasks of the cgroup that is the node.
+/// The tasks of a cgroup that everybody in the node is charged to.
 #[derive(Debug)]
 struct GroupIds {
     dir: CgroupDir,
     /// None while no pids controller counts it.
     current: Option<TasksReader>,
-    /// Its `pids.max`; without one it may have as many as the machine.
+    /// Its `pids.max`; without one it may have as many as what is above it.
     most: Option<i64>,
 }
 
@@ -41,8 +45,8 @@ impl IdFiles {
             root: root.to_path_buf(),
             tasks: TaskCountReader::open(root).ok(),
             most: None,
-            group: group.and_then(|group| GroupIds::open(layout, group)),
-            counts_group: false,
+            groups: group.map_or_else(Vec::new, |group| GroupIds::open(layout, group)),
+            counted: None,
         }
     }
 
@@ -54,28 +58,29 @@ impl IdFiles {
         let limits = PidLimits::read(&self.root);
         let known = |limit: Option<u64>| limit.map(saturated);
         self.most = observe::max_pid(known(limits.pid_max), known(limits.threads_max));
-        if let Some(group) = &mut self.group {
+        for group in &mut self.groups {
             group.refresh()?;
         }
-        let left = |seen: Option<Observation>| seen.map(|seen| seen.available);
-        let (group, machine) = (left(self.of_group(None)), left(self.of_machine(None)));
-        self.counts_group = group.is_some() && machine.is_none_or(|machine| group <= Some(machine));
+        self.counted = self.tightest();
         Ok(())
     }
 
-    fn limited(&self) -> Option<&GroupIds> {
-        self.group.as_ref().filter(|group| group.most.is_some())
-    }
-
+    /// The group whose tasks are counted in place of the machine's threads.
     fn counted(&self) -> Option<&GroupIds> {
-        self.limited().filter(|_| self.counts_group)
+        let group = self.groups.get(self.counted?)?;
+        Some(group).filter(|group| group.most.is_some())
     }
 
     /// The cgroup whose tasks are counted in place of the machine's, if one leaves less, and the number of its counter: another one
-    /// once the controller was switched off and on again.
+    /// once the controller was switched off and on again. It is the node's own or one above it.
     pub fn counter(&self) -> Option<(&CgroupDir, u64)> {
         let group = self.counted()?;
         Some((&group.dir, group.current.as_ref()?.id()))
+    }
+
+    /// Whether another than what is counted leaves less now: others have forked there since the limits were read.
+    pub fn is_counted_elsewhere(&self) -> bool {
+        self.is_limited() && self.tightest() != self.counted
     }
 
     /// How many of the tasks that are counted there may be.
@@ -97,13 +102,13 @@ impl IdFiles {
         Some(saturated(counts.threads))
     }
 
-    /// `pid.available`: what the group leaves, or the machine, whichever is less.
+    /// `pid.available`: what the groups leave, or the machine, whichever is less.
     pub fn available(&self, at: Moment) -> Option<Observation> {
         let machine = self.of_machine(Some(at));
-        if self.limited().is_none() {
+        if !self.is_limited() {
             return machine;
         }
-        let group = self.of_group(Some(at))?;
+        let (_, group) = self.of_groups(Some(at))?;
         let less = machine.filter(|machine| machine.available < group.available);
         Some(less.unwrap_or(group))
     }
@@ -112,21 +117,51 @@ impl IdFiles {
         observe::pids(self.most, self.machines(), at)
     }
 
-    fn of_group(&self, at: Option<Moment>) -> Option<Observation> {
-        let group = self.limited()?;
-        observe::pids(group.most, group.count(), at)
+    fn is_limited(&self) -> bool {
+        self.groups.iter().any(|group| group.most.is_some())
+    }
+
+    /// Which group leaves the least, and what that is; none where one with a limit cannot be read, since it may be that one. Of
+    /// several that leave as much it is the innermost.
+    fn of_groups(&self, at: Option<Moment>) -> Option<(usize, Observation)> {
+        let mut least: Option<(usize, Observation)> = None;
+        for (index, group) in self.groups.iter().enumerate() {
+            if group.most.is_none() {
+                continue;
+            }
+            let seen = observe::pids(group.most, group.count(), at)?;
+            if least.is_none_or(|(_, least)| seen.available < least.available) {
+                least = Some((index, seen));
+            }
+        }
+        least
+    }
+
+    /// The group that leaves the least, if that is no more than the machine leaves.
+    fn tightest(&self) -> Option<usize> {
+        let (index, group) = self.of_groups(None)?;
+        let machine = self.of_machine(None);
+        let is_less = machine.is_none_or(|machine| group.available <= machine.available);
+        is_less.then_some(index)
     }
 }
 
 impl GroupIds {
-    /// None where no pids controller could count this group.
-    fn open(layout: &Layout, group: &str) -> Option<Self> {
-        let hierarchy = layout.hierarchy(Controller::Pids)?;
-        Some(Self {
-            dir: CgroupDir::open(hierarchy, group).ok()?,
+    /// The group and those above it, as far as this mount shows them: no more are opened later. None where no pids controller
+    /// could count this group.
+    fn open(layout: &Layout, group: &str) -> Vec<Self> {
+        let Some(hierarchy) = layout.hierarchy(Controller::Pids) else {
+            return Vec::new();
+        };
+        let names = hierarchy.upwards(group).into_iter();
+        // A group that is not in this hierarchy is not counted by those that would be above it.
+        let dirs = names.map_while(|name| CgroupDir::open(hierarchy, &name).ok());
+        dirs.map(|dir| Self {
+            dir,
             current: None,
             most: None,
         })
+        .collect()
     }
 
     /// Reads the limit again. A controller that was switched off and on has files of its own, and counts anew.

@@ -354,12 +354,14 @@ impl Guard {
     }
 
     /// Looks again soon while nobody has to go yet and the programs count more threads than their limit, or do not count: they
-    /// tell of the limit once, early when some are reaped and not yet freed, and know nothing of those that will be reaped.
+    /// tell of the limit once, early when some are reaped and not yet freed, and know nothing of those that will be reaped. They
+    /// count one group, or the machine: where others have come to leave less since that was chosen, nobody tells of it either.
     pub(super) fn close_in_on_ids(&mut self, now: Moment, seen: &Observations) {
+        let Some(left) = self.engine.ids_left(now, seen) else {
+            return;
+        };
         let is_told = self.kernel.as_ref().is_some_and(Kernel::tells_of_ids);
-        let is_near = self.is_over_threads || !is_told;
-        let left = is_near.then(|| self.engine.ids_left(now, seen));
-        if let Some(left) = left.flatten() {
+        if self.is_over_threads || !is_told || self.files.ids().is_counted_elsewhere() {
             let soon = now + ids_pace(left);
             self.times.evaluate = Some(self.times.evaluate.map_or(soon, |at| at.min(soon)));
         }

@@ -121,6 +121,45 @@ fn inodes_that_run_out_are_seen_as_well() {
     assert!(left.unwrap().available < 100, "{status:?}");
 }
 
+/// The thresholds on nodefs that are met, by their signals, where nothing is left.
+fn used_up(status: &Status) -> Vec<&str> {
+    let is_none_left = |signal: &str| {
+        let mut signals = status.signals.iter();
+        signals.any(|seen| seen.signal == signal && seen.available == 0)
+    };
+    let met = status.thresholds.iter().filter(|one| one.met);
+    let signals = met.map(|one| one.signal.as_str());
+    signals.filter(|signal| is_none_left(signal)).collect()
+}
+
+/// As where a node is a container, and its files lie on one.
+#[test]
+fn an_overlay_has_what_is_left_of_the_filesystem_below_it() {
+    let mut node = Node::new(200);
+    let place = node.path("disk");
+    let disk = disk!(&place, 32, &["-N", "256"]);
+    let overlay = match OwnDisk::overlay(disk.place()) {
+        Ok(overlay) => overlay,
+        Err(why) => lacks_disk!("{why}"),
+    };
+    let thresholds = "nodefs.available: 1Mi, nodefs.inodesFree: 10";
+    configure(&node, "observe", overlay.place(), thresholds);
+    node.start(&[]);
+    until(&node, |one| one.observed && !one.met);
+    let filler = overlay.place().join("filler");
+    let mut file = File::create(&filler).unwrap();
+    let block = vec![1; 1 << 16];
+    while file.write_all(&block).is_ok() {}
+    node.until(|status| used_up(status) == ["nodefs.available"]);
+    drop(file);
+    fs::remove_file(&filler).unwrap();
+    let mut number = 0_u32;
+    while File::create(overlay.place().join(number.to_string())).is_ok() {
+        number += 1;
+    }
+    node.until(|status| used_up(status) == ["nodefs.inodesFree"]);
+}
+
 #[test]
 fn a_folder_that_is_not_there_is_unknown_and_everything_else_goes_on() {
     let mut node = Node::new(200);

@@ -1,6 +1,7 @@
 //! The whole agent on the real kernel: `brink run` in a bounded node, and what it does there.
 #![cfg(test)]
 
+mod above;
 mod bare;
 mod bombs;
 mod cli;

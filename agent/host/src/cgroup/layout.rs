@@ -90,6 +90,26 @@ impl Hierarchy {
         };
         Some(self.path.join(normal_path(inside)?))
     }
+
+    /// A group and those above it up to the root, as far as this mount shows them; the group comes first. There are no more than
+    /// its name has parts, and the root.
+    pub fn upwards(&self, group: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut path = group.trim_matches('/');
+        loop {
+            let name = format!("/{path}");
+            // What is above the mount nobody here can see.
+            if self.folder(&name).is_none() {
+                return names;
+            }
+            names.push(name);
+            if path.is_empty() {
+                return names;
+            }
+            let parent = path.rsplit_once('/').map_or("", |(parent, _)| parent);
+            path = parent.trim_end_matches('/');
+        }
+    }
 }
 
 /// Where the controllers are.
@@ -413,7 +433,25 @@ mod tests {
         );
         assert_eq!(memory.folder("/docker/abcd"), None);
         assert_eq!(memory.folder("/other"), None);
+        assert_eq!(memory.upwards("/docker/abc/x/y").len(), 3);
+        assert_eq!(memory.upwards("/docker/abc"), ["/docker/abc"]);
+        assert!(memory.upwards("/other").is_empty());
         drop(root);
+    }
+
+    #[test]
+    fn the_way_up_ends_at_the_root() {
+        let whole = Hierarchy {
+            version: Version::V2,
+            path: "/sys/fs/cgroup".into(),
+            mount_root: "/".to_owned(),
+        };
+        for group in ["/a/b", "/a/b/", "a/b"] {
+            assert_eq!(whole.upwards(group), ["/a/b", "/a", "/"], "{group}");
+        }
+        assert_eq!(whole.upwards("/a//b"), ["/a//b", "/a", "/"]);
+        assert_eq!(whole.upwards("/"), ["/"]);
+        assert!(whole.upwards("/../a").is_empty(), "it climbs out");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 
 use crate::cgroup::dir::CgroupDir;
-use crate::cgroup::layout::{Hierarchy, Version};
+use crate::cgroup::layout::Version;
 use crate::error::{HostError, HotError};
 use crate::scan;
 
@@ -105,22 +105,6 @@ impl CgroupDir {
     }
 }
 
-/// The memory limit that is met first on the way from a group to the root, bytes: what a node that is this group has.
-///
-/// # Errors
-/// [`HostError`] with the path.
-pub fn effective_memory_limit(hierarchy: &Hierarchy, group: &str) -> Result<Limit, HostError> {
-    let mut limit = Limit::Unlimited;
-    let mut path = group.trim_matches('/');
-    loop {
-        limit = limit.tighter(CgroupDir::open(hierarchy, &format!("/{path}"))?.memory_limit()?);
-        if path.is_empty() {
-            return Ok(limit);
-        }
-        path = path.rsplit_once('/').map_or("", |(parent, _)| parent);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,37 +154,6 @@ mod tests {
             broken.memory_limit(),
             Err(HostError::Malformed { what: "limit", .. })
         ));
-    }
-
-    #[test]
-    fn the_tightest_limit_up_to_the_root_counts() {
-        fn check(limits: [&str; 3], expected: Limit) {
-            let root = tempfile::tempdir().expect("temporary folder");
-            let inner = root.path().join("a/b");
-            std::fs::create_dir_all(&inner).expect("fake groups");
-            for (folder, limit) in [root.path(), &root.path().join("a"), &inner]
-                .into_iter()
-                .zip(limits)
-            {
-                std::fs::write(folder.join("memory.limit_in_bytes"), limit).expect("fake file");
-            }
-            let hierarchy = Hierarchy {
-                version: Version::V1,
-                path: root.path().to_owned(),
-                mount_root: "/".to_owned(),
-            };
-            for group in ["/a/b", "/a/b/", "a/b"] {
-                assert_eq!(
-                    effective_memory_limit(&hierarchy, group).expect("readable"),
-                    expected,
-                    "{limits:?}"
-                );
-            }
-        }
-        check(["max", "max", "max"], Limit::Unlimited);
-        check(["max", "10", "20"], Limit::At(10));
-        check(["5", "10", "max"], Limit::At(5));
-        check(["max", "max", "7"], Limit::At(7));
     }
 
     proptest! {

@@ -36,18 +36,8 @@ impl SwapRoomReader {
     /// [`HostError`] with the path.
     pub fn open(root: &Path, hierarchy: &Hierarchy, group: &str) -> Result<Self, HostError> {
         let mut levels = Vec::new();
-        let mut path = group.trim_matches('/');
-        loop {
-            let name = format!("/{path}");
-            // What is above the mount nobody here can see.
-            if hierarchy.folder(&name).is_none() {
-                break;
-            }
+        for name in hierarchy.upwards(group) {
             levels.extend(Level::open(&CgroupDir::open(hierarchy, &name)?)?);
-            if path.is_empty() {
-                break;
-            }
-            path = path.rsplit_once('/').map_or("", |(parent, _)| parent);
         }
         Ok(Self {
             version: hierarchy.version,

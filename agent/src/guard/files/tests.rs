@@ -255,6 +255,76 @@ fn a_group_with_a_limit_of_tasks_has_what_that_and_the_machine_leave() {
     assert!(files.refresh().is_err(), "it has gone");
 }
 
+/// Gives a group a limit of tasks, and so many of them.
+fn tasks(machine: &Machine, group: &str, most: &str, current: &str) {
+    let file = |name: &str| format!("sys/fs/cgroup{group}/pids.{name}");
+    machine.write(&file("max"), most);
+    machine.write(&file("current"), current);
+}
+
+/// The group that is counted.
+fn counted(files: &NodeFiles) -> Option<&str> {
+    files.ids().counter().map(|(dir, _)| dir.group())
+}
+
+#[test]
+fn a_group_below_others_has_what_the_tightest_of_them_leaves() {
+    let machine = machine_with_ids();
+    machine.group_v2("/a/b");
+    let mut files = machine.open(&group("/a/b"));
+    // Most of those that count in `a` are no part of the node.
+    tasks(&machine, "/a/b", "max\n", "10\n");
+    tasks(&machine, "/a", "600\n", "100\n");
+    assert_eq!(ids(&mut files), Some((500, 600)));
+    assert_eq!(counted(&files), Some("/a"));
+    assert_eq!(
+        (files.ids().most(), files.ids().count()),
+        (Some(600), Some(100))
+    );
+    tasks(&machine, "/a/b", "400\n", "10\n");
+    assert_eq!(ids(&mut files), Some((390, 400)));
+    assert_eq!(counted(&files), Some("/a/b"));
+    tasks(&machine, "/a", "490\n", "100\n");
+    assert_eq!(ids(&mut files), Some((390, 400)), "both leave as much");
+    assert_eq!(counted(&files), Some("/a/b"));
+    assert!(!files.ids().is_counted_elsewhere());
+
+    let left = |files: &NodeFiles| {
+        let seen = files.read(Moment::START).unwrap().pids?;
+        Some((seen.available, seen.capacity))
+    };
+    machine.write("sys/fs/cgroup/a/pids.current", "480\n");
+    assert_eq!(left(&files), Some((10, 490)), "by others meanwhile");
+    assert_eq!(counted(&files), Some("/a/b"));
+    assert!(files.ids().is_counted_elsewhere());
+    assert_eq!(ids(&mut files), Some((10, 490)));
+    assert_eq!(counted(&files), Some("/a"));
+    assert!(!files.ids().is_counted_elsewhere());
+    machine.write("proc/loadavg", "0.1 0.2 0.3 1/995 4242\n");
+    assert_eq!(left(&files), Some((5, 1000)), "the machine has less");
+    assert!(files.ids().is_counted_elsewhere());
+    assert_eq!(ids(&mut files), Some((5, 1000)));
+    assert_eq!(counted(&files), None);
+    assert!(!files.ids().is_counted_elsewhere());
+}
+
+#[test]
+fn a_limit_above_a_group_that_no_controller_counts_is_met_all_the_same() {
+    let machine = machine_with_ids();
+    machine.group_v2("/a/b");
+    let mut files = machine.open(&group("/a/b"));
+    assert_eq!(ids(&mut files), Some((700, 1000)), "no limit anywhere");
+    tasks(&machine, "/a", "200\n", "150\n");
+    assert_eq!(ids(&mut files), Some((50, 200)));
+    assert_eq!(counted(&files), Some("/a"));
+    // A part of a tree that is mounted as a whole has limits at what is its root here.
+    tasks(&machine, "", "300\n", "290\n");
+    assert_eq!(ids(&mut files), Some((10, 300)));
+    assert_eq!(counted(&files), Some("/"));
+    tasks(&machine, "", "300\n", "many\n");
+    assert_eq!(ids(&mut files), None, "it may be that one that is full");
+}
+
 #[test]
 fn a_pids_controller_that_was_off_counts_anew() {
     let machine = machine_with_ids();
