@@ -1,5 +1,6 @@
-//! Incidents of a run that ended in their middle: the next run closes them, for nobody else will. An order that it has taken up
-//! goes on in its own.
+//! Incidents of a run that ended in their middle: the next run closes them, for nobody else will.
+//!
+//! An order that it has taken up goes on in its own.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,6 +18,12 @@ use tracing::error;
 const LATELY: i64 = 3_600_000_000;
 /// Why such an incident is over.
 const END: &str = "the agent ended first; what came after is not known";
+/// Why it is, where a part of the past that may have had its end is missing: readers may have been told another one.
+const HIDDEN_END: &str =
+    "its end is not in the journal: a part of that is missing or cannot be read";
+/// How far beyond the last known revision such an end is: no incident is told nearly so often, so that it comes behind whatever else
+/// was told of it.
+const BEYOND: u32 = 1000;
 
 /// Closes what runs before this one have left open, at `now`, but for the orders of this boot that go on. What is kept out of the past
 /// that it is given is out of what it tells. The incidents of orders of this boot, with their numbers, as they were told last: one of
@@ -38,12 +45,15 @@ pub(super) fn close(
         is_over: false,
         closed: HashSet::new(),
         open: HashMap::new(),
+        part: 0,
+        has_hole: false,
+        is_cut: false,
     };
     past.back(&mut search)?;
-    let mut open: Vec<Arc<Line>> = search.open.into_values().collect();
-    open.sort_by_key(|line| (line.wall_us, line.seq));
+    let mut open: Vec<Open> = search.open.into_values().collect();
+    open.sort_by_key(|open| (open.line.wall_us, open.line.seq));
     let mut orders = Vec::new();
-    for line in open {
+    for Open { line, is_cut, .. } in open {
         let order = ordered(&line, hub);
         if let Some((number, _)) = &order
             && goes_on(*number)
@@ -51,11 +61,11 @@ pub(super) fn close(
             orders.extend(order);
             continue;
         }
-        match closing(&line, now()) {
+        match closing(&line, is_cut, now()) {
             Ok(draft) => {
                 hub.tell(draft);
                 orders.extend(order.map(|(number, mut incident)| {
-                    incident.revision = incident.revision.saturating_add(1);
+                    incident.revision = incident.revision.saturating_add(further(is_cut));
                     (number, incident)
                 }));
             }
@@ -89,7 +99,23 @@ struct Search<'a> {
     is_over: bool,
     /// Incidents whose end was come by.
     closed: HashSet<String>,
-    open: HashMap<String, Arc<Line>>,
+    open: HashMap<String, Open>,
+    /// How many parts were seen before this one.
+    part: usize,
+    /// Whether something of this part is missing.
+    has_hole: bool,
+    /// Whether something of the parts before it is, which came later.
+    is_cut: bool,
+}
+
+/// An incident whose end was not come by.
+struct Open {
+    /// What was told of it last.
+    line: Arc<Line>,
+    /// The part that has this.
+    part: usize,
+    /// Whether something that came after it is missing: its end may be in that.
+    is_cut: bool,
 }
 
 /// When a run told what one part has of it.
@@ -106,7 +132,12 @@ impl Search<'_> {
             self.open.remove(id);
             self.closed.insert(id.to_owned());
         } else if line.of.is_incident() && !is_ours && !self.closed.contains(id) {
-            self.open.insert(id.to_owned(), Arc::clone(line));
+            let open = Open {
+                line: Arc::clone(line),
+                part: self.part,
+                is_cut: self.is_cut,
+            };
+            self.open.insert(id.to_owned(), open);
         }
     }
 
@@ -138,7 +169,18 @@ impl Look for Search<'_> {
         }
     }
 
+    fn misses(&mut self) {
+        self.has_hole = true;
+        let here = self.part;
+        // What comes behind this in the same part knows nothing of it.
+        for open in self.open.values_mut().filter(|open| open.part == here) {
+            open.is_cut = true;
+        }
+    }
+
     fn goes_on(&mut self) -> bool {
+        self.is_cut |= std::mem::take(&mut self.has_hole);
+        self.part += 1;
         for run in self.runs.drain(..).rev() {
             let until_us = run.until_us.max(self.until_us.unwrap_or(run.until_us));
             self.is_over |= until_us.saturating_sub(run.from_us) > LATELY;
@@ -148,18 +190,25 @@ impl Look for Search<'_> {
     }
 }
 
-/// The same incident once more, with nothing still to come.
-fn closing(line: &Line, at: Time) -> serde_json::Result<Draft> {
+/// How much higher the revision is by which an incident is closed.
+const fn further(is_cut: bool) -> u32 {
+    if is_cut { BEYOND } else { 1 }
+}
+
+/// The same incident once more, with nothing still to come. `is_cut`: another end may have been told, and is not to be seen.
+fn closing(line: &Line, is_cut: bool, at: Time) -> serde_json::Result<Draft> {
     let (subject, mut incident) = told(line)?;
     settle_all(&mut incident);
     let fields = incident.as_object_mut();
     let fields =
         fields.ok_or_else(|| serde_json::Error::custom("an incident that is no object"))?;
     let revision = fields.get("revision").and_then(Value::as_u64).unwrap_or(1);
-    fields.insert("revision".to_owned(), revision.saturating_add(1).into());
+    let revision = revision.saturating_add(further(is_cut).into());
+    fields.insert("revision".to_owned(), revision.into());
     fields.insert("isFinal".to_owned(), true.into());
     if let Some(Value::Object(course)) = fields.get_mut("course") {
-        course.insert("end".to_owned(), END.into());
+        let end = if is_cut { HIDDEN_END } else { END };
+        course.insert("end".to_owned(), end.into());
     }
     let of = match line.of {
         Kind::EvictionOrdered => Kind::EvictionCompleted,
@@ -352,6 +401,62 @@ mod tests {
             assert_eq!(closed.len(), 1, "{closed:?}");
             assert_eq!(closed[0].1.id, "its own");
         }
+    }
+
+    /// The same with something missing behind so many events, counted from the oldest.
+    struct Holed(Kept, usize);
+
+    impl Past for Holed {
+        fn after(&self, position: Option<&Position>, limit: usize) -> Result<Page, PastError> {
+            self.0.after(position, limit)
+        }
+
+        fn back(&self, look: &mut dyn Look) -> Result<(), PastError> {
+            let lines = self.0.0.lock().unwrap().clone();
+            for part in (0..lines.len()).step_by(3).rev() {
+                let until = lines.len().min(part + 3);
+                for (at, line) in (part..until).zip(&lines[part..until]) {
+                    if at == self.1 {
+                        look.misses();
+                    }
+                    look.see(line);
+                }
+                if !look.goes_on() {
+                    break;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn where_the_end_may_be_in_what_is_missing_that_is_said_and_the_revision_is_beyond_any() {
+        let check = |hole: usize, expected: (u32, &str)| {
+            let kept = Kept::default();
+            let first = run_of("3f2a", 0, &kept);
+            tell(&first, Kind::OomKill, "3f2a-2");
+            for _ in 0..3 {
+                tell(&first, Kind::Pressure, "");
+            }
+            let second = run_of("3f2a", 9, &kept);
+            let closed = closed_by(&second, &Holed(kept.clone(), hole));
+            let [(Kind::IncidentClosed, incident)] = &closed[..] else {
+                panic!("one is closed: {closed:?}");
+            };
+            let end = incident.course.end.as_deref();
+            let found = (incident.revision, end.unwrap_or_default());
+            assert_eq!(found, expected, "behind {hole} events");
+            assert!(incident.is_final);
+            // And told once, whatever is missing.
+            assert_eq!(closed_by(&second, &Holed(kept, hole)), []);
+        };
+        // In front of everything, and just in front of it.
+        check(0, (2, END));
+        check(1, (2, END));
+        // Behind it in the same part, and at both ends of the next one.
+        check(2, (1 + BEYOND, HIDDEN_END));
+        check(3, (1 + BEYOND, HIDDEN_END));
+        check(5, (1 + BEYOND, HIDDEN_END));
     }
 
     /// The order of the committed sample, which an earlier run of that boot has left open.

@@ -423,7 +423,11 @@ fn an_order_of_an_earlier_run_ends_in_its_own_incident() {
     telling.await_inheritance();
     telling.completed(&over(decided(5, "enforcing"), "gone"), None);
     telling.end_ways();
-    assert_eq!(events(&mut reader).len(), 1, "a disk that hangs keeps no end");
+    assert_eq!(
+        events(&mut reader).len(),
+        1,
+        "a disk that hangs keeps no end"
+    );
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use brink_host::clock::ClockPair;
 use brink_stream::hub::{Hub, LatePast, Line, Past, Redacted};
+use brink_stream::journal::past::warn_of_damage;
 use brink_stream::journal::{
     Journal, JournalError, JournalState, JournalStatus, Recovery, Surroundings,
 };
@@ -283,19 +284,8 @@ fn report(recovery: &Recovery) {
             new, "this is no part of the event journal, and has been put aside"
         );
     }
-    if recovery.unreadable > 0 {
-        let bytes = recovery.unreadable;
-        warn!(
-            bytes,
-            "a part of the event journal cannot be read; the events around it can"
-        );
-    }
-    if recovery.torn > 0 {
-        let bytes = recovery.torn;
-        info!(
-            bytes,
-            "the event journal ends within an event: a crash came before it was safe"
-        );
+    for damage in &recovery.damaged {
+        warn_of_damage(&damage.file, damage.bytes.unwrap_or(0));
     }
 }
 

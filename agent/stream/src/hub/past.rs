@@ -35,6 +35,10 @@ pub trait Look {
     /// An event. Those of one part come oldest first.
     fn see(&mut self, line: &Arc<Line>);
 
+    /// Events may be missing here: behind those of this part that were seen so far, and before the next. They cannot be read, or
+    /// somebody has removed them. A part may be nothing but this.
+    fn misses(&mut self) {}
+
     /// A part is over: whether the one before it is wanted too.
     fn goes_on(&mut self) -> bool;
 }

@@ -56,6 +56,10 @@ impl Look for Redacting<'_> {
         }
     }
 
+    fn misses(&mut self) {
+        self.0.misses();
+    }
+
     fn goes_on(&mut self) -> bool {
         self.0.goes_on()
     }

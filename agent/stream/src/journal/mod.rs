@@ -34,12 +34,12 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use self::disk::Folder;
-use self::past::JournalPast;
+use self::past::{JournalPast, Run};
 use self::queue::{JournalSink, Queue};
 pub use self::queue::{JournalState, JournalStatus};
 use self::read::Reader;
 pub use self::recover::Recovery;
-use self::store::Store;
+use self::store::{Store, number};
 use self::thread::Writing;
 use self::unwritten::Unwritten;
 use self::writer::Writer;
@@ -200,7 +200,13 @@ impl Journal {
         let queue = Arc::new(Queue::default());
         queue.written(store.size(), 0);
         let files = Reader::new(Folder::of(path).map_err(fail)?);
-        let run = (around.boot_id.into(), Arc::clone(&queue));
+        let told = recovery.damaged.iter();
+        let run = Run {
+            boot: around.boot_id.into(),
+            queue: Arc::clone(&queue),
+            first: store.begins_at(),
+            told: told.filter_map(|damage| number(&damage.file)).collect(),
+        };
         let writer = Writer {
             store,
             unwritten,

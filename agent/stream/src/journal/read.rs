@@ -50,6 +50,19 @@ pub struct Page {
     pub unreadable: u64,
     /// Whether a segment that was to be read has gone, is no longer one, or was put aside.
     pub is_cut: bool,
+    /// The segments that were read and have bytes that are no events.
+    pub damaged: Vec<u64>,
+}
+
+/// What a segment shows, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown<'a> {
+    /// An event: its number, and its line of JSON.
+    Event(u64, &'a [u8]),
+    /// Something that cannot be read: damage, what a later version wrote, or all of a file that is no segment.
+    Unreadable,
+    /// Bytes behind the last event that are no whole one: damage, what a crash cut off, or one that is just being written.
+    Tail,
 }
 
 /// How much one page may have.
@@ -128,6 +141,9 @@ impl Filling {
                 self.page.events.len() >= self.most.events || self.bytes > self.most.bytes;
             if is_full && !self.page.events.is_empty() {
                 self.page.unreadable += unreadable;
+                if scan.unreadable > 0 {
+                    self.page.damaged.push(segment);
+                }
                 return Ok(true);
             }
             unreadable = scan.unreadable;
@@ -144,6 +160,9 @@ impl Filling {
             };
         }
         self.page.unreadable += scan.unreadable;
+        if scan.unreadable > 0 || scan.tail() > 0 {
+            self.page.damaged.push(segment);
+        }
         Ok(false)
     }
 }
@@ -308,20 +327,47 @@ impl<D: Disk> Reader<D> {
         Ok(false)
     }
 
-    /// The events of one segment, oldest first, each shown to `see`; none if it has gone.
+    /// What one segment has, oldest first, each shown to `see`.
     ///
     /// # Errors
     /// The system's.
-    pub fn show(&self, segment: u64, see: &mut dyn FnMut(u64, &[u8])) -> io::Result<()> {
+    pub fn show(&self, segment: u64, see: &mut dyn FnMut(Shown<'_>)) -> io::Result<()> {
         let Some((_, mut scan)) = self.open(segment)? else {
+            if self.is_lost(segment)? {
+                see(Shown::Unreadable);
+            }
             return Ok(());
         };
+        let mut passed = 0;
         while let Some(record) = scan.next()? {
-            if record.what == What::Line {
-                see(record.seq, scan.text(&record));
+            if scan.unreadable > passed {
+                passed = scan.unreadable;
+                see(Shown::Unreadable);
             }
+            see(match record.what {
+                What::Line => Shown::Event(record.seq, scan.text(&record)),
+                What::Unknown => Shown::Unreadable,
+            });
+        }
+        if scan.unreadable > passed {
+            see(Shown::Unreadable);
+        }
+        if scan.tail() > 0 {
+            see(Shown::Tail);
         }
         Ok(())
+    }
+
+    /// Bytes of one segment that are no events, between some and behind the last; none where it has gone, or is no segment.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn unread(&self, segment: u64) -> io::Result<Option<(u64, u64)>> {
+        let Some((_, mut scan)) = self.open(segment)? else {
+            return Ok(None);
+        };
+        while scan.next()?.is_some() {}
+        Ok(Some((scan.unreadable, scan.tail())))
     }
 
     /// What cannot be read: files that are no segments, and how many bytes within others.
@@ -331,13 +377,8 @@ impl<D: Disk> Reader<D> {
     pub fn damage(&self) -> io::Result<Vec<Damage>> {
         let mut found = Vec::new();
         for segment in self.segments()? {
-            let bytes = match self.open(segment)? {
-                None => None,
-                Some((_, mut scan)) => {
-                    while scan.next()?.is_some() {}
-                    Some(scan.unreadable + scan.tail())
-                }
-            };
+            let unread = self.unread(segment)?;
+            let bytes = unread.map(|(between, behind)| between + behind);
             if bytes != Some(0) {
                 let file = name(segment);
                 found.push(Damage { file, bytes });

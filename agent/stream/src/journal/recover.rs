@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 
 use super::disk::{Disk, DiskFile, front};
+use super::read::Damage;
 use super::record::{HEAD, Head, What};
 use super::scan::Scan;
 use super::store::{ASIDE, Current, Segment, aside_number, name, number};
@@ -17,6 +18,8 @@ pub struct Recovery {
     pub torn: u64,
     /// Bytes between events of the newest segment that cannot be read.
     pub unreadable: u64,
+    /// The segments that were read and have such bytes, of either sort. No more are read than it takes to find the last event.
+    pub damaged: Vec<Damage>,
     /// Files that were no segments, by their old and new names.
     pub put_aside: Vec<(String, String)>,
     /// Events of earlier runs that waited for the disk when those ended, at the least: they are lost.
@@ -166,6 +169,13 @@ fn look_back<D: Disk>(
             if record.what == What::Line {
                 last = Some((head.boot_id.clone(), record.seq));
             }
+        }
+        let bytes = scan.unreadable + scan.tail();
+        if bytes > 0 {
+            recovery.damaged.push(Damage {
+                file: name(*number),
+                bytes: Some(bytes),
+            });
         }
         if is_clean.is_none() {
             recovery.torn = scan.tail();

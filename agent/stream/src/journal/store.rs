@@ -128,6 +128,12 @@ impl<D: Disk> Store<D> {
         &self.disk
     }
 
+    /// The first segment that is written from now on: those before it stay as they are.
+    pub fn begins_at(&self) -> u64 {
+        let current = self.current.as_ref();
+        current.map_or(self.next_number, |current| current.number)
+    }
+
     /// Bytes that wait to be written.
     pub fn waiting(&self) -> usize {
         self.waiting.len()

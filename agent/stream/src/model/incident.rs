@@ -25,7 +25,8 @@ pub struct Incident {
     pub cause: Cause,
     /// What tells that it was that, in words.
     pub evidence: Vec<String>,
-    /// 1 when it opens, and one more each time it is told again.
+    /// 1 when it opens, and one more each time it is told again; a thousand more by a run that finds no end, for that may have been told
+    /// and be in a part of the journal that is missing.
     pub revision: u32,
     /// Nothing more is to come.
     pub is_final: bool,

@@ -22,7 +22,7 @@ use super::{Reply, Service};
 
 /// The longest path a socket can have, in bytes.
 pub const LONGEST_PATH: usize = 107;
-/// Clients that wait to be accepted: as many as the kernel allows.
+/// Clients that wait to be accepted: as many as the kernel allows, `net.core.somaxconn`.
 const MOST_WAITING: i32 = -1;
 
 /// An address that is listened on. The file of a socket goes with it.
@@ -151,6 +151,8 @@ impl Door {
 
     fn port(address: SocketAddr, entrance: Entrance) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)?;
+        // It listens already, and lets 128 wait.
+        listen(&listener, MOST_WAITING)?;
         listener.set_nonblocking(true)?;
         Ok(Self {
             listener: Listener::Tcp(TcpListener::from_std(listener)?),

@@ -6,9 +6,8 @@ use super::Reply;
 pub const LONGEST: usize = 16 << 10;
 /// The most headers.
 const HEADERS: usize = 64;
-/// How to ask rightly.
-const EXAMPLE: &str =
-    "ask like this: curl --unix-socket /run/brink/events.sock http://localhost/v1/events";
+/// How to ask rightly. It names no path and no address: who reads this has found the door, and it may be any of them.
+const EXAMPLE: &str = "ask by plain HTTP/1.1, without TLS: curl http://ADDRESS/PATH at a port, curl --unix-socket SOCKET http://localhost/PATH at a socket";
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -34,7 +34,7 @@ use crate::model::event::Time;
 /// Bounds on what those who ask can take.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections at a time at each door. One more is refused, or at a port has the place of one that only waits.
+    /// Connections at a time at each door. One more has the place of one that only waits, or is refused where none does.
     pub connections: usize,
     /// At the port on loopback no more than this: whoever is on the machine may follow there, and each that takes nothing of what it is
     /// sent holds up to half a MiB.

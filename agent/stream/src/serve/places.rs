@@ -1,6 +1,6 @@
-//! The places at a door: so many connections at a time, and at a port one that only waits makes room for a newcomer.
+//! The places at a door: so many connections at a time, and one that only waits makes room for a newcomer.
 //!
-//! Without that anybody could fill a port by connections that say nothing, and keep the kubelet's probes from their answer. One
+//! Without that anybody could fill a door by connections that say nothing, and keep the kubelet's probes from their answer. One
 //! that waits for a request goes first, the longest wait before all others. At a public port, where every answer is short, a
 //! client that does not take its answer goes after those; elsewhere an answer may be a stream, and nobody goes in its middle.
 
@@ -31,8 +31,7 @@ struct Turn {
 impl Turn {
     fn may_come(self, entrance: Entrance) -> bool {
         match entrance {
-            Entrance::Socket => false,
-            Entrance::Loopback => self.doing == Doing::Hearing,
+            Entrance::Socket | Entrance::Loopback => self.doing == Doing::Hearing,
             Entrance::Public => true,
         }
     }
@@ -163,7 +162,8 @@ mod tests {
         check(Entrance::Public, &[Hearing, Hearing], Some(0));
         check(Entrance::Public, &[Answering, Hearing], Some(1));
         check(Entrance::Public, &[Answering, Answering], Some(0));
-        check(Entrance::Socket, &[Hearing, Hearing], None);
+        check(Entrance::Socket, &[Answering, Hearing], Some(1));
+        check(Entrance::Socket, &[Answering, Answering], None);
     }
 
     #[test]

@@ -138,6 +138,64 @@ fn whoever_fills_the_port_keeps_nobody_from_the_socket() {
     });
 }
 
+#[test]
+fn connections_that_say_nothing_keep_nobody_from_the_socket() {
+    run(async {
+        let hub = hub_of(0, 10);
+        let served = Served::new(service(&hub).with_bounds(bounded(2, PATIENCE)));
+        let mut following = served.follow("/v1/events?follow=1", "").await;
+        let mut idle = served.connect().await;
+        assert_eq!(served.get("/v1/events").await.status, 200);
+        // Its wait has ended for that one; whoever follows goes on.
+        assert_eq!(idle.read(&mut [0]).await.unwrap(), 0);
+        tell(&hub, Kind::OomKill, None);
+        following.until("oom-kill").await;
+    });
+}
+
+/// More than are listened to at a time. None of them reads before all of them are there, or goes before all have read.
+const CROWD: usize = 150;
+
+#[test]
+fn each_of_a_crowd_that_finds_no_room_is_told_so() {
+    const REQUEST: &[u8] = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    run(async {
+        let hub = hub_of(0, 10);
+        let served = Served::new(service(&hub).with_bounds(bounded(1, PATIENCE)));
+        let _first = served.follow("/v1/events?follow=1", "").await;
+        let mut crowd = Vec::new();
+        for at in 0..CROWD {
+            let mut stream = served.connect().await;
+            // Some ask nothing.
+            if at % 3 > 0 {
+                // One that had to go by then has its answer already.
+                let _written = stream.write_all(REQUEST).await;
+            }
+            crowd.push(stream);
+        }
+        for (at, stream) in crowd.iter_mut().enumerate() {
+            let mut raw = Vec::new();
+            let _reset = stream.read_to_end(&mut raw).await;
+            assert_eq!(Answer::parse(&raw).status, 503, "client {at}");
+        }
+    });
+}
+
+#[test]
+fn what_is_no_request_is_answered_without_an_address_that_may_be_another() {
+    run(async {
+        let address = public(Bounds::default(), Bytes::from_static(b"ok"));
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(b"nonsense\r\n\r\n").await.unwrap();
+        let mut raw = Vec::new();
+        stream.read_to_end(&mut raw).await.unwrap();
+        let answer = Answer::parse(&raw);
+        assert_eq!(answer.status, 400, "{answer:?}");
+        assert!(answer.body.contains("http://ADDRESS/PATH"), "{answer:?}");
+        assert!(!answer.body.contains("/run/"), "{answer:?}");
+    });
+}
+
 /// A public port, and what is served there.
 fn public(bounds: Bounds, body: Bytes) -> SocketAddr {
     let mut routes = Routes::default();
