@@ -815,11 +815,11 @@ _brink() {
                     return 0
                     ;;
                 --kind)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "agent-started pressure threshold-crossed threshold-cleared eviction-ordered eviction-completed oom-kill kill-observed incident-closed workload-started workload-ended limit-imminent oom-score-adj-differs node-reclaim loss rung-changed configuration-changed" -- "${cur}"))
                     return 0
                     ;;
                 -k)
-                    COMPREPLY=($(compgen -f "${cur}"))
+                    COMPREPLY=($(compgen -W "agent-started pressure threshold-crossed threshold-cleared eviction-ordered eviction-completed oom-kill kill-observed incident-closed workload-started workload-ended limit-imminent oom-score-adj-differs node-reclaim loss rung-changed configuration-changed" -- "${cur}"))
                     return 0
                     ;;
                 --namespace)

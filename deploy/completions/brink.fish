@@ -111,7 +111,23 @@ complete -c brink -n "__fish_brink_using_subcommand explain" -l socket -d 'Socke
 complete -c brink -n "__fish_brink_using_subcommand explain" -s l -l list -d 'List the decisions that are remembered, newest last'
 complete -c brink -n "__fish_brink_using_subcommand explain" -s h -l help -d 'Print help'
 complete -c brink -n "__fish_brink_using_subcommand events" -l since -d 'Where to begin: an age such as 10m, a number, BOOT:NUMBER, or now' -r
-complete -c brink -n "__fish_brink_using_subcommand events" -s k -l kind -d 'Only these kinds, separated by commas' -r
+complete -c brink -n "__fish_brink_using_subcommand events" -s k -l kind -d 'Only these kinds, separated by commas' -r -f -a "agent-started\t''
+pressure\t''
+threshold-crossed\t''
+threshold-cleared\t''
+eviction-ordered\t''
+eviction-completed\t''
+oom-kill\t''
+kill-observed\t''
+incident-closed\t''
+workload-started\t''
+workload-ended\t''
+limit-imminent\t''
+oom-score-adj-differs\t''
+node-reclaim\t''
+loss\t''
+rung-changed\t''
+configuration-changed\t''"
 complete -c brink -n "__fish_brink_using_subcommand events" -s n -l namespace -d 'Only what is about workloads of this namespace' -r
 complete -c brink -n "__fish_brink_using_subcommand events" -s p -l pod -d 'Only what is about the pod or workload of this name' -r
 complete -c brink -n "__fish_brink_using_subcommand events" -l limit -d 'No more than so many events' -r

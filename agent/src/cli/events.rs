@@ -32,13 +32,20 @@ pub struct Args {
     #[arg(long, value_name = "WHEN", value_parser = since, allow_hyphen_values = true)]
     pub since: Option<String>,
     /// Only these kinds, separated by commas
-    #[arg(short, long, value_name = "KIND", value_delimiter = ',', value_parser = stream::kinds)]
+    #[arg(
+        short,
+        long,
+        value_name = "KIND",
+        value_delimiter = ',',
+        value_parser = stream::kinds(),
+        hide_possible_values = true
+    )]
     pub kind: Vec<Kind>,
     /// Only what is about workloads of this namespace
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = name)]
     pub namespace: Option<String>,
     /// Only what is about the pod or workload of this name
-    #[arg(short, long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME", value_parser = name)]
     pub pod: Option<String>,
     /// No more than so many events
     #[arg(
@@ -62,6 +69,9 @@ pub struct Args {
     #[command(flatten)]
     pub socket: StreamArgs,
 }
+
+/// As wide as a number in the wide form, and the gap behind it.
+const BEHIND_NUMBER: &str = "       ";
 
 /// In which form events are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -154,6 +164,17 @@ fn limit(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| "give a number of events, 1 or more".to_owned())
 }
 
+/// Whether anything can have that name: of what nothing can have, the agent would say it in the words of an address.
+fn name(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("give a name, or leave the option out for all".to_owned());
+    }
+    if text.contains(char::is_control) {
+        return Err("a name has no control characters".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 /// Whether it is one of the forms that `--since` takes, as the agent reads them.
 fn since(text: &str) -> Result<String, String> {
     Since::parse(text).map(|_| text.to_owned()).ok_or_else(|| {
@@ -177,7 +198,7 @@ impl Day {
 }
 
 fn shown(event: &Event, form: Form, style: Style, day: &mut Day) -> String {
-    let mut screen = Screen::new(style);
+    let mut screen = Screen::fitting(style);
     let (date, time) = moments(&event.at.wall);
     let turns = day.turns(date);
     let is_terminal = style.width.is_some();
@@ -191,21 +212,25 @@ fn shown(event: &Event, form: Form, style: Style, day: &mut Day) -> String {
         (_, true) => format!("{time} {kind:<21}"),
         (_, false) => format!("{date}T{time}Z {kind:<21}"),
     };
-    let text = if form == Form::Wide {
-        wide(event, &text)
-    } else {
-        text
+    let more = (form == Form::Wide).then(|| more(event));
+    let text = match &more {
+        Some(more) if !is_terminal => format!("{text} {more}"),
+        _ => text,
     };
     match paint(event.of) {
         Some(paint) => screen.labelled(&label, paint, &text),
         None => screen.line(&format!("{label} "), &text),
     }
+    // On a line of their own ids have room.
+    if let Some(more) = more.filter(|_| is_terminal) {
+        screen.paragraph(BEHIND_NUMBER, &more, Some(Paint::Faint));
+    }
     screen.into_text()
 }
 
-/// With what only programs and detectives need.
-fn wide(event: &Event, text: &str) -> String {
-    let mut parts = vec![text.to_owned(), format!("node={}", event.node)];
+/// What only programs and detectives need.
+fn more(event: &Event) -> String {
+    let mut parts = vec![format!("node={}", event.node)];
     if let Some(subject) = &event.subject {
         if !subject.uid.is_empty() {
             parts.push(format!("uid={}", subject.uid));
@@ -309,5 +334,29 @@ mod tests {
             lines.lines().all(|line| line.chars().count() <= 80),
             "{lines}"
         );
+    }
+
+    #[test]
+    fn a_long_name_loses_its_middle_on_a_terminal_alone() {
+        const UID: &str = "3f2a0b1c-5d6e-4f70-8192-a3b4c5d6e7f8";
+        let name = format!("web-{}-end", "x".repeat(150));
+        let text = format!(
+            r#"{{"apiVersion":"brink.dev/v1alpha1","kind":"Event","type":"workload-started","node":"n","bootId":"b","seq":17,"at":{{"wall":"2026-11-20T09:36:31.250877Z","monotonicNs":1}},"subject":{{"namespace":"shop","name":"{name}","uid":"{UID}"}},"data":{{"qos":"Burstable","priority":0,"cgroups":["/{name}"]}}}}"#
+        );
+        let event: Event = serde_json::from_str(&text).unwrap();
+        let told = |form, width| {
+            let colour = false;
+            shown(&event, form, Style { width, colour }, &mut Day::default())
+        };
+        for form in [Form::Compact, Form::Wide] {
+            let lines = told(form, Some(80));
+            let fits = |line: &str| line.chars().count() <= 80;
+            assert!(lines.lines().all(fits), "{lines}");
+            assert!(lines.contains("shop/web-") && lines.contains("-end:"));
+            assert_eq!(lines.contains(UID), form == Form::Wide, "{lines}");
+            let pipe = told(form, None);
+            let whole = format!(" shop/{name}: appeared: Burstable, priority 0, /{name}");
+            assert!(pipe.contains(&whole) && pipe.lines().count() == 1, "{pipe}");
+        }
     }
 }

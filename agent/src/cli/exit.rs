@@ -117,6 +117,7 @@ impl From<anyhow::Error> for CliError {
     }
 }
 
+/// Of what is written out, and of files: a connection can end in a broken pipe too, and its errors are told by whoever asked.
 impl From<io::Error> for CliError {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {

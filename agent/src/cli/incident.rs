@@ -26,7 +26,7 @@ use crate::page::export;
 use crate::scenario;
 use crate::story;
 use crate::story::headline::{cause_words, decision, short_subject, subject};
-use crate::terminal::{Column, Screen, Style, is_unicode, plain};
+use crate::terminal::{Column, Screen, Style, cut, is_unicode, plain};
 
 /// Options of `brink incident`.
 #[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
@@ -119,6 +119,10 @@ const KINDS: [Kind; 5] = [
     Kind::KillObserved,
     Kind::IncidentClosed,
 ];
+/// Characters of an id that is none which are repeated.
+const LONGEST_ID: usize = 60;
+/// Characters of a whole boot's id.
+const LONGEST_BOOT: usize = 36;
 /// Columns from which on the list has room for everything.
 const WIDE: usize = 100;
 /// Events of a journal that are read at a time.
@@ -325,17 +329,18 @@ impl<'a> Known<'a> {
 
     /// The one that is meant.
     fn only(&self, id: &str) -> Result<&Incident, CliError> {
+        let shown = || cut(&plain(id), LONGEST_ID);
         let exact = self.incidents.iter().find(|incident| incident.id == id);
         match (exact, self.incidents.as_slice()) {
             (Some(incident), _) | (None, [incident]) => Ok(incident),
             (None, []) => {
-                let error = anyhow::anyhow!("no incident {} is remembered", plain(id));
+                let error = anyhow::anyhow!("no incident {} is remembered", shown());
                 Err(CliError::new(Exit::Failure, error)
                     .advise("the same command without an id lists those that are"))
             }
             (None, several) => {
                 let ids: Vec<String> = several.iter().map(|incident| plain(&incident.id)).collect();
-                let error = anyhow::anyhow!("{} incidents begin with {}", several.len(), plain(id));
+                let error = anyhow::anyhow!("{} incidents begin with {}", several.len(), shown());
                 Err(CliError::new(Exit::Failure, error)
                     .advise(format!("say which: {}", ids.join(", "))))
             }
@@ -346,7 +351,9 @@ impl<'a> Known<'a> {
 /// Whether it may be all of an id, and not only the beginning: the start of a boot's, and a number.
 fn is_whole(id: &str) -> bool {
     id.split_once('-').is_some_and(|(boot, number)| {
-        boot.bytes().all(|byte| byte.is_ascii_hexdigit()) && number.parse::<u64>().is_ok()
+        boot.len() <= LONGEST_BOOT
+            && boot.bytes().all(|byte| byte.is_ascii_hexdigit())
+            && number.parse::<u64>().is_ok()
     })
 }
 

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use brink_stream::model::event::Event;
 use brink_stream::model::incident::Incident;
 use brink_stream::model::kind::Kind;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde::Deserialize;
 
 use super::asking::no_socket;
 use super::exit::{CliError, Exit};
 use crate::config::access::missing;
-use crate::control::http::{self, Answer, Attentive, ControlSocket};
+use crate::control::http::{self, Answer, Attentive, ControlSocket, ReaderGone};
 use crate::terminal::plain;
 
 /// `--socket` of the commands about events.
@@ -115,15 +116,10 @@ impl Events {
     }
 }
 
-/// The kinds that were named, or what is wrong with them.
-///
-/// # Errors
-/// When one is none; all of them are listed then.
-pub(super) fn kinds(text: &str) -> Result<Kind, String> {
-    Kind::from_word(text).ok_or_else(|| {
-        let words: Vec<&str> = Kind::ALL.into_iter().map(Kind::word).collect();
-        format!("no such kind; the kinds are {}", words.join(", "))
-    })
+/// Takes the name of a kind; of any other, all of them are listed, and the one that is most like it is named.
+pub(super) fn kinds() -> impl TypedValueParser<Value = Kind> {
+    PossibleValuesParser::new(Kind::ALL.map(Kind::word))
+        .try_map(|word: String| Kind::from_word(&word).ok_or("no such kind"))
 }
 
 const OTHER_VERSION: &str = "use `brink` of the same version as the agent";
@@ -144,15 +140,16 @@ fn unread(socket: &Path, answer: &[u8], error: &serde_json::Error) -> CliError {
 
 fn unanswered(socket: &Path, error: &io::Error) -> CliError {
     use io::ErrorKind as Kind;
+    // By its type: a broken pipe by its number may be the connection as well.
+    if is_caused_by::<ReaderGone>(error) {
+        return CliError::ReaderGone;
+    }
     if let Some(error) = no_socket(socket) {
         return error;
     }
     let path = socket.display();
-    let is_control = error
-        .get_ref()
-        .is_some_and(<dyn std::error::Error + Send + Sync>::is::<ControlSocket>);
+    let is_control = is_caused_by::<ControlSocket>(error);
     match error.kind() {
-        Kind::BrokenPipe => CliError::ReaderGone,
         Kind::PermissionDenied => CliError::new(
             Exit::Denied,
             anyhow::anyhow!("not allowed to hear the agent on {path}: {error}"),
@@ -185,6 +182,12 @@ fn unanswered(socket: &Path, error: &io::Error) -> CliError {
     }
 }
 
+fn is_caused_by<T: std::error::Error + 'static>(error: &io::Error) -> bool {
+    error
+        .get_ref()
+        .is_some_and(<dyn std::error::Error + Send + Sync>::is::<T>)
+}
+
 /// What the server says is escaped: names in it come from outside.
 fn refused(socket: &Path, answer: Answer<Attentive>) -> CliError {
     let status = answer.status;
@@ -194,7 +197,7 @@ fn refused(socket: &Path, answer: Answer<Attentive>) -> CliError {
         503 => Exit::NoAgent,
         _ => Exit::Failure,
     };
-    let text = answer.text().unwrap_or_default();
+    let text = answer.text_so_far();
     if let Ok(Refusal { error, next }) = serde_json::from_str(&text) {
         return CliError::new(exit, anyhow::anyhow!(plain(&error))).advise(plain(&next));
     }
@@ -203,4 +206,22 @@ fn refused(socket: &Path, answer: Answer<Attentive>) -> CliError {
         "{path} is not the agent's socket of events: it answers with status {status}"
     );
     CliError::new(Exit::Usage, error).advise(NAME_IT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_that_breaks_off_is_no_reader_that_has_left() {
+        let socket = Path::new("/nonexistent/events.sock");
+        let check = |error: io::Error, expected: Exit| {
+            assert_eq!(unanswered(socket, &error).exit(), expected, "{error}");
+        };
+        check(io::ErrorKind::BrokenPipe.into(), Exit::NoAgent);
+        check(io::ErrorKind::ConnectionReset.into(), Exit::NoAgent);
+        check(io::ErrorKind::UnexpectedEof.into(), Exit::NoAgent);
+        let gone = io::Error::new(io::ErrorKind::BrokenPipe, ReaderGone);
+        check(gone, Exit::Success);
+    }
 }

@@ -30,6 +30,9 @@ const NONE: &str = "none";
 const LISTEN: &str =
     "none, or an address of this machine alone with a port: 127.0.0.1:9753 or [::1]:9753";
 
+/// What is written is no address, which has been said.
+struct Wrong;
+
 /// What `metrics.listen` takes.
 const METRICS_LISTEN: &str = "none, or an address with a port: 0.0.0.0:9820 or [::]:9820";
 
@@ -40,13 +43,18 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Path
     let listen = section.get("listen");
     let page = section.get("page");
     let command_lines = section.get("commandLines");
+    let mut is_listen_wrong = false;
     let events = Events {
         enabled: enabled
             .and_then(|node| reader.boolean(node))
             .unwrap_or(true),
         socket: absolute(reader, section, "socket")
             .unwrap_or_else(|| paths.state_dir.join("events.sock")),
-        listen: listen.and_then(|node| read_listen(reader, node)),
+        listen: listen.and_then(|node| {
+            let address = read_listen(reader, node);
+            is_listen_wrong = address.is_err();
+            address.unwrap_or_default()
+        }),
         page: page.and_then(|node| reader.boolean(node)).unwrap_or(false),
         command_lines: command_lines
             .and_then(|node| reader.boolean(node))
@@ -59,7 +67,9 @@ pub(super) fn read<'a>(reader: &mut Reader<'a>, fields: Fields<'a>, paths: &Path
     if !events.enabled {
         doubt_ways_out(reader, section, &events);
     }
-    if let Some(node) = page.filter(|_| events.page && events.listen.is_none()) {
+    // Where an address is given and is wrong, nothing more is to be done for the page.
+    let is_unreachable = events.page && events.listen.is_none() && !is_listen_wrong;
+    if let Some(node) = page.filter(|_| is_unreachable) {
         let problem = "without events.listen no browser can open it";
         reader.fault(
             node,
@@ -77,7 +87,7 @@ pub(super) fn read_metrics<'a>(
     events: &Events,
 ) -> Option<SocketAddr> {
     let node = section(reader, fields, "metrics", &["listen"]).get("listen")?;
-    let address = read_address(reader, node, METRICS_LISTEN)?;
+    let address = read_address(reader, node, METRICS_LISTEN).ok().flatten()?;
     if !events.enabled {
         let problem = "with events.enabled: false nothing is served";
         reader.fault(
@@ -106,30 +116,35 @@ fn meet(one: SocketAddr, other: SocketAddr) -> bool {
     is_one && one.port() == other.port()
 }
 
-fn read_listen<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Option<SocketAddr> {
+fn read_listen<'a>(reader: &mut Reader<'a>, node: &'a Node) -> Result<Option<SocketAddr>, Wrong> {
     let address = read_address(reader, node, LISTEN)?;
-    if !address.ip().is_loopback() {
+    if address.is_some_and(|address| !address.ip().is_loopback()) {
         let problem = "not on loopback: whoever can reach it could read every event";
         reader.fault(node, problem, LISTEN);
-        return None;
+        return Err(Wrong);
     }
-    Some(address)
+    Ok(address)
 }
 
-fn read_address<'a>(reader: &mut Reader<'a>, node: &'a Node, accepted: &str) -> Option<SocketAddr> {
-    let text = reader.name(node)?;
+/// The address, or none where that is what is written.
+fn read_address<'a>(
+    reader: &mut Reader<'a>,
+    node: &'a Node,
+    accepted: &str,
+) -> Result<Option<SocketAddr>, Wrong> {
+    let text = reader.name(node).ok_or(Wrong)?;
     if text == NONE {
-        return None;
+        return Ok(None);
     }
     let Ok(address) = text.parse::<SocketAddr>() else {
         reader.fault(node, "no address with a port", accepted);
-        return None;
+        return Err(Wrong);
     };
     if address.port() == 0 {
         reader.fault(node, "without a port nobody would find it", accepted);
-        return None;
+        return Err(Wrong);
     }
-    Some(address)
+    Ok(Some(address))
 }
 
 /// A file of lines among the segments of the journal would be in the way of both.

@@ -24,6 +24,11 @@ const LONGEST_LINE: u64 = 64 << 20;
 #[error("it answers as the agent's control socket does")]
 pub struct ControlSocket;
 
+/// Whoever read our own output has left, which ends the reading too; the connection is well.
+#[derive(Debug, thiserror::Error)]
+#[error("the reader of the output is gone")]
+pub struct ReaderGone;
+
 /// An answer whose head has been read.
 pub struct Answer<R> {
     /// The status: 200 and so on.
@@ -47,10 +52,14 @@ pub fn get(socket: &Path, target: &str) -> io::Result<Answer<Attentive>> {
     let answer = Answer::read(BufReader::new(Attentive { stream }));
     match (asked, answer) {
         (_, Ok(answer)) => {
-            // An event may be long in coming.
-            answer.stream().set_read_timeout(None)?;
+            // An event may be long in coming; a refusal is not.
+            if answer.status == 200 {
+                answer.stream().set_read_timeout(None)?;
+            }
             Ok(answer)
         }
+        // What came instead of an answer says more than that the question did not get through.
+        (Err(_), Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(error),
         (Err(error), Err(_)) | (Ok(()), Err(error)) => Err(error),
     }
 }
@@ -89,7 +98,7 @@ impl Read for Attentive {
                 .revents()
                 .intersects(PollFlags::ERR | PollFlags::HUP)
             {
-                return Err(io::ErrorKind::BrokenPipe.into());
+                return Err(io::Error::new(io::ErrorKind::BrokenPipe, ReaderGone));
             }
         }
         self.stream.read(into)
@@ -167,6 +176,14 @@ impl<R: Read> Answer<R> {
             .take(LONGEST_LINE)
             .read_to_string(&mut text)?;
         Ok(text)
+    }
+
+    /// As much of the body as comes before it ends or breaks off.
+    pub fn text_so_far(mut self) -> String {
+        let mut text = Vec::new();
+        // Whoever refuses without listening to the end breaks the connection off behind his answer.
+        let _broken_off = self.body.by_ref().take(LONGEST_LINE).read_to_end(&mut text);
+        String::from_utf8_lossy(&text).into_owned()
     }
 }
 
@@ -359,6 +376,21 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
             Err(InvalidData),
         );
+    }
+
+    #[test]
+    fn what_came_of_a_body_counts_where_the_rest_does_not_come() {
+        let said = |text: &str| {
+            let answer = Answer::read(BufReader::new(text.as_bytes())).unwrap();
+            answer.text_so_far()
+        };
+        for (head, expected) in [
+            ("\r\nit is full", "it is full"),
+            ("Content-Length: 10\r\n\r\nit is full", "it is full"),
+            ("Content-Length: 99\r\n\r\nit is", "it is"),
+        ] {
+            assert_eq!(said(&format!("HTTP/1.1 503 x\r\n{head}")), expected);
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ const FRAMES: usize = 24;
 
 /// The whole story of an incident, for people.
 pub fn page(incident: &Incident, style: Style, is_ascii: bool) -> String {
-    let mut screen = Screen::new(style);
+    let mut screen = Screen::fitting(style);
     head(&mut screen, incident);
     timeline(&mut screen, incident);
     tables::victims(&mut screen, incident);

@@ -169,6 +169,30 @@ fn a_page_fits_its_terminal_and_no_name_steers_it() {
     }
 }
 
+/// However long they are, and wherever they stand.
+#[test]
+fn long_names_lose_their_middle_on_a_terminal_alone() {
+    let long = format!("web-{}", "x".repeat(150));
+    let group = format!("/kubepods.slice/{long}.slice");
+    let event = sample(Kind::OomKill);
+    let text = event.data.get().replace("web-5d9c7", &long);
+    let text = text.replace("/kubepods.slice", &group);
+    let incident: Incident = serde_json::from_str(&text).unwrap();
+    let of = |width| {
+        let colour = false;
+        page(&incident, Style { width, colour }, true)
+    };
+    let narrow = of(Some(80));
+    for line in narrow.lines() {
+        assert!(line.chars().count() <= 80, "{line}");
+    }
+    assert!(narrow.contains('…') && !narrow.contains(&long), "{narrow}");
+    let pipe = of(None);
+    for whole in [format!("shop/{long}"), group] {
+        assert!(pipe.contains(&whole), "{whole}\n{pipe}");
+    }
+}
+
 fn told(incident: &Value) -> String {
     let incident: Incident = serde_json::from_value(incident.clone()).unwrap();
     page(&incident, Style::default(), true)

@@ -6,8 +6,8 @@ use std::env;
 use std::io::{self, IsTerminal};
 use std::os::fd::AsFd;
 
-pub use table::Column;
-use table::Layout;
+pub use table::{Column, cut};
+use table::{LEAST, Layout};
 
 /// What is coloured, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,7 @@ pub struct Style {
 pub struct Screen {
     style: Style,
     text: String,
+    is_fitting: bool,
 }
 
 /// A paragraph is not made narrower or wider than this: longer lines are hard to read.
@@ -101,6 +102,13 @@ pub fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// A text in which each word that is longer than a line has lost its middle.
+pub fn fitted(text: &str, width: usize) -> String {
+    let words = text.split_whitespace();
+    let words: Vec<String> = words.map(|word| cut(word, width.max(LEAST))).collect();
+    words.join(" ")
+}
+
 /// The lines of a table's head, and those of each row, escaped. A column that has nothing to say in any row is left out.
 pub fn table_lines(
     columns: &[Column],
@@ -155,6 +163,17 @@ impl Screen {
         Self {
             style,
             text: String::new(),
+            is_fitting: false,
+        }
+    }
+
+    /// One for names that may be long: on a terminal, what a line has no room for loses its middle in sentences as it does
+    /// in tables. What is to be copied, as advice and the paths of errors are, does not belong here.
+    pub const fn fitting(style: Style) -> Self {
+        Self {
+            style,
+            text: String::new(),
+            is_fitting: true,
         }
     }
 
@@ -196,7 +215,14 @@ impl Screen {
         let indent = label.chars().count();
         let text = plain(text);
         let lines = match self.style.width {
-            Some(width) => wrapped(&text, width.clamp(NARROWEST, WIDEST).saturating_sub(indent)),
+            Some(width) => {
+                let text = if self.is_fitting {
+                    fitted(&text, width.saturating_sub(indent))
+                } else {
+                    text
+                };
+                wrapped(&text, width.clamp(NARROWEST, WIDEST).saturating_sub(indent))
+            }
             None => vec![text],
         };
         let mut start = shown(label, of_label);
@@ -245,6 +271,31 @@ mod tests {
         ] {
             assert_eq!(plain(text), expected);
         }
+    }
+
+    #[test]
+    fn a_word_longer_than_a_line_loses_its_middle_where_names_are_told_on_a_terminal() {
+        let text = format!("shop/{}: appeared", "x".repeat(100));
+        let told = |mut screen: Screen| {
+            screen.line("label ", &text);
+            screen.into_text()
+        };
+        let style = |width| Style {
+            width,
+            colour: false,
+        };
+        let cut = told(Screen::fitting(style(Some(60))));
+        let lines: Vec<&str> = cut.lines().collect();
+        assert_eq!(lines.len(), 2, "{cut}");
+        assert_eq!(lines[0].chars().count(), 60, "{cut}");
+        assert!(lines[0].starts_with("label shop/xx") && lines[0].ends_with("xx:"));
+        assert!(lines[0].contains('…') && lines[1] == "      appeared");
+        let whole = "x".repeat(100);
+        assert!(told(Screen::new(style(Some(60)))).contains(&whole));
+        assert_eq!(
+            told(Screen::fitting(style(None))),
+            format!("label {text}\n")
+        );
     }
 
     proptest! {

@@ -15,8 +15,8 @@ pub enum Column {
     Text(&'static str),
 }
 
-/// A name and a sentence in a table keep at least so much room.
-const LEAST: usize = 16;
+/// A name and a sentence keep at least so much room.
+pub(super) const LEAST: usize = 16;
 /// Between two columns.
 const GAP: usize = 2;
 
@@ -109,7 +109,7 @@ fn sentence(start: &str, text: &str, width: usize) -> Vec<String> {
 }
 
 /// A name in at most so many characters: its beginning and its end tell names apart better than its middle.
-fn cut(name: &str, width: usize) -> String {
+pub fn cut(name: &str, width: usize) -> String {
     let letters: Vec<char> = name.chars().collect();
     if letters.len() <= width || width == 0 {
         return name.to_owned();

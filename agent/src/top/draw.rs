@@ -5,14 +5,13 @@ use ratatui::layout::Rect;
 
 use super::picture::{Picture, Tint};
 use super::rows::{
-    NARROW, Room, clock, incident_columns, incident_row, open_order, room_columns, room_row, rooms,
-    workload_columns, workload_row,
+    NARROW, Room, clock, incident_table, open_order, room_table, rooms, workload_table,
 };
 use super::state::{Pane, State};
 use crate::control::protocol::Status;
 use crate::record::text::{pressure, refusal_words};
 use crate::record::wire::RankedWorkload;
-use crate::terminal::{plain, table_lines, wrapped};
+use crate::terminal::{fitted, plain, table_lines, wrapped};
 
 /// Lines that the incidents take beside the workloads, their title with them.
 const INCIDENTS: usize = 6;
@@ -106,8 +105,8 @@ fn head(picture: &mut Picture<'_>, state: &State) {
         );
         (text, format!("  {now} UTC {live}"))
     };
-    picture.line(0, &text, tint);
-    picture.at_end(0, &end, Tint::Strong);
+    let room = picture.at_end(0, &end, Tint::Strong);
+    picture.between(0, (0, room), &text, tint);
 }
 
 fn foot(picture: &mut Picture<'_>, state: &State, row: usize) {
@@ -134,8 +133,8 @@ fn node(picture: &mut Picture<'_>, state: &State, from: usize, end: usize) -> us
         6..MIDDLE => 2,
         _ => 5,
     });
-    let rows: Vec<Vec<String>> = rooms.iter().map(|room| room_row(room, width)).collect();
-    let (head, lines) = table_lines(room_columns(width), &rows, Some(width));
+    let (columns, rows) = room_table(&rooms, Some(width));
+    let (head, lines) = table_lines(columns, &rows, Some(width));
     let mut row = from;
     if height >= MIDDLE {
         picture.line(row, head.first().map_or("", String::as_str), Tint::Title);
@@ -228,10 +227,8 @@ fn workloads(picture: &mut Picture<'_>, state: &State, from: usize, end: usize) 
         Vec::new()
     };
     let why_at = end.saturating_sub(why.len());
-    let rows: Vec<Vec<String>> = (0..all)
-        .map(|place| workload_row(state, ranking, place))
-        .collect();
-    let table = table_lines(workload_columns(width), &rows, Some(width));
+    let (columns, rows) = workload_table(state, ranking, Some(width));
+    let table = table_lines(columns, &rows, Some(width));
     let tint = |place: usize| {
         let refuses = |one: &RankedWorkload| one.refusal.is_some();
         if ranking.workloads.get(place).is_some_and(refuses) {
@@ -263,8 +260,13 @@ fn sentence(state: &State, width: usize) -> Vec<String> {
     });
     let why = ranking.why.get(place).map_or("", |why| &why.sentence);
     let text = refusal.unwrap_or_default() + why;
-    let mut lines = wrapped(&plain(&text), width.max(1));
+    let mut lines = wrapped(&fitted(&plain(&text), width), width.max(1));
+    let goes_on = lines.len() > 2;
     lines.truncate(2);
+    if let Some(last) = lines.last_mut().filter(|_| goes_on) {
+        last.push(' ');
+        last.push(state.manner.mark());
+    }
     lines.resize(2, String::new());
     lines
 }
@@ -281,12 +283,8 @@ fn incidents(picture: &mut Picture<'_>, state: &State, from: usize, end: usize) 
         }
         return;
     }
-    let rows: Vec<Vec<String>> = state
-        .incidents
-        .iter()
-        .map(|row| incident_row(row, width))
-        .collect();
-    let table = table_lines(incident_columns(width), &rows, Some(width));
+    let (columns, rows) = incident_table(&state.incidents, Some(width));
+    let table = table_lines(columns, &rows, Some(width));
     let is_open = |place: usize| state.incidents.get(place).is_some_and(|row| !row.is_final);
     let tint = |place| {
         if is_open(place) {

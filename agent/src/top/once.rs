@@ -1,9 +1,6 @@
 //! The same as one page of text, for scripts and for whoever has no terminal.
 
-use super::rows::{
-    WIDE, incident_columns, incident_row, open_order, room_columns, room_row, rooms,
-    workload_columns, workload_row,
-};
+use super::rows::{incident_table, open_order, room_table, rooms, workload_table};
 use super::state::State;
 use crate::record::text::{counted, mode_words, moment, pressure};
 use crate::terminal::{Screen, Style};
@@ -15,14 +12,13 @@ pub fn page(state: &State, width: Option<usize>) -> String {
         colour: false,
     };
     let mut screen = Screen::new(style);
-    let width = width.unwrap_or(WIDE);
     node(&mut screen, state, width);
     workloads(&mut screen, state, width);
     incidents(&mut screen, state, width);
     screen.into_text()
 }
 
-fn node(screen: &mut Screen, state: &State, width: usize) {
+fn node(screen: &mut Screen, state: &State, width: Option<usize>) {
     let status = &state.look.status;
     let title = format!(
         "brink {} (pid {}), {}",
@@ -47,11 +43,11 @@ fn node(screen: &mut Screen, state: &State, width: usize) {
         screen.line("", "The guard has not read the node yet.");
         return;
     }
-    let rows: Vec<Vec<String>> = rooms.iter().map(|room| room_row(room, width)).collect();
-    screen.table(room_columns(width), &rows);
+    let (columns, rows) = room_table(&rooms, width);
+    screen.table(columns, &rows);
 }
 
-fn workloads(screen: &mut Screen, state: &State, width: usize) {
+fn workloads(screen: &mut Screen, state: &State, width: Option<usize>) {
     screen.gap();
     let ranking = match &state.look.ranking {
         Ok(ranking) => ranking,
@@ -67,13 +63,11 @@ fn workloads(screen: &mut Screen, state: &State, width: usize) {
         screen.line("", "Nobody: no workload is watched over.");
         return;
     }
-    let rows: Vec<Vec<String>> = (0..all)
-        .map(|place| workload_row(state, ranking, place))
-        .collect();
-    screen.table(workload_columns(width), &rows);
+    let (columns, rows) = workload_table(state, ranking, width);
+    screen.table(columns, &rows);
 }
 
-fn incidents(screen: &mut Screen, state: &State, width: usize) {
+fn incidents(screen: &mut Screen, state: &State, width: Option<usize>) {
     screen.gap();
     screen.heading("Last incidents");
     if let Some(why) = &state.deaf {
@@ -81,8 +75,7 @@ fn incidents(screen: &mut Screen, state: &State, width: usize) {
     } else if state.incidents.is_empty() {
         screen.line("  ", "none is remembered");
     } else {
-        let rows = state.incidents.iter();
-        let rows: Vec<Vec<String>> = rows.map(|row| incident_row(row, width)).collect();
-        screen.table(incident_columns(width), &rows);
+        let (columns, rows) = incident_table(&state.incidents, width);
+        screen.table(columns, &rows);
     }
 }

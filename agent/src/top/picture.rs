@@ -1,4 +1,4 @@
-//! A part of a terminal that lines are put into: cut at its edges, and without anything that steers it.
+//! A part of a terminal that lines are put into: cut at its edges, which is marked, and without anything that steers it.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -79,16 +79,38 @@ impl<'a> Picture<'a> {
 
     /// Puts a text at a row and column.
     pub(super) fn text(&mut self, row: usize, column: usize, text: &str, tint: Tint) {
-        let (Some(y), Ok(column)) = (self.row(row), u16::try_from(column)) else {
+        self.between(row, (column, self.width()), text, tint);
+    }
+
+    /// Puts a text at a row from a column on, up to another one.
+    pub(super) fn between(
+        &mut self,
+        row: usize,
+        (from, to): (usize, usize),
+        text: &str,
+        tint: Tint,
+    ) {
+        let room = to.min(self.width()).saturating_sub(from);
+        let (Some(y), Ok(column)) = (self.row(row), u16::try_from(from)) else {
             return;
         };
-        if column >= self.area.width {
+        if room == 0 {
             return;
         }
-        let room = usize::from(self.area.width - column);
         let style = tint.style(self.manner.colour);
         let x = self.area.x + column;
-        self.buffer.set_stringn(x, y, plain(text), room, style);
+        let text = self.marked(&plain(text), room);
+        self.buffer.set_stringn(x, y, text, room, style);
+    }
+
+    /// What has no room is seen to go on: half a figure would be another one.
+    fn marked(&self, text: &str, room: usize) -> String {
+        let text = text.trim_end();
+        if text.chars().count() <= room {
+            return text.to_owned();
+        }
+        let shown = text.chars().take(room.saturating_sub(1));
+        shown.chain([self.manner.mark()]).collect()
     }
 
     /// Puts a text at the right end of a row; the column that it begins in.
@@ -172,6 +194,6 @@ mod tests {
             .chunks(8)
             .map(|row| row.iter().map(ratatui::buffer::Cell::symbol).collect())
             .collect();
-        assert_eq!(rows, ["        ", "  a\\u{1b", "     end"]);
+        assert_eq!(rows, ["        ", "  a\\u{1…", "     end"]);
     }
 }

@@ -9,7 +9,7 @@ use crate::record::page::preference;
 use crate::record::text::{amount, amount_or_unknown, bytes, hardness, stretch};
 use crate::record::wire::{RankedWorkload, SignalValue};
 use crate::story::headline::cause_words;
-use crate::terminal::Column;
+use crate::terminal::{Column, table_lines};
 
 /// Signals in the order of their weight for a node's memory; any other comes after them.
 const ORDER: [&str; 4] = [
@@ -18,6 +18,9 @@ const ORDER: [&str; 4] = [
     "allocatableMemory.available",
     "pid.available",
 ];
+
+/// The columns of a table, and its rows.
+pub(super) type Table = (&'static [Column], Vec<Vec<String>>);
 
 /// A signal that is observed, with its thresholds, the first to be reached in front.
 pub(super) struct Room<'a> {
@@ -67,8 +70,62 @@ pub(super) fn open_order(status: &Status) -> Option<String> {
     ))
 }
 
+/// Leaves columns out, one after the other, until the rest has room on a terminal: a figure or an id without its end would be
+/// another one.
+fn fit(table: Table, width: Option<usize>, can_go: &[usize]) -> Table {
+    let (columns, mut rows) = table;
+    let Some(width) = width else {
+        return (columns, rows);
+    };
+    for &column in can_go.iter().filter(|column| **column < columns.len()) {
+        if has_room(columns, &rows, width) {
+            break;
+        }
+        // A column that says nothing is not shown.
+        for cell in rows.iter_mut().filter_map(|row| row.get_mut(column)) {
+            cell.clear();
+        }
+    }
+    (columns, rows)
+}
+
+fn has_room(columns: &[Column], rows: &[Vec<String>], width: usize) -> bool {
+    let (head, lines) = table_lines(columns, rows, Some(width));
+    let mut lines = head.iter().chain(lines.iter().flatten());
+    lines.all(|line| line.chars().count() <= width)
+}
+
+/// The table of rooms. In a pipe, which has no width, nothing is left out of any table.
+pub(super) fn room_table(rooms: &[Room<'_>], width: Option<usize>) -> Table {
+    // The share of the capacity, then the capacity.
+    const CAN_GO: [usize; 2] = [3, 2];
+    let columns = width.unwrap_or(WIDE);
+    let rows = rooms.iter().map(|room| room_row(room, columns)).collect();
+    let can_go: &[usize] = if columns < NARROW { &[] } else { &CAN_GO };
+    fit((room_columns(columns), rows), width, can_go)
+}
+
+/// The table of workloads in eviction order.
+pub(super) fn workload_table(state: &State, ranking: &Ranking, width: Option<usize>) -> Table {
+    // From the end on; who refuses is told as long as there is room for it at all.
+    const CAN_GO: [usize; 6] = [10, 9, 8, 7, 6, 3];
+    let places = 0..ranking.workloads.len();
+    let rows = places.map(|place| workload_row(state, ranking, place));
+    let columns = workload_columns(width.unwrap_or(WIDE));
+    fit((columns, rows.collect()), width, &CAN_GO)
+}
+
+/// The table of incidents.
+pub(super) fn incident_table(rows: &[IncidentRow], width: Option<usize>) -> Table {
+    // The first victim, then whether it is over.
+    const CAN_GO: [usize; 2] = [3, 4];
+    let columns = width.unwrap_or(WIDE);
+    let cells = rows.iter().map(|row| incident_row(row, columns)).collect();
+    fit((incident_columns(columns), cells), width, &CAN_GO)
+}
+
 /// Columns of rooms; a narrow terminal has fewer.
-pub(super) fn room_columns(width: usize) -> &'static [Column] {
+fn room_columns(width: usize) -> &'static [Column] {
     const ALL: [Column; 5] = [
         Column::Left("SIGNAL"),
         Column::Right("AVAILABLE"),
@@ -77,8 +134,8 @@ pub(super) fn room_columns(width: usize) -> &'static [Column] {
         Column::Left("THRESHOLDS"),
     ];
     const FEW: [Column; 3] = [
-        Column::Left("SIGNAL"),
-        Column::Right("AVAILABLE"),
+        Column::Name("SIGNAL"),
+        Column::Right("LEFT"),
         Column::Left("THRESHOLD"),
     ];
     if width < NARROW { &FEW } else { &ALL }
@@ -86,17 +143,19 @@ pub(super) fn room_columns(width: usize) -> &'static [Column] {
 
 /// Below so many columns a terminal is narrow, and from so many on it is wide.
 pub(super) const NARROW: usize = 64;
-pub(super) const WIDE: usize = 100;
+const WIDE: usize = 100;
 
-pub(super) fn room_row(room: &Room<'_>, width: usize) -> Vec<String> {
+fn room_row(room: &Room<'_>, width: usize) -> Vec<String> {
     let seen = room.seen;
     let of = |value| amount(&seen.signal, value);
-    let words = |one: &&ThresholdState| {
-        let met = if one.met { "MET " } else { "" };
-        format!("{met}{} {}", hardness(one.hard), one.value)
+    let is_narrow = width < NARROW;
+    let words = |one: &&ThresholdState| match (one.met, hardness(one.hard)) {
+        (true, _) if is_narrow => format!("MET {}", one.value),
+        (true, hardness) => format!("MET {hardness} {}", one.value),
+        (false, hardness) => format!("{hardness} {}", one.value),
     };
     let mut thresholds = room.thresholds.iter().map(words);
-    if width < NARROW {
+    if is_narrow {
         let first = thresholds.next().unwrap_or_default();
         return vec![seen.signal.clone(), of(seen.available), first];
     }
@@ -111,7 +170,7 @@ pub(super) fn room_row(room: &Room<'_>, width: usize) -> Vec<String> {
 }
 
 /// Columns of workloads; a narrow terminal has fewer, a wide one all.
-pub(super) fn workload_columns(width: usize) -> &'static [Column] {
+fn workload_columns(width: usize) -> &'static [Column] {
     static ALL: [Column; 11] = [
         Column::Right("#"),
         Column::Name("WORKLOAD"),
@@ -133,7 +192,7 @@ pub(super) fn workload_columns(width: usize) -> &'static [Column] {
 }
 
 /// One workload at its place, counted from zero, in all columns.
-pub(super) fn workload_row(state: &State, ranking: &Ranking, place: usize) -> Vec<String> {
+fn workload_row(state: &State, ranking: &Ranking, place: usize) -> Vec<String> {
     let Some(workload) = ranking.workloads.get(place) else {
         return Vec::new();
     };
@@ -185,7 +244,7 @@ fn percent(part: i64, whole: i64) -> String {
 }
 
 /// Columns of incidents; a narrow terminal has fewer.
-pub(super) fn incident_columns(width: usize) -> &'static [Column] {
+fn incident_columns(width: usize) -> &'static [Column] {
     const ALL: [Column; 6] = [
         Column::Left("WHEN (UTC)"),
         Column::Left("WHAT"),
@@ -202,7 +261,7 @@ pub(super) fn incident_columns(width: usize) -> &'static [Column] {
     if width < NARROW { &FEW } else { &ALL }
 }
 
-pub(super) fn incident_row(row: &IncidentRow, width: usize) -> Vec<String> {
+fn incident_row(row: &IncidentRow, width: usize) -> Vec<String> {
     let victim = row.victims.first();
     let process = victim.map_or_else(String::new, |victim| {
         format!("{} ({})", victim.comm, victim.pid)

@@ -85,6 +85,13 @@ pub struct Manner {
     pub unicode: bool,
 }
 
+impl Manner {
+    /// What stands for what is not shown.
+    pub(super) const fn mark(self) -> char {
+        if self.unicode { '…' } else { '~' }
+    }
+}
+
 /// Everything that a picture is made from.
 #[derive(Clone, Debug)]
 pub struct State {

@@ -154,11 +154,6 @@ fn what_goes_wrong_has_a_code_and_says_what_to_do() {
     };
     check(events(&nobody, &[]), 4, &["no agent", "brink run"]);
     check(
-        events(&nobody, &["--kind", "oom"]),
-        2,
-        &["no such kind", "oom-kill", "configuration-changed"],
-    );
-    check(
         events(&nobody, &["--since", "yesterday"]),
         2,
         &["10m", "BOOT:NUMBER"],
@@ -204,6 +199,91 @@ fn what_goes_wrong_has_a_code_and_says_what_to_do() {
         check(events(&agent.socket(), &[]), code, &[next]);
         agent.asked();
     }
+}
+
+#[test]
+fn kinds_and_names_that_there_are_none_of_are_refused_before_anybody_is_asked() {
+    let check = |args: &[&str], says: &[&str]| {
+        let output = events(Path::new("/nonexistent/events.sock"), args);
+        let said = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {said}");
+        for wanted in says {
+            assert!(said.contains(wanted), "{args:?}: {said}");
+        }
+    };
+    check(
+        &["--kind", "oom-kil,loss"],
+        &[
+            "invalid value 'oom-kil' for '--kind <KIND>'",
+            "agent-started, pressure, ",
+            "a similar value exists: 'oom-kill'",
+        ],
+    );
+    check(
+        &["--kind", "oom-kill,"],
+        &["a value is required for '--kind <KIND>'", "oom-kill, "],
+    );
+    for option in ["--namespace", "--pod"] {
+        let none = "give a name, or leave the option out for all";
+        check(&[option, ""], &[option, none]);
+        check(
+            &[option, "a\nb"],
+            &[option, "a name has no control characters"],
+        );
+    }
+}
+
+/// A place where everybody is told these bytes at once and nobody is listened to, as long as the tests run.
+fn deaf(answer: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = UnixListener::bind(folder.path().join("events.sock")).unwrap();
+    let answer = answer.to_owned();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            // Whoever asked may be gone already.
+            let _gone = stream.unwrap().write_all(answer.as_bytes());
+        }
+    });
+    folder
+}
+
+/// Asks each way several times: whether the question gets through before the end is a matter of chance.
+fn ask_the_deaf(answer: &str, says: &[&str]) {
+    let folder = deaf(answer);
+    let socket = folder.path().join("events.sock");
+    let socket = ["--socket", socket.to_str().unwrap()];
+    for args in [
+        &["events"][..],
+        &["events", "-f"],
+        &["events", "-o", "json"],
+        &["incident"],
+        &["incident", "3f2a-23"],
+    ] {
+        for _ in 0..8 {
+            let output = run(&[args, &socket].concat(), "");
+            let said = stderr(&output);
+            assert_eq!(output.status.code(), Some(4), "{args:?}: {said}");
+            assert_eq!(stdout(&output), "");
+            for wanted in says {
+                assert!(said.contains(wanted), "{args:?}: {said}");
+            }
+        }
+    }
+}
+
+/// It is no reader of the output that has left, whatever the kernel calls it.
+#[test]
+fn an_agent_that_hangs_up_at_once_has_broken_off() {
+    ask_the_deaf("", &["events.sock has broken off: "]);
+}
+
+#[test]
+fn a_refusal_is_told_though_the_question_was_not_heard() {
+    let refusal = "{\"error\":\"there are too many readers\",\"next\":\"wait a while\"}\n";
+    let says = ["there are too many readers", "wait a while"];
+    ask_the_deaf(&answer("503 Service Unavailable", refusal), &says);
+    let without_length = format!("HTTP/1.1 503 Service Unavailable\r\n\r\n{refusal}");
+    ask_the_deaf(&without_length, &says);
 }
 
 /// However long nothing happens: the stream is not closed, and nothing more is told.

@@ -120,6 +120,16 @@ fn the_beginning_of_an_id_is_enough_where_it_says_which() {
 }
 
 #[test]
+fn an_id_without_an_end_is_not_repeated_whole() {
+    for id in ["9".repeat(20_000), format!("{}-1", "a".repeat(20_000))] {
+        let output = incident(&[&id]);
+        let says = stderr(&output);
+        assert_eq!(output.status.code(), Some(1), "{says}");
+        assert!(says.contains("no incident ") && says.len() < 400, "{says}");
+    }
+}
+
+#[test]
 fn a_journal_that_was_cut_is_spoken_of() {
     let loss = tests_folder("events/v1alpha1").join("loss.json");
     let events = fs::read_to_string(loss).unwrap() + &told();

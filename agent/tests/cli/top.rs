@@ -242,6 +242,70 @@ fn the_chosen_one_is_in_the_picture_however_many_there_are() {
     }
 }
 
+/// One that has lost its end would be another one.
+#[test]
+fn a_figure_or_an_id_is_whole_or_not_there() {
+    const IDS: [&str; 2] = ["4960f8e8-2631", "4960f8e8-2632"];
+    let long = format!("web-{}-end", "x".repeat(60));
+    let mut state = state();
+    seen(&mut state, |status, ranking| {
+        status.signals[0].signal = "allocatableMemory.available".to_owned();
+        ranking.workloads[0].name.clone_from(&long);
+    });
+    let rows = IDS.map(|id| {
+        let mut row = incident(id, "2026-11-20T09:36:31.250877Z", true);
+        row["name"] = json!(long);
+        serde_json::from_value::<IncidentRow>(row).unwrap()
+    });
+    state.hear(News::Incidents(Vec::from(rows)));
+    for width in 40..=130 {
+        let lines = lines(&drawn(&state, width, 24));
+        let text = lines.join("\n");
+        for line in &lines {
+            assert!(
+                !line.contains("hard 1") || line.contains("hard 128Mi"),
+                "{width}: {line}"
+            );
+            // What the first one uses, of what it requested.
+            let is_first = line.contains("252Mi");
+            assert!(
+                !is_first || !line.contains("19") || line.contains("196%"),
+                "{width}: {line}"
+            );
+        }
+        assert!(text.contains("hard 128Mi"), "{width}\n{text}");
+        for id in IDS {
+            assert_eq!(text.contains(id), width >= 64, "{width}\n{text}");
+        }
+        let mut told = lines.iter().filter(|line| line.contains(IDS[0]));
+        assert!(told.all(|line| line.contains('…')), "{text}");
+    }
+}
+
+/// Too narrow for anything: that is seen.
+#[test]
+fn what_is_cut_at_the_edge_is_marked() {
+    let state = state();
+    for (width, height) in [(20, 24), (30, 10)] {
+        let picture = lines(&drawn(&state, width, height));
+        let headroom = picture.iter().find(|line| line.contains("memory.head"));
+        let headroom = headroom.unwrap();
+        assert!(
+            headroom.ends_with('…') && headroom.chars().count() == usize::from(width),
+            "{headroom}"
+        );
+    }
+    let mut plain = State::new(
+        look(0),
+        Manner {
+            colour: false,
+            unicode: false,
+        },
+    );
+    plain.hear(News::Lost("x".repeat(200)));
+    assert!(lines(&drawn(&plain, 80, 24))[0].ends_with("xx~"));
+}
+
 #[test]
 fn without_colours_there_are_none() {
     let mut plain = State::new(

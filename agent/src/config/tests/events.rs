@@ -62,6 +62,19 @@ fn what_is_no_place_is_a_fault_with_its_own() {
             "no address with a port",
         ),
         ("events: {listen: ''}", "empty"),
+        ("events: {listen: '', page: true}", "empty"),
+        (
+            "events: {listen: '0.0.0.0:80', page: true}",
+            "not on loopback",
+        ),
+        (
+            "events: {listen: localhost, page: true}",
+            "no address with a port",
+        ),
+        (
+            "events: {listen: none, page: true}",
+            "without events.listen no browser can open it",
+        ),
         ("events: {enable: true}", "did you mean enabled?"),
         ("events: {enabled: 1}", "events.enabled"),
         ("events: yes", "accepted: a map"),
