@@ -53,11 +53,12 @@ const fn target(name: &'static str, run: fn(&[u8]) -> Taken) -> Target {
 }
 
 /// Every entry point.
-pub const TARGETS: [Target; 26] = [
+pub const TARGETS: [Target; 27] = [
     target("records", targets::probe::records),
     target("btf", targets::probe::btf),
     target("format", targets::probe::format),
     target("symbols", targets::probe::symbols),
+    target("traces", targets::traces::traces),
     target("node-files", targets::node::node_files),
     target("process-files", targets::process::process_files),
     target("cgroup-files", targets::cgroup::cgroup_files),

@@ -46,6 +46,7 @@ each! {
     btf: "btf",
     format: "format",
     symbols: "symbols",
+    traces: "traces",
     node_files: "node-files",
     process_files: "process-files",
     cgroup_files: "cgroup-files",

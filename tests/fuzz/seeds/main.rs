@@ -1,6 +1,6 @@
 //! Writes the seeds that nobody can write by hand: `cargo run -p brink-fuzz --example seeds`, after a form has changed.
 //!
-//! They are records of the rings, slots of the ledger, journals of both kinds, what is said over the socket, what a container
+//! They are records of the rings, traces of the flight recorder's timer, slots of the ledger, journals of both kinds, what is said over the socket, what a container
 //! runtime answers, and what the kernel tells of changes on a disk.
 
 mod changes;
@@ -10,6 +10,7 @@ mod runtime;
 mod segments;
 mod slots;
 mod talk;
+mod traces;
 
 use std::fs;
 use std::path::Path;
@@ -19,6 +20,7 @@ use brink_fuzz::Target;
 fn main() {
     ring::records();
     ring::kills();
+    traces::rings();
     slots::ledger();
     lines::journal();
     segments::event_journal();

@@ -20,3 +20,4 @@ pub(crate) mod scenario;
 pub(crate) mod state;
 pub(crate) mod stream;
 pub(crate) mod text;
+pub(crate) mod traces;

@@ -7,7 +7,7 @@ use brink_abi::flight::{FlightPage, FlightPoint, PAGE_POINTS, PAGES};
 use super::coverage::{Coverage, Settings, Wishes};
 use super::error::ProbeError;
 use super::load::take;
-use super::pages::Shape;
+use super::pages::{Shape, in_map};
 use super::pod::Pod;
 use super::programs::Family;
 
@@ -77,7 +77,8 @@ impl FlightReader {
         (from_ns, to_ns): (u64, u64),
         mut each: impl FnMut(&FlightPoint),
     ) -> Result<(), ProbeError> {
-        RING.read((&self.pages, "FLIGHT"), (0, written), |first, page| {
+        let page = in_map(&self.pages, "FLIGHT");
+        RING.read(page, (0, written), |first, page| {
             let count = usize::try_from(written.saturating_sub(first)).unwrap_or(PAGE_POINTS);
             for point in page.points.iter().take(count) {
                 if (from_ns..=to_ns).contains(&point.at_ns) {

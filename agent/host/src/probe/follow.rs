@@ -11,7 +11,7 @@ use brink_abi::survey::{Follower, PAGE_TRACES, TRACE_PAGES, Trace, TracePage};
 use super::call::{done, program, run};
 use super::error::ProbeError;
 use super::load::{chain, take};
-use super::pages::Shape;
+use super::pages::{Shape, in_map};
 use super::pod::Pod;
 use super::programs::FOLLOW as NAME;
 
@@ -31,6 +31,52 @@ pub struct Followed {
     pub overwritten: u64,
 }
 
+/// How far the ring of traces was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceReading {
+    /// Traces that were read, or passed over.
+    read: u64,
+    /// As it stood when they were read last.
+    followed: Followed,
+}
+
+impl TraceReading {
+    /// Hands over what was left since the last time, oldest first. What was overwritten meanwhile is counted. `counted` is as the
+    /// timer had counted before, and `page` finds a page by its place in the ring.
+    ///
+    /// # Errors
+    /// The first of `page`; the next time begins where this one did.
+    pub fn go_on<E>(
+        &mut self,
+        counted: Follower,
+        page: impl FnMut(u32) -> Result<TracePage, E>,
+        mut each: impl FnMut(&Trace),
+    ) -> Result<(), E> {
+        self.followed.counted = counted;
+        let unread = self.read..counted.traces;
+        let mut found = 0;
+        RING.read(page, (unread.start, unread.end), |first, page| {
+            for (offset, trace) in page.traces.iter().enumerate() {
+                if unread.contains(&(first + offset as u64)) {
+                    found += 1;
+                    each(trace);
+                }
+            }
+        })?;
+        self.read = unread.end;
+        // The timer's count never falls, but nothing here depends on that.
+        let left = unread.end.saturating_sub(unread.start);
+        let overwritten = &mut self.followed.overwritten;
+        *overwritten = overwritten.saturating_add(left.saturating_sub(found));
+        Ok(())
+    }
+
+    /// As it stood when traces were read last.
+    pub const fn followed(&self) -> Followed {
+        self.followed
+    }
+}
+
 /// The reading ends of what the timer leaves.
 pub(super) struct Follow {
     pace: Array<MapData, u64>,
@@ -39,10 +85,7 @@ pub(super) struct Follow {
     moved_fd: Arc<OwnedFd>,
     traces: Array<MapData, Pod<TracePage>>,
     follower: Array<MapData, Pod<Follower>>,
-    /// Traces that were read, or passed over.
-    read: u64,
-    /// As it stood when they were read last.
-    followed: Followed,
+    reading: TraceReading,
 }
 
 impl Follow {
@@ -63,8 +106,7 @@ impl Follow {
             moved_fd: Arc::new(moved_fd),
             traces: take(object, TRACES)?,
             follower: take(object, FOLLOWER)?,
-            read: 0,
-            followed: Followed::default(),
+            reading: TraceReading::default(),
         })
     }
 
@@ -84,29 +126,17 @@ impl Follow {
     }
 
     /// Hands over what was left since the last time, oldest first. What was overwritten meanwhile is counted.
-    pub(super) fn read(&mut self, mut each: impl FnMut(&Trace)) -> Result<(), ProbeError> {
+    pub(super) fn read(&mut self, each: impl FnMut(&Trace)) -> Result<(), ProbeError> {
         // Before the traces: who moves after that wakes anew.
         while self.moved.next().is_some() {}
-        self.followed.counted = self.counts()?;
-        let left = self.followed.counted.traces;
-        let unread = (self.read, left);
-        let mut found = 0;
-        RING.read((&self.traces, TRACES), unread, |first, page| {
-            for (place, trace) in (first..).zip(&page.traces) {
-                if (unread.0..unread.1).contains(&place) {
-                    found += 1;
-                    each(trace);
-                }
-            }
-        })?;
-        self.read = left;
-        self.followed.overwritten += (unread.1 - unread.0).saturating_sub(found);
-        Ok(())
+        let counted = self.counts()?;
+        let page = in_map(&self.traces, TRACES);
+        self.reading.go_on(counted, page, each)
     }
 
     /// As it stood when its traces were read last.
     pub(super) const fn followed(&self) -> Followed {
-        self.followed
+        self.reading.followed()
     }
 
     fn counts(&self) -> Result<Follower, ProbeError> {

@@ -46,7 +46,7 @@ pub use error::{ProbeError, Refusal};
 pub use evidence::EvidenceReader;
 pub use facts::{Facts, Roots};
 pub use flight::FlightReader;
-pub use follow::Followed;
+pub use follow::{Followed, TraceReading};
 pub use forensics::ForensicsRing;
 pub use gfp::GfpNames;
 pub use handle::Probe;

@@ -27,20 +27,30 @@ impl Shape {
         (read / page).max(oldest)..end
     }
 
-    /// Hands over those pages, each with the number of its first record.
-    pub(super) fn read<P: Plain>(
+    /// Hands over those pages, each with the number of its first record. `page` finds one by its place in the ring.
+    pub(super) fn read<P, E>(
         self,
-        (map, name): (&Array<MapData, Pod<P>>, &'static str),
+        mut page: impl FnMut(u32) -> Result<P, E>,
         (read, written): (u64, u64),
         mut each: impl FnMut(u64, &P),
-    ) -> Result<(), ProbeError> {
+    ) -> Result<(), E> {
         for number in self.unread(read, written) {
             let index = u32::try_from(number % u64::from(self.pages)).unwrap_or(0);
-            let found = map.get(&index, 0);
-            let Pod(page) = found.map_err(|error| ProbeError::Map { name, error })?;
-            each(number * self.page as u64, &page);
+            each(number * self.page as u64, &page(index)?);
         }
         Ok(())
+    }
+}
+
+/// Finds pages in the map of this name.
+pub(super) fn in_map<P: Plain>(
+    map: &Array<MapData, Pod<P>>,
+    name: &'static str,
+) -> impl Fn(u32) -> Result<P, ProbeError> {
+    move |index| {
+        let found = map.get(&index, 0);
+        let Pod(page) = found.map_err(|error| ProbeError::Map { name, error })?;
+        Ok(page)
     }
 }
 
