@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, WaitOptions};
 
+use crate::clock::monotonic_ns;
 use crate::hog::HogError;
+use crate::hog::births::Births;
 use crate::hog::pace::{Pacer, Stop};
 use crate::hog::raw::{Briefly, Forked, exit_now, fork, reap_automatically};
 use crate::hog::spec::HogSpec;
@@ -19,7 +21,11 @@ use crate::scan;
 const LARGEST_STORM: u64 = 4096;
 
 /// Every process forks as soon as it can; the group's task limit holds them, and whoever dies makes room for another.
-pub(super) fn storm(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
+pub(super) fn storm(
+    spec: &HogSpec,
+    births: Option<&Births>,
+    pacer: &mut Pacer,
+) -> Result<Stop, HogError> {
     let limited = spec
         .join
         .iter()
@@ -36,14 +42,15 @@ pub(super) fn storm(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError>
     let deadline = pacer.deadline();
     let mut is_first = true;
     while Instant::now() < deadline {
+        let began_ns = monotonic_ns();
         match fork() {
             Ok(Forked::Child) => is_first = false,
-            Ok(Forked::Parent { .. }) if is_first => {
-                if let Some(stop) = pacer.took(1) {
+            Ok(Forked::Parent { .. }) => {
+                note(births, began_ns);
+                if is_first && let Some(stop) = pacer.took(1) {
                     return Ok(pacer.stopped(stop));
                 }
             }
-            Ok(Forked::Parent { .. }) => {}
             // Full: wait for room.
             Err(_) => sleep(Duration::from_micros(200)),
         }
@@ -63,29 +70,40 @@ fn is_limited(group: &Path) -> bool {
 }
 
 /// Forks, waits for the child's end, and again.
-pub(super) fn churn(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
+pub(super) fn churn(
+    spec: &HogSpec,
+    births: Option<&Births>,
+    pacer: &mut Pacer,
+) -> Result<Stop, HogError> {
     require_one_thread(spec)?;
-    come_and_go(spec, pacer, || match fork()? {
+    come_and_go(spec, births, pacer, || match fork()? {
         Forked::Child => exit_now(),
         Forked::Parent { child } => Ok(child),
     })
 }
 
 /// The same with children that share our memory for as long as they live: the cheapest processes there are.
-pub(super) fn spawn_churn(spec: &HogSpec, pacer: &mut Pacer) -> Result<Stop, HogError> {
+pub(super) fn spawn_churn(
+    spec: &HogSpec,
+    births: Option<&Births>,
+    pacer: &mut Pacer,
+) -> Result<Stop, HogError> {
     let mut briefly = Briefly::new();
-    come_and_go(spec, pacer, || briefly.bear())
+    come_and_go(spec, births, pacer, || briefly.bear())
 }
 
 /// Makes children and waits for the end of each.
 fn come_and_go(
     spec: &HogSpec,
+    births: Option<&Births>,
     pacer: &mut Pacer,
     mut bear: impl FnMut() -> Result<i32, Errno>,
 ) -> Result<Stop, HogError> {
     let failed = |what| move |errno| HogError::Call { what, errno };
     while pacer.touched() < spec.bytes {
+        let began_ns = monotonic_ns();
         let child = bear().map_err(failed("forking"))?;
+        note(births, began_ns);
         rustix::process::waitpid(Pid::from_raw(child), WaitOptions::empty())
             .map_err(failed("waiting for a child"))?;
         if let Some(stop) = pacer.took(1) {
@@ -93,6 +111,12 @@ fn come_and_go(
         }
     }
     Ok(pacer.finish(spec))
+}
+
+fn note(births: Option<&Births>, began_ns: u64) {
+    if let Some(births) = births {
+        births.note(began_ns);
+    }
 }
 
 fn require_one_thread(spec: &HogSpec) -> Result<(), HogError> {

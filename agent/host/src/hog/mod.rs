@@ -15,6 +15,7 @@ use rustix::thread::set_thread_res_uid;
 use crate::error::HostError;
 use crate::hot_file::write_value;
 
+mod births;
 mod file_load;
 mod fork_load;
 mod kernel_load;
@@ -24,6 +25,7 @@ mod progress;
 mod raw;
 mod spec;
 
+pub use births::Births;
 pub use pace::Stop;
 pub use progress::Progress;
 pub use spec::{HogSpec, Load, SpecError};
@@ -96,6 +98,8 @@ pub fn run(spec: &HogSpec) -> Result<HogReport, HogError> {
         .as_deref()
         .map(progress::Writer::create)
         .transpose()?;
+    let births = spec.births.as_deref().map(Births::open).transpose()?;
+    let births = births.as_ref();
     if let Some(user) = spec.user.map(Uid::from_raw) {
         // Asked for once, and from then on known: before Linux 6.4 it comes from a file that another user may not read.
         let _page = rustix::param::page_size();
@@ -119,9 +123,9 @@ pub fn run(spec: &HogSpec) -> Result<HogReport, HogError> {
         }
         Load::Dentries => kernel_load::dentries(spec, &mut pacer)?,
         Load::Pipes => kernel_load::pipes(spec, &mut pacer)?,
-        Load::ForkStorm => fork_load::storm(spec, &mut pacer)?,
-        Load::ForkChurn => fork_load::churn(spec, &mut pacer)?,
-        Load::SpawnChurn => fork_load::spawn_churn(spec, &mut pacer)?,
+        Load::ForkStorm => fork_load::storm(spec, births, &mut pacer)?,
+        Load::ForkChurn => fork_load::churn(spec, births, &mut pacer)?,
+        Load::SpawnChurn => fork_load::spawn_churn(spec, births, &mut pacer)?,
     };
     Ok(HogReport {
         touched: pacer.touched(),
@@ -182,6 +186,7 @@ impl HogSpec {
             floor: HogSpec::FLOOR,
             join: Vec::new(),
             progress: None,
+            births: None,
             folder: None,
             user: None,
         }

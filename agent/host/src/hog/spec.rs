@@ -117,6 +117,8 @@ pub struct HogSpec {
     pub join: Vec<PathBuf>,
     /// The file it keeps its [`super::Progress`] in.
     pub progress: Option<PathBuf>,
+    /// The file in which each birth is noted, for the loads that fork; see [`super::Births`].
+    pub births: Option<PathBuf>,
     /// A folder of its own for the loads that need files.
     pub folder: Option<PathBuf>,
     /// The user it becomes before it takes anything; not for the loads that need a folder.
@@ -181,6 +183,9 @@ impl HogSpec {
         if let Some(path) = &self.progress {
             add("--progress", path.as_ref());
         }
+        if let Some(path) = &self.births {
+            add("--births", path.as_ref());
+        }
         if let Some(path) = &self.folder {
             add("--folder", path.as_ref());
         }
@@ -219,6 +224,7 @@ impl HogSpec {
                 Some("--floor") => spec.floor = parse_number("--floor", value("--floor")?)?,
                 Some("--join") => spec.join.push(value("--join")?.into()),
                 Some("--progress") => spec.progress = Some(value("--progress")?.into()),
+                Some("--births") => spec.births = Some(value("--births")?.into()),
                 Some("--folder") => spec.folder = Some(value("--folder")?.into()),
                 Some("--hold") => spec.hold = true,
                 Some("--wait") => spec.wait = true,
@@ -326,12 +332,14 @@ mod tests {
             (floor, parent, user) in any::<(u64, Option<u32>, Option<u32>)>(),
             join in proptest::collection::vec("/[a-z/]{1,9}", 0..3),
             progress in proptest::option::of("/[a-z -]{1,9}"),
+            births in proptest::option::of("/[a-z -]{1,9}"),
             folder in proptest::option::of("/[a-z -]{1,9}"),
         ) {
             let spec = HogSpec {
                 load, bytes, rate, deadline: Duration::from_millis(milliseconds), hold, wait, floor, parent, user,
                 join: join.into_iter().map(PathBuf::from).collect(),
                 progress: progress.map(PathBuf::from),
+                births: births.map(PathBuf::from),
                 folder: folder.map(PathBuf::from),
             };
             prop_assert_eq!(HogSpec::from_args(spec.to_args()), Ok(spec));
