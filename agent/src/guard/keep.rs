@@ -19,8 +19,6 @@ use super::{Guard, now};
 
 /// A sampler that was distrusted must agree this often in a row before it serves again.
 const AGREEMENTS: u32 = 2;
-/// With more threads than this the counts of processes are not mended.
-const MOST_SYNCED: i64 = 5_000;
 /// The pace of refreshing what the sampler cannot read of the node's own cgroups, in its ticks: in half the time in which the
 /// fastest growth could use up what was left when it last told, which is eight of them; it tells when half of that is gone.
 /// Within these bounds: near a limit the growth may be faster than the fastest refresh.
@@ -145,25 +143,6 @@ impl Guard {
         kernel.count_tasks_of(ids.counter());
         kernel.calibrate_threads(|| ids.machines());
         self.arm_threads();
-    }
-
-    /// Mends the kernel's counts of processes, which can drift by a rare race. It takes two microseconds a process, in
-    /// which nothing else is looked at, so a very full machine keeps what was counted at the start.
-    fn sync_processes(&mut self) {
-        let thresholds = self.engine.policy().thresholds();
-        let wanted = thresholds.iter().any(|t| t.signal == Signal::PidAvailable);
-        let is_full = || {
-            let threads = self.files.ids().machines();
-            threads.is_none_or(|threads| threads > MOST_SYNCED)
-        };
-        if !wanted || is_full() {
-            return;
-        }
-        let kernel = self.kernel.as_mut();
-        if let Some(kernel) = kernel.filter(|kernel| kernel.counts_processes()) {
-            // It ran when the kernel was made; a failure now leaves what was counted since.
-            let _counted_since = kernel.probe().sync_processes();
-        }
     }
 
     /// Asks for a signal at the next number of threads at which a threshold on process ids changes.

@@ -18,6 +18,7 @@ use brink_host::probe::{Family, Meters, Probe, ProbeError, Victim};
 use super::compared::{Compared, Told};
 use super::figures::{NodeFigures, saturated};
 use super::files::NodeFiles;
+use super::omitted::{Omissions, Omitted};
 use super::roster::Roster;
 use super::unreaped::Ends;
 use super::watches::{FIRST_WORKLOAD_SLOT, NODE_SLOT, PODS_SLOT, Terrain, Watches, watches};
@@ -49,6 +50,8 @@ pub struct Kernel {
     is_out_of_meters: bool,
     /// Processes that found no room in the kernel's table, as of [`Kernel::check_meters`].
     untracked: Option<u64>,
+    /// Processes that the programs were kept from counting.
+    omissions: Omissions,
     /// Ends of tasks that no program has seen.
     ends: Ends,
     watches: Watches,
@@ -78,6 +81,7 @@ impl Kernel {
             counts_processes,
             is_out_of_meters: false,
             untracked: None,
+            omissions: Omissions::default(),
             ends: Ends::default(),
             probe,
             watches: Watches::default(),
@@ -394,6 +398,28 @@ impl Kernel {
         }
     }
 
+    /// Asks how often the kernel has left programs out that count processes; true while somebody may have come who is not counted.
+    pub(super) fn ask_for_omissions(&mut self) -> bool {
+        let meters = self.meters.iter();
+        let told = meters.flat_map(|meters| meters.skipped(Omitted::concerns));
+        self.omissions.hear(Omitted::of(told))
+    }
+
+    /// Compares the counts of processes with the kernel's lists, and makes them good. Where that fails, what was counted since it last
+    /// worked stands.
+    pub(super) fn sync_processes(&mut self) {
+        // Asked before it: who comes unseen meanwhile may not be met.
+        self.ask_for_omissions();
+        if self.probe.sync_processes().is_ok() {
+            self.omissions.make_good();
+        }
+    }
+
+    /// Whether every process is counted and nobody else, for all that the kernel tells.
+    pub(super) const fn are_counts_whole(&self) -> bool {
+        self.omissions.are_none()
+    }
+
     /// Makes the kernel's count of threads good by the machine's, which `machines` reads. Where it cannot be, what was counted
     /// serves.
     pub fn calibrate_threads(&mut self, machines: impl Fn() -> Option<i64>) {
@@ -434,8 +460,11 @@ impl Kernel {
     }
 
     /// Processes of a family of cgroups, by the kernel's own count, as of [`Kernel::check_meters`]; none when it does
-    /// not count them, or not all of them.
+    /// not count them, or not all of them, or others too.
     pub fn processes(&self, family: &[u64]) -> Option<u64> {
+        if !self.are_counts_whole() {
+            return None;
+        }
         self.sum_of_meters(family, |meter| match meter {
             Some(meter) if meter.untracked > 0 => None,
             found => Some(found.map_or(0, |meter| meter.processes)),

@@ -30,6 +30,7 @@ mod hear;
 mod keep;
 mod limits;
 mod measuring;
+mod omitted;
 mod quiet;
 mod reclaim;
 mod rehearse;

@@ -79,6 +79,8 @@ pub(super) struct Times {
     pub(super) reclaim: Option<Moment>,
     /// When the count of threads is made good, between passes.
     pub(super) count: Option<Moment>,
+    /// When the counts of processes are looked after, between passes.
+    pub(super) recount: Option<Moment>,
 }
 
 impl Times {
@@ -95,12 +97,14 @@ impl Times {
             arm: None,
             reclaim: None,
             count: None,
+            recount: None,
         }
     }
 
     fn next(&self) -> Moment {
         let others = [
             self.count,
+            self.recount,
             self.reclaim,
             self.arm,
             self.again,
@@ -326,6 +330,9 @@ impl Guard {
         }
         if due(self.times.count) {
             self.count_ends(now);
+        }
+        if due(self.times.recount) {
+            self.recount(now);
         }
         if due(self.times.terms) {
             self.refresh_terms(now);

@@ -76,6 +76,8 @@ impl Guard {
             "more cgroups than the kernel's programs have room for; processes are counted from files"
         } else if kernel.is_table_full() {
             "there were more processes than the kernel's programs have room for; the largest cgroups' are counted from files"
+        } else if !kernel.are_counts_whole() {
+            "the kernel has left programs out that count processes, and what they missed cannot all be made good; processes are counted from files"
         } else {
             return;
         };

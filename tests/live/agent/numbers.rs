@@ -132,6 +132,33 @@ fn workloads_have_as_many_processes_as_their_files_list() {
     }
 }
 
+/// In a storm Linux 7 takes tasks off their processor within a program, and leaves that program out for others meanwhile. Before the
+/// next pass, which is far away, the counts are right all the same.
+#[test]
+fn who_was_born_in_a_storm_is_counted_soon() {
+    const CROWD: u64 = 150;
+    const SOON: Duration = Duration::from_secs(3);
+    let mut node = Node::new(600);
+    let crowd = node.workload("crowd", "containers: [{name: c}]");
+    let group = &node.groups[crowd];
+    group.limit_tasks(&node.sandbox.layout, CROWD).unwrap();
+    let settings = "evictionHard: {pid.available: \"1\"}\nhousekeepingInterval: 1h";
+    node.configure_machine("observe", settings);
+    let status = node.start(&[]);
+    if status.rung.as_deref() != Some("kernel-sampler") {
+        lacks!("needs the kernel's programs: {:?}", status.rung_reasons);
+    }
+    let _storm = node.load(crowd, Load::ForkStorm, 0);
+    let listed = || node.groups[crowd].processes().unwrap().len() as u64;
+    let is_full = || (listed() == CROWD).then_some(());
+    assert!(wait_until(PATIENCE, is_full).is_some(), "{}", listed());
+    let told = || used(&node, "pid.available", "crowd");
+    let is_told = || (told() == Some(CROWD.cast_signed())).then_some(());
+    let found = wait_until(SOON, is_told);
+    let programs = || node.status().map(|status| status.programs);
+    assert!(found.is_some(), "{:?} of {:#?}", told(), programs());
+}
+
 /// A copy of /proc/meminfo that is brought up to date all the time, and says that more is cached than is.
 struct Meminfo {
     more_kib: Arc<AtomicU64>,
