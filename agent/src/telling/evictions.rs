@@ -154,6 +154,8 @@ impl Telling {
             if known.is_none() && orders.keep_early(record, qos) {
                 return;
             }
+            // What is found of it later has no end to wait for.
+            orders.taken_up = orders.taken_up.filter(|order| *order != record.order);
             known
         };
         let is_known = known.is_some();

@@ -419,6 +419,15 @@ fn an_order_of_an_earlier_run_ends_in_its_own_incident() {
     check(true);
     check(false);
 
+    // Where the journal cannot be opened at first it is over before its incident is found, which is closed then.
+    let (late, mut reader) = telling();
+    late.await_inheritance();
+    late.taken_up(5);
+    late.inherit(Vec::new());
+    late.completed(&over(decided(5, "enforcing"), "gone"), None);
+    assert_eq!(events(&mut reader).len(), 1);
+    assert!(!late.goes_on(5));
+
     let (telling, mut reader) = telling();
     telling.await_inheritance();
     telling.completed(&over(decided(5, "enforcing"), "gone"), None);

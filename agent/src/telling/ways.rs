@@ -348,6 +348,8 @@ fn past_of(journal: &Journal, tells_arguments: bool) -> Arc<dyn Past> {
 /// Closes incidents that a run before this one has left open, but for orders that go on.
 fn close_orphans(past: &dyn Past, opener: &Opener) {
     let now = || time_now(opener.clocks);
+    // Again, where the journal could not be opened at first: what ends meanwhile waits.
+    opener.heir.await_inheritance();
     let goes_on = |order| opener.heir.goes_on(order);
     let closed = orphans::close(past, &opener.hub, now, goes_on);
     opener.heir.inherit(closed.unwrap_or_else(|error| {
