@@ -63,7 +63,7 @@ pub(super) fn run(shared: &Shared, means: Means) {
             if begins {
                 rounds.prepare();
             }
-            rounds.turn(&work, shared, period)
+            rounds.turn(&work, shared, period, begins)
         };
         std::thread::park_timeout(rest);
     }
@@ -81,10 +81,14 @@ pub(super) struct Rounds {
     began: Option<Instant>,
     /// When the last one began, and how long it took.
     last: Option<(Instant, Duration)>,
-    /// When the runtime was asked for this round: nothing that it finds is older.
+    /// When this round began: nothing that it finds in folders is older.
     asked: Option<Moment>,
     /// The same of the last round that is over.
     whole: Option<Moment>,
+    /// When the runtime was asked last.
+    question: Option<Moment>,
+    /// When it was asked what it answered last: nothing that it told of layers is older.
+    layers_of: Option<Moment>,
     folders: usize,
     /// Where the node's filesystems lie.
     ground: Ground,
@@ -120,6 +124,8 @@ impl Rounds {
             last: None,
             asked: None,
             whole: None,
+            question: None,
+            layers_of: None,
             folders: 0,
             ground: Ground::default(),
             layers: Kept::default(),
@@ -167,7 +173,18 @@ impl Rounds {
                 known.measured.put_on(disk);
             }
         }
-        work.disks.note_round(self.whole);
+        work.disks.note_round(self.measured_since(work));
+    }
+
+    /// Since when all that is known was measured. Layers are as old as the runtime's answer, unless it does not answer: nobody waits for
+    /// what may never come.
+    fn measured_since(&self, work: &Work) -> Option<Moment> {
+        let has_layers = work.owned.iter().any(|owned| !owned.containers.is_empty());
+        if has_layers && !self.layers.is_old() {
+            self.whole.min(self.layers_of)
+        } else {
+            self.whole
+        }
     }
 
     /// Whether the next turn begins a round.
@@ -182,11 +199,15 @@ impl Rounds {
         if work.owned.iter().all(|owned| owned.containers.is_empty()) {
             return self.forget_layers(runtime, shared);
         }
-        let now = Instant::now();
+        let at = Instant::now();
         let is_wanted = begins || self.layers.is_unasked();
-        let is_asked = runtime.ask(is_wanted, now, || layers::ids(work.owned.iter()));
+        let asked = now();
+        let is_asked = runtime.ask(is_wanted, at, || layers::ids(work.owned.iter()));
+        if is_asked {
+            self.question = Some(asked);
+        }
         let patience = if is_asked { PROMPT } else { Duration::ZERO };
-        if let Some(heard) = runtime.hear(patience, now) {
+        if let Some(heard) = runtime.hear(patience, at) {
             self.hear(heard, work, shared);
         }
     }
@@ -207,6 +228,9 @@ impl Rounds {
             None if is_news => info!("a container runtime tells again what they have written"),
             _ => {}
         }
+        if silence.is_none() {
+            self.layers_of = self.question;
+        }
         shared.book().silence = silence;
         let has_containers = |(_, owned): &(usize, &Owned)| !owned.containers.is_empty();
         for (index, owned) in work.owned.iter().enumerate().filter(has_containers) {
@@ -218,12 +242,14 @@ impl Rounds {
             known.measured = Measured::of(workload, owned, &known.found, known.measured.at);
             show((work, index), &owned.uid, &known.measured, shared);
         }
+        work.disks.note_round(self.measured_since(work));
     }
 
     /// Nobody has containers, or nobody wants to know of them: what was told would be old when somebody does.
     fn forget_layers(&mut self, runtime: &mut Layers, shared: &Shared) {
         runtime.forget();
         self.layers = Kept::default();
+        (self.question, self.layers_of) = (None, None);
         shared.book().silence = None;
     }
 
@@ -232,12 +258,11 @@ impl Rounds {
         self.ground.look(self.places.take(), Instant::now());
     }
 
-    /// Measures one workload, if one is due, and tells for how long there is nothing to do then.
-    fn turn(&mut self, work: &Work, shared: &Shared, period: Duration) -> Duration {
+    /// Measures one workload, if one is due, or a round begins, and tells for how long there is nothing to do then.
+    fn turn(&mut self, work: &Work, shared: &Shared, period: Duration, begins: bool) -> Duration {
         self.meter.listen();
         let at = Instant::now();
-        let is_due = |due: Instant| at >= due;
-        if self.began.is_none() && self.due(shared, period).is_none_or(is_due) {
+        if begins {
             self.number += 1;
             self.began = Some(at);
         }
@@ -255,7 +280,7 @@ impl Rounds {
             self.last = Some((began, took));
             self.end_round(shared, took);
             self.whole = self.asked;
-            work.disks.note_round(self.whole);
+            work.disks.note_round(self.measured_since(work));
         }
         let due = self.due(shared, period).unwrap_or(at);
         let left = due.saturating_duration_since(Instant::now());

@@ -63,7 +63,8 @@ fn shared() -> Shared {
 /// Turns until there is nothing to do.
 fn round(rounds: &mut Rounds, work: &Work, shared: &Shared) -> Duration {
     loop {
-        let rest = rounds.turn(work, shared, PERIOD);
+        let begins = rounds.begins(shared, PERIOD);
+        let rest = rounds.turn(work, shared, PERIOD, begins);
         if !rest.is_zero() {
             return rest;
         }
@@ -145,7 +146,8 @@ fn a_round_that_the_guard_waits_for_begins_at_once_and_stands_on_the_board_once_
     assert_eq!((first.disks.round(), inodes(&first, 0)), (at(4), Some(2)));
     rounds.asked = at(6);
     // Not over before everybody has been measured.
-    assert!(rounds.turn(&first, &shared, PERIOD).is_zero());
+    let begins = rounds.begins(&shared, PERIOD);
+    assert!(rounds.turn(&first, &shared, PERIOD, begins).is_zero());
     assert_eq!(first.disks.round(), at(4));
     round(&mut rounds, &first, &shared);
     assert_eq!(first.disks.round(), at(6));
@@ -153,6 +155,39 @@ fn a_round_that_the_guard_waits_for_begins_at_once_and_stands_on_the_board_once_
     let later = work(&folders);
     rounds.adopt(&later, &shared);
     assert_eq!(later.disks.round(), at(6));
+}
+
+#[test]
+fn layers_that_were_told_before_a_round_began_are_older_than_the_round() {
+    let root = tempfile::tempdir().unwrap();
+    let container = vec![("app".to_owned(), "id".to_owned())];
+    let mut work = work(&[("a", root.path().to_path_buf())]);
+    let owned = Arc::make_mut(&mut Arc::get_mut(&mut work).unwrap().owned);
+    owned[0] = std::mem::take(&mut owned[0]).with_containers(container);
+    let (mut rounds, shared) = (rounds(), shared());
+    let at = |seconds| Some(Moment::from_secs(seconds));
+    let answer = |rounds: &mut Rounds, asked, answer| {
+        rounds.question = at(asked);
+        rounds.hear((answer, Instant::now()), &work, &shared);
+    };
+    let told = || {
+        let layers = [("id".to_owned(), FsUsage::default())].into();
+        let folders = None;
+        Ok(Told { layers, folders })
+    };
+    rounds.adopt(&work, &shared);
+    answer(&mut rounds, 3, told());
+    rounds.asked = at(5);
+    round(&mut rounds, &work, &shared);
+    assert_eq!(work.disks.round(), at(3), "as old as the answer");
+    answer(&mut rounds, 6, told());
+    assert_eq!(work.disks.round(), at(5), "as old as the folders");
+    rounds.asked = at(9);
+    rounds.last = None;
+    round(&mut rounds, &work, &shared);
+    assert_eq!(work.disks.round(), at(6));
+    answer(&mut rounds, 10, Err("it hangs".to_owned()));
+    assert_eq!(work.disks.round(), at(9), "nobody waits for who is silent");
 }
 
 #[test]

@@ -139,9 +139,9 @@ mod tests {
         let mut layers = Layers::new(root.path().to_path_buf(), None);
         asked(&mut layers);
         let began = Instant::now();
+        let (connection, _) = listener.accept().unwrap();
         assert!(layers.hear(Duration::from_millis(10), began).is_none());
         // It hangs up, and then that is told.
-        let (connection, _) = listener.accept().unwrap();
         drop((connection, listener));
         let (answer, _) = layers.hear(WHILE, Instant::now()).unwrap();
         let why = answer.unwrap_err();
