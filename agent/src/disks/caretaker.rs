@@ -278,11 +278,21 @@ impl Caretaker {
 
     /// Whose garbage collection comes first; whether the guard knows as much as we do.
     pub(super) fn tell_of_kubelet(&mut self) -> bool {
+        let keeps = self.look_for_kubelet();
+        self.tell_who_keeps(keeps)
+    }
+
+    /// Whether a kubelet keeps this node's disks, as far as that is known.
+    pub(super) fn look_for_kubelet(&mut self) -> Option<bool> {
         let said = self.runtime.state().is_kubelets;
         self.heard_of_kubelet = said.or(self.heard_of_kubelet);
         // It may have come back with another folder.
         let runs = self.discovery.find_kubelet();
-        let keeps = keeps(runs, self.heard_of_kubelet);
+        keeps(runs, self.heard_of_kubelet)
+    }
+
+    /// Tells the guard, where it has been told something else; whether it knows.
+    pub(super) fn tell_who_keeps(&mut self, keeps: Option<bool>) -> bool {
         if let Some(by_kubelet) = keeps
             && keeps != self.told_of_kubelet
         {

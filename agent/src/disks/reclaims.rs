@@ -124,8 +124,9 @@ impl Caretaker {
     fn answer(&mut self, asked: Moment, answer: ReclaimAnswer) {
         let until = Instant::now() + AFTER;
         let mut is_told = false;
+        let keeps = self.look_for_kubelet();
         loop {
-            is_told = is_told || self.tell_of_kubelet();
+            is_told = is_told || self.tell_who_keeps(keeps);
             let answer = Command::Reclaimed(asked, answer);
             let is_answered = is_told && self.disks.ports.commands.send(answer).is_ok();
             if is_answered || Instant::now() > until || self.is_stopped() {

@@ -415,6 +415,11 @@ impl Kernel {
         }
     }
 
+    /// Whether nobody has ended unseen.
+    pub(super) const fn have_ends_been_seen(&self) -> bool {
+        self.omissions.have_ends_been_seen()
+    }
+
     /// Whether every process is counted and nobody else, for all that the kernel tells.
     pub(super) const fn are_counts_whole(&self) -> bool {
         self.omissions.are_none()

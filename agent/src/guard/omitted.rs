@@ -2,7 +2,7 @@
 //!
 //! A program that runs on a processor is not begun there a second time, so where tracepoints can be preempted (Linux 7) some births
 //! and ends are counted by nobody. Who came unseen is on the kernel's lists, and is counted as soon as it tells that it left a program
-//! out. Who ended unseen is on none: he stays counted until another process has his number, and files decide until then.
+//! out. Who ended unseen is on none: he stays counted until another process has his number, and files decide from then on.
 
 use brink_core::base::{Moment, Span};
 use brink_core::node::signal::Signal;
@@ -71,9 +71,14 @@ impl Omissions {
         self.made_good = self.told.comings;
     }
 
+    /// Whether nobody has ended unseen.
+    pub(super) const fn have_ends_been_seen(&self) -> bool {
+        self.told.ends == 0
+    }
+
     /// Whether the counts are right for all that is known.
     pub(super) const fn are_none(&self) -> bool {
-        self.told.comings == self.made_good && self.told.ends == 0
+        self.told.comings == self.made_good && self.have_ends_been_seen()
     }
 }
 
@@ -104,7 +109,14 @@ impl Guard {
         let kernel = self.kernel.as_mut();
         if kernel.is_some_and(Kernel::ask_for_omissions) {
             self.calibrate_threads();
-            self.sync_processes();
+            // What decides nothing any more is mended at the next pass.
+            if self
+                .kernel
+                .as_ref()
+                .is_some_and(Kernel::have_ends_been_seen)
+            {
+                self.sync_processes();
+            }
         }
     }
 }
