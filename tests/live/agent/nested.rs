@@ -18,7 +18,7 @@ const STORM: u64 = 200;
 /// A kill takes about a millisecond, and whether anybody is born in that is chance: so many kills are looked at.
 const KILLS: u32 = 5;
 /// None is begun so long after the first.
-const LAST_KILL: Duration = Duration::from_secs(40);
+const LAST_KILL: Duration = Duration::from_secs(15);
 
 /// A workload of four groups, three levels deep; processes are in the leaves alone, as on cgroup v2 they must be.
 struct Tree {
