@@ -65,24 +65,21 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::fake;
 
     /// A v2 tree with the groups `/a` and `/a/b`, and their limits of tasks where they have the controller.
     fn most_tasks(limits: [Option<&str>; 2]) -> Option<i64> {
         let root = tempfile::tempdir().unwrap();
-        let mounts = "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        fake::mount_unified(root.path());
+        fs::create_dir_all(root.path().join("sys/fs/cgroup/a/b")).unwrap();
         let files = [
-            ("proc/self/mountinfo", Some(mounts)),
             ("proc/sys/kernel/pid_max", Some("5000\n")),
-            ("sys/fs/cgroup/cgroup.controllers", Some("memory pids\n")),
             ("sys/fs/cgroup/a/pids.max", limits[0]),
             ("sys/fs/cgroup/a/b/pids.max", limits[1]),
         ];
-        fs::create_dir_all(root.path().join("sys/fs/cgroup/a/b")).unwrap();
         for (name, text) in files {
-            let path = root.path().join(name);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
             if let Some(text) = text {
-                fs::write(path, text).unwrap();
+                fake::write(root.path(), name, text);
             }
         }
         let node = NodeScope::Cgroup("/a/b".to_owned());

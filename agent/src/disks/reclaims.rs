@@ -123,10 +123,9 @@ impl Caretaker {
     /// answered, whoever holds most may go, and a kubelet may have come since the last look.
     fn answer(&mut self, asked: Moment, answer: ReclaimAnswer) {
         let until = Instant::now() + AFTER;
-        let mut is_told = false;
         let keeps = self.look_for_kubelet();
         loop {
-            is_told = is_told || self.tell_who_keeps(keeps);
+            let is_told = self.tell_who_keeps(keeps);
             let answer = Command::Reclaimed(asked, answer);
             let is_answered = is_told && self.disks.ports.commands.send(answer).is_ok();
             if is_answered || Instant::now() > until || self.is_stopped() {
@@ -192,8 +191,6 @@ fn short(disks: &Disks, policy: &Policy) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use brink_core::node::signal::Signal;
-
     use super::*;
     use crate::disks::answer::Removed;
 
@@ -203,27 +200,15 @@ mod tests {
             name: "image".to_owned(),
             bytes: Some(7),
         };
-        Reclaimed {
-            asked: ReclaimAsked {
-                signal: Signal::NodefsAvailable,
-                quantity: 10,
-                available: 5,
-                at: Moment::START,
-                is_dry,
-            },
-            is_dry,
-            ways: &[],
-            runtime: None,
-            outcome: Some(Outcome {
-                end,
-                images: vec![removed; images],
-                said_bytes: 7,
-                ..Outcome::default()
-            }),
-            available: Some(left),
-            short: Vec::new(),
-            took: Duration::ZERO,
-        }
+        let mut reclaimed = Reclaimed::of(Outcome {
+            end,
+            images: vec![removed; images],
+            said_bytes: 7,
+            ..Outcome::default()
+        });
+        (reclaimed.asked.is_dry, reclaimed.is_dry) = (is_dry, is_dry);
+        reclaimed.available = Some(left);
+        reclaimed
     }
 
     #[test]

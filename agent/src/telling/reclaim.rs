@@ -179,19 +179,12 @@ impl Telling {
 }
 
 #[cfg(test)]
-mod tests {
-    use brink_core::node::signal::Signal;
-
-    use super::*;
-
-    fn reclaimed(containers: usize, name: &str) -> Reclaimed {
-        let removed = |at: usize| Removed {
-            name: format!("{name}{at}"),
-            bytes: (at == 0).then_some(77),
-        };
-        Reclaimed {
+impl Reclaimed {
+    /// What was asked for with 5 bytes left of 10, and came to this.
+    pub(crate) fn of(outcome: Outcome) -> Self {
+        Self {
             asked: ReclaimAsked {
-                signal: Signal::NodefsAvailable,
+                signal: brink_core::node::signal::Signal::NodefsAvailable,
                 quantity: 10,
                 available: 5,
                 at: Moment::START,
@@ -200,16 +193,29 @@ mod tests {
             is_dry: false,
             ways: &[],
             runtime: None,
-            outcome: Some(Outcome {
-                containers: (0..containers).map(removed).collect(),
-                images: vec![removed(0)],
-                kept: [("inUse", 3), ("pinned", 2)].into(),
-                ..Outcome::default()
-            }),
+            outcome: Some(outcome),
             available: None,
             short: Vec::new(),
             took: Duration::ZERO,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reclaimed(containers: usize, name: &str) -> Reclaimed {
+        let removed = |at: usize| Removed {
+            name: format!("{name}{at}"),
+            bytes: (at == 0).then_some(77),
+        };
+        Reclaimed::of(Outcome {
+            containers: (0..containers).map(removed).collect(),
+            images: vec![removed(0)],
+            kept: [("inUse", 3), ("pinned", 2)].into(),
+            ..Outcome::default()
+        })
     }
 
     #[track_caller]

@@ -12,13 +12,13 @@ use brink_cri::state::Standing;
 use brink_stream::model::event::Event;
 use brink_stream::model::incident::{Cause, Incident};
 use brink_stream::model::kind::Kind;
-use brink_tests::{OwnDisk, lacks_disk, skip, wait_until};
+use brink_tests::{OwnDisk, wait_until};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
-use super::containerd::{Containerd, SANDBOX, programs};
+use super::containerd::{Containerd, SANDBOX};
 use super::pods::{Pod, ended};
-use super::told;
+use super::{ground, told};
 use crate::kinds;
 use crate::support::{MIB, Node, PATIENCE};
 
@@ -203,20 +203,6 @@ struct Ground {
     pods: Vec<(&'static Plan, Vec<String>)>,
     disk: OwnDisk,
     _place: TempDir,
-}
-
-/// A ground, or the end of the test with the reason why there is none.
-macro_rules! ground {
-    ($mode:literal, $pods:expr) => {{
-        let programs = match programs() {
-            Ok(programs) => programs,
-            Err(reason) => skip!("{reason}"),
-        };
-        match Ground::new(&programs, $mode, $pods) {
-            Ok(ground) => ground,
-            Err(reason) => lacks_disk!("{reason}"),
-        }
-    }};
 }
 
 impl Ground {

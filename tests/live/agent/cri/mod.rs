@@ -29,3 +29,18 @@ macro_rules! start {
     };
 }
 use start;
+
+/// The `Ground` of whoever asks, with that, or the end of the test with the reason why there is none.
+macro_rules! ground {
+    ($($with:expr),+) => {{
+        let programs = match $crate::cri::containerd::programs() {
+            Ok(programs) => programs,
+            Err(reason) => brink_tests::skip!("{reason}"),
+        };
+        match Ground::new(&programs, $($with),+) {
+            Ok(ground) => ground,
+            Err(reason) => brink_tests::lacks_disk!("{reason}"),
+        }
+    }};
+}
+use ground;

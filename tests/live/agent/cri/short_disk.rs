@@ -9,14 +9,14 @@ use brink_cri::state::{Standing, State};
 use brink_host::hog::{HogSpec, Load};
 use brink_stream::model::data::{NodeReclaim, ReclaimOutcome, ReclaimPhase};
 use brink_stream::model::kind::Kind;
-use brink_tests::{Hog, OwnDisk, lacks_disk, skip, wait_until};
+use brink_tests::{Hog, OwnDisk, wait_until};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use super::containerd::{Containerd, SANDBOX, programs};
+use super::containerd::{Containerd, SANDBOX};
 use super::pods::{Pod, ended, written};
 use super::reclaim::{OF_THE_DEAD, SLEEP, USED, held};
-use super::told;
+use super::{ground, told};
 use crate::layouts::take;
 use crate::storage::keeper;
 use crate::support::{MIB, Node, PATIENCE, gone_after, lives};
@@ -64,20 +64,6 @@ struct Containers {
     /// Dead, and the newest one that is.
     newer: String,
     running: String,
-}
-
-/// A ground, or the end of the test with the reason why there is none.
-macro_rules! ground {
-    ($reclaim:expr, $unused:expr) => {{
-        let programs = match programs() {
-            Ok(programs) => programs,
-            Err(reason) => skip!("{reason}"),
-        };
-        match Ground::new(&programs, $reclaim, $unused) {
-            Ok(ground) => ground,
-            Err(reason) => lacks_disk!("{reason}"),
-        }
-    }};
 }
 
 impl Ground {
