@@ -9,7 +9,8 @@ use std::process::{Child, Command};
 use std::time::Duration;
 
 use brink_host::cgroup::Controller;
-use brink_host::probe::{Family, Probe, Row, Signal, Victim, Wishes};
+use brink_host::probe::programs::PROGRAMS;
+use brink_host::probe::{Facts, Family, Probe, Roots, Row, Signal, Victim, Wishes, coverage};
 use brink_tests::{Sandbox, lacks};
 use probe_support::{Group, probe, signal, threads, until, waiting};
 
@@ -287,6 +288,55 @@ fn the_dead_are_counted_until_they_are_reaped() {
     until("one to be reaped", || (counted() == (0, 3)).then_some(()));
     sleepers.end();
     until("all to be reaped", || (counted() == (0, 0)).then_some(()));
+}
+
+/// A probe without the program at exit: whoever ends is as one of whom the kernel has left that program out.
+fn blind_to_exits() -> Result<Probe, String> {
+    let mut facts = Facts::gather(&Roots::default());
+    let exit = PROGRAMS.iter().position(|program| program.name == "exit");
+    facts
+        .types
+        .as_mut()
+        .map_err(|error| error.to_string())?
+        .targets[exit.unwrap()] = Err("left out".to_owned());
+    let settings = coverage::settings(&facts, Wishes::default());
+    Probe::load(&facts, &settings).map_err(|error| error.to_string())
+}
+
+#[test]
+fn whoever_ends_unseen_is_counted_until_he_is_reaped() {
+    let group = match Group::new("unseen") {
+        Ok(group) => group,
+        Err(why) => lacks!("{why}"),
+    };
+    let mut probe = match blind_to_exits() {
+        Ok(probe) => probe,
+        Err(why) => lacks!("{why}"),
+    };
+    for needed in ["fork", "free"] {
+        if !probe.coverage().has(needed) {
+            lacks!("the program {needed}");
+        }
+    }
+    assert!(!probe.coverage().has("exit"));
+    let meters = probe.take_meters().unwrap();
+    let mut sleepers = Sleepers::new(&group, 4);
+    let counted = || {
+        let meter = meters.cgroup(group.id()).unwrap().unwrap();
+        (meter.processes, meter.zombies)
+    };
+    assert_eq!(counted(), (4, 0));
+    for child in &mut sleepers.0 {
+        child.kill().unwrap();
+    }
+    until("nobody to be left in the file", || {
+        (group.processes() == 0).then_some(())
+    });
+    assert_eq!(counted(), (4, 0), "nobody told of an end");
+    sleepers.end();
+    until("all to be given back", || {
+        (counted() == (0, 0)).then_some(())
+    });
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //!
 //! A program that runs on a processor is not begun there a second time, so where tracepoints can be preempted (Linux 7) some births
 //! and ends are counted by nobody. Who came unseen is on the kernel's lists, and is counted as soon as it tells that it left a program
-//! out. Who ended unseen is on none: he stays counted until another process has his number, and files decide from then on.
+//! out. Who ended unseen is on none: he stays counted until he is reaped, or, where that was not seen either, until another process has
+//! his number; files decide from then on.
 
 use brink_core::base::{Moment, Span};
 use brink_core::node::signal::Signal;

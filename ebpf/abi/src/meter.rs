@@ -130,5 +130,7 @@ shared! {
     pub struct Process {
         /// memory cgroup
         pub cgroup: u64,
+        /// when it began: tells it from a later one with its number
+        pub start_ns: u64,
     }
 }

@@ -63,7 +63,7 @@ fn sizes() {
     check("Birth", size_of::<Birth>(), 56);
     check("BirthPage", size_of::<BirthPage>(), 1792);
     check("CgroupMeter", size_of::<CgroupMeter>(), 88);
-    check("Process", size_of::<Process>(), 8);
+    check("Process", size_of::<Process>(), 16);
     check("Layout", size_of::<Layout>(), 340);
     check("Formats", size_of::<Formats>(), 68);
     check("Surveyed", size_of::<Surveyed>(), 4096);

@@ -34,10 +34,11 @@ pub unsafe extern "C" fn sync_processes(context: *const TaskIteration) -> i32 {
         return 0;
     }
     // SAFETY: the iterator's task, checked above.
-    let (pid, tgid): (u32, u32) = unsafe {
+    let (pid, tgid, start_ns): (u32, u32, u64) = unsafe {
         (
             member(task, layout!(task_pid)),
             member(task, layout!(task_tgid)),
+            member(task, layout!(task_start_time)),
         )
     };
     if pid != tgid || !lives(task) {
@@ -46,7 +47,7 @@ pub unsafe extern "C" fn sync_processes(context: *const TaskIteration) -> i32 {
     let Some(cgroup) = memory_cgroup(task as u64) else {
         return 0;
     };
-    if settle(meter, tgid, cgroup) {
+    if settle(meter, tgid, cgroup, start_ns) {
         // SAFETY: a map value.
         add(unsafe { &raw mut (*meter).synced }, 1);
     }
@@ -72,16 +73,17 @@ pub fn attach(context: BtfTracePointContext) -> i32 {
     // Who is moved into the cgroup that is counted has forked elsewhere.
     compare(meter, threads);
     // SAFETY: the tracepoint's third argument.
-    let (pid, tgid): (u32, u32) = unsafe {
+    let (pid, tgid, start_ns): (u32, u32, u64) = unsafe {
         (
             member(task, layout!(task_pid)),
             member(task, layout!(task_tgid)),
+            member(task, layout!(task_start_time)),
         )
     };
     if pid == tgid
         && let Some(cgroup) = memory_cgroup(task as u64)
     {
-        settle(meter, tgid, cgroup);
+        settle(meter, tgid, cgroup, start_ns);
     }
     0
 }

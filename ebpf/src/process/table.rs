@@ -14,8 +14,9 @@ const ONLY_NEW: u64 = 1;
 
 /// Enters a process; false when it is there already or the table is full.
 #[inline(always)]
-pub fn enter(meter: *mut ProcessMeter, tgid: u32, cgroup: u64) -> bool {
-    let entered = PROCESSES.insert(tgid, Process { cgroup }, ONLY_NEW).is_ok();
+pub fn enter(meter: *mut ProcessMeter, tgid: u32, cgroup: u64, start_ns: u64) -> bool {
+    let process = Process { cgroup, start_ns };
+    let entered = PROCESSES.insert(tgid, process, ONLY_NEW).is_ok();
     let counts = process_meter(meter, cgroup);
     // SAFETY: both are map values.
     unsafe {
@@ -57,6 +58,19 @@ pub fn leave(meter: *mut ProcessMeter, tgid: u32) -> (u64, u64) {
         add_signed(&raw mut (*counts).zombies, 1);
         let left = add_signed(&raw mut (*counts).processes, -1);
         (cgroup, left.max(0) as u64)
+    }
+}
+
+/// The process that began then has given its id back. Where its end was not seen, since the kernel had left that program out, it is
+/// still in the table, unless another one has its id and its place.
+#[inline(always)]
+pub fn leave_late(meter: *mut ProcessMeter, tgid: u32, start_ns: u64) {
+    let Some(found) = PROCESSES.get_ptr_mut(tgid) else {
+        return;
+    };
+    // SAFETY: a map value; entries are preallocated, so it stays readable.
+    if unsafe { (*found).start_ns } == start_ns {
+        leave(meter, tgid);
     }
 }
 
@@ -104,12 +118,14 @@ unsafe fn drop_if_done(counts: *mut CgroupMeter, cgroup: u64) {
 
 /// Moves a process to `cgroup`; enters it when it is not in the table. False when it was there already.
 #[inline(always)]
-pub fn settle(meter: *mut ProcessMeter, tgid: u32, cgroup: u64) -> bool {
+pub fn settle(meter: *mut ProcessMeter, tgid: u32, cgroup: u64, start_ns: u64) -> bool {
     let Some(found) = PROCESSES.get_ptr_mut(tgid) else {
-        return enter(meter, tgid, cgroup);
+        return enter(meter, tgid, cgroup, start_ns);
     };
     // SAFETY: map values.
     unsafe {
+        // The place may be that of an earlier process, whose end was not seen.
+        (&raw mut (*found).start_ns).write_volatile(start_ns);
         let before = swap(&raw mut (*found).cgroup, cgroup);
         if before == cgroup {
             return false;

@@ -24,11 +24,12 @@ pub fn fork(context: BtfTracePointContext) -> i32 {
         return 0;
     };
     // SAFETY: `meter` is a map value, `task` the tracepoint's first argument.
-    let (threads, pid, tgid): (i64, u32, u32) = unsafe {
+    let (threads, pid, tgid, start_ns): (i64, u32, u32, u64) = unsafe {
         (
             add_signed(&raw mut (*meter).threads, 1),
             member(task, layout!(task_pid)),
             member(task, layout!(task_tgid)),
+            member(task, layout!(task_start_time)),
         )
     };
     compare(meter, threads);
@@ -36,7 +37,7 @@ pub fn fork(context: BtfTracePointContext) -> i32 {
         // SAFETY: a map value.
         add(unsafe { &raw mut (*meter).forks }, 1);
         if let Some(cgroup) = memory_cgroup(task as u64) {
-            table::enter(meter, tgid, cgroup);
+            table::enter(meter, tgid, cgroup, start_ns);
         }
     }
     0
@@ -49,18 +50,20 @@ pub fn free(context: BtfTracePointContext) -> i32 {
         return 0;
     };
     // SAFETY: `meter` is a map value, `task` the tracepoint's first argument.
-    let (threads, pid, tgid): (i64, u32, u32) = unsafe {
+    let (threads, pid, tgid, start_ns): (i64, u32, u32, u64) = unsafe {
         (
             add_signed(&raw mut (*meter).threads, -1),
             member(task, layout!(task_pid)),
             member(task, layout!(task_tgid)),
+            member(task, layout!(task_start_time)),
         )
     };
     compare(meter, threads);
-    if pid == tgid
-        && let Some(cgroup) = memory_cgroup(task as u64)
-    {
-        table::release(cgroup);
+    if pid == tgid {
+        table::leave_late(meter, tgid, start_ns);
+        if let Some(cgroup) = memory_cgroup(task as u64) {
+            table::release(cgroup);
+        }
     }
     0
 }

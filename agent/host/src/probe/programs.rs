@@ -126,7 +126,13 @@ pub const PROGRAMS: &[Program] = &[
         needs: &[Need::TaskCgroup, Need::Cgroup, Need::Slot, Need::Node],
     },
     typed("fork", Family::Process, "task_newtask", &["task"], OF_TASK),
-    typed("free", Family::Process, "sched_process_free", &[], &[]),
+    typed(
+        "free",
+        Family::Process,
+        "sched_process_free",
+        &["p"],
+        OF_TASK,
+    ),
     typed(
         "exit",
         Family::Process,
