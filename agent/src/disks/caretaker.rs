@@ -26,7 +26,7 @@ use crate::telling::Telling;
 
 /// The runtime's images are noted so often, as by a kubelet, and filesystems looked for anew.
 const LOOK: Duration = Duration::from_mins(5);
-/// The same while there is no runtime, or something cannot be measured.
+/// The same while no runtime says where images lie, or something cannot be measured.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 /// News of one filesystem may be followed by news of another.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -159,11 +159,14 @@ impl Caretaker {
         self.runtime.observe();
         // First: another layout has the guard act at once.
         self.tell_of_kubelet();
-        self.discovery.hear_runtime(self.runtime.folders());
+        let folders = self.runtime.folders();
+        // One that has only just started may be there and not know yet.
+        let has_named_them = folders.is_some();
+        self.discovery.hear_runtime(folders);
         self.plan();
         let mut known = self.disks.lock();
         known.runtime = self.runtime.state().clone();
-        let is_whole = known.runtime.name.is_some()
+        let is_whole = has_named_them
             && self.told_of_kubelet.is_some()
             && known
                 .measured
