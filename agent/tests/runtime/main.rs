@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use brink::config::RuntimeConfig;
-use brink::disks::answer::{End, Order, Outcome, PodIs};
+use brink::disks::answer::{End, Folders, Order, Outcome, PodIs};
 use brink::disks::runtime::{ContainerRuntime, Stopper};
 use brink_core::base::Span;
 use brink_core::node::reclaim::Reclaim;
@@ -24,7 +24,7 @@ use rustix::process::{Uid, geteuid};
 use rustix::thread::set_thread_res_uid;
 use tempfile::TempDir;
 
-use server::{Held, Server};
+use server::{Held, IMAGES, LAYERS, Server};
 
 const IMAGE: &str = "sha256:aa";
 /// How long a reclaim may take: far longer than any of these.
@@ -105,6 +105,18 @@ impl Ground {
             "{state:?}"
         );
     }
+}
+
+#[test]
+fn one_that_keeps_writable_layers_apart_from_images_says_where_both_lie() {
+    let mut ground = Ground::new();
+    assert_eq!(ground.runtime.folders(), None, "nobody is there");
+    let _server = Server::start(&ground.socket, &ground.held, None);
+    let folders = Folders {
+        images: Some(IMAGES.into()),
+        layers: Some(LAYERS.into()),
+    };
+    assert_eq!(ground.runtime.folders(), Some(folders));
 }
 
 #[test]

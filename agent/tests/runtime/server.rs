@@ -1,4 +1,4 @@
-//! A container runtime that holds images and nothing else, and that can be ended and started again.
+//! A container runtime that holds images and nothing else, says that layers lie elsewhere, and can be ended and started again.
 
 use std::fs;
 use std::os::unix::net::UnixListener as StdListener;
@@ -17,6 +17,10 @@ use tokio::sync::Notify;
 
 /// gRPC's number for a call that nobody knows.
 const UNIMPLEMENTED: u32 = 12;
+/// Where it says that images lie.
+pub(crate) const IMAGES: &str = "/images";
+/// Where it says that writable layers lie: apart, which containerd cannot do.
+pub(crate) const LAYERS: &str = "/layers";
 /// A byte for compression and four for the length come before each message.
 const HEAD: usize = 5;
 
@@ -58,6 +62,19 @@ impl Held {
                 let id = asked.image.unwrap_or_default().image;
                 self.0.lock().unwrap().retain(|held| *held != id);
                 Vec::new()
+            }
+            cri::ImageFsInfoRequest::PATH => {
+                let on = |folder: &str| cri::FilesystemUsage {
+                    fs_id: Some(cri::FilesystemIdentifier {
+                        mountpoint: folder.to_owned(),
+                    }),
+                    ..cri::FilesystemUsage::default()
+                };
+                cri::ImageFsInfoResponse {
+                    image_filesystems: vec![on(IMAGES)],
+                    container_filesystems: vec![on(LAYERS)],
+                }
+                .encode_to_vec()
             }
             // Without a field that is set, a message has no bytes.
             cri::StatusRequest::PATH

@@ -130,7 +130,7 @@ impl Ground {
 }
 
 /// MiB that are left of the disk of a folder.
-fn left(folder: &Path) -> u64 {
+pub(crate) fn left(folder: &Path) -> u64 {
     let left = rustix::fs::statvfs(folder).unwrap();
     left.f_bavail * left.f_frsize / MIB
 }

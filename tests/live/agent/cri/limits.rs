@@ -1,54 +1,25 @@
 //! Limits of local storage on a real containerd: layers, logs and volumes that containers really write, and who goes for them.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use brink::control::protocol::{DiskView, Status};
+use brink::control::protocol::DiskView;
 use brink::record::DecisionRecord;
-use brink_cri::client::Client;
-use brink_cri::state::Standing;
 use brink_stream::model::event::Event;
 use brink_stream::model::incident::{Cause, Incident};
 use brink_stream::model::kind::Kind;
 use brink_tests::{OwnDisk, wait_until};
 use tempfile::TempDir;
-use tokio::task::JoinSet;
 
-use super::containerd::{Containerd, SANDBOX};
-use super::pods::{Pod, ended};
-use super::{ground, told};
+use super::containerd::Containerd;
+use super::ground;
+use super::writers::{KIB, Part, Plan, Writers, storage};
 use crate::kinds;
 use crate::support::{MIB, Node, PATIENCE};
 
 /// What the disk has, in MiB: more than all images and all that is written.
 const SIZE: u64 = 192;
-/// Bytes in a kibibyte.
-const KIB: u64 = 1 << 10;
-/// The words in which it is said what a container does: it writes so many KiB into a file or into its log, and waits to be let.
-const WORDS: &str = "file() { dd if=/dev/zero of=$1 bs=1K count=$2; }
-log() { dd if=/dev/zero bs=1K count=$1; }
-until_let() { until [ -e /scratch/go ]; do sleep 0.1; done; }
-";
-
-/// A pod as a kubelet makes one, with an emptyDir without a limit.
-struct Plan {
-    name: &'static str,
-    uid: &'static str,
-    containers: &'static [Part],
-    /// What its layers, logs and volumes hold at least before it is let, in KiB.
-    at_first: [u64; 3],
-}
-
-/// A container of such a pod.
-struct Part {
-    name: &'static str,
-    /// What it may use of local storage; nothing is said where it is none.
-    limit: Option<&'static str>,
-    /// What it does before it rests.
-    does: &'static str,
-}
 
 /// Its container `app` passes its own 4 MiB by its layer, once it is let. The pod may use 64 MiB, and comes nowhere near.
 static OVER: Plan = Plan {
@@ -119,88 +90,12 @@ static LARGE: Plan = Plan {
     at_first: [24_576, 0, 0],
 };
 
-impl Plan {
-    /// Where a kubelet with its files on this disk has the pod's.
-    fn home(&self, disk: &Path) -> PathBuf {
-        disk.join("kubelet/pods").join(self.uid)
-    }
-
-    fn scratch(&self, disk: &Path) -> PathBuf {
-        let volumes = self.home(disk).join("volumes");
-        volumes.join("kubernetes.io~empty-dir/scratch")
-    }
-
-    /// Makes it in the node that is this group, and tells the ids of its containers.
-    async fn make(&self, client: &Client, group: &str, disk: &Path) -> Vec<String> {
-        let scratch = self.scratch(disk);
-        fs::create_dir_all(&scratch).unwrap();
-        let hosts = self.home(disk).join("etc-hosts");
-        fs::write(hosts, "127.0.0.1 localhost\n").unwrap();
-        let logs = disk.join(format!("logs/test_{}_{}", self.name, self.uid));
-        let parent = format!("{group}/kubepods/burstable/pod{}", self.uid);
-        let pod = Pod::make_logging(client, (self.name, self.uid), &parent, &logs).await;
-        let pod = pod.expect("a pod");
-        let mut ids = Vec::new();
-        for part in self.containers {
-            fs::create_dir_all(logs.join(part.name)).unwrap();
-            let script = format!("{WORDS}{}\nexec /busybox sleep 3600", part.does);
-            let command = ["/busybox", "sh", "-c", script.as_str()];
-            let of = (SANDBOX, &command[..]);
-            let volume = (scratch.as_path(), "/scratch");
-            let started = pod.run_logging(client, part.name, of, volume).await;
-            ids.push(started.expect("a container"));
-        }
-        ids
-    }
-
-    /// As the API has it, with these containers.
-    fn manifest(&self, ids: &[String]) -> String {
-        let (mut containers, mut statuses) = (Vec::new(), Vec::new());
-        for (part, id) in self.containers.iter().zip(ids) {
-            let limits = part.limit.map_or_else(String::new, |limit| {
-                format!(", resources: {{limits: {{ephemeral-storage: {limit}}}}}")
-            });
-            containers.push(format!("{{name: {}{limits}}}", part.name));
-            let name = part.name;
-            statuses.push(format!(
-                "{{name: {name}, containerID: 'containerd://{id}'}}"
-            ));
-        }
-        format!(
-            "{{apiVersion: v1, kind: Pod, metadata: {{name: {}, namespace: test, uid: {}}}, \
-             spec: {{containers: [{}], volumes: [{{name: scratch, emptyDir: {{}}}}]}}, \
-             status: {{phase: Running, containerStatuses: [{}]}}}}\n",
-            self.name,
-            self.uid,
-            containers.join(", "),
-            statuses.join(", ")
-        )
-    }
-
-    /// What an agent knows of its files.
-    fn view<'a>(&self, status: &'a Status) -> Option<&'a DiskView> {
-        let mut workloads = status.storage.as_ref()?.workloads.iter();
-        let name = format!("test/{}", self.name);
-        workloads.find(|one| one.workload == name)
-    }
-
-    /// Whether an agent knows of all that it writes before it is let.
-    fn is_known(&self, status: &Status) -> bool {
-        self.view(status).is_some_and(|view| {
-            let seen = [view.rootfs_bytes, view.logs_bytes, view.volumes_bytes];
-            let mut parts = seen.into_iter().zip(self.at_first);
-            parts.all(|(seen, least)| seen.unwrap_or(0) >= least * KIB)
-        })
-    }
-}
-
 /// An agent, a containerd and a kubelet's folders on one disk, and pods that write there.
 struct Ground {
     // In the order in which they end: nothing is on the disk any more when that goes.
     node: Node,
     containerd: Containerd,
-    /// The pods, and the ids of their containers.
-    pods: Vec<(&'static Plan, Vec<String>)>,
+    pods: Writers,
     disk: OwnDisk,
     _place: TempDir,
 }
@@ -214,32 +109,19 @@ impl Ground {
         let root = disk.place().join("containerd");
         let containerd = Containerd::start(programs, Some(&root), &[]);
         let containerd = containerd.expect("a containerd that runs");
-        let group = containerd.group();
-        let pods = told(async {
-            let client = Arc::new(containerd.connect().await.expect("an answer"));
-            let mut making = JoinSet::new();
-            for &pod in pods {
-                let client = Arc::clone(&client);
-                let (group, disk) = (group.clone(), disk.place().to_path_buf());
-                making.spawn(async move { (pod, pod.make(&client, &group, &disk).await) });
-            }
-            making.join_all().await
-        });
+        let pods = Writers::make(&containerd, disk.place(), pods);
         let mut node = Node::new(200);
-        for (pod, ids) in &pods {
-            let file = node.path("manifests").join(format!("{}.yaml", pod.name));
-            fs::write(file, pod.manifest(ids)).unwrap();
-        }
+        pods.tell(&node);
         let extra = format!(
-            "evictionHard: {{}}\nevents: {{enabled: true}}\nfilesystems: {{nodefs: \"{disk}\"}}\n\
-             runtime: {{endpoint: \"{}\"}}\n\
-             storage: {{volumeStatsAggPeriod: 1s, rootDir: \"{disk}/kubelet\", podLogsDir: \"{disk}/logs\"}}",
+            "evictionHard: {{}}\nevents: {{enabled: true}}\nfilesystems: {{nodefs: \"{}\"}}\n\
+             runtime: {{endpoint: \"{}\"}}\n{}",
+            disk.place().display(),
             containerd.socket().display(),
-            disk = disk.place().display(),
+            storage(disk.place()),
         );
-        node.configure_in(&group, mode, &extra);
+        node.configure_in(&containerd.group(), mode, &extra);
         node.start(&[]);
-        node.until(|status| pods.iter().all(|(pod, _)| pod.is_known(status)));
+        node.until(|status| pods.are_known(status));
         let ground = Self {
             node,
             containerd,
@@ -321,28 +203,10 @@ impl Ground {
         assert_eq!(decision["limit"]["message"], message, "{decision:#}");
     }
 
-    /// All containers of these pods end; those of all others run, and so does what every pod is kept by.
+    /// All containers of these pods end, and those of no other.
     #[track_caller]
     fn have_ended(&self, pods: &[&Plan]) {
-        let is_gone = |pod: &Plan| pods.iter().any(|gone| gone.uid == pod.uid);
-        let of_gone = self.pods.iter().filter(|(pod, _)| is_gone(pod));
-        let gone: Vec<&String> = of_gone.flat_map(|(_, ids)| ids).collect();
-        let state = told(async {
-            let client = self.containerd.connect_again().await;
-            ended(&client, &gone).await
-        });
-        let all: usize = self.pods.iter().map(|(_, ids)| ids.len()).sum();
-        assert_eq!(state.containers.len(), all, "{state:#?}");
-        for one in &state.containers {
-            let expected = if gone.contains(&&one.id) {
-                Standing::Exited
-            } else {
-                Standing::Running
-            };
-            assert_eq!(one.standing, expected, "{one:?}\n{}", self.node.log());
-        }
-        let are_kept = state.sandboxes.iter().all(|sandbox| sandbox.is_ready);
-        assert!(are_kept, "{:#?}\n{}", state.sandboxes, self.node.log());
+        self.pods.have_ended(pods, (&self.containerd, &self.node));
     }
 }
 

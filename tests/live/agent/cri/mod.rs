@@ -1,5 +1,6 @@
 //! The container runtime as it is: a real containerd with real containers, what reclaim does to them, and an agent that asks for it.
 
+mod apart;
 mod containerd;
 mod denied;
 mod image;
@@ -8,6 +9,7 @@ mod pods;
 mod reclaim;
 mod short_disk;
 mod trouble;
+mod writers;
 
 /// Runs a test's tale to its end. One thread: what it starts dies with the thread that has started it.
 fn told<T>(tale: impl Future<Output = T>) -> T {

@@ -7,6 +7,7 @@ use brink_cri::call::Call;
 use brink_cri::client::{Client, Runtime as _};
 use brink_cri::fault::CriError;
 use brink_cri::generated::{ContainerMetadata, ImageSpec, PodSandboxMetadata};
+use brink_cri::layout::Places;
 use brink_cri::state::{Container, Layers, State};
 use brink_tests::slowed;
 use prost::Message;
@@ -301,6 +302,18 @@ pub(crate) async fn written(client: &Client, container: &str, least: u64) -> Lay
             return layers;
         }
         assert!(Instant::now() < until, "{layers:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Where images and layers lie, once the runtime says so: at first it has looked at nothing.
+pub(crate) async fn placed(client: &Client) -> Places {
+    let until = Instant::now() + slowed(Duration::from_secs(20));
+    loop {
+        match client.places().await {
+            Ok(places) => return places,
+            Err(error) => assert!(Instant::now() < until, "{error}"),
+        }
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

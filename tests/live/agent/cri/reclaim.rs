@@ -1,6 +1,6 @@
 //! Dead containers and unused images of a real runtime go; the rest is as it was.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use brink_core::base::Moment;
 use brink_core::node::reclaim::Reclaim;
@@ -12,7 +12,7 @@ use brink_cri::usage::Records;
 use brink_tests::slowed;
 
 use super::containerd::SANDBOX;
-use super::pods::{Pod, ended, written};
+use super::pods::{Pod, ended, placed, written};
 use super::{start, told};
 
 const BOTH: [Reclaim; 2] = [Reclaim::DeadContainers, Reclaim::UnusedImages];
@@ -155,15 +155,7 @@ fn images_lie_where_the_runtime_says() {
     let containerd = start!(&[UNUSED]);
     told(async {
         let client = containerd.connect().await.expect("an answer");
-        let mut places = client.places().await;
-        let until = Instant::now() + slowed(Duration::from_secs(20));
-        // It has looked at nothing yet.
-        while places.is_err() {
-            assert!(Instant::now() < until, "{places:?}");
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            places = client.places().await;
-        }
-        let places = places.expect("an answer");
+        let places = placed(&client).await;
         assert!(places.images.is_dir(), "{places:?}");
         let layers = places.layers.as_deref();
         assert!(layers.is_none_or(std::path::Path::is_dir), "{places:?}");
