@@ -1,4 +1,4 @@
-//! The kubelet of `cargo xtask cluster`, given another threshold for a while.
+//! The kubelet of `cargo xtask cluster`, given another threshold or held where it stands for a while.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -67,6 +67,40 @@ impl Drop for Evicting {
         if let Some(pid) = running() {
             let _ended_already = kill_process(pid, Signal::TERM);
         }
+    }
+}
+
+/// A kubelet that stands still: it looks at nothing, starts nothing and writes nothing. With this it goes on.
+pub(crate) struct Held(Pid);
+
+impl Held {
+    pub(crate) fn new() -> Self {
+        assert!(
+            holds_in_time(|| running().is_some()),
+            "no kubelet of the cluster's own"
+        );
+        let held = Self(running().unwrap());
+        kill_process(held.0, Signal::STOP).unwrap();
+        assert!(holds_in_time(|| held.stands_still()), "the kubelet goes on");
+        held
+    }
+
+    fn stands_still(&self) -> bool {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.as_raw_nonzero()));
+        stat.is_ok_and(|stat| stat.contains(") T "))
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ended_already = kill_process(self.0, Signal::CONT);
+    }
+}
+
+/// Has one go on that a test held when it was killed in the middle; for any other that is nothing.
+pub(crate) fn go_on() {
+    if let Some(pid) = running() {
+        let _ended_already = kill_process(pid, Signal::CONT);
     }
 }
 

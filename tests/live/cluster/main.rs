@@ -23,6 +23,7 @@ mod dying;
 mod evict;
 mod installed;
 mod kubelet;
+mod limits;
 mod line;
 mod manifest;
 mod order;
@@ -32,6 +33,7 @@ mod storm;
 mod support;
 mod told;
 mod watch;
+mod wishes;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

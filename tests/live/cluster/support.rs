@@ -17,6 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::dying::wait_for_their_end;
+use crate::kubelet::go_on;
 
 /// Longest wait for anything that a kubelet does: it looks at some things only every few seconds.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -31,7 +32,7 @@ const KUBECONFIG: &str = "BRINK_KUBECONFIG";
 /// Where `cargo xtask cluster up` has put its own.
 pub(crate) const FOLDER: &str = "/var/lib/brink-cluster";
 /// Where the containerd of that one listens.
-const SOCKET: &str = "node/run/containerd.sock";
+pub(crate) const SOCKET: &str = "node/run/containerd.sock";
 /// In its kubelet's `cgroupRoot`, the group of all pods.
 pub(crate) const PODS: &str = "/brink-cluster/kubepods";
 /// The memory hierarchy.
@@ -68,6 +69,7 @@ impl Cluster {
         }
         match cluster.run(&["get", "--raw", "/readyz"], "") {
             Ok(answer) if answer.status.success() => {
+                go_on();
                 wait_for_their_end(&cluster);
                 Ok(cluster)
             }
@@ -148,17 +150,22 @@ impl Cluster {
 
     /// An object; nothing if there is none.
     pub(crate) fn get(&self, kind: &str, name: &str) -> Option<Value> {
-        let text = self.kubectl(&["get", kind, name, "--ignore-not-found", "-o", "json"], "");
+        self.read(&["get", kind, name, "--ignore-not-found", "-o", "json"])
+    }
+
+    fn read(&self, words: &[&str]) -> Option<Value> {
+        let text = self.kubectl(words, "");
         (!text.trim().is_empty()).then(|| serde_json::from_str(&text).unwrap())
     }
 
     /// A pod that is gone when this is.
     pub(crate) fn pod<'a>(&'a self, manifest: &Value) -> Pod<'a> {
-        let name = manifest["metadata"]["name"].as_str().unwrap().to_owned();
+        let metadata = &manifest["metadata"];
         self.kubectl(&["create", "-f", "-"], &manifest.to_string());
         Pod {
             cluster: self,
-            name,
+            name: metadata["name"].as_str().unwrap().to_owned(),
+            namespace: metadata["namespace"].as_str().map(str::to_owned),
         }
     }
 
@@ -210,12 +217,15 @@ impl Cluster {
 pub(crate) struct Pod<'a> {
     cluster: &'a Cluster,
     pub(crate) name: String,
+    /// Where its manifest puts it; nothing for the cluster's own namespace.
+    namespace: Option<String>,
 }
 
 impl Pod<'_> {
     /// As the API server has it; nothing once it is gone.
     pub(crate) fn read(&self) -> Option<Value> {
-        self.cluster.get("pod", &self.name)
+        let words = self.words(&["get", "pod", &self.name, "--ignore-not-found", "-o", "json"]);
+        self.cluster.read(&words)
     }
 
     /// Its status, as long as nobody has deleted it.
@@ -225,13 +235,23 @@ impl Pod<'_> {
 
     /// Deletes it, with the grace of its manifest.
     pub(crate) fn delete(&self) {
-        self.cluster
-            .kubectl(&["delete", "pod", &self.name, "--wait=false"], "");
+        let words = self.words(&["delete", "pod", &self.name, "--wait=false"]);
+        self.cluster.kubectl(&words, "");
     }
 
     /// What the cluster says of it, for whoever has to find out why it is not as it should be.
     pub(crate) fn described(&self) -> String {
-        self.cluster.kubectl(&["describe", "pod", &self.name], "")
+        let words = self.words(&["describe", "pod", &self.name]);
+        self.cluster.kubectl(&words, "")
+    }
+
+    /// These words, and where it is.
+    fn words<'w>(&'w self, words: &[&'w str]) -> Vec<&'w str> {
+        let mut words = words.to_vec();
+        if let Some(namespace) = &self.namespace {
+            words.extend(["--namespace", namespace.as_str()]);
+        }
+        words
     }
 }
 
@@ -239,14 +259,14 @@ impl Drop for Pod<'_> {
     fn drop(&mut self) {
         // A test that fails leaves nothing either; one that has deleted it finds nothing to delete. The next test waits until the
         // kubelet has taken it apart.
-        let words = [
+        let words = self.words(&[
             "delete",
             "pod",
             &self.name,
             "--ignore-not-found",
             "--grace-period=0",
             "--force",
-        ];
+        ]);
         let _told = self.cluster.run(&words, "");
     }
 }

@@ -29,7 +29,9 @@ const OWN: &str = "/proc/self/exe";
 const WITH_IMAGE: &str = "daemonset::";
 /// How the names of tests begin that every change is held to, in the order they are run: what Brink does comes before what it
 /// stands on. Those with the image are left to the long form, for the time that it takes to build.
-const SHORT: [&str; 5] = ["told::", "evict::", "agent::", "beside::", "a_pod_"];
+const SHORT: [&str; 7] = [
+    "told::", "evict::", "limits::", "wishes::", "agent::", "beside::", "a_pod_",
+];
 /// What it takes to build a cluster that is not in the cache, and to start one and remove it.
 const BUILDING: Duration = Duration::from_mins(6);
 const STARTING: Duration = Duration::from_mins(1);

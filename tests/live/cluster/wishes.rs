@@ -1,0 +1,137 @@
+//! What pods ask for by their annotation: it counts in the namespaces that the node's configuration names, and in no other.
+
+use brink::record::wire::RankedWorkload;
+use serde_json::{Value, json};
+
+use crate::manifest::{GO, container, pod_of, waiting};
+use crate::running::Agent;
+use crate::support::{Cluster, Pod, commands_in, holds_in_time, write_inside};
+use crate::{group_of, wait_running};
+
+/// By which a pod asks.
+const ANNOTATION: &str = "brink.dev/eviction";
+
+/// A namespace; it goes with this, and with it whatever is in it.
+struct Namespace<'a> {
+    cluster: &'a Cluster,
+    name: String,
+}
+
+impl<'a> Namespace<'a> {
+    fn new(cluster: &'a Cluster) -> Self {
+        let name = format!("wishes-{}", std::process::id());
+        cluster.kubectl(&["create", "namespace", &name], "");
+        let namespace = Self { cluster, name };
+        let place = namespace.name.as_str();
+        let words = ["get", "serviceaccount", "default", "--namespace", place];
+        // Without it no pod is taken; a controller makes it.
+        assert!(
+            holds_in_time(|| cluster.answers(&words)),
+            "nobody makes an account in {place}"
+        );
+        namespace
+    }
+}
+
+impl Drop for Namespace<'_> {
+    fn drop(&mut self) {
+        let words = ["delete", "namespace", self.name.as_str(), "--wait=false"];
+        self.cluster.answers(&words);
+    }
+}
+
+/// A pod of that namespace that only sleeps. It has requested nothing, so that it holds more than it has requested.
+fn sleeper(namespace: &Namespace<'_>, name: &str, wish: &str) -> Value {
+    let name = format!("{name}-{}", std::process::id());
+    let sleeps = container("sleeper", &["sleep", "3600"], &json!({}));
+    let mut pod = pod_of(&name, &[sleeps]);
+    pod["metadata"]["namespace"] = json!(namespace.name);
+    pod["metadata"]["annotations"][ANNOTATION] = json!(wish);
+    // The account may have no token yet.
+    pod["spec"]["automountServiceAccountToken"] = json!(false);
+    pod
+}
+
+/// A pod of the cluster's own namespace that takes more than there is room for once it is told to, and less than it has requested.
+fn leaker(wish: &str) -> Value {
+    let resources = json!({ "requests": { "memory": "300Mi" }, "limits": { "memory": "400Mi" } });
+    let name = format!("foreign-{}", std::process::id());
+    let leak = "exec dd if=/dev/zero of=/dev/null bs=250M";
+    let mut pod = waiting(&name, &[leak], &resources);
+    pod["metadata"]["annotations"][ANNOTATION] = json!(wish);
+    pod
+}
+
+/// Whether a pod is known and bound to its group.
+fn knows(agent: &Agent, pod: &Pod<'_>) -> bool {
+    let ranked = agent.ranked(pod);
+    ranked.is_some_and(|ranked| ranked.usage.is_some())
+}
+
+/// By the kubelet's rules both sleepers would go first, as they hold more than they have requested. One of them may not go, the other
+/// only after all others, and what the leaker asks for counts for nothing.
+#[test]
+fn what_a_pod_asks_for_counts_in_a_namespace_that_the_node_names_and_nowhere_else() {
+    let cluster = cluster!(with_pods_here);
+    let namespace = Namespace::new(&cluster);
+    let never = cluster.pod(&sleeper(&namespace, "never", "never"));
+    let last = cluster.pod(&sleeper(&namespace, "last", "last"));
+    let foreign = cluster.pod(&leaker("never"));
+    let sleepers = [&never, &last].map(|pod| (pod, group_of(&wait_running(pod))));
+    let found = wait_running(&foreign);
+    let uid = found["metadata"]["uid"].as_str().unwrap();
+    let settings = format!("annotationNamespaces: [{}]\n", namespace.name);
+    let (_line, agent) = Agent::on_pods(&cluster, "enforce", "", &settings);
+    assert!(holds_in_time(|| knows(&agent, &foreign)), "{}", agent.log());
+
+    write_inside(&group_of(&found), GO, "go");
+    assert!(
+        holds_in_time(|| agent.has_told(uid)),
+        "{:#?}\n{}",
+        agent.decisions(),
+        agent.log()
+    );
+    let record = agent.decision(uid).unwrap();
+    let place = |one: &RankedWorkload| {
+        let (name, preference) = (one.full_name(), one.preference_words());
+        (name, preference, one.refusal.clone())
+    };
+    let ranking: Vec<_> = record.ranking.iter().map(place).collect();
+    let expected = |name: String, preference: &str, refusal: Option<&str>| {
+        (name, preference.to_owned(), refusal.map(str::to_owned))
+    };
+    let [never_name, last_name] =
+        [&never, &last].map(|pod| format!("{}/{}", namespace.name, pod.name));
+    let foreign_name = format!("default/{}", foreign.name);
+    assert_eq!(
+        ranking,
+        [
+            expected(never_name.clone(), "normal", Some("annotated")),
+            expected(foreign_name.clone(), "normal", None),
+            expected(last_name.clone(), "avoid (annotation)", None),
+        ],
+        "{record:#?}"
+    );
+    let why = [
+        format!(
+            "{never_name} was ranked before it, and refuses: its annotation {ANNOTATION} says never (annotated)."
+        ),
+        format!(
+            "{foreign_name} goes before {last_name}: its preference is normal, the other's avoid (annotation)."
+        ),
+    ];
+    assert_eq!(record.why, why);
+    let nothing = format!(
+        "{ANNOTATION} of pods in the namespace default: annotationNamespaces does not name it"
+    );
+    let log = agent.log();
+    assert!(log.contains(&nothing), "{log}");
+    let counting = format!("namespace {}:", namespace.name);
+    assert!(!log.contains(&counting), "{log}");
+
+    for (pod, group) in &sleepers {
+        assert_eq!(commands_in(group), ["/busybox sleep 3600"]);
+        assert_eq!(pod.status()["phase"], "Running");
+    }
+    assert_eq!(agent.decisions().len(), 1, "nobody else: {log}");
+}
