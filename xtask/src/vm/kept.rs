@@ -36,6 +36,9 @@ pub(super) struct Found {
     pub(super) fault: Option<String>,
     /// Every test that has run, by its suite and its name.
     pub(super) tests: BTreeMap<String, Known>,
+    /// What those that held have left out of themselves when they ran last, by the same names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) left_out: BTreeMap<String, Vec<String>>,
     pub(super) programs: Vec<Program>,
 }
 
@@ -110,6 +113,7 @@ impl Found {
             cgroup,
             fault: None,
             tests: BTreeMap::new(),
+            left_out: BTreeMap::new(),
             programs: Vec::new(),
         }
     }
@@ -151,10 +155,14 @@ impl Found {
         let was_unsteady = |known: &Known| known.outcome == Outcome::Unsteady;
         let known = self.tests.iter().filter(|(_, known)| was_unsteady(known));
         let before: BTreeSet<String> = known.map(|(key, _)| key.clone()).collect();
-        let mut know = |suite: &str, test: &str, outcome: Outcome| {
-            let day = day.to_owned();
-            self.tests
-                .insert(key(boot, suite, test), Known { outcome, day });
+        let mut know = |suite: &str, test: &str, outcome: Outcome, left_out: Vec<String>| {
+            let (key, day) = (key(boot, suite, test), day.to_owned());
+            if left_out.is_empty() {
+                self.left_out.remove(&key);
+            } else {
+                self.left_out.insert(key.clone(), left_out);
+            }
+            self.tests.insert(key, Known { outcome, day });
         };
         for (suite, of) in report.named_outcomes() {
             for test in &of.held {
@@ -165,13 +173,16 @@ impl Found {
                 } else {
                     Outcome::Passed
                 };
-                know(suite, test, outcome);
+                let parts = of.left_out.iter().filter(|part| part.test == *test);
+                let parts = parts.map(|part| part.reason.clone());
+                know(suite, test, outcome, parts.collect());
             }
             for test in &of.failures {
-                know(suite, test, Outcome::Failed);
+                know(suite, test, Outcome::Failed, Vec::new());
             }
             for skip in of.skipped.iter().filter(|skip| skip.reason != TIME_OVER) {
-                know(suite, &skip.test, Outcome::Skipped(skip.reason.clone()));
+                let outcome = Outcome::Skipped(skip.reason.clone());
+                know(suite, &skip.test, outcome, Vec::new());
             }
         }
     }
@@ -190,6 +201,7 @@ impl Found {
             suites.next().unwrap_or(true)
         };
         self.tests.retain(|key, _| is_there(key));
+        self.left_out.retain(|key, _| is_there(key));
     }
 
     /// Tests that have passed, that held when they were run again, that have failed, and that were skipped.
@@ -424,6 +436,32 @@ mod tests {
         assert_eq!(found, ["bare live a", "bare live b"]);
         let found = keep(Some(Ok(&both)), None, &["a"]);
         assert_eq!(found, ["bare live a", "live a"]);
+    }
+
+    #[test]
+    fn what_a_test_left_out_of_itself_is_kept_until_it_runs_again() {
+        let mut found = Found::of(Series::V6_1, "6.1.1", Cgroup::V2);
+        let mut take = |ran: Ran, day: &str| {
+            found.take(Boot::Whole, &answer("6.1.1", ran).report, day);
+            found.left_out.clone()
+        };
+        let part = |test: &str, reason: &str| Skip {
+            test: test.to_owned(),
+            reason: reason.to_owned(),
+        };
+        let in_part = Ran {
+            left_out: Vec::from([part("a", "no births"), part("a", "no burst")]),
+            ..ran(&["a", "b"], &[], &[])
+        };
+        let expected = ["no births", "no burst"].map(str::to_owned).to_vec();
+        let expected = BTreeMap::from([("live a".to_owned(), expected)]);
+        assert_eq!(take(in_part, "2026-01-01"), expected);
+        let later = ran(&["b"], &[], &[("a", TIME_OVER)]);
+        assert_eq!(take(later, "2026-01-02"), expected, "it was not begun");
+        let whole = ran(&["a"], &[], &[]);
+        assert!(take(whole, "2026-01-03").is_empty());
+        found.forget(&listed("live", &["b"]));
+        assert_eq!(found.tests.len(), 1);
     }
 
     #[test]

@@ -46,6 +46,10 @@ fn lines(found: &Found) -> Vec<String> {
     for (reason, tests) in by_reason {
         tell(&format!("skipped, {reason}"), &tests);
     }
+    for (key, parts) in &found.left_out {
+        let (name, parts) = (name_of(key), parts.join("; "));
+        lines.push(format!("`{name}` has left out of itself: {parts}"));
+    }
     lines
 }
 
@@ -212,6 +216,7 @@ mod tests {
             cgroup,
             fault: None,
             tests: tests.iter().map(known).collect(),
+            left_out: BTreeMap::new(),
             programs: vec![program("victim", "b", absent), program("retry", "a", None)],
         }
     }
@@ -232,8 +237,13 @@ mod tests {
             kernel: "6.12".to_owned(),
             ..found(Cgroup::V2, None, &[])
         };
+        let parts = ["no births", "no burst"].map(str::to_owned).to_vec();
+        let in_part = Found {
+            left_out: BTreeMap::from([("brink-tests live f".to_owned(), parts)]),
+            ..found(Cgroup::V2, None, &tests)
+        };
         let all = [
-            found(Cgroup::V2, None, &tests),
+            in_part,
             found(Cgroup::V1, Some("no tracefs"), &tests[4..]),
             hung,
         ];
@@ -247,6 +257,7 @@ mod tests {
 - 6.1.176: failed: `a::b`
 - 6.1.176: held when run again: `c`
 - 6.1.176: skipped, no zram: `d`, `e`
+- 6.1.176: `f` has left out of itself: no births; no burst
 - 6.12: the latest guest hung
 
 | family | program | hook | 6.1.176 | 6.1.176, v1 |
