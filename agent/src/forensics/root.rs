@@ -65,15 +65,16 @@ pub(super) fn find(
     let nodes = weigh(&own, count);
     let of = u32::try_from(count).unwrap_or(u32::MAX);
     let root = chosen(&own, &nodes, of);
-    // Where births are missing, exits may be as well: more processes are counted then than there were, and births of an earlier
-    // bomb with them.
-    let least = if births.has_gaps {
-        of - of / 10
-    } else {
+    // Where ends are missing more processes are counted than there were, and where births are missing fewer of them are here than are
+    // counted: either way births of an earlier bomb are among the last ones.
+    let is_sure = !births.has_gaps && !births.has_unseen_ends;
+    let least = if is_sure {
         of.div_ceil(LEAST_SHARE)
+    } else {
+        of - of / 10
     };
     let Some((who, node)) = root.filter(|(_, node)| node.below >= least) else {
-        return Err(unknown);
+        return Err(if is_sure { unknown } else { Missing::Lost });
     };
     // Whoever was forked outside of the workload, as a container's first process is, has its birth there.
     let birth = node.birth.and_then(|place| own.get(place).copied());
@@ -330,6 +331,39 @@ mod tests {
         tree.fork(POD, 1, "sh", 301);
         tree.storm(301, "bomb", 2000..2040);
         assert_eq!(tree.find(Some(140)).unwrap_err(), Missing::Lost);
+    }
+
+    #[test]
+    fn where_ends_are_missing_an_earlier_bomb_is_not_the_root() {
+        let bombs = |has_unseen_ends| {
+            let mut tree = Tree::default();
+            tree.0.has_unseen_ends = has_unseen_ends;
+            tree.fork(POD, 1, "sh", 300);
+            tree.storm(300, "bomb", 1000..1100);
+            tree.fork(POD, 1, "sh", 301);
+            tree.storm(301, "bomb", 2000..2040);
+            tree
+        };
+        // All of the earlier one have ended. Who is counted all the same is most of the crowd.
+        assert_eq!(bombs(false).find(Some(140)).unwrap().root.pid, 300);
+        assert_eq!(bombs(true).find(Some(140)).unwrap_err(), Missing::Lost);
+        // A count that is right leads to the later one.
+        let root = bombs(true).find(Some(40)).unwrap().root;
+        assert_eq!((root.pid, root.descendants, root.of), (301, 40, 40));
+    }
+
+    #[test]
+    fn where_ends_alone_are_missing_no_birth_is() {
+        let mut tree = Tree::default();
+        tree.0.has_unseen_ends = true;
+        assert_eq!(tree.find(Some(100)).unwrap_err(), Missing::BeforeStart);
+        // Younger than the oldest birth that is kept, and without one: it was there before anybody looked.
+        tree.storm(5000, "bomb", 1000..1100);
+        let root = tree.find(Some(100)).unwrap().root;
+        assert_eq!(
+            (root.pid, root.parent),
+            (5000, Field::Missing(Missing::BeforeStart))
+        );
     }
 
     #[test]

@@ -160,16 +160,27 @@ impl Kernel {
     }
 
     /// Whether the programs tell of everything that these thresholds wait for: no limit is left out, and threads are counted.
-    pub fn tells_of_all(&self, policy: &Policy) -> bool {
+    pub fn tells_of_all(&self, at: Moment, policy: &Policy) -> bool {
         let mut thresholds = policy.thresholds().iter();
         self.watches.left_out == 0
-            && (self.tells_of_ids()
+            && (self.tells_of_ids(at)
                 || thresholds.all(|threshold| threshold.signal != Signal::PidAvailable))
     }
 
-    /// Whether the programs count the tasks of the node, so that they tell of a limit on them.
-    pub fn tells_of_ids(&self) -> bool {
-        self.compared.is_node() && self.probe.coverage().whole(Family::Process)
+    /// Whether the programs count the tasks of the node, so that they tell of a limit on them; not while the kernel leaves out those
+    /// that see who comes.
+    pub fn tells_of_ids(&self, at: Moment) -> bool {
+        self.compared.is_node() && self.counts_tasks() && !self.may_miss_ids(at)
+    }
+
+    /// Whether the programs see every task that comes and goes, but for those for which the kernel leaves them out.
+    pub(super) fn counts_tasks(&self) -> bool {
+        self.probe.coverage().whole(Family::Process)
+    }
+
+    /// Whether a limit on tasks may be crossed with no program begun for it, as the kernel has left some out just now.
+    pub(super) fn may_miss_ids(&self, at: Moment) -> bool {
+        self.omissions.may_go_on(at)
     }
 
     /// Compares with the limits that these thresholds and this terrain call for from now on.
@@ -399,17 +410,17 @@ impl Kernel {
     }
 
     /// Asks how often the kernel has left programs out that count processes; true while somebody may have come who is not counted.
-    pub(super) fn ask_for_omissions(&mut self) -> bool {
+    pub(super) fn ask_for_omissions(&mut self, at: Moment) -> bool {
         let meters = self.meters.iter();
         let told = meters.flat_map(|meters| meters.skipped(Omitted::concerns));
-        self.omissions.hear(Omitted::of(told))
+        self.omissions.hear(Omitted::of(told), at)
     }
 
     /// Compares the counts of processes with the kernel's lists, and makes them good. Where that fails, what was counted since it last
     /// worked stands.
-    pub(super) fn sync_processes(&mut self) {
+    pub(super) fn sync_processes(&mut self, at: Moment) {
         // Asked before it: who comes unseen meanwhile may not be met.
-        self.ask_for_omissions();
+        self.ask_for_omissions(at);
         if self.probe.sync_processes().is_ok() {
             self.omissions.make_good();
         }

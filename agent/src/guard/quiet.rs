@@ -56,7 +56,7 @@ impl Guard {
     fn quiet(&self, sample: &abi::sample::Sample) -> Option<Sign> {
         let kernel = self.kernel.as_ref()?;
         let is_at_rest = self.files.is_machine_alone()
-            && kernel.tells_of_all(self.engine.policy())
+            && kernel.tells_of_all(now(), self.engine.policy())
             && self.engine.open_order().is_none()
             && self.met_before.is_empty()
             && !self.is_over_threads;

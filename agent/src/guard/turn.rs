@@ -353,21 +353,22 @@ impl Guard {
         let is_seen_here = self.met_before.difference(self.disks_met());
         let pressed = (pressed || !is_seen_here.is_empty()).then(|| now + again);
         let kernel = self.kernel.as_ref();
-        let is_told = kernel.is_none_or(|kernel| kernel.tells_of_all(self.engine.policy()));
+        let is_told = kernel.is_none_or(|kernel| kernel.tells_of_all(now, self.engine.policy()));
         let untold = (!is_told).then(|| now + UNTOLD);
         let wishes = [self.engine.next_wake(now), pressed, untold];
         self.times.evaluate = wishes.into_iter().flatten().min();
         self.times.poll = (!self.sampler_serves()).then(|| now + pace(slack, self.growth));
     }
 
-    /// Looks again soon while nobody has to go yet and the programs count more threads than their limit, or do not count: they
+    /// Looks again soon while nobody has to go yet and the programs count more threads than their limit, or do not count them all: they
     /// tell of the limit once, early when some are reaped and not yet freed, and know nothing of those that will be reaped. They
     /// count one group, or the machine: where others have come to leave less since that was chosen, nobody tells of it either.
     pub(super) fn close_in_on_ids(&mut self, now: Moment, seen: &Observations) {
         let Some(left) = self.engine.ids_left(now, seen) else {
             return;
         };
-        let is_told = self.kernel.as_ref().is_some_and(Kernel::tells_of_ids);
+        let kernel = self.kernel.as_ref();
+        let is_told = kernel.is_some_and(|kernel| kernel.tells_of_ids(now));
         if self.is_over_threads || !is_told || self.files.ids().is_counted_elsewhere() {
             let soon = now + ids_pace(left);
             self.times.evaluate = Some(self.times.evaluate.map_or(soon, |at| at.min(soon)));

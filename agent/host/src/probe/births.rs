@@ -12,12 +12,16 @@ use super::skipped::Handles;
 
 /// The program that writes them.
 const PROGRAM: &str = "birth";
+/// The program that takes processes out of the counts.
+const ENDING: &str = "exit";
 const MAP: &str = "BIRTHS";
 
 /// The reading end of the ring. A reading takes one look-up a page.
 pub struct BirthReader {
     pages: Array<MapData, Pod<BirthPage>>,
     handles: Handles,
+    /// Whether the programs see ends at all; where they do not, nobody counts processes by them.
+    sees_ends: bool,
 }
 
 /// The newest births.
@@ -29,6 +33,9 @@ pub struct Births {
     pub is_cut: bool,
     /// The kernel has left the program out at some birth since it was loaded: a parent may be missing between two that are here.
     pub has_gaps: bool,
+    /// The kernel has left the program out that sees ends: of a workload's processes, as the programs count them, some may have
+    /// ended.
+    pub has_unseen_ends: bool,
 }
 
 impl BirthReader {
@@ -36,14 +43,18 @@ impl BirthReader {
         if !coverage.has(PROGRAM) {
             return Ok(None);
         }
-        let handles = Handles::of(object, coverage, |name| name == PROGRAM);
+        let handles = Handles::of(object, coverage, |name| [PROGRAM, ENDING].contains(&name));
         let pages = take(object, MAP)?;
-        Ok(Some(Self { pages, handles }))
+        Ok(Some(Self {
+            pages,
+            handles,
+            sees_ends: coverage.has(ENDING),
+        }))
     }
 
-    fn has_gaps(&self) -> bool {
-        // Where the kernel does not tell there may be some.
-        let mut skipped = self.handles.skipped(|_| true);
+    /// Whether the kernel may have left a program out. Where it does not tell, it may have.
+    fn may_lack(&self, program: &str) -> bool {
+        let mut skipped = self.handles.skipped(|name| name == program);
         skipped.next().is_none_or(|(_, count)| count > 0)
     }
 
@@ -62,7 +73,8 @@ impl BirthReader {
         Ok(Births {
             // A few may be under way on other processors.
             is_cut: births.len() >= BIRTHS - BIRTHS / 16,
-            has_gaps: self.has_gaps(),
+            has_gaps: self.may_lack(PROGRAM),
+            has_unseen_ends: self.sees_ends && self.may_lack(ENDING),
             births,
         })
     }
