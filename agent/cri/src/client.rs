@@ -157,6 +157,20 @@ impl Client {
         })
     }
 
+    /// What containers have written that have not ended. Containerd tells it of the others too; as for the kubelet they have written
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`CriError`].
+    pub async fn layers_of_the_living(&self) -> Result<Layers, CriError> {
+        let mut layers = self.layers().await?;
+        let all = self.ask(cri::ListContainersRequest {}).await?.containers;
+        let ended = all.into_iter();
+        let ended = ended.filter(|one| Standing::of(one.state) == Standing::Exited);
+        layers.extend(ended.map(|one| (one.id, Written::default())));
+        Ok(layers)
+    }
+
     /// Makes one call and waits for its answer as long as for any.
     ///
     /// # Errors
@@ -327,8 +341,11 @@ impl Runtime for Client {
             let written = Written {
                 bytes: layer.used_bytes?.value,
                 inodes: layer.inodes_used.map_or(0, |figure| figure.value),
+                at: layer.timestamp,
             };
-            Some((id, written))
+            // So containerd tells of one that it has not measured yet, after its own start for instance.
+            let is_measured = written != Written::default();
+            is_measured.then_some((id, written))
         };
         Ok(answer.stats.into_iter().filter_map(layer).collect())
     }

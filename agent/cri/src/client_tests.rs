@@ -303,7 +303,12 @@ async fn what_a_runtime_holds_is_read_with_what_is_mounted_in_the_living() {
                 }
             }
             cri::ListContainerStatsRequest::PATH => says(&cri::ListContainerStatsResponse {
-                stats: vec![figures("dead", Some(9)), figures("alive", None)],
+                stats: vec![
+                    figures("dead", Some(9)),
+                    figures("alive", None),
+                    figures("going", Some(5)),
+                    figures("new", Some(0)),
+                ],
             }),
             _ => Says::Status(UNIMPLEMENTED, "no"),
         })
@@ -321,12 +326,14 @@ async fn what_a_runtime_holds_is_read_with_what_is_mounted_in_the_living() {
     };
     assert_eq!(uses(0), ["models:1", "sha256:aa"]);
     assert_eq!(uses(1), ["sha256:aa"]);
-    let layers = client.layers().await.unwrap();
-    let expected = Written {
-        bytes: 9,
-        inodes: 0,
+    let bytes = |layers: Layers| -> Vec<(String, u64)> {
+        let layers = layers.into_iter();
+        layers.map(|(id, written)| (id, written.bytes)).collect()
     };
-    assert_eq!(layers, Layers::from([("dead".to_owned(), expected)]));
+    let expected = |dead: u64| [("dead".to_owned(), dead), ("going".to_owned(), 5)];
+    assert_eq!(bytes(client.layers().await.unwrap()), expected(9));
+    let living = client.layers_of_the_living().await.unwrap();
+    assert_eq!(bytes(living), expected(0), "who has ended holds nothing");
 }
 
 fn in_list(id: &str) -> cri::Container {

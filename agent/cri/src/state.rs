@@ -115,6 +115,8 @@ pub struct Written {
     pub bytes: u64,
     /// Inodes.
     pub inodes: u64,
+    /// When that was measured, in nanoseconds since 1970; 0 where the runtime does not say.
+    pub at: i64,
 }
 
 /// What a container has written, by its identity, as far as the runtime says.

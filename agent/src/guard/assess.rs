@@ -163,8 +163,10 @@ impl Guard {
             met = thresholds_met(self.engine.policy(), &observations, true);
         }
         self.note_above(met, figures.at, stages.above);
-        if self.measuring.concerns(self.disks_met()) {
-            self.follow_measuring(now());
+        // Who lies between a threshold and its minimum reclaim has not crossed it, and what crosses from there is measured too.
+        let crossed = self.disks_met_in(self.engine.met_in(&observations));
+        if self.measuring.concerns(crossed) {
+            self.follow_measuring(now(), crossed);
         }
         let mut confirmation = figures.confirmation(slow);
         // What a kill for a filesystem brings shows in its figures, and its end in the victim's cgroups.

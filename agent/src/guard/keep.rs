@@ -45,7 +45,7 @@ impl Guard {
         self.check_counts();
         self.kill_what_was_started_again(now());
         self.tell_standing();
-        self.follow_measuring(now());
+        self.follow_measuring(now(), self.measuring.met());
         self.look(now());
         let groups = self.files.node_group().or(self.files.pods_group());
         self.times.terms = groups

@@ -45,6 +45,11 @@ impl Measuring {
         !met.is_empty() || !self.met.is_empty()
     }
 
+    /// Thresholds on filesystems that were met at the last look.
+    pub(super) const fn met(&self) -> ThresholdSet {
+        self.met
+    }
+
     /// Whether somebody is still waited for who was never measured.
     fn is_waited_for(&mut self, now: Moment, are_measured: bool) -> bool {
         if are_measured {
@@ -78,13 +83,13 @@ impl Measuring {
 }
 
 impl Guard {
-    /// Tells the engine when it has changed whether folders are still to be measured, and has that begin after a crossing.
-    pub(super) fn follow_measuring(&mut self, at: Moment) {
+    /// Tells the engine when it has changed whether folders are still to be measured, and has that begin after a crossing: `met` are
+    /// the thresholds on filesystems that the engine takes for met.
+    pub(super) fn follow_measuring(&mut self, at: Moment, met: ThresholdSet) {
         let mut thresholds = self.engine.policy().thresholds().iter();
         if !thresholds.any(|threshold| Role::of(threshold.signal).is_some()) {
             return;
         }
-        let met = self.disks_met();
         let disks = &self.roster.disks;
         let round = disks.round();
         if self.measuring.note_met(at, met, round) {
@@ -104,6 +109,12 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use brink_core::base::Quantity;
+    use brink_core::node::engine::LiveSettings;
+    use brink_core::node::input::Reconfiguration;
+    use brink_core::node::policy::Policy;
+    use brink_core::node::threshold::Value;
 
     use super::super::now;
     use super::super::scene::Scene;
@@ -186,6 +197,32 @@ mod tests {
         scene.leave_on_disk(50);
         assert!(!scene.is_killed("a"));
         assert_eq!(scene.guard.ports.round_asked(), asked, "once");
+        disks.note_round(asked);
+        scene.leave_on_disk(50);
+        assert!(scene.is_killed("a"));
+    }
+
+    #[test]
+    fn a_crossing_from_within_the_minimum_reclaim_is_measured_as_well() {
+        let mut scene = Scene::filling();
+        let before = scene.guard.engine.policy();
+        let mut thresholds = before.thresholds().to_vec();
+        thresholds[0].min_reclaim = Some(Value::Quantity(Quantity::from_bytes(100 << 20)));
+        let policy = Policy::new(thresholds, before.layout(), before.settings);
+        let live = LiveSettings {
+            enforce: true,
+            ..LiveSettings::default()
+        };
+        let new = Reconfiguration { policy, live };
+        scene.guard.feed(now(), &Input::Reconfigure(&new));
+        let disks = Arc::clone(&scene.guard.roster.disks);
+        disks.note_round(Some(now()));
+        scene.leave_on_disk(150);
+        assert_eq!(scene.guard.ports.round_asked(), None, "nothing is crossed");
+        scene.leave_on_disk(50);
+        assert!(!scene.is_killed("a"));
+        let asked = scene.guard.ports.round_asked();
+        assert!(asked > disks.round(), "{asked:?}");
         disks.note_round(asked);
         scene.leave_on_disk(50);
         assert!(scene.is_killed("a"));

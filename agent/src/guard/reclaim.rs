@@ -12,7 +12,7 @@ use super::Guard;
 use super::disks::{ReclaimAnswer, ReclaimAsked, Role};
 
 /// Whoever reclaims is to be done well before; a thread that is gone or hangs does not keep a full disk waiting.
-const LONGEST_RECLAIM: Span = Span::from_secs(40);
+const LONGEST_RECLAIM: Span = Span::from_secs(50);
 
 impl Guard {
     /// Hands a reclaim over. Where nobody takes it the engine hears at the next turn that it is over.

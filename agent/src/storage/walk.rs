@@ -131,7 +131,7 @@ mod tests {
         let layers = layers.map(|(id, bytes)| (id.to_owned(), used(bytes)));
         let told = Told {
             layers: layers.into(),
-            folders: None,
+            ..Told::default()
         };
         let mut kept = Kept::default();
         kept.hear((Ok(told), Instant::now()));

@@ -1,11 +1,11 @@
 //! The runtime's own statistics: every call under a deadline.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use brink_core::node::workload::FsUsage;
-use brink_cri::client::{Client, Patience, Runtime as _, connect_first};
+use brink_cri::client::{Client, Patience, connect_first};
 use brink_cri::endpoint;
 use brink_cri::fault::CriError;
 use brink_cri::state::Written;
@@ -67,19 +67,35 @@ impl Source for Runtimes {
             let connected = tokio.block_on(connect_first(&sockets, PATIENCE));
             connected.map_err(|errors| in_words(&errors))?.1
         };
-        let layers = tokio.block_on(client.layers());
+        let asked = SystemTime::now();
+        let layers = tokio.block_on(client.layers_of_the_living());
         let layers = layers.map_err(|error| error.to_string())?;
         let places = tokio.block_on(client.places());
         let places = places.inspect_err(|error| debug!(%error, "nobody says where images are"));
         self.client = Some(client);
+        let behind = behind(ids, &layers, asked);
         let nothing = ids.iter().map(|id| (id.clone(), FsUsage::default()));
         let mut all: HashMap<String, FsUsage> = nothing.collect();
         all.extend(layers.into_iter().map(used));
         Ok(Told {
             layers: all,
             folders: places.ok().map(folders),
+            behind,
         })
     }
+}
+
+/// How long before a runtime was asked the oldest of these containers' figures was taken, by the wall clock: containerd tells what it
+/// has measured within the last ten seconds.
+fn behind(ids: &[String], layers: &BTreeMap<String, Written>, asked: SystemTime) -> Duration {
+    let asked = asked.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let taken = ids
+        .iter()
+        .filter_map(|id| u64::try_from(layers.get(id)?.at).ok());
+    let oldest = taken.filter(|&at| at > 0).min();
+    oldest.map_or(Duration::ZERO, |at| {
+        asked.saturating_sub(Duration::from_nanos(at))
+    })
 }
 
 fn used((id, written): (String, Written)) -> (String, FsUsage) {
@@ -146,6 +162,32 @@ mod tests {
         let (answer, _) = layers.hear(WHILE, Instant::now()).unwrap();
         let why = answer.unwrap_err();
         assert!(why.contains("container runtime"), "{why}");
+    }
+
+    #[test]
+    fn an_answer_is_as_old_as_the_oldest_figure_in_it_that_was_asked_for() {
+        let asked = UNIX_EPOCH + Duration::from_secs(100);
+        let taken = [("a", 99), ("b", 92), ("another's", 1), ("unsaid", 0)];
+        let taken = taken.map(|(id, seconds)| {
+            let at = seconds * 1_000_000_000;
+            let written = Written {
+                at,
+                ..Written::default()
+            };
+            (id.to_owned(), written)
+        });
+        let layers = BTreeMap::from(taken);
+        for (ids, expected) in [
+            (&["a"][..], 1),
+            (&["a", "b"], 8),
+            (&["unsaid", "nobody's"], 0),
+        ] {
+            let ids: Vec<String> = ids.iter().map(|&id| id.to_owned()).collect();
+            let expected = Duration::from_secs(expected);
+            assert_eq!(behind(&ids, &layers, asked), expected, "{ids:?}");
+        }
+        let set_back = behind(&["a".to_owned()], &layers, UNIX_EPOCH);
+        assert_eq!(set_back, Duration::ZERO);
     }
 
     #[test]

@@ -146,7 +146,7 @@ mod tests {
             let layers = ids.iter().cloned();
             Ok(Told {
                 layers: layers.map(|id| (id, FsUsage::default())).collect(),
-                folders: None,
+                ..Told::default()
             })
         }
     }

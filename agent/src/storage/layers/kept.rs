@@ -4,11 +4,11 @@
 //! rank them, with its age told. A container it has never told of is one that nobody has measured yet: it may hold most of all.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use brink_core::node::workload::FsUsage;
 
-use super::Heard;
+use super::{Heard, Told};
 use crate::disks::answer::Folders;
 use crate::storage::measured::Found;
 use crate::storage::owned::Owned;
@@ -20,6 +20,8 @@ pub(in crate::storage) struct Kept {
     layers: HashMap<String, FsUsage>,
     /// When that answer came.
     told: Option<Instant>,
+    /// How long before it was asked for the oldest of its figures was taken.
+    behind: Duration,
     /// Why the last question has none.
     why: Option<String>,
 }
@@ -38,14 +40,39 @@ impl Kept {
     pub(in crate::storage) fn hear(&mut self, (answer, at): Heard) -> Option<Folders> {
         match answer {
             Ok(told) => {
-                (self.layers, self.told, self.why) = (told.layers, Some(at), None);
-                told.folders
+                let Told {
+                    mut layers,
+                    folders,
+                    mut behind,
+                } = told;
+                if self.fill_in(&mut layers) {
+                    let since = self.told.map(|before| at.saturating_duration_since(before));
+                    behind = behind.max(self.behind.saturating_add(since.unwrap_or_default()));
+                }
+                (self.layers, self.behind) = (layers, behind);
+                (self.told, self.why) = (Some(at), None);
+                folders
             }
             Err(why) => {
                 self.why = Some(why);
                 None
             }
         }
+    }
+
+    /// Puts what was told before where a runtime has no figures: one that was started anew has measured nothing yet, and what containers
+    /// have written is there all the same. Whether that was done.
+    fn fill_in(&self, layers: &mut HashMap<String, FsUsage>) -> bool {
+        let nothing = FsUsage::default();
+        let mut is_done = false;
+        for (id, used) in layers {
+            let before = self.layers.get(id).copied();
+            let before = before.filter(|&before| before != nothing && *used == nothing);
+            if let Some(before) = before {
+                (*used, is_done) = (before, true);
+            }
+        }
+        is_done
     }
 
     /// Puts what is known of a workload's containers to what was found of it.
@@ -62,6 +89,11 @@ impl Kept {
         let answers = self.told.is_some() && self.why.is_none();
         let known = self.layers.get(id).copied();
         known.or_else(|| answers.then(FsUsage::default))
+    }
+
+    /// How long before the last question that has an answer the oldest figure was taken.
+    pub(in crate::storage) const fn behind(&self) -> Duration {
+        self.behind
     }
 
     /// Whether nobody has been asked yet.
@@ -104,9 +136,6 @@ impl Silence {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use super::super::Told;
     use super::*;
 
     fn used(bytes: u64) -> FsUsage {
@@ -121,7 +150,7 @@ mod tests {
         let layers = all.iter().map(|(id, used)| ((*id).to_owned(), *used));
         Told {
             layers: layers.collect(),
-            folders: None,
+            ..Told::default()
         }
     }
 
@@ -163,5 +192,22 @@ mod tests {
         kept.hear((Ok(told(&[("new", used(7))])), begin));
         assert_eq!(known(&kept, "new"), (Some(used(7)), true));
         assert_eq!(kept.layers.len(), 1, "who is gone is forgotten");
+    }
+
+    #[test]
+    fn what_was_told_before_stands_where_a_runtime_that_answers_has_measured_nothing_yet() {
+        let (mut kept, begin) = (Kept::default(), Instant::now());
+        let at = |seconds| begin + Duration::from_secs(seconds);
+        kept.hear((Ok(told(&[("a", used(5)), ("b", used(6))])), begin));
+        assert_eq!(kept.behind(), Duration::ZERO);
+        // It was started anew, and the second container has ended.
+        let anew = told(&[("a", FsUsage::default()), ("b", used(0))]);
+        kept.hear((Ok(anew), at(7)));
+        assert_eq!(known(&kept, "a"), (Some(used(5)), true));
+        assert_eq!(known(&kept, "b"), (Some(used(0)), true));
+        assert_eq!(kept.behind(), Duration::from_secs(7), "and is as old");
+        kept.hear((Ok(told(&[("a", used(9))])), at(9)));
+        assert_eq!(known(&kept, "a"), (Some(used(9)), true));
+        assert_eq!(kept.behind(), Duration::ZERO);
     }
 }

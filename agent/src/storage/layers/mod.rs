@@ -9,7 +9,7 @@ mod asking;
 mod kept;
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use brink_core::node::workload::FsUsage;
 
@@ -30,6 +30,8 @@ pub(super) struct Told {
     pub(super) layers: HashMap<String, FsUsage>,
     /// Where images and writable layers lie.
     pub(super) folders: Option<Folders>,
+    /// How long before it was asked the oldest of these figures was taken.
+    pub(super) behind: Duration,
 }
 
 /// What comes of a question: an answer, or why there is none.
