@@ -64,6 +64,11 @@ pub struct Outcome {
     pub refused: Vec<String>,
 }
 
+/// What all of these held, in bytes; none where that is not said of one.
+pub fn held(mut all: impl Iterator<Item = Option<u64>>) -> Option<u64> {
+    all.try_fold(0_u64, |sum, bytes| Some(sum.saturating_add(bytes?)))
+}
+
 /// One thing that was removed, or would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Removed {

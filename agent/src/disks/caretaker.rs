@@ -51,7 +51,7 @@ pub struct Caretaker {
     threads: Vec<(Arc<Spot>, JoinHandle<()>)>,
     /// Where filesystems are looked for.
     discovery: Discovery,
-    is_stopped: Arc<AtomicBool>,
+    pub(super) is_stopped: Arc<AtomicBool>,
     /// What the guard was told of a kubelet.
     told_of_kubelet: Option<bool>,
     /// What the runtime has said of one, as long as it says nothing else.

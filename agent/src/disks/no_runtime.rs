@@ -47,7 +47,7 @@ impl ContainerRuntime {
         &mut self,
         _order: &Order<'_>,
         _within: Duration,
-        _enough: &mut dyn FnMut() -> bool,
+        _enough: &mut dyn FnMut(Option<u64>) -> bool,
     ) -> Outcome {
         Outcome {
             end: End::Lost("absent"),

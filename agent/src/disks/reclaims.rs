@@ -1,18 +1,24 @@
 //! What the guard asks of the container runtime, carried out and told.
+//!
+//! What was removed may show later: containerd removes the files of a dead container when it cleans up next, some seconds after it has
+//! answered, and some filesystems give room back behind that. Who looked at once would go on with images that could stay, and then with
+//! pods.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use brink_core::base::Moment;
 use brink_core::node::gate::thresholds_met;
-use brink_core::node::observe::Observations;
+use brink_core::node::observe::{Observation, Observations};
 use brink_core::node::policy::Policy;
 use brink_core::node::reclaim::functions;
 use brink_core::node::safety::Mode;
+use brink_core::node::signal::{Resource, Signal};
 use brink_core::node::workload::Stage;
 
 use super::Disks;
-use super::answer::{End, Order, Outcome, PodIs};
+use super::answer::{End, Order, Outcome, PodIs, held};
 use super::caretaker::Caretaker;
 use super::measure::Spot;
 use crate::config::ReclaimPolicy;
@@ -25,6 +31,10 @@ use crate::telling::reclaim::Reclaimed;
 const AFTER: Duration = Duration::from_secs(2);
 /// For a reclaim as a whole.
 const WITHIN: Duration = Duration::from_secs(30);
+/// For what was removed to show.
+const SHOWS: Duration = Duration::from_secs(5);
+/// From one look to the next meanwhile.
+const LOOKS: Duration = Duration::from_millis(200);
 
 impl Caretaker {
     /// Carries out what the guard asks, and tells it when that is over.
@@ -44,17 +54,27 @@ impl Caretaker {
             took: Duration::ZERO,
         };
         self.telling.reclaim(guard::now(), &told);
+        let before = seen(&self.disks)[asked.signal];
         let outcome = if self.reclaim_policy == ReclaimPolicy::Off {
             Outcome {
                 end: End::Off,
                 ..Outcome::default()
             }
         } else {
-            self.carry_out(&told)
+            self.carry_out(&told, before)
         };
-        let (available, short) = self.measure_again(&asked);
+        let all = outcome.containers.iter().chain(&outcome.images);
+        let gone = all.filter(|_| !is_dry).map(|one| one.bytes);
+        let settling = Settling {
+            disks: &self.disks,
+            signal: asked.signal,
+            before,
+            is_stopped: &self.is_stopped,
+        };
+        let policy = self.shared.lock().policy.clone();
+        told.short = settling.short(&policy, held(gone));
         told.outcome = Some(outcome);
-        (told.available, told.short) = (available, short);
+        told.available = seen(&self.disks)[asked.signal].map(|seen| seen.available);
         told.took = began.elapsed();
         self.count(&told);
         self.telling.reclaim(guard::now(), &told);
@@ -63,7 +83,8 @@ impl Caretaker {
         self.disks.lock().runtime = self.runtime.state().clone();
     }
 
-    fn carry_out(&mut self, told: &Reclaimed) -> Outcome {
+    /// Has the runtime remove what may go, with so much left `before`.
+    fn carry_out(&mut self, told: &Reclaimed, before: Option<Observation>) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let by_api = self.by_api.as_deref();
         let pods = |uid: &str| {
@@ -85,23 +106,17 @@ impl Caretaker {
             pods: &pods,
             may_act: &may_act,
         };
-        let (disks, spots) = (Arc::clone(&self.disks), self.disks.lock().spots());
-        let mut enough = || {
-            measure(&spots);
-            short(&disks, &shared.lock().policy).is_empty()
+        let settling = Settling {
+            disks: &self.disks,
+            signal: told.asked.signal,
+            before,
+            is_stopped: &self.is_stopped,
+        };
+        let mut enough = |held: Option<u64>| {
+            let policy = shared.lock().policy.clone();
+            settling.short(&policy, held).is_empty()
         };
         self.runtime.reclaim(&order, WITHIN, &mut enough)
-    }
-
-    /// What is left now of what was asked for, and the thresholds on filesystems that are still met.
-    fn measure_again(&self, asked: &ReclaimAsked) -> (Option<i64>, Vec<String>) {
-        let spots = self.disks.lock().spots();
-        measure(&spots);
-        let mut seen = Observations::default();
-        self.disks.ports.disks.observe(guard::now(), &mut seen);
-        let policy = self.shared.lock().policy.clone();
-        let available = seen[asked.signal].map(|seen| seen.available);
-        (available, short(&self.disks, &policy))
     }
 
     fn count(&self, told: &Reclaimed) {
@@ -166,6 +181,62 @@ const fn pod_is(said: PodIs, stage: Option<Stage>) -> PodIs {
     }
 }
 
+/// What was removed for a signal, on its way to being seen.
+struct Settling<'a> {
+    disks: &'a Disks,
+    signal: Signal,
+    /// What was left before anything was removed.
+    before: Option<Observation>,
+    is_stopped: &'a AtomicBool,
+}
+
+impl Settling<'_> {
+    /// The thresholds on filesystems that are met once what is gone shows. That is waited for only where it could be enough: `held` is
+    /// what all of it held, where that is known.
+    fn short(&self, policy: &Policy, held: Option<u64>) -> Vec<String> {
+        let spots = self.disks.lock().spots();
+        let until = Instant::now() + SHOWS;
+        let could_be_enough = |left| !self.is_short(policy, self.with_more(left, held));
+        let was_to_be = could_be_enough(self.before);
+        loop {
+            measure(&spots);
+            let now = seen(self.disks);
+            let left = now[self.signal];
+            // Whoever fills it meanwhile may have used up what is still to show.
+            let waits = was_to_be && self.is_short(policy, left) && could_be_enough(left);
+            if !waits || Instant::now() >= until || self.is_stopped.load(Ordering::Acquire) {
+                return short(policy, &now);
+            }
+            std::thread::sleep(LOOKS);
+        }
+    }
+
+    /// What would be left with so many bytes more than that. How many inodes come back nobody says, nor how many bytes where that is not known.
+    fn with_more(&self, left: Option<Observation>, held: Option<u64>) -> Option<Observation> {
+        let is_counted = self.signal.resource() == Resource::EphemeralStorage || held == Some(0);
+        let bytes = held.filter(|_| is_counted);
+        let more = bytes.and_then(|bytes| i64::try_from(bytes).ok());
+        left.map(|left| Observation {
+            available: left.available.saturating_add(more.unwrap_or(i64::MAX)),
+            ..left
+        })
+    }
+
+    /// Whether a threshold on the signal is met with so much left, minimum reclaim included.
+    fn is_short(&self, policy: &Policy, left: Option<Observation>) -> bool {
+        let thresholds = policy.thresholds().iter();
+        let mut thresholds = thresholds.filter(|one| one.signal == self.signal);
+        thresholds.any(|one| one.is_held(left.as_ref()))
+    }
+}
+
+/// What is known of filesystems now.
+fn seen(disks: &Disks) -> Observations {
+    let mut seen = Observations::default();
+    disks.ports.disks.observe(guard::now(), &mut seen);
+    seen
+}
+
 /// Has these measured, and waits for it.
 fn measure(spots: &[Arc<Spot>]) {
     let asked = guard::now();
@@ -179,11 +250,9 @@ fn measure(spots: &[Arc<Spot>]) {
     }
 }
 
-/// The thresholds on filesystems that are met now, minimum reclaim included.
-fn short(disks: &Disks, policy: &Policy) -> Vec<String> {
-    let mut seen = Observations::default();
-    disks.ports.disks.observe(guard::now(), &mut seen);
-    let met = thresholds_met(policy, &seen, true);
+/// The thresholds on filesystems that are met so, minimum reclaim included.
+fn short(policy: &Policy, seen: &Observations) -> Vec<String> {
+    let met = thresholds_met(policy, seen, true);
     let thresholds = policy.thresholds();
     let names = met.iter().filter_map(|index| thresholds.get(index));
     names.map(ToString::to_string).collect()
@@ -191,8 +260,15 @@ fn short(disks: &Disks, policy: &Policy) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use brink_core::base::{Quantity, Span};
+    use brink_core::node::observe::Layout;
+    use brink_core::node::policy::Settings;
+    use brink_core::node::threshold::{Threshold, Value};
+
     use super::*;
     use crate::disks::answer::Removed;
+    use crate::guard::disks::{Role, Room};
+    use crate::guard::ports::Ports;
 
     /// A reclaim that was asked for with 5 bytes left, and ended so: with so many images gone, and so many bytes left.
     fn reclaimed(end: End, is_dry: bool, (images, left): (usize, i64)) -> Reclaimed {
@@ -209,6 +285,90 @@ mod tests {
         (reclaimed.asked.is_dry, reclaimed.is_dry) = (is_dry, is_dry);
         reclaimed.available = Some(left);
         reclaimed
+    }
+
+    /// A filesystem of which 100 bytes, or inodes, are to be left.
+    fn disks(signal: Signal) -> (Disks, Policy) {
+        let threshold = Threshold {
+            signal,
+            grace: Span::ZERO,
+            value: Value::Quantity(Quantity::from_bytes(100)),
+            min_reclaim: None,
+        };
+        let policy = Policy::new(vec![threshold], Layout::Single, Settings::default());
+        let ports = Arc::new(Ports::new(4, 1).unwrap());
+        ports.disks.assign(Role::Nodefs, Some(0));
+        (Disks::new(ports, policy.thresholds()), policy)
+    }
+
+    fn leave(disks: &Disks, left: i64) {
+        let room = Room {
+            at: guard::now(),
+            bytes: (left, 1_000),
+            inodes: Some((left, 1_000)),
+        };
+        disks.ports.disks.publish(0, Some(room));
+    }
+
+    #[test]
+    fn what_was_removed_is_waited_for_where_it_could_be_enough() {
+        let signal = Signal::NodefsAvailable;
+        let (disks, policy) = disks(signal);
+        let (runs, stopped) = (AtomicBool::new(false), AtomicBool::new(true));
+        leave(&disks, 90);
+        let settling = |is_stopped| Settling {
+            disks: &disks,
+            signal,
+            before: seen(&disks)[signal],
+            is_stopped,
+        };
+        // Each of these would take all the time there is.
+        let began = Instant::now();
+        for (is_stopped, held) in [
+            (&runs, Some(9)),
+            (&runs, Some(0)),
+            (&stopped, Some(10)),
+            (&stopped, None),
+        ] {
+            let short = settling(is_stopped).short(&policy, held);
+            assert_eq!(short, ["nodefs.available<100"], "{held:?}");
+        }
+        // What it held was enough, and is not with what somebody has taken since.
+        let waiting = settling(&runs);
+        leave(&disks, 80);
+        let short = waiting.short(&policy, Some(15));
+        assert_eq!(short, ["nodefs.available<100"]);
+        assert!(began.elapsed() < SHOWS);
+        for held in [Some(10), None] {
+            leave(&disks, 90);
+            let settling = settling(&runs);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    // A look and more behind whoever waits.
+                    std::thread::sleep(LOOKS + LOOKS / 2);
+                    leave(&disks, 100);
+                });
+                let short = settling.short(&policy, held);
+                assert_eq!(short, [""; 0], "{held:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn of_inodes_nobody_knows_how_many_come_back() {
+        let signal = Signal::NodefsInodesFree;
+        let (disks, policy) = disks(signal);
+        leave(&disks, 90);
+        let settling = Settling {
+            disks: &disks,
+            signal,
+            before: seen(&disks)[signal],
+            is_stopped: &AtomicBool::new(false),
+        };
+        for (held, is_short) in [(Some(0), true), (Some(1), false), (None, false)] {
+            let more = settling.with_more(settling.before, held);
+            assert_eq!(settling.is_short(&policy, more), is_short, "{held:?}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use brink_cri::plan::{self, Fates, Known, Plan, Policy, Stays};
 use brink_cri::state::{Layers, Standing, State};
 use brink_cri::usage::Records;
 
-use super::answer::{End, Order, Outcome, Removed};
+use super::answer::{End, Order, Outcome, Removed, held};
 use super::runtime::Stopper;
 use crate::guard;
 
@@ -29,12 +29,12 @@ pub(super) struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Removes what may go. What is gone is told, however it ends.
+    /// Removes what may go. What is gone is told, however it ends; `enough` hears what it held, where that is said of all.
     pub(super) async fn carry_out<R: Runtime>(
         &self,
         runtime: &R,
         stopper: &Stopper,
-        (records, enough): (&mut Records, &mut dyn FnMut() -> bool),
+        (records, enough): (&mut Records, &mut dyn FnMut(Option<u64>) -> bool),
     ) -> Outcome {
         let permitted = Permitted {
             runtime,
@@ -51,7 +51,8 @@ impl Job<'_> {
         let last = self.order.ways.last().copied();
         let after = |way: Reclaim, report: &Report| {
             // After the last one the engine looks for itself.
-            Some(way) != last && !report.removed.is_empty() && enough()
+            let gone = &report.removed;
+            Some(way) != last && !gone.is_empty() && enough(held(gone.iter().map(Target::bytes)))
         };
         let report = act::act(&permitted, order, records, after).await;
         let is_given_up = matches!(&report.ended, Ended::Lost(error) if is_ours(error));

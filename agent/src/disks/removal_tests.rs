@@ -120,7 +120,7 @@ fn reclaimed(runtime: &Dead, stopper: &Stopper, is_dry: bool) -> Outcome {
             records.observe(guard::now(), &state);
             job.plan(runtime, &state, &records).await
         } else {
-            let mut enough = || false;
+            let mut enough = |_| false;
             job.carry_out(runtime, stopper, (&mut records, &mut enough))
                 .await
         }

@@ -124,12 +124,12 @@ impl ContainerRuntime {
             .ask(async |asking, sockets, stopper| stopper.unless(asking.observe(sockets)).await);
     }
 
-    /// Removes what may go, within a time; `enough` is asked after each way.
+    /// Removes what may go, within a time; `enough` is asked after each way, with what all that is gone held, where that is known.
     pub fn reclaim(
         &mut self,
         order: &Order<'_>,
         within: Duration,
-        enough: &mut dyn FnMut() -> bool,
+        enough: &mut dyn FnMut(Option<u64>) -> bool,
     ) -> Outcome {
         let until = tokio::time::Instant::now() + within;
         let policy = policy(self.config.reclaim, order.image_min_age);
@@ -326,7 +326,7 @@ impl Asking {
         &mut self,
         sockets: &[PathBuf],
         job: &Job<'_>,
-        (stopper, enough): (&Stopper, &mut dyn FnMut() -> bool),
+        (stopper, enough): (&Stopper, &mut dyn FnMut(Option<u64>) -> bool),
     ) -> Option<Result<Outcome, CriError>> {
         let looked = tokio::time::timeout_at(job.until, self.observe_again(sockets));
         let state = match stopper.unless(looked).await? {

@@ -31,7 +31,7 @@ fn reclaim(runtime: &mut ContainerRuntime, within: Duration) -> Outcome {
         pods: &|_| PodIs::Unknown,
         may_act: &|| true,
     };
-    runtime.reclaim(&order, within, &mut || false)
+    runtime.reclaim(&order, within, &mut |_| false)
 }
 
 #[test]

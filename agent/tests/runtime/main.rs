@@ -84,7 +84,7 @@ impl Ground {
             pods: &|_| PodIs::Unknown,
             may_act: &|| true,
         };
-        self.runtime.reclaim(&order, LONG, &mut || false)
+        self.runtime.reclaim(&order, LONG, &mut |_| false)
     }
 
     /// A reclaim that removes the image.

@@ -77,6 +77,9 @@ fn dead_containers_and_unused_images_go_and_nothing_else() {
         let mut records = Records::default();
         records.observe(Moment::START, &state);
         let layers = written(&client, &first, 2 << 20).await;
+        assert!(layers[&first].at > 0, "it says when it has measured");
+        let living = client.layers_of_the_living().await.expect("an answer");
+        assert_eq!(living[&first].bytes, 0, "who has ended holds nothing");
         let dry = planned(&state, &records, &layers);
         let going: Vec<&str> = dry.containers.iter().map(|one| &*one.id).collect();
         assert_eq!(going, [&last, &first], "{dry:?}");

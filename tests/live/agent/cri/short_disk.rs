@@ -269,6 +269,21 @@ fn where_the_runtime_gives_back_enough_nobody_goes() {
     assert!(lives(&ground.much) && lives(&ground.little));
 }
 
+/// Containerd removes the files of a dead container behind its answer.
+#[test]
+fn where_a_dead_container_is_enough_images_stay_and_nobody_goes() {
+    let ground = ground!("always", &UNUSED);
+    ground.fill("filler", QUANTITY - WRITTEN / 2);
+    let (_, outcome) = ground.reclaim(1);
+    assert_eq!(outcome.result, "enough", "{outcome:?}");
+    assert_eq!((outcome.containers, outcome.images), (1, 0));
+    assert!(outcome.short.is_empty(), "{outcome:?}");
+    disks::until(&ground.node, |one| !one.met);
+    assert_eq!(ground.state().images.len(), 5, "none was removed");
+    assert!(ground.node.decisions().is_empty(), "{}", ground.node.log());
+    assert!(lives(&ground.much) && lives(&ground.little));
+}
+
 #[test]
 fn where_that_is_not_enough_whoever_holds_most_goes_after_it() {
     let ground = ground!("always", &UNUSED[..1]);
