@@ -256,6 +256,17 @@ fn groups_of_version_one() {
     };
     expect(&machine().check("cgroups.memory"), Ok, &["v1, at"]);
     expect(&machine().check("cgroups.kill"), Ok, &["freeze"]);
+    let mounts = std::fs::read_to_string(machine().path("proc/self/mountinfo")).unwrap();
+    let unified = "34 30 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+    let hybrid = machine()
+        .with("proc/self/mountinfo", &format!("{mounts}{unified}"))
+        .with("sys/fs/cgroup/unified/cgroup.controllers", "")
+        .with("sys/fs/cgroup/unified/pods/cgroup.kill", "");
+    expect(
+        &hybrid.check("cgroups.kill"),
+        Ok,
+        &["the same group in the v2 tree", "freeze"],
+    );
     expect(
         &machine().check("cgroups.oom-group"),
         Note,

@@ -1,4 +1,4 @@
-//! Stopping a v1 group that forks faster than it is killed: the freezer hierarchy, or the same group in the v2 tree.
+//! Keeping a v1 group from forking while it is killed: the same group in the v2 tree, or the freezer hierarchy.
 
 use std::ffi::CStr;
 use std::ops::ControlFlow;
@@ -11,6 +11,8 @@ use crate::cgroup::layout::{Controller, Hierarchy, Layout, Version};
 use crate::cgroup::walk;
 use crate::error::HostError;
 use crate::hot_file::retry;
+use crate::kill::pid_set::ProtectedPids;
+use crate::kill::roster::each_process;
 use crate::kill::target::KillTarget;
 
 /// Groups of one subtree that are thawed.
@@ -42,31 +44,38 @@ impl Beside {
         })
     }
 
-    /// Stops the target's group in the freezer hierarchy until the result is dropped. `None`: there is no such group.
+    /// Stops the target's group in the freezer hierarchy until the result is dropped. `None`: there is no such group, or
+    /// somebody is in it who is to live, or might be where it could not be seen. We ourselves would never resume it.
     ///
     /// The write returns before every task has stopped, but from then on a forked child is born stopped
     /// (`freezer_fork` in `kernel/cgroup/legacy_freezer.c`), so nothing new can run.
-    pub(super) fn freeze(&self, target: &KillTarget) -> Result<Option<Frozen>, Errno> {
-        let Some(group) = self
-            .freezer
-            .as_ref()
-            .map(|mount| open_group(mount.as_fd(), target))
-        else {
+    pub(super) fn freeze(
+        &self,
+        target: &KillTarget,
+        protected: &ProtectedPids,
+    ) -> Result<Option<Frozen>, Errno> {
+        let Some(mount) = &self.freezer else {
             return Ok(None);
         };
-        let state = match group.and_then(|group| open_file(group.as_fd(), c"freezer.state")) {
+        let group = match open_group(mount.as_fd(), target) {
+            Ok(group) => group,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(errno) => return Err(errno),
+        };
+        let mut is_spared = false;
+        let look = each_process(group.as_fd(), &mut |pid| {
+            is_spared |= protected.contains(pid);
+        });
+        if is_spared || !look.complete {
+            return Ok(None);
+        }
+        let state = match open_file(group.as_fd(), c"freezer.state") {
             Ok(state) => state,
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno),
         };
         write(state.as_fd(), b"FROZEN")?;
         Ok(Some(Frozen { state }))
-    }
-
-    /// Whether the target's group is in the freezer hierarchy too.
-    pub(super) fn has_freezer(&self, target: &KillTarget) -> bool {
-        let mount = self.freezer.as_ref();
-        mount.is_some_and(|mount| open_group(mount.as_fd(), target).is_ok())
     }
 
     /// Resumes the target's group and all below it in the freezer hierarchy, whoever stopped them: a stopped v1

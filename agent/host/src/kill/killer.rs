@@ -107,8 +107,9 @@ impl Killer {
         self.workspace.signal_held(target, order, &mut outcome);
         let first = self.pass(target, Signal::KILL, true, &mut outcome);
         outcome.times.first_pass = Some(monotonic_ns());
-        // Not when somebody protected is in the subtree, or might be in a part of it that could not be seen.
-        let whole = target.is_v2() && outcome.spared == 0 && first.complete;
+        // Not when somebody protected is in the subtree, or might be in a part of it that could not be seen. Of more processes than
+        // there is room for each was looked at all the same.
+        let whole = target.is_v2() && outcome.spared == 0 && first.seen;
         if whole && kill_whole_group(target.as_fd(), Means::GroupKill, &mut outcome) {
             outcome.settled = true;
             outcome.signalled += self.workspace.rest() + outcome.unseen;
@@ -189,22 +190,17 @@ impl Killer {
         self.workspace.pass(target, order, outcome)
     }
 
-    /// The rest after the first batch, through the same group of the v2 tree if that can be, and then pass after pass until
-    /// one finds nothing new; from the second that still does, with the group stopped.
+    /// The rest after the first batch: all of it kept from forking, and then pass after pass until one finds nothing new. Of a group
+    /// that was all in the first batch, the same from the second pass that still does.
     fn pursue(&mut self, target: &KillTarget, first: Found, outcome: &mut KillOutcome) {
-        let mut frozen = None;
-        let mut found = first;
-        let is_partial = self.workspace.rest() > 0;
-        let is_whole = is_partial
-            && !self.beside.has_freezer(target)
-            && self.kill_through_unified(target, outcome);
-        if is_partial && !is_whole {
+        let (mut found, mut frozen) = (first, None);
+        if self.workspace.rest() > 0 && !self.stop(target, &mut frozen, outcome) {
             found = self.pass(target, Signal::KILL, false, outcome);
         }
         let listed = outcome.passes;
         while found.any_new && outcome.passes < MOST_PASSES {
-            if outcome.passes == listed + 1 && !target.is_v2() {
-                frozen = self.stop(target, outcome);
+            if outcome.passes == listed + 1 && frozen.is_none() {
+                let _lists_again = self.stop(target, &mut frozen, outcome);
             }
             found = self.pass(target, Signal::KILL, false, outcome);
         }
@@ -213,25 +209,36 @@ impl Killer {
         drop(frozen);
     }
 
-    /// Stops a v1 group that forks: in the freezer hierarchy, or for good through the same group of the v2 tree.
-    fn stop(&mut self, target: &KillTarget, outcome: &mut KillOutcome) -> Option<Frozen> {
-        match self.beside.freeze(target) {
-            Ok(Some(frozen)) => {
+    /// Keeps a v1 group from forking: for good through the same group of the v2 tree, or in the freezer hierarchy as long as `frozen` is
+    /// held. True where it was killed whole, so that nobody who was there needs a signal.
+    ///
+    /// The v2 tree comes first: its one write is their signal too, and whoever is frozen does not die before he is resumed. Neither is
+    /// done to a group with somebody in it who is to live.
+    fn stop(
+        &mut self,
+        target: &KillTarget,
+        frozen: &mut Option<Frozen>,
+        outcome: &mut KillOutcome,
+    ) -> bool {
+        if outcome.spared != 0 {
+            return false;
+        }
+        if self.kill_through_unified(target, outcome) {
+            return true;
+        }
+        match self.beside.freeze(target, &self.protected) {
+            Ok(Some(stopped)) => {
                 outcome.means = Means::Freezer;
-                return Some(frozen);
+                *frozen = Some(stopped);
             }
             Ok(None) => {}
             Err(errno) => outcome.note(Stage::Freeze, None, errno),
         }
-        self.kill_through_unified(target, outcome);
-        None
+        false
     }
 
     /// Kills the same group of the v2 tree, after which no fork of it survives; false where there is none, or others may be in it.
     fn kill_through_unified(&mut self, target: &KillTarget, outcome: &mut KillOutcome) -> bool {
-        if outcome.spared != 0 {
-            return false;
-        }
         let group = match self.beside.unified_group(target) {
             Ok(Some(group)) => group,
             Ok(None) => return false,
@@ -276,29 +283,43 @@ mod tests {
 
     use super::*;
 
-    /// A v2 tree of files: a group that lists so many processes, with `cgroup.kill` or on a kernel without.
-    fn tree(processes: &str, can_kill: bool) -> (tempfile::TempDir, Layout) {
+    /// More than any process ever has.
+    const NOBODYS: i32 = 5_000_000;
+    /// More than are signalled before the rest is kept from forking.
+    const CROWD: i32 = 40;
+
+    /// So many processes that are not there, as a group lists them.
+    fn nobody(count: i32) -> String {
+        let pids = NOBODYS..NOBODYS + count;
+        let lines = pids.map(|pid| format!("{pid}\n"));
+        lines.collect()
+    }
+
+    /// A machine of files with these mounts.
+    fn machine(mounts: &str, files: &[(&str, &str)]) -> (tempfile::TempDir, Layout) {
         let root = tempfile::tempdir().expect("temporary folder");
-        let files = [
-            (
-                "proc/self/mountinfo",
-                "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
-            ),
-            (
-                "proc/cgroups",
-                "#subsys_name\thierarchy\tnum_cgroups\tenabled\n",
-            ),
-            ("sys/fs/cgroup/cgroup.controllers", "memory pids\n"),
-            ("sys/fs/cgroup/pod/cgroup.procs", processes),
-        ];
-        let kill = can_kill.then_some(("sys/fs/cgroup/pod/cgroup.kill", ""));
-        for (path, text) in files.into_iter().chain(kill) {
+        let header = "#subsys_name\thierarchy\tnum_cgroups\tenabled\n";
+        let always = [("proc/self/mountinfo", mounts), ("proc/cgroups", header)];
+        for (path, text) in always.iter().chain(files) {
             let path = root.path().join(path);
             fs::create_dir_all(path.parent().expect("parent")).expect("fake tree");
             fs::write(path, text).expect("fake file");
         }
         let layout = Layout::detect(root.path()).expect("a layout");
         (root, layout)
+    }
+
+    /// A v2 tree of files: a group that lists these processes, with `cgroup.kill` or on a kernel without.
+    fn tree(processes: &str, can_kill: bool) -> (tempfile::TempDir, Layout) {
+        let mounts = "30 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+        let mut files = vec![
+            ("sys/fs/cgroup/cgroup.controllers", "memory pids\n"),
+            ("sys/fs/cgroup/pod/cgroup.procs", processes),
+        ];
+        if can_kill {
+            files.push(("sys/fs/cgroup/pod/cgroup.kill", ""));
+        }
+        machine(mounts, &files)
     }
 
     #[test]
@@ -318,6 +339,80 @@ mod tests {
             );
             let has_time = outcome.times.after_first_signal.is_some();
             assert_eq!(has_time, signalled > 0, "{outcome:?}");
+        }
+    }
+
+    #[test]
+    fn a_crowd_beyond_all_room_goes_by_its_group_and_one_with_somebody_to_spare_does_not() {
+        // Those of the first batch were gone as they were to be signalled.
+        const FIRST: u32 = 32;
+        for (spared, count, reached, means) in [
+            ("", 20_000, 20_000 - FIRST, Means::GroupKill),
+            ("1\n", CROWD, 0, Means::Signals),
+        ] {
+            let listed = format!("{spared}{}", nobody(count));
+            let (_root, layout) = tree(&listed, true);
+            let target = KillTarget::open(&layout, "/pod").expect("a target");
+            let outcome = Killer::new(&layout, None).expect("a killer").kill(&target);
+            assert_eq!(
+                (outcome.means, outcome.signalled),
+                (means, reached),
+                "{outcome:?}"
+            );
+        }
+    }
+
+    /// What became of a v1 group that has its processes in other trees too, by what each lists there; none where it is not in that.
+    fn killed_on_v1(unified: Option<&str>, freezer: Option<&str>) -> (Means, String, String) {
+        let mounts = "32 30 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n\
+                      33 30 0:31 / /sys/fs/cgroup/freezer rw - cgroup cgroup rw,freezer\n\
+                      34 30 0:32 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        let listed = nobody(CROWD);
+        let mut files = vec![
+            ("sys/fs/cgroup/memory/pod/cgroup.procs", listed.as_str()),
+            ("sys/fs/cgroup/freezer/cgroup.procs", ""),
+            ("sys/fs/cgroup/unified/cgroup.controllers", ""),
+        ];
+        if let Some(processes) = unified {
+            files.push(("sys/fs/cgroup/unified/pod/cgroup.procs", processes));
+            files.push(("sys/fs/cgroup/unified/pod/cgroup.kill", ""));
+        }
+        if let Some(processes) = freezer {
+            files.push(("sys/fs/cgroup/freezer/pod/cgroup.procs", processes));
+            files.push(("sys/fs/cgroup/freezer/pod/freezer.state", ""));
+        }
+        let (root, layout) = machine(mounts, &files);
+        let target = KillTarget::open(&layout, "/pod").expect("a target");
+        let outcome = Killer::new(&layout, None).expect("a killer").kill(&target);
+        let written = |file: &str| {
+            let path = root.path().join("sys/fs/cgroup").join(file);
+            fs::read_to_string(path).unwrap_or_default()
+        };
+        let killed = written("unified/pod/cgroup.kill");
+        (outcome.means, killed, written("freezer/pod/freezer.state"))
+    }
+
+    #[test]
+    fn a_v1_crowd_goes_by_the_v2_tree_or_frozen_and_never_with_somebody_else() {
+        let own = format!("{}\n", std::process::id());
+        let (crowd, more) = (nobody(CROWD), nobody(CROWD + 1));
+        let with_us = format!("{crowd}{own}");
+        let whole = (Means::UnifiedGroupKill, "1", "");
+        // A regular file keeps what was written before.
+        let frozen = (Means::Freezer, "", "FROZENTHAWED");
+        let signalled = (Means::Signals, "", "");
+        for (unified, freezer, expected) in [
+            (Some(&crowd), Some(&crowd), whole),
+            (Some(&crowd), None, whole),
+            (Some(&more), Some(&crowd), frozen),
+            (None, Some(&crowd), frozen),
+            (Some(&with_us), Some(&with_us), signalled),
+            (None, None, signalled),
+        ] {
+            let unified = unified.map(String::as_str);
+            let (means, killed, state) = killed_on_v1(unified, freezer.map(String::as_str));
+            let found = (means, killed.as_str(), state.as_str());
+            assert_eq!(found, expected, "{unified:?} {freezer:?}");
         }
     }
 }

@@ -12,9 +12,10 @@
 //!    They are not sorted by size: reading a size takes a reference to the victim's memory, and whoever drops the last
 //!    one frees it all, which the guard must not be made to do.
 //! 5. **Catch** what was forked meanwhile. v2: `cgroup.kill`, after which no fork of the subtree can survive. v1: what is more
-//!    than a batch goes by `cgroup.kill` of the same group in the v2 tree, if there is one, it holds no process but these, and the
-//!    freezer hierarchy has none. Then list again until a pass finds nothing new, and if the second one still does, stop
-//!    the group in the freezer hierarchy meanwhile, or use `cgroup.kill` as above.
+//!    than a batch is kept from forking before it is listed again, by `cgroup.kill` of the same group in the v2 tree, if there is one
+//!    and it holds no process but these, or else by the freezer, while each gets its signal. Then list again until a pass finds
+//!    nothing new; what was all in the first batch is kept from forking likewise if the second pass still finds somebody. Neither is
+//!    done with somebody in it who is to live.
 //!
 //! A process with a pending SIGKILL cannot fork, so a pass that finds nothing new ends the hunt. One gap is left on v1:
 //! a child whose parent was stopped between the child's creation and its entry in the group's list shows up only later.

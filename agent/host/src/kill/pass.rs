@@ -59,7 +59,9 @@ pub(super) struct Found {
     /// Whether the list had a process that was not signalled before. One that went away before its signal counts too:
     /// it may have left a child.
     pub(super) any_new: bool,
-    /// Whether the whole subtree was seen.
+    /// Whether the whole subtree was looked at: whoever in it is to be spared is known.
+    pub(super) seen: bool,
+    /// Whether all of it had room, too: whoever is not new was signalled.
     pub(super) complete: bool,
 }
 
@@ -92,10 +94,10 @@ impl Workspace {
             outcome.times.listed = Some(monotonic_ns());
         }
         outcome.passes += 1;
-        let complete = look.complete && !self.roster.overflowed();
         let found = Found {
             any_new: !self.roster.as_slice().is_empty(),
-            complete,
+            seen: look.complete,
+            complete: look.complete && self.roster.left_out() == 0,
         };
         self.next = 0;
         while self.next < self.roster.as_slice().len() {
@@ -144,10 +146,12 @@ impl Workspace {
         }
     }
 
-    /// Processes that were listed after the first batch.
+    /// Processes that were listed after the first batch, those without room among them.
     pub(super) fn rest(&self) -> u32 {
         let rest = self.roster.as_slice().len().saturating_sub(self.next);
-        u32::try_from(rest).unwrap_or(u32::MAX)
+        u32::try_from(rest)
+            .unwrap_or(u32::MAX)
+            .saturating_add(self.roster.left_out())
     }
 
     /// Hands the processes that `cgroup.kill` killed after the first batch to the release pool. They are not confirmed: a
@@ -201,7 +205,7 @@ impl Workspace {
         let (all_ours, here) = self
             .roster
             .all_found(|visitor| each_process(target.as_fd(), visitor));
-        let seen = there.complete && here.complete && !self.roster.overflowed();
+        let seen = there.complete && here.complete && self.roster.left_out() == 0;
         seen && listed > 0 && !unseen && all_ours
     }
 

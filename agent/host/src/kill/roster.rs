@@ -98,7 +98,8 @@ fn processes_of(group: BorrowedFd<'_>, visitor: &mut dyn FnMut(i32)) -> Result<(
 #[derive(Debug)]
 pub(super) struct Roster {
     pids: Vec<i32>,
-    overflowed: bool,
+    /// How many did not fit.
+    left_out: u32,
     /// Which of them were found again, by their place.
     found: Vec<bool>,
 }
@@ -109,14 +110,14 @@ impl Roster {
         prefault_buffer(&mut pids, &1);
         Self {
             pids,
-            overflowed: false,
+            left_out: 0,
             found: Vec::with_capacity(MOST_PIDS),
         }
     }
 
     pub(super) fn clear(&mut self) {
         self.pids.clear();
-        self.overflowed = false;
+        self.left_out = 0;
     }
 
     /// Adds a process if there is room; never grows.
@@ -124,13 +125,13 @@ impl Roster {
         if self.pids.len() < MOST_PIDS {
             self.pids.push(pid);
         } else {
-            self.overflowed = true;
+            self.left_out = self.left_out.saturating_add(1);
         }
     }
 
-    /// Whether some did not fit.
-    pub(super) fn overflowed(&self) -> bool {
-        self.overflowed
+    /// How many did not fit.
+    pub(super) fn left_out(&self) -> u32 {
+        self.left_out
     }
 
     /// In ascending order, without doubles (a process whose threads are in several v1 groups is in several lists).
@@ -264,7 +265,7 @@ mod tests {
         for pid in 0..=i32::try_from(MOST_PIDS).expect("small") {
             roster.push(pid);
         }
-        assert!(roster.overflowed() && roster.as_slice().len() == MOST_PIDS);
+        assert_eq!((roster.left_out(), roster.as_slice().len()), (1, MOST_PIDS));
         assert_eq!(roster.pids.capacity(), capacity);
     }
 }

@@ -128,11 +128,21 @@ fn kill(facts: &Facts) -> Check {
             .layout
             .as_ref()
             .is_ok_and(|layout| layout.hierarchy(Controller::Freezer).is_some());
+        // Not every group is in the v2 tree too, and one that holds others there is not killed by it.
+        let first = if cgroups.kill_file == Some(true) {
+            "cgroup.kill of the same group in the v2 tree; without one, "
+        } else {
+            ""
+        };
         return if has_freezer {
-            SUBJECT.ok("freeze it, then a signal to each process until it is empty (v1)")
+            SUBJECT.ok(format!(
+                "{first}freeze it, then a signal to each process until it is empty (v1)"
+            ))
         } else {
             SUBJECT
-                .note("a signal to each process until it is empty (v1, no freezer)")
+                .note(format!(
+                    "{first}a signal to each process until it is empty (v1, no freezer)"
+                ))
                 .follows("a group that forks fast takes several rounds")
         };
     }
