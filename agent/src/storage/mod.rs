@@ -10,6 +10,7 @@ pub mod measured;
 pub mod need;
 pub mod once;
 pub mod owned;
+mod rests;
 mod rounds;
 mod walk;
 

@@ -1,6 +1,6 @@
 //! How soon folders are measured again: the nearer a threshold on disks, the sooner.
 //!
-//! When one is crossed the guard waits for a round, which begins at once whatever is needed otherwise.
+//! When one is crossed the guard waits for a round, which begins at once whatever is needed otherwise, unless that happens all the time.
 
 use std::time::Duration;
 

@@ -1,14 +1,15 @@
-//! The rounds of the thread: each workload once, those that are new first, at a pace that follows the need.
+//! The rounds of the thread: each workload once, those that are new first and those that take long last, at a pace that follows the need.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use brink_core::base::Moment;
+use brink_core::base::{Moment, Span};
 use brink_core::node::limits::{Exceeded, exceeded_by};
 use brink_core::node::observe::Layout;
 use brink_core::node::workload::{PodUsage, Workload, full_name};
+use brink_host::clock::thread_cpu;
 use brink_host::disk::calm::calm_thread;
 use brink_host::disk::{UsageMeter, UsageSettings};
 use tracing::{debug, info, warn};
@@ -19,6 +20,7 @@ use super::layers::{self, Heard, Kept, Layers, Silence};
 use super::measured::{Found, Measured};
 use super::need::Need;
 use super::owned::{Owned, Part, Piece};
+use super::rests::{Rests, Round};
 use super::walk::{Flaw, Walk};
 use crate::disks::answer::Folders;
 use crate::guard::now;
@@ -28,9 +30,6 @@ use crate::guard::ports::Command;
 const LISTEN: Duration = Duration::from_secs(1);
 /// So long the thread rests at least where there is nothing to do.
 const SHORTEST: Duration = Duration::from_millis(10);
-/// After a round there is rest for so many times as long as it took, so that rounds take one part of the time in five. Of a round that
-/// takes long it is a period at most: what is known would grow too old.
-const SHARE: u32 = 4;
 /// A runtime that has its figures at hand is waited for: a round then has them from the beginning.
 const PROMPT: Duration = Duration::from_secs(1);
 /// Where there is nothing to measure somebody has to bring it.
@@ -77,17 +76,17 @@ pub(super) struct Rounds {
     known: HashMap<String, Known>,
     /// The number of this round.
     number: u64,
-    /// When it began; none while none is under way.
-    began: Option<Instant>,
-    /// When the last one began, and how long it took.
-    last: Option<(Instant, Duration)>,
+    /// When it began, and what the thread had spent on a processor by then; none while none is under way.
+    began: Option<(Instant, Duration)>,
+    /// When there is rest between them.
+    rests: Rests,
     /// When this round began: nothing that it finds in folders is older.
     asked: Option<Moment>,
     /// The same of the last round that is over.
     whole: Option<Moment>,
     /// When the runtime was asked last.
     question: Option<Moment>,
-    /// When it was asked what it answered last: nothing that it told of layers is older.
+    /// When the oldest figure was taken of what it answered last: nothing that it told of layers is older.
     layers_of: Option<Moment>,
     folders: usize,
     /// Where the node's filesystems lie.
@@ -111,6 +110,8 @@ struct Known {
     measured: Measured,
     /// The limit that it exceeds.
     exceeded: Option<Exceeded>,
+    /// How long that takes: as long as the last time, or half as long as it took before, for what has not changed takes no time.
+    took: Duration,
 }
 
 impl Rounds {
@@ -121,7 +122,7 @@ impl Rounds {
             known: HashMap::new(),
             number: 0,
             began: None,
-            last: None,
+            rests: Rests::default(),
             asked: None,
             whole: None,
             question: None,
@@ -176,7 +177,7 @@ impl Rounds {
         work.disks.note_round(self.measured_since(work));
     }
 
-    /// Since when all that is known was measured. Layers are as old as the runtime's answer, unless it does not answer: nobody waits for
+    /// Since when all that is known was measured. Layers are as old as the runtime's figures, unless it does not answer: nobody waits for
     /// what may never come.
     fn measured_since(&self, work: &Work) -> Option<Moment> {
         let has_layers = work.owned.iter().any(|owned| !owned.containers.is_empty());
@@ -229,7 +230,8 @@ impl Rounds {
             _ => {}
         }
         if silence.is_none() {
-            self.layers_of = self.question;
+            let behind = i64::try_from(self.layers.behind().as_nanos()).unwrap_or(i64::MAX);
+            self.layers_of = self.question.map(|asked| asked - Span::from_nanos(behind));
         }
         shared.book().silence = silence;
         let has_containers = |(_, owned): &(usize, &Owned)| !owned.containers.is_empty();
@@ -264,7 +266,7 @@ impl Rounds {
         let at = Instant::now();
         if begins {
             self.number += 1;
-            self.began = Some(at);
+            self.began = Some((at, thread_cpu()));
         }
         if let Some(index) = self.next(work) {
             self.measure(work, index, shared);
@@ -275,9 +277,10 @@ impl Rounds {
         for index in 0..work.owned.len() {
             self.tell(work, index, shared);
         }
-        if let Some(began) = self.began.take() {
+        if let Some((began, spent)) = self.began.take() {
             let took = began.elapsed();
-            self.last = Some((began, took));
+            let cost = thread_cpu().saturating_sub(spent);
+            self.rests.add(Round { began, took, cost }, period);
             self.end_round(shared, took);
             self.whole = self.asked;
             work.disks.note_round(self.measured_since(work));
@@ -289,22 +292,29 @@ impl Rounds {
 
     /// When the next round is due, by what is needed now; none before the first, and where the guard waits for one: at once.
     fn due(&self, shared: &Shared, period: Duration) -> Option<Instant> {
-        let last = self.last.filter(|_| !shared.is_round_owed(self.whole));
-        let (began, took) = last?;
         let is_over = self.known.values().any(|known| known.exceeded.is_some());
         let own = if is_over { Need::Near } else { Need::Seldom };
-        let pause = (took * SHARE).min(period);
-        Some(began + shared.need().max(own).rest(period).max(took + pause))
+        let due = self.rests.due(shared.need().max(own).rest(period))?;
+        if shared.is_round_owed(self.whole) {
+            // Unless it has waited for too many of late.
+            return self.rests.due_early().map(|early| early.min(due));
+        }
+        Some(due)
     }
 
-    /// The workload to be measured next: of those that nothing is known of yet, and those that this round has not come to.
+    /// The workload to be measured next: of those that nothing is known of yet, and those that this round has not come to. The guard
+    /// does not wait for ever, so nobody who is measured in no time waits for a million files of somebody else's.
     fn next(&self, work: &Work) -> Option<usize> {
         let is_due = |owned: &Owned| match self.known.get(&owned.uid) {
             _ if owned.pieces.is_empty() => false,
             None => true,
             Some(known) => self.began.is_some() && known.round != self.number,
         };
-        work.owned.iter().position(is_due)
+        let due = work.owned.iter().enumerate();
+        let due = due.filter(|(_, owned)| is_due(owned));
+        let took = |owned: &Owned| self.known.get(&owned.uid).map(|known| known.took);
+        due.min_by_key(|(_, owned)| took(owned))
+            .map(|(index, _)| index)
     }
 
     /// Tells the guard of the limit that a workload exceeds, by what its manifest says now.
@@ -335,14 +345,18 @@ impl Rounds {
         else {
             return;
         };
+        let began = Instant::now();
         let Some(found) = self.look(owned, workload, shared) else {
             return;
         };
+        let before = self.known.get(&owned.uid).map(|known| known.took / 2);
+        let took = began.elapsed().max(before.unwrap_or_default());
         let measured = Measured::of(workload, owned, &found, now());
         show((work, index), &owned.uid, &measured, shared);
         let known = Known {
             // It is told next.
             exceeded: None,
+            took,
             owned: owned.clone(),
             round: self.number,
             found,

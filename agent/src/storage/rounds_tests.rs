@@ -94,7 +94,7 @@ fn a_folder_is_on_the_board_after_a_round_and_one_that_goes_is_unknown() {
         "{standing:?}"
     );
     fs::remove_dir_all(&a).unwrap();
-    rounds.last = None;
+    rounds.rests = Rests::default();
     round(&mut rounds, &work, &shared);
     assert_eq!(inodes(&work, 0), None, "unknown, not as before");
 }
@@ -158,6 +158,53 @@ fn a_round_that_the_guard_waits_for_begins_at_once_and_stands_on_the_board_once_
 }
 
 #[test]
+fn who_is_new_is_measured_first_and_who_takes_long_last() {
+    let root = tempfile::tempdir().unwrap();
+    let folders = ["a", "b", "new"].map(|name| (name, root.path().to_path_buf()));
+    let (first, later) = (work(&folders[..2]), work(&folders));
+    let (mut rounds, shared) = (rounds(), shared());
+    rounds.adopt(&first, &shared);
+    round(&mut rounds, &first, &shared);
+    rounds.known.get_mut("a").unwrap().took = Duration::from_hours(1);
+    (rounds.began, rounds.number) = (Some((Instant::now(), Duration::ZERO)), rounds.number + 1);
+    rounds.adopt(&later, &shared);
+    for place in [2, 1, 0] {
+        assert_eq!(rounds.next(&later), Some(place));
+        rounds.measure(&later, place, &shared);
+    }
+    assert_eq!(rounds.next(&later), None);
+    // What has changed nothing takes no time, and may have changed the next time.
+    assert!(rounds.known["a"].took >= Duration::from_mins(30));
+}
+
+#[test]
+fn a_disk_that_flickers_has_a_few_rounds_at_once_and_then_no_more_than_one_that_stays_short() {
+    let root = tempfile::tempdir().unwrap();
+    let work = work(&[("a", root.path().to_path_buf())]);
+    let (mut rounds, shared) = (rounds(), shared_with_ports());
+    let ports = shared.ports.as_ref().unwrap();
+    rounds.adopt(&work, &shared);
+    let mut count = 0;
+    for second in 1..=100 {
+        // It has let go and is met again since the last round began.
+        let crossed = Moment::from_secs(second);
+        ports.ask_for_round(crossed);
+        if rounds.begins(&shared, PERIOD) {
+            rounds.asked = Some(crossed);
+            round(&mut rounds, &work, &shared);
+            count += 1;
+        }
+    }
+    // All of that takes less than the rest that is due by then.
+    assert!((2..10).contains(&count), "{count}");
+    let rest = rounds.turn(&work, &shared, PERIOD, false);
+    assert!(
+        rest > SHORTEST,
+        "it is not forgotten, and not looked for all the time"
+    );
+}
+
+#[test]
 fn layers_that_were_told_before_a_round_began_are_older_than_the_round() {
     let root = tempfile::tempdir().unwrap();
     let container = vec![("app".to_owned(), "id".to_owned())];
@@ -170,23 +217,27 @@ fn layers_that_were_told_before_a_round_began_are_older_than_the_round() {
         rounds.question = at(asked);
         rounds.hear((answer, Instant::now()), &work, &shared);
     };
-    let told = || {
-        let layers = [("id".to_owned(), FsUsage::default())].into();
-        let folders = None;
-        Ok(Told { layers, folders })
+    let told = |behind| {
+        Ok(Told {
+            layers: [("id".to_owned(), FsUsage::default())].into(),
+            behind: Duration::from_secs(behind),
+            ..Told::default()
+        })
     };
     rounds.adopt(&work, &shared);
-    answer(&mut rounds, 3, told());
+    answer(&mut rounds, 3, told(0));
     rounds.asked = at(5);
     round(&mut rounds, &work, &shared);
     assert_eq!(work.disks.round(), at(3), "as old as the answer");
-    answer(&mut rounds, 6, told());
+    answer(&mut rounds, 6, told(0));
     assert_eq!(work.disks.round(), at(5), "as old as the folders");
     rounds.asked = at(9);
-    rounds.last = None;
+    rounds.rests = Rests::default();
     round(&mut rounds, &work, &shared);
     assert_eq!(work.disks.round(), at(6));
-    answer(&mut rounds, 10, Err("it hangs".to_owned()));
+    answer(&mut rounds, 12, told(5));
+    assert_eq!(work.disks.round(), at(7), "as old as the figures in it");
+    answer(&mut rounds, 13, Err("it hangs".to_owned()));
     assert_eq!(work.disks.round(), at(9), "nobody waits for who is silent");
 }
 
@@ -221,7 +272,7 @@ fn a_pod_without_folders_is_no_trouble_and_a_kubelet_without_its_folder_is() {
         "{troubles:?}"
     );
     fs::create_dir(&pods).unwrap();
-    rounds.last = None;
+    rounds.rests = Rests::default();
     round(&mut rounds, &pod, &shared);
     assert_eq!(shared.book().standing.troubles, [""; 0]);
 }
@@ -302,7 +353,7 @@ fn answer(id: &str, bytes: u64) -> Heard {
     };
     let told = Told {
         layers: [(id.to_owned(), layer)].into(),
-        folders: None,
+        ..Told::default()
     };
     (Ok(told), Instant::now())
 }
@@ -329,7 +380,7 @@ fn what_a_runtime_told_last_ranks_on_while_it_does_not_answer_and_counts_against
     assert_eq!(layers(&work), Some(5 << 20));
     assert_eq!(told(&shared)[0].1, LimitKind::Pod);
     rounds.hear(no_answer(), &work, &shared);
-    rounds.last = None;
+    rounds.rests = Rests::default();
     round(&mut rounds, &work, &shared);
     assert_eq!(layers(&work), Some(5 << 20));
     assert!(work.disks.are_measured());
