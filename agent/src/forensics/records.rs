@@ -8,6 +8,7 @@ use brink_stream::model::kind::Kind;
 
 use super::{Outlet, Over};
 use crate::guard::now;
+use crate::runtime::foretold::Foretold;
 use crate::runtime::state::Shared;
 use crate::telling::Telling;
 
@@ -15,14 +16,17 @@ use crate::telling::Telling;
 pub struct Records {
     telling: Telling,
     shared: Arc<Shared>,
+    /// What of them the next agent is to know.
+    foretold: Foretold,
 }
 
 impl Records {
     /// Those of a running agent.
-    pub fn new(telling: &Telling, shared: &Arc<Shared>) -> Self {
+    pub fn new(telling: &Telling, shared: &Arc<Shared>, foretold: &Foretold) -> Self {
         Self {
             telling: telling.clone(),
             shared: Arc::clone(shared),
+            foretold: foretold.clone(),
         }
     }
 }
@@ -45,7 +49,11 @@ impl Outlet for Records {
     }
 
     fn fork_root(&self, order: u64, uid: &str, root: &Field<ForkRoot>) {
-        self.shared.lock().add_fork_root(order, uid, root.clone());
+        let is_meant = self.shared.lock().add_fork_root(order, uid, root.clone());
+        // At once, as what is told of the decision before: whoever has seen it may end us now.
+        if is_meant {
+            self.foretold.keep(&self.shared);
+        }
     }
 
     fn completed(&self, over: &Over) {
@@ -59,8 +67,11 @@ impl Outlet for Records {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use brink_core::node::engine::MemoryPolicy;
     use brink_core::node::safety::Mode;
+    use brink_host::clock::BootId;
     use brink_stream::model::field::Missing;
 
     use super::*;
@@ -90,7 +101,10 @@ mod tests {
         let config = of_text("mode: observe");
         let state = State::new(config.policy, MemoryPolicy::Kubelet, Mode::Enforcing);
         let shared = Arc::new(Shared::new(state));
-        let records = Records::new(&Telling::off(), &shared);
+        let folder = tempfile::tempdir().unwrap();
+        let foretold = Foretold::new(folder.path(), BootId([1; 16]));
+        let foretold = foretold.of_agent(&Arc::new(AtomicBool::new(true)), true);
+        let records = Records::new(&Telling::off(), &shared, &foretold);
         let said = || {
             let state = shared.lock();
             state.decisions.back().unwrap().fork_root.clone()
@@ -102,8 +116,10 @@ mod tests {
         records.fork_root(number + 1, &uid, &found);
         records.fork_root(number, "somebody else", &found);
         assert_eq!(said(), None);
+        assert!(foretold.recall().roots.is_empty());
         records.fork_root(number, &uid, &found);
         assert_eq!(said(), Some(found.clone()));
+        assert_eq!(foretold.recall().roots[&number].root, found);
         shared.lock().add_decision(order(true));
         assert_eq!(said(), Some(found));
     }

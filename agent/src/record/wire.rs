@@ -82,7 +82,7 @@ pub struct DecisionRecord {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<ToldView>,
     /// Of an order for process ids the process that the victim's processes come from, as its incident has it; nobody can know that before
-    /// the kill. Left out until it was looked for, of other orders, where no events are told, and after a restart.
+    /// the kill. Left out until it was looked for, of other orders, and where no events are told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fork_root: Option<Field<ForkRoot>>,
 }

@@ -24,7 +24,7 @@ use self::said::{log_decision, say};
 use super::deliver::Deliver;
 use super::equipment::Loaded;
 use super::foresight::{BoardCell, foresee};
-use super::foretold::{Foretold, Views};
+use super::foretold::Foretold;
 use super::graces::{Graces, Kept};
 use super::hooks::{Hooks, Occasion};
 use super::journal::Journal;
@@ -68,7 +68,7 @@ pub struct Clerk {
     pub board: Arc<BoardCell>,
     /// Graces that have begun, for a restart.
     pub graces: Graces,
-    /// What the kubelet would have done, for a restart.
+    /// What is worked out of decisions after the kill, for a restart.
     pub foretold: Foretold,
     /// Whether the right to enforce is ours.
     pub enforces: Arc<AtomicBool>,
@@ -345,13 +345,7 @@ impl Clerk {
         if record.end.is_some() && state.open_order == Some(record.order) {
             state.open_order = None;
         }
-        let is_kept = record.kubelet.is_some() && self.is_enforcer();
-        Decided {
-            qos,
-            told,
-            views: is_kept.then(|| self.foretold.views(state.decisions.iter())),
-            record,
-        }
+        Decided { record, qos, told }
     }
 
     /// Tells a decision to everybody.
@@ -362,8 +356,8 @@ impl Clerk {
             cluster.ordered(record, victim, policy);
         }
         // At once: whoever has seen the record may end us now.
-        if let Some(views) = &decided.views {
-            self.foretold.write(views);
+        if record.kubelet.is_some() {
+            self.foretold.keep(&self.shared);
         }
         match occasion {
             Occasion::Before => {
@@ -471,8 +465,6 @@ struct Decided {
     qos: Option<&'static str>,
     /// Its victim and the policy in force, where Kubernetes is to hear of a new order.
     told: Option<(Workload, Policy)>,
-    /// What the kubelet would have done, where that is to be kept.
-    views: Option<Views>,
 }
 
 /// Only soft thresholds have a grace that a restart could lose.

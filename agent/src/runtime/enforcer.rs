@@ -240,9 +240,9 @@ pub(super) fn interrupted(ledger: &Ledger, now: Moment) -> Option<Interrupted> {
     })
 }
 
-/// Remembers the decisions of this boot, with what was foretold of them; the number of the last one.
+/// Remembers the decisions of this boot, with what was worked out of them after the kill; the number of the last one.
 pub(super) fn remember(state: &mut State, ledger: &Ledger, foretold: &Foretold) -> u64 {
-    let mut views = foretold.recall();
+    let mut found = foretold.recall();
     let mut entries: Vec<_> = ledger.entries().collect();
     entries.sort_by_key(|entry| entry.slot.sequence);
     let mut last = 0;
@@ -253,7 +253,7 @@ pub(super) fn remember(state: &mut State, ledger: &Ledger, foretold: &Foretold) 
         };
         last = last.max(record.order);
         let mut decision = DecisionRecord::new(&record, completion.as_ref());
-        decision.kubelet = views.remove(&decision.order);
+        found.add_to(&mut decision);
         state.add_decision(decision);
     }
     last

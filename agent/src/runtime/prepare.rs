@@ -49,7 +49,7 @@ use crate::disks::caretaker::{Caretaker, Stop};
 use crate::disks::handover::Handover;
 use crate::disks::{Disks, concerns};
 use crate::equip::{builder, node_plan};
-use crate::forensics::{self, Collector};
+use crate::forensics::{self, Collector, Records};
 use crate::guard::files::NodePlan;
 use crate::guard::ports::{Command, Legacy, Ports};
 use crate::guard::roster::Roster;
@@ -106,7 +106,7 @@ pub struct Running {
     pub cluster: Option<Cluster>,
     /// What workloads use of disks.
     pub keeper: Arc<Keeper>,
-    /// What the kubelet would have done at the decisions in the ledger.
+    /// What was worked out of the decisions in the ledger after their kills.
     foretold: Foretold,
     /// What the guard is still to be told of a takeover.
     takeover: Mutex<Outbox>,
@@ -279,7 +279,8 @@ impl Around {
             button: stop_button(config),
             warmer: Arc::new(Warmer::start(telling.hub().is_some(), auditor)?),
             board: Arc::new(BoardCell::default()),
-            foretold: Foretold::new(&config.paths.state_dir, boot),
+            foretold: Foretold::new(&config.paths.state_dir, boot)
+                .of_agent(&enforces, config.events.command_lines),
             enforces,
             graces: Graces::new(&config.paths.state_dir, boot, config.housekeeping_interval),
             reload: Arc::new(Reload::default()),
@@ -358,7 +359,7 @@ impl Around {
             command_lines: config.events.command_lines,
             loaded: Arc::clone(&self.loaded),
             clocks,
-            outlet: Box::new(forensics::Records::new(&self.telling, &self.shared)),
+            outlet: Box::new(Records::new(&self.telling, &self.shared, &self.foretold)),
         })?;
         collector.follow(&plan.roster);
         self.collector = collector;

@@ -328,14 +328,16 @@ impl State {
         }
     }
 
-    /// Takes down where the processes of the victim with that uid came from, if the decision with that number is remembered.
-    pub fn add_fork_root(&mut self, order: u64, uid: &str, root: Field<ForkRoot>) {
+    /// Takes down where the processes of the victim with that uid came from, if the decision with that number is remembered: whether it is.
+    pub fn add_fork_root(&mut self, order: u64, uid: &str, root: Field<ForkRoot>) -> bool {
         let mut decisions = self.decisions.iter_mut().rev();
         // Whoever enforced before us numbered orders as well.
         let meant = decisions.find(|record| record.order == order && record.victim.uid == uid);
-        if let Some(record) = meant {
-            record.fork_root = Some(root);
-        }
+        let Some(record) = meant else {
+            return false;
+        };
+        record.fork_root = Some(root);
+        true
     }
 
     /// The decision with that number.

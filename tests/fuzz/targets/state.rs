@@ -48,9 +48,13 @@ fn check_graces(folder: &Scratch) -> bool {
 
 /// What is known of a past decision can be told.
 fn check_foretold(folder: &Scratch) -> bool {
-    let views = Foretold::new(folder.path(), BootId([7; 16])).recall();
-    assert!(views.values().all(|view| !view.sentence().is_empty()));
-    !views.is_empty()
+    let found = Foretold::new(folder.path(), BootId([7; 16])).recall();
+    assert!(found.views.values().all(|view| !view.sentence().is_empty()));
+    // Whoever may not tell arguments has none.
+    for root in found.roots.values().filter_map(|root| root.root.value()) {
+        assert_eq!(root.argv.value(), None);
+    }
+    !(found.views.is_empty() && found.roots.is_empty())
 }
 
 /// One soft threshold and one hard one.

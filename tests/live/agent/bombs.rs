@@ -16,6 +16,7 @@ use brink_stream::model::event::Event;
 use brink_stream::model::field::{Field, Missing};
 use brink_stream::model::incident::{ForkRoot, Incident};
 use brink_tests::{lacks, wait_until};
+use rustix::process::Signal;
 
 use crate::support::{Node, PATIENCE, lives};
 
@@ -327,7 +328,7 @@ fn where_a_bomb_came_from_is_told_without_arguments_where_the_configuration_says
 /// Whose parents end as fast as they fork, so that nobody is there for long.
 #[test]
 fn a_shell_that_calls_itself_twice_goes_whole() {
-    let Some(ground) = Ground::new() else {
+    let Some(mut ground) = Ground::new() else {
         lacks!("needs the kernel's programs");
     };
     let mut shell = shell(&ground, "bomb() { bomb | bomb & }; bomb; wait");
@@ -339,4 +340,9 @@ fn a_shell_that_calls_itself_twice_goes_whole() {
         assert_eq!((root.pid, root.comm.as_str()), (shell.id(), "sh"));
         assert!(root.descendants * 2 > root.of, "{root:?}");
     }
+    // What was found out of it outlives the agent.
+    let known = ground.fork_root(1);
+    ground.node.stop(Signal::KILL);
+    ground.node.start(&[]);
+    assert_eq!(ground.node.finished(1).fork_root, Some(known));
 }
