@@ -41,6 +41,7 @@ const LATE: Duration = Duration::from_millis(100);
 
 const CASE: &str = "2,000 tasks";
 const ALONE: &str = "a lone killer";
+const BARE: &str = "a lone killer, no agent";
 const SIGNAL: &str = "crossing to the first SIGKILL";
 const EMPTY: &str = "crossing to the empty cgroup";
 const CLEARING: &str = "first SIGKILL to the empty cgroup";
@@ -77,9 +78,10 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
     trace.filter("sched/sched_process_exit", "comm == \"brink-hog\"")?;
     let mut random = SplitMix64::new(settings.seed);
     let mut outcome = Outcome::default();
-    let ground = Ground::new(&trace)?;
+    let mut ground = Ground::new(&trace)?;
+    let runs = settings.runs(6, 60);
     let mut pairs = Vec::new();
-    for _ in 0..settings.runs(6, 60) {
+    for _ in 0..runs {
         let mut pair = [Found::default(); 2];
         let mut order = [Killer::Agent, Killer::Alone];
         random.shuffle(&mut order);
@@ -90,10 +92,19 @@ pub(super) fn run(settings: &Settings) -> anyhow::Result<Measured> {
         pairs.push(pair);
     }
     add(&mut outcome, &pairs);
+    // Its kernel programs go with it.
+    ground.agent = None;
+    let mut bare = Vec::new();
+    for _ in 0..runs {
+        sleep(Duration::from_nanos(random.below(PHASE_NS)));
+        bare.push(ground.bomb(Killer::Alone)?);
+    }
+    add_times(&mut outcome, BARE, &bare);
     outcome.notes.push(format!(
         "a node of {MOST} tasks with a threshold of {LEFT}, {WORKLOADS} workloads of one process each, and one that forks \
          as fast as it can; beside the agent's node another one of the same make, where a real-time thread looks at the count \
-         without a pause and sends SIGKILL to all that are in the one group it was told, until nobody is: what is left is the kernel's"
+         without a pause and sends SIGKILL to all that are in the one group it was told, until nobody is: in turns with the agent, whose \
+         kernel programs run at its signals and ends too, and once more when there is no agent: what that takes is the kernel's"
     ));
     Ok(Measured::Ran(outcome))
 }
@@ -174,7 +185,8 @@ impl Found {
 
 struct Ground<'a> {
     trace: &'a Trace,
-    agent: Agent,
+    /// None once it has ended.
+    agent: Option<Agent>,
     /// The agent's node.
     arena: Arena,
     /// The lone killer's.
@@ -193,7 +205,7 @@ impl<'a> Ground<'a> {
         agent.arm(&[("memory.available", 160 * MIB), ("pid.available", LEFT)])?;
         Ok(Self {
             trace,
-            agent,
+            agent: Some(agent),
             arena,
             other,
         })
@@ -206,7 +218,7 @@ impl<'a> Ground<'a> {
         };
         let group = arena.next_victim()?;
         if let Killer::Agent = by {
-            self.agent.wait_known(group.group())?;
+            self.agent()?.wait_known(group.group())?;
         }
         group.limit_tasks(&arena.layout, OF_A_BOMB)?;
         let spec = HogSpec {
@@ -224,7 +236,7 @@ impl<'a> Ground<'a> {
         let own = ids(arena, &group)?;
         // What became of it is the tracer's to say.
         match by {
-            Killer::Agent => drop(self.agent.decision_since(began, PATIENCE)),
+            Killer::Agent => drop(self.agent()?.decision_since(began, PATIENCE)),
             Killer::Alone => lone_killer::kill(node, own, MOST - LEFT, PATIENCE)?,
         }
         // Dead, it has its process id until it is reaped.
@@ -243,9 +255,16 @@ impl<'a> Ground<'a> {
         Ok(found)
     }
 
+    fn agent(&self) -> anyhow::Result<&Agent> {
+        self.agent.as_ref().context("the agent has ended")
+    }
+
     /// How many the agent has evicted since then that are no bombs.
     fn evictions_of_others(&self, since: u64) -> anyhow::Result<u32> {
-        let decisions = self.agent.decisions()?;
+        let Some(agent) = &self.agent else {
+            return Ok(0);
+        };
+        let decisions = agent.decisions()?;
         let is_other = |record: &&DecisionRecord| {
             let is_since = record.decided.monotonic_ns >= since.cast_signed();
             is_since && !record.victim.name.contains("/victim")
@@ -253,9 +272,12 @@ impl<'a> Ground<'a> {
         Ok(u32::try_from(decisions.iter().filter(is_other).count())?)
     }
 
-    /// The threads of the agent.
+    /// The threads of the agent; nobody's where there is none.
     fn threads(&self) -> anyhow::Result<BTreeSet<String>> {
-        let entries = fs::read_dir(format!("/proc/{}/task", self.agent.pid()))?;
+        let Some(agent) = &self.agent else {
+            return Ok(BTreeSet::new());
+        };
+        let entries = fs::read_dir(format!("/proc/{}/task", agent.pid()))?;
         let name = |entry: std::io::Result<fs::DirEntry>| {
             Ok(entry?.file_name().to_string_lossy().into_owned())
         };
