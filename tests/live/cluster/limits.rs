@@ -169,8 +169,8 @@ fn check(cluster: &Cluster, agent: &Agent, one: &Started<'_>, case: &Case) {
     let Some(limit) = &record.limit else {
         panic!("no limit: {record:#?}");
     };
-    let cause = (record.threshold.signal.as_str(), limit.part.as_str());
-    assert_eq!(cause, case.cause, "{record:#?}");
+    let signal_and_part = (record.threshold.signal.as_str(), limit.part.as_str());
+    assert_eq!(signal_and_part, case.cause, "{record:#?}");
     assert_eq!(limit.message, case.message);
     assert_eq!(limit.limit_bytes, TIGHT_BYTES.cast_signed());
     // It may have been seen while it wrote.
