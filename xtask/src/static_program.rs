@@ -18,7 +18,7 @@ const TARGET: &str = "aarch64-unknown-linux-gnu";
 pub(crate) enum Profile {
     /// What people run.
     Release,
-    /// What tests run: built in a fraction of the time.
+    /// For trying it out: built in a fraction of the time.
     Guest,
 }
 

@@ -2,12 +2,13 @@
 #![cfg(test)]
 
 use std::{
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
 
 use brink_tests::skip;
+use serde_json::Value;
 
 /// The least that is a static program by its head; nothing here runs it.
 fn program(folder: &Path) -> PathBuf {
@@ -112,8 +113,125 @@ fn the_package_has_what_a_machine_needs_and_is_the_same_again() {
     }
 }
 
-/// Installs, changes the configuration, updates, removes and purges, on this machine's own system in a layer that goes again.
-const LIFE: &str = r#"set -eu
+/// Where a package's files lie, unpacked below a folder with all that dpkg alone reads.
+fn unpacked(package: &Path, folder: &Path) -> PathBuf {
+    let tree = folder.join("tree");
+    let mut unpack = Command::new("dpkg-deb");
+    unpack.arg("--raw-extract").arg(package).arg(&tree);
+    said(&output(&mut unpack));
+    tree
+}
+
+/// What lintian would look at beyond that.
+#[test]
+fn its_fields_files_and_scripts_are_as_debian_asks() {
+    if !is_there("dpkg-deb") {
+        skip!("needs dpkg-deb");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let package = xtask::deb::write(&program(folder.path()), folder.path()).unwrap();
+    let tree = unpacked(&package, folder.path());
+    let read = |path: &str| fs::read_to_string(tree.join(path)).unwrap();
+
+    let control = read("DEBIAN/control");
+    let field = |name: &str| {
+        let mut lines = control.lines();
+        let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        value.unwrap_or_else(|| panic!("no {name} in\n{control}"))
+    };
+    let words = ["Package", "Version", "Section", "Priority"].map(field);
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(words, ["brink", version, "admin", "optional"]);
+    let (name, address) = field("Maintainer").split_once(" <").unwrap();
+    assert!(!name.is_empty() && address.contains('@') && address.ends_with('>'));
+    assert!(field("Installed-Size").parse::<u32>().unwrap() > 0);
+    let synopsis = field("Description");
+    assert!(
+        synopsis.len() < 80 && !synopsis.ends_with('.'),
+        "{synopsis}"
+    );
+    let (_, rest) = control.split_once(synopsis).unwrap();
+    let is_of_it = |line: &str| line.starts_with(' ') && line.len() <= 80;
+    assert!(!rest.trim().is_empty(), "{control}");
+    assert!(rest.lines().skip(1).all(is_of_it), "{control}");
+
+    let listed = said(&output(
+        Command::new("dpkg-deb").arg("--contents").arg(&package),
+    ));
+    let places = ["usr/bin/", "usr/lib/systemd/", "usr/share/", "etc/"];
+    let mut configured = Vec::new();
+    for line in listed.lines() {
+        let mode = line.split(' ').next().unwrap();
+        let (_, path) = line.rsplit_once(" ./").unwrap();
+        let is_way = |place: &&str| place.starts_with(path) || path.starts_with(*place);
+        assert!(places.iter().any(is_way), "{line}");
+        // Neither the set-user-ID bit nor a way for others to write; what a link's own mode is means nothing.
+        let is_sober = !mode.contains(['s', 't']) && mode.as_bytes()[8] == b'-';
+        assert!(mode.starts_with('l') || is_sober, "{line}");
+        if path.starts_with("etc/") && !path.ends_with('/') {
+            configured.push(path);
+        }
+    }
+    let conffiles = read("DEBIAN/conffiles");
+    let kept = conffiles.lines().filter_map(|line| line.strip_prefix('/'));
+    assert_eq!(configured, kept.collect::<Vec<&str>>());
+
+    // dpkg calls them for more than there is to do.
+    for (script, word) in [
+        ("postinst", "abort-remove"),
+        ("prerm", "upgrade"),
+        ("postrm", "upgrade"),
+    ] {
+        let path = tree.join("DEBIAN").join(script);
+        assert!(read(&format!("DEBIAN/{script}")).starts_with("#!/bin/sh\nset -e\n"));
+        let done = output(Command::new("sh").arg(path).args([word, version]));
+        assert_eq!((said(&done).as_str(), &*done.stderr), ("", &b""[..]));
+    }
+}
+
+/// The static agent that the tests in guests were built with, if they were.
+fn agent() -> Option<PathBuf> {
+    let own = env::current_exe().unwrap();
+    // Ours is in debug/deps of the same folder.
+    let target = own.ancestors().nth(3).unwrap();
+    let agent = target.join("vm/x86_64-unknown-linux-gnu/guest/brink");
+    agent.is_file().then_some(agent)
+}
+
+#[test]
+fn the_program_in_it_runs_by_the_configuration_that_comes_with_it() {
+    if !is_there("dpkg-deb") {
+        skip!("needs dpkg-deb");
+    }
+    let Some(agent) = agent() else {
+        skip!("needs a static agent, which `cargo xtask vm` builds");
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let package = xtask::deb::write(&agent, folder.path()).unwrap();
+    let tree = unpacked(&package, folder.path());
+    let run = |words: &[&str]| {
+        let mut program = Command::new(tree.join("usr/bin/brink"));
+        program.env("BRINK_CONFIG", tree.join("etc/brink/config.yaml"));
+        output(program.args(words))
+    };
+    let version = format!("brink {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(said(&run(&["--version"])), version);
+    let checked = run(&["config", "check"]);
+    said(&checked);
+    assert_eq!(String::from_utf8_lossy(&checked.stderr), "");
+    // With code 3 something is amiss with this machine, which is not the package's fault.
+    let doctor = run(&["doctor", "-o", "json"]);
+    assert!(matches!(doctor.status.code(), Some(0 | 3)), "{doctor:?}");
+    let report: Value = serde_json::from_slice(&doctor.stdout).unwrap();
+    assert_eq!(report["configuredMode"], "observe");
+    for check in report["checks"].as_array().unwrap() {
+        let is_ours = check["id"].as_str().unwrap().starts_with("config.");
+        assert!(!is_ours || check["state"] != "failed", "{check:#}");
+    }
+}
+
+/// Installs it on this machine's own system, in a layer that goes again.
+const LAYER: &str = r#"set -eu
 package=$1 work=$2
 mount -t tmpfs -o size=256M nodev "$work"
 mkdir "$work/upper" "$work/inner" "$work/root"
@@ -122,7 +240,38 @@ cp "$package" "$work/root/brink.deb"
 on() { chroot "$work/root" env DEBIAN_FRONTEND=noninteractive PATH=/usr/sbin:/usr/bin:/sbin:/bin "$@"; }
 echo mounted
 on dpkg --install /brink.deb >/dev/null
-on test -x /usr/bin/brink
+"#;
+
+/// What `script` says where the package is installed; `Err` is why it cannot be here.
+fn installed(script: &str) -> Result<String, String> {
+    if !rustix::process::geteuid().is_root() {
+        return Err("needs root".to_owned());
+    }
+    if !is_there("dpkg-deb") || !is_there("dpkg") {
+        return Err("needs dpkg".to_owned());
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let package = xtask::deb::write(&program(folder.path()), folder.path()).unwrap();
+    let work = folder.path().join("work");
+    fs::create_dir(&work).unwrap();
+    let mut layer = Command::new("unshare");
+    layer.args(["--mount", "--propagation", "private", "sh", "-c"]);
+    layer.arg(format!("{LAYER}{script}")).arg("sh");
+    let ended = output(layer.arg(&package).arg(&work));
+    let [out, error] = [&ended.stdout, &ended.stderr].map(|text| String::from_utf8_lossy(text));
+    let Some(said) = out.strip_prefix("mounted\n") else {
+        return Err(format!(
+            "needs a mount namespace with an overlay of this system: {}",
+            error.trim()
+        ));
+    };
+    assert!(ended.status.success(), "{out}{error}");
+    assert!(!Path::new("/brink.deb").exists(), "the layer did not go");
+    Ok(said.to_owned())
+}
+
+/// Changes the configuration, updates, removes and purges.
+const LIFE: &str = r#"on test -x /usr/bin/brink
 on test -d /etc/brink/conf.d
 echo "installed: $(on dpkg-query --show --showformat '${db:Status-Status}' brink)"
 echo "mode: enforce" >>"$work/root/etc/brink/config.yaml"
@@ -138,46 +287,32 @@ if on test -e /etc/brink/config.yaml || on test -e /var/lib/brink; then echo "so
 
 #[test]
 fn it_is_installed_updated_and_purged_without_a_trace() {
-    if !rustix::process::geteuid().is_root() {
-        skip!("needs root");
-    }
-    if !is_there("dpkg-deb") || !is_there("dpkg") {
-        skip!("needs dpkg");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let package = xtask::deb::write(&program(folder.path()), folder.path()).unwrap();
-    let work = folder.path().join("work");
-    fs::create_dir(&work).unwrap();
-    let mut life = Command::new("unshare");
-    life.args([
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        LIFE,
-        "sh",
-    ]);
-    let ended = output(life.arg(&package).arg(&work));
-    let out = String::from_utf8_lossy(&ended.stdout);
-    if !out.starts_with("mounted\n") {
-        let why = String::from_utf8_lossy(&ended.stderr);
-        skip!(
-            "needs a mount namespace with an overlay of this system: {}",
-            why.trim()
-        );
-    }
-    let expected = "mounted
-installed: installed
+    let said = match installed(LIFE) {
+        Ok(said) => said,
+        Err(reason) => skip!("{reason}"),
+    };
+    let expected = "installed: installed
 mode: enforce
 removed: configuration and journal stay
 purged
 ";
-    assert_eq!(
-        said(&ended),
-        expected,
-        "{}",
-        String::from_utf8_lossy(&ended.stderr)
-    );
-    assert!(!Path::new("/brink.deb").exists(), "the layer did not go");
+    assert_eq!(said, expected);
+}
+
+/// Warnings of the unit are faults, and those of others on this machine are nobody's here.
+const UNIT: &str = r#"if ! on systemd-analyze --help 2>/dev/null | grep -q -e --recursive-errors; then echo unasked; exit; fi
+on systemd-analyze verify --man=no --recursive-errors=no /usr/lib/systemd/system/brink.service
+echo "in order"
+"#;
+
+#[test]
+fn its_unit_is_in_order_for_systemd() {
+    let said = match installed(UNIT) {
+        Ok(said) => said,
+        Err(reason) => skip!("{reason}"),
+    };
+    if said == "unasked\n" {
+        skip!("needs the systemd-analyze of systemd 250 or a newer one");
+    }
+    assert_eq!(said, "in order\n");
 }

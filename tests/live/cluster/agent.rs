@@ -35,15 +35,21 @@ fn knows(agent: &Agent, pod: &Pod<'_>) -> bool {
     ranked.is_some_and(|ranked| ranked.usage.is_some())
 }
 
-/// The first event of a kind that was told of a pod.
-pub(crate) fn told(agent: &Agent, pod: &Pod<'_>, kind: &str) -> Option<Value> {
+/// The events of a kind that were told, in their order.
+pub(crate) fn all_told(agent: &Agent, kind: &str) -> Vec<Value> {
     let socket = agent.path("state/events.sock").display().to_string();
     let words = ["events", "--socket", &socket, "--kind", kind, "-o", "json"];
     let output = agent.command(&words).output().unwrap();
     let lines = String::from_utf8(output.stdout).unwrap();
-    let mut events = lines
+    lines
         .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+/// The first event of a kind that was told of a pod.
+pub(crate) fn told(agent: &Agent, pod: &Pod<'_>, kind: &str) -> Option<Value> {
+    let mut events = all_told(agent, kind).into_iter();
     events.find(|event| event["subject"]["name"] == json!(pod.name))
 }
 

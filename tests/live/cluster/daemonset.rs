@@ -12,12 +12,15 @@ use serde_json::{Value, json};
 use crate::installed::{Installed, NAMESPACE};
 use crate::running::ROOM;
 use crate::support::{Cluster, NODE, PODS, available, holds_in_time};
-use crate::told::{events, is_failed, leaker, uid_of};
+use crate::told::{condition, events, is_failed, leaker, uid_of};
 
 /// What the manifests say that the agent needs at most, in bytes.
 const MEMORY: f64 = 32.0 * 1_048_576.0;
 /// What the overlay that is not privileged leaves out on purpose.
 const LEFT_OUT: [&str; 2] = ["CAP_DAC_OVERRIDE", "CAP_SYS_RESOURCE"];
+
+/// Every variant that is rendered.
+const VARIANTS: [&str; 3] = ["observe", "enforce", "least-capability"];
 
 /// What no variant may do.
 const NEVER: [&[&str]; 6] = [
@@ -99,6 +102,23 @@ fn check<'a>(doctor: &'a Value, id: &str) -> &'a Value {
     checks.find(|check| check["id"] == id).unwrap()
 }
 
+/// A pod is made, admitted and placed before anybody looks for its image.
+#[test]
+fn every_variant_is_taken_by_the_server_and_the_enforcing_one_has_its_rights_and_a_pod() {
+    let cluster = cluster!();
+    let installed = Installed::new(&cluster, "enforce");
+    let is_placed = || {
+        let pods = installed.pods();
+        let mut nodes = pods.iter().map(|pod| &pod["spec"]["nodeName"]);
+        !pods.is_empty() && nodes.all(Value::is_string)
+    };
+    assert!(holds_in_time(is_placed), "{}", installed.described());
+    check_rights(&installed, &[&ALWAYS[..], &ENFORCING].concat(), &NEVER);
+    for variant in VARIANTS {
+        installed.try_out(variant);
+    }
+}
+
 #[test]
 fn the_base_runs_on_every_node_observes_and_is_rolled_over() {
     let cluster = cluster!();
@@ -178,7 +198,8 @@ fn enforcing_is_the_same_agent_with_the_rights_for_it() {
     check_rights(&installed, &[&ALWAYS[..], &ENFORCING].concat(), &NEVER);
 }
 
-/// A pod that leaks is evicted by the agent of another pod, with the rights that this has.
+/// A pod that leaks is evicted by the agent of another pod, with the rights that this has. With them it also says how the node stands,
+/// and takes that away when it is uninstalled.
 #[test]
 fn the_agent_of_a_pod_evicts_and_tells_the_server() {
     let cluster = cluster!(with_pods_here);
@@ -212,6 +233,19 @@ fn the_agent_of_a_pod_evicts_and_tells_the_server() {
         json!({ "component": "brink", "host": NODE })
     );
     assert_eq!(installed.pod(), name, "and lives on itself");
+    let said = || {
+        condition(
+            &cluster.get("node", NODE).unwrap(),
+            "brink.dev/MemoryPressure",
+        )
+    };
+    assert!(
+        holds_in_time(|| said().is_some()),
+        "{}",
+        installed.described()
+    );
+    installed.end();
+    assert_eq!(said(), None);
 }
 
 /// The signals have the same source as those of an agent that is root on the machine, and the guard is scheduled alike.

@@ -22,65 +22,34 @@ pub(crate) struct Installed<'a> {
 }
 
 impl<'a> Installed<'a> {
-    /// Applies a variant as it is rendered, but for the folders of the machine that it would write to, and for what a server or
-    /// a node of this cluster's age does not know.
+    /// Applies a variant.
     pub(crate) fn new(cluster: &'a Cluster, variant: &str) -> Self {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join(format!("../deploy/kubernetes/rendered/{variant}.yaml"));
-        let text = fs::read(path).unwrap();
-        let nodes = parse(&text, Origins::DEFAULT, Limits::WRITTEN).unwrap();
         let folder = PathBuf::from(format!("/run/brink-test-{}", std::process::id()));
         // On a busy machine a cluster takes a namespace apart for longer than the test before has waited. Somebody's own would be
         // overwritten, and removed at the end.
         assert!(is_gone(cluster), "there is a namespace {NAMESPACE} already");
-        let mut installed = Self {
+        let installed = Self {
             cluster,
+            objects: fitting(cluster, &folder, variant),
             folder,
-            objects: nodes.iter().map(to_json).collect(),
         };
-        installed.fit();
         installed.apply();
         installed
     }
 
-    fn fit(&mut self) {
-        let policies = self
-            .cluster
-            .kubectl(&["api-resources", "--output=name"], "");
-        if !policies.contains("validatingadmissionpolicies") {
-            let is_policy =
-                |object: &Value| object["kind"].as_str().unwrap().starts_with("Validating");
-            self.objects.retain(|object| !is_policy(object));
-        }
-        let minor = self.cluster.minor_version();
-        let folder = self.folder.display().to_string();
-        let set = self.of_kind("DaemonSet");
-        if minor < 22 {
-            set["spec"]["updateStrategy"]["rollingUpdate"] = json!({ "maxUnavailable": 1 });
-        }
-        let pod = &mut set["spec"]["template"]["spec"];
-        if minor < 30 {
-            let context = pod["containers"][0]["securityContext"].as_object_mut();
-            context.unwrap().remove("appArmorProfile");
-        }
-        for volume in pod["volumes"].as_array_mut().unwrap() {
-            let name = volume["name"].as_str().unwrap().to_owned();
-            if ["state", "journal"].contains(&name.as_str()) {
-                volume["hostPath"]["path"] = format!("{folder}/{name}").into();
-            }
-        }
-    }
-
-    fn of_kind(&mut self, kind: &str) -> &mut Value {
-        let mut objects = self.objects.iter_mut();
-        objects.find(|object| object["kind"] == kind).unwrap()
+    /// Has the server look at another variant, of which it keeps nothing.
+    pub(crate) fn try_out(&self, variant: &str) {
+        let objects = fitting(self.cluster, &self.folder, variant);
+        let words = ["apply", "--dry-run=server", "-f", "-"];
+        self.cluster.kubectl(&words, &list(&objects));
     }
 
     /// Gives the agent another drop-in, and its `ConfigMap` another name, as kustomize does.
     pub(crate) fn configure(&mut self, name: &str, drop_in: &str) {
-        self.of_kind("ConfigMap")["data"]["90-test.yaml"] = drop_in.into();
-        self.of_kind("ConfigMap")["metadata"]["name"] = name.into();
-        let set = self.of_kind("DaemonSet");
+        let map = of_kind(&mut self.objects, "ConfigMap");
+        map["data"]["90-test.yaml"] = drop_in.into();
+        map["metadata"]["name"] = name.into();
+        let set = of_kind(&mut self.objects, "DaemonSet");
         let volumes = set["spec"]["template"]["spec"]["volumes"]
             .as_array_mut()
             .unwrap();
@@ -89,9 +58,15 @@ impl<'a> Installed<'a> {
     }
 
     pub(crate) fn apply(&self) {
-        let list = json!({ "apiVersion": "v1", "kind": "List", "items": self.objects });
         self.cluster
-            .kubectl(&["apply", "-f", "-"], &list.to_string());
+            .kubectl(&["apply", "-f", "-"], &list(&self.objects));
+    }
+
+    /// Ends the agents as the page for administrators has it: while they still have their rights, and waiting for them.
+    pub(crate) fn end(&self) {
+        let words = ["delete", "daemonset", "brink", "-n", NAMESPACE];
+        let how = ["--cascade=foreground", "--wait"];
+        self.cluster.kubectl(&[&words[..], &how].concat(), "");
     }
 
     fn set(&self) -> Value {
@@ -172,6 +147,48 @@ impl<'a> Installed<'a> {
         let parts = [&all[..], &logs, &before];
         parts.map(|words| self.cluster.answer(words)).join("\n")
     }
+}
+
+/// The objects of a variant as it is rendered, but for the folders of the machine that it would write to, and for what a server or a
+/// node of this cluster's age does not know.
+fn fitting(cluster: &Cluster, folder: &Path, variant: &str) -> Vec<Value> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join(format!("../deploy/kubernetes/rendered/{variant}.yaml"));
+    let text = fs::read(path).unwrap();
+    let nodes = parse(&text, Origins::DEFAULT, Limits::WRITTEN).unwrap();
+    let mut objects: Vec<Value> = nodes.iter().map(to_json).collect();
+    let policies = cluster.kubectl(&["api-resources", "--output=name"], "");
+    if !policies.contains("validatingadmissionpolicies") {
+        let is_policy = |object: &Value| object["kind"].as_str().unwrap().starts_with("Validating");
+        objects.retain(|object| !is_policy(object));
+    }
+    let minor = cluster.minor_version();
+    let set = of_kind(&mut objects, "DaemonSet");
+    if minor < 22 {
+        set["spec"]["updateStrategy"]["rollingUpdate"] = json!({ "maxUnavailable": 1 });
+    }
+    let pod = &mut set["spec"]["template"]["spec"];
+    if minor < 30 {
+        let context = pod["containers"][0]["securityContext"].as_object_mut();
+        context.unwrap().remove("appArmorProfile");
+    }
+    for volume in pod["volumes"].as_array_mut().unwrap() {
+        let name = volume["name"].as_str().unwrap().to_owned();
+        if ["state", "journal"].contains(&name.as_str()) {
+            volume["hostPath"]["path"] = folder.join(name).display().to_string().into();
+        }
+    }
+    objects
+}
+
+fn of_kind<'a>(objects: &'a mut [Value], kind: &str) -> &'a mut Value {
+    let mut objects = objects.iter_mut();
+    objects.find(|object| object["kind"] == kind).unwrap()
+}
+
+/// All of them as one object.
+fn list(objects: &[Value]) -> String {
+    json!({ "apiVersion": "v1", "kind": "List", "items": objects }).to_string()
 }
 
 /// Waits until nothing is left of the namespace, and says whether it came to that.

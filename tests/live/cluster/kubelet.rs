@@ -1,4 +1,4 @@
-//! The kubelet of `cargo xtask cluster`, given another threshold or held where it stands for a while.
+//! The kubelet of `cargo xtask cluster`, given another threshold; and it or the API server, held where it stands for a while.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,24 +64,34 @@ impl Drop for Evicting {
     fn drop(&mut self) {
         // Nothing here may fail: the test may have failed already. One between two lives reads the file when it starts.
         let _told_by_the_next_test = fs::write(config(), &self.before);
-        if let Some(pid) = running() {
+        if let Some(pid) = kubelet() {
             let _ended_already = kill_process(pid, Signal::TERM);
         }
     }
 }
 
-/// A kubelet that stands still: it looks at nothing, starts nothing and writes nothing. With this it goes on.
+/// A part of the cluster that stands still. With this it goes on.
 pub(crate) struct Held(Pid);
 
 impl Held {
-    pub(crate) fn new() -> Self {
+    /// A kubelet that looks at nothing, starts nothing and writes nothing.
+    pub(crate) fn kubelet() -> Self {
+        Self::hold("kubelet", kubelet)
+    }
+
+    /// An API server that answers nobody. The kernel takes connections for it all the same, and keeps what is sent to it.
+    pub(crate) fn api_server() -> Self {
+        Self::hold("API server", api_server)
+    }
+
+    fn hold(what: &str, find: impl Fn() -> Option<Pid>) -> Self {
         assert!(
-            holds_in_time(|| running().is_some()),
-            "no kubelet of the cluster's own"
+            holds_in_time(|| find().is_some()),
+            "no {what} of the cluster's own"
         );
-        let held = Self(running().unwrap());
+        let held = Self(find().unwrap());
         kill_process(held.0, Signal::STOP).unwrap();
-        assert!(holds_in_time(|| held.stands_still()), "the kubelet goes on");
+        assert!(holds_in_time(|| held.stands_still()), "the {what} goes on");
         held
     }
 
@@ -97,9 +107,9 @@ impl Drop for Held {
     }
 }
 
-/// Has one go on that a test held when it was killed in the middle; for any other that is nothing.
+/// Has those go on that a test held when it was killed in the middle; for any other that is nothing.
 pub(crate) fn go_on() {
-    if let Some(pid) = running() {
+    for pid in [kubelet(), api_server()].into_iter().flatten() {
         let _ended_already = kill_process(pid, Signal::CONT);
     }
 }
@@ -112,27 +122,38 @@ fn config() -> PathBuf {
 fn restart_with(text: &str) {
     fs::write(config(), text).unwrap();
     assert!(
-        holds_in_time(|| running().is_some()),
+        holds_in_time(|| kubelet().is_some()),
         "no kubelet of the cluster's own"
     );
-    let before = running().unwrap();
+    let before = kubelet().unwrap();
     kill_process(before, Signal::TERM).unwrap();
-    let is_another = || running().is_some_and(|pid| pid != before);
+    let is_another = || kubelet().is_some_and(|pid| pid != before);
     assert!(holds_in_time(is_another), "no kubelet was started again");
 }
 
-/// The process that has our configuration, and not the shell that starts it.
-fn running() -> Option<Pid> {
-    let option = format!("--config={}", config().display());
+/// The process that has our configuration.
+fn kubelet() -> Option<Pid> {
+    running("/kubelet", &format!("--config={}", config().display()))
+}
+
+/// The process that has our authority.
+fn api_server() -> Option<Pid> {
+    let authority = Path::new(FOLDER).join("pki/ca.crt");
+    let option = format!("--client-ca-file={}", authority.display());
+    running("/kube-apiserver", &option)
+}
+
+/// The process of a program that has this option, and not the shell that starts it.
+fn running(program: &str, option: &str) -> Option<Pid> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let mut pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let pid = pids.find(|pid| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let mut words = line.split(|byte| *byte == 0);
-        let is_kubelet = words
+        let is_it = words
             .next()
-            .is_some_and(|first| first.ends_with(b"/kubelet"));
-        is_kubelet && words.any(|word| word == option.as_bytes())
+            .is_some_and(|first| first.ends_with(program.as_bytes()));
+        is_it && words.any(|word| word == option.as_bytes())
     })?;
     Pid::from_raw(pid)
 }

@@ -223,7 +223,7 @@ fn who_is_over_a_limit_of_local_storage_goes_with_the_kubelets_words_and_its_nei
     let (_line, agent) = Agent::on_pods(&cluster, "enforce", "", &seen_from_outside());
     assert!(holds_in_time(|| agent.is_connected()), "{}", agent.log());
 
-    let held = Held::new();
+    let held = Held::kubelet();
     for one in over.iter().chain([&neighbour]) {
         one.begin();
     }

@@ -25,6 +25,7 @@ mod installed;
 mod kubelet;
 mod limits;
 mod line;
+mod lives;
 mod manifest;
 mod order;
 mod parity;

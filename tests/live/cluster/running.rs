@@ -77,6 +77,23 @@ impl Agent {
         (line, agent)
     }
 
+    /// Another one with the same folder for its state, and sockets of its own, as the next pod of an update has them; it is still to be
+    /// started.
+    pub(crate) fn successor(&self) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = |name: &str| folder.path().join("state").join(name);
+        let text = fs::read_to_string(self.path("config.yaml")).unwrap();
+        let [control, events] = ["brink.sock", "events.sock"].map(socket);
+        let paths = format!("paths: {{socket: \"{}\", ", control.display());
+        let text = text.replacen("paths: {", &paths, 1);
+        let text = format!("{text}events: {{socket: \"{}\"}}\n", events.display());
+        fs::write(folder.path().join("config.yaml"), text).unwrap();
+        Self {
+            child: None,
+            folder,
+        }
+    }
+
     /// `brink` with these words, by its configuration.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(agent_binary().unwrap());

@@ -13,6 +13,7 @@ use brink_tests::skip;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::kubelet::Held;
 use crate::manifest::{GO, waiting};
 use crate::running::Agent;
 use crate::support::{Cluster, Pod, available, holds_in_time, write_inside};
@@ -21,12 +22,34 @@ use crate::watch::Watch;
 use crate::{LAST_WORD, group_of, wait_running};
 
 const MIB: u64 = 1 << 20;
-/// Pods that are evicted, one after the other.
-const VICTIMS: u32 = 6;
-/// The server is away for so long.
-const AWAY: Duration = Duration::from_mins(1);
-/// Kills of the kernel's in that time.
-const KILLS: u64 = 24;
+
+/// A storm.
+#[derive(Debug, Clone, Copy)]
+struct Storm {
+    /// The server is away for so long.
+    away: Duration,
+    /// Pods that are evicted in that time, one after the other.
+    victims: u32,
+    /// Kills of the kernel's in that time.
+    kills: u64,
+    /// Whether the server stands still, for whomever it is there. Otherwise the agent's line to it is cut.
+    is_held: bool,
+}
+
+const LONG: Storm = Storm {
+    away: Duration::from_mins(1),
+    victims: 6,
+    kills: 24,
+    is_held: false,
+};
+/// Longer than an agent waits for an answer: what it was sent before, the server does afterwards all the same.
+const BRIEF: Storm = Storm {
+    away: Duration::from_secs(12),
+    victims: 2,
+    kills: 4,
+    is_held: true,
+};
+
 /// Events about those that may follow each other at once; after them one a minute counts the others.
 const AT_ONCE: usize = 8;
 /// All but so much must be available again before the next pod leaks.
@@ -44,12 +67,12 @@ fn leaker(number: u32) -> Value {
     pod
 }
 
-/// A pod within its request, of which the kernel kills a process every two seconds.
-fn bomber() -> Value {
+/// A pod within its request, of which the kernel kills so many processes, one every two seconds.
+fn bomber(kills: u64) -> Value {
     let both = json!({ "cpu": "20m", "memory": "32Mi" });
     let resources = json!({ "limits": both, "requests": both });
     let script = format!(
-        "for i in $(seq {KILLS}); do dd if=/dev/zero of=/dev/null bs=64M count=1; sleep 2; done; sleep 3600"
+        "for i in $(seq {kills}); do dd if=/dev/zero of=/dev/null bs=64M count=1; sleep 2; done; sleep 3600"
     );
     let name = format!("bomber-{}", std::process::id());
     waiting(&name, &[&script], &resources)
@@ -118,12 +141,12 @@ fn deafness(agent: &Agent) -> Option<String> {
 }
 
 /// The storm: the kernel kills in one pod all the time, and one after the other the others are evicted.
-fn rage(agent: &Agent, victims: &[Running<'_>], bomber: &Running<'_>) {
+fn rage(storm: Storm, agent: &Agent, victims: &[Running<'_>], bomber: &Running<'_>) {
     let began = Instant::now();
     let before = available();
     bomber.begin();
     for (number, victim) in (0..).zip(victims) {
-        let due = AWAY * number / VICTIMS;
+        let due = storm.away * number / storm.victims;
         sleep(due.saturating_sub(began.elapsed()));
         let has_room = || available() + SLACK >= before;
         assert!(
@@ -139,9 +162,9 @@ fn rage(agent: &Agent, victims: &[Running<'_>], bomber: &Running<'_>) {
             agent.log()
         );
     }
-    let are_killed = || kernel_kills(&bomber.group) >= KILLS;
+    let are_killed = || kernel_kills(&bomber.group) >= storm.kills;
     assert!(holds_in_time(are_killed), "{}", bomber.pod.described());
-    sleep(AWAY.saturating_sub(began.elapsed()));
+    sleep(storm.away.saturating_sub(began.elapsed()));
 }
 
 /// One order, one condition, one event, and the kubelet's reason when it was written.
@@ -162,25 +185,27 @@ fn check_once(cluster: &Cluster, agent: &Agent, victim: &Running<'_>, told: &[St
 }
 
 /// Each of the kernel's kills is counted by one event, and there are few of them.
-fn check_kills(cluster: &Cluster, agent: &Agent, bomber: &Running<'_>) {
+fn check_kills(storm: Storm, cluster: &Cluster, agent: &Agent, bomber: &Running<'_>) {
     let posted = || events(cluster, &bomber.uid, "OOMKilled");
     let count = |events: &[Value]| -> u64 {
         let counts = events.iter().map(|event| event["count"].as_u64().unwrap());
         counts.sum()
     };
     assert!(
-        holds_in_time(|| count(&posted()) >= KILLS),
+        holds_in_time(|| count(&posted()) >= storm.kills),
         "{:#?}\n{}",
         posted(),
         agent.log()
     );
     let posted = posted();
     println!(
-        "{KILLS} kills of the kernel's in {} events, {VICTIMS} evictions",
-        posted.len()
+        "{} kills of the kernel's in {} events, {} evictions",
+        storm.kills,
+        posted.len(),
+        storm.victims
     );
-    assert_eq!(count(&posted), KILLS, "{posted:#?}");
-    assert_eq!(kernel_kills(&bomber.group), KILLS);
+    assert_eq!(count(&posted), storm.kills, "{posted:#?}");
+    assert_eq!(kernel_kills(&bomber.group), storm.kills);
     // One more for each minute that has begun.
     let most = AT_ONCE + 2;
     assert!(posted.len() <= most, "{posted:#?}");
@@ -191,6 +216,7 @@ fn check_kills(cluster: &Cluster, agent: &Agent, bomber: &Running<'_>) {
 
 /// The numbers of what was told rise by one, and all of it that is to be kept is in the journal.
 fn check_numbers(
+    storm: Storm,
     told: &[Event],
     kept: &[Event],
     (victims, bomber): (&[Running<'_>], &Running<'_>),
@@ -214,7 +240,7 @@ fn check_numbers(
         };
         told.iter().filter(about).count() as u64
     };
-    assert_eq!(count(Kind::OomKill, &bomber.uid), KILLS);
+    assert_eq!(count(Kind::OomKill, &bomber.uid), storm.kills);
     for victim in victims {
         assert_eq!(count(Kind::EvictionOrdered, &victim.uid), 1);
         assert_eq!(count(Kind::EvictionCompleted, &victim.uid), 1);
@@ -224,11 +250,20 @@ fn check_numbers(
 #[test]
 #[ignore = "slow: a minute of storm, and all that is told after it"]
 fn a_storm_while_the_server_is_away_is_told_once_afterwards() {
+    check(LONG);
+}
+
+#[test]
+fn a_short_storm_while_the_server_stands_still_is_told_once_afterwards() {
+    check(BRIEF);
+}
+
+fn check(storm: Storm) {
     let cluster = cluster!(with_pods_here);
-    let pods: Vec<Pod<'_>> = (0..VICTIMS)
+    let pods: Vec<Pod<'_>> = (0..storm.victims)
         .map(|number| cluster.pod(&leaker(number)))
         .collect();
-    let bomber = Running::new(cluster.pod(&bomber()));
+    let bomber = Running::new(cluster.pod(&bomber(storm.kills)));
     let victims: Vec<Running<'_>> = pods.into_iter().map(Running::new).collect();
     let of_all = ["--selector", "brink-test=storm"];
     let output = "{.metadata.name} {.status.phase} {.status.reason}";
@@ -241,11 +276,14 @@ fn a_storm_while_the_server_is_away_is_told_once_afterwards() {
     assert!(holds_in_time(|| agent.is_connected()), "{}", agent.log());
     assert_eq!(agent.outbox(), 0);
 
-    line.cut();
-    rage(&agent, &victims, &bomber);
-    assert!(!agent.is_connected(), "{}", agent.log());
+    let held = storm.is_held.then(Held::api_server);
+    if held.is_none() {
+        line.cut();
+    }
+    rage(storm, &agent, &victims, &bomber);
+    assert!(storm.is_held || !agent.is_connected(), "{}", agent.log());
     // All of it waits on disk.
-    let least = victims.len() + AT_ONCE;
+    let least = victims.len() + AT_ONCE.min(usize::try_from(storm.kills).unwrap());
     let waiting = (agent.outbox(), agent.untold());
     assert!(
         waiting.0 >= least && waiting.1 >= least,
@@ -253,7 +291,10 @@ fn a_storm_while_the_server_is_away_is_told_once_afterwards() {
         agent.log()
     );
 
-    line.mend();
+    if held.is_none() {
+        line.mend();
+    }
+    drop(held);
     for victim in &victims {
         assert!(
             holds_in_time(|| agent.has_told(&victim.uid)),
@@ -267,7 +308,7 @@ fn a_storm_while_the_server_is_away_is_told_once_afterwards() {
             victim.pod.described()
         );
     }
-    check_kills(&cluster, &agent, &bomber);
+    check_kills(storm, &cluster, &agent, &bomber);
     assert!(holds_in_time(|| agent.outbox() == 0), "{}", agent.log());
     // A kubelet's last word is behind it.
     sleep(LAST_WORD);
@@ -281,5 +322,6 @@ fn a_storm_while_the_server_is_away_is_told_once_afterwards() {
     assert_eq!((view.connected, view.why), (true, None));
     let kept = read(&agent.path("state/events.sock"), "since=1d");
     agent.stop(Signal::TERM);
-    check_numbers(&told.join().unwrap(), &kept, (&victims, &bomber));
+    let told = told.join().unwrap();
+    check_numbers(storm, &told, &kept, (&victims, &bomber));
 }

@@ -1,17 +1,24 @@
 //! What a real API server has been told: of evictions, once each and also after it was away, and of the node.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use brink::guard;
 use brink_core::base::{Format, Quantity};
+use brink_tests::slowed;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::agent::told;
+use crate::agent::{all_told, told};
 use crate::manifest::{container, pod_of};
 use crate::running::Agent;
 use crate::support::{Cluster, NODE, Pod, groups_beside, holds_in_time};
 use crate::watch::Watch;
 use crate::{LAST_WORD, group_of, wait_running};
+
+/// Within so long the annotation on the node stops enforcement.
+const STOPS_WITHIN: Duration = Duration::from_secs(1);
+/// How often that is measured.
+const PAUSES: usize = 3;
 
 /// A pod of two containers, of which one takes more than there is room for, some time after it was started.
 pub(crate) fn leaker(name: &str) -> Value {
@@ -189,20 +196,7 @@ fn the_node_says_how_it_stands_and_an_annotation_of_it_stops_enforcement() {
     let is_said = |status: &str| said().is_some_and(|said| said["status"] == status);
     assert!(holds_in_time(|| is_said("False")), "{}", agent.log());
     assert_eq!(said().unwrap()["reason"], "BrinkHasSufficientMemory");
-    // An annotation from afar.
-    let pause = Annotation::put(&cluster);
-    let mode = || agent.status().map(|status| status.mode);
-    assert!(
-        holds_in_time(|| mode().as_deref() == Some("paused")),
-        "{}",
-        agent.log()
-    );
-    drop(pause);
-    assert!(
-        holds_in_time(|| mode().as_deref() == Some("enforcing")),
-        "{}",
-        agent.log()
-    );
+    check_pauses(&cluster, &agent);
     let pod = cluster.pod(&leaker("pressure"));
     let uid = uid_of(&pod);
     let has_taint = || {
@@ -293,6 +287,38 @@ fn a_container_at_its_own_limit_is_told_by_its_name() {
         assert_eq!(workload["containerMissing"], Value::Null);
         assert_eq!(incident["cause"], "memcgOom", "{incident:#}");
     }
+}
+
+/// An annotation from afar stops enforcement in time, and no longer than it is there.
+fn check_pauses(cluster: &Cluster, agent: &Agent) {
+    let is_in = |mode: &str| agent.status().is_some_and(|status| status.mode == mode);
+    assert!(holds_in_time(|| is_in("enforcing")), "{}", agent.log());
+    for before in 0..PAUSES {
+        let pause = Annotation::put(cluster);
+        let put = guard::now();
+        let since = || pauses(agent).get(before).copied();
+        assert!(holds_in_time(|| since().is_some()), "{}", agent.log());
+        assert!(is_in("paused"), "{}", agent.log());
+        // It may have heard of it before the command that wrote it was over.
+        let took = since().unwrap() - put.as_nanos();
+        println!("paused {} ms after the command's end", took / 1_000_000);
+        let longest = i64::try_from(slowed(STOPS_WITHIN).as_nanos()).unwrap();
+        assert!(took <= longest, "{took} ns\n{}", agent.log());
+        drop(pause);
+        assert!(holds_in_time(|| is_in("enforcing")), "{}", agent.log());
+    }
+}
+
+/// When the guard stopped enforcing, each time, by its own word and on the clock that it has in common with us. Whoever only asks how
+/// it stands hears of it later.
+fn pauses(agent: &Agent) -> Vec<i64> {
+    let changes = all_told(agent, "configuration-changed");
+    let paused = changes
+        .iter()
+        .filter(|event| event["data"]["mode"] == "paused");
+    paused
+        .map(|event| event["at"]["monotonicNs"].as_i64().unwrap())
+        .collect()
 }
 
 /// The node's annotation; it goes with this.

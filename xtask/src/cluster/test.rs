@@ -12,12 +12,12 @@ use anyhow::{Context as _, bail};
 use super::{node, preflight, supply, up};
 use crate::{
     Verdict, image, process,
-    static_program::{self, Profile},
     test::{
         Report,
         artifacts::{self, Binary},
         live::{self, Listed, Manner, TIME_OVER},
     },
+    vm::static_build,
     workspace::{self, succeeds},
 };
 
@@ -28,10 +28,25 @@ const OWN: &str = "/proc/self/exe";
 /// The part of them that runs the agent's image.
 const WITH_IMAGE: &str = "daemonset::";
 /// How the names of tests begin that every change is held to, in the order they are run: what Brink does comes before what it
-/// stands on. Those with the image are left to the long form, for the time that it takes to build.
-const SHORT: [&str; 7] = [
-    "told::", "evict::", "limits::", "wishes::", "agent::", "beside::", "a_pod_",
+/// stands on. Of those with the image the one that shows most: all of them take minutes.
+const SHORT: [&str; 11] = [
+    "told::",
+    "evict::",
+    "limits::",
+    "wishes::",
+    "lives::",
+    "agent::",
+    "beside::",
+    "daemonset::every_variant",
+    "daemonset::the_agent_of_a_pod",
+    "storm::a_short_storm",
+    "a_pod_",
 ];
+/// What all of the short form may take, with the building of a cluster that is not in the cache and without that of the tests, which
+/// other steps have made.
+const BUDGET: Duration = Duration::from_mins(12);
+/// What it takes from there on with the agent's image, where the guests' programs have been built before.
+const WITH_ALL: Duration = Duration::from_mins(11);
 /// What it takes to build a cluster that is not in the cache, and to start one and remove it.
 const BUILDING: Duration = Duration::from_mins(6);
 const STARTING: Duration = Duration::from_mins(1);
@@ -70,6 +85,7 @@ pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
     let suites = live::list_all(&programs.tests, &args.filter)?;
     let mut names = suites.iter().flat_map(|suite| &suite.names);
     let wants_image = !is_given && names.any(|name| name.starts_with(WITH_IMAGE));
+    let image = wants_image.then(Image::make).transpose()?;
     if is_ours && !own(&["cluster", "up"])? {
         // What was started is of no use to anybody but who looks for the reason.
         if !args.keep {
@@ -77,7 +93,7 @@ pub(super) fn run(args: &Args, folder: &Path) -> anyhow::Result<Verdict> {
         }
         bail!("without a cluster there is nothing to test on; the reason stands above");
     }
-    let image = wants_image.then_some(folder);
+    let image = image.as_ref().map(|image| (image, folder));
     let found = programs.run(&suites, image, (args.full, args.deadline, None));
     if is_ours && !args.keep {
         down()?;
@@ -102,14 +118,17 @@ pub(super) fn check(
     until: Option<Instant>,
     folder: &Path,
 ) -> anyhow::Result<Result<Report, String>> {
+    let began = Instant::now();
     if let Err(reason) = can_begin(until) {
         return Ok(Err(reason));
     }
+    let spent = began.elapsed();
     let programs = Programs::of_all()?;
     // That may have taken its time.
     if let Err(reason) = has_time(until, STARTING) {
         return Ok(Err(reason));
     }
+    let end = Instant::now() + BUDGET.saturating_sub(spent);
     let is_full = until.is_none();
     let mut suites = live::list_all(&programs.tests, &[])?;
     if !is_full {
@@ -117,6 +136,7 @@ pub(super) fn check(
             shorten(&mut suite.names);
         }
     }
+    let image = image_in_time(until.map(|until| until.min(end)))?;
     // Tests before these may have made us the reaper of orphans, and as such of the cluster.
     process::leave_orphans()?;
     if !own(&["cluster", "up"])? {
@@ -131,7 +151,7 @@ pub(super) fn check(
         }
     }
     let deadline = if is_full { DEADLINE } else { SHORT_DEADLINE };
-    let image = is_full.then_some(folder);
+    let image = image.as_ref().map(|image| (image, folder));
     let found = programs.run(&suites, image, (is_full, deadline, until));
     down()?;
     found.map(Ok)
@@ -194,14 +214,35 @@ fn shorten(names: &mut Vec<String>) {
     names.sort_by_key(place);
 }
 
-/// Gives our own node the agent's image. On a cluster of somebody else's it has to be there already.
-fn give_image(folder: &Path) -> anyhow::Result<()> {
-    let metadata = workspace::metadata()?;
-    let program = static_program::build(&metadata, Profile::Guest)?;
-    let work = tempfile::tempdir().context("a folder for the image")?;
-    let archive = work.path().join("brink.tar");
-    image::write(&program, &image::default_name(), &archive)?;
-    node::load(folder, &archive)
+/// The agent's image; none where the tests would not be done in time with it, and those of it are skipped.
+fn image_in_time(until: Option<Instant>) -> anyhow::Result<Option<Image>> {
+    if let Err(reason) = has_time(until, WITH_ALL) {
+        println!("the agent's image is not built: {reason}");
+        return Ok(None);
+    }
+    Image::make().map(Some)
+}
+
+/// The agent's image as an archive, which goes with this.
+struct Image(tempfile::TempDir);
+
+impl Image {
+    /// Makes it from a static program that is built as for guests: in a fraction of a release's time.
+    fn make() -> anyhow::Result<Self> {
+        let program = static_build::build_for_pods(&workspace::metadata()?)?;
+        let image = Self(tempfile::tempdir().context("a folder for the image")?);
+        image::write(&program, &image::default_name(), &image.archive())?;
+        Ok(image)
+    }
+
+    fn archive(&self) -> PathBuf {
+        self.0.path().join("brink.tar")
+    }
+
+    /// Gives it to our own node. On a cluster of somebody else's it has to be there already.
+    fn give(&self, folder: &Path) -> anyhow::Result<()> {
+        node::load(folder, &self.archive())
+    }
 }
 
 /// Ourselves with other words, as a process of its own: what it starts is then nobody's child here, and no test's leftover.
@@ -238,15 +279,15 @@ impl Programs {
         })
     }
 
-    /// Runs these, after the node has got the image if a folder of the cluster is told.
+    /// Runs these, after the node of the cluster in a folder has got the image, if there is one.
     fn run(
         &self,
         suites: &[Listed],
-        image: Option<&Path>,
+        image: Option<(&Image, &Path)>,
         (full, deadline, until): (bool, u64, Option<Instant>),
     ) -> anyhow::Result<Report> {
-        if let Some(folder) = image {
-            give_image(folder)?;
+        if let Some((image, folder)) = image {
+            image.give(folder)?;
         }
         process::adopt_orphans()?;
         let manner = Manner {
@@ -268,20 +309,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_short_form_begins_with_what_brink_does_and_builds_no_image() {
+    fn the_short_form_begins_with_what_brink_does_and_has_one_test_with_the_image() {
         let names = [
             "a_pod_runs",
             "agent::knows",
-            "daemonset::base",
+            "daemonset::the_agent_of_a_pod_evicts",
+            "daemonset::the_base_runs",
             "evict::dies",
+            "storm::a_storm",
             "told::once",
         ];
         let mut names: Vec<String> = names.map(str::to_owned).into();
         shorten(&mut names);
         assert_eq!(
             names,
-            ["told::once", "evict::dies", "agent::knows", "a_pod_runs"]
+            [
+                "told::once",
+                "evict::dies",
+                "agent::knows",
+                "daemonset::the_agent_of_a_pod_evicts",
+                "a_pod_runs"
+            ]
         );
+    }
+
+    #[test]
+    fn every_name_of_the_short_form_leads_to_a_test() {
+        for begin in SHORT {
+            let (module, name) = begin.split_once("::").unwrap_or(("main", begin));
+            let path = workspace::root().join(format!("tests/live/cluster/{module}.rs"));
+            let text = std::fs::read_to_string(path).unwrap();
+            assert!(text.contains(&format!("#[test]\nfn {name}")), "{begin}");
+        }
+    }
+
+    #[test]
+    fn without_time_there_is_no_image() {
+        let soon = Instant::now() + STARTING;
+        assert!(image_in_time(Some(soon)).unwrap().is_none());
     }
 
     #[test]

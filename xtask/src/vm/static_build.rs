@@ -11,6 +11,10 @@ use crate::{
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The profile in Cargo.toml: quick enough under emulation, and built in less time than a release.
 const PROFILE: &str = "guest";
+/// What is left out by default, and measures or tests. Always the same: where features differ all is compiled twice.
+const FEATURES: &str = "xtask/bench,brink-tests/live,brink/otlp";
+/// The same with what guests leave out: an agent in a pod asks an API server, and a container runtime.
+const IN_A_POD: &str = "xtask/bench,brink-tests/live,brink/otlp,brink/kubernetes,brink/cri";
 
 /// What goes into a guest.
 #[derive(Debug)]
@@ -32,7 +36,7 @@ pub(super) struct Programs {
 /// When the build fails.
 pub(super) fn build(metadata: &Metadata) -> anyhow::Result<Programs> {
     let tests: Vec<&str> = live_tests(metadata).collect();
-    let built = statically(&tests, metadata)?;
+    let built = statically((&["--bins"], FEATURES), &tests, metadata)?;
     Ok(Programs {
         agent: built.program("brink")?,
         hog: built.program("brink-hog")?,
@@ -72,7 +76,17 @@ impl Measuring {
 /// When the build fails.
 pub(crate) fn build_measuring(metadata: &Metadata) -> anyhow::Result<Measuring> {
     let one: Vec<&str> = live_tests(metadata).take(1).collect();
-    Measuring::of(&statically(&one, metadata)?)
+    Measuring::of(&statically((&["--bins"], FEATURES), &one, metadata)?)
+}
+
+/// Builds the agent alone as a pod runs it, in the same folder and by the same rule: what it has in common with the guests' is compiled
+/// once.
+///
+/// # Errors
+/// When the build fails.
+pub(crate) fn build_for_pods(metadata: &Metadata) -> anyhow::Result<PathBuf> {
+    let one: Vec<&str> = live_tests(metadata).take(1).collect();
+    statically((&["--bin", "brink"], IN_A_POD), &one, metadata)?.program("brink")
 }
 
 fn live_tests(metadata: &Metadata) -> impl Iterator<Item = &str> {
@@ -82,16 +96,18 @@ fn live_tests(metadata: &Metadata) -> impl Iterator<Item = &str> {
     live.map(|target| &*target.name)
 }
 
-/// Builds all programs, and tests. Always with the same features: where they differ all is compiled twice.
-fn statically(tests: &[&str], metadata: &Metadata) -> anyhow::Result<Built> {
+/// Builds these programs with these features, and tests.
+fn statically(
+    (programs, features): (&[&str], &str),
+    tests: &[&str],
+    metadata: &Metadata,
+) -> anyhow::Result<Built> {
     let mut cargo = workspace::cargo();
-    cargo.args(["build", "--bins", "--package", "brink"]);
-    cargo.args(["--package", "xtask", "--package", "brink-tests"]);
-    cargo.args([
-        "--no-default-features",
-        "--features",
-        "xtask/bench,brink-tests/live,brink/otlp",
-    ]);
+    cargo.arg("build").args(programs);
+    // All of them, whichever is built: features of what they depend on are those that all ask for.
+    cargo.args(["--package", "brink", "--package", "xtask"]);
+    cargo.args(["--package", "brink-tests", "--no-default-features"]);
+    cargo.args(["--features", features]);
     cargo.args(tests.iter().flat_map(|name| ["--test", name]));
     cargo.args(["--locked", "--target", TARGET]);
     cargo.args(["--profile", PROFILE, "--target-dir"]);
@@ -99,5 +115,5 @@ fn statically(tests: &[&str], metadata: &Metadata) -> anyhow::Result<Built> {
     // The encoded form would win over the plain one.
     cargo.env_remove("CARGO_ENCODED_RUSTFLAGS");
     cargo.env("RUSTFLAGS", "-C target-feature=+crt-static");
-    artifacts::build_with(&mut cargo, &metadata.packages).context("building for the guests")
+    artifacts::build_with(&mut cargo, &metadata.packages).context("building static programs")
 }
