@@ -7,6 +7,7 @@ use std::path::Path;
 
 use brink::config::{AgentConfig, RunMode, Sources, load};
 use brink::disks::discover::DEFAULT;
+use brink_core::node::signal::Resource;
 use brink_tests::skip;
 use serde_json::Value;
 
@@ -98,11 +99,38 @@ fn the_kubelets_thresholds_stand_in_for_ours() {
 }
 
 #[test]
+fn a_threshold_on_a_disk_is_there_only_where_the_disk_is_mounted() {
+    if let Some(reason) = left_out() {
+        skip!("{reason}");
+    }
+    let on_disks = |config: &AgentConfig| {
+        let thresholds = config.policy.thresholds().iter();
+        let on_disks = thresholds.filter(|threshold| {
+            matches!(
+                threshold.signal.resource(),
+                Resource::EphemeralStorage | Resource::Inodes
+            )
+        });
+        on_disks.count()
+    };
+    let kubelets = ["kubelet-config", "kubelet-configz"].map(|one| ("20-thresholds.yaml", one));
+    for (variant, _) in VARIANTS {
+        for of_kubelet in [&[][..], &kubelets[..1], &kubelets[1..]] {
+            let config = configured(variant, of_kubelet);
+            assert_eq!(on_disks(&config), 0, "{variant} {of_kubelet:?}");
+            let disks = [&[("15-disks.yaml", "disks")], of_kubelet].concat();
+            let config = configured(variant, &disks);
+            assert!(on_disks(&config) > 0, "{variant} {of_kubelet:?}");
+        }
+    }
+}
+
+#[test]
 fn what_is_to_be_measured_of_disks_is_mounted() {
     if let Some(reason) = left_out() {
         skip!("{reason}");
     }
-    let config = configured("observe", &[("50-disks.yaml", "disks")]);
+    let config = configured("observe", &[("15-disks.yaml", "disks")]);
     let mounts = documents(&text("components/disks/mounts.yaml"));
     let mounts = list(&container(&mounts)["volumeMounts"]);
     let mounted: Vec<&str> = mounts
