@@ -4,13 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use brink_host::meminfo::MeminfoReader;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::support::{FOLDER, holds_in_time};
+use crate::support::{FOLDER, holds_in_time, pods_group};
 
 /// In the cluster's folder, the configuration.
 const CONFIG: &str = "node/kubelet.yaml";
+/// In the group of all pods, what they may take.
+const LIMIT: &str = "memory.limit_in_bytes";
 
 /// After so long a shortage it evicts: by then it has figures of every pod.
 pub(crate) const GRACE: Duration = Duration::from_secs(40);
@@ -18,6 +21,8 @@ pub(crate) const GRACE: Duration = Duration::from_secs(40);
 /// A kubelet that evicts; with this it goes back to what it was.
 pub(crate) struct Evicting {
     before: String,
+    /// What all pods together could take before, where that is less now.
+    limit: Option<u64>,
 }
 
 impl Evicting {
@@ -43,6 +48,30 @@ impl Evicting {
         ])
     }
 
+    /// The same on a node of so many bytes for all pods together, since the rest is reserved: the pods alone can make it short of
+    /// memory, whatever else takes some on this machine.
+    pub(crate) fn on_a_node_of(room: u64, bytes: u64) -> Self {
+        let meminfo = MeminfoReader::open(Path::new("/")).unwrap();
+        let total = meminfo.read().unwrap().total;
+        let reserved = (total - room).to_string();
+        let mut evicting = Self::with(&[
+            ("kubeReserved", json!({ "memory": reserved })),
+            (
+                "evictionHard",
+                json!({ "memory.available": bytes.to_string() }),
+            ),
+            ("evictionPressureTransitionPeriod", json!("1s")),
+        ]);
+        evicting.limit = Some(total);
+        let is_in_force = || pods_limit() == room;
+        assert!(
+            holds_in_time(is_in_force),
+            "all pods may take {} and not {room}",
+            pods_limit()
+        );
+        evicting
+    }
+
     fn with(settings: &[(&str, Value)]) -> Self {
         // A test that was killed in the middle has left it as it made it.
         let kept = config().with_extension("before");
@@ -54,7 +83,10 @@ impl Evicting {
         for (name, value) in settings {
             changed[name] = value.clone();
         }
-        let evicting = Self { before };
+        let evicting = Self {
+            before,
+            limit: None,
+        };
         restart_with(&format!("{changed:#}\n"));
         evicting
     }
@@ -64,6 +96,10 @@ impl Drop for Evicting {
     fn drop(&mut self) {
         // Nothing here may fail: the test may have failed already. One between two lives reads the file when it starts.
         let _told_by_the_next_test = fs::write(config(), &self.before);
+        if let Some(limit) = self.limit {
+            // As the next kubelet does when it starts: nobody has to wait for that.
+            let _done_by_the_kubelet = fs::write(pods_group().join(LIMIT), limit.to_string());
+        }
         if let Some(pid) = kubelet() {
             let _ended_already = kill_process(pid, Signal::TERM);
         }
@@ -129,6 +165,12 @@ fn restart_with(text: &str) {
     kill_process(before, Signal::TERM).unwrap();
     let is_another = || kubelet().is_some_and(|pid| pid != before);
     assert!(holds_in_time(is_another), "no kubelet was started again");
+}
+
+/// What all pods together may take, in bytes.
+pub(crate) fn pods_limit() -> u64 {
+    let limit = fs::read_to_string(pods_group().join(LIMIT)).unwrap();
+    limit.trim().parse().unwrap()
 }
 
 /// The process that has our configuration.

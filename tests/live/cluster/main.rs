@@ -21,8 +21,10 @@ mod daemonset;
 mod dozens;
 mod dying;
 mod evict;
+mod figures;
 mod installed;
 mod kubelet;
+mod leak;
 mod limits;
 mod line;
 mod lives;
@@ -30,9 +32,11 @@ mod manifest;
 mod order;
 mod parity;
 mod running;
+mod sampler;
 mod storm;
 mod support;
 mod told;
+mod turns;
 mod watch;
 mod wishes;
 
@@ -72,10 +76,19 @@ fn wait_running(pod: &Pod<'_>) -> Value {
 
 /// The group of the pod's first container.
 fn group_of(pod: &Value) -> PathBuf {
+    group_of_status(pod, &pod["status"]["containerStatuses"][0])
+}
+
+/// The groups of all of its containers.
+fn groups_of(pod: &Value) -> Vec<PathBuf> {
+    let statuses = pod["status"]["containerStatuses"].as_array().unwrap();
+    let groups = statuses.iter().map(|status| group_of_status(pod, status));
+    groups.collect()
+}
+
+fn group_of_status(pod: &Value, status: &Value) -> PathBuf {
     let uid = pod["metadata"]["uid"].as_str().unwrap();
-    let id = pod["status"]["containerStatuses"][0]["containerID"]
-        .as_str()
-        .unwrap();
+    let id = status["containerID"].as_str().unwrap();
     let id = id.strip_prefix("containerd://").unwrap();
     let Some(group) = container_group(uid, id) else {
         panic!("no group of pod {uid} and container {id} on this machine");

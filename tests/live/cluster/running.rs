@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use brink::control::client::ask;
 use brink::control::protocol::{Answer, KubernetesView, Question, Status};
+use brink::guard::rung::LOADING;
 use brink::record::DecisionRecord;
 use brink::record::wire::RankedWorkload;
 use brink_tests::agent_binary;
@@ -17,12 +18,20 @@ use crate::support::{Cluster, NODE, PODS, Pod, available, holds_in_time};
 /// The room that is left to the threshold of one whose node is the group of all pods, in bytes.
 pub(crate) const ROOM: u64 = 150 << 20;
 
+/// An agent stops itself after so many evictions in so short a time, unless it is told that they are no mistake.
+pub(crate) const MANY: &str =
+    "limits: {burst: 60, refillInterval: 100ms, maxKills: 60, window: 1s}";
+
 /// Mounts what tells an agent of the kernel's kills, for it alone, where the machine has not done so.
 const WITH_TRACEFS: &str = "mount -t tracefs tracefs /sys/kernel/tracing 2>&1; exec \"$@\"";
 
-/// The settings of one whose node is the group of all pods.
+/// The settings of one whose node is the group of all pods, with [`ROOM`] left to its threshold.
 pub(crate) fn pods_as_node(mode: &str) -> String {
-    let threshold = available() - ROOM;
+    pods_as_node_above(mode, available() - ROOM)
+}
+
+/// The same, where so many bytes are to stay available.
+pub(crate) fn pods_as_node_above(mode: &str, threshold: u64) -> String {
     format!(
         "mode: {mode}\nmemoryPolicy: kubelet\nheadroomHard: 0%\nnode: {{cgroup: {PODS}}}\nenforceNodeAllocatable: []\n\
          evictionHard: {{memory.available: \"{threshold}\"}}\nevictionPressureTransitionPeriod: 20s\n"
@@ -150,6 +159,31 @@ impl Agent {
         match self.ask(&Question::Status) {
             Some(Answer::Status(status)) => Some(*status),
             _ => None,
+        }
+    }
+
+    /// How it stands once the kernel's programs are loaded, or it knows why they are not.
+    pub(crate) fn settled(&self) -> Status {
+        let settled = || {
+            let status = self.status()?;
+            let is_loading = status.rung_reasons.iter().any(|reason| reason == LOADING);
+            (status.rung.is_some() && !is_loading).then_some(status)
+        };
+        assert!(holds_in_time(|| settled().is_some()), "{}", self.log());
+        settled().unwrap()
+    }
+
+    /// Has it enforce, or only look on.
+    pub(crate) fn enforces(&self, whether: bool) {
+        let (question, mode) = if whether {
+            (Question::Resume, "enforcing")
+        } else {
+            (Question::Pause { seconds: None }, "paused")
+        };
+        let does = || self.status().is_some_and(|status| status.mode == mode);
+        if !does() {
+            let answer = self.ask(&question);
+            assert!(holds_in_time(does), "{answer:?}\n{}", self.log());
         }
     }
 

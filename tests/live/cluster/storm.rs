@@ -6,7 +6,6 @@ use std::thread::{self, JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
 use brink::control::http;
-use brink::guard::rung::LOADING;
 use brink_stream::model::event::Event;
 use brink_stream::model::kind::Kind;
 use brink_tests::skip;
@@ -128,13 +127,7 @@ fn follow(agent: &Agent) -> JoinHandle<Vec<Event>> {
 
 /// Why it does not hear of the kernel's kills; nothing where it does. Waits until that is known.
 fn deafness(agent: &Agent) -> Option<String> {
-    let settled = || {
-        let status = agent.status()?;
-        let is_loading = status.rung_reasons.iter().any(|reason| reason == LOADING);
-        (status.rung.is_some() && !is_loading).then_some(status)
-    };
-    assert!(holds_in_time(|| settled().is_some()), "{}", agent.log());
-    let status = settled().unwrap();
+    let status = agent.settled();
     let mut programs = status.programs.iter();
     let runs = programs.any(|program| program.name == PROGRAM && program.running);
     (!runs).then(|| format!("{PROGRAM} does not run here: {:?}", status.rung_reasons))

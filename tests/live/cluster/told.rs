@@ -62,6 +62,24 @@ pub(crate) fn is_failed(pod: &Pod<'_>) -> bool {
         && condition(&json!({ "status": status }), "DisruptionTarget").is_some()
 }
 
+/// A kubelet that has not heard of the eviction starts what was killed.
+pub(crate) fn is_started_again(pod: &Pod<'_>) -> bool {
+    let status = pod.status();
+    let mut containers = status["containerStatuses"].as_array().into_iter().flatten();
+    containers.any(|container| container["restartCount"] != 0)
+}
+
+/// A kubelet of this age writes a status that it made up before it heard over ours, and Brink writes `Failed` over that. `lines` are of
+/// a watch that tells name and phase.
+pub(crate) fn is_shown_running_again(pod: &Pod<'_>, lines: &[String]) -> bool {
+    let pairs = lines.iter().filter_map(|line| line.split_once(' '));
+    let own = pairs.filter(|(name, _)| *name == pod.name);
+    let told: Vec<&str> = own.map(|(_, phase)| phase).collect();
+    let first = told.iter().position(|phase| *phase == "Failed");
+    let since = &told[first.unwrap_or_else(|| panic!("{}: {told:?}", pod.name))..];
+    since.iter().any(|phase| *phase != "Failed")
+}
+
 /// All that is said of an eviction, word for word but for the times. Of the pod's own reason and message what its watch told counts:
 /// a kubelet of 1.20 takes them away again each time it looks.
 #[test]
