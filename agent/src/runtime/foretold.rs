@@ -90,7 +90,7 @@ impl Foretold {
         }
         let _one_at_a_time = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let known = self.known(shared.lock().decisions.iter());
-        if let Err(error) = kept::write(&self.path, &known) {
+        if let Err(error) = kept::write_private(&self.path, &known) {
             warn!(%error, path = %self.path.display(), "what was worked out of decisions cannot be kept; a restart would forget it");
         }
     }
@@ -157,6 +157,8 @@ impl Found {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use brink_core::node::engine::MemoryPolicy;
     use brink_core::node::safety::Mode;
     use brink_stream::model::incident::Incident;
@@ -235,6 +237,20 @@ mod tests {
         assert!(argv(&told).value().is_some());
         let kept_out = file().of_agent(&enforces, false);
         assert_eq!(argv(&kept_out), Field::Missing(Missing::Redacted));
+    }
+
+    #[test]
+    fn arguments_of_processes_are_for_nobody_else_to_read() {
+        let folder = tempfile::tempdir().unwrap();
+        // By an agent that was killed as it wrote.
+        std::fs::write(folder.path().join("foretold.new"), "{").unwrap();
+        let enforces = Arc::new(AtomicBool::new(true));
+        let file = Foretold::new(folder.path(), BootId([1; 16])).of_agent(&enforces, true);
+        let order = order();
+        file.keep(&shared(order.clone()));
+        let found = std::fs::metadata(folder.path().join("foretold.json")).unwrap();
+        assert_eq!(found.permissions().mode() & 0o777, 0o600);
+        assert_eq!(recalled(&file, &order), order);
     }
 
     #[test]

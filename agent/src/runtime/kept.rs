@@ -2,12 +2,17 @@
 //!
 //! They are written aside and renamed, so that a reader never meets half of one.
 
-use std::fs;
-use std::io;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+/// What anybody may read, and what nobody else may.
+const OPEN: u32 = 0o644;
+const PRIVATE: u32 = 0o600;
 
 /// Writes a file in the place of the one before.
 ///
@@ -17,18 +22,42 @@ pub(super) fn write(path: &Path, value: &impl Serialize) -> io::Result<()> {
     write_bytes(path, &serde_json::to_vec(value)?)
 }
 
-/// The same with what is to be in it.
+/// The same where nobody else is to read it.
+///
+/// # Errors
+/// As [`write`].
+pub(super) fn write_private(path: &Path, value: &impl Serialize) -> io::Result<()> {
+    replace(path, &serde_json::to_vec(value)?, PRIVATE)
+}
+
+/// The same as [`write`] with what is to be in it.
 ///
 /// # Errors
 /// As [`write`].
 pub(super) fn write_bytes(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace(path, bytes, OPEN)
+}
+
+fn replace(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     let aside = path.with_extension("new");
-    let written = fs::write(&aside, bytes).and_then(|()| fs::rename(&aside, path));
+    let written = make(&aside, bytes, mode).and_then(|()| fs::rename(&aside, path));
     if written.is_err() {
         // On a full disk half of it would take room that others need.
         let _was_never_there = fs::remove_file(&aside);
     }
     written
+}
+
+/// A new file: what somebody who was killed has left in its place would keep its own mode.
+fn make(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        return Err(error);
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(mode);
+    options.open(path)?.write_all(bytes)
 }
 
 /// What a file says, as far as it may have been written; none if there is none.

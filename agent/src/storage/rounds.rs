@@ -30,6 +30,8 @@ use crate::guard::ports::Command;
 const LISTEN: Duration = Duration::from_secs(1);
 /// So long the thread rests at least where there is nothing to do.
 const SHORTEST: Duration = Duration::from_millis(10);
+/// A runtime whose figures are all that is missing is asked so often: some measure every few seconds, whoever asks.
+const ASK_AGAIN: Span = Span::from_secs(1);
 /// A runtime that has its figures at hand is waited for: a round then has them from the beginning.
 const PROMPT: Duration = Duration::from_secs(1);
 /// Where there is nothing to measure somebody has to bring it.
@@ -194,15 +196,16 @@ impl Rounds {
         self.began.is_none() && self.due(shared, period).is_none_or(is_due)
     }
 
-    /// Has the runtime asked what containers have written: as a round begins, and in between where it does not tell. Its answer is taken
-    /// when it comes.
+    /// Has the runtime asked what containers have written: as a round begins, and in between where it does not tell, or its figures are
+    /// older than what the guard waits for. Its answer is taken when it comes.
     fn ask(&mut self, runtime: &mut Layers, begins: bool, work: &Work, shared: &Shared) {
         if work.owned.iter().all(|owned| owned.containers.is_empty()) {
             return self.forget_layers(runtime, shared);
         }
         let at = Instant::now();
-        let is_wanted = begins || self.layers.is_unasked();
         let asked = now();
+        let is_wanted =
+            begins || self.layers.is_unasked() || self.lacks_layers(asked, work, shared);
         let is_asked = runtime.ask(is_wanted, at, || layers::ids(work.owned.iter()));
         if is_asked {
             self.question = Some(asked);
@@ -211,6 +214,16 @@ impl Rounds {
         if let Some(heard) = runtime.hear(patience, at) {
             self.hear(heard, work, shared);
         }
+    }
+
+    /// Whether the guard waits for figures of layers alone, and it is time to ask for them again.
+    fn lacks_layers(&self, now: Moment, work: &Work, shared: &Shared) -> bool {
+        let is_time = self
+            .question
+            .is_none_or(|asked| now.since(asked) >= ASK_AGAIN);
+        is_time
+            && !shared.is_round_owed(self.whole)
+            && shared.is_round_owed(self.measured_since(work))
     }
 
     /// Takes what came of a question: it counts at once, with what is known of folders.

@@ -96,6 +96,8 @@ struct Course<'a, 'b> {
 
 impl<'a> Course<'a, '_> {
     fn take(&mut self, turn: Turn) {
+        // The kubelet unmounts a volume in memory some time after its pod's end.
+        wait_for_room(self.rest, self.agent);
         match turn.actor {
             Actor::Brink => self.under_brink(turn),
             Actor::Kubelet => self.under_kubelet(turn),

@@ -64,7 +64,8 @@ impl Beside {
         };
         let mut is_spared = false;
         let look = each_process(group.as_fd(), &mut |pid| {
-            is_spared |= protected.contains(pid);
+            // Whom no list names could be anybody.
+            is_spared |= pid <= 0 || protected.contains(pid);
         });
         if is_spared || !look.complete {
             return Ok(None);

@@ -203,6 +203,10 @@ impl Killer {
                 let _lists_again = self.stop(target, &mut frozen, outcome);
             }
             found = self.pass(target, Signal::KILL, false, outcome);
+            // Nobody dies while he is stopped, and whom there is no room to remember would be found again each time.
+            if frozen.is_some() && self.workspace.is_full() {
+                break;
+            }
         }
         outcome.settle(found);
         // Stopped processes die only when resumed.
@@ -248,7 +252,8 @@ impl Killer {
             }
         };
         // Who exits between two lists is in one of them alone.
-        let is_ours = (0..LISTINGS).any(|_| self.workspace.holds_only(group.as_fd(), target));
+        let (room, protected) = (&mut self.workspace, &self.protected);
+        let is_ours = (0..LISTINGS).any(|_| room.holds_only(group.as_fd(), target, protected));
         if !is_ours || !kill_whole_group(group.as_fd(), Means::UnifiedGroupKill, outcome) {
             return false;
         }
@@ -396,7 +401,7 @@ mod tests {
     fn a_v1_crowd_goes_by_the_v2_tree_or_frozen_and_never_with_somebody_else() {
         let own = format!("{}\n", std::process::id());
         let (crowd, more) = (nobody(CROWD), nobody(CROWD + 1));
-        let with_us = format!("{crowd}{own}");
+        let (with_us, with_unseen) = (format!("{crowd}{own}"), format!("{crowd}0\n"));
         let whole = (Means::UnifiedGroupKill, "1", "");
         // A regular file keeps what was written before.
         let frozen = (Means::Freezer, "", "FROZENTHAWED");
@@ -407,6 +412,7 @@ mod tests {
             (Some(&more), Some(&crowd), frozen),
             (None, Some(&crowd), frozen),
             (Some(&with_us), Some(&with_us), signalled),
+            (None, Some(&with_unseen), signalled),
             (None, None, signalled),
         ] {
             let unified = unified.map(String::as_str);

@@ -186,17 +186,22 @@ impl Workspace {
         rest
     }
 
-    /// Whether a group of the v2 tree holds processes, and all of them are in the target's subtree. A process that no list
-    /// names could be anybody's.
+    /// Whether a group of the v2 tree holds processes, all of them are in the target's subtree, and none of them is to live. A
+    /// process that no list names could be anybody's.
     ///
     /// Those of them that were not signalled yet are the rest then.
-    pub(super) fn holds_only(&mut self, group: BorrowedFd<'_>, target: &KillTarget) -> bool {
+    pub(super) fn holds_only(
+        &mut self,
+        group: BorrowedFd<'_>,
+        target: &KillTarget,
+        protected: &ProtectedPids,
+    ) -> bool {
         self.roster.clear();
         self.next = 0;
-        let (mut listed, mut unseen) = (0u32, false);
+        let (mut listed, mut spares) = (0u32, false);
         let there = each_process(group, &mut |pid| {
             listed += 1;
-            unseen |= pid <= 0;
+            spares |= pid <= 0 || protected.contains(pid);
             if !self.signalled.contains(pid) {
                 self.roster.push(pid);
             }
@@ -206,7 +211,12 @@ impl Workspace {
             .roster
             .all_found(|visitor| each_process(target.as_fd(), visitor));
         let seen = there.complete && here.complete && self.roster.left_out() == 0;
-        seen && listed > 0 && !unseen && all_ours
+        seen && listed > 0 && !spares && all_ours
+    }
+
+    /// Whether there is no room to remember who else is signalled.
+    pub(super) fn is_full(&self) -> bool {
+        self.signalled.is_full()
     }
 
     /// Lists the processes that may be signalled and have not been.
@@ -351,12 +361,13 @@ fn note(look: Look, outcome: &mut KillOutcome) {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use super::*;
     use crate::cgroup::layout::{Hierarchy, Version};
 
     #[test]
-    fn a_group_is_the_targets_only_when_every_process_in_it_is_named_there() {
+    fn a_group_is_the_targets_only_when_every_process_in_it_is_named_there_and_none_is_to_live() {
         fn check(group: &str, target: &str, expected: bool) {
             let root = tempfile::tempdir().expect("temporary folder");
             for (name, processes) in [("group", group), ("target", target)] {
@@ -371,7 +382,8 @@ mod tests {
             };
             let target_group = KillTarget::open_in(&hierarchy, "/target").expect("a target");
             let dir = fs::File::open(root.path().join("group")).expect("a folder");
-            let holds = Workspace::new().holds_only(dir.as_fd(), &target_group);
+            let protected = ProtectedPids::new(Path::new("/nonexistent"), []);
+            let holds = Workspace::new().holds_only(dir.as_fd(), &target_group, &protected);
             assert_eq!(holds, expected, "{group:?} {target:?}");
         }
         check("5\n7\n", "7\n5\n9\n", true);
@@ -379,5 +391,7 @@ mod tests {
         check("", "5\n", false);
         check("0\n", "5\n", false);
         check("0\n5\n", "0\n5\n", false);
+        // Of whom the first list of the target said nothing.
+        check("1\n5\n", "1\n5\n", false);
     }
 }

@@ -47,12 +47,17 @@ impl PidSet {
         if self.slots[slot] == pid {
             return true;
         }
-        if self.taken.len() >= SLOTS / 2 {
+        if self.is_full() {
             return false;
         }
         self.slots[slot] = pid;
         self.taken.push(slot);
         true
+    }
+
+    /// Whether there is no room for anybody else.
+    pub(super) fn is_full(&self) -> bool {
+        self.taken.len() >= SLOTS / 2
     }
 
     /// Where the process is, or the free slot it would take. Half of the slots stay free, so there always is one.
@@ -172,7 +177,8 @@ mod tests {
     fn a_full_set_says_so_and_stays_correct() {
         let mut set = PidSet::new();
         let half = i32::try_from(SLOTS / 2).expect("small");
-        assert!((1..=half).all(|pid| set.insert(pid)));
+        assert!((1..half).all(|pid| set.insert(pid)));
+        assert!(!set.is_full() && set.insert(half) && set.is_full());
         assert!(!set.insert(half + 1));
         assert!(set.contains(half) && !set.contains(half + 1));
         assert!(set.insert(half), "what is in it stays in it");
