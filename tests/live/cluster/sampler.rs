@@ -22,7 +22,8 @@ const PRIORITY: FifoPriority = FifoPriority::new(1).unwrap();
 /// What was seen. Times are nanoseconds of `CLOCK_MONOTONIC`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen {
-    /// When less was available than the threshold, by the last look before and the first one after.
+    /// When less was available than the threshold, by the last look before and the first one after. Of a crossing that was over between
+    /// two looks, that of the two at which less was available: no later than it was.
     pub(crate) crossed: u64,
     /// So far apart these two were.
     pub(crate) between: u64,
@@ -111,19 +112,35 @@ pub(crate) fn look_on(
 fn watch(memory: &Memory, threshold: u64, groups: &[PathBuf], longest: Duration) -> Option<Seen> {
     let end = Instant::now() + longest;
     let mut last = memory.look();
-    let (first, mut lowest) = (last.available, last.available);
+    let first = last.available;
+    let (mut lowest, mut after) = (last, last.at);
     let mut seen: Option<Seen> = None;
     while Instant::now() < end {
         sleep(PERIOD);
         let now = memory.look();
-        lowest = lowest.min(now.available);
+        if last.available <= lowest.available {
+            after = now.at;
+        }
+        if now.available < lowest.available {
+            lowest = now;
+        }
         if now.available < threshold {
             let seen = seen.get_or_insert_with(|| Seen::between(last, now, threshold));
             seen.short_until = now.at;
         }
+        let is_gone = groups.iter().all(|group| is_empty(group));
+        if is_gone {
+            seen = seen.or(Some(Seen {
+                crossed: lowest.at,
+                between: after - lowest.at,
+                short_until: lowest.at,
+                gone: None,
+                held: 0,
+            }));
+        }
         if let Some(seen) = &mut seen {
-            seen.held = first.saturating_sub(lowest);
-            if groups.iter().all(|group| is_empty(group)) {
+            seen.held = first.saturating_sub(lowest.available);
+            if is_gone {
                 seen.gone = Some(monotonic_ns());
                 break;
             }
