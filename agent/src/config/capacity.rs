@@ -2,13 +2,16 @@
 
 use std::path::Path;
 
-use brink_core::node::policy::Capacities;
+use brink_core::node::policy::{Capacities, Draft};
 use brink_core::node::signal::Signal;
 use brink_host::cgroup::{CgroupDir, Controller, Layout, Limit};
 use brink_host::meminfo::MeminfoReader;
 use brink_host::pid_limits::PidLimits;
 
-use super::settings::{AgentConfig, NodeScope};
+use super::disks::look;
+use super::settings::{AgentConfig, Filesystems, NodeScope};
+use crate::disks::discover::Discovery;
+use crate::guard::disks::Role;
 
 /// Those of the node that an agent with this configuration watches over.
 pub fn of_agent(config: &AgentConfig) -> Capacities {
@@ -34,6 +37,51 @@ pub(super) fn of_node(root: &Path, node: &NodeScope, pods: Option<&str>) -> Capa
         Signal::AllocatableMemoryAvailable => signed(pods),
         Signal::PidAvailable => signed(processes),
         _ => None,
+    })
+}
+
+/// Adds the sizes of filesystems that a draft has an amount for. Where images and layers lie is known only where it is configured:
+/// the container runtime is not asked.
+pub(super) fn add_disks(
+    capacities: &mut Capacities,
+    draft: &Draft,
+    root: &Path,
+    filesystems: &Filesystems,
+) {
+    let asked = Role::ALL.map(|role| has_amount(draft, role));
+    if asked == [false; 3] {
+        return;
+    }
+    let mut discovery = Discovery::new(root.to_path_buf(), filesystems.clone());
+    if asked[Role::Nodefs as usize] && discovery.follows_kubelet() {
+        let _whether_it_runs = discovery.find_kubelet();
+    }
+    for (role, folder) in Role::ALL.into_iter().zip(discovery.folders()) {
+        let folder = folder.filter(|_| asked[role as usize]);
+        let Some(Ok(found)) = folder.and_then(look) else {
+            continue;
+        };
+        // A threshold on such a one is never met.
+        if found.read_only || found.capacity == 0 {
+            continue;
+        }
+        let [bytes, inodes] = role.signals();
+        capacities[bytes] = i64::try_from(found.capacity).ok();
+        let total = found.inodes.map(|inodes| inodes.total);
+        capacities[inodes] = total.and_then(|total| i64::try_from(total).ok());
+    }
+}
+
+/// Whether an amount is written for a filesystem. Percentages are the same of any size.
+fn has_amount(draft: &Draft, role: Role) -> bool {
+    let maps = [
+        &draft.eviction_hard,
+        &draft.eviction_soft,
+        &draft.eviction_minimum_reclaim,
+    ];
+    let mut written = maps.into_iter().flatten().flatten();
+    written.any(|(signal, text)| {
+        Signal::named(signal).and_then(Role::of) == Some(role) && !text.ends_with('%')
     })
 }
 
@@ -64,6 +112,8 @@ fn tasks(root: &Path, group: &str) -> Option<u64> {
 mod tests {
     use std::fs;
 
+    use brink_host::disk::Filesystem;
+
     use super::*;
     use crate::fake;
 
@@ -84,6 +134,37 @@ mod tests {
         }
         let node = NodeScope::Cgroup("/a/b".to_owned());
         of_node(root.path(), &node, None)[Signal::PidAvailable]
+    }
+
+    #[test]
+    fn a_filesystem_is_measured_where_an_amount_is_written_for_it() {
+        let root = tempfile::tempdir().unwrap();
+        let size = |signal: &str, value: &str| {
+            let hard = [(signal.to_owned(), value.to_owned())];
+            let draft = Draft {
+                eviction_hard: Some(hard.into()),
+                ..Draft::default()
+            };
+            let filesystems = Filesystems {
+                nodefs: Some("/".into()),
+                ..Filesystems::default()
+            };
+            let mut capacities = Capacities::from_fn(|_| None);
+            add_disks(&mut capacities, &draft, root.path(), &filesystems);
+            capacities[Signal::NodefsAvailable]
+        };
+        let expected = Filesystem::read(root.path()).unwrap().capacity;
+        assert_eq!(
+            size("nodefs.inodesFree", "1k"),
+            i64::try_from(expected).ok()
+        );
+        assert_eq!(size("nodefs.available", "10%"), None);
+        assert_eq!(size("memory.available", "1Gi"), None);
+        assert_eq!(
+            size("imagefs.available", "1Gi"),
+            None,
+            "nobody says where images lie"
+        );
     }
 
     #[test]

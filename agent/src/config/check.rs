@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use brink_core::node::policy::Capacities;
+use brink_core::node::policy::{Capacities, Draft};
 use brink_core::node::threshold::Threshold;
 
 use super::document::{Node, Reader};
 use super::finding::{Faults, Finding, Report};
 use super::load::{Loader, Sources, load_onto};
-use super::settings::NodeScope;
+use super::settings::{Filesystems, NodeScope};
 use super::{capacity, eviction, kubelet};
 
 /// What a file comes to.
@@ -61,11 +61,18 @@ fn check_kubelets(loader: Loader, document: &Node, sources: &Sources) -> Result<
     let policy = eviction::check(&draft, source, &mut report);
     let capacities: Capacities = sources
         .capacities
-        .unwrap_or_else(|| capacity::of_node(Path::new("/"), &NodeScope::Machine, None));
+        .unwrap_or_else(|| of_this_machine(&draft));
     eviction::add_doubts(&draft, source, &capacities, &mut report);
     let warnings = report.into_result()?;
     Ok(Outcome {
         thresholds: policy.map_or_else(Vec::new, |policy| policy.thresholds().to_vec()),
         warnings,
     })
+}
+
+fn of_this_machine(draft: &Draft) -> Capacities {
+    let root = Path::new("/");
+    let mut capacities = capacity::of_node(root, &NodeScope::Machine, None);
+    capacity::add_disks(&mut capacities, draft, root, &Filesystems::default());
+    capacities
 }

@@ -90,23 +90,30 @@ fn socket(node: &Node, origins: &Origins) -> Option<Finding> {
 /// What is wrong with a folder that is to be measured, if anything is.
 fn measured(path: PathBuf) -> Option<String> {
     let never = "thresholds on it are never met";
-    match look(path) {
+    let seen = asked(move || Filesystem::read(&path).map(|found| (found, path.is_dir())));
+    match seen {
         None => Some(format!("its filesystem does not answer within 1 s; until it does, {never}")),
-        Some(Ok(found)) if found.read_only => Some(format!("its filesystem is read-only: nothing can be freed there, so {never}")),
-        Some(Ok(found)) if found.kind.is_memory() => Some("its files are in memory: what is freed there is memory, which has thresholds of its own".to_owned()),
-        Some(Ok(_)) => None,
+        Some(Ok((found, _))) if found.read_only => Some(format!("its filesystem is read-only: nothing can be freed there, so {never}")),
+        Some(Ok((found, _))) if found.kind.is_memory() => Some("its files are in memory: what is freed there is memory, which has thresholds of its own".to_owned()),
+        Some(Ok((_, false))) => Some("this is no folder; the filesystem that it lies on is measured".to_owned()),
+        Some(Ok((_, true))) => None,
         Some(Err(DiskError::Missing { .. })) => Some(format!("there is no such folder; until it is there, {never}")),
         Some(Err(error)) => Some(format!("it cannot be measured ({error}): {never}")),
     }
 }
 
-/// Measures once, and waits for a moment; none without an answer by then. Whoever asked is held by the filesystem for as long as
+/// Measures once, and waits for a moment; none without an answer by then.
+pub(super) fn look(path: PathBuf) -> Option<Result<Filesystem, DiskError>> {
+    asked(move || Filesystem::read(&path))
+}
+
+/// Asks a filesystem, and waits for a moment; none without an answer by then. Whoever asked is held by the filesystem for as long as
 /// that likes.
-fn look(path: PathBuf) -> Option<Result<Filesystem, DiskError>> {
+pub(super) fn asked<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (sender, answer) = mpsc::channel();
     let asking = std::thread::Builder::new().name("brink-look".to_owned());
     let started = asking.spawn(move || {
-        let _nobody_waits = sender.send(Filesystem::read(&path));
+        let _nobody_waits = sender.send(ask());
     });
     started.ok()?;
     answer.recv_timeout(PATIENCE).ok()

@@ -20,7 +20,7 @@ use super::overrides::Override;
 use super::schema::{self, KEYS, Written};
 use super::settings::AgentConfig;
 use super::version::{self, API_VERSION, KIND};
-use super::{capacity, disks, idle, lead};
+use super::{capacity, disks, folders, idle, lead};
 use crate::disks::plan::{Laid, laid_out};
 
 /// How the names of drop-ins end.
@@ -45,6 +45,8 @@ pub struct Sources {
     pub asks_kubelet: Option<bool>,
     /// Capacities that thresholds are compared with; asked from the machine where not given.
     pub capacities: Option<Capacities>,
+    /// Whether filesystems that thresholds have amounts for are measured even where capacities are given.
+    pub measures_disks: bool,
 }
 
 impl Sources {
@@ -67,6 +69,8 @@ pub struct Checked {
     pub tree: Node,
     /// The places that the tree speaks of.
     pub origins: Origins,
+    /// What it was loaded from.
+    pub sources: Sources,
 }
 
 /// Loads all layers. A caller that reloads keeps what it has when this fails.
@@ -103,6 +107,7 @@ pub(super) fn load_onto(
     let root = written.paths.root.as_path();
     let mut idle = idle::findings(&tree, &origins);
     idle.extend(disks::findings(&tree, root, &origins));
+    idle.extend(folders::findings(&tree, root, &origins));
     let in_force = |raised: &Raised| {
         let node = tree.get(raised.key).and_then(|map| map.get(&raised.signal));
         node.is_some_and(|node| node.site == raised.site)
@@ -120,6 +125,7 @@ pub(super) fn load_onto(
         idle,
         tree,
         origins,
+        sources: sources.clone(),
     })
 }
 
@@ -238,11 +244,15 @@ impl Loader {
             origins: &self.origins,
         };
         let policy = eviction::check(&written.draft, source, &mut self.report);
-        let capacities = sources.capacities.unwrap_or_else(|| {
-            let pods = written.pods_cgroup.as_deref();
-            capacity::of_node(&written.paths.root, &written.node, pods)
-        });
         let (draft, mode) = (&written.draft, written.mode);
+        let root = written.paths.root.as_path();
+        let mut capacities = sources.capacities.unwrap_or_else(|| {
+            let pods = written.pods_cgroup.as_deref();
+            capacity::of_node(root, &written.node, pods)
+        });
+        if sources.capacities.is_none() || sources.measures_disks {
+            capacity::add_disks(&mut capacities, draft, root, &written.filesystems);
+        }
         eviction::add_agents_doubts(draft, mode, source, &capacities, &mut self.report);
         if let Some(kubelets) = &defaults.kubelets {
             lead::add_doubts(kubelets, tree, &self.origins, &mut self.report);

@@ -12,6 +12,7 @@ pub mod document;
 mod events;
 pub mod eviction;
 pub mod finding;
+mod folders;
 mod idle;
 pub mod kubelet;
 mod kubernetes;

@@ -6,6 +6,8 @@ use brink_host::capabilities::Capability;
 
 use super::check::Step;
 use super::facts::process::Process;
+use crate::config::Sources;
+use crate::config::document::Origin;
 
 /// How to give this program capabilities: any one of the steps is enough.
 pub(super) fn obtain(process: &Process, missing: &[Capability]) -> Vec<Step> {
@@ -56,6 +58,28 @@ pub(super) fn in_words(text: impl Into<String>) -> Step {
     }
 }
 
+/// The command that checks a configuration of these sources: their files and flags. Variables of the environment count again.
+pub(super) fn check_command(sources: &Sources) -> String {
+    let files = [
+        ("config", &sources.config),
+        ("config-dir", &sources.config_dir),
+    ];
+    let files = files
+        .into_iter()
+        .filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
+    let flags = sources.overrides.iter();
+    let flags = flags.filter(|given| matches!(given.origin, Origin::Flag(_)));
+    let flags = flags.flat_map(|given| {
+        let texts = given.texts.iter();
+        texts.map(move |text| (given.setting.flag, Path::new(text)))
+    });
+    let mut command = "brink config check".to_owned();
+    for (flag, text) in files.chain(flags) {
+        command = format!("{command} --{flag} {}", quoted(text));
+    }
+    command
+}
+
 /// A path as a word of the shell.
 pub(super) fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
@@ -70,6 +94,35 @@ pub(super) fn quoted(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{Override, SETTINGS};
+
+    #[test]
+    fn the_check_is_of_the_same_files_and_flags() {
+        let given = |flag: &str, text: &str, origin: Origin| Override {
+            setting: SETTINGS.iter().find(|one| one.flag == flag).unwrap(),
+            texts: vec![text.to_owned()],
+            origin,
+        };
+        let none = Sources::default();
+        assert_eq!(check_command(&none), "brink config check");
+        let sources = Sources {
+            config: Some("/my etc/a.yaml".into()),
+            overrides: vec![
+                given("log-level", "warn", Origin::Environment("BRINK_LOG_LEVEL")),
+                given("mode", "enforce", Origin::Flag("--mode".to_owned())),
+                given(
+                    "eviction-hard",
+                    "pid.available<9",
+                    Origin::Flag("--eviction-hard".to_owned()),
+                ),
+            ],
+            ..none
+        };
+        assert_eq!(
+            check_command(&sources),
+            "brink config check --config '/my etc/a.yaml' --mode enforce --eviction-hard 'pid.available<9'"
+        );
+    }
 
     #[test]
     fn paths_are_one_word_of_the_shell() {

@@ -30,6 +30,9 @@ pub struct Check {
     pub state: State,
     /// What was found.
     pub found: String,
+    /// The same one by one, where it is several things; otherwise empty.
+    #[serde(skip)]
+    pub parts: Vec<String>,
     /// What follows from it.
     pub follows: Option<String>,
     /// What to do about it; any one of several.
@@ -56,8 +59,22 @@ impl Subject {
             title: self.1,
             state,
             found: tidied(&found.into()),
+            parts: Vec::new(),
             follows: None,
             next: Vec::new(),
+        }
+    }
+
+    /// Several things found, each a line of its own on a page; of more than `most` the rest is counted.
+    pub(super) fn several(self, state: State, all: &[String], most: usize) -> Check {
+        let mut parts: Vec<String> = all.iter().take(most).map(|one| tidied(one)).collect();
+        if let Some(more) = all.len().checked_sub(most).filter(|more| *more > 0) {
+            parts.push(format!("and {more} more"));
+        }
+        Check {
+            found: parts.join("; "),
+            parts,
+            ..self.check(state, "")
         }
     }
 
@@ -190,6 +207,15 @@ mod tests {
         ] {
             assert_eq!(tidied(text), expected);
         }
+    }
+
+    #[test]
+    fn of_several_things_some_are_told_and_the_rest_is_counted() {
+        let all = ["a (os error 2)", "b", "c"].map(str::to_owned);
+        let check = |most| Subject("a.b", "c").several(State::Note, &all, most);
+        assert_eq!(check(3).parts, ["a", "b", "c"]);
+        assert_eq!(check(1).parts, ["a", "and 2 more"]);
+        assert_eq!(check(1).found, "a; and 2 more");
     }
 
     proptest! {

@@ -88,15 +88,18 @@ impl Page<'_> {
         );
         let id = painted(&plain(&check.id), Paint::Strong, self.colour);
         writeln!(out, "{state} {id}: {}", check.title)?;
-        self.labelled(out, "found", &check.found)?;
+        let whole = std::slice::from_ref(&check.found);
+        let parts = match check.parts.as_slice() {
+            [] => whole,
+            parts => parts,
+        };
+        for (part, label) in parts.iter().zip(labels("found")) {
+            self.labelled(out, label, part)?;
+        }
         if let Some(follows) = &check.follows {
             self.labelled(out, "follows", follows)?;
         }
-        for (step, label) in check
-            .next
-            .iter()
-            .zip(std::iter::once("do").chain(std::iter::repeat("")))
-        {
+        for (step, label) in check.next.iter().zip(labels("do")) {
             self.labelled(out, label, &step.text)?;
             if let Some(command) = &step.command {
                 writeln!(out, "{:INDENT$}$ {}", "", plain(command))?;
@@ -201,6 +204,11 @@ impl Page<'_> {
         }
         Ok(())
     }
+}
+
+/// The label of the first of several, and none of all others.
+fn labels(first: &'static str) -> impl Iterator<Item = &'static str> {
+    std::iter::once(first).chain(std::iter::repeat(""))
 }
 
 const fn paint(state: State) -> Paint {

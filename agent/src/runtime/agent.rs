@@ -291,6 +291,7 @@ fn take_over(sources: &Sources, running: &Running, before: &AgentConfig) -> Take
     // Another node takes a restart: what is written must fit the one that is watched over. So does whether the kubelet is asked.
     let sources = Sources {
         capacities: Some(capacities_of(before)),
+        measures_disks: true,
         asks_kubelet: Some(before.kubernetes.asks_kubelet()),
         ..sources.clone()
     };

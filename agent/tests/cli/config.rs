@@ -168,6 +168,22 @@ fn an_amount_beyond_all_counting_is_no_number() {
 }
 
 #[test]
+fn what_is_more_than_a_disk_has_is_told() {
+    let text = format!(
+        "{HEAD}filesystems: {{nodefs: /}}\nevictionHard: {{nodefs.available: 500Pi, memory.available: 100m}}\n"
+    );
+    let output = run(&["config", "check", "-"], &text);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let said = stderr(&output);
+    for part in [
+        "evictionHard.nodefs.available: \"500Pi\": the threshold is above the capacity",
+        "evictionHard.memory.available: \"100m\": less than one byte, inode or process",
+    ] {
+        assert!(said.contains(part), "{part}\n{said}");
+    }
+}
+
+#[test]
 fn a_misspelt_variable_is_warned_of() {
     let check = |args: &[&str]| {
         let mut command = brink();

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use brink::doctor::Check;
 use brink::doctor::State::{Failed, Note, Ok, Unknown, Warning};
 
-use crate::machine::{Machine, expect};
+use crate::machine::{Machine, expect, find};
 
 const EARLYOOM: &str = "/usr/bin/earlyoom\x00-m\x005\x00";
 
@@ -60,6 +60,7 @@ fn doubtful_thresholds_and_those_nobody_measures() {
             "config check",
         ],
     );
+    assert_eq!(check.parts.len(), 2, "{check:?}");
     expect(
         &Machine::whole().check("config.thresholds"),
         Ok,
@@ -101,6 +102,14 @@ fn disks_are_looked_at_where_a_threshold_is_on_them() {
         Warning,
         &["not/here", "never met", "component disks"],
     );
+    let large = Machine::whole().configured("evictionHard: {nodefs.available: 500Pi}");
+    let large = large.report();
+    let words = ["evictionHard.nodefs.available", "above the capacity"];
+    expect(find(&large, "config.thresholds"), Warning, &words);
+    let words = ["nodefs.available<500Pi is met", "rank --signal nodefs"];
+    expect(find(&large, "disks.signals"), Warning, &words);
+    let small = Machine::whole().configured("evictionHard: {nodefs.available: 1}");
+    expect(&small.check("disks.signals"), Ok, &["none is met"]);
     let nobody = machine().configured("runtime: {endpoint: /not/here/cri.sock}");
     expect(
         &nobody.check("disks.runtime"),

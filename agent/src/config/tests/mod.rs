@@ -547,15 +547,20 @@ fn what_run_does_not_do_yet_is_told_of_keys_that_somebody_wrote() {
     check("mode: enforce", &["mode"]);
     check("mode: enforce\nworkloads: {cgroups: []}", &["mode"]);
     check("mode: enforce\nworkloads: {cgroups: [{glob: /a}]}", &[]);
+    check("mode: enforce\nworkloads: {manifests: /etc}", &[]);
     check(
-        "mode: enforce\nworkloads: {manifests: /etc/brink/manifests}",
-        &[],
+        "mode: enforce\nworkloads: {manifests: /nonexistent/pods}",
+        &["workloads.manifests"],
     );
     check("mode: observe", &[]);
     check("evictionHard: {memory.available: 1Gi}", &[]);
     check("evictionHard: {nodefs.available: 10%}", &[]);
     check("localStorageCapacityIsolation: true", &[]);
     check("filesystems: {nodefs: /}", &[]);
+    check(
+        "filesystems: {nodefs: /etc/passwd}",
+        &["filesystems.nodefs"],
+    );
     check(
         "filesystems: {imagefs: /nonexistent/images}\nruntime: {endpoint: 'unix:///nonexistent/a.sock'}",
         &["filesystems.imagefs", "runtime.endpoint"],

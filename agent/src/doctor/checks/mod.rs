@@ -2,6 +2,7 @@
 
 mod cgroups;
 mod coverage;
+mod disk_signals;
 mod disks;
 mod kernel;
 mod killers;
@@ -36,6 +37,7 @@ pub fn checks(facts: &Facts) -> Vec<Check> {
         Vec::from_iter(swings::check(facts)),
         settings::checks(facts),
         disks::checks(facts),
+        Vec::from_iter(disk_signals::check(facts)),
         workloads::checks(facts),
         Vec::from_iter(oom_scores::check(facts)),
         Vec::from_iter(reclaim::check(facts)),

@@ -6,8 +6,7 @@ use brink_core::node::signal::Signal;
 use brink_core::node::threshold::Threshold;
 use brink_core::node::workload::PodUsage;
 
-use super::some;
-use crate::doctor::check::{Check, Subject};
+use crate::doctor::check::{Check, State, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::workloads::Bound;
 use crate::doctor::rules::reach::{Most, Reachable, judge};
@@ -75,7 +74,7 @@ fn in_words(all: Vec<Found>) -> Check {
     }
     if !beyond.is_empty() {
         return SUBJECT
-            .warning(some(&beyond, MOST))
+            .several(State::Warning, &beyond, MOST)
             .follows(
                 "once such a threshold is met, one after the other is evicted until nobody is left, and it lets go all the same \
                  only when the system itself gives something back",
@@ -83,7 +82,7 @@ fn in_words(all: Vec<Found>) -> Check {
             .next("a smaller evictionMinimumReclaim, or a lower threshold");
     }
     if !unknown.is_empty() {
-        return SUBJECT.unknown(some(&unknown, MOST));
+        return SUBJECT.several(State::Unknown, &unknown, MOST);
     }
     SUBJECT.ok("what workloads hold now would be enough for each")
 }
@@ -100,7 +99,7 @@ fn asking(thresholds: &[Threshold]) -> impl Iterator<Item = &Threshold> {
 }
 
 /// What is left by a signal now.
-fn seen(facts: &Facts, signal: Signal) -> Option<Observation> {
+pub(super) fn seen(facts: &Facts, signal: Signal) -> Option<Observation> {
     if Role::of(signal).is_some() {
         return facts.disks.as_ref()?.seen(signal);
     }

@@ -5,8 +5,8 @@ use std::path::Path;
 use brink_core::node::signal::Signal;
 use brink_core::node::threshold::Threshold;
 
-use super::some;
-use crate::doctor::check::{Check, Subject};
+use crate::doctor::advice::check_command;
+use crate::doctor::check::{Check, State, Subject};
 use crate::doctor::facts::Facts;
 
 /// Findings that are told; the rest is counted.
@@ -45,9 +45,9 @@ fn thresholds(facts: &Facts) -> Check {
         .collect();
     if !facts.doubts.is_empty() {
         return SUBJECT
-            .warning(some(&facts.doubts, MOST))
+            .several(State::Warning, &facts.doubts, MOST)
             .follows("the kubelet would accept this without a word, and it is hardly meant")
-            .run("see each with its place", "brink config check");
+            .run("see all of them", check_command(&facts.sources));
     }
     if memory.is_empty() {
         return SUBJECT

@@ -23,7 +23,7 @@ use brink_host::probe;
 pub use source::Known;
 pub use trials::Trials;
 
-use crate::config::{AgentConfig, Checked};
+use crate::config::{AgentConfig, Checked, Sources};
 use crate::equip::node_plan;
 use cgroups::Cgroups;
 use crossings::Crossings;
@@ -42,6 +42,8 @@ use workloads::Workloads;
 pub struct Facts {
     /// The configuration the agent would run with.
     pub config: AgentConfig,
+    /// What it was loaded from.
+    pub sources: Sources,
     /// What is doubtful about it, one sentence each.
     pub doubts: Vec<String>,
     /// The kernel and the machine under it.
@@ -112,6 +114,7 @@ impl Facts {
             cgroups: Cgroups::read(root, config, layout, is_unmounted),
             kernel,
             doubts: checked.warnings.iter().map(ToString::to_string).collect(),
+            sources: checked.sources.clone(),
             config: config.clone(),
         }
     }

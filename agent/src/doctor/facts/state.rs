@@ -149,7 +149,7 @@ impl JournalPlace {
         };
         Self {
             path: path.to_owned(),
-            writable: writable_or_makeable(path),
+            writable: folder_or_makeable(path),
             room: nearest(path)
                 .map_or_else(|| Err("no part of its path is there".to_owned()), room),
         }
@@ -162,7 +162,7 @@ impl Folder {
         Self {
             path: path.to_owned(),
             exists: path.is_dir(),
-            writable: writable_or_makeable(path),
+            writable: folder_or_makeable(path),
             strangers: Strangers::of(path, rustix::process::geteuid().as_raw()),
             in_memory: match nearest {
                 Some(there) => {
@@ -237,7 +237,7 @@ fn socket_state(path: &Path, patience: Duration) -> SocketState {
         Ok(found) if !found.file_type().is_socket() => return SocketState::NoSocket,
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let made = path.parent().map_or(Ok(()), writable_or_makeable);
+            let made = path.parent().map_or(Ok(()), folder_or_makeable);
             return made.map_or_else(SocketState::Impossible, |()| SocketState::Absent);
         }
         Err(error) => return SocketState::Impossible(error.to_string()),
@@ -273,6 +273,14 @@ fn writable_or_makeable(path: &Path) -> Known<()> {
         .map_err(|errno| format!("{}: {}", there.display(), io::Error::from(errno)))
 }
 
+/// Whether a folder can be written to, or made where it is missing.
+fn folder_or_makeable(path: &Path) -> Known<()> {
+    if nearest(path) == Some(path) && !path.is_dir() {
+        return Err(format!("{} is no folder", path.display()));
+    }
+    writable_or_makeable(path)
+}
+
 /// Whether a journal can be begun here: its folder is not made for it.
 fn journal_place(path: &Path) -> Known<()> {
     if path.is_dir() {
@@ -292,6 +300,9 @@ fn button(folder: &Path) -> Known<Pressed> {
     match accessat(CWD, button.path(), Access::READ_OK, AtFlags::EACCESS).map_err(io::Error::from) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(format!("{}: {error}", button.path().display()))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+            Err(format!("{} is no folder", folder.display()))
         }
         _ => Ok(button.read()),
     }
@@ -370,6 +381,12 @@ mod tests {
         let why = found.writable.unwrap_err();
         assert!(why.ends_with("is no folder"), "{why}");
         assert!(!inside.exists());
+        let file = folder.path().join("a");
+        let found = Folder::look(&file);
+        let why = format!("{} is no folder", file.display());
+        assert_eq!(found.writable, Err(why.clone()));
+        assert_eq!(JournalPlace::look(&file).writable, Err(why.clone()));
+        assert_eq!(button(&file), Err(why), "nobody can have pressed it");
     }
 
     #[test]

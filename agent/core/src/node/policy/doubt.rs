@@ -33,6 +33,8 @@ pub enum DoubtKind {
     HeadroomOverCapacity,
     /// No number, or a zero that switches nothing off (`0.0%`): never met.
     NeverMet,
+    /// A part of one byte, inode or process (`0.5`, `100m`): met only once nothing is left.
+    BelowOne,
     /// Threshold and minimum reclaim together are more than there is: once met, never resolved.
     UnreachableReclaim,
     /// A grace period for a signal without a soft threshold.
@@ -135,6 +137,8 @@ impl Doubts<'_> {
             let Some(value) = value else { continue };
             let kind = if is_never_met(value) {
                 DoubtKind::NeverMet
+            } else if is_below_one(value) {
+                DoubtKind::BelowOne
             } else if capacity.is_some_and(|capacity| !leaves_any(capacity, value)) {
                 DoubtKind::HeadroomOverCapacity
             } else {
@@ -198,6 +202,8 @@ impl Doubts<'_> {
                 self.add(key, signal, DoubtKind::ContainerfsReplaced);
             } else if is_never_met(value) {
                 self.add(key, signal, DoubtKind::NeverMet);
+            } else if is_below_one(value) {
+                self.add(key, signal, DoubtKind::BelowOne);
             } else if exceeds(self.capacities[signal], value, None) {
                 self.add(key, signal, DoubtKind::OverCapacity);
             } else if let Some(&reclaim) = reclaims.get(&signal)
@@ -227,6 +233,11 @@ fn is_never_met(value: Value) -> bool {
     matches!(value, Value::Fraction(fraction) if fraction.is_nan() || fraction <= 0.0)
 }
 
+/// Whether there is less than this only where there is nothing: what is left is counted in whole bytes, inodes and processes.
+fn is_below_one(value: Value) -> bool {
+    matches!(value, Value::Quantity(quantity) if quantity < Quantity::from_bytes(1))
+}
+
 /// Whether a value leaves anything of what there is.
 fn leaves_any(capacity: i64, value: Value) -> bool {
     value.quantity(capacity) < Quantity::from_bytes(capacity)
@@ -242,6 +253,8 @@ fn exceeds(capacity: Option<i64>, value: Value, reclaim: Option<Value>) -> bool 
         }
         // Without a capacity only a reclaim above one hundred percent is surely too much.
         (None, _, Some(Value::Fraction(reclaim))) => reclaim > 1.0,
+        // What cannot be counted is more than there is of anything.
+        (None, Value::Quantity(value), None) => value.nanos() == i128::MAX,
         (None, _, _) => false,
     }
 }
@@ -257,6 +270,9 @@ impl fmt::Display for DoubtKind {
                 "not below the node's capacity, so always met: every workload would be evicted"
             }
             Self::NeverMet => "nothing is below this threshold: it protects nobody",
+            Self::BelowOne => {
+                "less than one byte, inode or process: met only once nothing at all is left"
+            }
             Self::UnreachableReclaim => {
                 "threshold and minimum reclaim together are above the capacity: once met, the \
                  threshold is never resolved"

@@ -385,6 +385,16 @@ fn doubts() {
     check_doubts(&draft("NaN%", "0.0%", "0"), None, &never);
     check_doubts(&draft("nan%", "-0%", "0"), Some(1 << 30), &never);
     check_doubts(&draft("NaN%", "20%", "0"), Some(1 << 30), &never[..1]);
+    let below_one = [(&*hard_key, DoubtKind::BelowOne)];
+    check_doubts(&draft("100m", "20%", "0"), Some(1 << 30), &below_one);
+    check_doubts(&draft("0.5", "1", "0"), None, &below_one);
+    check_doubts(&draft("1", "1.5", "0"), None, &[]);
+    // More than can be counted is more than there is, whatever that is.
+    check_doubts(
+        &draft("100Mi", "1e99", "0"),
+        None,
+        &[(&*soft_key, DoubtKind::OverCapacity)],
+    );
     let headroom = Draft {
         headroom_hard: Some("NaN%".into()),
         ..Draft::default()
