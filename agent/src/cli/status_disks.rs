@@ -21,8 +21,37 @@ pub(super) fn disks(screen: &mut Screen, view: &DisksView) {
         screen.paragraph(label, &text, paint);
         label = "            ";
     }
-    let (text, paint) = runtime(&view.runtime);
+    let held = view.held.as_deref();
+    let (text, paint) = runtime(&view.runtime, held.is_some());
     screen.paragraph("runtime     ", &text, paint);
+    if let Some(held) = held {
+        let text = format!("disk orders are held: {}", why_held(held));
+        screen.paragraph("            ", &text, Some(Paint::Warning));
+    }
+}
+
+/// Why no order for a filesystem is acted on, and what ends that.
+fn why_held(held: &str) -> &'static str {
+    if held == "unknown" {
+        "nobody knows whether a kubelet keeps the filesystems (`runtime.reclaim: always` acts either way)"
+    } else {
+        "the filesystems are left to the kubelet (`runtime.reclaim: always` acts beside it)"
+    }
+}
+
+/// Why a signal of a filesystem has no figures.
+pub(super) fn why_unmeasured<'a>(view: Option<&'a DisksView>, signal: &str) -> &'a str {
+    const UNKNOWN: &str = "the filesystem is not known";
+    let role = signal.split('.').next().unwrap_or(signal);
+    let filesystem = view.and_then(|view| view.filesystems.iter().find(|one| one.role == role));
+    match filesystem {
+        None => UNKNOWN,
+        Some(FilesystemView { why: Some(why), .. }) => why.as_str(),
+        Some(one) if one.kind.is_some() && signal.ends_with("inodesFree") => {
+            "the filesystem has no count of inodes"
+        }
+        Some(_) => UNKNOWN,
+    }
 }
 
 /// Each filesystem once, with all that it is.
@@ -37,10 +66,15 @@ fn grouped(all: &[FilesystemView]) -> Vec<(Vec<&str>, &FilesystemView)> {
     groups
 }
 
-fn runtime(view: &RuntimeView) -> (String, Option<Paint>) {
+fn runtime(view: &RuntimeView, is_held: bool) -> (String, Option<Paint>) {
     let Some(endpoint) = &view.endpoint else {
-        let text = "none found: nothing is reclaimed before pods go (runtime.endpoint names one)";
-        return (text.to_owned(), None);
+        let follows = if is_held {
+            ""
+        } else {
+            ": nothing is reclaimed before pods go"
+        };
+        let text = format!("none found{follows} (runtime.endpoint names one)");
+        return (text, None);
     };
     if let Some(why) = &view.why {
         return (why.clone(), Some(Paint::Warning));
@@ -98,6 +132,7 @@ mod tests {
                 filesystem("containerfs", "/images"),
             ],
             runtime: RuntimeView::default(),
+            held: None,
         };
         let none = "runtime     none found: nothing is reclaimed before pods go (runtime.endpoint names one)\n";
         let expected = "filesystems nodefs by /var/lib/kubelet, ext4, 1.2 s old, every 10.0 s\n            imagefs, containerfs by /images, ext4, 1.2 s old, every 10.0 s\n";
@@ -116,5 +151,54 @@ mod tests {
         let trouble = "filesystems nodefs by /var/lib/kubelet: it has not answered for 31 s\n";
         let runtime = "runtime     containerd 2.0 at /run/a.sock, no kubelet's; 1 reclaim: 0 containers and 2 images removed, 1.0Mi freed\n";
         check(&view, &[trouble, runtime].concat());
+    }
+
+    #[test]
+    fn a_signal_without_figures_has_the_reason_that_its_filesystem_has() {
+        let mut read_only = filesystem("imagefs", "/images");
+        read_only.why = Some("it is read-only".to_owned());
+        let mut silent = filesystem("containerfs", "/layers");
+        silent.kind = None;
+        let view = DisksView {
+            layout: "split".to_owned(),
+            filesystems: vec![filesystem("nodefs", "/"), read_only, silent],
+            runtime: RuntimeView::default(),
+            held: None,
+        };
+        let unknown = "the filesystem is not known";
+        for (signal, expected) in [
+            ("nodefs.inodesFree", "the filesystem has no count of inodes"),
+            ("imagefs.available", "it is read-only"),
+            ("imagefs.inodesFree", "it is read-only"),
+            ("containerfs.inodesFree", unknown),
+        ] {
+            assert_eq!(why_unmeasured(Some(&view), signal), expected, "{signal}");
+        }
+        assert_eq!(why_unmeasured(None, "nodefs.available"), unknown);
+    }
+
+    #[test]
+    fn held_disk_orders_are_told_before_a_threshold_is_met_with_the_way_out() {
+        let held = |held: &str, why: &str| {
+            let view = DisksView {
+                layout: "single".to_owned(),
+                filesystems: Vec::new(),
+                runtime: RuntimeView::default(),
+                held: Some(held.to_owned()),
+            };
+            let none = "runtime     none found (runtime.endpoint names one)\n";
+            check(
+                &view,
+                &format!("{none}            disk orders are held: {why}\n"),
+            );
+        };
+        held(
+            "kubelet",
+            "the filesystems are left to the kubelet (`runtime.reclaim: always` acts beside it)",
+        );
+        held(
+            "unknown",
+            "nobody knows whether a kubelet keeps the filesystems (`runtime.reclaim: always` acts either way)",
+        );
     }
 }

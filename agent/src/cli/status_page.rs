@@ -3,7 +3,7 @@
 use brink_host::probe::programs::is_spare;
 
 use super::pause::pause_end;
-use super::status_disks::disks;
+use super::status_disks::{self, disks};
 use super::status_kubernetes::kubernetes;
 use super::status_recorder::recorder;
 use super::status_storage::storage;
@@ -268,10 +268,10 @@ fn thresholds(screen: &mut Screen, status: &Status) {
 
 /// Thresholds on what is not observed here, a line for each reason.
 fn unmeasured(screen: &mut Screen, status: &Status) {
-    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for threshold in status.thresholds.iter().filter(|one| !one.observed) {
         let signal = threshold.signal.as_str();
-        let why = why_unmeasured(signal);
+        let why = why_unmeasured(status, signal);
         match groups.iter_mut().find(|(known, _)| *known == why) {
             Some((_, signals)) if signals.contains(&signal) => {}
             Some((_, signals)) => signals.push(signal),
@@ -324,12 +324,13 @@ fn state(threshold: &ThresholdState) -> String {
 }
 
 /// Why a signal has no figures here.
-fn why_unmeasured(signal: &str) -> &'static str {
-    match signal {
-        "allocatableMemory.available" => " (podsCgroup is not set)",
-        _ if signal.contains("fs.") => " (the filesystem is not known)",
-        _ => "",
-    }
+fn why_unmeasured(status: &Status, signal: &str) -> String {
+    let why = match signal {
+        "allocatableMemory.available" => "podsCgroup is not set",
+        _ if signal.contains("fs.") => status_disks::why_unmeasured(status.disks.as_ref(), signal),
+        _ => return String::new(),
+    };
+    format!(" ({why})")
 }
 
 /// Conditions, workloads and what has happened.

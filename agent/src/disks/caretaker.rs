@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use brink_core::node::engine::Disks as Keeper;
 use brink_core::node::input::Control;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
@@ -52,6 +53,10 @@ pub struct Caretaker {
     /// Where filesystems are looked for.
     discovery: Discovery,
     pub(super) is_stopped: Arc<AtomicBool>,
+    /// Who keeps the filesystems, as configured.
+    keeper: Keeper,
+    /// Why the runtime cannot be asked, as the log was told.
+    told_of_fault: Option<&'static str>,
     /// What the guard was told of a kubelet.
     told_of_kubelet: Option<bool>,
     /// What the runtime has said of one, as long as it says nothing else.
@@ -84,6 +89,8 @@ impl Caretaker {
     ) -> Self {
         let root = config.paths.root.clone();
         let stopper = stop.stopper.clone();
+        let keeper = config.live_settings().disks;
+        disks.lock().left_to_kubelet = keeper.left_to_kubelet(None);
         Self {
             disks,
             handover,
@@ -95,6 +102,8 @@ impl Caretaker {
             threads: Vec::new(),
             discovery: Discovery::new(root, config.filesystems.clone()),
             is_stopped: Arc::clone(&stop.is_stopped),
+            keeper,
+            told_of_fault: None,
             told_of_kubelet: None,
             heard_of_kubelet: None,
         }
@@ -160,6 +169,7 @@ impl Caretaker {
         // First: another layout has the guard act at once.
         self.tell_of_kubelet();
         let folders = self.runtime.folders();
+        self.tell_of_runtime();
         // One that has only just started may be there and not know yet.
         let has_named_them = folders.is_some();
         self.discovery.hear_runtime(folders);
@@ -279,6 +289,22 @@ impl Caretaker {
         }
     }
 
+    /// Tells the log once why the runtime cannot be asked, and once that it can be again.
+    fn tell_of_runtime(&mut self) {
+        let state = self.runtime.state();
+        if state.fault == self.told_of_fault {
+            return;
+        }
+        let endpoint = state.endpoint.as_ref();
+        let endpoint = endpoint.map(|path| path.display().to_string());
+        match (&state.trouble, &state.name) {
+            (Some(why), _) => warn!(endpoint, why, "the container runtime cannot be asked"),
+            (None, Some(name)) => info!(endpoint, name, "the container runtime can be asked again"),
+            (None, None) => info!("there is no container runtime any more"),
+        }
+        self.told_of_fault = state.fault;
+    }
+
     /// Whose garbage collection comes first; whether the guard knows as much as we do.
     pub(super) fn tell_of_kubelet(&mut self) -> bool {
         let keeps = self.look_for_kubelet();
@@ -304,6 +330,13 @@ impl Caretaker {
                 return false;
             }
             self.told_of_kubelet = keeps;
+            let left = self.keeper.left_to_kubelet(keeps);
+            self.disks.lock().left_to_kubelet = left;
+            if left == Some(true) {
+                info!(
+                    "orders for filesystems are held beside the kubelet; `runtime.reclaim: always` acts beside it"
+                );
+            }
         }
         true
     }
@@ -326,7 +359,7 @@ impl Caretaker {
 
 /// Whether a kubelet keeps the filesystems: one that `runs`, or that the runtime has `heard` of. A runtime that cannot be asked
 /// says nothing of who runs; where that is not known either, nobody knows.
-fn keeps(runs: Option<bool>, heard: Option<bool>) -> Option<bool> {
+pub fn keeps(runs: Option<bool>, heard: Option<bool>) -> Option<bool> {
     match (runs, heard) {
         (Some(true), _) | (_, Some(true)) => Some(true),
         (Some(false), _) => Some(false),

@@ -8,6 +8,8 @@ use brink_core::node::signal::Signal;
 
 use super::super::answer::Folders;
 use super::*;
+#[cfg(feature = "cri")]
+use crate::config::RuntimeConfig;
 use crate::config::{Filesystems, of_text};
 use crate::fake::{add_process, end_process};
 use crate::guard;
@@ -121,14 +123,36 @@ fn whose_the_filesystems_are_is_known_before_their_layout() {
 #[test]
 fn where_no_runtime_answers_it_counts_whether_a_kubelet_runs() {
     let (mut caretaker, machine) = caretaker();
+    let left = |caretaker: &Caretaker| caretaker.disks.lock().left_to_kubelet;
     caretaker.look();
     assert_eq!(told(&caretaker), [""; 0], "nobody can tell who runs there");
+    assert_eq!(left(&caretaker), None);
     add_process(machine.path(), std::process::id(), "brink", &[]);
     caretaker.look();
     assert_eq!(told(&caretaker), ["kubelet false"]);
+    assert_eq!(left(&caretaker), Some(false));
     add_process(machine.path(), KUBELET, "kubelet", &[]);
     caretaker.look();
     assert_eq!(told(&caretaker), ["kubelet true"]);
+    assert_eq!(left(&caretaker), Some(true));
+    caretaker.end();
+}
+
+#[cfg(feature = "cri")]
+#[test]
+fn why_the_runtime_cannot_be_asked_is_told_until_it_can_or_there_is_none() {
+    let (mut caretaker, machine) = caretaker();
+    assert_eq!(caretaker.told_of_fault, None);
+    caretaker.look();
+    assert_eq!(caretaker.told_of_fault, Some("absent"));
+    // Nothing is configured any more, and no known socket is there.
+    caretaker.runtime = ContainerRuntime::new(
+        machine.path().to_path_buf(),
+        RuntimeConfig::default(),
+        Stopper::default(),
+    );
+    caretaker.look();
+    assert_eq!(caretaker.told_of_fault, None);
     caretaker.end();
 }
 

@@ -304,7 +304,7 @@ fn room(at: Moment, found: &Filesystem) -> Option<Room> {
 /// What is wrong with a filesystem that has answered.
 fn trouble_with(found: &Filesystem) -> Option<(&'static str, String)> {
     if found.read_only {
-        let why = "it is read-only: nothing can be freed there, so its thresholds are never met";
+        let why = "it is read-only: nothing can be freed there";
         return Some((READ_ONLY, why.to_owned()));
     }
     (found.capacity == 0).then(|| ("empty", "it has no room at all".to_owned()))

@@ -57,6 +57,8 @@ pub struct Known {
     pub laid: Laid,
     /// How the runtime stands.
     pub runtime: RuntimeState,
+    /// Whether filesystems are left to a kubelet, as the guard was told; none while nobody knows, and orders are held then too.
+    pub left_to_kubelet: Option<bool>,
     /// What was reclaimed.
     pub reclaims: Reclaims,
 }

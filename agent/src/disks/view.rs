@@ -18,6 +18,10 @@ pub struct DisksView {
     pub filesystems: Vec<FilesystemView>,
     /// The container runtime.
     pub runtime: RuntimeView,
+    /// Why every order for a filesystem is held: `kubelet`, which keeps them; `unknown`, as long as nobody knows whether one does.
+    /// None where they are not.
+    #[serde(default)]
+    pub held: Option<String>,
 }
 
 /// A filesystem that is measured.
@@ -79,6 +83,7 @@ impl Disks {
             layout: word(known.laid.layout).to_owned(),
             filesystems: filesystems.collect(),
             runtime: runtime(&known),
+            held: held(known.left_to_kubelet).map(str::to_owned),
         })
     }
 
@@ -135,6 +140,14 @@ fn runtime(known: &Known) -> RuntimeView {
         containers: reclaims.containers,
         images: reclaims.images,
         freed_bytes: reclaims.bytes,
+    }
+}
+
+const fn held(left_to_kubelet: Option<bool>) -> Option<&'static str> {
+    match left_to_kubelet {
+        Some(false) => None,
+        Some(true) => Some("kubelet"),
+        None => Some("unknown"),
     }
 }
 

@@ -95,7 +95,7 @@ pub fn held_words(reason: &str) -> &str {
         "owed" => "what the last victim held of the filesystem is not back yet",
         "unmeasured" => "what workloads hold of the filesystem is still being measured",
         "kubelet" => {
-            "the filesystem is left to the kubelet, whose own garbage collection comes first"
+            "the filesystem is left to the kubelet, whose own garbage collection comes first; runtime.reclaim: always acts beside it"
         }
         _ => "no reason given",
     }

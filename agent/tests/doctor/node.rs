@@ -114,12 +114,38 @@ fn disks_are_looked_at_where_a_threshold_is_on_them() {
     expect(
         &nobody.check("disks.runtime"),
         Warning,
-        &["not/here/cri.sock", "before pods"],
+        &["not/here/cri.sock", "before pods", "is the runtime running"],
     );
     let memory = Machine::whole().configured("evictionHard: {memory.available: 100Mi}");
     let memory = memory.report();
     let is_of_disks = |check: &Check| check.id.starts_with("disks.");
     assert!(!memory.checks.iter().any(is_of_disks), "{memory:?}");
+}
+
+#[test]
+fn disk_orders_that_are_held_beside_a_kubelet_are_a_warning_where_no_runtime_is_reached() {
+    let disk = "evictionHard: {nodefs.available: 10%}";
+    let runtime = |settings: &str| {
+        let machine = Machine::whole().configured(disk).configured(settings);
+        machine.process(700, "kubelet", "/usr/bin/kubelet\0--v=2\0");
+        machine.check("disks.runtime")
+    };
+    let words = [
+        "none was found",
+        "disk orders are held",
+        "runtime.reclaim: always",
+    ];
+    expect(&runtime(""), Warning, &words);
+    expect(&runtime("runtime: {reclaim: dryRun}"), Warning, &words);
+    // Who has moved the folder follows no kubelet, and is held all the same.
+    expect(&runtime("filesystems: {nodefs: /}"), Warning, &words);
+    let nobody = runtime("runtime: {endpoint: /not/here/cri.sock}");
+    expect(&nobody, Warning, &["not/here/cri.sock", words[1], words[2]]);
+    expect(
+        &runtime("runtime: {reclaim: always}"),
+        Note,
+        &["none was found", "before pods"],
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@ use brink_host::disk::Filesystem;
 
 use super::source::{Known, known};
 use crate::config::AgentConfig;
+use crate::disks::caretaker::keeps;
 use crate::disks::discover::Discovery;
 use crate::disks::plan::{Laid, Measured, Sources, plan};
 use crate::disks::runtime::{ContainerRuntime, Stopper};
@@ -28,6 +29,8 @@ pub struct Disks {
     pub filesystems: Vec<Found>,
     /// The runtime.
     pub runtime: RuntimeState,
+    /// Whether they are left to a kubelet; none where nobody can tell, and orders are held then too.
+    pub left_to_kubelet: Option<bool>,
 }
 
 /// A folder, and the filesystem that it lies on.
@@ -58,9 +61,8 @@ impl Disks {
         let told = answers.then(|| runtime.folders()).flatten();
         let mut discovery = Discovery::new(root.to_path_buf(), config.filesystems.clone());
         discovery.hear_runtime(told);
-        if discovery.follows_kubelet() {
-            let _whether_it_runs = discovery.find_kubelet();
-        }
+        let runs = discovery.find_kubelet();
+        let by_kubelet = keeps(runs, runtime.state().is_kubelets);
         let all = Role::ALL.into_iter().zip(discovery.folders());
         let found = all.filter_map(|(role, path)| {
             let path = path?;
@@ -73,6 +75,7 @@ impl Disks {
         Some(Self {
             filesystems: found.collect(),
             runtime: runtime.state().clone(),
+            left_to_kubelet: config.live_settings().disks.left_to_kubelet(by_kubelet),
         })
     }
 }

@@ -7,7 +7,7 @@ use tracing::{info, warn};
 
 use crate::guard::step::Step;
 use crate::record::DecisionRecord;
-use crate::record::text::{amount, end_words, unsigned};
+use crate::record::text::{amount, end_words, held_words, unsigned};
 use crate::record::words::mode_word;
 
 /// Tells the log of an answer; orders are told with their record.
@@ -25,6 +25,7 @@ pub(super) fn say(policy: &Policy, step: &Step, action: &Action) {
                 info!(
                     signal = threshold.map_or("", |threshold| threshold.signal.name()),
                     reason = reason.word(),
+                    why = held_words(reason.word()),
                     "a threshold is due and not acted on"
                 );
             }

@@ -36,6 +36,17 @@ pub enum Disks {
     Kubelets,
 }
 
+impl Disks {
+    /// Whether they are left to a kubelet, by whether one keeps them; none while that is not known.
+    pub const fn left_to_kubelet(self, by_kubelet: Option<bool>) -> Option<bool> {
+        match self {
+            Self::Ours => Some(false),
+            Self::UnlessKubelets => by_kubelet,
+            Self::Kubelets => Some(true),
+        }
+    }
+}
+
 /// What the last victim of a filesystem held of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Debt {
@@ -98,12 +109,7 @@ impl Engine {
         index: usize,
         signal: Signal,
     ) -> Option<Reason> {
-        let is_kubelets = match self.disks {
-            Disks::Ours => false,
-            Disks::UnlessKubelets => self.by_kubelet != Some(false),
-            Disks::Kubelets => true,
-        };
-        if is_kubelets {
+        if self.disks.left_to_kubelet(self.by_kubelet) != Some(false) {
             return Some(Reason::Kubelet);
         }
         let is_asked_first = self.can_reclaim(index) && !self.has_just_reclaimed(now, index);
