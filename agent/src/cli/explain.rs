@@ -2,11 +2,12 @@
 
 use super::asking::{put, unexpected};
 use super::exit::{CliError, Exit};
+use super::met::{met, tell_met};
 use super::options::{FormatArgs, SocketArgs, signal};
 use super::output::{Data, Format, Talk};
 use super::status_storage::used;
 use crate::control::protocol::{Answer, DecisionList, Explanation, Question};
-use crate::record::text::{amount, amount_or_unknown, end_words, hardness, moment, stretch};
+use crate::record::text::{amount_or_unknown, end_words, hardness, moment, requested, stretch};
 use crate::record::wire::{API_VERSION, OrderView};
 use crate::record::{DecisionRecord, page};
 use crate::terminal::{Column, Screen, Style};
@@ -49,6 +50,9 @@ pub struct Args {
 /// When no agent answers, or it knows no such workload or decision.
 pub(super) fn run(args: &Args) -> Result<Exit, CliError> {
     let question = question(args)?;
+    if matches!(question, Question::Decision { order: None }) {
+        tell_met(&args.socket.socket)?;
+    }
     let answer = put(&args.socket.socket, &question)?;
     let mut data = Data::new();
     let style = data.style();
@@ -118,9 +122,10 @@ pub(super) fn place(why: &Explanation, style: Style) -> String {
     screen.line(
         "  figures   ",
         &format!(
-            "uses {}, requested {}, priority {}{}; {} old",
+            "uses {}{}, priority {}{}; {} old",
             amount_or_unknown(&why.signal, workload.usage),
-            amount(&why.signal, workload.request),
+            requested(&why.signal, workload.request)
+                .map_or_else(String::new, |request| format!(", requested {request}")),
             workload.priority,
             match workload.preference.as_str() {
                 "normal" => String::new(),
@@ -129,6 +134,7 @@ pub(super) fn place(why: &Explanation, style: Style) -> String {
             stretch(why.figures_age_ms)
         ),
     );
+    met(&mut screen, "  met       ", &why.met);
     screen.line("  uid       ", &workload.uid);
     let cgroups = match why.cgroups.as_slice() {
         [] => "none: nothing is bound to it".to_owned(),
@@ -209,6 +215,7 @@ fn to_millis(wall: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::met::met_now;
     use super::*;
 
     /// An explanation as an agent gives it, with this advice.
@@ -219,6 +226,27 @@ mod tests {
         };
         why.advice = advice.iter().map(|&one| one.to_owned()).collect();
         *why
+    }
+
+    #[test]
+    fn a_threshold_that_is_met_stands_below_the_figures() {
+        let mut why = explanation(&[]);
+        assert!(!place(&why, Style::default()).contains("  met "));
+        why.met = vec![met_now(Some("nobody"))];
+        let told = place(&why, Style::default());
+        let line = "\n  met       hard nodefs.available below 500Ti: MET for 8.0 s, held: nobody can be evicted (nobody)\n  uid ";
+        assert!(told.contains(line), "{told}");
+    }
+
+    #[test]
+    fn process_ids_have_no_request_and_inodes_the_one_for_bytes() {
+        let mut why = explanation(&[]);
+        let told = place(&why, Style::default());
+        assert!(told.contains("uses 1073741824, priority 3"), "{told}");
+        why.signal = "nodefs.inodesFree".to_owned();
+        let told = place(&why, Style::default());
+        let figures = "uses 1073741824, requested 1.0Mi, priority 3";
+        assert!(told.contains(figures), "{told}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod generate;
 mod incident;
 mod kubectl;
 mod logging;
+mod met;
 mod migrate;
 mod options;
 mod output;

@@ -2,11 +2,12 @@
 
 use super::asking::{put, unexpected};
 use super::exit::{CliError, Exit};
+use super::met::met;
 use super::options::{FormatArgs, SocketArgs, signal};
 use super::output::{Data, Format};
 use crate::control::protocol::{Answer, Question, Ranking};
 use crate::record::page::preference;
-use crate::record::text::{amount, amount_or_unknown, counted, moment, stretch};
+use crate::record::text::{amount_or_unknown, counted, moment, requested, stretch};
 use crate::record::wire::RankedWorkload;
 use crate::terminal::{Column, Paint, Screen, Style};
 
@@ -83,44 +84,55 @@ pub(super) fn page(ranking: &Ranking, all: usize, style: Style) -> String {
         "  figures  ",
         &format!("{} old", stretch(ranking.figures_age_ms)),
     );
+    met(&mut screen, "  met      ", &ranking.met);
     if all == 0 {
         screen.gap();
         screen.line("", "Nobody: no workload is watched over. `brink doctor` tells what is bound to which cgroup.");
         return screen.into_text();
     }
     screen.gap();
-    let columns = [
-        Column::Right("#"),
-        Column::Name("WORKLOAD"),
-        Column::Right("USES"),
-        Column::Right("REQUESTED"),
-        Column::Right("PRIORITY"),
-        Column::Left("PREFERENCE"),
-        Column::Left("BEFORE NEXT BY"),
-        Column::Left("REFUSES"),
-    ];
     let places = ranking.workloads.iter().enumerate();
     let rows: Vec<Vec<String>> = places
         .map(|(place, workload)| row(ranking, place, workload))
         .collect();
-    screen.table(&columns, &rows);
+    screen.table(&columns(&ranking.signal), &rows);
     verdict(&mut screen, ranking, shown == all);
     screen.into_text()
+}
+
+/// What the ranking for a signal has: nothing of requests where there are none.
+fn columns(signal: &str) -> Vec<Column> {
+    let mut columns = vec![
+        Column::Right("#"),
+        Column::Name("WORKLOAD"),
+        Column::Right("USES"),
+    ];
+    columns.extend(requested(signal, 0).map(|_| Column::Right("REQUESTED")));
+    columns.extend([
+        Column::Right("PRIORITY"),
+        Column::Left("PREFERENCE"),
+        Column::Left("BEFORE NEXT BY"),
+        Column::Left("REFUSES"),
+    ]);
+    columns
 }
 
 fn row(ranking: &Ranking, place: usize, workload: &RankedWorkload) -> Vec<String> {
     let signal = &ranking.signal;
     let by = ranking.why.get(place).map_or("", |why| why.by.as_str());
-    vec![
+    let mut cells = vec![
         (place + 1).to_string(),
         workload.full_name(),
         amount_or_unknown(signal, workload.usage),
-        amount(signal, workload.request),
+    ];
+    cells.extend(requested(signal, workload.request));
+    cells.extend([
         workload.priority.to_string(),
         preference(workload),
         decider_words(by).to_owned(),
         workload.refusal.clone().unwrap_or_default(),
-    ]
+    ]);
+    cells
 }
 
 /// Who goes, and why before the next one.
@@ -152,6 +164,7 @@ fn decider_words(by: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use super::super::met::met_now;
     use super::*;
     use crate::control::protocol::Why;
     use crate::record::wire::Time;
@@ -185,6 +198,7 @@ mod tests {
             figures_age_ms: 3,
             workloads: names.iter().map(workload).collect(),
             why: names.windows(2).map(why).collect(),
+            met: Vec::new(),
         }
     }
 
@@ -215,6 +229,35 @@ mod tests {
         );
         check(&["critical"], 5, &[": the first 1 of 5 candidates\n"]);
         check(&[], 0, &[": 0 candidates\n", "no workload is watched over"]);
+    }
+
+    #[test]
+    fn requests_are_bytes_for_inodes_too_and_process_ids_have_none() {
+        let mut ranking = ranking(&["web"]);
+        for (signal, expected) in [
+            (
+                "nodefs.inodesFree",
+                "  #  WORKLOAD     USES  REQUESTED  PRIORITY\n  1  shop/web  unknown      1.0Mi         0\n",
+            ),
+            (
+                "pid.available",
+                "  #  WORKLOAD     USES  PRIORITY\n  1  shop/web  unknown         0\n",
+            ),
+        ] {
+            ranking.signal = signal.to_owned();
+            let text = page(&ranking, 1, Style::default());
+            assert!(text.contains(expected), "{expected:?} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_threshold_that_is_met_is_told_before_the_places() {
+        let mut ranking = ranking(&["web"]);
+        ranking.met = vec![met_now(Some("nobody"))];
+        let text = page(&ranking, 1, Style::default());
+        let line = "  met      hard nodefs.available below 500Ti: MET for 8.0 s, held: nobody can be evicted \
+                    (nobody)\n\n  #  WORKLOAD";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

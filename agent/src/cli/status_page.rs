@@ -306,7 +306,8 @@ fn row(threshold: &ThresholdState) -> Vec<String> {
     ]
 }
 
-fn state(threshold: &ThresholdState) -> String {
+/// How a threshold stands.
+pub(super) fn state(threshold: &ThresholdState) -> String {
     if !threshold.observed {
         return "not measured".to_owned();
     }

@@ -442,6 +442,9 @@ pub struct Ranking {
     pub workloads: Vec<RankedWorkload>,
     /// For each but the last, why it goes before the next one.
     pub why: Vec<Why>,
+    /// Thresholds on the signal that are met now; left out where none is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub met: Vec<ThresholdState>,
 }
 
 /// Why one workload goes before another.
@@ -474,6 +477,9 @@ pub struct Explanation {
     pub place: Option<u32>,
     /// Of so many.
     pub candidates: u32,
+    /// Thresholds on the signal that are met now; left out where none is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub met: Vec<ThresholdState>,
     /// Sentences, most important first.
     pub reasons: Vec<String>,
     /// What is wrong with the settings that bear on the signal, and what would be right, as `brink doctor` says it; left out where there

@@ -62,7 +62,7 @@ pub const LIVE: Asset = Asset {
     path: "/assets/live.js",
     content_type: SCRIPT,
     text: include_str!("assets/live.js"),
-    sha256: "+bYHwIX7cLnSyO8s3Edr6SsqO7CGQ6p/j0aYwGeKGno=",
+    sha256: "qdfydrpea5LTbfn2zFOVcngH2/5Hlnm5D7d9BJMF0bg=",
 };
 
 /// What the exported file begins by; not served.

@@ -2,8 +2,8 @@
 
 use super::root::fork_root_or_why;
 use super::text::{
-    amount, amount_or_unknown, bytes, counted, end_words, hardness, means_words, millis,
-    mode_words, moment, monotonic, stage_words, time_of_day, unsigned,
+    amount, amount_or_unknown, bytes, counted, end_words, hardness, is_count, means_words, millis,
+    mode_words, moment, monotonic, requested, stage_words, time_of_day, unsigned,
 };
 use super::wire::{AgainFacts, DecisionRecord, KillFacts, LimitView, MemoryFacts, RankedWorkload};
 use crate::ledger::entry::ReclaimCost;
@@ -128,17 +128,25 @@ fn ranking(screen: &mut Screen, record: &DecisionRecord) {
     let rows: Vec<Vec<String>> = places
         .map(|(place, number)| row(place, number, record))
         .collect();
-    let columns = [
+    screen.table(&columns(&record.threshold.signal), &rows);
+}
+
+/// What a ranking for a signal has: nothing of requests where there are none, and not how usage stands to one where it is no
+/// request for the same.
+fn columns(signal: &str) -> Vec<Column> {
+    let mut columns = vec![
         Column::Right("#"),
         Column::Name("WORKLOAD"),
         Column::Right("USES"),
-        Column::Right("REQUESTED"),
-        Column::Left("USAGE IS"),
+    ];
+    columns.extend(requested(signal, 0).map(|_| Column::Right("REQUESTED")));
+    columns.extend((!is_count(signal)).then_some(Column::Left("USAGE IS")));
+    columns.extend([
         Column::Right("PRIORITY"),
         Column::Left("PREFERENCE"),
         Column::Text(""),
-    ];
-    screen.table(&columns, &rows);
+    ]);
+    columns
 }
 
 fn row(place: &RankedWorkload, number: usize, record: &DecisionRecord) -> Vec<String> {
@@ -149,16 +157,15 @@ fn row(place: &RankedWorkload, number: usize, record: &DecisionRecord) -> Vec<St
         (None, true) => "goes".to_owned(),
         (None, false) => String::new(),
     };
-    vec![
+    let mut cells = vec![
         number.to_string(),
         place.full_name(),
         amount_or_unknown(signal, place.usage),
-        amount(signal, place.request),
-        place.usage_to_request.clone(),
-        place.priority.to_string(),
-        preference(place),
-        remark,
-    ]
+    ];
+    cells.extend(requested(signal, place.request));
+    cells.extend((!is_count(signal)).then(|| place.usage_to_request.clone()));
+    cells.extend([place.priority.to_string(), preference(place), remark]);
+    cells
 }
 
 /// A preference, unless it is the usual one.
@@ -304,6 +311,21 @@ mod tests {
         let text = killed_again(&again);
         assert!(text.contains("killed 2 times, 5 processes"), "{text}");
         assert!(text.contains("two"), "{text}");
+    }
+
+    #[test]
+    fn a_ranking_says_of_requests_only_what_means_something_for_its_signal() {
+        let parts = [Column::Right("REQUESTED"), Column::Left("USAGE IS")];
+        for (signal, expected) in [
+            ("memory.available", [true, true]),
+            ("nodefs.available", [true, true]),
+            ("nodefs.inodesFree", [true, false]),
+            ("pid.available", [false, false]),
+        ] {
+            let columns = columns(signal);
+            let found = parts.map(|part| columns.contains(&part));
+            assert_eq!(found, expected, "{signal}");
+        }
     }
 
     #[test]

@@ -183,8 +183,7 @@ pub fn pressure(found: &[PressureView]) -> String {
 
 /// An amount of a signal: bytes with binary suffixes, anything else as a plain number.
 pub fn amount(signal: &str, value: i64) -> String {
-    let counts = signal.starts_with("pid.") || signal.ends_with(".inodesFree");
-    if counts {
+    if is_count(signal) {
         value.to_string()
     } else {
         bytes(value)
@@ -194,6 +193,16 @@ pub fn amount(signal: &str, value: i64) -> String {
 /// The same where it may be unknown.
 pub fn amount_or_unknown(signal: &str, value: Option<i64>) -> String {
     value.map_or_else(|| "unknown".to_owned(), |value| amount(signal, value))
+}
+
+/// Whether a signal counts things, none of which can be requested.
+pub fn is_count(signal: &str) -> bool {
+    signal.starts_with("pid.") || signal.ends_with(".inodesFree")
+}
+
+/// The request that counts in a ranking for a signal: always bytes, for inodes too; none for process ids.
+pub fn requested(signal: &str, request: i64) -> Option<String> {
+    (!signal.starts_with("pid.")).then(|| bytes(request))
 }
 
 /// How many there are of each: `3 inUse, 2 pinned`; nothing where there are none.
@@ -241,6 +250,10 @@ mod tests {
         assert_eq!(amount("nodefs.inodesFree", 2048), "2048");
         assert_eq!(amount("nodefs.available", 2048), "2.0Ki");
         assert_eq!(amount_or_unknown("pid.available", None), "unknown");
+        for signal in ["memory.available", "nodefs.available", "nodefs.inodesFree"] {
+            assert_eq!(requested(signal, 1 << 20).as_deref(), Some("1.0Mi"));
+        }
+        assert_eq!(requested("pid.available", 0), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Why one place in a recorded ranking goes before another: told from what the record keeps, when the workloads are long gone.
 
-use super::text::{amount, refusal_words};
+use super::text::{amount, bytes, refusal_words};
 use super::wire::RankedWorkload;
 
 /// Why the victim, and why nobody before it: the refusals first, then what the next one has over it.
@@ -32,7 +32,7 @@ pub(super) fn sentences(
 }
 
 /// The kubelet's order of criteria, with Brink's preference before it. What cannot be told from the record any more is
-/// said to be so: for inodes the ranked difference uses another request, and uids are compared among all pods.
+/// said to be so: older builds kept no request with inodes, and uids are compared among all pods.
 fn because(signal: &str, one: &RankedWorkload, other: &RankedWorkload) -> String {
     let counts_processes = signal.starts_with("pid.");
     let why = if one.preference != other.preference {
@@ -64,17 +64,26 @@ fn excess(signal: &str, one: &RankedWorkload, other: &RankedWorkload) -> String 
     let (Some(uses), Some(others)) = (one.usage, other.usage) else {
         return "nothing is known of its usage, so it may be anything".to_owned();
     };
-    let wanted = |request: i64| amount(signal, request);
+    if counts_inodes(signal) {
+        let yours = match others {
+            0 => "none".to_owned(),
+            others => amount(signal, others),
+        };
+        return format!(
+            "it uses {}, while the other uses {yours}",
+            amount(signal, uses)
+        );
+    }
     let mine = match one.request {
         0 => "and requested none".to_owned(),
-        request => format!("more than the {} it requested", wanted(request)),
+        request => format!("more than the {} it requested", bytes(request)),
     };
     let yours = match (others, other.request) {
         (0, 0) => "none".to_owned(),
         (others, request) => format!(
             "{} of the {} it requested",
             amount(signal, others),
-            wanted(request)
+            bytes(request)
         ),
     };
     let comma = if one.request == 0 { "" } else { "," };
@@ -97,12 +106,13 @@ fn usage(signal: &str, one: &RankedWorkload, other: &RankedWorkload) -> String {
     }
     if beyond.0 > beyond.1 {
         return format!(
-            "its usage is {}, the other's {}",
+            "its usage is {}, the other's {}{}",
             distance(signal, beyond.0),
-            distance(signal, beyond.1)
+            distance(signal, beyond.1),
+            footnote(signal)
         );
     }
-    if uses == others {
+    if beyond.0 == beyond.1 {
         return "nothing that counts tells them apart, so the lower uid goes".to_owned();
     }
     format!(
@@ -110,6 +120,19 @@ fn usage(signal: &str, one: &RankedWorkload, other: &RankedWorkload) -> String {
         amount(signal, uses),
         amount(signal, others)
     )
+}
+
+/// The kubelet's quirk, as the ranking itself has it.
+fn footnote(signal: &str) -> &'static str {
+    if counts_inodes(signal) {
+        " (as the kubelet does, with the request for bytes of storage)"
+    } else {
+        ""
+    }
+}
+
+fn counts_inodes(signal: &str) -> bool {
+    signal.ends_with(".inodesFree")
 }
 
 fn distance(signal: &str, beyond: i64) -> String {
@@ -222,6 +245,41 @@ mod tests {
             &x(1, Some(700)),
             &y(3, Some(50)),
             "its priority 1 is lower than 3",
+        );
+    }
+
+    #[test]
+    fn inodes_are_told_with_the_request_for_bytes_that_is_taken_off_them() {
+        const INODES: &str = "nodefs.inodesFree";
+        let over = |name: &str, priority: i32, usage: i64, request: i64| RankedWorkload {
+            usage_to_request: if usage > 0 { "over" } else { "within" }.to_owned(),
+            ..workload(name, priority, Some(usage), request)
+        };
+        check(
+            INODES,
+            &over("x", 0, 14, 0),
+            &over("y", 0, 357, 1 << 20),
+            "its usage is 14 above its request, the other's 1048219 below its request (as the kubelet does, with the request for bytes \
+             of storage)",
+        );
+        check(
+            INODES,
+            &over("x", 9, 14, 1 << 20),
+            &over("y", 0, 0, 0),
+            "it uses 14, while the other uses none",
+        );
+        check(
+            INODES,
+            &over("x", 0, 14, 0),
+            &over("y", 0, 15, 1),
+            "nothing that counts tells them apart, so the lower uid goes",
+        );
+        // From an older build, which kept no request.
+        check(
+            INODES,
+            &over("x", 0, 14, 0),
+            &over("y", 0, 357, 0),
+            "it uses 14, the other 357, as the kubelet compares them",
         );
     }
 

@@ -188,13 +188,13 @@ pub struct RankedWorkload {
     /// `annotation` where the pod itself asked for that by its annotation; left out where it did not, or was not heard.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preference_by: Option<String>,
-    /// `unknown`, `over` or `within` its request.
+    /// `unknown`, `over` or `within` its request; over with any inode, of which none can be requested, and within with any process.
     pub usage_to_request: String,
     /// Its priority.
     pub priority: i32,
     /// What it used of the ranked resource; none if that is unknown.
     pub usage: Option<i64>,
-    /// What it requested of it.
+    /// The request that is taken off that, in bytes: for inodes, as the kubelet does, the one for storage; 0 for process ids.
     pub request: i64,
     /// Its processes now; none if they are not known, and in the record of a decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]

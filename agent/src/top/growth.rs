@@ -102,6 +102,7 @@ mod tests {
             figures_age_ms: 500,
             workloads: usage.iter().enumerate().map(workload).collect(),
             why: Vec::new(),
+            met: Vec::new(),
         }
     }
 

@@ -6,7 +6,9 @@ use super::look::IncidentRow;
 use super::state::State;
 use crate::control::protocol::{Ranking, Status, ThresholdState};
 use crate::record::page::preference;
-use crate::record::text::{amount, amount_or_unknown, bytes, hardness, stretch};
+use crate::record::text::{
+    amount, amount_or_unknown, bytes, hardness, is_count, requested, stretch,
+};
 use crate::record::wire::{RankedWorkload, SignalValue};
 use crate::story::headline::cause_words;
 use crate::terminal::{Column, table_lines};
@@ -201,10 +203,10 @@ fn workload_row(state: &State, ranking: &Ranking, place: usize) -> Vec<String> {
         (place + 1).to_string(),
         workload.full_name(),
         amount_or_unknown(signal, workload.usage),
-        of_request(workload),
+        of_request(signal, workload),
         growth(signal, state.growth(workload)),
         workload.refusal.clone().unwrap_or_default(),
-        amount(signal, workload.request),
+        requested(signal, workload.request).unwrap_or_else(|| amount(signal, workload.request)),
         workload
             .processes
             .map_or_else(String::new, |count| count.to_string()),
@@ -217,10 +219,10 @@ fn workload_row(state: &State, ranking: &Ranking, place: usize) -> Vec<String> {
     ]
 }
 
-fn of_request(workload: &RankedWorkload) -> String {
+fn of_request(signal: &str, workload: &RankedWorkload) -> String {
     match workload.usage {
         None => "unknown".to_owned(),
-        Some(_) if workload.request <= 0 => "no request".to_owned(),
+        Some(_) if workload.request <= 0 || is_count(signal) => "no request".to_owned(),
         Some(usage) => percent(usage, workload.request),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use brink::record::text::refusal_words;
+use brink::record::text::{held_words, refusal_words};
 use brink_core::base::Reason;
 use brink_stream::model::kind::Kind;
 use brink_tests::schema::{Schema, assert_keeps_to as check};
@@ -64,7 +64,7 @@ fn a_replay_keeps_to_its_own() {
 }
 
 #[test]
-fn an_explanation_with_advice_and_a_decision_with_a_root_keep_to_theirs() {
+fn answers_keep_to_theirs_with_advice_met_thresholds_and_a_root() {
     let read = |path: &str| -> Value {
         let text = fs::read_to_string(tests_folder(path)).unwrap();
         serde_json::from_str(&text).unwrap()
@@ -72,6 +72,21 @@ fn an_explanation_with_advice_and_a_decision_with_a_root_keep_to_theirs() {
     let explanation = read("fuzz/corpus/answers/explanation")["body"].take();
     assert!(explanation["advice"].is_array());
     check("explanation", &explanation.to_string());
+    let status = read("fuzz/corpus/answers/status")["body"].take();
+    let is_met = |one: &&Value| one["met"] == true;
+    let met = status["thresholds"].as_array().unwrap().iter().find(is_met);
+    for (name, mut answer) in [
+        ("explanation", explanation),
+        (
+            "ranking",
+            read("fuzz/corpus/answers/ranking")["body"].take(),
+        ),
+    ] {
+        answer["met"] = json!([met.unwrap()]);
+        check(name, &answer.to_string());
+        answer["met"][0]["held"] = json!("kubelet");
+        check(name, &answer.to_string());
+    }
     let mut decision =
         read("events/v1alpha1/eviction-completed.json")["data"]["decision"]["value"].take();
     let known = read("../agent/tests/page/incident-full.json")["forkRoot"].take();
@@ -211,6 +226,23 @@ fn every_reason_to_refuse_is_published() {
         .into_iter()
         .filter(|word| refusal_words(word) != refusal_words("?"));
     assert_eq!(published, given.collect::<Vec<_>>());
+}
+
+#[test]
+fn every_reason_to_hold_a_threshold_is_published() {
+    let text = fs::read_to_string(tests_folder("../docs/schemas/status.schema.json")).unwrap();
+    let schema: Value = serde_json::from_str(&text).unwrap();
+    let held = &schema["$defs"]["thresholdState"]["properties"]["held"];
+    let published = held["anyOf"][0]["enum"].as_array().unwrap();
+    let mut published: Vec<_> = published.iter().filter_map(|word| word.as_str()).collect();
+    let words = Reason::ALL.map(Reason::word);
+    let given = words
+        .into_iter()
+        .filter(|word| held_words(word) != held_words("?"));
+    let mut given: Vec<_> = given.collect();
+    published.sort_unstable();
+    given.sort_unstable();
+    assert_eq!(published, given);
 }
 
 #[test]

@@ -226,6 +226,7 @@ fn ranking() -> Ranking {
             by: "beyond".to_owned(),
             sentence: "shop/db goes before shop/web: so.".to_owned(),
         }],
+        met: Vec::new(),
     }
 }
 
@@ -239,6 +240,7 @@ fn explanation() -> Explanation {
         figures_age_ms: 3,
         place: Some(2),
         candidates: 2,
+        met: Vec::new(),
         reasons: vec!["its priority 3 is lower than 4".to_owned()],
         advice: vec!["A soft threshold swings: so.\u{1b}[2J".to_owned()],
         cgroups: vec!["/kubepods/burstable/pod1".to_owned()],

@@ -76,7 +76,7 @@ pub struct Standing {
     pub priority: i32,
     /// What it uses of the ranked resource, if known: bytes, inodes or processes.
     pub usage: Option<i64>,
-    /// What it requested of it.
+    /// The request that is taken off that: for inodes, as the kubelet does, the one for bytes of storage; zero for process ids.
     pub request: i64,
 }
 
@@ -88,7 +88,7 @@ impl From<Place> for Standing {
             excess: place.excess,
             priority: place.priority,
             usage: place.used.map(Quantity::value),
-            request: place.request.value(),
+            request: place.subtracted.value(),
         }
     }
 }

@@ -34,6 +34,8 @@ pub(super) struct Ranked<'a> {
     cgroups: &'a [Vec<String>],
     usage: &'a [Option<PodUsage>],
     at: Moment,
+    /// Whether a threshold on the signal is met now.
+    is_met: bool,
     /// Indexes of the candidates, first to go in front.
     pub(super) order: Vec<u32>,
 }
@@ -63,6 +65,9 @@ impl<'a> Ranked<'a> {
             layout: state.policy.layout(),
             preferences: Preferences::Respect,
         };
+        let mut thresholds = state.policy.thresholds().iter().enumerate();
+        let is_met =
+            thresholds.any(|(index, one)| one.signal == signal && state.met.contains(index));
         let mut order = Vec::with_capacity(table.len());
         rank(ranking, table, &reading.usage, &mut order);
         Ok(Self {
@@ -71,6 +76,7 @@ impl<'a> Ranked<'a> {
             cgroups: state.cgroups_of(reading.generation),
             usage: &reading.usage,
             at: reading.at,
+            is_met,
             order,
         })
     }
@@ -173,7 +179,7 @@ impl<'a> Ranked<'a> {
             compared.map(|other| self.why(index, other).sentence),
             self.refusal(index).map(refuses),
             self.asked(index),
-            Some(self.first_of_all(index, first)),
+            Some(self.first_of_all(index, first, compared)),
             before.map(|&before| self.why(before, index).sentence),
             next.map(|&next| self.why(index, next).sentence),
         ];
@@ -219,12 +225,18 @@ impl<'a> Ranked<'a> {
         beyond(state.policy.thresholds(), signal, &seen, held)
     }
 
-    /// Who would go first, seen from one workload.
-    fn first_of_all(&self, index: u32, first: Option<u32>) -> String {
+    /// Who would go first, seen from one workload; why is said already of the one it was compared with.
+    fn first_of_all(&self, index: u32, first: Option<u32>, compared: Option<u32>) -> String {
         let signal = self.ranking.signal.name();
         match first {
+            Some(first) if first == index && self.is_met => {
+                format!("It is the first to go: a threshold of {signal} is met now.")
+            }
             Some(first) if first == index => {
                 format!("It would go first if a threshold of {signal} were crossed now.")
+            }
+            Some(_) if self.refusal(index).is_none() && compared == first => {
+                "It would not go first.".to_owned()
             }
             Some(first) if self.refusal(index).is_none() => {
                 let why = self.why(first, index).sentence;
@@ -260,4 +272,75 @@ fn refuses(refusal: Reason) -> String {
         "It is ranked, and refuses: {} ({word}).",
         refusal_words(word)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use brink_core::node::observe::Layout;
+
+    use super::*;
+
+    /// The reasons for the place of one of three workloads, of which the first uses most.
+    fn reasons(index: u32, other: Option<u32>, is_met: bool) -> Vec<String> {
+        let workload = |name: &str| Workload {
+            namespace: "shop".to_owned(),
+            name: name.to_owned(),
+            uid: name.to_owned(),
+            ..Workload::default()
+        };
+        let table = WorkloadTable::new(["a", "b", "c"].map(workload).into(), 1);
+        let usage = [3, 2, 1].map(|memory| {
+            Some(PodUsage {
+                memory: Some(memory),
+                processes: Some(1),
+                ..PodUsage::default()
+            })
+        });
+        let ranked = Ranked {
+            ranking: RankFor {
+                signal: Signal::MemoryAvailable,
+                layout: Layout::Single,
+                preferences: Preferences::Respect,
+            },
+            table: &table,
+            cgroups: &[],
+            usage: &usage,
+            at: Moment::START,
+            is_met,
+            order: vec![0, 1, 2],
+        };
+        let place = usize::try_from(index).ok();
+        ranked.reasons(index, place, other)
+    }
+
+    #[test]
+    fn what_was_said_of_the_one_compared_with_is_not_said_again() {
+        let alone = reasons(1, None, false);
+        let sentence = alone[0].strip_prefix("It would not go first. ").unwrap();
+        assert!(
+            sentence.starts_with("shop/a goes before shop/b: "),
+            "{alone:?}"
+        );
+        let compared = reasons(1, Some(0), false);
+        assert_eq!(compared[..2], [sentence, "It would not go first."]);
+        assert!(compared[2].starts_with("shop/b goes before shop/c: "));
+        assert_eq!(compared.len(), 3, "{compared:?}");
+        // Against another one the first is still to be named.
+        let other = reasons(1, Some(2), false);
+        assert!(other[0].starts_with("shop/b goes before shop/c: "));
+        assert_eq!(other[1..], alone[..1]);
+    }
+
+    #[test]
+    fn who_goes_first_is_told_whether_that_is_a_question_of_now() {
+        let first = |is_met| reasons(0, None, is_met).swap_remove(0);
+        assert_eq!(
+            first(false),
+            "It would go first if a threshold of memory.available were crossed now."
+        );
+        assert_eq!(
+            first(true),
+            "It is the first to go: a threshold of memory.available is met now."
+        );
+    }
 }

@@ -1,10 +1,13 @@
 //! Who would go now and why: the ranking as it stands, and the place of one workload in it.
 
+use brink_core::base::Moment;
+use brink_core::node::signal::Signal;
 use brink_core::node::workload::CRITICAL_PRIORITY;
 
 use super::Views;
 use super::ranked::{Missing, Ranked};
-use crate::control::protocol::{Answer, Explanation, Ranking, RefusalReason};
+use super::status::thresholds;
+use crate::control::protocol::{Answer, Explanation, Ranking, RefusalReason, ThresholdState};
 use crate::control::server::refused;
 use crate::guard;
 use crate::record::DecisionRecord;
@@ -35,6 +38,7 @@ impl Views {
                 .windows(2)
                 .map(|pair| ranked.why(pair[0], pair[1]))
                 .collect(),
+            met: met(&state, ranked.ranking.signal, now),
         }))
     }
 
@@ -90,6 +94,7 @@ impl Views {
             figures_age_ms: ranked.age_ms(now),
             place: place.and_then(|place| u32::try_from(place + 1).ok()),
             candidates: u32::try_from(ranked.order.len()).unwrap_or(u32::MAX),
+            met: met(state, ranked.ranking.signal, now),
             reasons,
             advice: Vec::new(),
             cgroups: ranked.cgroups(index).to_vec(),
@@ -98,6 +103,13 @@ impl Views {
             workload,
         }
     }
+}
+
+/// Thresholds on a signal that are met now.
+fn met(state: &State, signal: Signal, now: Moment) -> Vec<ThresholdState> {
+    let all = thresholds(state, now).into_iter();
+    all.filter(|one| one.met && one.signal == signal.name())
+        .collect()
 }
 
 /// What evicting it would come to, if a `DaemonSet` made it.

@@ -245,7 +245,8 @@ fn signals(state: &State) -> Vec<SignalValue> {
     known.collect()
 }
 
-fn thresholds(state: &State, now: Moment) -> Vec<ThresholdState> {
+/// How each threshold stands.
+pub(super) fn thresholds(state: &State, now: Moment) -> Vec<ThresholdState> {
     let one = |(index, threshold): (usize, &Threshold)| {
         let seen = state
             .reading

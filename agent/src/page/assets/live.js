@@ -289,7 +289,9 @@ async function showRanking() {
     const ranking = await ask(`/v1/rank?signal=${encodeURIComponent(signal)}`);
     if (signal !== at('signal').value) return;
     const { workloads, why } = ranking;
-    const most = Math.max(1, ...workloads.map((one) => Math.max(one.usage ?? 0, one.request)));
+    // Of inodes the request is one for bytes.
+    const asks = (one) => (isCount(signal) ? 0 : one.request);
+    const most = Math.max(1, ...workloads.map((one) => Math.max(one.usage ?? 0, asks(one))));
     const first = workloads.find((one) => one.refusal === null);
     tell(at('verdict'), workloads.length === 0 ? 'No workload is watched over.'
       : `${first ? `${fullName(first)} would go first.` : 'Nobody would go: all of them refuse.'} ${plural(workloads.length, 'candidate')}${workloads.length > BOUNDS.places ? `, of which the first ${BOUNDS.places} are shown` : ''}; figures are ${stretch(ranking.figuresAgeMs)} old.`);
@@ -297,8 +299,8 @@ async function showRanking() {
       key: one.uid || fullName(one), look: one.refusal === null ? '' : 'refuses',
       cells: [
         `${place + 1}. ${fullName(one)}`,
-        { text: one.usage === null ? 'unknown' : amount(signal, one.usage), share: (one.usage ?? 0) / most, tick: one.request / most },
-        amount(signal, one.request), String(one.priority), preference(one), one.refusal ?? '', why[place]?.sentence ?? '',
+        { text: one.usage === null ? 'unknown' : amount(signal, one.usage), share: (one.usage ?? 0) / most, tick: asks(one) / most },
+        signal.startsWith('pid.') ? '' : bytes(one.request), String(one.priority), preference(one), one.refusal ?? '', why[place]?.sentence ?? '',
       ],
     })));
   } catch (error) {

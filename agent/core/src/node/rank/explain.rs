@@ -25,7 +25,9 @@ pub struct Place {
     pub used: Option<Quantity>,
     /// The request that usage is compared with.
     pub request: Quantity,
-    /// Usage less the request that is taken off it, which for inodes is one for bytes.
+    /// The request that is taken off usage, which for inodes is one for bytes.
+    pub subtracted: Quantity,
+    /// Usage less the request that is taken off it.
     pub beyond: Option<Quantity>,
     /// Its place by uid.
     pub uid_order: u32,
@@ -65,6 +67,7 @@ pub fn place(
         .and_then(Option::as_ref)
         .map(|used| usage_of(ranking, used));
     let request = compared_request(ranking.signal, row);
+    let subtracted = subtracted_request(ranking.signal, row);
     let excess = match used {
         None => Excess::Unknown,
         Some(used) if used > request && ranking.signal.resource() != Resource::Pids => Excess::Over,
@@ -77,7 +80,8 @@ pub fn place(
         priority: row.priority,
         used,
         request,
-        beyond: used.map(|used| used.minus(subtracted_request(ranking.signal, row))),
+        subtracted,
+        beyond: used.map(|used| used.minus(subtracted)),
         uid_order: row.uid_order,
     })
 }
@@ -152,6 +156,10 @@ fn because(a: &Place, b: &Place, decider: Decider, what: What) -> String {
         Decider::Preference => preferred(a, b),
         Decider::Statistics => {
             format!("nothing is known of its {resource} usage, so it may be anything")
+        }
+        // Whoever has a request for bytes has none for inodes all the same.
+        Decider::Excess if resource == Resource::Inodes => {
+            format!("it uses {} of {resource}, while {}", used(a), within(b))
         }
         Decider::Excess if a.request.is_zero() => format!(
             "it uses {} of {resource} and requested none, while {}",

@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
+use super::super::decision::Standing;
 use super::super::workload::{
     Container, FsUsage, Origin, ResourceList, Resources, Stage, Workload,
 };
@@ -166,6 +167,28 @@ fn inodes_have_no_request_but_the_one_for_bytes_is_taken_off() {
 }
 
 #[test]
+fn a_decision_keeps_the_request_that_was_taken_off() {
+    let pods = [pod("a", 0, MI, Some(357))];
+    let table = WorkloadTable::new(pods.iter().map(workload).collect(), 1);
+    let usage: Vec<_> = pods.iter().map(usage).collect();
+    for (signal, request) in [
+        (Signal::NodefsInodesFree, MI),
+        (Signal::NodefsAvailable, MI),
+        (Signal::MemoryAvailable, MI),
+        (Signal::PidAvailable, 0),
+    ] {
+        let place = place(ranking(signal), &table, &usage, 0).unwrap();
+        let kept = Standing::from(place);
+        assert_eq!((kept.usage, kept.request), (Some(357), request), "{signal}");
+        assert_eq!(
+            place.beyond.map(Quantity::value),
+            Some(357 - request),
+            "{signal}"
+        );
+    }
+}
+
+#[test]
 fn what_is_measured_follows_the_layout() {
     let parts = |rootfs, logs, volumes| {
         let fs = |bytes| FsUsage {
@@ -321,6 +344,17 @@ fn sentences() {
         Signal::PidAvailable,
         &[pod("a", 0, 0, Some(600)), pod("b", 0, 0, Some(50))],
         "default/a goes before default/b: it runs 600 processes, the other 50.",
+    );
+    check_sentence(
+        Signal::NodefsInodesFree,
+        &[pod("a", 0, 0, Some(14)), pod("b", 0, MI, Some(357))],
+        "default/a goes before default/b: its inodes usage is 14 above its request, the other's \
+         1048219 below its request (as the kubelet does, with the request for bytes of storage).",
+    );
+    check_sentence(
+        Signal::NodefsInodesFree,
+        &[pod("a", 9, MI, Some(14)), pod("b", 0, 0, Some(0))],
+        "default/a goes before default/b: it uses 14 of inodes, while the other uses none.",
     );
     check_sentence(
         memory,
