@@ -35,8 +35,9 @@ use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
-use clap::builder::Styles;
 use clap::builder::styling::{AnsiColor, Effects};
+use clap::builder::{StyledStr, Styles};
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 pub use asking::page_of;
@@ -45,7 +46,7 @@ pub use generate::{Generated, completions, man_pages};
 pub use options::{ConfigArgs, FormatArgs, SocketArgs};
 pub use output::{Data, Format, Talk};
 
-/// Acts before a Linux node runs out of memory or process ids.
+/// Acts before a Linux node runs out of memory, disk or process ids.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "brink",
@@ -149,10 +150,24 @@ impl Cli {
     /// # Errors
     /// What clap has to say instead: help, or what is wrong.
     fn read(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+        let words: Vec<OsString> = words.into_iter().collect();
         let mut command = variables::without_empty(command());
-        let matches = command.try_get_matches_from_mut(words)?;
+        let matches = command
+            .try_get_matches_from_mut(&words)
+            .map_err(|error| with_tip(error, &command, &words))?;
         Self::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
     }
+}
+
+/// What clap has to say, and the option of a signal that stands where none is taken.
+fn with_tip(mut error: clap::Error, command: &clap::Command, words: &[OsString]) -> clap::Error {
+    if let Some(tip) = options::tip(&error, command, words) {
+        error.insert(
+            ContextKind::Suggested,
+            ContextValue::StyledStrs(vec![StyledStr::from(tip)]),
+        );
+    }
+    error
 }
 
 /// Says what clap has to say instead of a command: help, or what is wrong.

@@ -1,13 +1,16 @@
 //! Options that several commands share.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use brink_core::node::signal::Signal;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
 use super::output::Format;
 use crate::config::document::Origin;
+use crate::config::finding::nearest;
 use crate::config::{Form, Override, SETTINGS, Setting, Sources};
 
 /// The configuration that is used where none is named, if it is there.
@@ -42,8 +45,24 @@ pub(super) fn signal(text: &str) -> Result<String, String> {
     if names.contains(&text) {
         return Ok(text.to_owned());
     }
-    let names = names.join(", ");
-    Err(format!("no such signal; the signals are {names}"))
+    let all = names.join(", ");
+    Err(match nearest(text, names) {
+        Some(meant) => format!("no such signal; did you mean {meant}? The signals are {all}"),
+        None => format!("no such signal; the signals are {all}"),
+    })
+}
+
+/// How a signal is named, where one stands behind a command that takes it by an option alone.
+pub(super) fn tip(error: &clap::Error, command: &Command, words: &[OsString]) -> Option<String> {
+    let called = command.find_subcommand(words.get(1)?)?;
+    let mut args = called.get_arguments();
+    let takes_one = args.any(|arg| arg.get_long() == Some("signal"));
+    let is_it = takes_one && error.kind() == ErrorKind::UnknownArgument;
+    let ContextValue::String(word) = error.get(ContextKind::InvalidArg).filter(|_| is_it)? else {
+        return None;
+    };
+    let meant = nearest(word, Signal::ALL.map(Signal::name))?;
+    Some(format!("a signal is named by '--signal {meant}'"))
 }
 
 /// `--socket`.

@@ -7,7 +7,7 @@ use super::options::{FormatArgs, SocketArgs, signal};
 use super::output::{Data, Format};
 use crate::control::protocol::{Answer, Question, Ranking};
 use crate::record::page::preference;
-use crate::record::text::{amount_or_unknown, counted, moment, requested, stretch};
+use crate::record::text::{amount_or_unknown, counted, decider_words, moment, requested, stretch};
 use crate::record::wire::RankedWorkload;
 use crate::terminal::{Column, Paint, Screen, Style};
 
@@ -150,15 +150,6 @@ fn verdict(screen: &mut Screen, ranking: &Ranking, is_whole: bool) {
     screen.heading(&format!("{name} would go first."));
     if let Some(why) = ranking.why.get(first) {
         screen.line("", &why.sentence);
-    }
-}
-
-fn decider_words(by: &str) -> &str {
-    match by {
-        "statistics" => "no statistics",
-        "excess" => "over request",
-        "beyond" => "usage",
-        other => other,
     }
 }
 

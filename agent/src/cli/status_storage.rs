@@ -18,14 +18,19 @@ pub(super) fn storage(screen: &mut Screen, view: &StorageView) {
     let unknown = || "unknown".to_owned();
     let row = |one: &DiskView| {
         let bytes = |figure: Option<u64>| figure.map_or_else(unknown, unsigned);
+        // What it does not have at all is not unknown.
+        let of_containers = |figure: Option<u64>| match figure {
+            None if one.folders_alone => "–".to_owned(),
+            figure => bytes(figure),
+        };
         let sign = if one.partial { " or more" } else { "" };
         vec![
             one.workload.clone(),
             bytes(one.bytes()) + sign,
             one.inodes.map_or_else(unknown, |inodes| inodes.to_string()),
             bytes(one.volumes_bytes),
-            bytes(one.logs_bytes),
-            bytes(one.rootfs_bytes),
+            of_containers(one.logs_bytes),
+            of_containers(one.rootfs_bytes),
         ]
     };
     let rows: Vec<Vec<String>> = view.workloads.iter().take(MOST).map(row).collect();
@@ -102,5 +107,33 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("not known: a/b, volume /x"), "{text}");
+    }
+
+    #[test]
+    fn who_has_no_containers_has_neither_logs_nor_layers_and_they_are_not_unknown() {
+        let row = |folders_alone: bool| {
+            let mut screen = Screen::new(Style::default());
+            let view = StorageView {
+                workloads: vec![DiskView {
+                    workload: "a/b".to_owned(),
+                    volumes_bytes: Some(3 << 20),
+                    inodes: Some(7),
+                    folders_alone,
+                    ..DiskView::default()
+                }],
+                ..StorageView::default()
+            };
+            storage(&mut screen, &view);
+            let text = screen.into_text();
+            let row = text.lines().next_back().unwrap();
+            row.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(row(true), ["a/b", "3.0Mi", "7", "3.0Mi", "–", "–"]);
+        assert_eq!(
+            row(false),
+            ["a/b", "3.0Mi", "7", "3.0Mi", "unknown", "unknown"]
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! Loading: all layers into one checked configuration, or everything that is wrong with any of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use brink_core::node::engine::MemoryPolicy;
@@ -114,19 +114,38 @@ pub(super) fn load_onto(
     };
     let raised = defaults.raised.into_iter().filter(in_force).collect();
     let asks_kubelet = sources.ask_kubelet(&written.kubernetes);
+    let config = AgentConfig {
+        kubelets_policy: kubelets,
+        image_min_age,
+        configz: sources.configz.clone().filter(|_| asks_kubelet),
+        ..agent_config(written, &policy, raised)
+    };
     Ok(Checked {
-        config: AgentConfig {
-            kubelets_policy: kubelets,
-            image_min_age,
-            configz: sources.configz.clone().filter(|_| asks_kubelet),
-            ..agent_config(written, &policy, raised)
-        },
+        tree: with_paths(tree, &config),
+        config,
         warnings,
         idle,
-        tree,
         origins,
         sources: sources.clone(),
     })
+}
+
+/// The tree with the paths in force that nobody wrote: most of them follow from another one.
+fn with_paths(mut tree: Node, config: &AgentConfig) -> Node {
+    let paths: [(&[&str], &Path); 4] = [
+        (&["storage", "podLogsDir"], &config.storage.pod_logs),
+        (&["events", "socket"], &config.events.socket),
+        (&["events", "journal", "path"], &config.events.journal.path),
+        (&["paths", "socket"], &config.paths.socket),
+    ];
+    for (way, path) in paths {
+        let written = way.iter().try_fold(&tree, |node, key| node.get(key));
+        if written.is_none() {
+            let text = path.display().to_string();
+            put(&mut tree, way, Node::text(text, Site::DEFAULT));
+        }
+    }
+    tree
 }
 
 fn agent_config(written: Written, policy: &Policy, raised: Vec<Raised>) -> AgentConfig {

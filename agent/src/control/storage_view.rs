@@ -42,6 +42,9 @@ pub struct DiskView {
     pub inodes: Option<u64>,
     /// Whether something could not be looked at, so that it uses at least so much.
     pub partial: bool,
+    /// Whether it has folders and no containers: neither logs nor writable layers.
+    #[serde(default)]
+    pub folders_alone: bool,
 }
 
 impl DiskView {

@@ -118,6 +118,16 @@ pub fn refusal_words(reason: &str) -> &str {
     }
 }
 
+/// What decided between two neighbours of a ranking.
+pub fn decider_words(by: &str) -> &str {
+    match by {
+        "statistics" => "no statistics",
+        "excess" => "over request",
+        "beyond" => "usage",
+        other => other,
+    }
+}
+
 /// A stage of an order.
 pub fn stage_words(stage: &str) -> &str {
     match stage {

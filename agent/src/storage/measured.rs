@@ -28,6 +28,8 @@ pub struct Measured {
     pub is_partial: bool,
     /// Whether that is what a container has written, of which nobody has told yet: it is still to be measured.
     pub lacks_layers: bool,
+    /// Whether it has folders and no containers: there are neither logs nor writable layers to be measured.
+    pub has_folders_alone: bool,
 }
 
 /// What was found in each folder of a workload.
@@ -121,6 +123,7 @@ impl Measured {
             at,
             is_partial: found.is_partial || found.lacks_layers,
             lacks_layers: found.lacks_layers,
+            has_folders_alone: owned.has_folders_alone(),
         }
     }
 

@@ -122,6 +122,12 @@ impl Owned {
         Self { containers, ..self }
     }
 
+    /// Whether it is no pod of a kubelet's, and has no containers that are known.
+    pub fn has_folders_alone(&self) -> bool {
+        let is_log = |piece: &Piece| matches!(piece.part, Part::Logs(_) | Part::PodLogs);
+        self.containers.is_empty() && !self.pieces.iter().any(is_log)
+    }
+
     /// Names come from manifests: one that could lead elsewhere has no folder.
     fn by_kubelet(self, places: &Places, pod: &Workload, has_user_namespace: bool) -> Self {
         let Workload {
@@ -269,6 +275,7 @@ mod tests {
                 "/host/var/log/pods/shop_web_12-ab".to_owned(),
             ]
         );
+        assert!(!owned.has_folders_alone());
         let quotas: Vec<bool> = owned.pieces.iter().map(|one| one.folder.quota).collect();
         assert_eq!(quotas, [true, true, true, false, false]);
         assert_eq!(
@@ -293,6 +300,9 @@ mod tests {
         let keeps = Keeps::Directories(vec![PathBuf::from("/srv/a")]);
         let owned = Owned::of(&Places::under(Path::new("/host")), &pod("u"), &keeps);
         assert_eq!(paths(&owned), ["/host/srv/a"]);
+        assert!(owned.has_folders_alone());
+        let container = vec![("app".to_owned(), "id".to_owned())];
+        assert!(!owned.clone().with_containers(container).has_folders_alone());
         let [piece] = &owned.pieces[..] else {
             panic!("{owned:?}");
         };

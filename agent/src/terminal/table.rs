@@ -110,14 +110,46 @@ fn sentence(start: &str, text: &str, width: usize) -> Vec<String> {
 
 /// A name in at most so many characters: its beginning and its end tell names apart better than its middle.
 pub fn cut(name: &str, width: usize) -> String {
-    let letters: Vec<char> = name.chars().collect();
-    if letters.len() <= width || width == 0 {
+    if name.chars().count() <= width || width == 0 {
         return name.to_owned();
     }
+    let units = units(name);
     let front = (width - 1) / 2;
-    let back = letters.len() - (width - 1 - front);
-    let (front, back) = (letters[..front].iter(), letters[back..].iter());
-    front.chain(std::iter::once(&'…')).chain(back).collect()
+    let back = width - 1 - front;
+    let front = fitting(units.iter().copied(), front);
+    let back = units.len() - fitting(units.iter().rev().copied(), back);
+    format!("{}…{}", units[..front].concat(), units[back..].concat())
+}
+
+/// How many of these have so much room, in their order.
+fn fitting<'a>(units: impl Iterator<Item = &'a str>, mut room: usize) -> usize {
+    let fits = |unit: &&str| {
+        let rest = room.checked_sub(unit.chars().count());
+        room = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    units.take_while(fits).count()
+}
+
+/// The letters of a text, each escape in it as one: the half of an escape would be another name.
+fn units(text: &str) -> Vec<&str> {
+    let mut units = Vec::new();
+    let mut rest = text;
+    while let Some(letter) = rest.chars().next() {
+        let (unit, after) = rest.split_at(escape(rest).unwrap_or(letter.len_utf8()));
+        units.push(unit);
+        rest = after;
+    }
+    units
+}
+
+/// The length of the escape that a text begins with, such as `\u{1b}`.
+fn escape(text: &str) -> Option<usize> {
+    const START: &str = "\\u{";
+    let (digits, _) = text.strip_prefix(START)?.split_once('}')?;
+    let is_one =
+        (1..=6).contains(&digits.len()) && digits.bytes().all(|one| one.is_ascii_hexdigit());
+    is_one.then_some(START.len() + digits.len() + 1)
 }
 
 #[cfg(test)]
@@ -125,7 +157,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::terminal::{Screen, Style};
+    use crate::terminal::{Screen, Style, plain};
 
     #[test]
     fn a_name_loses_its_middle() {
@@ -133,6 +165,21 @@ mod tests {
         {
             assert_eq!(cut("abcdefghij", width), expected);
         }
+    }
+
+    #[test]
+    fn an_escape_is_cut_as_a_whole() {
+        for (width, expected) in [
+            (21, "cgroup/s\\u{1b}[31mxyz"),
+            (20, "cgroup/s…[31mxyz"),
+            (17, "cgroup/s…[31mxyz"),
+            (16, "cgroup/…[31mxyz"),
+        ] {
+            assert_eq!(cut("cgroup/s\\u{1b}[31mxyz", width), expected, "{width}");
+        }
+        assert_eq!(cut("a\\u{1b}bcdefghijkl", 17), "a\\u{1b}b…efghijkl");
+        // What only looks like one is cut as any other text.
+        assert_eq!(cut("ab\\u{xyz}cdef", 9), "ab\\u…cdef");
     }
 
     fn screen(width: Option<usize>, rows: &[[&str; 4]]) -> String {
@@ -174,6 +221,13 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_cut_name_has_its_width_and_no_half_of_an_escape(name in "[a-c\u{1b}]{0,40}", width in 1..60_usize) {
+            let cut = cut(&plain(&name), width);
+            prop_assert!(cut.chars().count() <= width, "{cut:?}");
+            prop_assert!(!cut.replace("\\u{1b}", "").contains(['\\', '{', '}']), "{cut:?}");
+        }
+
         #[test]
         fn a_row_fits_unless_its_columns_cannot(name in "[a-z]{0,90}", text in "[a-z]{0,9}( [a-z]{1,9}){0,20}", width in 60..140_usize) {
             for line in screen(Some(width), &[[&name, "1", "normal", &text]]).lines() {

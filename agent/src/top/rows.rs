@@ -7,7 +7,7 @@ use super::state::State;
 use crate::control::protocol::{Ranking, Status, ThresholdState};
 use crate::record::page::preference;
 use crate::record::text::{
-    amount, amount_or_unknown, bytes, hardness, is_count, requested, stretch,
+    amount, amount_or_unknown, bytes, decider_words, hardness, is_count, requested, stretch,
 };
 use crate::record::wire::{RankedWorkload, SignalValue};
 use crate::story::headline::cause_words;
@@ -215,7 +215,7 @@ fn workload_row(state: &State, ranking: &Ranking, place: usize) -> Vec<String> {
         ranking
             .why
             .get(place)
-            .map_or_else(String::new, |why| why.by.clone()),
+            .map_or_else(String::new, |why| decider_words(&why.by).to_owned()),
     ]
 }
 

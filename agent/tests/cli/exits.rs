@@ -146,6 +146,27 @@ fn a_signal_or_a_length_of_time_that_there_is_none_of_is_two() {
         );
     }
     check(
+        &["rank", "--signal", "nodefs.availabel"],
+        2,
+        "",
+        "no such signal; did you mean nodefs.available? The signals are memory.available, ",
+    );
+    for command in [&["rank"][..], &["top"], &["explain", "shop/web"]] {
+        let args = [command, &["nodefs.availabel"]].concat();
+        check(
+            &args,
+            2,
+            "",
+            "tip: a signal is named by '--signal nodefs.available'",
+        );
+    }
+    let stranger = run(&["rank", "shop/web"], "");
+    let said = stderr(&stranger);
+    assert!(
+        said.contains("unexpected argument") && !said.contains("tip:"),
+        "{said}"
+    );
+    check(
         &["pause", "--for", "9999999h"],
         2,
         "",

@@ -166,6 +166,24 @@ fn what_can_listen_side_by_side_may() {
 }
 
 #[test]
+fn paths_that_follow_from_others_are_shown_where_nobody_wrote_them() {
+    let text = format!("{HEAD}paths: {{stateDir: /run/other, socket: /run/b.sock}}\n");
+    let checked = Folder::new(&[("config.yaml", &text)]).load();
+    let shown = to_json(&checked.tree);
+    assert_eq!(shown["paths"]["socket"], "/run/b.sock");
+    assert_eq!(shown["events"]["socket"], "/run/other/events.sock");
+    assert_eq!(shown["events"]["journal"]["path"], "/run/other/events");
+    let storage = json!({"volumeStatsAggPeriod": "1m", "podLogsDir": "/var/log/pods"});
+    assert_eq!(shown["storage"], storage);
+    let origins = checked.to_json_with_origins().origins;
+    assert_eq!(origins["events.journal.path"], "default");
+    let again = Folder::new(&[("config.yaml", &checked.to_yaml(true))]).load();
+    assert_eq!(to_json(&again.tree), shown);
+    assert_eq!(again.config.events, checked.config.events);
+    assert_eq!(again.config.storage, checked.config.storage);
+}
+
+#[test]
 fn all_that_is_wrong_with_a_file_of_events_is_told_at_once() {
     let said = faults("events: {file: {path: rel, format: xml, maxFiles: -1, maxSize: 1}}");
     assert_eq!(said.len(), 4, "{said:#?}");

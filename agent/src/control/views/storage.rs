@@ -61,5 +61,6 @@ fn view(workload: String, measured: &Measured) -> DiskView {
         volumes_bytes: usage.volumes.bytes,
         inodes: all.inodes,
         partial: measured.is_partial,
+        folders_alone: measured.has_folders_alone,
     }
 }

@@ -84,7 +84,8 @@ fn socket(facts: &Facts) -> Check {
                 format!("ls -l {}", quoted(&facts.state.socket.path)),
             ),
         SocketState::Impossible(_) if follows_folder(facts) => {
-            SUBJECT.unknown(format!("{path}: see state.folder"))
+            let check = SUBJECT.unknown(format!("{path}: see state.folder"));
+            check.next("do what state.folder says: it is to be made in that folder")
         }
         SocketState::Impossible(why) => SUBJECT
             .failed(format!("{path}: {why}"))
@@ -99,10 +100,21 @@ fn follows_folder(facts: &Facts) -> bool {
     folder.writable.is_err() && facts.state.socket.path.starts_with(&folder.path)
 }
 
+/// What could not be looked at, with what to do for anybody but root.
+fn for_root(check: Check, facts: &Facts) -> Check {
+    match facts.process.user {
+        0 => check,
+        _ => check.run("look as root, with the same options", "sudo brink doctor"),
+    }
+}
+
 fn ledger(facts: &Facts) -> Check {
     const SUBJECT: Subject = Subject("state.ledger", "ledger of decisions");
     if let Some(owner) = facts.state.ledger_owner {
-        return SUBJECT.unknown(format!("it belongs to user {owner}"));
+        return for_root(
+            SUBJECT.unknown(format!("it belongs to user {owner}")),
+            facts,
+        );
     }
     match &facts.state.ledger {
         Ok(Found::Nothing) => SUBJECT.ok("none yet"),
@@ -110,7 +122,7 @@ fn ledger(facts: &Facts) -> Check {
         Ok(Found::Other(why)) => SUBJECT
             .note(format!("not to be continued: {why}"))
             .follows("an agent that starts puts it aside as ledger.aside and begins a new one"),
-        Err(why) => SUBJECT.unknown(why.clone()),
+        Err(why) => for_root(SUBJECT.unknown(why.clone()), facts),
     }
 }
 
@@ -124,7 +136,7 @@ fn enforcer(facts: &Facts) -> Check {
         Ok(Some(pid)) => SUBJECT
             .note(format!("process {pid} holds the lock"))
             .follows("a second agent that starts now only observes"),
-        Err(why) => SUBJECT.unknown(why.clone()),
+        Err(why) => for_root(SUBJECT.unknown(why.clone()), facts),
     }
 }
 
@@ -132,7 +144,7 @@ fn button(facts: &Facts) -> Check {
     const SUBJECT: Subject = Subject("state.stop-button", "stop button");
     let pressed = match &facts.state.button {
         Ok(pressed) => pressed,
-        Err(why) => return SUBJECT.unknown(why.clone()),
+        Err(why) => return for_root(SUBJECT.unknown(why.clone()), facts),
     };
     let found = match pressed {
         Pressed::No => return SUBJECT.ok("not pressed"),

@@ -3,7 +3,7 @@
 use brink_core::node::workload::{PreferenceBy, Protection, Workload};
 
 use super::{count, some};
-use crate::config::RunMode;
+use crate::config::{NodeScope, RunMode};
 use crate::doctor::check::{Check, Subject};
 use crate::doctor::facts::Facts;
 use crate::doctor::facts::workloads::{Bound, Daemon, Manifests};
@@ -52,16 +52,51 @@ fn bound(facts: &Facts) -> Check {
                 .follows("what cannot be opened is not watched over")
         };
     }
+    let missed = missed(facts).filter(|_| all.is_empty());
+    let found = match &missed {
+        Some(missed) => format!("{found}: {missed}"),
+        None => found,
+    };
     let check = match facts.config.mode {
         RunMode::Enforce => SUBJECT.warning(found),
         RunMode::Observe => SUBJECT.note(found),
     };
+    let mut check = check.follows(
+        "when a threshold is met there is nobody to evict, and the kernel's OOM killer is left",
+    );
+    if missed.is_some() {
+        check = check
+            .next("correct the globs, or start what they name")
+            .run("see which groups there are", "systemd-cgls");
+    }
+    if facts.config.workloads.manifests.is_none() {
+        check = check
+            .next("name a folder of pod manifests: workloads: {manifests: /etc/brink/manifests}");
+    }
+    if missed.is_none() {
+        check = check
+            .next("name control groups: workloads: {cgroups: [{glob: /system.slice/*.service}]}");
+    }
     check
-        .follows(
-            "when a threshold is met there is nobody to evict, and the kernel's OOM killer is left",
-        )
-        .next("name a folder of pod manifests: workloads: {manifests: /etc/brink/manifests}")
-        .next("or control groups: workloads: {cgroups: [{glob: /system.slice/*.service}]}")
+}
+
+/// What is said of control groups that are named where none of them is there; nothing where none is named.
+fn missed(facts: &Facts) -> Option<String> {
+    let rules = facts.config.workloads.cgroups.iter();
+    let globs: Vec<String> = rules.map(|rule| rule.glob.as_str().to_owned()).collect();
+    let entries = match globs.len() {
+        0 => return None,
+        1 => "1 entry".to_owned(),
+        many => format!("{many} entries"),
+    };
+    let scope = match &facts.config.node {
+        NodeScope::Machine => String::new(),
+        NodeScope::Cgroup(group) => format!(" below {group}"),
+    };
+    let globs = some(&globs, MOST);
+    Some(format!(
+        "{entries} of workloads.cgroups, and no group{scope} matches {globs}"
+    ))
 }
 
 /// What pods ask for by annotation; nothing where none asks for anything.
