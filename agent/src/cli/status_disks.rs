@@ -45,12 +45,11 @@ pub(super) fn why_unmeasured<'a>(view: Option<&'a DisksView>, signal: &str) -> &
     let role = signal.split('.').next().unwrap_or(signal);
     let filesystem = view.and_then(|view| view.filesystems.iter().find(|one| one.role == role));
     match filesystem {
-        None => UNKNOWN,
         Some(FilesystemView { why: Some(why), .. }) => why.as_str(),
         Some(one) if one.kind.is_some() && signal.ends_with("inodesFree") => {
             "the filesystem has no count of inodes"
         }
-        Some(_) => UNKNOWN,
+        None | Some(_) => UNKNOWN,
     }
 }
 

@@ -134,11 +134,13 @@ fn every_example_is_in_order() {
         } else {
             run(&["config", "check", name], "")
         };
-        assert_eq!(
-            (output.status.code(), stderr(&output).as_str()),
-            (Some(0), ""),
-            "{name}"
-        );
+        // A folder that an example names need not be on this machine.
+        let said = stderr(&output);
+        let said: Vec<&str> = said
+            .lines()
+            .filter(|line| !line.contains("there is no such folder"))
+            .collect();
+        assert_eq!((output.status.code(), said), (Some(0), vec![]), "{name}");
         checked += 1;
     }
     assert!(checked >= 5, "{checked}");

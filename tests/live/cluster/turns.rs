@@ -42,7 +42,7 @@ const TRIAL: u64 = 64 * MIB;
 /// Milliseconds between two polls of a kubelet.
 const POLL: u64 = 10_000;
 /// It evicts at a poll at the latest, and takes 2 s to kill; much later it does not any more.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 /// Whoever acts on a spike has done so this long after it.
 const AFTER: Duration = Duration::from_secs(6);
 const LABEL: &str = "turns";
