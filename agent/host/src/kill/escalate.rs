@@ -64,8 +64,7 @@ impl Beside {
         };
         let mut is_spared = false;
         let look = each_process(group.as_fd(), &mut |pid| {
-            // Whom no list names could be anybody.
-            is_spared |= pid <= 0 || protected.contains(pid);
+            is_spared |= protected.could_be(pid);
         });
         if is_spared || !look.complete {
             return Ok(None);

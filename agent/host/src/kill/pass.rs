@@ -201,7 +201,7 @@ impl Workspace {
         let (mut listed, mut spares) = (0u32, false);
         let there = each_process(group, &mut |pid| {
             listed += 1;
-            spares |= pid <= 0 || protected.contains(pid);
+            spares |= protected.could_be(pid);
             if !self.signalled.contains(pid) {
                 self.roster.push(pid);
             }

@@ -120,6 +120,11 @@ impl ProtectedPids {
         let now = starts.start_ticks(pid);
         now.is_err() || now == Ok(Some(*start))
     }
+
+    /// Whether whom a group lists so is in it, or might be: a process of another namespace is listed as 0, and could be anybody.
+    pub(super) fn could_be(&self, pid: i32) -> bool {
+        pid <= 0 || self.contains(pid)
+    }
 }
 
 #[cfg(test)]
