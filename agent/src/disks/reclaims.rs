@@ -54,27 +54,31 @@ impl Caretaker {
             took: Duration::ZERO,
         };
         self.telling.reclaim(guard::now(), &told);
-        let before = seen(&self.disks)[asked.signal];
+        let (disks, shared) = (Arc::clone(&self.disks), Arc::clone(&self.shared));
+        let is_stopped = Arc::clone(&self.is_stopped);
+        let settling = Settling {
+            disks: &disks,
+            signal: asked.signal,
+            before: seen(&disks)[asked.signal],
+            is_stopped: &is_stopped,
+        };
+        let short = |held: Option<u64>| {
+            let policy = shared.lock().policy.clone();
+            settling.short(&policy, held)
+        };
         let outcome = if self.reclaim_policy == ReclaimPolicy::Off {
             Outcome {
                 end: End::Off,
                 ..Outcome::default()
             }
         } else {
-            self.carry_out(&told, before)
+            self.carry_out(&told, &mut |held| short(held).is_empty())
         };
         let all = outcome.containers.iter().chain(&outcome.images);
         let gone = all.filter(|_| !is_dry).map(|one| one.bytes);
-        let settling = Settling {
-            disks: &self.disks,
-            signal: asked.signal,
-            before,
-            is_stopped: &self.is_stopped,
-        };
-        let policy = self.shared.lock().policy.clone();
-        told.short = settling.short(&policy, held(gone));
+        told.short = short(held(gone));
         told.outcome = Some(outcome);
-        told.available = seen(&self.disks)[asked.signal].map(|seen| seen.available);
+        told.available = seen(&disks)[asked.signal].map(|seen| seen.available);
         told.took = began.elapsed();
         self.count(&told);
         self.telling.reclaim(guard::now(), &told);
@@ -83,8 +87,12 @@ impl Caretaker {
         self.disks.lock().runtime = self.runtime.state().clone();
     }
 
-    /// Has the runtime remove what may go, with so much left `before`.
-    fn carry_out(&mut self, told: &Reclaimed, before: Option<Observation>) -> Outcome {
+    /// Has the runtime remove what may go; `enough` hears what it held, where that is said of all.
+    fn carry_out(
+        &mut self,
+        told: &Reclaimed,
+        enough: &mut dyn FnMut(Option<u64>) -> bool,
+    ) -> Outcome {
         let shared = Arc::clone(&self.shared);
         let by_api = self.by_api.as_deref();
         let pods = |uid: &str| {
@@ -106,17 +114,7 @@ impl Caretaker {
             pods: &pods,
             may_act: &may_act,
         };
-        let settling = Settling {
-            disks: &self.disks,
-            signal: told.asked.signal,
-            before,
-            is_stopped: &self.is_stopped,
-        };
-        let mut enough = |held: Option<u64>| {
-            let policy = shared.lock().policy.clone();
-            settling.short(&policy, held).is_empty()
-        };
-        self.runtime.reclaim(&order, WITHIN, &mut enough)
+        self.runtime.reclaim(&order, WITHIN, enough)
     }
 
     fn count(&self, told: &Reclaimed) {
@@ -211,7 +209,8 @@ impl Settling<'_> {
         }
     }
 
-    /// What would be left with so many bytes more than that. How many inodes come back nobody says, nor how many bytes where that is not known.
+    /// What would be left with so many bytes more than that. How many inodes come back nobody says, nor how many bytes where that is not
+    /// known.
     fn with_more(&self, left: Option<Observation>, held: Option<u64>) -> Option<Observation> {
         let is_counted = self.signal.resource() == Resource::EphemeralStorage || held == Some(0);
         let bytes = held.filter(|_| is_counted);

@@ -1,8 +1,9 @@
 //! What rounds may take on average: one part of the time in five, and a twentieth of a processor.
 //!
 //! After each round there is rest. A round that the guard waits for does not wait for that: it begins at once, and what was left of the
-//! rest comes after it, on top of its own, a few seconds at most. So a threshold that is crossed once is measured at once, wherever in a rest that is, and
-//! one that is crossed all the time, as by a disk that flickers, has no more rounds in the long run than one that stays met.
+//! rest comes after it, on top of its own, a few seconds at most. So a threshold that is crossed once is measured at once, wherever in
+//! a rest that is, and one that is crossed all the time, as by a disk that flickers, has no more rounds in the long run than one that
+//! stays met.
 
 use std::time::{Duration, Instant};
 
