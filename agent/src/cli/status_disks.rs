@@ -1,7 +1,7 @@
 //! The part of `brink status` that is about filesystems and the container runtime.
 
 use crate::disks::view::{DisksView, FilesystemView, RuntimeView};
-use crate::record::text::{counted, stretch, unsigned};
+use crate::record::text::{counted, counts_inodes, stretch, unsigned};
 use crate::terminal::{Paint, Screen};
 
 /// Where figures of filesystems come from, and whom the node asks before pods go.
@@ -46,7 +46,7 @@ pub(super) fn why_unmeasured<'a>(view: Option<&'a DisksView>, signal: &str) -> &
     let filesystem = view.and_then(|view| view.filesystems.iter().find(|one| one.role == role));
     match filesystem {
         Some(FilesystemView { why: Some(why), .. }) => why.as_str(),
-        Some(one) if one.kind.is_some() && signal.ends_with("inodesFree") => {
+        Some(one) if one.kind.is_some() && counts_inodes(signal) => {
             "the filesystem has no count of inodes"
         }
         None | Some(_) => UNKNOWN,

@@ -207,12 +207,22 @@ pub fn amount_or_unknown(signal: &str, value: Option<i64>) -> String {
 
 /// Whether a signal counts things, none of which can be requested.
 pub fn is_count(signal: &str) -> bool {
-    signal.starts_with("pid.") || signal.ends_with(".inodesFree")
+    counts_processes(signal) || counts_inodes(signal)
+}
+
+/// Whether a signal counts process ids.
+pub fn counts_processes(signal: &str) -> bool {
+    signal.starts_with("pid.")
+}
+
+/// Whether a signal counts inodes.
+pub fn counts_inodes(signal: &str) -> bool {
+    signal.ends_with(".inodesFree")
 }
 
 /// The request that counts in a ranking for a signal: always bytes, for inodes too; none for process ids.
 pub fn requested(signal: &str, request: i64) -> Option<String> {
-    (!signal.starts_with("pid.")).then(|| bytes(request))
+    (!counts_processes(signal)).then(|| bytes(request))
 }
 
 /// How many there are of each: `3 inUse, 2 pinned`; nothing where there are none.

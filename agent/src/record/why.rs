@@ -1,6 +1,6 @@
 //! Why one place in a recorded ranking goes before another: told from what the record keeps, when the workloads are long gone.
 
-use super::text::{amount, bytes, refusal_words};
+use super::text::{amount, bytes, counts_inodes, counts_processes, refusal_words};
 use super::wire::RankedWorkload;
 
 /// Why the victim, and why nobody before it: the refusals first, then what the next one has over it.
@@ -34,7 +34,7 @@ pub(super) fn sentences(
 /// The kubelet's order of criteria, with Brink's preference before it. What cannot be told from the record any more is
 /// said to be so: older builds kept no request with inodes, and uids are compared among all pods.
 fn because(signal: &str, one: &RankedWorkload, other: &RankedWorkload) -> String {
-    let counts_processes = signal.starts_with("pid.");
+    let counts_processes = counts_processes(signal);
     let why = if one.preference != other.preference {
         format!(
             "its preference is {}, the other's {}",
@@ -101,7 +101,7 @@ fn usage(signal: &str, one: &RankedWorkload, other: &RankedWorkload) -> String {
         uses.saturating_sub(one.request),
         others.saturating_sub(other.request),
     );
-    if signal.starts_with("pid.") && uses != others {
+    if counts_processes(signal) && uses != others {
         return format!("it runs {uses} processes, the other {others}");
     }
     if beyond.0 > beyond.1 {
@@ -129,10 +129,6 @@ fn footnote(signal: &str) -> &'static str {
     } else {
         ""
     }
-}
-
-fn counts_inodes(signal: &str) -> bool {
-    signal.ends_with(".inodesFree")
 }
 
 fn distance(signal: &str, beyond: i64) -> String {

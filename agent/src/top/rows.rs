@@ -7,7 +7,8 @@ use super::state::State;
 use crate::control::protocol::{Ranking, Status, ThresholdState};
 use crate::record::page::preference;
 use crate::record::text::{
-    amount, amount_or_unknown, bytes, decider_words, hardness, is_count, requested, stretch,
+    amount, amount_or_unknown, bytes, counts_processes, decider_words, hardness, is_count,
+    requested, stretch,
 };
 use crate::record::wire::{RankedWorkload, SignalValue};
 use crate::story::headline::cause_words;
@@ -233,7 +234,7 @@ fn growth(signal: &str, growth: Option<i64>) -> String {
         return "unknown".to_owned();
     };
     let sign = if growth > 0 { "+" } else { "" };
-    if signal.starts_with("pid.") {
+    if counts_processes(signal) {
         return format!("{sign}{growth}/s");
     }
     format!("{sign}{}/s", bytes(growth))
