@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use brink_host::cgroup::Controller;
 use brink_host::probe::programs::PROGRAMS;
-use brink_host::probe::{Facts, Family, Probe, Roots, Row, Signal, Victim, Wishes, coverage};
+use brink_host::probe::{
+    Facts, Family, Meters, Probe, Roots, Row, Signal, Victim, Wishes, coverage,
+};
 use brink_tests::{Sandbox, lacks};
 use probe_support::{Group, probe, signal, threads, until, waiting};
 
@@ -40,6 +42,12 @@ impl Sleepers {
         sleepers
     }
 
+    fn kill(&mut self) {
+        for child in &mut self.0 {
+            child.kill().unwrap();
+        }
+    }
+
     fn end(&mut self) {
         for child in &mut self.0 {
             child.kill().unwrap();
@@ -47,6 +55,12 @@ impl Sleepers {
         }
         self.0.clear();
     }
+}
+
+/// A group's processes and its dead, as they are counted; none where it is counted no more.
+fn counted(meters: &Meters, group: u64) -> Option<(i64, i64)> {
+    let meter = meters.cgroup(group).unwrap();
+    meter.map(|meter| (meter.processes, meter.zombies))
 }
 
 impl Drop for Sleepers {
@@ -272,14 +286,9 @@ fn the_dead_are_counted_until_they_are_reaped() {
     };
     let meters = probe.take_meters().unwrap();
     let mut sleepers = Sleepers::new(&group, 4);
-    let counted = || {
-        let meter = meters.cgroup(group.id()).unwrap().unwrap();
-        (meter.processes, meter.zombies)
-    };
+    let counted = || counted(&meters, group.id()).unwrap();
     assert_eq!(counted(), (4, 0));
-    for child in &mut sleepers.0 {
-        child.kill().unwrap();
-    }
+    sleepers.kill();
     until("all to be dead", || (counted() == (0, 4)).then_some(()));
     // Long enough for every grace period: nobody asked after them.
     std::thread::sleep(Duration::from_millis(200));
@@ -321,14 +330,9 @@ fn whoever_ends_unseen_is_counted_until_he_is_reaped() {
     assert!(!probe.coverage().has("exit"));
     let meters = probe.take_meters().unwrap();
     let mut sleepers = Sleepers::new(&group, 4);
-    let counted = || {
-        let meter = meters.cgroup(group.id()).unwrap().unwrap();
-        (meter.processes, meter.zombies)
-    };
+    let counted = || counted(&meters, group.id()).unwrap();
     assert_eq!(counted(), (4, 0));
-    for child in &mut sleepers.0 {
-        child.kill().unwrap();
-    }
+    sleepers.kill();
     until("nobody to be left in the file", || {
         (group.processes() == 0).then_some(())
     });
@@ -348,13 +352,8 @@ fn a_removed_cgroup_counts_its_dead_until_they_are_reaped() {
     let meters = probe.take_meters().unwrap();
     let mut sleepers = Sleepers::new(&group, 4);
     let id = group.id();
-    let counted = || {
-        let meter = meters.cgroup(id).unwrap();
-        meter.map(|meter| (meter.processes, meter.zombies))
-    };
-    for child in &mut sleepers.0 {
-        child.kill().unwrap();
-    }
+    let counted = || counted(&meters, id);
+    sleepers.kill();
     until("all to be dead", || {
         (counted() == Some((0, 4))).then_some(())
     });
