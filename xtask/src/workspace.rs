@@ -88,6 +88,21 @@ pub fn git(root: &Path) -> Command {
     git
 }
 
+/// The commit that is checked out, in eight digits, with a `+` behind it where something but the documents has been changed since.
+/// None where there is none, or no git.
+pub(crate) fn commit(root: &Path) -> Option<String> {
+    let told = git(root)
+        .args(["rev-parse", "--short=8", "HEAD"])
+        .output()
+        .ok()?;
+    let commit = String::from_utf8(told.stdout).ok()?.trim().to_owned();
+    let mut changes = git(root);
+    changes.args(["status", "--porcelain", "--", ".", ":!docs", ":!*.md"]);
+    let is_changed = !changes.output().ok()?.stdout.is_empty();
+    let mark = if is_changed { "+" } else { "" };
+    (!commit.is_empty()).then(|| commit + mark)
+}
+
 /// A command's stdout; its stderr goes to ours.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! What is claimed of every kernel, and the tests that show it there: the first table of docs/kernels.md.
 use std::fmt::Write as _;
 
-use super::kept::{Found, Outcome};
+use super::{kept::Found, known::Outcome};
 
 /// What must hold, and the names of the tests that show it, without the modules that they are in.
 type Claim = (&'static str, &'static [&'static str]);

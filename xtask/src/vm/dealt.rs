@@ -29,13 +29,8 @@ pub(super) fn firsts((kernels, beside): (usize, usize), tests: usize, turn: u64)
 
 /// A number of the commit that is checked out: the same commit runs the same tests. Zero where there is none, or no git.
 pub(super) fn turn(root: &Path) -> u64 {
-    let mut git = workspace::git(root);
-    let commit = git
-        .args(["rev-parse", "--short=8", "HEAD"])
-        .output()
-        .map(|output| output.stdout)
-        .unwrap_or_default();
-    u64::from_str_radix(String::from_utf8_lossy(&commit).trim(), 16).unwrap_or(0)
+    let commit = workspace::commit(root).unwrap_or_default();
+    u64::from_str_radix(commit.trim_end_matches('+'), 16).unwrap_or(0)
 }
 
 /// The times of all kernels, if each takes the whole of it.

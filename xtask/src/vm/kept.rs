@@ -1,17 +1,18 @@
 //! What guests have found, kept test by test: a run of some of the tests renews those and leaves the others as they were.
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt, fs,
+    fs,
     path::Path,
 };
 
-use anyhow::{Context as _, anyhow};
+use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
 use super::{
     boot::{Boot, ByBoot},
     choice,
     job::{Answer, Cgroup, Program},
+    known::{Known, Outcome, When},
     series::Series,
     verdict::Fault,
 };
@@ -42,65 +43,6 @@ pub(super) struct Found {
     pub(super) programs: Vec<Program>,
 }
 
-/// What became of a test when it ran last; that it was unsteady stays.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub(super) struct Known {
-    pub(super) outcome: Outcome,
-    /// The day, as `2026-01-31`.
-    pub(super) day: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Passed,
-    /// It held only when it was run again, once at the least on this kernel.
-    Unsteady,
-    Failed,
-    /// Why.
-    Skipped(String),
-}
-
-impl fmt::Display for Known {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let day = &self.day;
-        match &self.outcome {
-            Outcome::Passed => write!(f, "passed {day}"),
-            Outcome::Unsteady => write!(f, "unsteady {day}"),
-            Outcome::Failed => write!(f, "failed {day}"),
-            Outcome::Skipped(reason) => write!(f, "skipped {day} {reason}"),
-        }
-    }
-}
-
-impl From<Known> for String {
-    fn from(known: Known) -> Self {
-        known.to_string()
-    }
-}
-
-impl TryFrom<String> for Known {
-    type Error = anyhow::Error;
-
-    fn try_from(text: String) -> anyhow::Result<Self> {
-        let mut words = text.splitn(3, ' ');
-        let parts = [words.next(), words.next(), words.next()];
-        let (outcome, day) = match parts {
-            [Some("passed"), Some(day), None] => (Outcome::Passed, day),
-            [Some("unsteady"), Some(day), None] => (Outcome::Unsteady, day),
-            [Some("failed"), Some(day), None] => (Outcome::Failed, day),
-            [Some("skipped"), Some(day), Some(reason)] => {
-                (Outcome::Skipped(reason.to_owned()), day)
-            }
-            _ => return Err(anyhow!("`{text}` is no outcome of a test")),
-        };
-        Ok(Self {
-            outcome,
-            day: day.to_owned(),
-        })
-    }
-}
-
 /// What the guests of one kernel have found, those that lacked something too.
 pub(super) type Finding<'a> = (Series, ByBoot<Option<Result<&'a Answer, &'a Fault>>>);
 
@@ -124,7 +66,7 @@ impl Found {
         before: Option<Self>,
         (series, guests): &Finding<'_>,
         cgroup: Cgroup,
-        day: &str,
+        when: &When,
     ) -> Self {
         let told = guests.iter().map(|(boot, found)| (boot, *found));
         let answers = told.filter_map(|(boot, found)| Some((boot, found?.ok()?)));
@@ -135,7 +77,7 @@ impl Found {
         let mut found = before.unwrap_or_else(|| Self::of(*series, &name, cgroup));
         found.fault = None;
         for (boot, answer) in answers {
-            found.take(boot, &answer.report, day);
+            found.take(boot, &answer.report, when);
             if boot == Boot::Whole {
                 found.programs.clone_from(&answer.programs);
             }
@@ -151,18 +93,18 @@ impl Found {
 
     /// What a report says takes the place of what was known; what it had no time for stays, and so does that a test was
     /// unsteady.
-    fn take(&mut self, boot: Boot, report: &Report, day: &str) {
+    fn take(&mut self, boot: Boot, report: &Report, when: &When) {
         let was_unsteady = |known: &Known| known.outcome == Outcome::Unsteady;
         let known = self.tests.iter().filter(|(_, known)| was_unsteady(known));
         let before: BTreeSet<String> = known.map(|(key, _)| key.clone()).collect();
         let mut know = |suite: &str, test: &str, outcome: Outcome, left_out: Vec<String>| {
-            let (key, day) = (key(boot, suite, test), day.to_owned());
+            let (key, when) = (key(boot, suite, test), when.clone());
             if left_out.is_empty() {
                 self.left_out.remove(&key);
             } else {
                 self.left_out.insert(key.clone(), left_out);
             }
-            self.tests.insert(key, Known { outcome, day });
+            self.tests.insert(key, Known { outcome, when });
         };
         for (suite, of) in report.named_outcomes() {
             for test in &of.held {
@@ -242,7 +184,7 @@ fn key(boot: Boot, suite: &str, test: &str) -> String {
 /// When a file cannot be read or written.
 pub(super) fn keep(
     root: &Path,
-    (cgroup, day): (Cgroup, &str),
+    (cgroup, when): (Cgroup, &When),
     findings: &[Finding<'_>],
     listed: &[Listed],
 ) -> anyhow::Result<()> {
@@ -259,7 +201,7 @@ pub(super) fn keep(
             .iter()
             .position(is_same)
             .map(|place| all.swap_remove(place));
-        let mut found = Found::with(before, finding, cgroup, day);
+        let mut found = Found::with(before, finding, cgroup, when);
         found.forget(listed);
         let version = serde_json::to_value(cgroup)?;
         let version = version.as_str().unwrap_or_default();
@@ -322,6 +264,13 @@ mod tests {
         report::Suite,
     };
 
+    fn on(day: &str) -> When {
+        When {
+            day: day.to_owned(),
+            commit: Some("3dc94a75".to_owned()),
+        }
+    }
+
     fn answer(kernel: &str, outcome: Ran) -> Answer {
         let mut report = Report::default();
         report.add(Suite::told("live", outcome));
@@ -379,7 +328,7 @@ mod tests {
         let keep = |whole: Result<&Answer, &Fault>, day: &str| {
             let finding = (Series::V6_1, guests(Some(whole), None));
             let listed = listed("live", &["a", "b", "c", "d", "e"]);
-            keep(root, (Cgroup::V2, day), &[finding], &listed).unwrap();
+            keep(root, (Cgroup::V2, &on(day)), &[finding], &listed).unwrap();
             read(root).unwrap().remove(0)
         };
         let first = answer(
@@ -395,9 +344,9 @@ mod tests {
         assert_eq!(
             told,
             [
-                "passed 2026-01-01",
-                "passed 2026-01-02",
-                "skipped 2026-01-01 no zram"
+                "passed 2026-01-01@3dc94a75",
+                "passed 2026-01-02@3dc94a75",
+                "skipped 2026-01-01@3dc94a75 no zram"
             ]
         );
 
@@ -426,7 +375,8 @@ mod tests {
         let root = folder.path();
         let keep = |whole, bare, names: &[&str]| {
             let finding = (Series::V6_1, guests(whole, bare));
-            let of = (Cgroup::V2, "2026-01-01");
+            let when = on("2026-01-01");
+            let of = (Cgroup::V2, &when);
             keep(root, of, &[finding], &listed("live", names)).unwrap();
             let found = read(root).unwrap().remove(0);
             found.tests.into_keys().collect::<Vec<String>>()
@@ -442,7 +392,7 @@ mod tests {
     fn what_a_test_left_out_of_itself_is_kept_until_it_runs_again() {
         let mut found = Found::of(Series::V6_1, "6.1.1", Cgroup::V2);
         let mut take = |ran: Ran, day: &str| {
-            found.take(Boot::Whole, &answer("6.1.1", ran).report, day);
+            found.take(Boot::Whole, &answer("6.1.1", ran).report, &on(day));
             found.left_out.clone()
         };
         let part = |test: &str, reason: &str| Skip {
@@ -465,30 +415,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_read_and_nonsense_is_refused() {
-        for outcome in [
-            Outcome::Passed,
-            Outcome::Unsteady,
-            Outcome::Failed,
-            Outcome::Skipped("needs two words".to_owned()),
-        ] {
-            let known = Known {
-                outcome,
-                day: "2026-01-01".to_owned(),
-            };
-            assert_eq!(Known::try_from(known.to_string()).unwrap(), known);
-        }
-        for text in ["", "passed", "skipped 2026-01-01", "held 2026-01-01"] {
-            assert!(Known::try_from(text.to_owned()).is_err(), "{text}");
-        }
-    }
-
-    #[test]
     fn the_tests_that_are_not_known_come_first_and_then_all_again() {
         let report = answer("6.1.1", ran(&["a"], &["b"], &[]));
         let bare = answer("6.1.1", ran(&["x"], &[], &[]));
         let finding = (Series::V6_1, guests(Some(Ok(&report)), Some(Ok(&bare))));
-        let known = Found::with(None, &finding, Cgroup::V2, "2026-01-01");
+        let known = Found::with(None, &finding, Cgroup::V2, &on("2026-01-01"));
         let check = |series: &[Series], names: &[&str], expected: [&[&str]; 2]| {
             let all = ByBoot::new(|boot| match boot {
                 Boot::Whole => listed("live", names),

@@ -12,6 +12,7 @@ pub mod guest;
 mod image;
 mod job;
 mod kept;
+mod known;
 mod machine;
 mod packages;
 mod page;

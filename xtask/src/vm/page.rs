@@ -6,7 +6,8 @@ use anyhow::Context as _;
 use super::{
     claims,
     job::{Cgroup, Program},
-    kept::{self, Found, Outcome},
+    kept::{self, Found},
+    known::Outcome,
 };
 use crate::marks;
 
@@ -58,9 +59,28 @@ fn name_of(key: &str) -> &str {
     key.rsplit(' ').next().unwrap_or(key)
 }
 
+/// How many of the results that are kept are of which commit, the most first.
+fn commits(found: &Found) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for known in found.tests.values() {
+        let commit = known.when.commit.as_deref().unwrap_or_default();
+        *counts.entry(commit).or_default() += 1;
+    }
+    if counts.keys().all(|commit| commit.is_empty()) {
+        return None;
+    }
+    let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let told = counts.iter().map(|(commit, count)| match *commit {
+        "" => format!("{count} of commits that were not kept"),
+        commit => format!("{count} of `{commit}`"),
+    });
+    Some(format!("results: {}", told.collect::<Vec<_>>().join(", ")))
+}
+
 /// The first day and the last on which a test was run whose outcome is kept.
 fn days(found: &Found) -> String {
-    let days = || found.tests.values().map(|known| known.day.as_str());
+    let days = || found.tests.values().map(|known| known.when.day.as_str());
     match (days().min(), days().max()) {
         (Some(first), Some(last)) if first == last => first.to_owned(),
         (Some(first), Some(last)) => format!("{first} to {last}"),
@@ -117,7 +137,7 @@ fn tables(found: &[Found]) -> String {
     text += "\n";
     for each in found {
         let heading = each.heading();
-        for line in lines(each) {
+        for line in commits(each).into_iter().chain(lines(each)) {
             let _written = writeln!(text, "- {heading}: {line}");
         }
     }
@@ -192,7 +212,10 @@ mod tests {
 
     use super::*;
     use crate::{
-        vm::{kept::Known, series::Series},
+        vm::{
+            known::{Known, When},
+            series::Series,
+        },
         workspace,
     };
 
@@ -206,7 +229,7 @@ mod tests {
         let known = |(name, outcome, day): &(&str, Outcome, &str)| {
             let known = Known {
                 outcome: outcome.clone(),
-                day: (*day).to_owned(),
+                when: When::from(*day),
             };
             (format!("brink-tests live {name}"), known)
         };
@@ -229,7 +252,7 @@ mod tests {
             ("c", Outcome::Unsteady, "2026-01-01"),
             ("d", skipped.clone(), "2026-01-01"),
             ("e", skipped, "2026-01-01"),
-            ("f", Outcome::Passed, "2026-01-01"),
+            ("f", Outcome::Passed, "2026-01-01@3dc94a75"),
         ];
         let hung = Found {
             fault: Some("guest hung".to_owned()),
@@ -254,10 +277,12 @@ mod tests {
 | 6.1.176 | v1 | 1 | 0 | 0 | 0 | 2026-01-01 |
 | 6.12 | v2 | 0 | 0 | 0 | 0 | never |
 
+- 6.1.176: results: 4 of commits that were not kept, 1 of `3dc94a75`
 - 6.1.176: failed: `a::b`
 - 6.1.176: held when run again: `c`
 - 6.1.176: skipped, no zram: `d`, `e`
 - 6.1.176: `f` has left out of itself: no births; no burst
+- 6.1.176, v1: results: 1 of `3dc94a75`
 - 6.12: the latest guest hung
 
 | family | program | hook | 6.1.176 | 6.1.176, v1 |

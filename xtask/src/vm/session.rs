@@ -20,6 +20,7 @@ use super::{
     dealt, guest, image,
     job::{Answer, Job},
     kept,
+    known::When,
     machine::{Accelerator, Machine, tail},
     page,
     series::Series,
@@ -63,7 +64,7 @@ const TAIL: usize = 30;
 /// Runs the guests that `args` asks for.
 pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     // What cannot be kept afterwards is told before.
-    let published = || anyhow::Ok((kept::read(workspace::root())?, today()?));
+    let published = || anyhow::Ok((kept::read(workspace::root())?, now()?));
     let published = args.publish.then(published).transpose()?;
     let mut report = Report::default();
     let Some((tools, kernels, _in_use)) = supply(&wanted(args), &mut report)? else {
@@ -92,20 +93,27 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     for guest in &guests {
         session.add(guest, &mut report);
     }
-    if let Some((_, day)) = &published {
-        let of = (args.cgroup, day.as_str());
+    if let Some((_, when)) = &published {
+        let of = (args.cgroup, when);
         kept::keep(workspace::root(), of, &findings(&guests), &listed)?;
         page::write(workspace::root())?;
     }
     Ok(report)
 }
 
-/// The day, as `2026-01-31`.
-fn today() -> anyhow::Result<String> {
+/// The day and the commit of a run that is published.
+fn now() -> anyhow::Result<When> {
     let said = Command::new("date").args(["--utc", "+%F"]).output();
     let said = said.context("starting date")?;
     ensure!(said.status.success(), "`date` does not tell the day");
-    Ok(String::from_utf8(said.stdout)?.trim().to_owned())
+    let day = String::from_utf8(said.stdout)?.trim().to_owned();
+    let commit = workspace::commit(workspace::root());
+    let commit =
+        commit.context("git does not tell the commit, which is kept beside what is published")?;
+    Ok(When {
+        day,
+        commit: Some(commit),
+    })
 }
 
 /// What is published of each kernel: its guests, each of which may have had no time, or nothing to do.
