@@ -57,7 +57,13 @@ impl Outlet for Records {
     }
 
     fn completed(&self, over: &Over) {
-        self.telling.completed(&over.record, over.qos);
+        let mut record = over.record.clone();
+        let state = self.shared.lock();
+        let known = state.decision(record.order);
+        let known = known.filter(|known| known.victim.uid == record.victim.uid);
+        record.fork_root = known.and_then(|known| known.fork_root.clone());
+        drop(state);
+        self.telling.completed(&record, over.qos);
     }
 
     fn lost(&self, count: u64, total: u64) {
@@ -71,7 +77,9 @@ mod tests {
 
     use brink_core::node::engine::MemoryPolicy;
     use brink_core::node::safety::Mode;
-    use brink_host::clock::BootId;
+    use brink_host::clock::{BootId, ClockPair};
+    use brink_stream::hub::{Hub, Identity, Limits, Next};
+    use brink_stream::model::event::Event;
     use brink_stream::model::field::Missing;
 
     use super::*;
@@ -121,7 +129,25 @@ mod tests {
         assert_eq!(said(), Some(found.clone()));
         assert_eq!(foretold.recall().roots[&number].root, found);
         shared.lock().add_decision(order(true));
-        assert_eq!(said(), Some(found));
+        assert_eq!(said(), Some(found.clone()));
+        // Its end is told with it, though whoever tells of the end does not know.
+        let identity = Identity {
+            node: "here".to_owned(),
+            boot_id: "3f2a".to_owned(),
+        };
+        let hub = Hub::new(identity, 0, Limits::default());
+        let mut reader = hub.reader(None);
+        let telling = Telling::new(hub, ClockPair::now());
+        let records = Records::new(&telling, &shared, &foretold);
+        let mut record = order(true);
+        "pid.available".clone_into(&mut record.threshold.signal);
+        records.completed(&Over { record, qos: None });
+        let Some(Next::Line(line)) = reader.next() else {
+            panic!("it is told");
+        };
+        let event: Event = serde_json::from_slice(&line.text).unwrap();
+        let incident: Incident = serde_json::from_str(event.data.get()).unwrap();
+        assert_eq!(incident.fork_root, found);
     }
 
     #[test]

@@ -258,6 +258,11 @@ fn close(incident: &mut Incident, record: &DecisionRecord) {
     let unseen = unseen(record);
     incident.course = course(record, unseen);
     incident.decision = decision(record);
+    // Where nothing could be added to the incident while it was open, the decision has what was found.
+    if let (Field::Missing(Missing::Pending), Some(root)) = (&incident.fork_root, &record.fork_root)
+    {
+        incident.fork_root = root.clone();
+    }
     incident.fork_root.settle(Missing::Lost);
     incident.cgroups.settle(Missing::Lost);
     incident.memory_stat.settle(Missing::Lost);
@@ -469,6 +474,11 @@ fn course(record: &DecisionRecord, reason: Missing) -> Course {
     }
 }
 
+/// The decision as it is recorded, but for what its incident says itself.
 fn decision(record: &DecisionRecord) -> Field<Value> {
+    let record = DecisionRecord {
+        fork_root: None,
+        ..record.clone()
+    };
     Field::or(serde_json::to_value(record).ok(), Missing::Malformed)
 }

@@ -1,6 +1,6 @@
 //! How the incidents of our own orders end: who else killed, and what was not seen.
 
-use brink_stream::model::incident::{MOST_OTHER_KILLS, OtherKill};
+use brink_stream::model::incident::{ForkRoot, MOST_OTHER_KILLS, OtherKill};
 
 use super::*;
 
@@ -94,4 +94,32 @@ fn an_end_that_was_not_seen_is_lost() {
         &Field::Value(true),
         Missing::NotApplicable,
     );
+}
+
+/// What the decision has of the root of a bomb, its incident has too, also where nobody could add it while that was open.
+#[test]
+fn the_root_of_a_bomb_is_that_of_the_decision() {
+    let closed = |was_opened: bool, root: Option<Field<ForkRoot>>| {
+        let (telling, mut reader) = telling();
+        let mut record = decided(5, "enforcing");
+        record.threshold.signal = "pid.available".to_owned();
+        if was_opened {
+            telling.ordered(&record, None);
+        }
+        record.fork_root = root;
+        telling.completed(&over(record, "gone"), None);
+        incident(events(&mut reader).last().unwrap())
+    };
+    let full = include_str!("../../../tests/page/incident-full.json");
+    let full: Incident = serde_json::from_str(full).unwrap();
+    let root = full.fork_root;
+    assert!(root.value().is_some());
+    for was_opened in [true, false] {
+        let known = closed(was_opened, Some(root.clone()));
+        assert_eq!(known.fork_root, root, "{was_opened}");
+        let decision = known.decision.value().unwrap();
+        assert_eq!(decision.get("forkRoot"), None, "it is said once");
+        let unknown = closed(was_opened, None).fork_root;
+        assert_eq!(unknown, Field::Missing(Missing::Lost), "{was_opened}");
+    }
 }
