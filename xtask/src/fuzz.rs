@@ -1,5 +1,8 @@
 //! `cargo xtask fuzz`: the entry points of brink-fuzz under libFuzzer, one after the other.
+mod kept;
+
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -8,10 +11,12 @@ use std::{
 
 use anyhow::{Context as _, bail};
 
+use self::kept::{Figures, Run};
 use crate::{
     Verdict,
     process::{self, Ended},
     tools::Tool,
+    when::When,
     workspace::{self, stdout_of, succeeds},
 };
 
@@ -47,6 +52,9 @@ pub struct Args {
     /// What watches over memory: address, or none where the compiler has no runtime for it
     #[arg(long, default_value = "address", value_parser = ["address", "none"])]
     sanitizer: String,
+    /// Keep what it came to in the repository, and write the table of docs/fuzzing.md from it
+    #[arg(long)]
+    publish: bool,
 }
 
 /// Builds the program and runs it.
@@ -66,21 +74,49 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     } else {
         &args.targets
     };
-    let mut holds = true;
+    let when = args.publish.then(When::now).transpose()?;
+    let mut runs = BTreeMap::new();
     for name in chosen {
         println!("{name}: {} s", args.seconds);
         let ended = fuzz(&program, name, args.seconds, &folder)?;
+        let figures = Figures::of(&ended.output);
+        let mut findings = 0;
         match ended.fault() {
-            None => println!("{name}: {}", figures(&ended.output)),
+            None => println!("{name}: {}", line(figures)),
             Some(fault) => {
-                holds = false;
                 print!("{}", ended.quoted());
                 println!("{name}: {fault}");
-                tell_findings(&folder, name)?;
+                // One that ran out of memory or time may leave none.
+                findings = tell_findings(&folder, name)?.max(1);
             }
         }
+        runs.insert(name.clone(), (figures, findings));
+    }
+    let holds = runs.values().all(|(_, findings)| *findings == 0);
+    if let Some(when) = when {
+        let built_by = builders(&args.sanitizer)?;
+        let run = |(figures, findings)| Run {
+            when: when.clone(),
+            built_by: built_by.clone(),
+            seconds: args.seconds,
+            figures,
+            findings,
+        };
+        let runs = runs.into_iter().map(|(name, came_to)| (name, run(came_to)));
+        kept::keep(workspace::root(), runs.collect(), &known)?;
     }
     Ok(Verdict::from_holds(holds))
+}
+
+/// Who builds the program, in words.
+fn builders(sanitizer: &str) -> anyhow::Result<String> {
+    let compiler = stdout_of(Command::new("rustc").arg("--version"))?;
+    Ok(format!(
+        "{} and {} {}, sanitizer: {sanitizer}",
+        compiler.trim(),
+        CARGO_FUZZ.name,
+        CARGO_FUZZ.version
+    ))
 }
 
 /// The entry points, which have a folder of seeds each.
@@ -187,46 +223,28 @@ fn fuzz(program: &Path, name: &str, seconds: u64, folder: &Path) -> anyhow::Resu
 }
 
 /// What libFuzzer says at its end, in a line.
-fn figures(output: &str) -> String {
-    let figure = |name: &str| {
-        let line = output
-            .lines()
-            .find_map(|line| line.strip_prefix("stat::")?.strip_prefix(name));
-        line.map_or("?", |rest| rest.trim_start_matches(':').trim())
-            .to_owned()
-    };
-    format!(
-        "{} inputs, {} a second, {} new, {} MiB at most",
-        figure("number_of_executed_units"),
-        figure("average_exec_per_sec"),
-        figure("new_units_added"),
-        figure("peak_rss_mb")
-    )
+fn line(figures: Figures) -> String {
+    let [inputs, new, peak] = [figures.inputs, figures.new, figures.peak_mib].map(kept::word);
+    format!("{inputs} inputs, {new} new, {peak} MiB at most")
 }
 
-fn tell_findings(folder: &Path, name: &str) -> anyhow::Result<()> {
+/// Tells the inputs that were found at fault, those of earlier runs among them: how many there are.
+fn tell_findings(folder: &Path, name: &str) -> anyhow::Result<usize> {
     let findings = folder.join("findings").join(name);
+    let mut count = 0;
     for finding in fs::read_dir(&findings).with_context(|| findings.display().to_string())? {
         println!("  found {}", finding?.path().display());
+        count += 1;
     }
     println!(
         "  mend it, and keep the input as {CORPUS}/{name}/regression-WHAT: `cargo test -p brink-fuzz` runs it"
     );
-    Ok(())
+    Ok(count)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_end_of_a_run_is_a_line() {
-        let output = "#2 INITED\nstat::number_of_executed_units: 1234\nstat::average_exec_per_sec:     56\n\
-                      stat::new_units_added:          7\nstat::slowest_unit_time_sec:    0\nstat::peak_rss_mb:              89\n";
-        let expected = "1234 inputs, 56 a second, 7 new, 89 MiB at most";
-        assert_eq!(figures(output), expected);
-        assert_eq!(figures(""), "? inputs, ? a second, ? new, ? MiB at most");
-    }
 
     #[test]
     fn every_entry_point_is_found_by_its_seeds() {

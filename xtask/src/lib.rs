@@ -25,6 +25,7 @@ pub mod tidy;
 pub mod toolchain;
 pub mod tools;
 pub mod vm;
+mod when;
 pub mod workspace;
 
 /// What a command found out, as against a fault that kept it from finding out (an `Err`).

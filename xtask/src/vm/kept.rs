@@ -12,13 +12,16 @@ use super::{
     boot::{Boot, ByBoot},
     choice,
     job::{Answer, Cgroup, Program},
-    known::{Known, Outcome, When},
+    known::{Known, Outcome},
     series::Series,
     verdict::Fault,
 };
-use crate::test::{
-    Report,
-    live::{Listed, TIME_OVER},
+use crate::{
+    test::{
+        Report,
+        live::{Listed, TIME_OVER},
+    },
+    when::When,
 };
 
 /// Where it is kept, from the workspace's directory: one file a kernel.

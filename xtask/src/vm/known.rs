@@ -4,35 +4,7 @@ use std::fmt;
 use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 
-/// When a test ran, and of what.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct When {
-    /// The day, as `2026-01-31`.
-    pub(super) day: String,
-    /// The commit that was checked out, with a `+` where something but the documents had been changed since. Not kept until
-    /// 2026-11-27.
-    pub(super) commit: Option<String>,
-}
-
-impl fmt::Display for When {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.day)?;
-        self.commit
-            .iter()
-            .try_for_each(|commit| write!(f, "@{commit}"))
-    }
-}
-
-impl From<&str> for When {
-    fn from(text: &str) -> Self {
-        let (day, commit) = match text.split_once('@') {
-            Some((day, commit)) => (day, Some(commit.to_owned())),
-            None => (text, None),
-        };
-        let day = day.to_owned();
-        Self { day, commit }
-    }
-}
+use crate::when::When;
 
 /// What became of a test when it ran last; that it was unsteady stays.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -212,10 +212,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        vm::{
-            known::{Known, When},
-            series::Series,
-        },
+        vm::{known::Known, series::Series},
+        when::When,
         workspace,
     };
 

@@ -3,13 +3,12 @@ use std::{
     collections::VecDeque,
     fs::{self, File},
     path::{Path, PathBuf},
-    process::Command,
     sync::{Mutex, PoisonError},
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use anyhow::{Context as _, ensure};
+use anyhow::Context as _;
 
 use super::{
     Args,
@@ -20,7 +19,6 @@ use super::{
     dealt, guest, image,
     job::{Answer, Job},
     kept,
-    known::When,
     machine::{Accelerator, Machine, tail},
     page,
     series::Series,
@@ -36,6 +34,7 @@ use crate::{
         live::{self, Listed, TIME_OVER},
         report::Suite,
     },
+    when::When,
     workspace,
 };
 
@@ -64,7 +63,7 @@ const TAIL: usize = 30;
 /// Runs the guests that `args` asks for.
 pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     // What cannot be kept afterwards is told before.
-    let published = || anyhow::Ok((kept::read(workspace::root())?, now()?));
+    let published = || anyhow::Ok((kept::read(workspace::root())?, When::now()?));
     let published = args.publish.then(published).transpose()?;
     let mut report = Report::default();
     let Some((tools, kernels, _in_use)) = supply(&wanted(args), &mut report)? else {
@@ -99,21 +98,6 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
         page::write(workspace::root())?;
     }
     Ok(report)
-}
-
-/// The day and the commit of a run that is published.
-fn now() -> anyhow::Result<When> {
-    let said = Command::new("date").args(["--utc", "+%F"]).output();
-    let said = said.context("starting date")?;
-    ensure!(said.status.success(), "`date` does not tell the day");
-    let day = String::from_utf8(said.stdout)?.trim().to_owned();
-    let commit = workspace::commit(workspace::root());
-    let commit =
-        commit.context("git does not tell the commit, which is kept beside what is published")?;
-    Ok(When {
-        day,
-        commit: Some(commit),
-    })
 }
 
 /// What is published of each kernel: its guests, each of which may have had no time, or nothing to do.
