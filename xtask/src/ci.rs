@@ -366,6 +366,22 @@ fn finding(report: &Report, nothing: &str) -> Finding {
     }
 }
 
+/// What tests say of which the time decides how many there are: how many of all that were meant have begun and had what they need.
+fn of_all(report: &Report) -> Finding {
+    let [passed, failed, skipped] = report.counts();
+    let (ran, all) = (passed + failed, passed + failed + skipped);
+    let late = match report.not_begun() {
+        0 => String::new(),
+        late => format!("; there was no time for {late}"),
+    };
+    let told = format!("{ran} of {all} tests ran{late}");
+    if ran == 0 {
+        Finding::Skipped(format!("{told}; the reasons stand above"))
+    } else {
+        Finding::Partly(report.verdict(), told)
+    }
+}
+
 /// What benchmarks say that have missed no figure.
 fn held(told: &Told) -> Finding {
     let skipped = told.skipped.join("; ");
@@ -402,10 +418,10 @@ fn since_begin() -> Duration {
 /// Brink in a real Kubernetes, its tests added to the others'.
 fn on_a_cluster(until: Option<Instant>, all: &mut Option<Report>) -> anyhow::Result<Finding> {
     Ok(match cluster::check(until)? {
-        Err(reason) => Finding::Skipped(reason),
+        Err(reason) => Finding::Skipped(format!("no test on it has begun: {reason}")),
         Ok(report) => {
             report.print_table();
-            let finding = finding(&report, "no test on it has run");
+            let finding = of_all(&report);
             all.get_or_insert_default().add_from(CLUSTER, report);
             finding
         }
@@ -415,6 +431,7 @@ fn on_a_cluster(until: Option<Instant>, all: &mut Option<Report>) -> anyhow::Res
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test::{libtest::Outcome, live::TIME_OVER, report::Suite};
 
     #[test]
     fn what_was_begun_nowhere_is_said_beside_what_was_left_out() {
@@ -453,6 +470,27 @@ all             0 s
         assert!(!table(&steps).contains("of these"));
         let failed: Vec<bool> = steps.iter().map(|step| step.failed).collect();
         assert_eq!(failed, [false, true, false, false, true]);
+    }
+
+    #[test]
+    fn a_cluster_says_how_many_of_its_tests_ran() {
+        let word = |report: &Report| timed(CLUSTER, || Ok(of_all(report))).word;
+        let mut report = Report::default();
+        report.add_skipped("cluster", &["a"], TIME_OVER);
+        report.add_skipped("cluster", &["b", "c"], "no image");
+        let none = "skipped: 0 of 3 tests ran; there was no time for 1; the reasons stand above";
+        assert_eq!(word(&report), none);
+        report.add(Suite::told(
+            "cluster",
+            Outcome {
+                passed: 4,
+                ..Outcome::default()
+            },
+        ));
+        assert_eq!(
+            word(&report),
+            "ok, 4 of 7 tests ran; there was no time for 1"
+        );
     }
 
     #[test]

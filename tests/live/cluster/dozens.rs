@@ -9,7 +9,7 @@ use crate::figures::{Spread, hold, share};
 use crate::leak::{Kind, MIB, Waiting, leaker, wait_for_room};
 use crate::running::{Agent, MANY};
 use crate::support::{available, holds_in_time};
-use crate::told::{is_failed, is_shown_running_again, is_started_again};
+use crate::told::{PHASES, is_failed, is_shown_running_again, is_started_again};
 use crate::watch::Watch;
 use crate::{LAST_WORD, sleeper, wait_running};
 
@@ -57,8 +57,7 @@ fn evictions_by_the_dozen_are_fast_and_leave_nothing() {
     let bystander = cluster.pod(&sleeper(&format!("bystander-{}", std::process::id())));
     wait_running(&bystander);
     let selector = format!("brink-test={LABEL}");
-    let of_all = ["--selector", &selector];
-    let mut phases = Watch::of(&cluster, &of_all, "{.metadata.name} {.status.phase}");
+    let phases = Watch::of(&cluster, ("labelSelector", selector.as_str()), &PHASES);
     let before = available();
     let (_line, agent) = Agent::on_pods(&cluster, "enforce", "", MANY);
     let mut all = Vec::new();
@@ -91,7 +90,7 @@ fn evictions_by_the_dozen_are_fast_and_leave_nothing() {
         .filter(|one| is_shown_running_again(&one.waited.pod, &told))
         .count();
     println!("{count} evictions, {shown} shown as Running once more");
-    report(&all, &kinds);
+    report(&all, &kinds, (shown, phases.gaps()));
 }
 
 /// Has one pod evicted, and waits until that is told.
@@ -116,8 +115,8 @@ fn check(evicted: &Evicted<'_>) {
     assert!(is_failed(&waited.pod), "{}", waited.pod.described());
 }
 
-/// The figures, each held to what it must reach.
-fn report(all: &[Evicted<'_>], kinds: &[Kind]) {
+/// The figures, each held to what it must reach. So many were shown as running once more by a watch with so many gaps.
+fn report(all: &[Evicted<'_>], kinds: &[Kind], (shown, gaps): (usize, u32)) {
     let of = |kind: Option<Kind>, stage: &str| {
         let chosen = all
             .iter()
@@ -142,5 +141,12 @@ fn report(all: &[Evicted<'_>], kinds: &[Kind]) {
         // Nobody has held more than half a gibibyte.
         ("sample to gone, median, ms", gone.median(), 70.0),
         ("started again, of 100", share(restarts, all.len()), 3.0),
+        (
+            "shown as Running again, of 100",
+            share(shown, all.len()),
+            0.0,
+        ),
+        // What is in one nobody has seen.
+        ("gaps in the watch of that", f64::from(gaps), 0.0),
     ]);
 }

@@ -133,7 +133,7 @@ pub(crate) fn number(name: &str, default: u64) -> u64 {
 }
 
 /// The names in the order in which the kubelet evicts them, all of them.
-fn evicted(phases: &mut Watch, pods: &[Pod<'_>]) -> Vec<String> {
+fn evicted(phases: &Watch, pods: &[Pod<'_>]) -> Vec<String> {
     let mut order: Vec<String> = Vec::new();
     let mut last = Instant::now();
     while order.len() < pods.len() {
@@ -162,8 +162,8 @@ fn evicted(phases: &mut Watch, pods: &[Pod<'_>]) -> Vec<String> {
 fn the_order_is_the_one_in_which_a_kubelet_evicts() {
     let cluster = cluster!(with_pods_here);
     let _classes = Classes::of(&cluster);
-    let of_all = ["--selector", SELECTOR];
-    let mut phases = Watch::of(&cluster, &of_all, "{.metadata.name} {.status.reason}");
+    let reasons = &["/metadata/name", "/status/reason"];
+    let phases = Watch::of(&cluster, ("labelSelector", SELECTOR), reasons);
     let (_line, mut agent) = observer(&cluster, "");
     agent.start();
     let first = number(SEED, 1);
@@ -175,9 +175,10 @@ fn the_order_is_the_one_in_which_a_kubelet_evicts() {
         let brink: Vec<&str> = ranking.iter().map(|one| one.name.as_str()).collect();
         let kubelet = {
             let _evicting = Evicting::everything();
-            evicted(&mut phases, &pods)
+            evicted(&phases, &pods)
         };
         println!("mix {seed}: {kubelet:?}");
+        assert_eq!(phases.gaps(), 0, "behind one there is no order");
         assert_eq!(brink, kubelet, "mix {seed}: {ranking:#?}");
         drop(pods);
         let is_calm = || !is_under_pressure(&cluster);

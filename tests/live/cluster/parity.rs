@@ -48,7 +48,7 @@ fn taker(name: &str) -> Value {
 }
 
 /// The first of the pods that the kubelet evicts.
-fn first_evicted(phases: &mut Watch, pods: &[Pod<'_>]) -> Option<String> {
+fn first_evicted(phases: &Watch, pods: &[Pod<'_>]) -> Option<String> {
     let told = phases.told().into_iter();
     let mut evicted = told.filter_map(|line| Some(line.strip_suffix(" Evicted")?.to_owned()));
     evicted.find(|name| pods.iter().any(|pod| pod.name == *name))
@@ -59,7 +59,7 @@ fn first_evicted(phases: &mut Watch, pods: &[Pod<'_>]) -> Option<String> {
 fn check(
     cluster: &Cluster,
     agent: &Agent,
-    phases: &mut Watch,
+    phases: &Watch,
     (threshold, seed): (u64, u64),
 ) -> Duration {
     let pods = mix(cluster, seed);
@@ -111,11 +111,8 @@ fn check(
 fn the_record_foretells_whom_a_kubelet_evicts() {
     let cluster = cluster!(with_pods_here);
     let _classes = Classes::of(&cluster);
-    let mut phases = Watch::of(
-        &cluster,
-        &["--selector", SELECTOR],
-        "{.metadata.name} {.status.reason}",
-    );
+    let reasons = &["/metadata/name", "/status/reason"];
+    let phases = Watch::of(&cluster, ("labelSelector", SELECTOR), reasons);
     let Some(threshold) = node_available().checked_sub(ROOM) else {
         skip!("needs {ROOM} bytes of free memory");
     };
@@ -131,7 +128,7 @@ fn the_record_foretells_whom_a_kubelet_evicts() {
     let first = number(SEED, 1);
     let mut delays = Vec::new();
     for seed in first..first + number(MIXES, 2) {
-        delays.push(check(&cluster, &agent, &mut phases, (threshold, seed)));
+        delays.push(check(&cluster, &agent, &phases, (threshold, seed)));
         let is_calm = || node_available() > threshold + ROOM / 2 && !is_under_pressure(&cluster);
         assert!(holds_in_time(is_calm), "the node stays under pressure");
     }

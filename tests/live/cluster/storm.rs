@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::kubelet::Held;
 use crate::manifest::{GO, waiting};
 use crate::running::Agent;
-use crate::support::{Cluster, Pod, available, holds_in_time, write_inside};
+use crate::support::{Cluster, NODE, Pod, available, holds_in_time, write_inside};
 use crate::told::{condition, events, is_failed};
 use crate::watch::Watch;
 use crate::{LAST_WORD, group_of, wait_running};
@@ -41,6 +41,12 @@ const LONG: Storm = Storm {
     kills: 24,
     is_held: false,
 };
+/// The same while the server itself stands still, for the kubelet and the controllers too. They take the node for one that is away, and
+/// pods are taken from such a node only after five minutes; the kubelet's next word ends that.
+const HELD: Storm = Storm {
+    is_held: true,
+    ..LONG
+};
 /// Longer than an agent waits for an answer: what it was sent before, the server does afterwards all the same.
 const BRIEF: Storm = Storm {
     away: Duration::from_secs(12),
@@ -53,6 +59,11 @@ const BRIEF: Storm = Storm {
 const AT_ONCE: usize = 8;
 /// All but so much must be available again before the next pod leaks.
 const SLACK: u64 = 60 * MIB;
+/// The taints of a node of whose kubelet nothing is heard.
+const AWAY: [&str; 2] = [
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+];
 /// The program by which the guard hears of the kernel's kills.
 const PROGRAM: &str = "mark_victim";
 
@@ -215,6 +226,19 @@ fn check_kills(storm: Storm, cluster: &Cluster, agent: &Agent, bomber: &Running<
     assert_eq!(status["containerStatuses"][0]["restartCount"], 0);
 }
 
+/// The controllers have heard of the kubelet again, and have shut nobody out.
+fn check_node(cluster: &Cluster) {
+    let node = || cluster.get("node", NODE).unwrap();
+    let is_ready = || {
+        let node = node();
+        let ready = condition(&node, "Ready");
+        let taints = node["spec"]["taints"].as_array().into_iter().flatten();
+        let mut keys = taints.filter_map(|taint| taint["key"].as_str());
+        ready.is_some_and(|ready| ready["status"] == "True") && !keys.any(|key| AWAY.contains(&key))
+    };
+    assert!(holds_in_time(is_ready), "{:#}", node());
+}
+
 /// The numbers of what was told rise by one, and all of it that is to be kept is in the journal.
 fn check_numbers(
     storm: Storm,
@@ -255,6 +279,12 @@ fn a_storm_while_the_server_is_away_is_told_once_afterwards() {
 }
 
 #[test]
+#[ignore = "slow: the same minute, in which the server itself stands still"]
+fn a_storm_while_the_server_stands_still_for_a_minute_is_told_once_afterwards() {
+    check(HELD);
+}
+
+#[test]
 fn a_short_storm_while_the_server_stands_still_is_told_once_afterwards() {
     check(BRIEF);
 }
@@ -266,9 +296,11 @@ fn check(storm: Storm) {
         .collect();
     let bomber = Running::new(cluster.pod(&bomber(storm.kills)));
     let victims: Vec<Running<'_>> = pods.into_iter().map(Running::new).collect();
-    let of_all = ["--selector", "brink-test=storm"];
-    let output = "{.metadata.name} {.status.phase} {.status.reason}";
-    let mut phases = Watch::of(&cluster, &of_all, output);
+    let phases = Watch::of(
+        &cluster,
+        ("labelSelector", "brink-test=storm"),
+        &["/metadata/name", "/status/phase", "/status/reason"],
+    );
     let (mut line, mut agent) = Agent::on_pods(&cluster, "enforce", "", "");
     if let Some(reason) = deafness(&agent) {
         skip!("{reason}");
@@ -296,6 +328,9 @@ fn check(storm: Storm) {
         line.mend();
     }
     drop(held);
+    // One that has stood still for long takes its time.
+    let answers = || cluster.answers(&["get", "--raw", "/readyz"]);
+    assert!(holds_in_time(answers), "the server does not come back");
     for victim in &victims {
         assert!(
             holds_in_time(|| agent.has_told(&victim.uid)),
@@ -313,10 +348,12 @@ fn check(storm: Storm) {
     assert!(holds_in_time(|| agent.outbox() == 0), "{}", agent.log());
     // A kubelet's last word is behind it.
     sleep(LAST_WORD);
+    assert_eq!(phases.gaps(), 0, "all that was told was seen");
     let phases = phases.told();
     for victim in &victims {
         check_once(&cluster, &agent, victim, &phases);
     }
+    check_node(&cluster);
     assert_eq!(agent.decisions().len(), victims.len(), "nobody else");
     assert_eq!((agent.outbox(), agent.untold()), (0, 0));
     let view = agent.kubernetes();

@@ -41,6 +41,7 @@ const MEMORY: &str = "/sys/fs/cgroup/memory";
 const GROUPS: usize = 4096;
 
 /// A cluster.
+#[derive(Clone)]
 pub(crate) struct Cluster {
     kubectl: PathBuf,
     kubeconfig: PathBuf,

@@ -62,6 +62,9 @@ pub(crate) fn is_failed(pod: &Pod<'_>) -> bool {
         && condition(&json!({ "status": status }), "DisruptionTarget").is_some()
 }
 
+/// What [`is_shown_running_again`] is to be told of each change.
+pub(crate) const PHASES: [&str; 2] = ["/metadata/name", "/status/phase"];
+
 /// A kubelet that has not heard of the eviction starts what was killed.
 pub(crate) fn is_started_again(pod: &Pod<'_>) -> bool {
     let status = pod.status();
@@ -70,7 +73,7 @@ pub(crate) fn is_started_again(pod: &Pod<'_>) -> bool {
 }
 
 /// A kubelet of this age writes a status that it made up before it heard over ours, and Brink writes `Failed` over that. `lines` are of
-/// a watch that tells name and phase.
+/// a watch that tells [`PHASES`].
 pub(crate) fn is_shown_running_again(pod: &Pod<'_>, lines: &[String]) -> bool {
     let pairs = lines.iter().filter_map(|line| line.split_once(' '));
     let own = pairs.filter(|(name, _)| *name == pod.name);
@@ -89,7 +92,12 @@ fn an_eviction_is_told_as_the_kubelet_tells_it_and_the_pod_never_runs_again() {
     let found = wait_running(&pod);
     let uid = found["metadata"]["uid"].as_str().unwrap().to_owned();
     let group = group_of(&found);
-    let mut phases = Watch::of(&cluster, &[&pod.name], "{.status.phase} {.status.reason}");
+    let choice = format!("metadata.name={}", pod.name);
+    let phases = Watch::of(
+        &cluster,
+        ("fieldSelector", choice.as_str()),
+        &["/status/phase", "/status/reason", "/status/message"],
+    );
     assert!(
         holds_in_time(|| !phases.told().is_empty()),
         "a watch of the pod"
@@ -171,11 +179,13 @@ fn an_eviction_is_told_as_the_kubelet_tells_it_and_the_pod_never_runs_again() {
     let told = phases.told();
     let first = told.iter().position(|told| told.starts_with("Failed"));
     let since = &told[first.unwrap_or_else(|| panic!("{told:#?}"))..];
-    assert_eq!(since[0], "Failed Evicted", "{told:#?}");
+    let first = format!("Failed Evicted {message}");
+    assert_eq!(since[0], first, "word for word: {told:#?}");
     assert!(
         since.iter().all(|told| told.starts_with("Failed")),
         "it never runs again: {told:#?}"
     );
+    assert_eq!(phases.gaps(), 0, "all of it was seen");
     assert_eq!(events(&cluster, &uid, "Evicted").len(), 1, "once");
 }
 

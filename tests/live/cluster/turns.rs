@@ -1,5 +1,6 @@
 //! A real kubelet alone and Brink, in turns: how long after the same crossing the victim is gone, and which spikes are missed.
 
+mod alike;
 mod table;
 
 use std::path::Path;
@@ -9,8 +10,8 @@ use std::time::Duration;
 use brink_tests::{Chance, skip, slowed};
 use serde_json::{Value, json};
 
-use self::table::{Actor, Run, Way, of, report};
-use crate::figures::share;
+use self::alike::{BRINK, KUBELET, STATUSES, Said};
+use self::table::{Actor, After, Run, Way, of, report};
 use crate::kubelet::{Evicting, pods_limit};
 use crate::leak::{Kind, MIB, SPIKE, Waiting, leaker, spiker, wait_for_room};
 use crate::manifest::{container, pod_of};
@@ -18,7 +19,7 @@ use crate::order::{is_under_pressure, number};
 use crate::running::{Agent, MANY, ROOM, pods_as_node_above};
 use crate::sampler::{Seen, look_on};
 use crate::support::{Cluster, available, holds_in_time, node_available};
-use crate::told::{is_failed, is_shown_running_again, is_started_again};
+use crate::told::{PHASES, is_failed, is_shown_running_again, is_started_again};
 use crate::watch::Watch;
 use crate::{LAST_WORD, wait_running};
 
@@ -92,6 +93,10 @@ struct Course<'a, 'b> {
     runs: Vec<Run>,
     /// Whom Brink has killed.
     evicted: Vec<Waiting<'a>>,
+    /// Of all pods, each status.
+    statuses: &'b Watch,
+    /// What the kubelet has said of whom it has evicted.
+    kubelets: Vec<Said>,
 }
 
 impl<'a> Course<'a, '_> {
@@ -137,7 +142,8 @@ impl<'a> Course<'a, '_> {
             let seen = self.see(&waiting, turn);
             self.note(&waiting, turn, (seen, None));
             if seen.gone.is_some() {
-                self.check_kubelets(&waiting);
+                let said = self.kubelets_word(&waiting);
+                self.kubelets.push(said);
                 waiting.wait_until_apart();
             } else {
                 kept = Some(waiting);
@@ -206,8 +212,8 @@ impl<'a> Course<'a, '_> {
         u64::try_from(last.at.monotonic_ns).unwrap()
     }
 
-    /// It was the kubelet's eviction.
-    fn check_kubelets(&self, waiting: &Waiting<'_>) {
+    /// What the kubelet says of its eviction. It was none of Brink's.
+    fn kubelets_word(&self, waiting: &Waiting<'_>) -> Said {
         let Waiting { uid, pod, .. } = waiting;
         let has_failed = || pod.status()["phase"] == "Failed";
         assert!(holds_in_time(has_failed), "{}", pod.described());
@@ -216,6 +222,7 @@ impl<'a> Course<'a, '_> {
             record.as_ref().is_none_or(|found| found.mode == "paused"),
             "{record:#?}"
         );
+        Said::by(KUBELET, self.cluster, self.statuses, waiting)
     }
 
     fn note(&mut self, waiting: &Waiting<'_>, turn: Turn, (seen, signalled): (Seen, Option<u64>)) {
@@ -288,8 +295,9 @@ fn brink_acts_at_once_and_misses_no_spike_where_a_kubelet_alone_takes_seconds() 
     let status = agent.settled();
     println!("Brink: {:?}, {:?}", status.rung, status.scheduling);
     let selector = format!("brink-test={LABEL}");
-    let of_all = ["--selector", &selector];
-    let mut phases = Watch::of(&cluster, &of_all, "{.metadata.name} {.status.phase}");
+    let of_all = ("labelSelector", selector.as_str());
+    let phases = Watch::of(&cluster, of_all, &PHASES);
+    let statuses = Watch::of(&cluster, of_all, &STATUSES);
     let mut chance = Chance::new(number(SEED, 1));
     let [under_brink, under_kubelet] = [(UNDER_BRINK, 32), (UNDER_KUBELET, 12)]
         .map(|(name, default)| usize::try_from(number(name, default)).unwrap());
@@ -304,11 +312,18 @@ fn brink_acts_at_once_and_misses_no_spike_where_a_kubelet_alone_takes_seconds() 
         pods: 0,
         runs: Vec::new(),
         evicted: Vec::new(),
+        statuses: &statuses,
+        kubelets: Vec::new(),
     };
     for turn in turns {
         course.take(turn);
     }
-    let Course { runs, evicted, .. } = course;
+    let Course {
+        runs,
+        evicted,
+        kubelets,
+        ..
+    } = course;
     // The kubelet's last word is behind it.
     sleep(LAST_WORD);
     assert_eq!(bystander.status()["phase"], "Running", "nobody else dies");
@@ -318,14 +333,19 @@ fn brink_acts_at_once_and_misses_no_spike_where_a_kubelet_alone_takes_seconds() 
     let told = phases.told();
     let pods = || evicted.iter().map(|waited| &waited.pod);
     let shown = pods().filter(|pod| is_shown_running_again(pod, &told));
-    println!(
-        "{} killed by Brink, {} shown as Running once more",
-        evicted.len(),
-        shown.count()
-    );
-    let again = pods().filter(|pod| is_started_again(pod)).count();
+    let after = After {
+        killed: evicted.len(),
+        shown: shown.count(),
+        started: pods().filter(|pod| is_started_again(pod)).count(),
+        gaps: phases.gaps(),
+    };
+    println!("of those that Brink has killed: {after:?}");
+    let brinks = evicted.iter();
+    let brinks = brinks.map(|waiting| Said::by(BRINK, &cluster, &statuses, waiting));
+    let brinks: Vec<Said> = brinks.collect();
+    alike::check(&brinks, &kubelets);
     drop((agent, line, evicting));
     let is_calm = || !is_under_pressure(&cluster);
     assert!(holds_in_time(is_calm), "the node stays under pressure");
-    report(&runs, share(again, evicted.len()));
+    report(&runs, after);
 }

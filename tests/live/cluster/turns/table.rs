@@ -70,8 +70,20 @@ pub(super) fn of(runs: &[Run], actor: Actor, way: Way) -> impl Iterator<Item = &
     runs.iter().filter(is_one)
 }
 
+/// What became of the pods that Brink has killed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct After {
+    pub(super) killed: usize,
+    /// With a container that was started again.
+    pub(super) started: usize,
+    /// As running, after they had failed.
+    pub(super) shown: usize,
+    /// In the watch that tells so.
+    pub(super) gaps: u32,
+}
+
 /// The figures, and Brink's held to what they must reach.
-pub(super) fn report(runs: &[Run], again: f64) {
+pub(super) fn report(runs: &[Run], after: After) {
     for actor in [Actor::Brink, Actor::Kubelet] {
         for kind in Kind::ALL {
             let own = of(runs, actor, Way::Leak).filter(|run| run.kind == kind);
@@ -121,10 +133,26 @@ pub(super) fn report(runs: &[Run], again: f64) {
             1.0,
         ),
         (
+            "crossing to gone, of 20 ms and 100 ms a GiB, worst",
+            parts.worst(),
+            1.0,
+        ),
+        (
             "spikes that Brink misses, of 100",
             share(missed[0], SPIKES),
             0.0,
         ),
-        ("started again, of 100", again, 3.0),
+        (
+            "started again, of 100",
+            share(after.started, after.killed),
+            3.0,
+        ),
+        (
+            "shown as Running again, of 100",
+            share(after.shown, after.killed),
+            0.0,
+        ),
+        // What is in one nobody has seen.
+        ("gaps in the watch of that", f64::from(after.gaps), 0.0),
     ]);
 }
