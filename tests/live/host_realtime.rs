@@ -137,7 +137,8 @@ fn a_group_without_run_time_is_named_and_a_move_helps() {
             "{moves:?}"
         );
         assert_eq!(moves.moved_from, Some(path));
-        let now = Membership::read(Path::new(ROOT), "thread-self").expect("readable");
+        let now =
+            Membership::read(Path::new(ROOT), layout.home(), "thread-self").expect("readable");
         assert_eq!(now.of(&layout, Controller::Cpu), Some("/"));
         group
     });
@@ -163,7 +164,8 @@ fn only_the_thread_itself_is_moved() {
                 .moved_from
         });
         assert_eq!(moved.join().expect("no panic"), Some(path.clone()));
-        let own = Membership::read(Path::new(ROOT), "thread-self").expect("readable");
+        let own =
+            Membership::read(Path::new(ROOT), layout.home(), "thread-self").expect("readable");
         assert_eq!(own.of(&layout, Controller::Cpu), Some(path.as_str()));
         group
     });

@@ -85,11 +85,11 @@ pub enum HostError {
         /// Why it is not there, and where known what to do about it.
         why: String,
     },
-    /// Control groups are mounted as another cgroup namespace than ours has them: what is outside of ours has no name here that
-    /// leads to it.
+    /// Control groups are mounted as another cgroup namespace than ours has them, and where ours begins in them is not known: what
+    /// is outside of ours has no name then that leads to it.
     #[error(
-        "{path} shows control groups from above our cgroup namespace, where those of others have no name that leads to them; we have \
-         to be started in the machine's: a pod as privileged, with docker by --cgroupns=host"
+        "{path} shows control groups from above our cgroup namespace and nothing says which is ours, so those of others have no name \
+         that leads to them; we have to be started in the machine's: a pod as privileged, with docker by --cgroupns=host"
     )]
     OtherNamespace {
         /// Where they are mounted.

@@ -218,7 +218,7 @@ impl Builder {
             None => find_essentials(&self.root, &self.layout, &mut self.places)?,
         };
         let mut look = self.look(hierarchy);
-        let mut judge = Judge::new(&self.root, hierarchy, &self.judged);
+        let mut judge = Judge::new(&self.root, (hierarchy, self.layout.home()), &self.judged);
         let mut workloads = Vec::with_capacity(bound.len());
         let mut owners = Vec::with_capacity(bound.len());
         let mut left_alone = Vec::with_capacity(bound.len());

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use brink_host::cgroup::Home;
 use brink_host::cgroup::layout::Hierarchy;
 use brink_host::cgroup::pids::processes_at;
 use brink_host::cgroup::pod::PodMember;
@@ -35,6 +36,7 @@ pub struct Parts {
 pub struct Judge<'a> {
     root: &'a Path,
     hierarchy: &'a Hierarchy,
+    home: &'a Home,
     before: &'a Judged,
     /// What this look has found out, or knew.
     pub now: Judged,
@@ -53,11 +55,16 @@ enum Inside {
 }
 
 impl<'a> Judge<'a> {
-    /// A look at what is under a root, with what earlier ones have found out.
-    pub fn new(root: &'a Path, hierarchy: &'a Hierarchy, before: &'a Judged) -> Self {
+    /// A look at what is under a root, with what earlier ones have found out; processes name their groups from `home`.
+    pub fn new(
+        root: &'a Path,
+        (hierarchy, home): (&'a Hierarchy, &'a Home),
+        before: &'a Judged,
+    ) -> Self {
         Self {
             root,
             hierarchy,
+            home,
             before,
             now: Judged::new(),
             wards: None,
@@ -128,9 +135,9 @@ impl<'a> Judge<'a> {
     }
 
     fn wards(&mut self) -> &HashMap<String, Ward> {
-        let (root, troubles) = (self.root, &mut self.troubles);
+        let (root, home, troubles) = (self.root, self.home, &mut self.troubles);
         self.wards.get_or_insert_with(|| {
-            wards(root).unwrap_or_else(|error| {
+            wards(root, home).unwrap_or_else(|error| {
                 troubles.push(format!(
                     "{error}: what the container runtime says of sandboxes is not known"
                 ));

@@ -73,7 +73,8 @@ impl Machine {
     }
 
     fn judged(&self, ids: &[String], before: &Judged) -> (Parts, Judged) {
-        let mut judge = Judge::new(self.root.path(), &self.hierarchy, before);
+        let home = Home::default();
+        let mut judge = Judge::new(self.root.path(), (&self.hierarchy, &home), before);
         let family: Vec<&str> = self.groups.iter().map(String::as_str).collect();
         let parts = judge.pod(&family, ids);
         assert_eq!(judge.troubles, [""; 0]);

@@ -28,7 +28,7 @@ impl Essentials {
     /// [`HostError`] when the processes cannot be read.
     pub fn find(root: &Path, layout: &Layout) -> Result<Self, HostError> {
         let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
-        let processes = find(root, own)?;
+        let processes = find(root, layout.home(), own)?;
         let place = |process: &Essential| {
             let group = process.groups.of(layout, Controller::Memory)?;
             Some((group.to_owned(), process.role))

@@ -172,7 +172,7 @@ impl Sentry {
         };
         let family: Vec<&str> = groups.iter().map(String::as_str).collect();
         let known = known_of(&watched.group);
-        let mut judge = Judge::new(&self.root, hierarchy, &known);
+        let mut judge = Judge::new(&self.root, (hierarchy, self.layout.home()), &known);
         let parts = judge.pod(&family, &[]);
         for path in &parts.containers {
             if watched.seen.contains(path) {

@@ -182,6 +182,26 @@ fn a_container_is_told_from_the_machine() {
 }
 
 #[test]
+fn from_a_cgroup_namespace_those_outside_are_seen_where_the_machines_groups_are_mounted() {
+    let mounts = "30 23 0:28 /../.. /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
+    let listed = format!("{}\n", std::process::id());
+    let machine = Machine::whole()
+        .with("proc/self/mountinfo", mounts)
+        .with("proc/self/cgroup", "0::/\n")
+        .with("sys/fs/cgroup/kubepods/own/cgroup.procs", &listed);
+    machine.link("proc/self/ns/cgroup", "cgroup:[4026532999]");
+    let found = machine.check("rights.namespaces");
+    expect(&found, Ok, &["those outside are seen"]);
+    // A fake tree counts as hidden by something else.
+    let found = machine.check("cgroups.layout");
+    expect(&found, Warning, &["begins at /kubepods/own"]);
+    machine.write("sys/fs/cgroup/kubepods/own/cgroup.procs", "1\n");
+    expect(&machine.check("cgroups.layout"), Failed, &["privileged"]);
+    let found = machine.check("rights.namespaces");
+    expect(&found, Warning, &["--cgroupns=host"]);
+}
+
+#[test]
 fn the_throttle_on_real_time() {
     let throttle = |runtime: &str| {
         let machine = Machine::whole().with("proc/sys/kernel/sched_rt_runtime_us", runtime);

@@ -1,6 +1,7 @@
 //! The files of one process in a /proc of its own.
 
 use brink_host::capabilities::{Ability, Capabilities};
+use brink_host::cgroup::Home;
 use brink_host::cgroup::membership::Membership;
 use brink_host::process::lineage::Lineage;
 use brink_host::process::{ProcessInfo, Processes, command_name, essential, rivals};
@@ -61,12 +62,13 @@ fn check(root: &Scratch, files: &Bundle<'_>) -> Taken {
     }
     let name = command_name(root, PID);
     assert_eq!(name.ok().flatten().is_some(), files.get("comm").is_some());
-    let groups = Membership::read(root, &PID.to_string());
+    let home = Home::default();
+    let groups = Membership::read(root, &home, &PID.to_string());
     assert_eq!(groups.is_ok(), files.get("cgroup").is_some());
-    if let Ok(lineage) = Lineage::of(root, PID) {
+    if let Ok(lineage) = Lineage::of(root, &home, PID) {
         assert!(lineage.ancestors.len() <= 64);
     }
-    if let Ok(found) = essential::find(root, PID) {
+    if let Ok(found) = essential::find(root, &home, PID) {
         assert!(found.len() <= 1 && found.iter().all(|one| one.identity.pid == PID));
     }
     assert!(rivals::find(root).is_ok_and(|rivals| rivals.len() <= 1));

@@ -18,6 +18,7 @@ mod kinds;
 mod ladder;
 mod layouts;
 mod metrics;
+mod namespace;
 mod nested;
 mod no_psi;
 mod numbers;

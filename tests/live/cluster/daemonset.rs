@@ -255,11 +255,6 @@ fn without_privileges_the_capabilities_of_the_overlay_are_enough() {
     if let Some(reason) = no_image(&cluster) {
         skip!("{reason}");
     }
-    if fs::exists("/sys/fs/cgroup/cgroup.controllers").unwrap() {
-        skip!(
-            "needs control groups of version 1: on version 2 such a pod has a namespace of its own"
-        );
-    }
     let installed = Installed::new(&cluster, "least-capability");
     installed.wait_ready();
     let name = installed.pod();

@@ -405,8 +405,9 @@ fn a_kill_by_somebody_else_names_its_sender_and_one_of_ours_is_none() {
     // A shell that has exited by the time it is looked at is told as in the root by its files, where it never was.
     match &trigger.cgroup {
         Field::Value(cgroup) => {
-            let own = Membership::read(Path::new("/"), "self").unwrap();
-            let own = own.of(&scene.sandbox.layout, Controller::Memory);
+            let layout = &scene.sandbox.layout;
+            let own = Membership::read(Path::new("/"), layout.home(), "self").unwrap();
+            let own = own.of(layout, Controller::Memory);
             assert_eq!(Some(cgroup.as_str()), own);
         }
         Field::Missing(reason) => assert_eq!(*reason, Missing::ProcessGone),

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::cgroup::home::{Home, climbs};
 use crate::cgroup::membership::normal_path;
 use crate::cgroup::mounts::{Kind, Mount, choose, parse_mounts};
 use crate::error::HostError;
@@ -74,12 +75,15 @@ pub struct Hierarchy {
     pub version: Version,
     /// Where it is mounted, with the root argument in front.
     pub path: PathBuf,
-    /// Which of its groups is at the mount point: `/`, unless a part of the tree was bound there.
+    /// Which of its groups is at the mount point: `/`, unless a part of the tree was bound there. `/` too where it was mounted
+    /// from above our cgroup namespace: the groups have the names of the mount then ([`Home`]).
     pub mount_root: String,
 }
 
 impl Hierarchy {
-    /// The folder of a group that `/proc/<pid>/cgroup` calls `group` (`/kubepods/burstable`), if this mount shows it.
+    /// The folder of a group that [`Membership`] calls `group` (`/kubepods/burstable`), if this mount shows it.
+    ///
+    /// [`Membership`]: crate::cgroup::membership::Membership
     pub fn folder(&self, group: &str) -> Option<PathBuf> {
         let inside = match self.mount_root.as_str() {
             "/" => group,
@@ -117,6 +121,8 @@ impl Hierarchy {
 pub struct Layout {
     /// The v2 tree, whether or not it has controllers.
     unified: Option<Hierarchy>,
+    /// Where our cgroup namespace begins in it.
+    home: Home,
     /// Controllers on v1 mounts.
     legacy: Vec<(Controller, Hierarchy)>,
     /// Controllers the v2 tree offers.
@@ -130,7 +136,7 @@ impl Layout {
     ///
     /// # Errors
     /// [`HostError::Unsupported`] when no cgroup file system is mounted; [`HostError::OtherNamespace`] when it is mounted from
-    /// above our cgroup namespace; [`HostError`] with the path otherwise.
+    /// above our cgroup namespace, on v2 only if we are not found in it; [`HostError`] with the path otherwise.
     pub fn detect(root: &Path) -> Result<Self, HostError> {
         let path = root.join("proc/self/mountinfo");
         let mounts = parse_mounts(&read_bytes(&path)?);
@@ -139,7 +145,7 @@ impl Layout {
             path: root.join(mount.point.strip_prefix("/").unwrap_or(&mount.point)),
             mount_root: mount.root.clone(),
         };
-        let unified = choose(&mounts, |mount| mount.kind == Kind::Unified)
+        let mut unified = choose(&mounts, |mount| mount.kind == Kind::Unified)
             .map(|mount| at(mount, Version::V2));
         let legacy = Controller::ALL.into_iter().filter_map(|controller| {
             let mount = choose(&mounts, |mount| mount.kind.has(controller))?;
@@ -152,18 +158,22 @@ impl Layout {
                 why: format!("{} lists no cgroup file system", path.display()),
             });
         }
-        let mut all = legacy.iter().map(|(_, found)| found).chain(&unified);
-        // To us the kernel then names the mount's root, and every group outside of ours, by the way up from our own.
-        if let Some(climbing) = all.find(|found| found.mount_root.starts_with("/..")) {
+        let mut all = legacy.iter().map(|(_, found)| found);
+        if let Some(climbing) = all.find(|found| climbs(&found.mount_root)) {
             return Err(HostError::OtherNamespace {
                 path: climbing.path.clone(),
             });
         }
+        let home = match &mut unified {
+            Some(tree) => Home::settle(root, tree)?,
+            None => Home::default(),
+        };
         let offered = unified
             .as_ref()
             .map_or_else(|| Ok(Vec::new()), offered_by)?;
         Ok(Self {
             unified,
+            home,
             legacy,
             offered,
             disabled: disabled_controllers(root),
@@ -182,6 +192,11 @@ impl Layout {
     /// The v2 tree, with or without controllers.
     pub fn unified(&self) -> Option<&Hierarchy> {
         self.unified.as_ref()
+    }
+
+    /// Where our cgroup namespace begins in the v2 tree.
+    pub fn home(&self) -> &Home {
+        &self.home
     }
 
     /// The hierarchy that holds a controller. The v2 tree always has the freezer, in every group but its root.
@@ -391,14 +406,23 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_from_above_our_namespace_is_refused_with_what_to_do() {
-        // As a container that is not privileged sees the machine's tree.
-        let above = V2.replace(" / /sys", " /../../.. /sys");
-        let (root, layout) = machine(&above, "memory\n", HEADER);
+    fn a_tree_of_version_one_from_above_our_namespace_is_refused_with_what_to_do() {
+        // As a container sees the machine's groups that was given a namespace of its own.
+        let above = V1.replace(
+            " / /sys/fs/cgroup/memory",
+            " /../../.. /sys/fs/cgroup/memory",
+        );
+        let (root, layout) = machine(&above, "", HEADER);
         let error = layout.expect_err("no groups by these names").to_string();
-        let path = root.path().join("sys/fs/cgroup").display().to_string();
-        assert!(error.contains(&path), "{error}");
+        let path = root.path().join("sys/fs/cgroup/memory");
+        assert!(error.contains(&path.display().to_string()), "{error}");
         assert!(error.contains("privileged"), "{error}");
+    }
+
+    #[test]
+    fn our_own_part_of_a_tree_goes_before_one_from_above_our_namespace() {
+        let above = V2.replace(" / /sys", " /../../.. /sys");
+        let (root, _) = machine(&above, "memory\n", HEADER);
         let own = "51 30 0:28 / /own rw - cgroup2 cgroup2 rw\n";
         std::fs::create_dir(root.path().join("own")).expect("fake tree");
         std::fs::write(root.path().join("own/cgroup.controllers"), "memory\n").expect("fake file");

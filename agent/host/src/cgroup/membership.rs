@@ -2,6 +2,7 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use crate::cgroup::home::{Home, climbs};
 use crate::cgroup::layout::{Controller, Layout, Version};
 use crate::error::HostError;
 use crate::hot_file::read_bytes;
@@ -15,16 +16,26 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// Reads the groups of a process (`"self"` for our own) under a root.
+    /// Reads the groups of a process (`"self"` for our own) under a root, by the names they have below the mount.
     ///
     /// # Errors
     /// [`HostError`] with the path; the process may have gone.
-    pub fn read(root: &Path, process: &str) -> Result<Self, HostError> {
+    pub fn read(root: &Path, home: &Home, process: &str) -> Result<Self, HostError> {
         let path = root.join("proc").join(process).join("cgroup");
-        Ok(Self::parse(&read_bytes(&path)?))
+        Ok(Self::parse(&read_bytes(&path)?).seen_from(home))
     }
 
-    /// Understands lines like `4:memory:/a/b` and `0::/a/b`. A removed group has ` (deleted)` behind its path.
+    /// The same by the names they have below the mount, where our cgroup namespace begins at `home`. The v2 group is none if the
+    /// mount does not show it.
+    #[must_use]
+    pub fn seen_from(mut self, home: &Home) -> Self {
+        let shown = self.unified.take();
+        self.unified = shown.and_then(|shown| home.name(&shown));
+        self
+    }
+
+    /// Understands lines like `4:memory:/a/b` and `0::/a/b`, and leaves the names as they are. A removed group has ` (deleted)`
+    /// behind its path.
     pub fn parse(text: &[u8]) -> Self {
         let mut membership = Self::default();
         for line in scan::lines(text) {
@@ -72,7 +83,8 @@ impl Membership {
 
     /// The group systemd tracks the process by: of its own v1 hierarchy, or of the v2 tree.
     pub fn service(&self) -> Option<&str> {
-        let named = self.legacy("name=systemd").filter(|path| *path != "/");
+        let named = self.legacy("name=systemd");
+        let named = named.filter(|path| *path != "/" && !climbs(path));
         named.or(self.unified())
     }
 }
@@ -109,6 +121,8 @@ mod tests {
             Membership::parse(b"0::/init.scope\n").service(),
             Some("/init.scope")
         );
+        let outside = b"1:name=systemd:/../x\n0::/u\n";
+        assert_eq!(Membership::parse(outside).service(), Some("/u"));
     }
 
     #[test]
@@ -124,8 +138,8 @@ mod tests {
 
     #[test]
     fn we_are_somewhere() {
-        let own = Membership::read(Path::new("/"), "self").expect("our own groups");
         let layout = Layout::detect(Path::new("/")).expect("this machine");
+        let own = Membership::read(Path::new("/"), layout.home(), "self").expect("our own groups");
         assert!(
             own.of(&layout, Controller::Memory)
                 .is_some_and(|path| path.starts_with('/')),

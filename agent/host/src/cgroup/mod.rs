@@ -5,6 +5,7 @@
 //! | [`layout`] | v1, v2 or hybrid, and which mount holds which controller |
 //! | [`dir`] | one group, held open, with its id |
 //! | [`membership`] | which groups a process is in |
+//! | [`home`] | where our cgroup namespace begins, and what groups outside of it are called |
 //! | [`usage`], [`limit`], [`stat`], [`events`], [`pids`] | one file each, v1 and v2 behind one type |
 //! | [`account`] | everything the memory controller says of a group, for a record |
 //! | [`swap`] | what a group may still swap out |
@@ -17,6 +18,7 @@ pub mod account;
 pub mod dir;
 pub mod events;
 pub mod glob;
+pub mod home;
 pub mod layout;
 pub mod limit;
 pub mod membership;
@@ -31,5 +33,6 @@ pub mod usage;
 pub mod walk;
 
 pub use dir::{CgroupDir, CgroupId};
+pub use home::Home;
 pub use layout::{Controller, Hierarchy, Layout, Mode, Version};
 pub use limit::Limit;

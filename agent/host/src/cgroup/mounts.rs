@@ -25,9 +25,20 @@ pub(super) struct Mount {
     pub(super) point: PathBuf,
 }
 
-/// The mount to read a hierarchy through: one that shows it from its root, else the first.
+/// The mount to read a hierarchy through: one that shows it from its root, else the first. One that lies below another is not to
+/// be seen.
 pub(super) fn choose(mounts: &[Mount], wanted: impl Fn(&Mount) -> bool) -> Option<&Mount> {
-    let fitting = || mounts.iter().filter(|mount| wanted(mount));
+    let is_covered = |at: usize, mount: &Mount| {
+        mounts
+            .iter()
+            .skip(at + 1)
+            .any(|later| later.point == mount.point)
+    };
+    let fitting = || {
+        let all = mounts.iter().enumerate();
+        all.filter(|(at, mount)| wanted(mount) && !is_covered(*at, mount))
+            .map(|(_, mount)| mount)
+    };
     fitting()
         .find(|mount| mount.root == "/")
         .or_else(|| fitting().next())
@@ -84,6 +95,20 @@ mod tests {
         );
         assert!(mounts[0].kind.has(Controller::Memory) && !mounts[0].kind.has(Controller::Cpu));
         assert_eq!(parse_mounts(b"24 1 0:22 / /proc rw - proc proc rw\n"), []);
+    }
+
+    #[test]
+    fn a_mount_below_another_one_is_not_to_be_seen() {
+        let of = |root: &str, point: &str| format!("30 23 0:28 {root} {point} rw - cgroup2 c rw\n");
+        let chosen = |text: String| {
+            let mounts = parse_mounts(text.as_bytes());
+            let mount = choose(&mounts, |mount| mount.kind == Kind::Unified);
+            mount.map(|mount| mount.root.clone())
+        };
+        let (own, whole) = (of("/", "/sys/fs/cgroup"), of("/../..", "/sys/fs/cgroup"));
+        assert_eq!(chosen(format!("{own}{whole}")).as_deref(), Some("/../.."));
+        let aside = of("/", "/own");
+        assert_eq!(chosen(format!("{aside}{whole}")).as_deref(), Some("/"));
     }
 
     proptest! {

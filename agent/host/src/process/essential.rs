@@ -9,6 +9,7 @@
 
 use std::path::Path;
 
+use crate::cgroup::Home;
 use crate::cgroup::membership::Membership;
 use crate::cgroup::pod::PodGroup;
 use crate::error::HostError;
@@ -123,12 +124,12 @@ const UNITS: [(&str, Role); 21] = [
 ];
 
 /// Finds the essential processes under a root, in ascending order of their ids. Reads one file of a kernel thread, two of
-/// most others, and everything only of those whose name could make them essential.
+/// most others, and everything only of those whose name could make them essential. Groups are named from `home`.
 ///
 /// # Errors
 /// [`HostError`] when the processes, or our own lineage, cannot be read.
-pub fn find(root: &Path, own: i32) -> Result<Vec<Essential>, HostError> {
-    let lineage = Lineage::of(root, own)?;
+pub fn find(root: &Path, home: &Home, own: i32) -> Result<Vec<Essential>, HostError> {
+    let lineage = Lineage::of(root, home, own)?;
     let mut found = Vec::new();
     for pid in process::ids(root)? {
         // One that ends meanwhile needs no protection.
@@ -138,7 +139,7 @@ pub fn find(root: &Path, own: i32) -> Result<Vec<Essential>, HostError> {
         if glimpse.is_kernel_thread {
             continue;
         }
-        let Ok(groups) = Membership::read(root, &pid.to_string()) else {
+        let Ok(groups) = Membership::read(root, home, &pid.to_string()) else {
             continue;
         };
         let service = groups.service().unwrap_or("/");
@@ -243,7 +244,7 @@ mod tests {
         for process in others {
             fake::add(root.path(), process);
         }
-        let found = find(root.path(), OWN).expect("readable");
+        let found = find(root.path(), &Home::default(), OWN).expect("readable");
         found
             .into_iter()
             .map(|one| (one.identity.pid, one.role))
@@ -357,7 +358,7 @@ mod tests {
     #[test]
     fn on_this_machine_the_first_process_and_we_are_essential() {
         let own = i32::try_from(std::process::id()).expect("a pid");
-        let found = find(Path::new("/"), own).expect("readable");
+        let found = find(Path::new("/"), &Home::default(), own).expect("readable");
         let role_of = |pid: i32| {
             let one = found.iter().find(|one| one.identity.pid == pid);
             one.map(|one| one.role)

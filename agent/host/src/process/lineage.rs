@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::cgroup::Home;
 use crate::cgroup::membership::Membership;
 use crate::error::HostError;
 use crate::process::ProcessInfo;
@@ -21,11 +22,11 @@ pub struct Lineage {
 }
 
 impl Lineage {
-    /// Follows a process back under a root.
+    /// Follows a process back under a root; groups are named from `home`.
     ///
     /// # Errors
     /// [`HostError`] when the process itself cannot be read.
-    pub fn of(root: &Path, pid: i32) -> Result<Self, HostError> {
+    pub fn of(root: &Path, home: &Home, pid: i32) -> Result<Self, HostError> {
         let start = ProcessInfo::read(root, pid)?.ok_or_else(|| HostError::Missing {
             path: root.join("proc").join(pid.to_string()),
             what: "process",
@@ -41,7 +42,7 @@ impl Lineage {
             Some(leader) => ProcessInfo::read(root, leader)?.map(|info| info.pid),
             None => None,
         };
-        let login_group = Membership::read(root, &pid.to_string())?
+        let login_group = Membership::read(root, home, &pid.to_string())?
             .service()
             .and_then(login_group);
         Ok(Self {
@@ -94,7 +95,7 @@ mod tests {
     #[test]
     fn the_chain_ends_at_the_first_process() {
         let root = machine(&[(1, 0), (10, 1), (20, 10), (30, 20)]);
-        let lineage = Lineage::of(root.path(), 30).expect("readable");
+        let lineage = Lineage::of(root.path(), &Home::default(), 30).expect("readable");
         assert_eq!(
             (lineage.ancestors, lineage.session_leader),
             (vec![20, 10, 1], Some(20))
@@ -108,19 +109,19 @@ mod tests {
     #[test]
     fn a_gap_or_a_loop_ends_it_too() {
         assert_eq!(
-            Lineage::of(machine(&[(30, 20)]).path(), 30)
+            Lineage::of(machine(&[(30, 20)]).path(), &Home::default(), 30)
                 .expect("readable")
                 .ancestors,
             [20]
         );
         assert_eq!(
-            Lineage::of(machine(&[(30, 20), (20, 30)]).path(), 30)
+            Lineage::of(machine(&[(30, 20), (20, 30)]).path(), &Home::default(), 30)
                 .expect("readable")
                 .ancestors,
             [20, 30]
         );
         assert!(matches!(
-            Lineage::of(machine(&[]).path(), 30),
+            Lineage::of(machine(&[]).path(), &Home::default(), 30),
             Err(HostError::Missing { .. })
         ));
     }
@@ -141,7 +142,7 @@ mod tests {
     #[test]
     fn we_descend_from_the_first_process() {
         let own = i32::try_from(std::process::id()).expect("a pid");
-        let lineage = Lineage::of(Path::new("/"), own).expect("readable");
+        let lineage = Lineage::of(Path::new("/"), &Home::default(), own).expect("readable");
         assert!(
             !lineage.ancestors.is_empty() && !lineage.ancestors.contains(&own),
             "{lineage:?}"

@@ -203,7 +203,7 @@ impl Open {
         let Ok(text) = file.read_all(&mut room) else {
             return false;
         };
-        let groups = Membership::parse(text);
+        let groups = Membership::parse(text).seen_from(layout.home());
         let own = group.dir().group().trim_end_matches('/');
         groups
             .of(layout, Controller::Memory)

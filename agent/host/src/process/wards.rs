@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use crate::cgroup::Home;
 use crate::cgroup::membership::Membership;
 use crate::cgroup::pod::{PodGroup, PodMember};
 use crate::error::HostError;
@@ -24,11 +25,11 @@ pub enum Ward {
 
 /// Reads what runtimes say under a root, by the containers' ids. Only processes of root's outside containers are believed:
 /// anybody else can write what he likes on his command line. One that shares the host's processes is a container's by its
-/// control group.
+/// control group, which is named from `home`.
 ///
 /// # Errors
 /// [`HostError`] when the processes cannot be listed.
-pub fn wards(root: &Path) -> Result<HashMap<String, Ward>, HostError> {
+pub fn wards(root: &Path, home: &Home) -> Result<HashMap<String, Ward>, HostError> {
     let mut found = HashMap::new();
     for pid in process::ids(root)? {
         let is_keeper = |glimpse: &Glimpse| {
@@ -42,7 +43,10 @@ pub fn wards(root: &Path) -> Result<HashMap<String, Ward>, HostError> {
         let Ok(Some(keeper)) = ProcessInfo::read(root, pid) else {
             continue;
         };
-        if keeper.user == 0 && keeper.is_contained == Some(false) && !is_in_container(root, pid) {
+        if keeper.user == 0
+            && keeper.is_contained == Some(false)
+            && !is_in_container(root, home, pid)
+        {
             found.extend(ward_of(&keeper.command_line));
         }
     }
@@ -50,8 +54,8 @@ pub fn wards(root: &Path) -> Result<HashMap<String, Ward>, HostError> {
 }
 
 /// Whether a process is in the control group of a pod's container, or nobody can say. Monitors have groups of their own.
-fn is_in_container(root: &Path, pid: i32) -> bool {
-    let Ok(groups) = Membership::read(root, &pid.to_string()) else {
+fn is_in_container(root: &Path, home: &Home, pid: i32) -> bool {
+    let Ok(groups) = Membership::read(root, home, &pid.to_string()) else {
         return true;
     };
     let groups = [groups.service(), groups.legacy("memory")];
@@ -157,7 +161,7 @@ mod tests {
             shim,
             &format!("{pod}/crio-conmon-{id}"),
         );
-        let found = wards(root.path()).expect("a list");
+        let found = wards(root.path(), &Home::default()).expect("a list");
         let believed = ["true", "monitor"].map(|id| (id.to_owned(), Ward::Sandbox));
         assert_eq!(found, HashMap::from(believed));
     }

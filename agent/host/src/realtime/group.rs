@@ -20,7 +20,7 @@ pub fn move_thread_to_root(root: &Path, layout: &Layout) -> Result<String, HostE
             why: "on cgroup v2 the threads of a process stay together".to_owned(),
         });
     }
-    let from = Membership::read(root, "thread-self")?
+    let from = Membership::read(root, layout.home(), "thread-self")?
         .of(layout, Controller::Cpu)
         .unwrap_or("unknown")
         .to_owned();

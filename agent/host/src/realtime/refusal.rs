@@ -105,7 +105,7 @@ impl Facts {
 
 fn cpu_group(root: &Path, layout: &Layout) -> Option<CpuGroup> {
     let hierarchy = layout.hierarchy(Controller::Cpu)?;
-    let membership = Membership::read(root, "thread-self").ok()?;
+    let membership = Membership::read(root, layout.home(), "thread-self").ok()?;
     let group = membership.of(layout, Controller::Cpu)?;
     Some(match hierarchy.version {
         Version::V2 => CpuGroup::Unified {

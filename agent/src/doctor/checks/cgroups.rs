@@ -81,7 +81,11 @@ fn places(layout: &Layout) -> String {
         }
     };
     let places: Vec<String> = Controller::ALL.into_iter().map(place).collect();
-    format!("{mode}: {}", places.join(", "))
+    let found = format!("{mode}: {}", places.join(", "));
+    match layout.home().path() {
+        Some(home) => format!("{found}; our cgroup namespace begins at {home}"),
+        None => found,
+    }
 }
 
 fn memory(facts: &Facts, layout: &Layout) -> Check {

@@ -75,6 +75,11 @@ fn lacking(held: &Capabilities) -> Vec<(Ability, Vec<Capability>)> {
 fn namespaces(facts: &Facts) -> Check {
     const SUBJECT: Subject = Subject("rights.namespaces", "namespaces");
     let Namespaces { pid, cgroup, user } = &facts.process.namespaces;
+    // The machine's groups are mounted, and which of them is ours was found: those outside are seen all the same.
+    let layout = facts.cgroups.layout.as_ref();
+    let sees_out = layout.is_ok_and(|layout| layout.home().path().is_some());
+    let seen = Ok(true);
+    let cgroup = if sees_out { &seen } else { cgroup };
     let named = [
         ("process ids", pid),
         ("control groups", cgroup),
@@ -86,7 +91,11 @@ fn namespaces(facts: &Facts) -> Check {
     };
     let (own, unread) = (of(&|one| *one == Ok(false)), of(&|one| one.is_err()));
     if own.is_empty() && unread.is_empty() {
-        return SUBJECT.ok("the machine's own");
+        return SUBJECT.ok(if sees_out {
+            "the machine's own, and a container's for control groups, from which those outside are seen"
+        } else {
+            "the machine's own"
+        });
     }
     if own.is_empty() {
         return SUBJECT.unknown(format!("cannot be read for {}", unread.join(", ")));

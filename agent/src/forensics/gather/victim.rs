@@ -165,7 +165,7 @@ pub fn membership(root: &Path, layout: &Layout, pid: i32) -> Field<String> {
         .hierarchy(Controller::Memory)
         .map(|found| found.version)
         == Some(Version::V1);
-    match Membership::read(root, &pid.to_string()) {
+    match Membership::read(root, layout.home(), &pid.to_string()) {
         Ok(groups) => match groups.of(layout, Controller::Memory) {
             Some("/") if is_v1 && brief::is_exiting(root, pid).unwrap_or(true) => {
                 Field::Missing(Missing::ProcessGone)

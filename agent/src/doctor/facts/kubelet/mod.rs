@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use brink_core::node::policy::Capacities;
 use brink_host::cgroup::stat::StatReader;
 use brink_host::cgroup::usage::UsageReader;
-use brink_host::cgroup::{CgroupDir, Controller, Layout};
+use brink_host::cgroup::{CgroupDir, Controller, Home, Layout};
 use brink_host::process::essential::{Essential, find};
 use brink_host::process::{ProcessInfo, Role};
 
@@ -139,7 +139,9 @@ pub(crate) fn running(root: &Path) -> Known<Option<Running>> {
 /// The process of the kubelet that runs under a root, if one does; all processes are gone through for it.
 pub(crate) fn kubelets_process(root: &Path) -> Known<Option<Essential>> {
     let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
-    let all = known(find(root, own))?;
+    // Where no layout is known the groups have no better names than those the kernel tells.
+    let home = Layout::detect(root).map_or_else(|_| Home::default(), |found| found.home().clone());
+    let all = known(find(root, &home, own))?;
     Ok(all.into_iter().find(is_kubelet))
 }
 
