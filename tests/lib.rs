@@ -1,4 +1,5 @@
 //! Helpers shared by the test targets of the whole.
+pub mod bpf_ids;
 pub mod browser;
 mod chance;
 pub mod counting_allocator;

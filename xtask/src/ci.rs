@@ -9,7 +9,7 @@ use anyhow::{bail, ensure};
 use crate::{
     Verdict,
     bench::{self, Told},
-    cluster, deny, ebpf, generate, monitoring,
+    cluster, deny, ebpf, fuzz, generate, monitoring,
     test::{
         self, Report,
         artifacts::{self, FEATURES},
@@ -21,8 +21,8 @@ use crate::{
 /// Options of `cargo xtask ci`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
-    /// Also what takes too long for every change: the tests that are marked slow, all tests in guests, and the full form of
-    /// benchmarks and comparison
+    /// Also what takes too long for every change: libFuzzer, the tests that are marked slow, all tests in guests, and the full
+    /// form of benchmarks and comparison
     #[arg(long)]
     full: bool,
     /// Run only this step (may be given several times)
@@ -124,6 +124,10 @@ const STEPS: &[Step] = &[
     Step {
         name: "monitoring",
         run: |_| watching(),
+    },
+    Step {
+        name: "fuzz",
+        run: |turn| fuzzed(turn.form),
     },
     Step {
         name: "bench",
@@ -326,6 +330,17 @@ fn watching() -> anyhow::Result<Finding> {
             Finding::Skipped(format!("promtool: {reason}; the names are in order"))
         }
         _ => Finding::Verdict(found.verdict),
+    })
+}
+
+/// What is read from outside, under libFuzzer. The tests run the same entry points on every change, without it.
+fn fuzzed(form: Form) -> anyhow::Result<Finding> {
+    if form == Form::Short {
+        return Ok(Finding::Skipped("with --full alone".to_owned()));
+    }
+    Ok(match fuzz::check()? {
+        Err(reason) => Finding::Skipped(reason),
+        Ok(verdict) => Finding::Verdict(verdict),
     })
 }
 

@@ -40,6 +40,9 @@ const LONGEST: u64 = 8192;
 /// Beside the time that was asked for: start, seeds, the last input.
 const SPARE: Duration = Duration::from_mins(2);
 
+/// What CI gives each entry point, in seconds.
+const IN_CI: u64 = 20;
+
 /// Options of `cargo xtask fuzz`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Args {
@@ -106,6 +109,23 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         kept::keep(workspace::root(), runs.collect(), &known)?;
     }
     Ok(Verdict::from_holds(holds))
+}
+
+/// Every entry point for a little while, without a sanitizer. `Err` within says why nothing can be built on this machine.
+///
+/// # Errors
+/// When the program does not build, or cannot be run.
+pub(crate) fn check() -> anyhow::Result<Result<Verdict, String>> {
+    if let Err(reason) = require_compiler() {
+        return Ok(Err(format!("{reason:#}")));
+    }
+    let args = Args {
+        targets: Vec::new(),
+        seconds: IN_CI,
+        sanitizer: "none".to_owned(),
+        publish: false,
+    };
+    run(&args).map(Ok)
 }
 
 /// Who builds the program, in words.

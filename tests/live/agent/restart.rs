@@ -13,6 +13,7 @@ use brink_host::cgroup::Controller;
 use brink_host::cgroup::usage::UsageReader;
 use brink_host::hog::Load;
 use brink_host::realtime::{self, FifoPriority};
+use brink_tests::bpf_ids::{held, loaded};
 use brink_tests::{Hog, in_guest, lacks, skip, slowed, wait_until};
 use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
@@ -251,34 +252,6 @@ fn attempt(settings: &str) -> Result<(), Duration> {
     }
 }
 
-/// Ids of what a process holds of BPF: programs, maps, links.
-fn held(pid: u32) -> BTreeSet<(&'static str, u32)> {
-    let mut found = BTreeSet::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))
-        .unwrap()
-        .flatten()
-    {
-        let text = fs::read_to_string(entry.path()).unwrap_or_default();
-        for kind in ["prog_id", "map_id", "link_id"] {
-            let mut lines = text.lines();
-            let id = lines.find_map(|line| line.strip_prefix(kind)?.strip_prefix(':'));
-            found.extend(id.map(|id| (kind, id.trim().parse().unwrap())));
-        }
-    }
-    found
-}
-
-/// Ids the whole kernel holds.
-fn loaded() -> BTreeSet<(&'static str, u32)> {
-    let programs = aya::programs::loaded_programs().flatten();
-    let maps = aya::maps::loaded_maps().flatten();
-    let links = aya::programs::loaded_links().flatten();
-    let programs = programs.map(|program| ("prog_id", program.id()));
-    let maps = maps.map(|map| ("map_id", map.id()));
-    let links = links.map(|link| ("link_id", link.id()));
-    programs.chain(maps).chain(links).collect()
-}
-
 /// Groups at the roots of the hierarchies and in the node.
 fn groups(node: &Node) -> BTreeSet<PathBuf> {
     let entrances = node.sandbox.group.entrances();
@@ -299,12 +272,12 @@ fn nothing_stays_of_an_agent_that_was_killed() {
     let before = groups(&node);
     for round in 1..=2 {
         let status = node.start(&[]);
-        let held = held(status.pid);
+        let held = held(status.pid).unwrap();
         if held.is_empty() {
             lacks!("no kernel program runs here: {:?}", status.rung_reasons);
         }
         let count = |wanted: &str| held.iter().filter(|(kind, _)| *kind == wanted).count();
-        for kind in ["prog_id", "map_id", "link_id"] {
+        for kind in ["program", "map", "link"] {
             assert!(count(kind) > 10, "{kind}: {held:?}");
         }
         let is_loaded_whole = loaded().is_superset(&held);

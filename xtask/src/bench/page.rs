@@ -9,7 +9,7 @@ use super::{
     stats,
     table::{self, figure, markdown},
 };
-use crate::marks;
+use crate::{marks, when::When};
 
 /// The page, from the workspace's directory.
 pub const PAGE: &str = "docs/benchmarks.md";
@@ -75,11 +75,14 @@ fn section(results: &Results) -> String {
     let load = |at: Option<f64>| at.map_or_else(|| "unknown".to_owned(), |at| format!("{at:.1}"));
     let form = if results.short { "short" } else { "full" };
     let [before, after] = results.load.map(load);
+    let when = results.when.as_ref().map(told_of);
     // Writing to a `String` cannot fail.
     let _written = writeln!(
         text,
-        "{}. Seed {}, {form} form, load average {before} before and {after} after.\n",
-        results.machine, results.seed
+        "{}. Seed {}, {form} form, load average {before} before and {after} after.{}\n",
+        results.machine,
+        results.seed,
+        when.unwrap_or_default()
     );
     let rows: Vec<_> = outcome.limits.iter().map(table::limit_row).collect();
     text += &markdown(table::LIMIT_HEAD, &rows);
@@ -98,6 +101,14 @@ fn section(results: &Results) -> String {
         text += &stage_table(&stages, percent);
     }
     text
+}
+
+/// When something was measured, behind another sentence.
+pub(super) fn told_of(when: &When) -> String {
+    let day = &when.day;
+    let commit = when.commit.as_ref();
+    let commit = commit.map_or_else(String::new, |commit| format!(", of `{commit}`"));
+    format!(" Measured on {day}{commit}.")
 }
 
 /// One row a case, one column a stage.
@@ -159,6 +170,19 @@ mod tests {
 | busy | 0.0500 | not reached |
 ";
         assert_eq!(stage_table(&cells, 50), expected);
+    }
+
+    #[test]
+    fn when_and_of_what_is_told_as_far_as_it_is_known() {
+        for (when, expected) in [
+            ("2026-01-01", " Measured on 2026-01-01."),
+            (
+                "2026-01-01@3dc94a75",
+                " Measured on 2026-01-01, of `3dc94a75`.",
+            ),
+        ] {
+            assert_eq!(told_of(&When::from(when)), expected);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::{
     machine::Machine,
     registry::{Outcome, Settings},
 };
+use crate::when::When;
 
 /// The form of the file; it grows by one when a reader would have to know.
 const SCHEMA: u32 = 1;
@@ -16,6 +17,9 @@ const SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     schema: u32,
+    /// When it was measured and of which commit, of what is published. Not kept until 2026-11-27.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) when: Option<When>,
     /// Which benchmark.
     pub benchmark: String,
     /// What it measures.
@@ -43,6 +47,7 @@ impl Results {
     ) -> Self {
         Self {
             schema: SCHEMA,
+            when: None,
             benchmark: benchmark.to_owned(),
             about: about.to_owned(),
             machine: machine.clone(),
@@ -105,12 +110,13 @@ mod tests {
             seed: 7,
         };
         let file = folder.path().join("new/crossing.json");
-        let results = Results::new(
+        let mut results = Results::new(
             ("crossing", "how late"),
             &settings,
             (&machine, [Some(0.5), None]),
             &outcome,
         );
+        results.when = Some(When::from("2026-01-01@3dc94a75+"));
         results.write(&file).unwrap();
         assert_eq!(Results::read(&file).unwrap(), results);
         let found: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -121,6 +127,7 @@ mod tests {
         assert_eq!(found["limits"], json!([limit]));
         assert_eq!((&found["schema"], &found["seed"]), (&json!(1), &json!(7)));
         assert_eq!(found["machine"]["kernel"], Value::Null);
+        assert_eq!(found["when"], "2026-01-01@3dc94a75+");
     }
 
     #[test]

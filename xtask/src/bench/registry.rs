@@ -72,7 +72,7 @@ impl Measured {
             Self::Ran(outcome) => outcome.limits.as_slice(),
             Self::Skipped { .. } => &[],
         };
-        limits.iter().filter(|limit| !limit.is_reached())
+        limits.iter().filter(|limit| limit.is_missed())
     }
 }
 
@@ -178,6 +178,8 @@ pub enum Must {
     AtMost(f64),
     /// Not less than this.
     AtLeast(f64),
+    /// Not more than this, if there were anything to compare: neither reached nor missed.
+    Uncompared(f64),
 }
 
 /// A figure that must be reached.
@@ -204,8 +206,13 @@ impl Limit {
         match (self.measured, self.must) {
             (Some(measured), Must::AtMost(figure)) => measured <= figure,
             (Some(measured), Must::AtLeast(figure)) => measured >= figure,
-            (None, _) => false,
+            (_, Must::Uncompared(_)) | (None, _) => false,
         }
+    }
+
+    /// Whether it is missed: not reached, though there was something to compare.
+    pub fn is_missed(&self) -> bool {
+        !matches!(self.must, Must::Uncompared(_)) && !self.is_reached()
     }
 }
 
@@ -236,6 +243,17 @@ mod tests {
         check(Must::AtLeast(2.0), Some(1.9), false);
         check(Must::AtMost(2.0), Some(f64::NAN), false);
         check(Must::AtMost(2.0), None, false);
+    }
+
+    #[test]
+    fn what_had_nothing_to_compare_is_neither_reached_nor_missed() {
+        let limit = Limit {
+            name: "a".to_owned(),
+            unit: String::new(),
+            must: Must::Uncompared(1.0),
+            measured: None,
+        };
+        assert!(!limit.is_reached() && !limit.is_missed());
     }
 
     #[test]

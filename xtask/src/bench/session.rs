@@ -12,7 +12,7 @@ use super::{
     table,
     told::Told,
 };
-use crate::{Verdict, workspace};
+use crate::{Verdict, when::When, workspace};
 
 /// The folder of raw values that are published, from the workspace's directory.
 const PUBLISHED: &str = "docs/benchmarks/raw";
@@ -25,16 +25,18 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Verdict> {
     if args.peers {
         return peers::run(&settings, args);
     }
+    let when = args.publish.then(When::now).transpose()?;
     let machine = Machine::read(Path::new("/"));
     println!("{machine}");
     let warmed = warm_up::warm_up(args.short)?;
     println!("{warmed}");
     let mut verdicts = Vec::new();
     for benchmark in chosen(&args.names) {
-        let mut measured = measure(benchmark, &settings, &machine, args)?;
+        let on = (&machine, when.as_ref());
+        let mut measured = measure(benchmark, &settings, on, args)?;
         if let Some(note) = doubt(&measured).filter(|_| args.short) {
             println!("{note}: once more");
-            measured = measure(benchmark, &settings, &machine, args)?;
+            measured = measure(benchmark, &settings, on, args)?;
         }
         verdicts.push((benchmark.name, measured));
     }
@@ -69,7 +71,7 @@ fn chosen(names: &[String]) -> impl Iterator<Item = &'static Benchmark> {
 fn measure(
     benchmark: &Benchmark,
     settings: &Settings,
-    machine: &Machine,
+    (machine, when): (&Machine, Option<&When>),
     args: &Args,
 ) -> anyhow::Result<Measured> {
     println!("\n=== {}: {}", benchmark.name, benchmark.about);
@@ -94,7 +96,9 @@ fn measure(
         .join(folder)
         .join(format!("{}.json", benchmark.name));
     let of = (benchmark.name, benchmark.about);
-    raw::Results::new(of, settings, (machine, [before, load()]), outcome).write(&file)?;
+    let mut results = raw::Results::new(of, settings, (machine, [before, load()]), outcome);
+    results.when = when.cloned();
+    results.write(&file)?;
     Ok(measured)
 }
 

@@ -89,17 +89,19 @@ pub const LIMIT_HEAD: [&str; 4] = ["must reach", "figure", "measured", "verdict"
 /// The row of one figure.
 pub fn limit_row(limit: &Limit) -> [String; 4] {
     let must = match limit.must {
-        Must::AtMost(most) => format!("≤ {} {}", figure(most), limit.unit),
+        Must::AtMost(most) | Must::Uncompared(most) => {
+            format!("≤ {} {}", figure(most), limit.unit)
+        }
         Must::AtLeast(least) => format!("≥ {} {}", figure(least), limit.unit),
     };
     let measured = limit.measured.map_or_else(
         || "unknown".to_owned(),
         |measured| format!("{} {}", figure(measured), limit.unit),
     );
-    let verdict = if limit.is_reached() {
-        "reached"
-    } else {
-        "MISSED"
+    let verdict = match (limit.is_reached(), limit.is_missed()) {
+        (true, _) => "reached",
+        (_, true) => "MISSED",
+        _ => "nothing to compare",
     };
     [limit.name.clone(), must, measured, verdict.to_owned()]
 }
@@ -167,6 +169,7 @@ mod tests {
         let limits = vec![
             limit("p50", Must::AtMost(0.5), Some(0.21)),
             limit("p99", Must::AtMost(2.0), None),
+            limit("ratio", Must::Uncompared(1.0), None),
         ];
         let ran = Measured::Ran(Outcome {
             limits,
@@ -176,11 +179,12 @@ mod tests {
             reason: "needs root".to_owned(),
         };
         let expected = "\
-| must reach                 |     figure | measured | verdict |
-|----------------------------|-----------:|---------:|--------:|
-| p50                        | ≤ 0.500 ms | 0.210 ms | reached |
-| p99                        |  ≤ 2.00 ms |  unknown |  MISSED |
-| storm: skipped: needs root |            |          | skipped |
+| must reach                 |     figure | measured |            verdict |
+|----------------------------|-----------:|---------:|-------------------:|
+| p50                        | ≤ 0.500 ms | 0.210 ms |            reached |
+| p99                        |  ≤ 2.00 ms |  unknown |             MISSED |
+| ratio                      |  ≤ 1.00 ms |  unknown | nothing to compare |
+| storm: skipped: needs root |            |          |            skipped |
 ";
         let Measured::Ran(outcome) = &ran else {
             unreachable!("made above");

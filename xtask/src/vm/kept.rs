@@ -43,6 +43,12 @@ pub(super) struct Found {
     /// What those that held have left out of themselves when they ran last, by the same names.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) left_out: BTreeMap<String, Vec<String>>,
+    /// Those that could run there and never have, by the same names; as of the latest publication.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) never_run: Vec<String>,
+    /// By which kernel objects the results of a commit are; empty where there were several, as after changes of no commit.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(super) objects: BTreeMap<String, String>,
     pub(super) programs: Vec<Program>,
 }
 
@@ -59,6 +65,8 @@ impl Found {
             fault: None,
             tests: BTreeMap::new(),
             left_out: BTreeMap::new(),
+            never_run: Vec::new(),
+            objects: BTreeMap::new(),
             programs: Vec::new(),
         }
     }
@@ -132,21 +140,46 @@ impl Found {
         }
     }
 
-    /// Forgets tests that there are no more: those of our own suites that are not listed.
-    fn forget(&mut self, listed: &[Listed]) {
-        let is_there = |key: &str| {
-            let places = || {
-                let suites = listed.iter().map(|suite| (suite, &suite.binary.suite));
-                suites.flat_map(|(suite, name)| Boot::ALL.map(|boot| (suite, boot.before(name))))
-            };
-            let mut suites = places().filter_map(|(suite, place)| {
-                let name = key.strip_prefix(&place)?.strip_prefix(' ')?;
-                Some(suite.names.iter().any(|known| known == name))
-            });
-            suites.next().unwrap_or(true)
+    /// Forgets tests that there are no more: those of listed packages that are not listed. Tells those of which nothing is known.
+    fn compare(&mut self, listed: &[Listed]) {
+        let mut places: BTreeSet<String> = BTreeSet::new();
+        let mut keys: BTreeSet<String> = BTreeSet::new();
+        for suite in listed {
+            let own = &suite.binary.suite;
+            let package = own.split(' ').next().unwrap_or(own);
+            places.extend(Boot::ALL.map(|boot| boot.before(package)));
+            let names = suite.names.iter();
+            keys.extend(names.map(|name| key(Boot::of_test(name), own, name)));
+        }
+        let is_ours = |key: &str| {
+            let mut places = places.iter();
+            places.any(|place| {
+                let rest = key.strip_prefix(place.as_str());
+                rest.is_some_and(|rest| rest.starts_with(' '))
+            })
         };
-        self.tests.retain(|key, _| is_there(key));
-        self.left_out.retain(|key, _| is_there(key));
+        self.tests
+            .retain(|key, _| keys.contains(key) || !is_ours(key));
+        self.left_out
+            .retain(|key, _| keys.contains(key) || !is_ours(key));
+        keys.retain(|key| !self.tests.contains_key(key));
+        self.never_run = keys.into_iter().collect();
+    }
+
+    /// Keeps by which kernel objects the results of a commit are, as long as there are any.
+    fn keep_objects(&mut self, when: &When, objects: &str) {
+        if let Some(commit) = &when.commit {
+            let known = self.objects.entry(commit.clone());
+            let known = known.or_insert_with(|| objects.to_owned());
+            if *known != objects {
+                known.clear();
+            }
+        }
+        let commits = self.tests.values();
+        let commits = commits.filter_map(|known| known.when.commit.as_deref());
+        let commits: BTreeSet<&str> = commits.collect();
+        self.objects
+            .retain(|commit, _| commits.contains(commit.as_str()));
     }
 
     /// Tests that have passed, that held when they were run again, that have failed, and that were skipped.
@@ -181,13 +214,14 @@ fn key(boot: Boot, suite: &str, test: &str) -> String {
     format!("{} {test}", boot.before(suite))
 }
 
-/// Keeps what was found beside what is known already.
+/// Keeps what was found, by these kernel objects, beside what is known already; of every kernel it is compared with the tests that
+/// there are.
 ///
 /// # Errors
 /// When a file cannot be read or written.
 pub(super) fn keep(
     root: &Path,
-    (cgroup, when): (Cgroup, &When),
+    (cgroup, when, objects): (Cgroup, &When, &str),
     findings: &[Finding<'_>],
     listed: &[Listed],
 ) -> anyhow::Result<()> {
@@ -205,8 +239,12 @@ pub(super) fn keep(
             .position(is_same)
             .map(|place| all.swap_remove(place));
         let mut found = Found::with(before, finding, cgroup, when);
-        found.forget(listed);
-        let version = serde_json::to_value(cgroup)?;
+        found.keep_objects(when, objects);
+        all.push(found);
+    }
+    for mut found in all {
+        found.compare(listed);
+        let version = serde_json::to_value(found.cgroup)?;
         let version = version.as_str().unwrap_or_default();
         let path = folder.join(format!("{}-{version}.json", found.series));
         let text = serde_json::to_string_pretty(&found)? + "\n";
@@ -331,7 +369,9 @@ mod tests {
         let keep = |whole: Result<&Answer, &Fault>, day: &str| {
             let finding = (Series::V6_1, guests(Some(whole), None));
             let listed = listed("live", &["a", "b", "c", "d", "e"]);
-            keep(root, (Cgroup::V2, &on(day)), &[finding], &listed).unwrap();
+            let when = on(day);
+            let of = (Cgroup::V2, &when, "52aa855f");
+            keep(root, of, &[finding], &listed).unwrap();
             read(root).unwrap().remove(0)
         };
         let first = answer(
@@ -379,16 +419,69 @@ mod tests {
         let keep = |whole, bare, names: &[&str]| {
             let finding = (Series::V6_1, guests(whole, bare));
             let when = on("2026-01-01");
-            let of = (Cgroup::V2, &when);
+            let of = (Cgroup::V2, &when, "52aa855f");
             keep(root, of, &[finding], &listed("live", names)).unwrap();
             let found = read(root).unwrap().remove(0);
-            found.tests.into_keys().collect::<Vec<String>>()
+            let known: Vec<String> = found.tests.into_keys().collect();
+            (known, found.never_run)
         };
-        let both = answer("6.1.1", ran(&["a", "b"], &[], &[]));
-        let found = keep(None, Some(Ok(&both)), &["a", "b"]);
-        assert_eq!(found, ["bare live a", "bare live b"]);
-        let found = keep(Some(Ok(&both)), None, &["a"]);
-        assert_eq!(found, ["bare live a", "live a"]);
+        let names = |names: &[&str]| -> Vec<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let bare = answer("6.1.1", ran(&["bare::a", "bare::b"], &[], &[]));
+        let found = keep(None, Some(Ok(&bare)), &["bare::a", "bare::b", "c"]);
+        let known = names(&["bare live bare::a", "bare live bare::b"]);
+        assert_eq!(found, (known, names(&["live c"])));
+        let whole = answer("6.1.1", ran(&["a", "b"], &[], &[]));
+        let found = keep(Some(Ok(&whole)), None, &["bare::a", "a", "no_psi::d"]);
+        let known = names(&["bare live bare::a", "live a"]);
+        assert_eq!(found, (known, names(&["no-psi live no_psi::d"])));
+    }
+
+    /// A run of one kernel, or of some tests, compares all that is kept with the tests that there are.
+    #[test]
+    fn a_test_or_a_suite_that_is_gone_is_forgotten_on_every_kernel() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        let report = answer("6.1.1", ran(&["a", "b"], &[], &[]));
+        let when = on("2026-01-01");
+        let keep = |series: Series, listed: &[Listed]| {
+            let finding = (series, guests(Some(Ok(&report)), None));
+            keep(root, (Cgroup::V2, &when, "52aa855f"), &[finding], listed).unwrap();
+            let kept = read(root).unwrap().into_iter();
+            let keys = kept.map(|found| found.tests.into_keys().collect::<Vec<String>>());
+            keys.collect::<Vec<_>>()
+        };
+        let found = keep(Series::V6_1, &listed("live", &["a", "b"]));
+        assert_eq!(found, [["live a", "live b"]]);
+        let found = keep(Series::V6_12, &listed("live", &["b"]));
+        assert_eq!(found, [["live b"], ["live b"]]);
+        let found = keep(Series::V6_12, &listed("live other", &["a"]));
+        assert_eq!(found, [[""; 0]; 2], "another suite of the same package");
+        let found = keep(Series::V6_12, &listed("elsewhere", &["a"]));
+        let expected: [&[&str]; 2] = [&[], &["live a", "live b"]];
+        assert_eq!(found, expected, "that package's tests are nobody's here");
+    }
+
+    #[test]
+    fn by_which_kernel_objects_a_result_is_stays_as_long_as_the_result() {
+        let mut found = Found::of(Series::V6_1, "6.1.1", Cgroup::V2);
+        let mut keep = |names: &[&str], commit: &str, objects: &str| {
+            let when = When {
+                commit: Some(commit.to_owned()),
+                ..on("2026-01-01")
+            };
+            let report = answer("6.1.1", ran(names, &[], &[])).report;
+            found.take(Boot::Whole, &report, &when);
+            found.keep_objects(&when, objects);
+            let kept = found.objects.iter();
+            let kept = kept.map(|(commit, objects)| format!("{commit}: {objects}"));
+            kept.collect::<Vec<_>>()
+        };
+        assert_eq!(keep(&["a", "b"], "one", "1111"), ["one: 1111"]);
+        assert_eq!(keep(&["b"], "two+", "2222"), ["one: 1111", "two+: 2222"]);
+        assert_eq!(keep(&["b"], "two+", "3333"), ["one: 1111", "two+: "]);
+        assert_eq!(keep(&["a", "b"], "four", "3333"), ["four: 3333"]);
     }
 
     #[test]
@@ -413,7 +506,7 @@ mod tests {
         assert_eq!(take(later, "2026-01-02"), expected, "it was not begun");
         let whole = ran(&["a"], &[], &[]);
         assert!(take(whole, "2026-01-03").is_empty());
-        found.forget(&listed("live", &["b"]));
+        found.compare(&listed("live", &["b"]));
         assert_eq!(found.tests.len(), 1);
     }
 

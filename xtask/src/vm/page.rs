@@ -47,6 +47,8 @@ fn lines(found: &Found) -> Vec<String> {
     for (reason, tests) in by_reason {
         tell(&format!("skipped, {reason}"), &tests);
     }
+    let never: Vec<&str> = found.never_run.iter().map(String::as_str).collect();
+    tell(&format!("never run ({})", never.len()), &never);
     for (key, parts) in &found.left_out {
         let (name, parts) = (name_of(key), parts.join("; "));
         lines.push(format!("`{name}` has left out of itself: {parts}"));
@@ -59,23 +61,42 @@ fn name_of(key: &str) -> &str {
     key.rsplit(' ').next().unwrap_or(key)
 }
 
-/// How many of the results that are kept are of which commit, the most first.
+/// How many of the results that are kept are of which commit.
 fn commits(found: &Found) -> Option<String> {
+    let results = found.tests.values();
+    let commits = results.map(|known| known.when.commit.as_deref().unwrap_or_default());
+    let told = counted(commits, "commits that were not kept")?;
+    Some(format!("results: {told}"))
+}
+
+/// How many are by which kernel objects.
+fn objects(found: &Found) -> Option<String> {
+    let results = found.tests.values();
+    let objects = results.map(|known| {
+        let commit = known.when.commit.as_deref();
+        let objects = commit.and_then(|commit| found.objects.get(commit));
+        objects.map_or("", String::as_str)
+    });
+    let told = counted(objects, "objects that are not known")?;
+    Some(format!("kernel objects: {told}"))
+}
+
+/// How many of each there are, the most first; none if all are unknown.
+fn counted<'a>(of: impl Iterator<Item = &'a str>, unknown: &str) -> Option<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    for known in found.tests.values() {
-        let commit = known.when.commit.as_deref().unwrap_or_default();
-        *counts.entry(commit).or_default() += 1;
+    for one in of {
+        *counts.entry(one).or_default() += 1;
     }
-    if counts.keys().all(|commit| commit.is_empty()) {
+    if counts.keys().all(|one| one.is_empty()) {
         return None;
     }
     let mut counts: Vec<(&str, usize)> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let told = counts.iter().map(|(commit, count)| match *commit {
-        "" => format!("{count} of commits that were not kept"),
-        commit => format!("{count} of `{commit}`"),
+    let told = counts.iter().map(|(one, count)| match *one {
+        "" => format!("{count} of {unknown}"),
+        one => format!("{count} of `{one}`"),
     });
-    Some(format!("results: {}", told.collect::<Vec<_>>().join(", ")))
+    Some(told.collect::<Vec<_>>().join(", "))
 }
 
 /// The first day and the last on which a test was run whose outcome is kept.
@@ -137,7 +158,8 @@ fn tables(found: &[Found]) -> String {
     text += "\n";
     for each in found {
         let heading = each.heading();
-        for line in commits(each).into_iter().chain(lines(each)) {
+        let results = commits(each).into_iter().chain(objects(each));
+        for line in results.chain(lines(each)) {
             let _written = writeln!(text, "- {heading}: {line}");
         }
     }
@@ -238,6 +260,8 @@ mod tests {
             fault: None,
             tests: tests.iter().map(known).collect(),
             left_out: BTreeMap::new(),
+            never_run: Vec::new(),
+            objects: BTreeMap::new(),
             programs: vec![program("victim", "b", absent), program("retry", "a", None)],
         }
     }
@@ -261,6 +285,10 @@ mod tests {
         let parts = ["no births", "no burst"].map(str::to_owned).to_vec();
         let in_part = Found {
             left_out: BTreeMap::from([("brink-tests live f".to_owned(), parts)]),
+            never_run: ["g", "no_psi::h"]
+                .map(|name| format!("brink-tests live {name}"))
+                .to_vec(),
+            objects: BTreeMap::from([("3dc94a75".to_owned(), "52aa855f".to_owned())]),
             ..found(Cgroup::V2, None, &tests)
         };
         let all = [
@@ -276,9 +304,11 @@ mod tests {
 | 6.12 | v2 | 0 | 0 | 0 | 0 | never |
 
 - 6.1.176: results: 4 of commits that were not kept, 1 of `3dc94a75`
+- 6.1.176: kernel objects: 4 of objects that are not known, 1 of `52aa855f`
 - 6.1.176: failed: `a::b`
 - 6.1.176: held when run again: `c`
 - 6.1.176: skipped, no zram: `d`, `e`
+- 6.1.176: never run (2): `g`, `no_psi::h`
 - 6.1.176: `f` has left out of itself: no births; no burst
 - 6.1.176, v1: results: 1 of `3dc94a75`
 - 6.12: the latest guest hung

@@ -27,7 +27,7 @@ use super::{
     verdict::{self, Fault},
 };
 use crate::{
-    lock,
+    ebpf, lock,
     test::{
         Report,
         libtest::Outcome,
@@ -63,7 +63,10 @@ const TAIL: usize = 30;
 /// Runs the guests that `args` asks for.
 pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     // What cannot be kept afterwards is told before.
-    let published = || anyhow::Ok((kept::read(workspace::root())?, When::now()?));
+    let published = || {
+        let root = workspace::root();
+        anyhow::Ok((kept::read(root)?, When::now()?, ebpf::checked_in(root)?))
+    };
     let published = args.publish.then(published).transpose()?;
     let mut report = Report::default();
     let Some((tools, kernels, _in_use)) = supply(&wanted(args), &mut report)? else {
@@ -76,7 +79,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     let mut listed = live::list_all(&programs.tests, &[])?;
     listed.retain(|suite| suite.binary.suite != ELSEWHERE);
     let mut choice = choice::choose(&listed, args.short, &args.filter)?;
-    if let (Some(_), Some((known, _))) = (args.minutes, &published) {
+    if let (Some(_), Some((known, ..))) = (args.minutes, &published) {
         let series: Vec<Series> = kernels.iter().map(|kernel| kernel.series).collect();
         let of = (&*series, args.cgroup);
         choice = kept::missing(known, of, choice);
@@ -92,8 +95,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<Report> {
     for guest in &guests {
         session.add(guest, &mut report);
     }
-    if let Some((_, when)) = &published {
-        let of = (args.cgroup, when);
+    if let Some((_, when, objects)) = &published {
+        let of = (args.cgroup, when, objects.as_str());
         kept::keep(workspace::root(), of, &findings(&guests), &listed)?;
         page::write(workspace::root())?;
     }

@@ -1,11 +1,12 @@
 //! What an agent holds: memory, descriptors, threads, and everything of BPF, counted so that a leak shows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use std::{fmt, fs};
 
 use aya::maps::{HashMap, Map, MapData};
 use brink_host::probe::abi::meter::CgroupMeter;
+use brink_tests::bpf_ids::{self, Ids};
 use brink_tests::wait_until;
 
 use super::churn::VISITORS_HOME;
@@ -32,7 +33,7 @@ pub(super) struct Census {
     /// By what they are open on, numbers left out.
     descriptors: BTreeMap<String, usize>,
     threads: BTreeMap<String, usize>,
-    bpf: BTreeSet<(&'static str, u32)>,
+    bpf: Ids,
     /// Cgroups that the kernel's programs keep counts of.
     metered: Option<usize>,
 }
@@ -61,10 +62,7 @@ impl Census {
                 *census.threads.entry(name.trim().to_owned()).or_default() += 1;
             }
         }
-        for entry in entries(pid, "fdinfo") {
-            let text = fs::read_to_string(entry).unwrap_or_default();
-            census.bpf.extend(bpf_ids(&text));
-        }
+        census.bpf = bpf_ids::held(pid).unwrap();
         census.metered = census.count_metered();
         census
     }
@@ -137,15 +135,8 @@ impl Census {
 }
 
 /// Which of these the kernel has now.
-fn in_the_kernel(wanted: &BTreeSet<(&'static str, u32)>) -> Vec<(&'static str, u32)> {
-    let programs = aya::programs::loaded_programs().flatten();
-    let programs = programs.map(|info| ("program", info.id()));
-    let maps = aya::maps::loaded_maps().flatten();
-    let maps = maps.map(|info| ("map", info.id()));
-    let links = aya::programs::loaded_links().flatten();
-    let links = links.map(|info| ("link", info.id()));
-    let all = programs.chain(maps).chain(links);
-    all.filter(|each| wanted.contains(each)).collect()
+fn in_the_kernel(wanted: &Ids) -> Ids {
+    bpf_ids::loaded().intersection(wanted).copied().collect()
 }
 
 /// Of which kind there are more now.
@@ -159,18 +150,6 @@ fn more(now: &BTreeMap<String, usize>, before: &BTreeMap<String, usize>) -> Vec<
 fn entries(pid: u32, folder: &str) -> impl Iterator<Item = std::path::PathBuf> {
     let entries = fs::read_dir(format!("/proc/{pid}/{folder}")).unwrap();
     entries.flatten().map(|entry| entry.path())
-}
-
-fn bpf_ids(fdinfo: &str) -> impl Iterator<Item = (&'static str, u32)> {
-    let keys = [
-        ("program", "prog_id:"),
-        ("map", "map_id:"),
-        ("link", "link_id:"),
-    ];
-    keys.into_iter().filter_map(|(kind, key)| {
-        let line = fdinfo.lines().find_map(|line| line.strip_prefix(key))?;
-        Some((kind, line.trim().parse().ok()?))
-    })
 }
 
 /// Memory by the page tables: until Linux 6.2 the counts in `status` leave out up to 256 KiB of each thread.

@@ -24,6 +24,9 @@ const TOO_MANY: u64 = 500;
 const REAPED: Duration = Duration::from_secs(10);
 /// A bystander is replaced before its own deadline ends it.
 const SHIFT: Duration = Duration::from_mins(4);
+/// Between two passes, and where none may find what the agent was to be woken for: longer than any bound on that.
+const PASS: Duration = Duration::from_secs(2);
+const RARE_PASS: Duration = Duration::from_mins(1);
 
 /// The scene.
 pub(super) struct Scene {
@@ -49,6 +52,8 @@ pub(super) struct Scene {
     pub(super) audited: u64,
     /// What carried the signals when the agent was warm.
     pub(super) rung: Option<String>,
+    /// From one pass of the agent over everything to the next.
+    pass: Duration,
     pub(super) node: Node,
 }
 
@@ -85,15 +90,24 @@ impl Scene {
         Self::begin_with("journal", |_| {})
     }
 
+    /// The same with a pass a minute: what is to be acted on at once is not found by the next one.
+    pub(super) fn begin_with_rare_passes() -> Self {
+        Self::begin_as(RARE_PASS, "journal", |_| {})
+    }
+
     /// The same with the journal at another place in the node's folder; the node may be changed before the agent starts.
     pub(super) fn begin_with(journal: &'static str, prepare: impl FnOnce(&Node)) -> Self {
+        Self::begin_as(PASS, journal, prepare)
+    }
+
+    fn begin_as(pass: Duration, journal: &'static str, prepare: impl FnOnce(&Node)) -> Self {
         let mut node = Node::new(NODE);
         let people = people(&mut node);
         let [leaker, bomb] =
             ["leaker", "bomb"].map(|name| node.workload(name, "containers: [{name: c}]"));
         let group = &node.groups[bomb];
         group.limit_tasks(&node.sandbox.layout, BOMB).unwrap();
-        configure(&node, journal, &settings(HARD));
+        configure(&node, journal, &settings(HARD, pass));
         prepare(&node);
         let pid = node.start(&[]).pid;
         let bystanders = people.map(|(workload, mib)| Bystander {
@@ -117,6 +131,7 @@ impl Scene {
             order: 0,
             audited: 0,
             rung: None,
+            pass,
             node,
         };
         scene.warm_up();
@@ -191,7 +206,8 @@ impl Scene {
     /// From now on, and until the configuration changes, the machine's process ids are held to so many. No longer than needed:
     /// others on the machine come and go.
     pub(super) fn limit_ids(&self, ids: u64) {
-        let limits = settings(HARD).replacen('}', &format!(", pid.available: \"{ids}\"}}"), 1);
+        let limits =
+            settings(HARD, self.pass).replacen('}', &format!(", pid.available: \"{ids}\"}}"), 1);
         self.reconfigure(&limits);
     }
 
@@ -226,7 +242,7 @@ impl Scene {
 
     /// Configures the agent anew, with another hard threshold.
     pub(super) fn reload(&self, hard: u64) {
-        self.reconfigure(&settings(hard));
+        self.reconfigure(&settings(hard, self.pass));
     }
 
     fn reconfigure(&self, settings: &str) {
@@ -366,15 +382,15 @@ fn configure(node: &Node, journal: &str, settings: &str) {
     fs::write(path, text.replace(&place("journal"), &place(journal))).unwrap();
 }
 
-fn settings(hard: u64) -> String {
-    let (grace, transition) = (grace().as_secs(), transition().as_secs());
+fn settings(hard: u64, pass: Duration) -> String {
+    let [grace, transition, pass] = [grace(), transition(), pass].map(|span| span.as_secs());
     format!(
         "evictionHard: {{memory.available: {hard}Mi}}\n\
          evictionSoft: {{memory.available: {SOFT}Mi}}\n\
          evictionSoftGracePeriod: {{memory.available: {grace}s}}\n\
          evictionPressureTransitionPeriod: {transition}s\n\
          evictionMaxPodGracePeriod: 1\n\
-         housekeepingInterval: 2s\n\
+         housekeepingInterval: {pass}s\n\
          limits: {{burst: 60, refillInterval: 100ms, maxKills: 60, window: 1s}}"
     )
 }

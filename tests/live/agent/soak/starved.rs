@@ -123,7 +123,7 @@ pub(super) fn leak_beside_a_burst(scene: &mut Scene, guard: &Bound) -> Result<bo
 
 #[test]
 fn a_guard_that_was_starved_acts_as_soon_as_it_runs() {
-    let mut scene = Scene::begin();
+    let mut scene = Scene::begin_with_rare_passes();
     let guard = Bound::guard_of(scene.pid);
     let mut in_time = 0;
     for _ in 0..ATTEMPTS {

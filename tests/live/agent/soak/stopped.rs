@@ -41,7 +41,7 @@ pub(super) fn leak_in_a_stop(scene: &mut Scene) {
 
 #[test]
 fn what_was_crossed_during_a_stop_is_acted_on_at_once() {
-    let mut scene = Scene::begin();
+    let mut scene = Scene::begin_with_rare_passes();
     leak_in_a_stop(&mut scene);
     scene.audit(&["test/leaker"]);
     scene.close();

@@ -17,6 +17,7 @@ use brink_host::{
     clock::monotonic_ns,
     hog::{HogSpec, Load},
     meminfo::MeminfoReader,
+    probe::abi::truth::Crossing,
 };
 use brink_tests::Hog;
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,8 @@ const RUNS: [(Contender, usize, usize); 3] = [
 const TRIES: usize = 5;
 /// How long a victim waits to be killed.
 const PATIENCE: Duration = Duration::from_secs(14);
+/// Between two ticks of the truth a contender may be earlier; this is several.
+const LEAD_NS: u64 = 1_000_000;
 
 /// One run. Whoever acts before the truth has seen any crossing acts at once: by its own figures it was time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -71,7 +74,8 @@ pub(super) struct Trial {
     pub(super) signalled: Option<i64>,
     /// Bytes below the limit at the worst.
     pub(super) overshoot: i64,
-    /// Whether one of the other workloads has gone. All contenders are told to leave them alone, so this is no ranking.
+    /// Whether one of the other workloads has gone. All contenders are told to leave them alone, so this is no ranking. Of Brink
+    /// also whether it acted before the load began, though nothing was crossed.
     pub(super) wrong: bool,
 }
 
@@ -158,7 +162,8 @@ impl Ground {
         })
     }
 
-    /// One run; nothing if the limit was crossed before the load began, or if nobody acted on no crossing.
+    /// One run; nothing if the limit was crossed before the load began, or if nobody acted on no crossing. Brink acting before
+    /// either is no disturbance but a fault.
     fn trial(
         &mut self,
         contender: Contender,
@@ -198,7 +203,9 @@ impl Ground {
         // Others on this machine send signals too.
         let ours = shots.iter().find(|shot| shot.target == pid);
         let at = answered(&seen, ours.map(|shot| shot.at)).or(ours.map(|shot| shot.at));
-        let wrong = self.arena.workloads_left()? < workloads;
+        let is_own_fault = contender == Contender::Brink
+            && ours.is_some_and(|shot| is_premature(&seen, shot.at, began));
+        let wrong = is_own_fault || self.arena.workloads_left()? < workloads;
         let at = at.filter(|&at| at >= began);
         if at.is_none() && !wrong {
             return Ok(None);
@@ -263,6 +270,12 @@ impl Ground {
     }
 }
 
+/// Whether a signal came before the load began, and nothing had been crossed by then.
+fn is_premature(seen: &Crossing, signalled: u64, began: u64) -> bool {
+    let is_crossed = seen.crossed_ns > 0 && seen.crossed_ns <= signalled.saturating_add(LEAD_NS);
+    signalled < began && !is_crossed
+}
+
 /// What earlyoom is told for a limit on `MemAvailable`, in KiB.
 fn told_earlyoom(limit: i64) -> anyhow::Result<u64> {
     let info = MeminfoReader::open(Path::new("/"))?.read()?;
@@ -309,7 +322,28 @@ impl Drop for Rival {
 
 #[cfg(test)]
 mod tests {
+    use brink_host::probe::abi::Plain as _;
+
     use super::*;
+
+    #[test]
+    fn a_signal_before_the_load_is_a_fault_unless_others_had_crossed_the_limit() {
+        const BEGAN: u64 = 50_000_000;
+        let check = |crossed_ns: u64, signalled: u64, expected: bool| {
+            let seen = Crossing {
+                crossed_ns,
+                ..Crossing::ZERO
+            };
+            let found = is_premature(&seen, signalled, BEGAN);
+            assert_eq!(found, expected, "{crossed_ns}, {signalled}");
+        };
+        check(0, BEGAN - 1, true);
+        check(BEGAN + 5_000_000, BEGAN - 1, true);
+        check(20_000_000, 20_400_000, false);
+        check(20_000_000, 19_900_000, false);
+        check(20_000_000, 10_000_000, true);
+        check(0, BEGAN, false);
+    }
 
     #[test]
     fn nobody_but_our_victims_can_be_killed() {

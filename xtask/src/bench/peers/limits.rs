@@ -89,8 +89,8 @@ struct Ratio {
     runs: [usize; 2],
 }
 
-/// Load by load, of those that both were judged under. 0 where the peer lost every run; its lost runs are left out, which
-/// favours it: they took for ever.
+/// Load by load, of those that both were judged under. 0 where the peer lost every run of the load; its lost runs are left out,
+/// which favours it: they took for ever.
 fn ratios(report: &Report, peer: Contender) -> Vec<Ratio> {
     let of = |contender, workload: Workload| {
         let runs: Vec<&Found> = report
@@ -115,7 +115,8 @@ fn ratios(report: &Report, peer: Contender) -> Vec<Ratio> {
     Workload::FULL.into_iter().filter_map(ratio).collect()
 }
 
-/// The largest of the ratios to a peer, with the load it is of and how many loads were compared; unknown if none was.
+/// The largest of the ratios to a peer, with the load it is of and how many loads were compared; unknown if none was. Of a peer that
+/// lost every run of every load it would be 0 whatever Brink did, and is nothing.
 fn peer_limit(report: &Report, peer: Contender) -> Limit {
     let ratios = ratios(report, peer);
     let is_loud = |load: &&Workload| !load.is_quiet() && report.planned(peer, **load) > 0;
@@ -124,6 +125,14 @@ fn peer_limit(report: &Report, peer: Contender) -> Limit {
         n if n == planned => format!("{n} loads"),
         n => format!("{n} of {planned} loads"),
     };
+    let is_all_lost = !ratios.is_empty() && ratios.iter().all(|ratio| ratio.runs[1] == 0);
+    if is_all_lost {
+        let peer = peer.word();
+        let name = format!(
+            "guests: slowest answer of Brink by that of {peer}, largest of {compared}: all lost by {peer}"
+        );
+        return limit(&name, "", Must::Uncompared(1.0), None);
+    }
     let worst = ratios
         .into_iter()
         .max_by(|one, other| one.value.total_cmp(&other.value));
@@ -161,7 +170,7 @@ fn host_limits(host: &Host) -> Vec<Limit> {
             (planned > 0).then(|| percent(host.trials.len(), planned)),
         ),
         limit(
-            "host: runs in which Brink took a workload that it was told to spare",
+            "host: runs in which Brink took a workload that it was told to spare, or acted before the load",
             "%",
             Must::AtMost(0.0),
             (runs > 0).then(|| percent(wrong, runs)),
@@ -217,7 +226,7 @@ mod tests {
         let limits = of(&report(runs));
         let found: Vec<&str> = limits
             .iter()
-            .filter(|limit| !limit.is_reached())
+            .filter(|limit| limit.is_missed())
             .map(|limit| limit.name.as_str())
             .collect();
         assert_eq!(found, missed);
@@ -292,16 +301,16 @@ mod tests {
             ]);
             host.planned
                 .insert(Contender::Earlyoom.word().to_owned(), planned);
-            let missed = host_limits(&host)
-                .into_iter()
-                .filter(|limit| !limit.is_reached());
+            let missed = host_limits(&host).into_iter().filter(Limit::is_missed);
             missed.map(|limit| limit.name).collect()
         };
         assert_eq!(missed(false, 1), [""; 0]);
         assert_eq!(missed(false, 2), ["host: planned runs that were judged"]);
         assert_eq!(
             missed(true, 1),
-            ["host: runs in which Brink took a workload that it was told to spare"]
+            [
+                "host: runs in which Brink took a workload that it was told to spare, or acted before the load"
+            ]
         );
     }
 
@@ -322,7 +331,7 @@ mod tests {
                 .retain(|run| !failed.contains(&run.number));
             let why = |&number: &usize| (number, "why".to_owned());
             report.guests.failed = failed.iter().map(why).collect();
-            let missed = of(&report).into_iter().filter(|limit| !limit.is_reached());
+            let missed = of(&report).into_iter().filter(Limit::is_missed);
             missed.map(|limit| limit.name).collect()
         };
         assert_eq!(missed(4, &[]), [""; 0]);
@@ -347,9 +356,25 @@ mod tests {
         assert_eq!(with(vec![]), None, "nothing to compare with");
         assert_eq!(with(vec![peer(ANON, ms(10)), peer(BOMB, ms(8))]), Some(0.5));
         assert_eq!(with(vec![peer(ANON, ms(10)), peer(ANON, None)]), Some(0.1));
-        assert_eq!(with(vec![peer(BOMB, None)]), Some(0.0), "all were lost");
+        let some_lost = vec![peer(ANON, ms(10)), peer(BOMB, None)];
+        assert_eq!(with(some_lost), Some(0.1), "all of one load were lost");
         let lost = vec![own(ANON, None), peer(ANON, ms(10))];
         assert_eq!(ratio(lost), Some(f64::INFINITY), "we lost one");
+    }
+
+    #[test]
+    fn beside_a_peer_that_lost_everything_there_is_nothing_to_compare() {
+        let own = run(Contender::Brink, ANON, Some(1_000_000));
+        let calm = run(Contender::Brink, Workload::Near, None);
+        let lost = |load| run(Contender::Kubelet, load, None);
+        let runs = vec![own, calm, lost(ANON), lost(ANON)];
+        check(runs.clone(), &[]);
+        let limit = peer_limit(&report(runs), Contender::Kubelet);
+        assert_eq!((limit.is_reached(), limit.measured), (false, None));
+        assert!(
+            limit.name.ends_with(": all lost by kubelet (model)"),
+            "{limit:?}"
+        );
     }
 
     #[test]
@@ -360,6 +385,6 @@ mod tests {
         let many = [vec![own(ANON); 100], vec![peer(ANON, Some(2_000_000)); 3]].concat();
         assert!(name(many).ends_with("of 1 loads: 4K pages, 100 %, p99 by worst of 3"));
         let lost = vec![own(ANON), peer(ANON, None), peer(BOMB, None)];
-        assert!(name(lost).ends_with("of 1 of 2 loads: 4K pages, 100 %, worst of 1 by all lost"));
+        assert!(name(lost).ends_with("of 1 of 2 loads: all lost by earlyoom"));
     }
 }

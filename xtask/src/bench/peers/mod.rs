@@ -38,6 +38,7 @@ use crate::{
         Series,
         errand::{Depot, Peers},
     },
+    when::When,
     workspace,
 };
 
@@ -67,6 +68,8 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
         is_root || !(args.publish || args.check && is_with_machine),
         "needs root: what is to be published or checked has this machine in it"
     );
+    // What cannot be kept afterwards is told before.
+    let when = args.publish.then(When::now).transpose()?;
     let depot = Depot::open(Series::V6_12)?;
     let peers = depot.peers();
     println!("compared with: {:?}", peers.versions);
@@ -81,7 +84,8 @@ pub fn run(settings: &Settings, args: &Args) -> anyhow::Result<Verdict> {
         in_guests((settings, args), &form, (&depot, peers))?
     };
     let versions = peers.versions.clone();
-    let report = Report::new((settings.seed, settings.short), versions, guests, host);
+    let mut report = Report::new((settings.seed, settings.short), versions, guests, host);
+    report.when = when;
     let folder = if args.publish {
         workspace::root().join(page::FOLDER)
     } else {

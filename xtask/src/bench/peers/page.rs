@@ -17,7 +17,7 @@ use super::{
     wire::Found,
 };
 use crate::{
-    bench::{measure::units::millis, table},
+    bench::{measure::units::millis, page::told_of, table},
     marks,
 };
 
@@ -121,7 +121,7 @@ fn head(report: &Report) -> String {
         .collect();
     let form = if report.short { "short" } else { "full" };
     let mut text = format!(
-        "{}. {} of {} planned runs were judged, in {} guests: {form} form, seed {}.\n\n",
+        "{}. {} of {} planned runs were judged, in {} guests: {form} form, seed {}.{}\n\n",
         versions.join(", "),
         guests
             .runs
@@ -130,7 +130,8 @@ fn head(report: &Report) -> String {
             .count(),
         guests.planned,
         guests.count,
-        report.seed
+        report.seed,
+        report.when.as_ref().map(told_of).unwrap_or_default()
     );
     let (unjudged, never) = (report.unjudged(), report.never_begun());
     let empty = report.empty();
@@ -290,7 +291,7 @@ mod tests {
         },
         *,
     };
-    use crate::workspace;
+    use crate::{when::When, workspace};
 
     /// With `BRINK_BLESS=1` page and plots are written anew, to be read before they are committed.
     #[test]
@@ -351,8 +352,10 @@ mod tests {
         let mut report = report(vec![near, hung, idle(), idle()]);
         report.guests.runs.truncate(2);
         report.guests.failed = vec![(3, "it broke\nat length".to_owned())];
+        report.when = Some(When::from("2026-01-01@3dc94a75"));
         let told = head(&report);
         for part in [
+            "seed 1. Measured on 2026-01-01, of `3dc94a75`.\n",
             "1 of 4 planned runs were judged, in 1 guests: short form, seed 1.",
             "- 1 showed nothing, each time they were made: oomd, memory_above: near the limit (1)\n",
             "- 1 could not be judged: Brink: idle (1)\n  - \"it broke\"\n",

@@ -10,7 +10,10 @@ use super::{
     wire::{Found, Run},
     workload::Workload,
 };
-use crate::bench::{machine::Machine, measure::units::millis, stats};
+use crate::{
+    bench::{machine::Machine, measure::units::millis, stats},
+    when::When,
+};
 
 /// The form of the raw file; it grows by one when a reader would have to know. The second holds the plan, and judges whoever
 /// acts, and everybody who was there before the load.
@@ -21,6 +24,9 @@ const SCHEMA: u32 = 2;
 #[serde(rename_all = "camelCase")]
 pub(super) struct Report {
     schema: u32,
+    /// When it was found and of which commit, of what is published. Not kept until 2026-11-27.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) when: Option<When>,
     /// Seed of everything that was random.
     pub(super) seed: u64,
     pub(super) short: bool,
@@ -73,6 +79,7 @@ impl Report {
     ) -> Self {
         Self {
             schema: SCHEMA,
+            when: None,
             seed,
             short,
             limit: LIMIT,
