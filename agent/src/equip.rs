@@ -21,7 +21,7 @@ pub fn node_plan(config: &AgentConfig) -> NodePlan {
             NodeScope::Machine => Scope::Machine,
             NodeScope::Cgroup(group) => Scope::Group(group.clone()),
         },
-        pods: config.pods_cgroup.clone(),
+        pods: config.pods(),
     }
 }
 
@@ -32,7 +32,7 @@ pub fn builder(config: &AgentConfig, layout: &Layout) -> Builder {
     let rules = config.workloads.cgroups.clone();
     let capacity = capacities_of(config)[Signal::MemoryAvailable].unwrap_or(0);
     Builder::new(root, layout.clone(), scope, rules, config.selection.clone())
-        .with_pods_in(config.pods_cgroup.as_deref())
+        .with_pods_in(config.pods())
         .with_capacity(capacity)
         .with_places(Places::new(root, &config.storage))
 }

@@ -7,6 +7,8 @@ use std::path::Path;
 
 use brink::config::{AgentConfig, RunMode, Sources, load};
 use brink::disks::discover::DEFAULT;
+use brink::guard::pods::PodsGroup;
+use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::signal::Resource;
 use brink_tests::skip;
 use serde_json::Value;
@@ -95,6 +97,24 @@ fn the_kubelets_thresholds_stand_in_for_ours() {
         assert_eq!(raised(&config), ["memory.available"]);
         let asks = component == "kubelet-configz";
         assert_eq!(config.kubernetes.asks_kubelet(), asks);
+    }
+}
+
+/// Whoever waits for headroom, as a machine without a kubelet wants it, comes after a kubelet that does not.
+#[test]
+fn every_variant_goes_by_the_kubelets_policy_and_by_the_kubelets_group_of_all_pods() {
+    if let Some(reason) = left_out() {
+        skip!("{reason}");
+    }
+    let kubelets = ["kubelet-config", "kubelet-configz"].map(|one| ("20-thresholds.yaml", one));
+    for (variant, _) in VARIANTS {
+        for of_kubelet in [&[][..], &kubelets[..1], &kubelets[1..]] {
+            let config = configured(variant, of_kubelet);
+            let policy = config.memory_policy;
+            assert_eq!(policy, MemoryPolicy::Kubelet, "{variant} {of_kubelet:?}");
+            let pods = config.pods();
+            assert_eq!(pods, PodsGroup::Kubelets, "{variant} {of_kubelet:?}");
+        }
     }
 }
 

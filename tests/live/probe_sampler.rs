@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use brink::guard::files::{NodeFiles, NodePlan, Scope};
+use brink::guard::files::{NodeFiles, NodePlan};
 use brink::guard::kernel::Kernel;
 use brink::guard::watches::Terrain;
 use brink::recorder::NODE_PERIOD_NS;
@@ -353,10 +353,7 @@ fn a_timer_that_does_not_run_is_started_whatever_was_asked_for() {
     };
     let meters = Arc::new(probe.take_meters().unwrap());
     let mut kernel = Kernel::new(probe, Some(Arc::clone(&meters)));
-    let plan = NodePlan {
-        scope: Scope::Machine,
-        pods: None,
-    };
+    let plan = NodePlan::default();
     let root = Path::new("/");
     let files = NodeFiles::open(root, &Layout::detect(root).unwrap(), &plan).unwrap();
     let policy = Policy::new(

@@ -21,6 +21,7 @@ use super::protect::{Essentials, heed, select};
 use crate::config::{CgroupRule, Selection};
 use crate::disks::discover::folder_of;
 use crate::guard::board::Board;
+use crate::guard::pods::PodsGroup;
 use crate::guard::roster::{Group, Member, Roster};
 use crate::guard::storage::Disks;
 use crate::oom_scores::{Audited, Of, expect};
@@ -38,8 +39,8 @@ pub struct Builder {
     /// Only cgroups below this one are workloads; the node, if it is a cgroup.
     scope: String,
     roots: PodRoots,
-    /// The group all pods live in, if it is named.
-    pods: Option<String>,
+    /// The group all pods live in.
+    pods: PodsGroup,
     /// The node's memory, bytes; 0 where it is not known.
     capacity: i64,
     rules: Vec<CgroupRule>,
@@ -151,7 +152,7 @@ impl Builder {
             layout,
             scope: scope.to_owned(),
             roots: PodRoots::new(scope, None),
-            pods: None,
+            pods: PodsGroup::None,
             capacity: 0,
             rules,
             selection,
@@ -169,11 +170,11 @@ impl Builder {
         }
     }
 
-    /// Names the group all pods live in: pods are found in it, and whoever is outside has no part in its memory.
+    /// Says which group all pods live in: pods are found in one that is named, and whoever is outside has no part in its memory.
     #[must_use]
-    pub fn with_pods_in(mut self, group: Option<&str>) -> Self {
-        self.roots = PodRoots::new(&self.scope, group);
-        self.pods = group.map(str::to_owned);
+    pub fn with_pods_in(mut self, pods: PodsGroup) -> Self {
+        self.roots = PodRoots::new(&self.scope, pods.named());
+        self.pods = pods;
         self
     }
 
@@ -211,6 +212,7 @@ impl Builder {
         self.families = None;
         let hierarchy = self.layout.require(Controller::Memory)?;
         let groups = groups_below(hierarchy, &self.scope, MOST_GROUPS)?;
+        let inside = self.pods_group();
         let bound = bind(pods, &self.roots, &self.rules, &groups);
         let known = self.essentials.take().filter(|_| scan == Scan::Cgroups);
         let essentials = match known.filter(|known| known.are_still_there(&self.root)) {
@@ -266,7 +268,7 @@ impl Builder {
                 capacity: self.capacity,
             };
             scores.extend(expect(&workload, groups.iter(), of));
-            workload.outside_pods = is_outside(&bound.groups, self.pods.as_deref());
+            workload.outside_pods = is_outside(&bound.groups, inside.as_deref());
             members.extend(groups.into_iter().map(|group| Member {
                 workload: index,
                 group,
@@ -304,6 +306,12 @@ impl Builder {
             troubles,
             remarks,
         })
+    }
+
+    /// The group of all pods as it is now: a kubelet may have started since the last look.
+    fn pods_group(&self) -> Option<String> {
+        let found = self.pods.find(&self.layout, &self.scope)?;
+        Some(found.group)
     }
 
     /// Whether all that the kernel does not tell is as the last look has found it: what owners of cgroups ask for, and that the

@@ -126,6 +126,22 @@ fn no_roster_stands_where_the_names_of_commands_matter() {
     assert!(!builder.stands());
 }
 
+#[test]
+fn who_is_outside_of_the_pods_is_known_as_soon_as_a_kubelet_has_made_its_group() {
+    let machine = Machine::new();
+    let builder = machine.builder(Selection::default());
+    let mut builder = builder.with_pods_in(PodsGroup::Kubelets);
+    let mut is_outside = || {
+        let built = builder.build(&[], Scan::Cgroups).unwrap();
+        built.roster.table.workloads()[0].outside_pods
+    };
+    assert!(!is_outside(), "nobody knows of pods");
+    machine.write("sys/fs/cgroup/kubepods.slice/memory.current", "0\n");
+    assert!(is_outside(), "/work is none of them");
+    fs::remove_dir_all(machine.0.path().join("sys/fs/cgroup/kubepods.slice")).unwrap();
+    assert!(!is_outside(), "it is gone");
+}
+
 /// A pod as an API server knows it, with these containers.
 fn pod(uid: &str, ids: &[&str]) -> Manifest {
     let container = |id: &&str| ("app".to_owned(), (*id).to_owned());

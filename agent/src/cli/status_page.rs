@@ -236,6 +236,10 @@ fn signals(screen: &mut Screen, status: &Status) {
         Column::Right("SHARE"),
     ];
     screen.table(&columns, &rows);
+    if let Some(group) = &status.pods_cgroup {
+        let text = format!("allocatable memory is what the pods may use: {group}");
+        screen.paragraph("  ", &text, Some(Paint::Faint));
+    }
 }
 
 /// Percent of a capacity, cut to whole ones.
@@ -327,11 +331,25 @@ pub(super) fn state(threshold: &ThresholdState) -> String {
 /// Why a signal has no figures here.
 fn why_unmeasured(status: &Status, signal: &str) -> String {
     let why = match signal {
-        "allocatableMemory.available" => "podsCgroup is not set",
-        _ if signal.contains("fs.") => status_disks::why_unmeasured(status.disks.as_ref(), signal),
+        "allocatableMemory.available" => without_pods(status),
+        _ if signal.contains("fs.") => {
+            status_disks::why_unmeasured(status.disks.as_ref(), signal).to_owned()
+        }
         _ => return String::new(),
     };
     format!(" ({why})")
+}
+
+/// Why nobody knows what the pods may use.
+fn without_pods(status: &Status) -> String {
+    match (&status.pods_cgroup, &status.kubernetes) {
+        (Some(group), _) => format!("{group} has no memory limit, or cannot be read"),
+        (None, Some(_)) => {
+            "no kubelet has made a group of all pods in a usual place; podsCgroup names another"
+                .to_owned()
+        }
+        (None, None) => "podsCgroup is not set".to_owned(),
+    }
 }
 
 /// Conditions, workloads and what has happened.
@@ -493,6 +511,34 @@ mod tests {
             and 2 more files
 ";
         assert!(page.contains(lines), "{page}");
+    }
+
+    #[test]
+    fn the_group_of_all_pods_is_told_or_why_what_they_may_use_is_not_known() {
+        let text = include_str!("../../tests/page/status.json");
+        let mut status: Status = serde_json::from_str(text).unwrap();
+        "allocatableMemory.available".clone_into(&mut status.thresholds[0].signal);
+        status.thresholds[0].observed = false;
+        let says = |status: &Status, words: &str| {
+            let page = page(status, Style::default());
+            assert!(page.contains(words), "{page}");
+        };
+        says(&status, "(podsCgroup is not set)");
+        status.kubernetes = serde_json::from_value(serde_json::json!({
+            "node": "n", "connected": true, "since": null, "why": null, "pods": 12, "stateAgeMs": 0, "leftOut": 0, "failures": 3
+        }))
+        .unwrap();
+        says(&status, "(no kubelet has made a group of all pods");
+        status.pods_cgroup = Some("/kubepods".to_owned());
+        says(
+            &status,
+            "(/kubepods has no memory limit, or cannot be read)",
+        );
+        status.thresholds[0].observed = true;
+        says(
+            &status,
+            "allocatable memory is what the pods may use: /kubepods\n",
+        );
     }
 
     #[test]

@@ -12,20 +12,20 @@ use super::disks::look;
 use super::settings::{AgentConfig, Filesystems, NodeScope};
 use crate::disks::discover::Discovery;
 use crate::guard::disks::Role;
+use crate::guard::pods::PodsGroup;
 
 /// Those of the node that an agent with this configuration watches over.
 pub fn of_agent(config: &AgentConfig) -> Capacities {
-    let pods = config.pods_cgroup.as_deref();
-    of_node(&config.paths.root, &config.node, pods)
+    of_node(&config.paths.root, &config.node, &config.pods())
 }
 
 /// The capacities of the node under a root. What cannot be read is unknown.
-pub(super) fn of_node(root: &Path, node: &NodeScope, pods: Option<&str>) -> Capacities {
+pub(super) fn of_node(root: &Path, node: &NodeScope, pods: &PodsGroup) -> Capacities {
     let memory = match node {
         NodeScope::Machine => total_memory(root),
         NodeScope::Cgroup(group) => memory_limit(root, group),
     };
-    let pods = pods.and_then(|group| memory_limit(root, group));
+    let pods = memory_of_pods(root, node, pods);
     let own = match node {
         NodeScope::Machine => None,
         NodeScope::Cgroup(group) => tasks(root, group),
@@ -90,9 +90,18 @@ fn total_memory(root: &Path) -> Option<u64> {
     Some(reader.read().ok()?.total)
 }
 
+/// The memory limit of the group all pods live in, in bytes.
+fn memory_of_pods(root: &Path, node: &NodeScope, pods: &PodsGroup) -> Option<u64> {
+    let layout = Layout::detect(root).ok()?;
+    limit_in(&layout, &pods.find(&layout, node.group())?.group)
+}
+
 /// The memory limit of a group, in bytes.
 fn memory_limit(root: &Path, group: &str) -> Option<u64> {
-    let layout = Layout::detect(root).ok()?;
+    limit_in(&Layout::detect(root).ok()?, group)
+}
+
+fn limit_in(layout: &Layout, group: &str) -> Option<u64> {
     let dir = CgroupDir::open(layout.hierarchy(Controller::Memory)?, group).ok()?;
     dir.memory_limit().ok()?.value()
 }
@@ -133,7 +142,7 @@ mod tests {
             }
         }
         let node = NodeScope::Cgroup("/a/b".to_owned());
-        of_node(root.path(), &node, None)[Signal::PidAvailable]
+        of_node(root.path(), &node, &PodsGroup::None)[Signal::PidAvailable]
     }
 
     #[test]
@@ -165,6 +174,31 @@ mod tests {
             None,
             "nobody says where images lie"
         );
+    }
+
+    #[test]
+    fn the_pods_have_the_limit_of_the_group_that_is_named_or_found() {
+        let root = tempfile::tempdir().unwrap();
+        fake::mount_unified(root.path());
+        let capacity = |pods: &PodsGroup| {
+            of_node(root.path(), &NodeScope::Machine, pods)[Signal::AllocatableMemoryAvailable]
+        };
+        assert_eq!(capacity(&PodsGroup::Kubelets), None, "there is no kubelet");
+        for (group, limit) in [("kubepods", "3000\n"), ("pods", "2000\n")] {
+            fake::write(
+                root.path(),
+                &format!("sys/fs/cgroup/{group}/memory.max"),
+                limit,
+            );
+        }
+        let named = PodsGroup::Named("/pods".to_owned());
+        for (pods, expected) in [
+            (PodsGroup::Kubelets, Some(3000)),
+            (named, Some(2000)),
+            (PodsGroup::None, None),
+        ] {
+            assert_eq!(capacity(&pods), expected, "{pods:?}");
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ use super::finding::{Faults, Finding, Report};
 use super::load::{Loader, Sources, load_onto};
 use super::settings::{Filesystems, NodeScope};
 use super::{capacity, eviction, kubelet};
+use crate::guard::pods::PodsGroup;
 
 /// What a file comes to.
 #[derive(Clone, Debug)]
@@ -72,7 +73,7 @@ fn check_kubelets(loader: Loader, document: &Node, sources: &Sources) -> Result<
 
 fn of_this_machine(draft: &Draft) -> Capacities {
     let root = Path::new("/");
-    let mut capacities = capacity::of_node(root, &NodeScope::Machine, None);
+    let mut capacities = capacity::of_node(root, &NodeScope::Machine, &PodsGroup::None);
     capacity::add_disks(&mut capacities, draft, root, &Filesystems::default());
     capacities
 }

@@ -22,6 +22,7 @@ use super::settings::AgentConfig;
 use super::version::{self, API_VERSION, KIND};
 use super::{capacity, disks, folders, idle, lead};
 use crate::disks::plan::{Laid, laid_out};
+use crate::guard::pods::PodsGroup;
 
 /// How the names of drop-ins end.
 const READ: [&str; 2] = ["yaml", "conf"];
@@ -266,8 +267,9 @@ impl Loader {
         let (draft, mode) = (&written.draft, written.mode);
         let root = written.paths.root.as_path();
         let mut capacities = sources.capacities.unwrap_or_else(|| {
-            let pods = written.pods_cgroup.as_deref();
-            capacity::of_node(root, &written.node, pods)
+            let named = written.pods_cgroup.as_deref();
+            let pods = PodsGroup::of(named, written.kubernetes.enabled);
+            capacity::of_node(root, &written.node, &pods)
         });
         if sources.capacities.is_none() || sources.measures_disks {
             capacity::add_disks(&mut capacities, draft, root, &written.filesystems);

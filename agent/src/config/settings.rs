@@ -17,6 +17,7 @@ use super::kubernetes::Kubernetes;
 use super::margin::{LeadMargin, Raised};
 use super::outlets::{EventJournal, Outlets};
 use super::storage::Storage;
+use crate::guard::pods::PodsGroup;
 
 /// Everything the agent is told.
 #[derive(Clone, Debug)]
@@ -44,7 +45,7 @@ pub struct AgentConfig {
     pub raised: Vec<Raised>,
     /// What counts as the node.
     pub node: NodeScope,
-    /// The group all pods live in, for allocatable memory.
+    /// The group all pods live in, for allocatable memory, if it is named; [`Self::pods`] is the one to go by.
     pub pods_cgroup: Option<String>,
     /// What is watched over beside the machine itself.
     pub workloads: Workloads,
@@ -89,6 +90,11 @@ impl AgentConfig {
             limits: self.limits,
             disks: self.disks(),
         }
+    }
+
+    /// The group all pods live in: the one that is named, or a kubelet's where pods come from the Kubernetes API.
+    pub fn pods(&self) -> PodsGroup {
+        PodsGroup::of(self.pods_cgroup.as_deref(), self.kubernetes.enabled)
     }
 
     /// Who keeps the filesystems: a kubelet's garbage collection has to come first, and where we may not stand in for it, nobody

@@ -186,6 +186,9 @@ pub struct Status {
     pub rung_reasons: Vec<String>,
     /// Every signal that is known.
     pub signals: Vec<SignalValue>,
+    /// The cgroup that allocatable memory is measured by; none where no cgroup of all pods is read.
+    #[serde(default)]
+    pub pods_cgroup: Option<String>,
     /// Headroom without swap, in bytes.
     pub headroom_bytes: Option<i64>,
     /// Swap that could still be used, in bytes; 0 while there are no figures.

@@ -67,7 +67,7 @@ impl Scene {
             loaded: Arc::clone(&plan.loaded),
             births: None,
             gfp_names: None,
-            identities: Identities::new(PodRoots::new(&plan.scope, plan.node.pods.as_deref())),
+            identities: Identities::new(PodRoots::new(&plan.scope, plan.node.pods.named())),
             roll: None,
             node: NodeReader::open(&plan.root, &plan.layout, &plan.node),
             table: NodeTable::default(),

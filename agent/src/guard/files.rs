@@ -18,6 +18,7 @@ use brink_host::{HostError, HotError};
 
 use super::figures::{NodeFigures, Slow, saturated};
 use super::ids::IdFiles;
+use super::pods::PodsGroup;
 use super::swap::SwapAreas;
 
 /// Pages a CPU may charge to a cgroup in advance: what is left below that is not to be had.
@@ -39,13 +40,25 @@ pub struct NodePlan {
     /// What the node is.
     pub scope: Scope,
     /// The cgroup all pods live in, for `allocatableMemory.available`.
-    pub pods: Option<String>,
+    pub pods: PodsGroup,
+}
+
+impl Scope {
+    /// The cgroup that is the node, `/` for the machine.
+    pub fn group(&self) -> &str {
+        match self {
+            Self::Machine => "/",
+            Self::Group(group) => group,
+        }
+    }
 }
 
 /// Readers of the node's files, opened in advance; [`NodeFiles::read`] allocates nothing.
 #[derive(Debug)]
 pub struct NodeFiles {
     root: PathBuf,
+    layout: Layout,
+    plan: NodePlan,
     source: Source,
     pods: Option<GroupFiles>,
     ids: IdFiles,
@@ -120,7 +133,8 @@ impl NodeFiles {
     /// Opens everything the plan needs.
     ///
     /// # Errors
-    /// [`HostError`] with the path; a node that is a cgroup without a memory limit is refused.
+    /// [`HostError`] with the path; a node that is a cgroup without a memory limit is refused. That a kubelet's cgroup of all pods is
+    /// not there is none.
     pub fn open(root: &Path, layout: &Layout, plan: &NodePlan) -> Result<Self, HostError> {
         let source = match &plan.scope {
             Scope::Machine => Source::Machine {
@@ -145,7 +159,7 @@ impl NodeFiles {
         };
         let pods = plan
             .pods
-            .as_deref()
+            .named()
             .map(|group| GroupFiles::open(root, layout, group))
             .transpose()?;
         let group = match &plan.scope {
@@ -154,6 +168,8 @@ impl NodeFiles {
         };
         let mut files = Self {
             root: root.to_path_buf(),
+            layout: layout.clone(),
+            plan: plan.clone(),
             source,
             pods,
             ids: IdFiles::open(root, layout, group),
@@ -177,10 +193,23 @@ impl NodeFiles {
             slow.reserve = CHARGE_BATCH * page() * cpus();
         }
         self.refresh_zones()?;
-        if let Some(pods) = &mut self.pods {
+        if self.plan.pods == PodsGroup::Kubelets {
+            self.find_pods();
+        } else if let Some(pods) = &mut self.pods {
             pods.refresh(&self.root)?;
         }
         Ok(())
+    }
+
+    /// Looks again where a kubelet has its pods: it may have started since, or have made its cgroup anew.
+    fn find_pods(&mut self) {
+        let found = self.plan.pods.find(&self.layout, self.plan.scope.group());
+        let group = found.map(|found| found.group);
+        let known = self.pods.take();
+        let stays = known.filter(|known| Some(known.dir.group()) == group.as_deref());
+        self.pods = stays
+            .and_then(|mut pods| pods.refresh(&self.root).is_ok().then_some(pods))
+            .or_else(|| GroupFiles::open(&self.root, &self.layout, &group?).ok());
     }
 
     /// Reads again what the zones keep, and what they lack of it. A node that is a group has none. Allocates.

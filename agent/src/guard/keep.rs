@@ -38,6 +38,7 @@ impl Guard {
                 self.files = files;
             }
         }
+        self.tell_pods();
         self.arm();
         self.check_sampler();
         self.calibrate_threads();
@@ -131,6 +132,19 @@ impl Guard {
         if self.told.as_ref() != Some(&standing) {
             self.told = Some(standing.clone());
             let _told_or_counted = self.ports.reports.send(Report::Rung(Box::new(standing)));
+        }
+    }
+
+    /// Tells which cgroup is measured as that of all pods, if it is another now.
+    fn tell_pods(&mut self) {
+        let group = self.files.pods_group().map(|pods| pods.dir().group());
+        if self.told_pods.as_deref() == group {
+            return;
+        }
+        let group = group.map(str::to_owned);
+        // One that finds no room is told by the next pass.
+        if self.ports.reports.send(Report::Pods(group.clone())).is_ok() {
+            self.told_pods = group;
         }
     }
 

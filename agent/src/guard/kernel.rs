@@ -134,6 +134,8 @@ impl Kernel {
         }
         if let Some(group) = files.pods_group() {
             self.arm_group(PODS_SLOT, group)?;
+        } else {
+            self.disarm_group(PODS_SLOT);
         }
         self.capacity = terrain.capacity;
         self.pods_capacity = terrain.pods_capacity;
@@ -212,6 +214,17 @@ impl Kernel {
         self.arm_slot(slot, id, std::os::fd::AsFd::as_fd(group.dir()), terms)?;
         self.note_terms(slot, terms);
         Ok(())
+    }
+
+    /// Lets go of a cgroup of the node's own.
+    fn disarm_group(&mut self, slot: u32) {
+        let armed = self.armed.get_mut(slot as usize);
+        if armed.and_then(Option::take).is_some() {
+            let _gone_already = self.probe.disarm_slot(slot);
+        }
+        if let Some(known) = self.terms.get_mut(slot as usize) {
+            *known = None;
+        }
     }
 
     /// Tells the sampler of other terms than it has: each time brings a tick.

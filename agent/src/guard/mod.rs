@@ -13,6 +13,7 @@ pub mod ids;
 pub mod kernel;
 pub mod page;
 mod parked;
+pub mod pods;
 pub mod ports;
 pub mod roster;
 pub mod rung;
@@ -189,6 +190,8 @@ struct Guard {
     trouble: Option<String>,
     /// The standing as it was told last.
     told: Option<rung::Standing>,
+    /// The cgroup of all pods as it was told last.
+    told_pods: Option<String>,
 }
 
 /// What the last run has left.
@@ -288,6 +291,7 @@ impl Guard {
             unreadable: None,
             trouble: None,
             told: None,
+            told_pods: None,
         }
     }
 }

@@ -131,6 +131,8 @@ pub enum Report {
     Reconfigured(Box<Reconfiguration>),
     /// The guard's rung changed, or is told for the first time.
     Rung(Box<Standing>),
+    /// Another cgroup is measured as that of all pods, or none any more.
+    Pods(Option<String>),
     /// The guard has ended.
     Stopped,
 }

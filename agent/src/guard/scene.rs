@@ -210,7 +210,7 @@ fn plan(root: &tempfile::TempDir, layout: &Layout, engine: Engine) -> Plan {
         layout: layout.clone(),
         node: NodePlan {
             scope: Scope::Group("/node".to_owned()),
-            pods: None,
+            ..NodePlan::default()
         },
         engine,
         first: Vec::new(),

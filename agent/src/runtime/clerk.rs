@@ -144,6 +144,7 @@ impl Clerk {
                 self.telling.rung(guard::now(), &standing);
                 self.take_standing(*standing);
             }
+            Report::Pods(group) => self.take_pods_group(group),
             Report::Reconfigured(new) => self.take_reconfigured(*new),
             Report::Retired(_) | Report::Left(_) | Report::Stopped => {}
         }
@@ -165,6 +166,20 @@ impl Clerk {
         if let Some(journal) = &mut self.journal {
             journal.reconfigure(new);
         }
+    }
+
+    fn take_pods_group(&self, group: Option<String>) {
+        if let Some(group) = group.as_deref() {
+            info!(
+                group,
+                "allocatable memory is that of this group of all pods"
+            );
+        } else {
+            warn!(
+                "the group of all pods is gone: allocatable memory is not measured until it is there again"
+            );
+        }
+        self.shared.lock().pods_group = group;
     }
 
     fn take_standing(&self, standing: Standing) {

@@ -57,6 +57,8 @@ pub struct State {
     pub memory: MemoryPolicy,
     /// The guard's standing, once it was told.
     pub standing: Option<Standing>,
+    /// The cgroup of all pods that the guard measures.
+    pub pods_group: Option<String>,
     /// Configurations on their way to the guard, oldest first.
     pub pending: VecDeque<Reconfiguration>,
     /// The configuration that was not taken over when it was read again last.
@@ -181,6 +183,7 @@ impl State {
             kubelets: None,
             memory,
             standing: None,
+            pods_group: None,
             pending: VecDeque::new(),
             refused: None,
             broken_manifests: Broken::default(),

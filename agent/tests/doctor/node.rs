@@ -87,6 +87,75 @@ fn doubtful_thresholds_and_those_nobody_measures() {
 }
 
 #[test]
+fn the_group_of_all_pods_is_the_kubelets_unless_one_is_named() {
+    const PODS: &str = "cgroups.pods";
+    let of_cluster = || Machine::whole().configured("kubernetes: {enabled: true}");
+    let with_group = |machine: Machine, group: &str, populated: u8| {
+        let file = |name: &str| format!("sys/fs/cgroup/{group}/{name}");
+        machine
+            .with(&file("memory.max"), "6442450944\n")
+            .with(&file("memory.current"), "1073741824\n")
+            .with(&file("memory.stat"), "inactive_file 0\n")
+            .with(&file("cgroup.subtree_control"), "memory pids\n")
+            .with(&file("cgroup.events"), &format!("populated {populated}\n"))
+    };
+    let none = of_cluster().report();
+    let words = ["/kubepods.slice, /kubepods", "--cgroup-root"];
+    expect(find(&none, "config.unmeasured"), Note, &words);
+    assert!(none.checks.iter().all(|check| check.id != PODS), "{none:?}");
+
+    let one = with_group(of_cluster(), "kubepods", 0);
+    let report = one.report();
+    expect(find(&report, PODS), Ok, &["/kubepods, the kubelet's"]);
+    let words = ["allocatableMemory.available<100Mi"];
+    expect(find(&report, "config.thresholds"), Ok, &words);
+    let is_unmeasured = |check: &Check| check.id == "config.unmeasured";
+    assert!(!report.checks.iter().any(is_unmeasured), "{report:?}");
+
+    let both = with_group(with_group(of_cluster(), "kubepods", 1), "kubepods.slice", 0);
+    let words = ["/kubepods, as", "/kubepods.slice is there too"];
+    expect(&both.check(PODS), Note, &words);
+    let named = both.configured("podsCgroup: /kubepods.slice");
+    let named = named.check(PODS);
+    assert_eq!((named.state, named.found.as_str()), (Ok, "/kubepods.slice"));
+
+    let off = one.configured("enforceNodeAllocatable: []");
+    let thresholds = off.check("config.thresholds");
+    assert!(
+        !thresholds.found.contains("allocatableMemory"),
+        "{thresholds:?}"
+    );
+    let unread = of_cluster().with("sys/fs/cgroup/kubepods/cgroup.procs", "");
+    expect(&unread.check(PODS), Warning, &["is not measured"]);
+}
+
+#[test]
+fn who_acts_first_is_held_against_what_the_pods_may_use_too() {
+    let config = "kubernetes: {enabled: true}\nevictionHard: {memory.available: 2%}";
+    let lead = |of_pods: &str| {
+        let group = "sys/fs/cgroup/kubepods.slice";
+        kubelet(config, "evictionHard: {memory.available: 64Mi}", "")
+            .with(&format!("{group}/memory.max"), of_pods)
+            .with(&format!("{group}/memory.current"), "4096\n")
+            .with(&format!("{group}/memory.stat"), "inactive_file 0\n")
+            .check("kubelet.lead")
+    };
+    // 2 % of 8 GiB are 163.8 MiB, of 4 GiB 81.9.
+    expect(
+        &lead("8589934592\n"),
+        Ok,
+        &["memory.available: Brink below 164Mi"],
+    );
+    let words = [
+        "allocatableMemory.available: Brink below 81.9Mi, the kubelet below 64.0Mi",
+        "less than leadMargin",
+    ];
+    expect(&lead("4294967296\n"), Note, &words);
+    // No limit, no capacity: there is nothing to hold against each other.
+    expect(&lead("max\n"), Ok, &["memory.available: Brink below 164Mi"]);
+}
+
+#[test]
 fn disks_are_looked_at_where_a_threshold_is_on_them() {
     const SPACE: &str = "disks.filesystems";
     let disk = "evictionHard: {nodefs.available: 10%}";

@@ -106,6 +106,7 @@ fn status(now: Time) -> Status {
             available: 90 << 20,
             capacity: 16 << 30,
         }],
+        pods_cgroup: Some("/kubepods.slice".to_owned()),
         headroom_bytes: Some(80 << 20),
         usable_swap_bytes: 1 << 30,
         figures_age_ms: Some(12),

@@ -1,8 +1,12 @@
 //! Who acts first where memory runs short: Brink or the kubelet beside it.
 
-/// The hard thresholds of both on `memory.available`, in bytes; none where there is none.
+use super::signal::Signal;
+
+/// The hard thresholds of both on a signal of memory, in bytes; none where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lead {
+    /// The signal.
+    pub signal: Signal,
     /// Brink's.
     pub ours: Option<i64>,
     /// The kubelet's.
@@ -13,8 +17,8 @@ pub struct Lead {
     pub is_confirmed: bool,
 }
 
-/// What follows from the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What follows from the two, from the mildest to what leaves Brink least to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum First {
     /// Brink alone acts: the kubelet has no threshold.
     KubeletNever,
@@ -33,6 +37,16 @@ impl Lead {
     #[must_use]
     pub const fn while_idle(self) -> Self {
         Self { ours: None, ..self }
+    }
+
+    /// The one of two by which Brink has less to do; `self` where that is the same.
+    #[must_use]
+    pub fn or_worse(self, other: Self) -> Self {
+        if other.first() > self.first() {
+            other
+        } else {
+            self
+        }
     }
 
     /// Who acts first.
@@ -67,6 +81,7 @@ mod tests {
     fn brink_leads_by_the_margin_or_both_may_act() {
         let check = |ours, kubelets, first: First, is_conflict| {
             let lead = Lead {
+                signal: Signal::MemoryAvailable,
                 ours,
                 kubelets,
                 margin: 64,
@@ -85,8 +100,29 @@ mod tests {
     }
 
     #[test]
+    fn of_two_signals_the_one_counts_by_which_the_kubelet_comes_sooner() {
+        let lead = |signal, ours, kubelets| Lead {
+            signal,
+            ours,
+            kubelets,
+            margin: 64,
+            is_confirmed: false,
+        };
+        let check = |node: (i64, i64), pods: (i64, i64), expected: Signal| {
+            let node = lead(Signal::MemoryAvailable, Some(node.0), Some(node.1));
+            let of_pods = Signal::AllocatableMemoryAvailable;
+            let pods = lead(of_pods, Some(pods.0), Some(pods.1));
+            assert_eq!(node.or_worse(pods).signal, expected);
+        };
+        check((164, 100), (164, 100), Signal::MemoryAvailable);
+        check((164, 100), (122, 100), Signal::AllocatableMemoryAvailable);
+        check((100, 100), (122, 100), Signal::MemoryAvailable);
+    }
+
+    #[test]
     fn who_carries_no_orders_out_never_acts() {
         let lead = Lead {
+            signal: Signal::MemoryAvailable,
             ours: Some(200),
             kubelets: Some(100),
             margin: 64,
@@ -99,6 +135,7 @@ mod tests {
     fn without_a_margin_any_lead_is_enough_and_none_is_none() {
         let first = |ours| {
             let lead = Lead {
+                signal: Signal::MemoryAvailable,
                 ours: Some(ours),
                 kubelets: Some(100),
                 margin: 0,

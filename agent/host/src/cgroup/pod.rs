@@ -91,13 +91,7 @@ impl PodRoots {
     pub fn new(scope: &str, pods: Option<&str>) -> Self {
         let top: &[String] = &[];
         let mut roots = roots_below(top);
-        let scope_names = names_of(scope);
-        roots.extend(roots_below(&scope_names));
-        // A node that is a container keeps what its kubelet makes apart from its own services (kind).
-        let apart = ["kubelet", "kubelet.slice"]
-            .map(|name| [&scope_names[..], &[name.to_owned()]].concat());
-        let apart = apart.iter().filter(|_| !scope_names.is_empty());
-        roots.extend(apart.flat_map(|names| roots_below(names)));
+        roots.extend(roots_in(&names_of(scope)));
         let named = pods.into_iter().chain([scope]).map(names_of);
         let is_root = |names: &Vec<String>| names.last().is_some_and(|name| is_root_name(name));
         roots.extend(named.filter(is_root));
@@ -114,9 +108,35 @@ impl PodRoots {
     }
 }
 
+/// The groups that a kubelet keeps all its pods in unless `--cgroup-root` says otherwise, those of the systemd driver first; `scope` is
+/// the group that is the node (`/` for the machine).
+pub fn usual_roots(scope: &str) -> Vec<String> {
+    let roots = roots_in(&names_of(scope));
+    let mut groups: Vec<String> = roots
+        .iter()
+        .map(|names| format!("/{}", names.join("/")))
+        .collect();
+    groups.sort_by_key(|group| !has_slice_name(group));
+    groups
+}
+
+fn has_slice_name(group: &str) -> bool {
+    group.strip_suffix(".slice").is_some()
+}
+
 fn names_of(group: &str) -> Vec<String> {
     let names = group.split('/').filter(|name| !name.is_empty());
     names.map(str::to_owned).collect()
+}
+
+/// Where a kubelet of this node makes its root.
+fn roots_in(scope: &[String]) -> Vec<Vec<String>> {
+    let mut roots = roots_below(scope);
+    // A node that is a container keeps what its kubelet makes apart from its own services (kind).
+    let apart = ["kubelet", "kubelet.slice"].map(|name| [scope, &[name.to_owned()]].concat());
+    let apart = apart.iter().filter(|_| !scope.is_empty());
+    roots.extend(apart.flat_map(|names| roots_below(names)));
+    roots
 }
 
 /// Where the two drivers make their root in a group. A slice has the names of all slices above it in its own.
@@ -209,6 +229,30 @@ mod tests {
     const UID: &str = "7f4a1b2c-0d3e-4f56-8a9b-0c1d2e3f4a5b";
     const UID_: &str = "7f4a1b2c_0d3e_4f56_8a9b_0c1d2e3f4a5b";
     const ID: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
+    #[test]
+    fn all_pods_are_kept_where_either_driver_keeps_them() {
+        assert_eq!(usual_roots("/"), ["/kubepods.slice", "/kubepods"]);
+        let nested = usual_roots("/docker/node");
+        for group in [
+            "/docker/node/kubepods.slice",
+            "/docker/node/kubelet.slice/kubelet-kubepods.slice",
+            "/docker/node/kubelet/kubepods",
+        ] {
+            assert!(nested.iter().any(|root| root == group), "{group}");
+        }
+        // Another kubelet's, that of the machine which the node is a container of.
+        assert!(!nested.iter().any(|root| root == "/kubepods.slice"));
+        for scope in ["/", "/docker/node"] {
+            let roots = PodRoots::new(scope, None);
+            for root in usual_roots(scope) {
+                let pod = format!("{root}/pod{UID}");
+                let slice = format!("{root}/kubepods-pod{UID_}.slice");
+                let found = [&pod, &slice].map(|group| roots.parse(group).is_some());
+                assert!(found.contains(&true), "{root}");
+            }
+        }
+    }
 
     #[test]
     fn both_drivers_and_all_runtimes_are_understood() {

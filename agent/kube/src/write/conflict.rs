@@ -107,12 +107,12 @@ fn words(lead: Lead) -> (&'static str, String) {
     let amount = |bytes: Option<i64>| Quantity::from_bytes(bytes.unwrap_or(0)).to_string();
     let (ours, kubelets) = (amount(lead.ours), amount(lead.kubelets));
     let only = if lead.is_confirmed { CONFIRMED } else { "" };
-    let both =
-        format!("memory.available: brink acts below {ours}{only}, the kubelet below {kubelets}");
+    let signal = lead.signal;
+    let both = format!("{signal}: brink acts below {ours}{only}, the kubelet below {kubelets}");
     match lead.first() {
         First::KubeletNever => (
             "KubeletHasNoThreshold",
-            "the kubelet has no hard threshold on memory.available".to_owned(),
+            format!("the kubelet has no hard threshold on {signal}"),
         ),
         First::Brink => ("BrinkActsFirst", both),
         First::BrinkNarrowly => {
@@ -127,7 +127,7 @@ fn words(lead: Lead) -> (&'static str, String) {
         First::BrinkNever => (
             "BrinkDoesNotAct",
             format!(
-                "memory.available: the kubelet acts below {kubelets}; brink does not: it has no hard threshold there, or its orders \
+                "{signal}: the kubelet acts below {kubelets}; brink does not: it has no hard threshold there, or its orders \
                  are not carried out now"
             ),
         ),
@@ -136,6 +136,7 @@ fn words(lead: Lead) -> (&'static str, String) {
 
 #[cfg(test)]
 mod tests {
+    use brink_core::node::signal::Signal;
     use k8s_openapi::api::core::v1::Node;
 
     use super::*;
@@ -146,6 +147,7 @@ mod tests {
     fn lead(ours: Option<i64>, kubelets: Option<i64>) -> Lead {
         let mebibytes = |amount: i64| amount << 20;
         Lead {
+            signal: Signal::MemoryAvailable,
             ours: ours.map(mebibytes),
             kubelets: kubelets.map(mebibytes),
             margin: 64 << 20,
@@ -195,6 +197,18 @@ mod tests {
         check(None, Some(100), ["True", "BrinkDoesNotAct", never]);
         let none = "the kubelet has no hard threshold on memory.available";
         check(Some(50), None, ["False", "KubeletHasNoThreshold", none]);
+    }
+
+    #[test]
+    fn it_names_the_signal_that_it_is_about() {
+        let conflict = Conflict::By(Lead {
+            signal: Signal::AllocatableMemoryAvailable,
+            ..lead(Some(130), Some(100))
+        });
+        let condition = condition(&conflict, &told(&conflict, None, NOW), NOW);
+        let said = condition["message"].as_str().unwrap();
+        let start = "allocatableMemory.available: brink acts below 130Mi";
+        assert!(said.starts_with(start), "{said}");
     }
 
     #[test]

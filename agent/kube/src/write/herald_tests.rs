@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use brink_core::node::lead::Lead;
+use brink_core::node::signal::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
@@ -174,6 +175,7 @@ async fn who_acts_first_is_told_once_known_stays_while_unknown_and_goes_at_the_e
     let fake = Fake::default();
     let by = |ours| {
         Conflict::By(Lead {
+            signal: Signal::MemoryAvailable,
             ours: Some(ours),
             kubelets: Some(100),
             margin: 64,

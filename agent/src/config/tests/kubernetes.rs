@@ -1,6 +1,7 @@
 //! `kubernetes`: what is said, what holds where nothing is, and what is no way to a server.
 
 use super::*;
+use crate::guard::pods::PodsGroup;
 
 fn folder(text: &str) -> Folder {
     Folder::new(&[("config.yaml", &format!("{HEAD}{text}\n"))])
@@ -22,6 +23,35 @@ fn what_is_not_said_is_found_out_later() {
         dry_run_events: true,
     };
     assert_eq!(folder(text).load().config.kubernetes, expected);
+}
+
+#[test]
+fn in_kubernetes_all_pods_are_in_the_kubelets_group_unless_one_is_named() {
+    let pods = |text: &str| folder(text).load().config.pods();
+    assert_eq!(pods(""), PodsGroup::None);
+    let cluster = "kubernetes: {enabled: true}";
+    assert_eq!(pods(cluster), PodsGroup::Kubelets);
+    let named = format!("{cluster}\npodsCgroup: /that/kubepods");
+    assert_eq!(pods(&named), PodsGroup::Named("/that/kubepods".to_owned()));
+}
+
+#[test]
+fn who_wants_no_threshold_on_what_the_pods_may_use_says_so() {
+    let watched = |files: &[(&str, &str)]| {
+        let config = Folder::new(files).load().config;
+        let mut thresholds = config.policy.thresholds().iter();
+        thresholds.any(|threshold| threshold.signal == Signal::AllocatableMemoryAvailable)
+    };
+    let base = format!("{HEAD}kubernetes: {{enabled: true}}\n");
+    assert!(watched(&[("config.yaml", &base)]));
+    for off in ["[]", "[none]"] {
+        let drop_in = format!("enforceNodeAllocatable: {off}\n");
+        let files = [
+            ("config.yaml", base.as_str()),
+            ("conf.d/90.yaml", drop_in.as_str()),
+        ];
+        assert!(!watched(&files), "{off}");
+    }
 }
 
 #[test]

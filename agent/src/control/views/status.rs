@@ -59,6 +59,7 @@ impl Views {
             scheduling: standing.map(|standing| standing.scheduling.clone()),
             rung_reasons: standing.map_or_else(Vec::new, |standing| standing.reasons.clone()),
             signals: signals(&state),
+            pods_cgroup: state.pods_group.clone(),
             headroom_bytes: reading.and_then(|reading| reading.figures.headroom),
             usable_swap_bytes: reading.map_or(0, |reading| reading.confirmation.swap),
             figures_age_ms: reading.map(|reading| now.since(reading.at).as_nanos() / 1_000_000),

@@ -171,17 +171,41 @@ fn oom_group(facts: &Facts) -> Check {
         .follows("a workload can go on half dead after a kill of the kernel's; Brink's own kills are always whole")
 }
 
-/// The groups that the configuration names: the node, and the one all pods live in.
+const PODS: Subject = Subject("cgroups.pods", "group of all pods");
+
+/// The groups that the configuration names, the node and the one all pods live in, or a kubelet's in the place of that.
 fn named(facts: &Facts) -> Vec<Check> {
     const NODE: Subject = Subject("cgroups.node", "group that is the node");
-    const PODS: Subject = Subject("cgroups.pods", "group of all pods");
-    let groups = [(NODE, &facts.cgroups.node), (PODS, &facts.cgroups.pods)];
-    let groups = groups
-        .into_iter()
-        .filter_map(|(subject, group)| Some((subject, group.as_ref()?)));
-    groups
-        .map(|(subject, group)| of_group(subject, group))
-        .collect()
+    let node = facts.cgroups.node.as_ref();
+    let node = node.map(|group| of_group(NODE, group));
+    let pods = facts.cgroups.pods.as_ref();
+    let pods = pods.map(|group| {
+        if facts.cgroups.pods_are_sought {
+            of_kubelet(group, &facts.cgroups.other_pods)
+        } else {
+            of_group(PODS, group)
+        }
+    });
+    node.into_iter().chain(pods).collect()
+}
+
+/// The group of all pods that a kubelet has made, which is taken as nobody has named one.
+fn of_kubelet(group: &Named, others: &[String]) -> Check {
+    let path = &group.group;
+    if let Err(why) = &group.readable {
+        return PODS
+            .warning(format!("{path}, the kubelet's: {why}"))
+            .follows("allocatableMemory.available is not measured");
+    }
+    if others.is_empty() {
+        return PODS.ok(format!("{path}, the kubelet's, as podsCgroup names none"));
+    }
+    let others = others.join(", ");
+    PODS.note(format!(
+        "{path}, as podsCgroup names none and pods run there, or none anywhere; {others} is there too"
+    ))
+    .follows("a kubelet that had another cgroup driver left one of them")
+    .next("name the one that it uses now: podsCgroup")
 }
 
 fn of_group(subject: Subject, group: &Named) -> Check {

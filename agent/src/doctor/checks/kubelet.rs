@@ -136,18 +136,19 @@ fn lead(facts: &Facts, settings: &Settings) -> Check {
     let Some(capacity) = capacity(facts) else {
         return SUBJECT.unknown("/proc/meminfo cannot be read");
     };
-    let lead = kubelet::lead::lead(&facts.config, settings, capacity);
+    let lead = kubelet::lead::lead(&facts.config, settings, capacity, pods_capacity(facts));
+    let signal = lead.signal;
     let Some(theirs) = lead.kubelets else {
-        return SUBJECT.ok("the kubelet has no hard threshold on memory.available");
+        return SUBJECT.ok(format!("the kubelet has no hard threshold on {signal}"));
     };
     let Some(ours) = lead.ours else {
         let found = format!("the kubelet below {}, Brink never", bytes(theirs));
-        let check = SUBJECT.warning(format!("memory.available: {found}"));
+        let check = SUBJECT.warning(format!("{signal}: {found}"));
         let check = check.follows("the kubelet acts alone, at its next look at the node");
         return inherit(facts, check);
     };
     let found = format!(
-        "memory.available: Brink below {}, the kubelet below {}",
+        "{signal}: Brink below {}, the kubelet below {}",
         bytes(ours),
         bytes(theirs)
     );
@@ -207,6 +208,12 @@ fn inherit(facts: &Facts, check: Check) -> Check {
 
 fn capacity(facts: &Facts) -> Option<i64> {
     i64::try_from(facts.memory.meminfo.as_ref().ok()?.total).ok()
+}
+
+/// What the pods may use, if their group is measured.
+fn pods_capacity(facts: &Facts) -> Option<i64> {
+    let (figures, _) = facts.memory.figures.as_ref().ok()?;
+    Some(figures.pods?.capacity)
 }
 
 /// What is kept from pods: `kubeReserved + systemReserved + evictionHard`. Pods may request all the rest.

@@ -75,16 +75,19 @@ fn unmeasured(facts: &Facts) -> Option<Check> {
     let of_pods = idle
         .iter()
         .any(|threshold| threshold.signal == Signal::AllocatableMemoryAvailable);
-    Some(if of_pods {
-        check.next("for allocatableMemory.available name the group all pods live in: podsCgroup: /kubepods.slice")
-    } else {
-        check
+    Some(match (of_pods, facts.cgroups.pods_are_sought) {
+        (false, _) => check,
+        (true, false) => check.next("for allocatableMemory.available name the group all pods live in: podsCgroup: /kubepods.slice"),
+        (true, true) => check.next(
+            "for allocatableMemory.available: a kubelet's group of all pods is taken as soon as it is there (/kubepods.slice, /kubepods); \
+             below another --cgroup-root name it: podsCgroup: /that/kubepods",
+        ),
     })
 }
 
 fn is_measured(facts: &Facts, threshold: &Threshold) -> bool {
     match threshold.signal {
-        Signal::AllocatableMemoryAvailable => facts.config.pods_cgroup.is_some(),
+        Signal::AllocatableMemoryAvailable => facts.cgroups.pods.is_some(),
         // What each filesystem is measured by stands in the status of an agent that runs.
         _ => true,
     }

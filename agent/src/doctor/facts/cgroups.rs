@@ -8,6 +8,7 @@ use super::source::{Known, known};
 use crate::config::AgentConfig;
 use crate::equip::node_plan;
 use crate::guard::files::{NodeFiles, NodePlan, Scope};
+use crate::guard::pods::PodsGroup;
 
 /// Control groups.
 #[derive(Debug)]
@@ -22,11 +23,15 @@ pub struct Cgroups {
     pub kill_file: Option<bool>,
     /// The group that is the node; none for the machine.
     pub node: Option<Named>,
-    /// The group of all pods; none where it is not configured.
+    /// The group of all pods; none where it is not configured, and no kubelet has made one.
     pub pods: Option<Named>,
+    /// Whether that is a kubelet's, which is looked for as nobody has named one.
+    pub pods_are_sought: bool,
+    /// Others in which a kubelet may have its pods, and that are not taken.
+    pub other_pods: Vec<String>,
 }
 
-/// A group that the configuration names.
+/// A group that the configuration names, or a kubelet's.
 #[derive(Debug)]
 pub struct Named {
     /// Its path.
@@ -52,15 +57,19 @@ impl Cgroups {
             Scope::Group(group) => {
                 let only = NodePlan {
                     scope: plan.scope.clone(),
-                    pods: None,
+                    ..NodePlan::default()
                 };
                 Some(Named::read(root, &layout, group, &only))
             }
         };
-        let pods = plan.pods.as_ref().map(|group| {
+        let find = |layout: &Layout| plan.pods.find(layout, plan.scope.group());
+        let found = layout.as_ref().ok().and_then(find);
+        let group = found.as_ref().map(|found| found.group.as_str());
+        // One that is named is told of even where there are no groups at all.
+        let pods = group.or(plan.pods.named()).map(|group| {
             let only = NodePlan {
                 scope: Scope::Machine,
-                pods: plan.pods.clone(),
+                pods: PodsGroup::Named(group.to_owned()),
             };
             Named::read(root, &layout, group, &only)
         });
@@ -70,6 +79,8 @@ impl Cgroups {
             kill_file: unified.and_then(has_kill_file),
             node,
             pods,
+            pods_are_sought: plan.pods == PodsGroup::Kubelets,
+            other_pods: found.map_or_else(Vec::new, |found| found.others),
             layout,
         }
     }

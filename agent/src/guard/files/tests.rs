@@ -86,7 +86,7 @@ fn swap(files: &NodeFiles) -> (u64, u64) {
 fn group(name: &str) -> NodePlan {
     NodePlan {
         scope: Scope::Group(name.to_owned()),
-        pods: None,
+        ..NodePlan::default()
     }
 }
 
@@ -140,11 +140,68 @@ fn the_pods_have_their_own_limit_of_swap() {
     machine.write("sys/fs/cgroup/pods/memory.swap.current", &mib(40));
     let files = machine.open(&NodePlan {
         scope: Scope::Machine,
-        pods: Some("/pods".to_owned()),
+        pods: PodsGroup::Named("/pods".to_owned()),
     });
     assert_eq!(swap(&files), (2048, 60));
     machine.write("sys/fs/cgroup/pods/memory.swap.current", &mib(90));
     assert_eq!(swap(&files), (2048, 10));
+}
+
+/// Bytes that the pods may use, and the group they are in.
+fn allocatable(files: &NodeFiles) -> Option<(i64, &str)> {
+    let seen = files.read(Moment::START).unwrap().pods?;
+    Some((
+        seen.capacity / MIB.cast_signed(),
+        files.pods_group()?.dir().group(),
+    ))
+}
+
+#[test]
+fn a_kubelets_group_of_all_pods_is_taken_when_it_is_there_and_looked_for_again_when_it_goes() {
+    let machine = Machine::new(V2, 0);
+    let limit = |group: &str, mib: u64| {
+        machine.group_v2(group);
+        let file = format!("sys/fs/cgroup{group}/memory.max");
+        machine.write(&file, &format!("{}\n", mib * MIB));
+    };
+    let end = |group: &str| {
+        let folder = machine.0.path().join(format!("sys/fs/cgroup{group}"));
+        fs::remove_dir_all(folder).unwrap();
+    };
+    let mut files = machine.open(&NodePlan {
+        scope: Scope::Machine,
+        pods: PodsGroup::Kubelets,
+    });
+    let mut check = |expected: Option<(i64, &str)>| {
+        files.refresh().unwrap();
+        assert_eq!(allocatable(&files), expected);
+    };
+    check(None);
+    limit("/kubepods.slice", 1000);
+    check(Some((1000, "/kubepods.slice")));
+    limit("/kubepods.slice", 900);
+    check(Some((900, "/kubepods.slice")));
+    // It is made anew under the same name, and by the other driver.
+    end("/kubepods.slice");
+    limit("/kubepods.slice", 800);
+    check(Some((800, "/kubepods.slice")));
+    end("/kubepods.slice");
+    limit("/kubepods", 700);
+    check(Some((700, "/kubepods")));
+    end("/kubepods");
+    check(None);
+}
+
+#[test]
+fn a_kubelets_group_without_figures_keeps_nobody_from_the_rest() {
+    let machine = Machine::new(V2, 0);
+    machine.write("sys/fs/cgroup/kubepods.slice/cgroup.procs", "");
+    let files = machine.open(&NodePlan {
+        scope: Scope::Machine,
+        pods: PodsGroup::Kubelets,
+    });
+    assert_eq!(allocatable(&files), None);
+    assert!(files.read(Moment::START).unwrap().memory.is_some());
 }
 
 #[test]

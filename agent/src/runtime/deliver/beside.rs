@@ -99,6 +99,7 @@ mod tests {
     use std::path::Path;
 
     use brink_core::node::lead::Lead;
+    use brink_core::node::signal::Signal;
     use tokio::sync::{mpsc, watch};
 
     use super::*;
@@ -138,6 +139,7 @@ mod tests {
 
     const fn by(ours: i64, kubelets: i64) -> Conflict {
         Conflict::By(Lead {
+            signal: Signal::MemoryAvailable,
             ours: Some(ours << 20),
             kubelets: Some(kubelets << 20),
             margin: 64 << 20,

@@ -347,6 +347,7 @@ fn pressure_on_disks_is_told_while_one_answers_and_as_long_as_it_holds() {
 fn who_acts_first_is_told_at_once_and_with_every_look_after_it() {
     let scene = scene(false);
     let lead = Lead {
+        signal: Signal::MemoryAvailable,
         ours: Some(164),
         kubelets: Some(100),
         margin: 64,

@@ -132,7 +132,7 @@ fn play(scenario: &Scenario, policy: &'static str, time: Duration) -> anyhow::Re
     agent.wait_known(group.group())?;
     let plan = NodePlan {
         scope: Scope::Group(arena.node.group().to_owned()),
-        pods: None,
+        ..NodePlan::default()
     };
     let watch = Watch::start(NodeFiles::open(Path::new("/"), &arena.layout, &plan)?);
     let before = stalled();

@@ -1,4 +1,4 @@
-//! The hard thresholds of both on `memory.available`: ours and the kubelet's.
+//! The hard thresholds of both on memory, the node's and that of its pods: ours and the kubelet's.
 
 use brink_core::node::engine::MemoryPolicy;
 use brink_core::node::lead::Lead;
@@ -7,14 +7,26 @@ use brink_core::node::threshold::Threshold;
 use brink_host::meminfo::MeminfoReader;
 
 use super::{Settings, settings_of};
-use crate::config::AgentConfig;
+use crate::config::{AgentConfig, capacities_of};
 
-/// Both, on a machine with so much memory, in bytes. One that is never met is none.
-pub fn lead(config: &AgentConfig, kubelet: &Settings, capacity: i64) -> Lead {
-    let kubelets = kubelet.hard(Signal::MemoryAvailable);
+/// Both, on a machine with so much memory, of which its pods may use so much, in bytes: on that of the pods where both watch it and the
+/// kubelet comes sooner by it, or else on the node's. One that is never met is none.
+pub fn lead(config: &AgentConfig, kubelet: &Settings, capacity: i64, pods: Option<i64>) -> Lead {
+    let of_node = lead_on(Signal::MemoryAvailable, (config, kubelet), capacity);
+    let of_pods = pods.map(|pods| {
+        let signal = Signal::AllocatableMemoryAvailable;
+        lead_on(signal, (config, kubelet), pods)
+    });
+    let watched = of_pods.filter(|lead| lead.ours.is_some() && lead.kubelets.is_some());
+    watched.map_or(of_node, |of_pods| of_node.or_worse(of_pods))
+}
+
+fn lead_on(signal: Signal, (config, kubelet): (&AgentConfig, &Settings), capacity: i64) -> Lead {
+    let kubelets = kubelet.hard(signal);
     let margin = kubelets.map_or(0, |threshold| config.lead_margin.over(threshold, capacity));
     Lead {
-        ours: ours(config, Signal::MemoryAvailable, capacity),
+        signal,
+        ours: ours(config, signal, capacity),
         kubelets: kubelets.and_then(|threshold| met_below(threshold, capacity)),
         margin,
         is_confirmed: config.memory_policy == MemoryPolicy::Confirmed,
@@ -38,5 +50,6 @@ pub fn of_machine(config: &AgentConfig) -> Option<Lead> {
     let root = config.paths.root.as_path();
     let kubelet = settings_of(root, config)?.ok()?;
     let total = MeminfoReader::open(root).ok()?.read().ok()?.total;
-    Some(lead(config, &kubelet, i64::try_from(total).ok()?))
+    let pods = capacities_of(config)[Signal::AllocatableMemoryAvailable];
+    Some(lead(config, &kubelet, i64::try_from(total).ok()?, pods))
 }

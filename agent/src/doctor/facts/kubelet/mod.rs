@@ -15,6 +15,7 @@ use brink_host::process::{ProcessInfo, Role};
 
 use super::source::{Known, known, under};
 use crate::config::AgentConfig;
+use crate::guard::pods::PodsGroup;
 
 pub(crate) use settings::memory_and_tasks;
 pub use settings::{Reserved, Settings, Unsettled};
@@ -27,9 +28,6 @@ const USUAL_PLACES: [&str; 5] = [
     "home/kubernetes/kubelet-config.yaml",
     "etc/kubernetes/kubelet-config.yaml",
 ];
-
-/// The groups of all pods, as the two cgroup drivers of the kubelet call them.
-const POD_GROUPS: [&str; 2] = ["/kubepods.slice", "/kubepods"];
 
 /// The kubelet.
 #[derive(Debug)]
@@ -95,7 +93,10 @@ impl Kubelet {
             capacities: settings::capacities(root, arguments),
             settings,
             files,
-            pods_working_set: layout.as_ref().ok().and_then(pods_working_set),
+            pods_working_set: layout
+                .as_ref()
+                .ok()
+                .and_then(|layout| pods_working_set(layout, config)),
             process,
         }
     }
@@ -220,11 +221,12 @@ impl Files {
     }
 }
 
-fn pods_working_set(layout: &Layout) -> Option<u64> {
+fn pods_working_set(layout: &Layout, config: &AgentConfig) -> Option<u64> {
     let hierarchy = layout.hierarchy(Controller::Memory)?;
-    let group = POD_GROUPS
-        .iter()
-        .find_map(|group| CgroupDir::open(hierarchy, group).ok())?;
+    // Here a kubelet is looked for whether pods come from its API server or not.
+    let pods = PodsGroup::of(config.pods_cgroup.as_deref(), true);
+    let found = pods.find(layout, config.node.group())?;
+    let group = CgroupDir::open(hierarchy, &found.group).ok()?;
     let usage = UsageReader::open(&group).ok()?.read().ok()?;
     let stat = StatReader::open(&group).ok()?.read().ok()?;
     stat.working_set(usage)

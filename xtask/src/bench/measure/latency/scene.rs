@@ -3,6 +3,7 @@ use std::{path::Path, time::Duration};
 
 use anyhow::Context as _;
 use brink::guard::files::{NodeFiles, NodePlan, Scope};
+use brink::guard::pods::PodsGroup;
 use brink_host::cgroup::{CgroupDir, Controller};
 
 use super::super::{
@@ -242,7 +243,10 @@ impl Scene {
                 Node::Group => Scope::Group(group()),
                 Node::Machine | Node::Pods => Scope::Machine,
             },
-            pods: (self.node == Node::Pods).then(group),
+            pods: match self.node {
+                Node::Pods => PodsGroup::Named(group()),
+                Node::Group | Node::Machine => PodsGroup::None,
+            },
         };
         Ok(NodeFiles::open(Path::new("/"), &self.arena.layout, &plan)?)
     }
