@@ -29,8 +29,11 @@ use crate::metrics;
 use crate::page::{self, routes::Asked};
 use crate::storage::need::is_wanted;
 
-/// How often an agent that stands by looks whether the one that enforces is gone.
-const STANDBY: Duration = Duration::from_secs(1);
+/// How often an agent that stands by looks whether the one that enforces is gone: for so long nobody enforces. A look is a few calls of
+/// the kernel, for one file.
+const STANDBY: Duration = Duration::from_millis(50);
+/// The same where that could not be taken over although nobody has it: that is told each time.
+const STANDBY_AGAIN: Duration = Duration::from_secs(1);
 /// Who reads the past for somebody may wait for a disk that does not answer: at the end it is waited for so long.
 const LEAVE: Duration = Duration::from_secs(2);
 
@@ -103,6 +106,7 @@ async fn serve(
     let mut sources = sources.clone();
     let mut answers = running.cluster.as_ref().and_then(Cluster::answers);
     let mut retry = Retry::default();
+    let mut standby = STANDBY;
     info!(socket = %socket.display(), mode = config.mode.word(), "brink is running");
     let routes = routes(config, running, &views);
     let serving = server.serve(views);
@@ -137,16 +141,40 @@ async fn serve(
             () = running.shared.guards_end() => {
                 anyhow::bail!("the guard has ended; nothing is protected any more");
             }
-            () = tokio::time::sleep(STANDBY), if running.awaits_takeover() => {
-                if let Err(error) = running.try_takeover() {
-                    warn!(%error, "enforcement cannot be taken over yet");
-                }
+            () = tokio::time::sleep(standby), if running.awaits_takeover() => {
+                standby = take_enforcement_over(running);
             }
         }
     };
     info!(signal, "brink is stopping");
+    tokio::select! {
+        // The guard goes on until then: whoever asks or follows is still answered.
+        () = &mut streaming => {}
+        () = &mut serving => {}
+        () = last_words(running) => {}
+    }
     end_stream(running).await;
     Ok(())
+}
+
+/// Takes enforcement over where nobody has it; says when to look again.
+fn take_enforcement_over(running: &Running) -> Duration {
+    match running.try_takeover() {
+        Ok(()) => STANDBY,
+        Err(error) => {
+            warn!(%error, "enforcement cannot be taken over yet");
+            STANDBY_AGAIN
+        }
+    }
+}
+
+/// Has the cluster told the last words, and waits until it is.
+async fn last_words(running: &Running) {
+    const MOMENT: Duration = Duration::from_millis(5);
+    running.take_leave();
+    while !running.has_taken_leave() {
+        tokio::time::sleep(MOMENT).await;
+    }
 }
 
 /// What other parts serve beside events, and what of it anybody may see.

@@ -81,6 +81,14 @@ impl Enforcement {
         Ok(Some(ledger))
     }
 
+    /// Lets go of the right, for whoever stands by: nobody here orders anything any more, nor writes what only the enforcer may.
+    pub fn let_go(&self) {
+        let mut held = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        // Before anybody else can have it.
+        self.is_ours.store(false, Ordering::Release);
+        drop(held.take());
+    }
+
     /// Whether another agent has it.
     pub fn is_elsewhere(&self) -> bool {
         !self.is_ours.load(Ordering::Acquire)

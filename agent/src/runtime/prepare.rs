@@ -1,5 +1,7 @@
 //! From a checked configuration to a running agent: what is opened, loaded and locked before the guard starts.
 
+mod ending;
+
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -63,6 +65,8 @@ use crate::warmer::Warmer;
 
 /// The thread that kills.
 const GUARD: &str = "brink-guard";
+/// The thread that takes what the guard tells.
+const CLERK: &str = "brink-clerk";
 /// The thread that watches evicted pods.
 const SENTRY: &str = "brink-sentry";
 /// The thread that makes incidents of kills.
@@ -419,10 +423,7 @@ impl Around {
         // The guard first: it protects from files while the programs are being loaded, and all else is opened.
         let mut threads = vec![
             (GUARD, guard::start(plan, Arc::clone(&self.ports))?),
-            (
-                "brink-clerk",
-                spawn("brink-clerk", || hurried(|| clerk.run()))?,
-            ),
+            (CLERK, spawn(CLERK, || hurried(|| clerk.run()))?),
             (
                 "brink-watcher",
                 spawn("brink-watcher", || hurried(|| watcher.run()))?,
@@ -566,33 +567,5 @@ impl Running {
         // It looks at once whether there is more to measure.
         self.ports.reclaims.ring();
         Ok(())
-    }
-
-    /// Ends everything; nothing is left in the kernel.
-    pub fn stop(mut self) {
-        self.stop_keeper.stop(&self.disks);
-        if let Some(cluster) = &self.cluster {
-            cluster.stop();
-        }
-        self.bell.stop();
-        let thread = |wanted: &str| {
-            let mut threads = self.threads.iter();
-            threads.find_map(|(name, thread)| (*name == wanted).then_some(thread))
-        };
-        self.ports.commands.send_last(Command::Stop, thread(GUARD));
-        self.ports.evicted.send_last(None, thread(SENTRY));
-        let keeper = self.disk_keeper.lock().map(|mut keeper| keeper.take());
-        if let Ok(Some(keeper)) = keeper {
-            self.threads.push((DISK_KEEPER, keeper));
-        }
-        for (name, thread) in self.threads.drain(..) {
-            // Last: what the guard told at its end is for it too.
-            if name == COLLECTOR {
-                self.collector.stop();
-            }
-            if thread.join().is_err() {
-                warn!(thread = name, "a thread had died");
-            }
-        }
     }
 }

@@ -12,6 +12,7 @@ mod demo;
 mod disks;
 mod enforce;
 mod events;
+mod handover;
 mod journal;
 mod journald;
 mod kinds;

@@ -9,7 +9,7 @@ use brink_host::hog::Load;
 use brink_tests::wait_until;
 use rustix::process::Signal;
 
-fn status_at(node: &Node, socket: &str) -> Option<Status> {
+pub(crate) fn status_at(node: &Node, socket: &str) -> Option<Status> {
     match ask(&node.path(socket), &Question::Status) {
         Ok(Answer::Status(status)) => Some(*status),
         _ => None,
@@ -32,7 +32,7 @@ pub(crate) fn two_agents(node: &mut Node, settings: &str) {
 }
 
 /// Waits until the second agent is in a mode.
-fn in_mode(node: &Node, wanted: &str) -> Status {
+pub(crate) fn in_mode(node: &Node, wanted: &str) -> Status {
     let status = wait_until(PATIENCE, || {
         status_at(node, "other.sock").filter(|status| status.mode == wanted)
     });

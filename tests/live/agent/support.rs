@@ -225,6 +225,12 @@ impl Node {
         agent.wait().unwrap();
     }
 
+    /// Sends a signal to the agent that was started first, and waits for nothing.
+    pub(crate) fn signal_first(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.agents[0]);
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
     /// Sends a signal to every agent.
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {
         for agent in &self.agents {

@@ -1,6 +1,7 @@
 //! The agent as its manifests run it: a pod on every node, from the image that `cargo xtask image` makes.
 
 mod crowd;
+mod handover;
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -10,6 +10,8 @@ use crate::support::{Cluster, holds_in_time};
 
 /// Where it is installed.
 pub(crate) const NAMESPACE: &str = "brink-system";
+/// What the manifests call the agents.
+pub(crate) const SET: &str = "brink";
 /// What is the cluster's and no namespace's, and so goes by its own name.
 const OF_CLUSTER: [&str; 2] = ["clusterrole", "clusterrolebinding"];
 
@@ -62,23 +64,55 @@ impl<'a> Installed<'a> {
             .kubectl(&["apply", "-f", "-"], &list(&self.objects));
     }
 
+    /// Adds another set of agents beside the first, on the same folders of the machine: what an update starts where a server knows how
+    /// to start the next pod beside the one before.
+    pub(crate) fn add_set(&mut self, name: &str) {
+        let mut set = of_kind(&mut self.objects, "DaemonSet").clone();
+        set["metadata"]["name"] = name.into();
+        for labels in ["/selector/matchLabels", "/template/metadata/labels"] {
+            let labels = set["spec"].pointer_mut(labels).unwrap();
+            labels["app.kubernetes.io/component"] = name.into();
+        }
+        self.objects.push(set);
+    }
+
     /// Ends the agents as the page for administrators has it: while they still have their rights, and waiting for them.
     pub(crate) fn end(&self) {
-        let words = ["delete", "daemonset", "brink", "-n", NAMESPACE];
-        let how = ["--cascade=foreground", "--wait"];
+        self.end_set(SET);
+    }
+
+    /// The same of the agents of one set.
+    pub(crate) fn end_set(&self, name: &str) {
+        self.delete_set(name, "--wait=true");
+    }
+
+    /// The same without waiting for them.
+    pub(crate) fn begin_to_end(&self, name: &str) {
+        self.delete_set(name, "--wait=false");
+    }
+
+    fn delete_set(&self, name: &str, wait: &str) {
+        let words = ["delete", "daemonset", name, "-n", NAMESPACE];
+        let how = ["--cascade=foreground", wait];
         self.cluster.kubectl(&[&words[..], &how].concat(), "");
     }
 
-    fn set(&self) -> Value {
-        let words = ["get", "daemonset", "brink", "-n", NAMESPACE, "-o", "json"];
+    fn set(&self, name: &str) -> Value {
+        let words = ["get", "daemonset", name, "-n", NAMESPACE, "-o", "json"];
         serde_json::from_str(&self.cluster.kubectl(&words, "")).unwrap()
     }
 
     /// Waits until every node that is to have an agent has one that is ready, of the newest template.
     #[track_caller]
     pub(crate) fn wait_ready(&self) {
+        self.wait_set_ready(SET);
+    }
+
+    /// The same of the agents of one set.
+    #[track_caller]
+    pub(crate) fn wait_set_ready(&self, name: &str) {
         let is_ready = || {
-            let set = self.set();
+            let set = self.set(name);
             let status = &set["status"];
             let wanted = status["desiredNumberScheduled"].as_u64().unwrap_or(0);
             let count = |key: &str| status[key].as_u64().unwrap_or(0);
@@ -106,6 +140,15 @@ impl<'a> Installed<'a> {
         assert_eq!(pods.len(), 1, "{}", self.described());
         let container = &pods[0]["status"]["containerStatuses"][0];
         assert_eq!(container["restartCount"], 0, "{}", self.described());
+        pods[0]["metadata"]["name"].as_str().unwrap().to_owned()
+    }
+
+    /// The name of the one pod of a set, on a cluster of one node.
+    #[track_caller]
+    pub(crate) fn pod_of(&self, set: &str) -> String {
+        let mut pods = self.pods();
+        pods.retain(|pod| pod["metadata"]["ownerReferences"][0]["name"] == set);
+        assert_eq!(pods.len(), 1, "{}", self.described());
         pods[0]["metadata"]["name"].as_str().unwrap().to_owned()
     }
 

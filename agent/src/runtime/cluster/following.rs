@@ -145,15 +145,23 @@ impl Cluster {
                         None => std::future::pending().await,
                     }
                 };
-                tokio::pin!(telling);
+                let following = async {
+                    follow.run(&pods).await;
+                    std::future::pending::<()>().await;
+                };
+                tokio::pin!(telling, following);
                 tokio::select! {
                     () = stopped.notified() => {}
-                    () = follow.run(&pods) => {}
+                    () = &mut following => {}
                     () = asking => {}
                     () = &mut telling => return,
                 }
-                // It ends by itself when the speaker has been closed.
-                let _too_late = tokio::time::timeout(LAST_WORDS, telling).await;
+                // The guard goes on meanwhile, by the pods that there are. They end by themselves when the speaker has been closed.
+                let last_words = tokio::time::timeout(LAST_WORDS, telling);
+                tokio::select! {
+                    _too_late = last_words => {}
+                    () = following => {}
+                }
             });
             // A plugin for credentials that hangs must not keep the agent from its end.
             runtime.shutdown_background();
@@ -203,7 +211,7 @@ impl Cluster {
         }
     }
 
-    /// Ends the thread.
+    /// Has the thread say its last words and end; what is told here meanwhile is kept in the outbox at least.
     pub fn stop(&self) {
         if let Some(speaker) = &self.speaker {
             speaker.close();

@@ -399,3 +399,18 @@ fn an_eviction_that_began_with_a_grace_is_known_as_of_its_kill() {
     assert_eq!(at(330_999), [ms(31_000)]);
     assert_eq!(at(331_000), [], "too long ago");
 }
+
+#[test]
+fn who_lets_go_of_the_right_has_it_no_more_and_is_followed_at_once_with_the_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let begin = || Enforcement::begin(Path::new("/"), folder.path(), BootId([1; 16])).unwrap();
+    let (first, ledger) = begin();
+    let (second, none) = begin();
+    assert!(ledger.is_some() && none.is_none());
+    assert!(second.take_over().unwrap().is_none());
+    first.let_go();
+    assert!(first.is_elsewhere() && second.is_elsewhere());
+    assert!(second.take_over().unwrap().is_some());
+    assert!(!second.is_elsewhere());
+    assert!(first.take_over().unwrap().is_none());
+}

@@ -1,0 +1,101 @@
+//! The end of an agent: it enforces until its last words are said, and then whoever stands by has the node at once.
+//!
+//! Kubernetes comes first, as its server may take seconds to answer. What the guard orders meanwhile goes into the outbox as ever; what
+//! the thread has not told by its end the next agent finds there. Then come the guard, and the clerk once it has written down all that
+//! the guard told: from there on nobody here orders anything or writes what is the enforcer's, and the right to enforce is let go. The
+//! rest comes after that: to take programs out of the kernel alone may take longer than the next agent needs.
+
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use tracing::warn;
+
+use super::{CLERK, COLLECTOR, DISK_KEEPER, GUARD, KUBE, Running, SENTRY};
+use crate::guard::ports::{Command, Report};
+
+/// How often a thread that is waited for is looked at.
+const STEP: Duration = Duration::from_millis(1);
+/// What is found out of the last orders is kept for the next agent by the enforcer alone, and the next agent waits for it no longer.
+const FINDINGS: Duration = Duration::from_millis(100);
+
+impl Running {
+    /// Has the cluster told the last words, if there is one; the guard goes on.
+    pub fn take_leave(&self) {
+        if let Some(cluster) = &self.cluster {
+            cluster.stop();
+        }
+    }
+
+    /// Whether they are told, or never will be.
+    pub fn has_taken_leave(&self) -> bool {
+        self.is_over(KUBE)
+    }
+
+    /// Ends everything; nothing is left in the kernel.
+    pub fn stop(mut self) {
+        self.take_leave();
+        self.join(KUBE);
+        self.stop_keeper.stop(&self.disks);
+        self.bell.stop();
+        let guard = self.thread(GUARD);
+        self.ports.commands.send_last(Command::Stop, guard);
+        self.end_clerk();
+        self.end_collector();
+        self.enforcement.let_go();
+        let sentry = self.thread(SENTRY);
+        self.ports.evicted.send_last(None, sentry);
+        let keeper = self.disk_keeper.lock().map(|mut keeper| keeper.take());
+        if let Ok(Some(keeper)) = keeper {
+            self.threads.push((DISK_KEEPER, keeper));
+        }
+        for (name, thread) in self.threads.drain(..) {
+            join(name, thread);
+        }
+    }
+
+    /// Waits until the clerk has taken everything that the guard told, and its end.
+    fn end_clerk(&mut self) {
+        while !self.is_over(CLERK) {
+            // A guard that died has not told its end, and one whose queue was full has told it in vain.
+            if self.is_over(GUARD) && !self.ports.reports.is_full() {
+                let _nobody_else_sends = self.ports.reports.send(Report::Stopped);
+                break;
+            }
+            sleep(STEP);
+        }
+        self.join(CLERK);
+    }
+
+    /// Lets the collector tell what is open as it is: what the guard told at its end is for it too.
+    fn end_collector(&self) {
+        self.collector.stop();
+        let until = Instant::now() + FINDINGS;
+        while !self.is_over(COLLECTOR) && Instant::now() < until {
+            sleep(STEP);
+        }
+    }
+
+    fn thread(&self, wanted: &str) -> Option<&JoinHandle<()>> {
+        let mut threads = self.threads.iter();
+        threads.find_map(|(name, thread)| (*name == wanted).then_some(thread))
+    }
+
+    /// Whether a thread has ended, or there is none of that name.
+    fn is_over(&self, name: &str) -> bool {
+        self.thread(name).is_none_or(JoinHandle::is_finished)
+    }
+
+    fn join(&mut self, wanted: &str) {
+        let place = self.threads.iter().position(|(name, _)| *name == wanted);
+        if let Some(place) = place {
+            let (name, thread) = self.threads.remove(place);
+            join(name, thread);
+        }
+    }
+}
+
+fn join(name: &'static str, thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        warn!(thread = name, "a thread had died");
+    }
+}
