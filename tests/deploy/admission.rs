@@ -22,12 +22,40 @@ fn eviction() -> Request {
     let before = json!({
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": { "name": "web", "namespace": "shop" },
+        "metadata": {
+            "name": "web",
+            "namespace": "shop",
+            "labels": { "app": "web" },
+            "annotations": { "team": "shop" },
+            "ownerReferences": [{ "kind": "ReplicaSet", "name": "web" }],
+        },
         "spec": { "nodeName": NODE, "priority": 100 },
-        "status": { "phase": "Running" },
+        "status": {
+            "phase": "Running",
+            "podIP": "10.0.0.7",
+            "qosClass": "Burstable",
+            "conditions": [{ "type": "Ready", "status": "True" }],
+            "containerStatuses": [{ "name": "web", "restartCount": 0, "state": { "running": {} } }],
+        },
     });
     let mut after = before.clone();
-    after["status"] = json!({ "phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. " });
+    for (pointer, value) in [
+        ("/status/phase", json!("Failed")),
+        ("/status/reason", json!("Evicted")),
+        (
+            "/status/message",
+            json!("The node was low on resource: memory. "),
+        ),
+        (
+            "/status/conditions",
+            json!([
+                { "type": "Ready", "status": "True" },
+                { "type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet" },
+            ]),
+        ),
+    ] {
+        put(&mut after, pointer, value);
+    }
     Request {
         resource: "pods",
         sub_resource: "status",
@@ -59,6 +87,72 @@ fn an_agent_marks_a_pod_of_its_node_as_evicted() {
     check(&plain, None);
     let again = eviction().with(|request| request.before = request.after.clone());
     check(&again, None);
+    // One that bears nothing yet, for a limit of its own: the kubelet writes no condition for that.
+    let bare = eviction().with(|request| {
+        for object in [&mut request.before, &mut request.after] {
+            object["metadata"] = json!({ "name": "web", "namespace": "shop" });
+        }
+        request.before["status"] = json!({ "phase": "Pending" });
+        request.after["status"] = json!({ "phase": "Failed", "reason": "Evicted", "message": "x" });
+    });
+    check(&bare, None);
+}
+
+/// Each thing that is written, taken away, or new where there was none.
+fn changed(request: &Request, pointer: &str, value: &Value) -> Vec<Request> {
+    let (parent, key) = pointer.rsplit_once('/').unwrap();
+    let without = |object: &mut Value| {
+        let parent = object.pointer_mut(parent).unwrap();
+        parent.as_object_mut().unwrap().remove(key);
+    };
+    let new = request
+        .clone()
+        .with(|request| without(&mut request.before))
+        .after(pointer, value.clone());
+    let gone = request
+        .clone()
+        .with(|request| put(&mut request.before, pointer, value.clone()))
+        .with(|request| without(&mut request.after));
+    let other = request
+        .clone()
+        .with(|request| put(&mut request.before, pointer, json!({ "was": 1 })))
+        .after(pointer, value.clone());
+    let same = request.clone().always(pointer, value);
+    check(&same, None);
+    Vec::from([new, gone, other])
+}
+
+#[test]
+fn with_an_eviction_nothing_else_of_a_pod_is_written() {
+    for (pointer, value) in [
+        ("/metadata/labels", json!({ "app": "other" })),
+        ("/metadata/annotations", json!({ "other": "x" })),
+        ("/metadata/finalizers", json!(["example.com/hold"])),
+        ("/metadata/ownerReferences", json!([{ "kind": "Job" }])),
+    ] {
+        for request in changed(&eviction(), pointer, &value) {
+            check(&request, Some("owners of pods"));
+        }
+    }
+    for (pointer, value) in [
+        ("/status/podIP", json!("10.0.0.8")),
+        ("/status/hostIP", json!("10.0.0.1")),
+        ("/status/startTime", json!("2026-01-01T00:00:00Z")),
+        ("/status/containerStatuses", json!([{ "name": "web" }])),
+        ("/status/somethingNewer", json!(7)),
+    ] {
+        for request in changed(&eviction(), pointer, &value) {
+            check(&request, Some("of a pod's status"));
+        }
+    }
+    for conditions in [
+        json!([]),
+        json!([{ "type": "Ready", "status": "False" }]),
+        json!([{ "type": "Ready", "status": "True" }, { "type": "Other", "status": "True" }]),
+    ] {
+        let request = eviction().after("/status/conditions", conditions);
+        check(&request, Some("DisruptionTarget"));
+    }
 }
 
 #[test]
@@ -167,9 +261,21 @@ fn condition() -> Request {
     let before = json!({
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": { "name": NODE, "labels": { "zone": "a" } },
-        "spec": { "taints": [{ "key": "dedicated", "effect": "NoSchedule" }] },
-        "status": { "conditions": [{ "type": "Ready", "status": "True" }] },
+        "metadata": {
+            "name": NODE,
+            "labels": { "zone": "a" },
+            "annotations": { "node.alpha.kubernetes.io/ttl": "0" },
+        },
+        "spec": {
+            "podCIDR": "10.0.0.0/24",
+            "taints": [{ "key": "dedicated", "effect": "NoSchedule" }],
+        },
+        "status": {
+            "capacity": { "cpu": "4", "memory": "16310676Ki" },
+            "addresses": [{ "type": "InternalIP", "address": "192.0.2.1" }],
+            "images": [{ "names": ["a"], "sizeBytes": 7 }],
+            "conditions": [{ "type": "Ready", "status": "True" }],
+        },
     });
     let mut after = before.clone();
     after["status"]["conditions"] = json!([
@@ -224,7 +330,11 @@ fn an_agent_writes_its_own_conditions_and_taints() {
     });
     check(&first, None);
     let fresh = condition()
-        .with(|request| request.before["status"] = json!({}))
+        .with(|request| {
+            for object in [&mut request.before, &mut request.after] {
+                object["status"] = json!({});
+            }
+        })
         .after(
             "/status/conditions",
             json!([
@@ -270,9 +380,50 @@ fn everything_else_of_a_node_is_somebody_elses() {
         &taint().after("/metadata/labels", json!({ "zone": "b" })),
         Some("labels"),
     );
+    check(
+        &taint().with(|request| put(&mut request.before, "/spec/unschedulable", json!(true))),
+        Some("cordon"),
+    );
     for operation in ["CREATE", "DELETE"] {
         let request = taint().with(|request| request.operation = operation);
         check(&request, Some("no node"));
+    }
+}
+
+#[test]
+fn with_a_condition_or_a_taint_nothing_else_of_a_node_is_written() {
+    for request in [condition(), taint()] {
+        for (pointer, value) in [
+            ("/metadata/labels", json!({ "zone": "b" })),
+            ("/metadata/annotations", json!({ "brink.dev/pause": "" })),
+            ("/metadata/finalizers", json!(["example.com/hold"])),
+            ("/metadata/ownerReferences", json!([{ "kind": "Machine" }])),
+        ] {
+            for request in changed(&request, pointer, &value) {
+                check(&request, Some("owners of nodes"));
+            }
+        }
+        for (pointer, value) in [
+            ("/status/capacity", json!({ "cpu": "400" })),
+            ("/status/allocatable", json!({ "cpu": "400" })),
+            ("/status/addresses", json!([])),
+            ("/status/images", json!([])),
+            ("/status/nodeInfo", json!({ "kernelVersion": "x" })),
+            ("/status/volumesAttached", json!([{ "name": "x" }])),
+            ("/status/somethingNewer", json!(7)),
+        ] {
+            for request in changed(&request, pointer, &value) {
+                check(&request, Some("of a node's status"));
+            }
+        }
+        for (pointer, value) in [
+            ("/spec/podCIDR", json!("10.0.1.0/24")),
+            ("/spec/providerID", json!("other")),
+        ] {
+            for request in changed(&request, pointer, &value) {
+                check(&request, Some("of a node's specification"));
+            }
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! From configuration to a client of the API server.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -16,6 +18,9 @@ const WRITE: Duration = Duration::from_secs(10);
 /// A connection on which nothing has come for so long is dead. On a watch the server marks every minute that it is there.
 const READ: Duration = Duration::from_secs(150);
 
+/// The token of the service account of a pod, for all processes in it.
+const TOKEN: &str = "/var/run/secrets/kubernetes.io/serviceaccount/token";
+
 /// How the API server is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
@@ -23,6 +28,35 @@ pub struct Access {
     pub kubeconfigs: Vec<PathBuf>,
     /// The context of theirs that counts; without it the one they call current.
     pub context: Option<String>,
+}
+
+/// The files that say who asks, as they were at some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin(Vec<Option<Stamp>>);
+
+impl Origin {
+    /// None at all.
+    pub const NONE: Self = Self(Vec::new());
+}
+
+/// What tells a file from the one that was there before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    size: u64,
+    written: (i64, i64),
+}
+
+impl Stamp {
+    /// None where there is no such file, or it cannot be looked at.
+    fn of(path: &Path) -> Option<Self> {
+        let found = fs::metadata(path).ok()?;
+        Some(Self {
+            inode: found.ino(),
+            size: found.size(),
+            written: (found.mtime(), found.mtime_nsec()),
+        })
+    }
 }
 
 /// Why there is no client.
@@ -76,6 +110,18 @@ impl Access {
         } else {
             format!("the kubeconfig {}", paths.join(", "))
         }
+    }
+
+    /// How the files are now that say who asks: the kubeconfigs, or without any the token of the service account. What a
+    /// kubeconfig names is not among them.
+    pub fn origin(&self) -> Origin {
+        let token = [PathBuf::from(TOKEN)];
+        let files = if self.kubeconfigs.is_empty() {
+            &token[..]
+        } else {
+            &self.kubeconfigs[..]
+        };
+        Origin(files.iter().map(|file| Stamp::of(file)).collect())
     }
 
     /// Reads what there is and makes a client. No request is made; the runtime of tokio must be there.
@@ -187,8 +233,6 @@ fn told(error: &(dyn std::error::Error + 'static)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use kube::core::Status;
 
     use super::*;

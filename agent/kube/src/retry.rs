@@ -6,6 +6,8 @@ use std::time::Duration;
 const FIRST: Duration = Duration::from_millis(500);
 /// The longest by our own choice.
 const LONGEST: Duration = Duration::from_secs(30);
+/// What is refused stays so until somebody changes something: the waits grow to this, and up to half of it more.
+pub(crate) const SELDOM: Duration = Duration::from_mins(10);
 /// The longest that a server may ask for.
 const OBEYED: Duration = Duration::from_mins(5);
 
@@ -49,6 +51,13 @@ impl Backoff {
         })
     }
 
+    /// It was refused: how long to wait now. The waits double as those of failures do, and go on to double up to [`SELDOM`].
+    pub fn refused(&mut self) -> Duration {
+        let least = FIRST.saturating_mul(1 << self.failures.min(16)).min(SELDOM);
+        self.failures = self.failures.saturating_add(1);
+        least + self.part_of(least / 2)
+    }
+
     /// Some of a time, each part as likely as any.
     pub fn part_of(&mut self, whole: Duration) -> Duration {
         self.chance ^= self.chance << 13;
@@ -74,6 +83,23 @@ mod tests {
         }
         backoff.succeeded();
         assert!(backoff.failed(None) <= FIRST);
+    }
+
+    #[test]
+    fn what_is_refused_is_asked_for_ten_to_fifteen_minutes_later_in_the_end() {
+        let mut backoff = Backoff::new("node", 7);
+        let mut least = FIRST;
+        for _ in 0..40 {
+            let wait = backoff.refused();
+            assert!(
+                wait >= least && wait <= least * 3 / 2,
+                "{wait:?}, {least:?}"
+            );
+            least = (least * 2).min(SELDOM);
+        }
+        assert_eq!(least, SELDOM);
+        backoff.succeeded();
+        assert!(backoff.refused() <= FIRST * 3 / 2);
     }
 
     #[test]

@@ -31,17 +31,26 @@ struct Fake(tempfile::TempDir);
 impl Fake {
     /// One that knows these agents: name of the node, and what its pod does.
     fn new(agents: &[(&str, &str)]) -> Self {
+        let pods: Vec<[String; 3]> = agents
+            .iter()
+            .map(|&(node, script)| [node.to_owned(), format!("pod-{node}"), script.to_owned()])
+            .collect();
+        Self::with(&pods)
+    }
+
+    /// One that knows these pods: name of the node, its own, and what it does.
+    fn with(pods: &[[String; 3]]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::write(path("kubectl"), KUBECTL).unwrap();
         fs::set_permissions(path("kubectl"), fs::Permissions::from_mode(0o755)).unwrap();
         symlink(env!("CARGO_BIN_EXE_brink"), path("kubectl-brink")).unwrap();
-        let pods: Vec<Value> = agents
+        let pods: Vec<Value> = pods
             .iter()
-            .map(|(node, script)| {
-                fs::write(path(&format!("pod-{node}")), script).unwrap();
+            .map(|[node, name, script]| {
+                fs::write(path(name), script).unwrap();
                 json!({
-                    "metadata": { "name": format!("pod-{node}") },
+                    "metadata": { "name": name },
                     "spec": { "nodeName": node },
                     "status": { "phase": "Running", "conditions": [] },
                 })
@@ -105,6 +114,36 @@ fn several_answer_under_their_names_and_the_highest_code_counts() {
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(stdout(&output), "== a\nof a\n\n== b\nof b\n");
     assert_eq!(stderr(&output), "a: odd\n");
+}
+
+/// A pod whose status says this mode, and that names itself by it when it is asked for anything else.
+fn standing(mode: &str) -> String {
+    format!(
+        r#"case "$*" in *" status -o json") echo '{{"mode":"{mode}"}}' ;; *) echo "of {mode}" ;; esac"#
+    )
+}
+
+#[test]
+fn of_two_agents_on_a_node_the_one_that_does_not_stand_by_is_asked() {
+    let (silent, standby) = ("exit 1".to_owned(), standing("standby"));
+    let enforcing = standing("enforcing");
+    for (first, second, expected) in [
+        (&standby, &enforcing, "of enforcing\n"),
+        (&enforcing, &standby, "of enforcing\n"),
+        (&silent, &standby, "of standby\n"),
+    ] {
+        let [one, other] = [("one", first), ("other", second)]
+            .map(|(name, script)| ["a".to_owned(), name.to_owned(), script.clone()]);
+        let fake = Fake::with(&[one, other]);
+        let output = fake.run(&["rank"]);
+        assert_eq!(stdout(&output), expected, "{first}, {second}");
+        assert!(output.status.success() && stderr(&output).is_empty());
+        assert_eq!(
+            fake.asked().len(),
+            4,
+            "a list, two for a status, one for the rest"
+        );
+    }
 }
 
 #[test]

@@ -17,16 +17,6 @@ pub const PHASE: &str = "Failed";
 /// `reason` of an evicted pod's status and of its event.
 pub const REASON: &str = "Evicted";
 
-/// Reason of the Warning event on the node in every cycle that acts on a threshold.
-pub const NODE_EVENT_REASON: &str = "EvictionThresholdMet";
-
-/// Reason of the Warning event on a pod that outlived its grace.
-pub const LATE_EVENT_REASON: &str = "ExceededGracePeriod";
-
-/// Message of that event.
-pub const LATE_EVENT_MESSAGE: &str =
-    "Container runtime did not kill the pod within specified grace period.";
-
 /// The condition an evicted pod gets, unless it went for its own local-storage limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DisruptionTarget {

@@ -41,6 +41,19 @@ pub enum Act {
     Event,
 }
 
+/// Who else would not be heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// Nobody, as far as is known: it is about this alone.
+    One,
+    /// Whoever does the same: the account lacks the right, or somebody keeps it from that.
+    Act,
+    /// Whoever asks by this account: the server does not know it.
+    Account,
+    /// Anybody: the server is away, or busy.
+    Server,
+}
+
 /// What comes of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -56,8 +69,8 @@ pub enum Verdict {
         why: String,
         /// How long the server wants to be left alone.
         after: Option<Duration>,
-        /// Whether nobody else would be heard either.
-        for_all: bool,
+        /// Who else would not be heard.
+        of: Scope,
     },
     /// Never.
     Never(End),
@@ -67,7 +80,7 @@ impl Verdict {
     /// The verdict on a reply; `uid` is the pod that was meant.
     pub fn of(act: Act, uid: &str, reply: &Reply) -> Self {
         let answer = match reply {
-            Reply::Away(why) => return later(why.clone(), None, true),
+            Reply::Away(why) => return later(why.clone(), None, Scope::Server),
             Reply::Answer(answer) => answer,
         };
         let why = || format!("{} {}", answer.code, answer.message);
@@ -85,9 +98,12 @@ impl Verdict {
             (409 | 422, Act::Status) => Self::Look(why()),
             // A namespace that ends takes nothing any more.
             (403, Act::Event) if is_ending(&answer.message) => Self::Never(End::Gone),
-            // A quota that somebody else counts in at the same time, or a right that may be given.
-            (409, Act::Event) | (401 | 403, _) => later(why(), None, false),
-            (408 | 429 | 500..=599, _) => later(why(), answer.retry_after, true),
+            // A quota that somebody else counts in at the same time.
+            (409, Act::Event) => later(why(), None, Scope::One),
+            // A right that may be given.
+            (403, _) => later(why(), None, Scope::Act),
+            (401, _) => later(why(), None, Scope::Account),
+            (408 | 429 | 500..=599, _) => later(why(), answer.retry_after, Scope::Server),
             _ => Self::Never(End::Refused(why())),
         }
     }
@@ -96,12 +112,8 @@ impl Verdict {
 /// How the server says that it has an object of that name.
 const EXISTS: &str = "AlreadyExists";
 
-fn later(why: String, after: Option<Duration>, for_all: bool) -> Verdict {
-    Verdict::Later {
-        why,
-        after,
-        for_all,
-    }
+fn later(why: String, after: Option<Duration>, of: Scope) -> Verdict {
+    Verdict::Later { why, after, of }
 }
 
 /// How the server says that a namespace is being deleted.
@@ -167,25 +179,26 @@ mod tests {
         let expected = Verdict::Later {
             why: "429 said".to_owned(),
             after: Some(Duration::from_secs(7)),
-            for_all: true,
+            of: Scope::Server,
         };
         check(Act::Status, slow, &expected);
-        for (code, for_all) in [
-            (500, true),
-            (503, true),
-            (401, false),
-            (403, false),
-            (409, false),
+        for (code, of) in [
+            (500, Scope::Server),
+            (503, Scope::Server),
+            (401, Scope::Account),
+            (403, Scope::Act),
+            (409, Scope::One),
         ] {
             let expected = Verdict::Later {
                 why: format!("{code} said"),
                 after: None,
-                for_all,
+                of,
             };
             check(Act::Event, answer(code), &expected);
         }
         let away = Verdict::of(Act::Status, "mine", &Reply::Away("no route".to_owned()));
-        assert!(matches!(away, Verdict::Later { for_all: true, .. }));
+        let expected = later("no route".to_owned(), None, Scope::Server);
+        assert_eq!(away, expected);
     }
 
     #[test]

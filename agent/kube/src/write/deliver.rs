@@ -60,6 +60,9 @@ impl<A: Around> Postman<A> {
                 self.take(&mut plan, entry);
             }
             self.look(&mut plan);
+            if plan.is_refused() && self.door.has_changed() {
+                plan.ask_again();
+            }
             let next = match plan.next(self.around.now()) {
                 Next::Do(key, act) => {
                     self.act(&mut plan, &key, act).await;

@@ -185,6 +185,35 @@ async fn a_server_that_is_away_hears_it_later_and_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_right_that_is_missing_costs_few_requests_and_all_is_told_once_it_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let forbidden = serde_json::json!({ "reason": "Forbidden", "message": "pods is forbidden" });
+    fake.always(Some(Plays::Says(403, forbidden)));
+    let scene = Scene::start(folder.path(), &fake);
+    for order in 0..12 {
+        scene.put(entry(order)).await;
+    }
+    let hour = Duration::from_hours(1);
+    sleep(hour).await;
+    let tries = fake.lines().len();
+    assert!((12..=20).contains(&tries), "{tries} requests");
+    // Pods change all the time.
+    for _ in 0..60 {
+        sleep(hour / 60).await;
+        scene.see(Seen::Unknown);
+    }
+    let more = fake.lines().len() - tries;
+    assert!((3..=6).contains(&more), "{more} requests");
+    assert!(scene.last_told().waits.unwrap().contains("403"));
+    fake.always(None);
+    sleep(hour / 4).await;
+    let told = || fake.lines().len() - tries - more;
+    scene.until("all is told", || told() == 24).await;
+    scene.end().await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_was_owed_is_told_after_a_restart_and_nothing_twice() {
     let folder = tempfile::tempdir().unwrap();
     let fake = Fake::default();

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use super::answer::{Answer, Reply};
 use super::request::Ready;
-use crate::client::{Access, in_words};
+use crate::client::{Access, Origin, in_words};
 
 /// A request that takes longer has no answer. An API server that is alive answers within a second, and a busy one puts off.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,11 +36,14 @@ struct Metadata {
     resource_version: String,
 }
 
-/// The way to the server. A connection that fails, and rights that are refused, are tried with a new client: certificates and
-/// tokens may be others by then.
+/// The way to the server. After a connection that failed, and where the server does not know who asks (401), the next request
+/// goes by a new client: certificates and tokens may be others by then. A right that is missing (403) is missing to a new one
+/// too, unless it is another account: [`Self::has_changed`] tells.
 pub struct Door {
     access: Option<Access>,
     client: Option<Client>,
+    /// The files the client was made of, as they were.
+    origin: Origin,
 }
 
 /// An answer with its body.
@@ -52,6 +55,7 @@ impl Door {
         Self {
             access: Some(access),
             client: None,
+            origin: Origin::NONE,
         }
     }
 
@@ -60,7 +64,23 @@ impl Door {
         Self {
             access: None,
             client: Some(client),
+            origin: Origin::NONE,
         }
+    }
+
+    /// Whether the files that say who asks are others than they were when the client was made; the next request then goes by a
+    /// new one.
+    pub fn has_changed(&mut self) -> bool {
+        let Some(access) = &self.access else {
+            return false;
+        };
+        let origin = access.origin();
+        let is_other = origin != self.origin;
+        if is_other {
+            self.origin = origin;
+            self.client = None;
+        }
+        is_other
     }
 
     /// Sends a request, and says what came back.
@@ -98,6 +118,7 @@ impl Door {
             return Ok(client.clone());
         }
         let access = self.access.as_ref().ok_or("no way to the API server")?;
+        self.origin = access.origin();
         let client = access.connect().await.map_err(|error| error.to_string())?;
         self.client = Some(client.clone());
         Ok(client)
@@ -151,6 +172,24 @@ mod tests {
         }
         let (parts, ()) = response.body(()).unwrap().into_parts();
         read(Ok((parts, body.as_bytes().to_vec())))
+    }
+
+    #[test]
+    fn another_kubeconfig_is_seen_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("config");
+        std::fs::write(&path, "one").unwrap();
+        let mut door = Door::new(Access::new(Some(path.clone()), None, None));
+        door.origin = door.access.as_ref().unwrap().origin();
+        assert!(!door.has_changed());
+        for text in ["another", "a third"] {
+            let aside = folder.path().join("new");
+            std::fs::write(&aside, text).unwrap();
+            std::fs::rename(&aside, &path).unwrap();
+            assert!(door.has_changed() && !door.has_changed(), "{text}");
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert!(door.has_changed() && !door.has_changed());
     }
 
     #[test]

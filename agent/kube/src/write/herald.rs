@@ -21,6 +21,8 @@ use crate::retry::Backoff;
 
 /// How often a taint is tried again at once, when somebody else changes the node at the same time.
 const RACES: u32 = 5;
+/// While a right is missing it is looked so often whether it is another account by now.
+const LOOK: Duration = Duration::from_mins(1);
 /// How long taking everything away may take at the end.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
@@ -48,8 +50,15 @@ struct Untold {
     why: String,
     /// How long the server wants to be left alone.
     after: Option<Duration>,
-    /// Whether it was the server that said so.
-    is_answer: bool,
+    /// The code of the server's answer; none where it gave none.
+    code: Option<u16>,
+}
+
+impl Untold {
+    /// Whether the account may not do that, or the server does not know it: that stays so until somebody changes something.
+    const fn is_refused(&self) -> bool {
+        matches!(self.code, Some(401 | 403))
+    }
 }
 
 impl From<String> for Untold {
@@ -57,7 +66,7 @@ impl From<String> for Untold {
         Self {
             why,
             after: None,
-            is_answer: false,
+            code: None,
         }
     }
 }
@@ -84,6 +93,7 @@ impl Herald {
         let mut kept = Kept::default();
         let mut before = Wanted::Unknown;
         let mut backoff = Backoff::new(&self.node, self.seed);
+        let mut refusals = Backoff::new(&self.node, self.seed);
         let mut is_said = false;
         loop {
             let wanted = self.wanted.borrow_and_update().clone();
@@ -91,23 +101,28 @@ impl Herald {
             if std::mem::replace(&mut before, wanted.clone()) == Wanted::Unknown {
                 kept = self.recall();
             }
-            let told = self.tell(&wanted, &mut kept).await;
-            let wait = match told {
+            let wait = match self.tell(&wanted, &mut kept).await {
                 Ok(()) => {
                     backoff.succeeded();
+                    refusals.succeeded();
                     is_said = false;
                     None
                 }
-                Err(Untold { why, after, .. }) => {
+                Err(untold) => {
                     if !std::mem::replace(&mut is_said, true) {
-                        warn!(why, "the node's conditions cannot be told yet");
+                        warn!(why = untold.why, "the node's conditions cannot be told yet");
                     }
-                    Some(backoff.failed(after))
+                    Some(if untold.is_refused() {
+                        backoff.succeeded();
+                        refusals.refused()
+                    } else {
+                        backoff.failed(untold.after)
+                    })
                 }
             };
             let changed = tokio::select! {
                 changed = self.wanted.changed() => changed,
-                () = rest(wait) => Ok(()),
+                () = rest(wait, &mut self.door) => Ok(()),
             };
             if changed.is_err() {
                 break;
@@ -120,14 +135,16 @@ impl Herald {
         self.take_leave(&mut kept).await;
     }
 
-    /// The last words. A server that is busy with those of others is asked again while there is time; one that is away is not.
+    /// The last words. A server that is busy with those of others is asked again while there is time; one that is away, or that
+    /// refuses, is not.
     async fn take_leave(&mut self, kept: &mut Kept) {
         let mut backoff = Backoff::new(&self.node, self.seed);
         let mut last = "no answer in time".to_owned();
         let leave = async {
             while let Err(untold) = self.tell(&Wanted::Nothing, kept).await {
+                let is_over = untold.code.is_none() || untold.is_refused();
                 last = untold.why;
-                if !untold.is_answer {
+                if is_over {
                     return false;
                 }
                 sleep(backoff.failed(untold.after)).await;
@@ -311,7 +328,7 @@ fn taken(reply: &Reply) -> Result<(), Untold> {
         Reply::Answer(answer) => Err(Untold {
             why: format!("{} {}", answer.code, answer.message),
             after: answer.retry_after,
-            is_answer: true,
+            code: Some(answer.code),
         }),
     }
 }
@@ -321,10 +338,18 @@ fn is_race(reply: &Reply) -> bool {
     matches!(reply, Reply::Answer(answer) if matches!(answer.code, 409 | 422))
 }
 
-async fn rest(wait: Option<Duration>) {
-    match wait {
-        Some(wait) => sleep(wait).await,
-        None => std::future::pending().await,
+/// Until the wait is over, or the door leads to another account.
+async fn rest(wait: Option<Duration>, door: &mut Door) {
+    let Some(mut left) = wait else {
+        return std::future::pending().await;
+    };
+    while !left.is_zero() {
+        let part = left.min(LOOK);
+        sleep(part).await;
+        left = left.saturating_sub(part);
+        if door.has_changed() {
+            return;
+        }
     }
 }
 

@@ -284,6 +284,37 @@ async fn a_server_that_is_busy_is_left_alone_for_as_long_as_it_asks() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_right_that_is_missing_is_asked_for_seldom_and_each_change_is_tried_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = Fake::default();
+    let forbidden = json!({ "reason": "Forbidden", "message": "nodes is forbidden" });
+    fake.always(Some(Plays::Says(403, forbidden)));
+    let scene = start(folder.path(), &fake, false);
+    scene.wanted.send_replace(says(&[]));
+    let hour = Duration::from_hours(1);
+    sleep(hour).await;
+    let tries = fake.lines().len();
+    assert!((10..=20).contains(&tries), "{tries} requests");
+    sleep(hour * 2).await;
+    let more = fake.lines().len() - tries;
+    assert!((7..=13).contains(&more), "{more} requests");
+    scene
+        .wanted
+        .send_replace(says(&[Condition::MemoryPressure]));
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(fake.lines().len(), tries + more + 1);
+    fake.always(None);
+    sleep(hour / 4).await;
+    assert_eq!(fake.lines().len(), tries + more + 2);
+    assert_eq!(last_condition(&fake)["status"], "True");
+    // Whoever may not say it cannot take it away either, and does not ask for that twice.
+    fake.always(Some(Plays::Says(401, json!({}))));
+    drop(scene.wanted);
+    scene.task.await.unwrap();
+    assert_eq!(fake.lines().len(), tries + more + 3);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_last_words_are_tried_again_at_a_server_that_is_busy_and_not_at_one_that_is_away() {
     for (plays, expected) in [(Plays::PutsOff(1), 3), (Plays::Breaks, 2)] {
         let folder = tempfile::tempdir().unwrap();

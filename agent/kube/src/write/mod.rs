@@ -10,6 +10,7 @@ pub mod deliver;
 pub mod door;
 #[cfg(test)]
 pub(crate) mod fake;
+mod forbidden;
 pub mod herald;
 pub mod kept;
 mod owed;

@@ -45,6 +45,8 @@ pub(super) struct Owed {
     reasons: u32,
     /// How often nobody could be heard while it was told.
     misses: u32,
+    /// How often the account was refused while it was told.
+    refused: u32,
 }
 
 impl Owed {
@@ -63,6 +65,7 @@ impl Owed {
             repeats: 0,
             reasons: 0,
             misses: 0,
+            refused: 0,
         }
     }
 
@@ -85,7 +88,7 @@ impl Owed {
     /// That was told.
     pub(super) fn done(&mut self, act: Act, version: Option<u64>, now: Moment) {
         self.backoff.succeeded();
-        self.misses = 0;
+        (self.misses, self.refused) = (0, 0);
         match act {
             Act::Status | Act::Look => {
                 self.entry.status_part = Part::Done;
@@ -131,6 +134,16 @@ impl Owed {
     /// Nobody was heard while it was told.
     pub(super) const fn missed(&mut self) {
         self.misses = self.misses.saturating_add(1);
+    }
+
+    /// The account may not do that.
+    pub(super) const fn refuse(&mut self) {
+        self.refused = self.refused.saturating_add(1);
+    }
+
+    /// How often that was so since it was told of last.
+    pub(super) const fn refused(&self) -> u32 {
+        self.refused
     }
 
     /// Somebody is heard again: what was missed is due.

@@ -2,7 +2,8 @@
 
 use brink_core::base::Moment;
 
-use super::answer::{Act, Verdict};
+use super::answer::{Act, Scope, Verdict};
+use super::forbidden::Forbidden;
 use super::owed::{Owed, span};
 use crate::outbox::{ENTRIES, Entry, Key};
 use crate::retry::Backoff;
@@ -58,6 +59,7 @@ pub struct Plan {
     /// Whether the server itself has said so.
     is_asked: bool,
     backoff: Backoff,
+    forbidden: Forbidden,
 }
 
 impl Plan {
@@ -68,6 +70,7 @@ impl Plan {
             closed: None,
             is_asked: false,
             backoff: Backoff::new(node, seed),
+            forbidden: Forbidden::new(node, seed),
         }
     }
 
@@ -106,19 +109,33 @@ impl Plan {
         }
     }
 
+    /// Whether anything waits for a right that the account has not.
+    pub fn is_refused(&self) -> bool {
+        self.forbidden.is_any()
+    }
+
+    /// It may be another account now: what was refused is asked for once, at once.
+    pub fn ask_again(&mut self) {
+        self.forbidden.ask_again();
+    }
+
     /// What is to be done: statuses before events, since a kubelet starts again what has died; then what was missed less often,
-    /// as one that a server never takes must not keep the others waiting; then the oldest.
+    /// as one that a server never takes must not keep the others waiting; then what was refused less often; then the oldest.
     pub fn next(&self, now: Moment) -> Next {
         let closed = self.closed.unwrap_or(Moment::START);
+        let forbidden = &self.forbidden;
         let wanted = self.owed.iter().flat_map(|owed| {
             // What is new is tried at once, unless the server itself has asked for quiet: it was another that was missed.
             let is_tried = self.is_asked || owed.misses() > 0;
             let closed = if is_tried { closed } else { Moment::START };
             let wanted = owed.wanted();
-            wanted.map(move |(act, due)| (owed, act, due.max(closed)))
+            wanted.map(move |(act, due)| {
+                let opens = forbidden.opens(act, owed.refused() > 0);
+                (owed, act, due.max(closed).max(opens))
+            })
         });
         let due = wanted.clone().filter(|(_, _, at)| *at <= now);
-        let rank = |owed: &Owed, act| (act == Act::Event, owed.misses());
+        let rank = |owed: &Owed, act| (act == Act::Event, owed.misses(), owed.refused());
         // Of equals the first, which is the oldest.
         if let Some((owed, act, _)) = due.min_by_key(|(owed, act, _)| rank(owed, *act)) {
             return Next::Do(owed.entry.key.clone(), act);
@@ -133,10 +150,21 @@ impl Plan {
         let owed = self.owed.iter_mut().find(|owed| owed.entry.key == *key)?;
         let before = owed.entry.clone();
         let mut waits = None;
-        if !matches!(&verdict, Verdict::Later { for_all: true, .. }) {
+        let not_heard = match &verdict {
+            Verdict::Later { of, .. } => Some(*of),
+            _ => None,
+        };
+        if not_heard != Some(Scope::Server) {
             self.backoff.succeeded();
             self.closed = None;
             self.is_asked = false;
+        }
+        match not_heard {
+            Some(Scope::Act) => self.forbidden.refuse(act, owed.refused() > 0, now),
+            Some(Scope::Account) => self.forbidden.disown(now),
+            // Who is away or busy says nothing of rights.
+            Some(Scope::Server) => {}
+            Some(Scope::One) | None => self.forbidden.pass(act),
         }
         match verdict {
             Verdict::Done(version) => owed.done(act, version, now),
@@ -145,16 +173,18 @@ impl Plan {
                 waits = Some(why);
             }
             Verdict::Same => owed.same(now),
-            Verdict::Later {
-                why,
-                after,
-                for_all,
-            } => {
-                owed.later(act, now, after);
-                if for_all {
-                    owed.missed();
-                    self.is_asked = after.is_some();
-                    self.closed = Some(now + span(self.backoff.failed(after)));
+            Verdict::Later { why, after, of } => {
+                match of {
+                    Scope::One => owed.later(act, now, after),
+                    // It waits with all others.
+                    Scope::Act => owed.refuse(),
+                    Scope::Account => {}
+                    Scope::Server => {
+                        owed.later(act, now, after);
+                        owed.missed();
+                        self.is_asked = after.is_some();
+                        self.closed = Some(now + span(self.backoff.failed(after)));
+                    }
                 }
                 waits = Some(why);
             }

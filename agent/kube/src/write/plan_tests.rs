@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use brink_core::base::Span;
 
+use super::super::forbidden::CONVINCING;
 use super::super::owed::{LONGEST, REASONS, REFUSALS, REPEATS, SETTLING, SETTLING_UNSEEN};
 use super::*;
 use crate::outbox::entry::tests::entry;
 use crate::outbox::{End, Part};
+use crate::retry::SELDOM;
 
 fn at(millis: i64) -> Moment {
     Moment::from_secs(1000) + Span::from_millis(millis)
@@ -25,8 +27,33 @@ fn away() -> Verdict {
     Verdict::Later {
         why: "connection refused".to_owned(),
         after: None,
-        for_all: true,
+        of: Scope::Server,
     }
+}
+
+fn refused(of: Scope) -> Verdict {
+    Verdict::Later {
+        why: "forbidden".to_owned(),
+        after: None,
+        of,
+    }
+}
+
+/// When something is asked within `long`, if each answer is that.
+fn asked(plan: &mut Plan, from: Moment, long: Span, verdict: &Verdict) -> Vec<Moment> {
+    let (mut now, mut asked) = (from, Vec::new());
+    while now.since(from) < long {
+        match plan.next(now) {
+            Next::Do(key, act) => {
+                asked.push(now);
+                assert!(asked.len() < 1000, "it is asked without an end");
+                plan.settle(&key, act, verdict.clone(), now);
+            }
+            Next::Wait(until) => now = until,
+            Next::Idle => break,
+        }
+    }
+    asked
 }
 
 /// What is done now; panics if there is nothing.
@@ -156,7 +183,7 @@ fn a_server_that_asks_to_be_left_alone_is() {
     let slow = Verdict::Later {
         why: "429".to_owned(),
         after: Some(Duration::from_secs(7)),
-        for_all: true,
+        of: Scope::Server,
     };
     settle(&mut plan, at(0), slow);
     let Next::Wait(until) = plan.next(at(0)) else {
@@ -169,17 +196,112 @@ fn a_server_that_asks_to_be_left_alone_is() {
 }
 
 #[test]
-fn who_is_refused_keeps_nobody_else_waiting() {
+fn what_one_is_refused_another_is_tried_with() {
     let mut plan = Plan::new("node-a", 7);
     plan.add(entry(1), at(0));
     plan.add(entry(2), at(0));
-    let forbidden = Verdict::Later {
-        why: "403".to_owned(),
-        after: None,
-        for_all: false,
-    };
-    settle(&mut plan, at(0), forbidden);
+    settle(&mut plan, at(0), refused(Scope::Act));
     assert_eq!(due(&plan, at(0)), (entry(2).key, Act::Status));
+    // It may: so the first one is tried again.
+    settle(&mut plan, at(0), Verdict::Done(Some(5)));
+    assert_eq!(due(&plan, at(0)), (entry(1).key, Act::Status));
+    settle(&mut plan, at(0), refused(Scope::Act));
+    assert_eq!(due(&plan, at(0)), (entry(2).key, Act::Event));
+    assert!(plan.is_refused());
+}
+
+#[test]
+fn a_right_that_is_missing_is_asked_for_by_one_of_all_and_ever_less_often() {
+    let hour = Span::from_secs(3600);
+    for (of, at_once) in [(Scope::Act, CONVINCING as usize), (Scope::Account, 1)] {
+        let mut plan = Plan::new("node-a", 7);
+        for order in 0..ENTRIES as u64 {
+            plan.add(entry(order), at(0));
+        }
+        let first = asked(&mut plan, at(0), hour, &refused(of));
+        let begun = first.iter().filter(|time| **time == at(0)).count();
+        assert_eq!(begun, at_once, "{of:?}");
+        assert!(first.len() <= 20, "{of:?}: {}", first.len());
+        let ten_hours = Span::from_secs(36_000);
+        let later = asked(&mut plan, at(0) + hour, ten_hours, &refused(of));
+        assert!((40..=61).contains(&later.len()), "{of:?}: {}", later.len());
+        for two in later.windows(2) {
+            let wait = two[1].since(two[0]);
+            assert!(
+                wait >= span(SELDOM) && wait <= span(SELDOM * 3 / 2),
+                "{of:?}: {wait:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_right_that_was_given_has_all_told_at_once() {
+    let hour = Span::from_secs(3600);
+    for of in [Scope::Act, Scope::Account] {
+        let mut plan = Plan::new("node-a", 7);
+        for order in 0..20 {
+            plan.add(entry(order), at(0));
+        }
+        asked(&mut plan, at(0), hour, &refused(of));
+        assert!(plan.is_refused(), "{of:?}");
+        // By then one that is new waits as well.
+        plan.add(entry(20), at(0) + hour);
+        let Next::Wait(until) = plan.next(at(0) + hour) else {
+            panic!("{of:?}: it is not waited");
+        };
+        let told = asked(
+            &mut plan,
+            until,
+            Span::from_secs(1),
+            &Verdict::Done(Some(5)),
+        );
+        assert_eq!(told, [until; 42], "{of:?}: statuses and events");
+        assert!(!plan.is_refused(), "{of:?}");
+        // The next refusal is a first one.
+        plan.add(entry(99), until);
+        settle(&mut plan, until, refused(of));
+        let Next::Wait(again) = plan.next(until) else {
+            panic!("{of:?}: it is not waited");
+        };
+        assert!(again.since(until) <= Span::from_millis(750), "{of:?}");
+    }
+}
+
+#[test]
+fn what_is_refused_of_one_kind_is_told_of_another() {
+    let mut plan = Plan::new("node-a", 7);
+    plan.add(entry(1), at(0));
+    settle(&mut plan, at(0), Verdict::Done(Some(5)));
+    for _ in 0..2 * CONVINCING {
+        let now = if let Next::Wait(until) = plan.next(at(0)) {
+            until
+        } else {
+            at(0)
+        };
+        let (act, _) = settle(&mut plan, now, refused(Scope::Act));
+        assert_eq!(act, Act::Event);
+    }
+    plan.add(entry(2), at(0));
+    assert_eq!(due(&plan, at(0)), (entry(2).key, Act::Status));
+}
+
+#[test]
+fn another_account_is_tried_at_once_and_once() {
+    let hour = Span::from_secs(3600);
+    for of in [Scope::Act, Scope::Account] {
+        let mut plan = Plan::new("node-a", 7);
+        for order in 0..20 {
+            plan.add(entry(order), at(0));
+        }
+        asked(&mut plan, at(0), hour, &refused(of));
+        plan.ask_again();
+        let soon = asked(&mut plan, at(0) + hour, span(SELDOM), &refused(of));
+        assert_eq!(soon, [at(0) + hour], "{of:?}");
+        // The server is heard of by others all the time.
+        plan.open();
+        assert!(matches!(plan.next(at(0) + hour), Next::Wait(_)), "{of:?}");
+    }
 }
 
 #[test]

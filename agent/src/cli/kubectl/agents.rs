@@ -12,6 +12,8 @@ pub(super) struct Agent {
     pub(super) node: String,
     /// Name of its pod.
     pub(super) pod: String,
+    /// Names of further pods that run there, while the node is rolled over.
+    pub(super) others: Vec<String>,
 }
 
 /// A list of pods, as far as it is looked at.
@@ -63,7 +65,7 @@ impl Pod {
         conditions.any(|condition| condition.kind == "Ready" && condition.status == "True")
     }
 
-    /// Of two on a node, which is rolled over, the one that acts comes last: ready, staying, and newer.
+    /// Of two on a node, which is rolled over, the one that is rather asked comes last: ready, staying, and newer.
     fn rank(&self) -> (bool, bool, &str) {
         let Metadata {
             creation_timestamp,
@@ -78,7 +80,7 @@ impl Pod {
     }
 }
 
-/// The agents of a list of pods, by node, one each.
+/// The agents of a list of pods, by node, one each; with several on a node the others are named too.
 ///
 /// # Errors
 /// When it is no such list.
@@ -86,12 +88,19 @@ pub(super) fn read(list: &[u8]) -> serde_json::Result<Vec<Agent>> {
     let List { mut items } = serde_json::from_slice(list)?;
     items.retain(|pod| pod.status.phase == "Running" && !pod.spec.node_name.is_empty());
     items.sort_by(|a, b| (&a.spec.node_name, b.rank()).cmp(&(&b.spec.node_name, a.rank())));
-    items.dedup_by(|later, first| later.spec.node_name == first.spec.node_name);
-    let agents = items.into_iter().map(|pod| Agent {
-        node: pod.spec.node_name,
-        pod: pod.metadata.name,
-    });
-    Ok(agents.collect())
+    let mut agents: Vec<Agent> = Vec::new();
+    for pod in items {
+        let (node, name) = (pod.spec.node_name, pod.metadata.name);
+        match agents.last_mut() {
+            Some(agent) if agent.node == node => agent.others.push(name),
+            _ => agents.push(Agent {
+                node,
+                pod: name,
+                others: Vec::new(),
+            }),
+        }
+    }
+    Ok(agents)
 }
 
 #[cfg(test)]
@@ -112,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn each_node_has_one_that_acts() {
+    fn each_node_has_one_and_the_others_are_known() {
         let mut ended = pod("ended", "c", true, "2026-01-03T00:00:00Z");
         ended["status"]["phase"] = "Failed".into();
         let mut leaving = pod("leaving", "d", true, "2026-01-09T00:00:00Z");
@@ -128,11 +137,17 @@ mod tests {
             { "metadata": { "name": "nowhere" }, "status": { "phase": "Pending" } },
         ] });
         let found = read(list.to_string().as_bytes()).unwrap();
-        let found: Vec<[&str; 2]> = found
-            .iter()
-            .map(|a| [a.node.as_str(), a.pod.as_str()])
-            .collect();
-        assert_eq!(found, [["a", "new"], ["b", "acts"], ["d", "stays"]]);
+        let expected = [
+            ("a", "new", "old"),
+            ("b", "acts", "waits"),
+            ("d", "stays", "leaving"),
+        ];
+        let expected = expected.map(|(node, pod, other)| Agent {
+            node: node.to_owned(),
+            pod: pod.to_owned(),
+            others: [other.to_owned()].into(),
+        });
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -68,12 +68,12 @@ impl Kubectl {
         words: &[&OsStr],
         is_terminal: bool,
     ) -> Result<Exit, CliError> {
-        let status = self.exec(agent, words, is_terminal).status();
+        let status = self.exec(&agent.pod, words, is_terminal).status();
         Ok(exit_of(status.map_err(uncalled)?))
     }
 
-    /// The call that asks an agent.
-    pub(super) fn exec(&self, agent: &Agent, words: &[&OsStr], is_terminal: bool) -> Command {
+    /// The call that asks the agent in a pod.
+    pub(super) fn exec(&self, pod: &str, words: &[&OsStr], is_terminal: bool) -> Command {
         let mut command = self.command();
         command.arg("exec");
         if is_terminal {
@@ -81,13 +81,7 @@ impl Kubectl {
         } else {
             command.stdin(Stdio::null());
         }
-        command.args([
-            agent.pod.as_str(),
-            "--container",
-            CONTAINER,
-            "--",
-            CONTAINER,
-        ]);
+        command.args([pod, "--container", CONTAINER, "--", CONTAINER]);
         command.args(words);
         command
     }

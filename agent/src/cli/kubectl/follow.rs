@@ -49,7 +49,7 @@ pub(super) fn follow(
     let mut followed = Followed(Vec::with_capacity(agents.len()));
     let mut outputs = Vec::with_capacity(agents.len());
     for agent in agents {
-        let mut command = kubectl.exec(agent, words, false);
+        let mut command = kubectl.exec(&agent.pod, words, false);
         let mut child = command.stdout(Stdio::piped()).spawn().map_err(uncalled)?;
         outputs.push(child.stdout.take());
         followed.0.push(Mutex::new(child));

@@ -48,7 +48,7 @@ pub(super) fn ask(
 
 fn begin<'a>(kubectl: &Kubectl, agent: &'a Agent, words: &[&OsStr]) -> Result<Asked<'a>, CliError> {
     let (said, talked) = (tempfile::tempfile()?, tempfile::tempfile()?);
-    let mut command = kubectl.exec(agent, words, false);
+    let mut command = kubectl.exec(&agent.pod, words, false);
     command
         .stdout(said.try_clone()?)
         .stderr(talked.try_clone()?);

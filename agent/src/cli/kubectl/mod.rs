@@ -9,6 +9,7 @@ mod follow;
 mod gather;
 mod lines;
 mod shape;
+mod standby;
 
 use std::ffi::{OsStr, OsString};
 use std::io::{IsTerminal as _, stdin, stdout};
@@ -105,7 +106,8 @@ fn run(cli: &Cli) -> Result<Exit, CliError> {
         }
     };
     let kubectl = Kubectl::new(cli);
-    let agents = chosen(kubectl.agents()?, &cli.node, &cli.agents_in)?;
+    let mut agents = chosen(kubectl.agents()?, &cli.node, &cli.agents_in)?;
+    standby::settle(&kubectl, &mut agents)?;
     let words: Vec<&OsStr> = std::iter::once(OsStr::new(&cli.command))
         .chain(cli.arguments.iter().map(OsString::as_os_str))
         .collect();
@@ -184,6 +186,7 @@ mod tests {
         Agent {
             node: node.to_owned(),
             pod: format!("brink-{node}"),
+            others: Vec::new(),
         }
     }
 

@@ -1,0 +1,116 @@
+//! What the account may not do: one wait for everything of a kind, as one missing right keeps all of it from being told.
+
+use brink_core::base::Moment;
+
+use super::answer::Act;
+use super::owed::span;
+use crate::retry::Backoff;
+
+/// A refusal may be about one namespace alone. So many that were not refused before are tried all the same; then it is taken for
+/// one of all.
+pub(super) const CONVINCING: u32 = 8;
+
+/// What is refused, by what is asked.
+#[derive(Debug)]
+pub(super) struct Forbidden {
+    status: Gate,
+    look: Gate,
+    event: Gate,
+    /// The account itself: the server does not know who asks.
+    account: Gate,
+}
+
+#[derive(Debug)]
+struct Gate {
+    /// Nobody asks before then; none where nothing is refused.
+    closed: Option<Moment>,
+    /// How many were refused for the first time since something of this kind went through.
+    found: u32,
+    backoff: Backoff,
+}
+
+impl Forbidden {
+    /// Nothing is refused yet. `node` is whose waits these are.
+    pub(super) fn new(node: &str, seed: u64) -> Self {
+        let gate = || Gate {
+            closed: None,
+            found: 0,
+            backoff: Backoff::new(node, seed),
+        };
+        Self {
+            status: gate(),
+            look: gate(),
+            event: gate(),
+            account: gate(),
+        }
+    }
+
+    /// From when on that may be asked, by one that was refused before or not.
+    pub(super) fn opens(&self, act: Act, was_refused: bool) -> Moment {
+        let gate = match act {
+            Act::Status => &self.status,
+            Act::Look => &self.look,
+            Act::Event => &self.event,
+        };
+        let is_tried = !was_refused && gate.found < CONVINCING;
+        let closed = gate.closed.filter(|_| !is_tried);
+        closed.max(self.account.closed).unwrap_or(Moment::START)
+    }
+
+    /// The account may not do that.
+    pub(super) fn refuse(&mut self, act: Act, was_refused: bool, now: Moment) {
+        self.account.open();
+        let gate = self.gate(act);
+        gate.found = gate.found.saturating_add(u32::from(!was_refused));
+        gate.close(now);
+    }
+
+    /// The server does not know the account.
+    pub(super) fn disown(&mut self, now: Moment) {
+        self.account.close(now);
+    }
+
+    /// That went through, as far as rights go.
+    pub(super) fn pass(&mut self, act: Act) {
+        self.account.open();
+        self.gate(act).open();
+    }
+
+    /// Whether anything waits for a right.
+    pub(super) fn is_any(&self) -> bool {
+        let gates = [&self.status, &self.look, &self.event, &self.account];
+        gates.iter().any(|gate| gate.closed.is_some())
+    }
+
+    /// It may be another account now: each kind is asked once at once. If that is in vain the waits go on to grow.
+    pub(super) fn ask_again(&mut self) {
+        for gate in [
+            &mut self.status,
+            &mut self.look,
+            &mut self.event,
+            &mut self.account,
+        ] {
+            gate.closed = None;
+        }
+    }
+
+    const fn gate(&mut self, act: Act) -> &mut Gate {
+        match act {
+            Act::Status => &mut self.status,
+            Act::Look => &mut self.look,
+            Act::Event => &mut self.event,
+        }
+    }
+}
+
+impl Gate {
+    fn close(&mut self, now: Moment) {
+        self.closed = Some(now + span(self.backoff.refused()));
+    }
+
+    const fn open(&mut self) {
+        self.closed = None;
+        self.found = 0;
+        self.backoff.succeeded();
+    }
+}
